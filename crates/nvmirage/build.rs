@@ -1,11 +1,14 @@
 //! Builds the dashboard of `web/` and has the program embed it.
 //!
-//! It is built where Node.js and npm are there and what it is made of can be fetched or lies in npm's cache, once for each state of
-//! `web/`: the result is kept in `target/web` for all profiles. Elsewhere the program embeds a page that says how to build with it,
-//! and the build goes on. `NVMIRAGE_WEB` says otherwise: `0` for that page, `1` for a dashboard or a failed build, and anything else is a
-//! folder with one that is built already. Where cargo is told to ask no network (`CARGO_NET_OFFLINE`), neither does npm.
+//! It is built where Node.js and npm are there and what it is made of can be fetched or lies in
+//! npm's cache, once for each state of `web/`: the result is kept in `target/web` for all profiles.
+//! Elsewhere the program embeds a page that says how to build with it, and the build goes on.
+//! `NVMIRAGE_WEB` says otherwise: `0` for that page, `1` for a dashboard or a failed build, and
+//! anything else is a folder with one that is built already. Where cargo is told to ask no network
+//! (`CARGO_NET_OFFLINE`), neither does npm.
 //!
-//! Written are `target/web`, `web/node_modules`, its lock beside it, and the folder that cargo gives.
+//! Written are `target/web`, `web/node_modules`, its lock beside it, and the folder that cargo
+//! gives.
 
 #[path = "build_npm.rs"]
 mod npm;

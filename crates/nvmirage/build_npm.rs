@@ -1,8 +1,9 @@
-//! Node.js and npm, which the dashboard is built with: what the program's build script and `cargo xtask` both do with them. It is a
-//! module of each.
+//! Node.js and npm, which the dashboard is built with: what the program's build script and
+//! `cargo xtask` both do with them. It is a module of each.
 //!
-//! Who wants what npm installs holds a lock from before it looks whether that is there until it no longer needs it, as `npm ci` begins
-//! with removing what is there. Nothing is waited for without a bound.
+//! Who wants what npm installs holds a lock from before it looks whether that is there until it no
+//! longer needs it, as `npm ci` begins with removing what is there. Nothing is waited for without a
+//! bound.
 
 use std::{
     env,
@@ -100,8 +101,8 @@ pub(crate) fn is_installed(web: &Path) -> io::Result<bool> {
     Ok(fs::read(stamp).is_ok_and(|installed| installed == versions))
 }
 
-/// Has npm install what the list of versions names; whoever calls holds the lock. A fetch that fails is tried so often again. What npm
-/// says goes to `log`.
+/// Has npm install what the list of versions names; whoever calls holds the lock. A fetch that
+/// fails is tried so often again. What npm says goes to `log`.
 ///
 /// # Errors
 /// It fails, or takes too long.

@@ -1,7 +1,8 @@
-//! `cargo xtask bench`: the benchmarks are a package of their own (`xtask/bench`), so that no other task compiles
-//! them.
+//! `cargo xtask bench`: the benchmarks are a package of their own (`xtask/bench`), so that no other
+//! task compiles them.
 //!
-//! This process becomes cargo's, and then theirs: signals, streams and the exit status need no passing on.
+//! This process becomes cargo's, and then theirs: signals, streams and the exit status need no
+//! passing on.
 
 use std::convert::Infallible;
 use std::env;

@@ -70,8 +70,8 @@ pub(crate) fn nextest(output: &str) -> Counts {
     sum
 }
 
-/// Sums the closing lines of node's test runner (`# pass 3`, `# fail 1`, `# cancelled 0`, …) in `output`. A test that is skipped or
-/// to be done does not run.
+/// Sums the closing lines of node's test runner (`# pass 3`, `# fail 1`, `# cancelled 0`, …) in
+/// `output`. A test that is skipped or to be done does not run.
 pub(crate) fn tap(output: &str) -> Counts {
     let mut sum = Counts::default();
     for line in output.lines() {

@@ -1,7 +1,9 @@
-//! The simulations' golden hashes on a second machine: an arm of 64 bits, under `qemu-user`, built by Debian's cross compiler.
+//! The simulations' golden hashes on a second machine: an arm of 64 bits, under `qemu-user`, built
+//! by Debian's cross compiler.
 //!
-//! What the hashes are of is the same on this machine, in the unit tests. Other than there, the order of addresses, the
-//! mathematics of the system and the width of a vector are another machine's here.
+//! What the hashes are of is the same on this machine, in the unit tests. Other than there, the
+//! order of addresses, the mathematics of the system and the width of a vector are another
+//! machine's here.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +21,8 @@ const TARGET: &str = "aarch64-unknown-linux-gnu";
 /// Its linker and the program that runs its programs, each with Debian's package.
 const LINKER: (&str, &str) = ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu");
 const RUNNER: (&str, &str) = ("qemu-aarch64", "qemu-user");
-/// Its C library, what a program of it starts with, and Debian's package of that: the compiler's only recommends it.
+/// Its C library, what a program of it starts with, and Debian's package of that: the compiler's
+/// only recommends it.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
 const START: (&str, &str) = (
     "/usr/aarch64-linux-gnu/lib/Scrt1.o",

@@ -1,6 +1,8 @@
-//! The timing models against their oracle (`tests/oracle`): a stage of the tests, and as many drives and commands as one likes.
+//! The timing models against their oracle (`tests/oracle`): a stage of the tests, and as many
+//! drives and commands as one likes.
 //!
-//! The stage tries a seed that is always the same, and one that follows from the commit: over time they are many.
+//! The stage tries a seed that is always the same, and one that follows from the commit: over time
+//! they are many.
 
 use std::process::Command;
 
@@ -14,7 +16,8 @@ use crate::workspace::Workspace;
 
 /// Commands of each drive.
 const COMMANDS: u64 = 10_000;
-/// Seeds of the stage that are always the same, from 1 on, and runs of what checks the oracle itself.
+/// Seeds of the stage that are always the same, from 1 on, and runs of what checks the oracle
+/// itself.
 const FIXED_SEEDS: u64 = 1;
 const CHECKS: u64 = 1;
 

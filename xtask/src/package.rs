@@ -1,7 +1,9 @@
-//! `cargo xtask package`: the Debian package, with the service, its socket, manual pages and completions.
+//! `cargo xtask package`: the Debian package, with the service, its socket, manual pages and
+//! completions.
 //!
-//! `dpkg-deb` makes it of a folder that has what `package/` says and what the program prints of itself. What it depends on
-//! is read off the program, so that it is installed nowhere where it would not start.
+//! `dpkg-deb` makes it of a folder that has what `package/` says and what the program prints of
+//! itself. What it depends on is read off the program, so that it is installed nowhere where it
+//! would not start.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -49,7 +51,8 @@ const DASHBOARD: &[u8] = b"<div id=\"app\"></div>";
 /// Builds the program, where it is not up to date, and the package; its path.
 ///
 /// # Errors
-/// Something does not build, the program has no dashboard, or a program of Debian's or of the compiler's is missing.
+/// Something does not build, the program has no dashboard, or a program of Debian's or of the
+/// compiler's is missing.
 pub(crate) fn run(workspace: &Workspace) -> Result<PathBuf> {
     for (program, package) in [
         ("dpkg-deb", "dpkg"),
@@ -174,7 +177,8 @@ fn architecture() -> Result<&'static str> {
     }
 }
 
-/// The packages that the program's libraries are of, the C library not older than its newest symbol that is used.
+/// The packages that the program's libraries are of, the C library not older than its newest symbol
+/// that is used.
 fn libraries(program: &Path) -> Result<String> {
     let headers = String::from_utf8(output(Command::new("objdump").arg("-p").arg(program))?)?;
     let needed = headers

@@ -9,7 +9,8 @@ use crate::{golden, tools, web};
 /// Fetches whatever is missing, and says what it is doing; quick and silent where nothing is.
 ///
 /// # Errors
-/// Something is missing and cannot be fetched; elsewhere than on Debian the error names the packages.
+/// Something is missing and cannot be fetched; elsewhere than on Debian the error names the
+/// packages.
 pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
     tools::prepare(note)?;
     golden::prepare(tools::install, note)?;

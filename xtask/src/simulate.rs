@@ -1,7 +1,9 @@
-//! Hosts, controllers and reactors in virtual time (`tests/sim`): a stage of the tests, and as many runs as one likes.
+//! Hosts, controllers and reactors in virtual time (`tests/sim`): a stage of the tests, and as many
+//! runs as one likes.
 //!
-//! The stage runs the same seeds always, so that a change that breaks one of them shows at once, and some that follow from
-//! the commit, so that over time many are tried and yet each run can be repeated.
+//! The stage runs the same seeds always, so that a change that breaks one of them shows at once,
+//! and some that follow from the commit, so that over time many are tried and yet each run can be
+//! repeated.
 
 use std::process::Command;
 

@@ -1,10 +1,12 @@
-//! A daemon and hosts for real: under load, by seed, hosts reset, delete queues, unmap memory in use, sleep and are killed,
-//! and queues move between reactors. Each host verifies everything that it, and those before it, were told is written.
+//! A daemon and hosts for real: under load, by seed, hosts reset, delete queues, unmap memory in
+//! use, sleep and are killed, and queues move between reactors. Each host verifies everything that
+//! it, and those before it, were told is written.
 //!
-//! The seed says what is tried in which order, and not what races come of it: a run is no repetition of another one with
-//! the same seed. The simulation is (`cargo xtask simulate`).
+//! The seed says what is tried in which order, and not what races come of it: a run is no
+//! repetition of another one with the same seed. The simulation is (`cargo xtask simulate`).
 //!
-//! Everything that is started here ends with this program: the daemon and the hosts when their standard input does.
+//! Everything that is started here ends with this program: the daemon and the hosts when their
+//! standard input does.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,7 +48,8 @@ pub(crate) struct SoakArgs {
     seed: Option<u64>,
 }
 
-/// A controller: its medium, how doorbells are noticed, how its host rings, the reactors of its queues.
+/// A controller: its medium, how doorbells are noticed, how its host rings, the reactors of its
+/// queues.
 const CONTROLLERS: [(&str, &str, &str, &str); 4] = [
     ("ram", "mapped", "mapped", "0, 1"),
     ("ram", "unmapped", "shadow", "1"),

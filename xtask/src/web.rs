@@ -1,5 +1,5 @@
-//! The dashboard (`web/`): what it needs is fetched, its types are checked, what it computes is tested, and then all of it in a browser,
-//! against the program under load.
+//! The dashboard (`web/`): what it needs is fetched, its types are checked, what it computes is
+//! tested, and then all of it in a browser, against the program under load.
 
 #[path = "../../crates/nvmirage/build_npm.rs"]
 mod npm;
@@ -60,7 +60,8 @@ pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
     let logs = workspace.logs();
     fs::create_dir_all(&logs)?;
     npm::install(&web, RETRIES, &logs.join("npm.log"))?;
-    // a program that was built without it is built with it now: its build script looks at this folder
+    // a program that was built without it is built with it now: its build script looks at this
+    // folder
     let kept = workspace.target.join("web");
     fs::create_dir_all(&kept)?;
     Ok(fs::write(kept.join("fetched"), "")?)

@@ -1,16 +1,21 @@
-//! Commands of the NVM command set: from the 64 bytes of a submission queue entry to what is asked, once.
+//! Commands of the NVM command set: from the 64 bytes of a submission queue entry to what is asked,
+//! once.
 //!
-//! [`parse`] checks what can be checked without a namespace (opcode, how data is described, fields that ask for what is
-//! not supported) and turns 0's based values into counts. [`List`] holds the entries that are the data of Dataset Management
-//! and Copy. Namespaces, bounds and transfer sizes come after, in the lane.
+//! [`parse`] checks what can be checked without a namespace (opcode, how data is described, fields
+//! that ask for what is not supported) and turns 0's based values into counts. [`List`] holds the
+//! entries that are the data of Dataset Management and Copy. Namespaces, bounds and transfer sizes
+//! come after, in the lane.
 //!
 //! Fields that are ignored, and why:
-//! - CETYPE: no command extension is offered. Reserved bits, CDW2, CDW3, MPTR: reserved, or for metadata, which no namespace here has.
-//! - PRINFO (PRACT, PRCHK), ILBRT, LBAT and the like: used only where the namespace is formatted with protection
-//!   information (NVM 1.1, 3.1.2 and 5.3); none is. STC: no storage tags.
-//! - Limited Retry, Dataset Management hints of a Read or Write (CDW13), context attributes of a range: hints.
+//! - CETYPE: no command extension is offered. Reserved bits, CDW2, CDW3, MPTR: reserved, or for
+//!   metadata, which no namespace here has.
+//! - PRINFO (PRACT, PRCHK), ILBRT, LBAT and the like: used only where the namespace is formatted
+//!   with protection information (NVM 1.1, 3.1.2 and 5.3); none is. STC: no storage tags.
+//! - Limited Retry, Dataset Management hints of a Read or Write (CDW13), context attributes of a
+//!   range: hints.
 //!
-//! It does NOT know other command sets: a namespace says which one it speaks, and today all speak NVM.
+//! It does NOT know other command sets: a namespace says which one it speaks, and today all speak
+//! NVM.
 
 use nvme_spec::command::{
     DSM_RANGES_MAX, DsmCdw10, DsmCdw11, DsmRange, ReadWriteCdw12, WriteUncorrectableCdw12,
@@ -139,8 +144,8 @@ pub struct Plain {
 /// The words of an entry that [`plain`] looks at, but for those that say where the data is.
 pub(crate) const PLAIN_WORDS: [usize; 3] = [0, 5, 6];
 
-/// A command as [`parse`] would find it, where it is a plain one: not fused, with PRPs, and with none of the bits of Dword 12
-/// that stand beside the number of blocks. `None` says nothing of it.
+/// A command as [`parse`] would find it, where it is a plain one: not fused, with PRPs, and with
+/// none of the bits of Dword 12 that stand beside the number of blocks. `None` says nothing of it.
 #[inline]
 #[must_use]
 pub fn plain(words: &[u64; 8]) -> Option<Plain> {
@@ -166,9 +171,10 @@ pub fn plain(words: &[u64; 8]) -> Option<Plain> {
 ///
 /// # Errors
 /// - Invalid Command Opcode: not one of those above.
-/// - Invalid Field in Command: fused (Base 2.1, 3.4.2: the lane puts the two together), a reserved value of PSDT, a directive (not
-///   supported; NVM 1.1, 3.3.6), Namespace Zeroes (not supported; to ignore it would report blocks as zeroed that are
-///   not), or a format of Copy's ranges that is not supported.
+/// - Invalid Field in Command: fused (Base 2.1, 3.4.2: the lane puts the two together), a reserved
+///   value of PSDT, a directive (not supported; NVM 1.1, 3.3.6), Namespace Zeroes (not supported;
+///   to ignore it would report blocks as zeroed that are not), or a format of Copy's ranges that is
+///   not supported.
 #[inline]
 pub fn parse(sqe: &Sqe) -> Result<Command, Status> {
     let flags = sqe.flags;

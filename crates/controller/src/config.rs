@@ -1,7 +1,8 @@
 //! What an operator chooses about a controller, checked once before it exists.
 //!
-//! Invariant: a [`ControllerConfig`] that passed [`ControllerConfig::check`] can be served; nothing later looks at
-//! these values with doubt. It does not read files and knows no names of media: that is the program's part.
+//! Invariant: a [`ControllerConfig`] that passed [`ControllerConfig::check`] can be served; nothing
+//! later looks at these values with doubt. It does not read files and knows no names of media: that
+//! is the program's part.
 
 use memory::PAGE;
 
@@ -10,14 +11,16 @@ pub const MAX_IO_QUEUES: u16 = 64;
 /// The most entries of one queue.
 pub const MAX_QUEUE_DEPTH: u16 = 4096;
 pub use crate::prp::MAX_TRANSFER;
-/// Namespace ids a host may name by default: 1 to this (NN). Firmware asks for each of them in turn, so it is small.
+/// Namespace ids a host may name by default: 1 to this (NN). Firmware asks for each of them in
+/// turn, so it is small.
 pub const DEFAULT_NAMESPACE_LIMIT: u32 = 32;
 /// The most namespaces: an active list is one page of ids, and the log of changed ones as well.
 pub const MAX_NAMESPACES: u32 = 1024;
 /// PCI vendor id by default.
 ///
-/// Drivers keep tables of defects by vendor and device id; this pair is in none of them. The ids of QEMU's own
-/// controller (1b36:0010) would make Linux distrust the NGUID and EUI-64 that are reported.
+/// Drivers keep tables of defects by vendor and device id; this pair is in none of them. The ids of
+/// QEMU's own controller (1b36:0010) would make Linux distrust the NGUID and EUI-64 that are
+/// reported.
 pub const DEFAULT_VENDOR_ID: u16 = 0x4e56;
 /// PCI device id by default.
 pub const DEFAULT_DEVICE_ID: u16 = 0x0001;
@@ -151,7 +154,8 @@ impl ControllerConfig {
         Ok(())
     }
 
-    /// Doorbell slots (u32 each) this controller reads: a tail and a head for the admin and each I/O queue pair.
+    /// Doorbell slots (u32 each) this controller reads: a tail and a head for the admin and each
+    /// I/O queue pair.
     pub fn doorbell_slots(&self) -> usize {
         2 * (usize::from(self.queues) + 1)
     }

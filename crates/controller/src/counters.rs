@@ -1,6 +1,7 @@
 //! Counters of the command path: one writer each, read by anyone without a lock.
 //!
-//! A lane's counters outlive the lane in the hands of its controller, which sums them up for the SMART log.
+//! A lane's counters outlive the lane in the hands of its controller, which sums them up for the
+//! SMART log.
 
 use std::sync::Arc;
 
@@ -61,8 +62,8 @@ pub struct LaneCounters {
 /// Namespaces that are counted apart: those with identifiers up to this.
 pub const NAMESPACES: usize = 32;
 
-/// What came to each namespace, by its identifier: one writer, any number of readers. An identifier that was given to another
-/// namespace counts on.
+/// What came to each namespace, by its identifier: one writer, any number of readers. An identifier
+/// that was given to another namespace counts on.
 #[derive(Debug, Default)]
 pub struct EachNamespace {
     /// By identifier, from 1 on.
@@ -87,7 +88,8 @@ pub struct NamespaceCounters {
 }
 
 impl EachNamespace {
-    /// Of the namespace with this identifier; where it is none, as a host may have named it, or too large, of those together.
+    /// Of the namespace with this identifier; where it is none, as a host may have named it, or too
+    /// large, of those together.
     #[inline]
     #[must_use]
     pub fn of(&self, nsid: u32) -> &NamespaceCounters {
@@ -121,7 +123,8 @@ pub struct ReactorCounters {
     pub turns_with_work: Counter,
     /// Nanoseconds of turns that found none.
     pub spun_ns: Counter,
-    /// Turns that took longer than any work does: the system let something else run. They are in no time of the others.
+    /// Turns that took longer than any work does: the system let something else run. They are in no
+    /// time of the others.
     pub stalls: Counter,
     /// Nanoseconds of those.
     pub stalled_ns: Counter,

@@ -1,9 +1,10 @@
 //! What is known of single commands: when each of its stages began, and how it ended.
 //!
-//! A lane that is told to ([`crate::lane::LaneCommand::Watch`]) **watches** some of its commands: one of so many, each at a
-//! random distance from the one before, so that no pattern of a host hides from it. A watched command is fetched by the
-//! general way and its times are read from a clock; all others go as if nobody watched. What comes of it goes into a ring of
-//! records and into histograms ([`LaneFlight`]), which have one writer and are read by anyone, without a lock.
+//! A lane that is told to ([`crate::lane::LaneCommand::Watch`]) **watches** some of its commands:
+//! one of so many, each at a random distance from the one before, so that no pattern of a host
+//! hides from it. A watched command is fetched by the general way and its times are read from a
+//! clock; all others go as if nobody watched. What comes of it goes into a ring of records and into
+//! histograms ([`LaneFlight`]), which have one writer and are read by anyone, without a lock.
 //!
 //! The clock is a function that is handed in, as this crate has none.
 
@@ -24,7 +25,8 @@ pub enum Stage {
     Fairness,
     /// Parsed and checked, its addresses translated.
     Translation,
-    /// With its medium: the whole of it, or, of a medium that keeps the time of a model, what that took to do the work.
+    /// With its medium: the whole of it, or, of a medium that keeps the time of a model, what that
+    /// took to do the work.
     Medium,
     /// Done, and held back until its model says that it is.
     Model,
@@ -72,7 +74,8 @@ impl Operation {
     /// All of them.
     pub const ALL: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Other];
 
-    /// Of an opcode. Those of key-value namespaces are the same numbers as those of blocks (KV 1.1, 3).
+    /// Of an opcode. Those of key-value namespaces are the same numbers as those of blocks (KV 1.1,
+    /// 3).
     #[must_use]
     pub fn of(opcode: u8) -> Self {
         const APPEND: u8 = ZonedOpcode::ZONE_APPEND.0;
@@ -115,16 +118,19 @@ pub struct FlightRecord {
     pub nsid: u32,
     /// The command set of its namespace, where that was there.
     pub csi: Csi,
-    /// Size of a logical block of its namespace as a power of two; 0 where the namespace was not there.
+    /// Size of a logical block of its namespace as a power of two; 0 where the namespace was not
+    /// there.
     pub lba_shift: u8,
-    /// Its first logical block, of a command that has one; of Dataset Management that of its first range.
+    /// Its first logical block, of a command that has one; of Dataset Management that of its first
+    /// range.
     pub slba: u64,
-    /// Logical blocks that it names, of a command that names some; of Dataset Management those of its first range; of one
-    /// with a key the bytes of the value or of the host's buffer, as its CDW10 has them.
+    /// Logical blocks that it names, of a command that names some; of Dataset Management those of
+    /// its first range; of one with a key the bytes of the value or of the host's buffer, as its
+    /// CDW10 has them.
     pub blocks: u32,
-    /// What else there is to repeat it: of Dataset Management the number of its ranges, of the Zone Management commands
-    /// CDW13, of other commands that name blocks the upper half of CDW12, of one with a key the lower half of CDW11, and 0 of
-    /// all others.
+    /// What else there is to repeat it: of Dataset Management the number of its ranges, of the Zone
+    /// Management commands CDW13, of other commands that name blocks the upper half of CDW12, of
+    /// one with a key the lower half of CDW11, and 0 of all others.
     pub detail: u32,
     /// The key, of a command of the Key Value command set; zeros behind it.
     pub key: [u8; KEY_MAX],
@@ -219,7 +225,8 @@ impl FlightRecords {
         FlightRecords(Records::new(entries))
     }
 
-    /// Adds those of another one, to which no more are written, as far as there is room; only its one writer calls this.
+    /// Adds those of another one, to which no more are written, as far as there is room; only its
+    /// one writer calls this.
     pub fn absorb(&self, other: &FlightRecords) {
         for record in other.last(self.room()) {
             self.0.push(record.words());
@@ -268,7 +275,8 @@ pub struct LaneFlight {
 /// Namespaces that are told apart.
 pub const NAMESPACES: usize = 32;
 
-/// Watched commands that succeeded, by their namespace: of the first [`NAMESPACES`] that some came to.
+/// Watched commands that succeeded, by their namespace: of the first [`NAMESPACES`] that some came
+/// to.
 #[derive(Debug, Default)]
 pub struct NamespaceCounts([NamespaceCount; NAMESPACES]);
 
@@ -397,9 +405,9 @@ impl TraceRing {
     }
 }
 
-/// Rings of a controller's completion queues, each made with the first queue of its identifier, so that a host which
-/// makes and deletes queues takes no more memory. A queue is gone, and its lane writes no more, before there is another
-/// one of its identifier.
+/// Rings of a controller's completion queues, each made with the first queue of its identifier, so
+/// that a host which makes and deletes queues takes no more memory. A queue is gone, and its lane
+/// writes no more, before there is another one of its identifier.
 #[derive(Debug)]
 pub struct TraceRings {
     rings: Box<[OnceLock<Arc<TraceRing>>]>,
@@ -471,8 +479,8 @@ pub struct Watching {
     pub records: Arc<FlightRecords>,
     /// What they come to.
     pub flight: Arc<LaneFlight>,
-    /// A trace that goes on: as many commands as it wants are watched, and of those one of `every` of all goes to
-    /// `records` and `flight`, as ever.
+    /// A trace that goes on: as many commands as it wants are watched, and of those one of `every`
+    /// of all goes to `records` and `flight`, as ever.
     pub trace: Option<Tracing>,
 }
 

@@ -1,17 +1,18 @@
 //! Who says whether a command may go to its medium now.
 //!
-//! A lane asks its [`Gate`] for each command, after the command was fetched and before anything of the host's memory is
-//! looked for. A command that may not go waits in its slot ([`crate::lane`]): it holds no segment, no address and no
-//! room of a medium, so it blocks no unmap and no change of namespaces. Behind it in its queue, commands of other flows
-//! go on.
+//! A lane asks its [`Gate`] for each command, after the command was fetched and before anything of
+//! the host's memory is looked for. A command that may not go waits in its slot ([`crate::lane`]):
+//! it holds no segment, no address and no room of a medium, so it blocks no unmap and no change of
+//! namespaces. Behind it in its queue, commands of other flows go on.
 //!
-//! What it does NOT do: decide. The engine does, where there are tenants; where there are none, lanes take their turns
-//! through [`Open`], which costs nothing.
+//! What it does NOT do: decide. The engine does, where there are tenants; where there are none,
+//! lanes take their turns through [`Open`], which costs nothing.
 
 use crate::namespace::Namespace;
 use crate::time::Time;
 
-/// Commands that are held back or let go together, as a gate numbers them: one tenant's to one namespace.
+/// Commands that are held back or let go together, as a gate numbers them: one tenant's to one
+/// namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowId(pub u16);
 
@@ -39,7 +40,8 @@ pub struct Work {
 pub trait Gate {
     /// False where every command is [`Pass::Free`], so that nothing need be asked.
     const HOLDS: bool;
-    /// True for turns in which commands are watched, so that those of all others know nothing of it ([`crate::flight`]).
+    /// True for turns in which commands are watched, so that those of all others know nothing of it
+    /// ([`crate::flight`]).
     const WATCHES: bool = false;
 
     /// Whether a command to `namespace` may go now.
@@ -51,8 +53,8 @@ pub trait Gate {
     /// A command that was told to wait does so from now on.
     fn held(&mut self, flow: FlowId);
 
-    /// A command that may go was handed to its medium, which has it still (`pending`) or has done it. The time by which
-    /// that is.
+    /// A command that may go was handed to its medium, which has it still (`pending`) or has done
+    /// it. The time by which that is.
     fn issued(&mut self, flow: FlowId, work: Work, pending: bool) -> Time;
 
     /// A medium has let go of a command that was `pending`, which it got at `since`.

@@ -1,12 +1,16 @@
-//! Names that are unique in the world: the layouts of NGUID, EUI-64 and NQN, and how each comes from a seed.
+//! Names that are unique in the world: the layouts of NGUID, EUI-64 and NQN, and how each comes
+//! from a seed.
 //!
-//! The seed is random, made once and kept by the program, so that a drive keeps its names for life. Invariant: equal seeds give equal names. What is made here carries
-//! the "locally administered" bit of an OUI, as it was bought from nobody.
+//! The seed is random, made once and kept by the program, so that a drive keeps its names for life.
+//! Invariant: equal seeds give equal names. What is made here carries the "locally administered"
+//! bit of an OUI, as it was bought from nobody.
 
-/// An OUI of our own: the second lowest bit of the first octet says "locally administered" (IEEE 802, 8.2).
+/// An OUI of our own: the second lowest bit of the first octet says "locally administered" (IEEE
+/// 802, 8.2).
 pub const LOCAL_OUI: [u8; 3] = [0x02, 0x4e, 0x56];
 
-/// A namespace's NGUID: eight bytes of extension, the OUI, five bytes of extension, big endian (Base 2.1, 4.7).
+/// A namespace's NGUID: eight bytes of extension, the OUI, five bytes of extension, big endian
+/// (Base 2.1, 4.7).
 pub fn nguid(seed: [u8; 16]) -> [u8; 16] {
     let mut id = seed;
     id[8..11].copy_from_slice(&LOCAL_OUI);
@@ -29,7 +33,8 @@ pub fn serial(seed: [u8; 16]) -> String {
         .collect()
 }
 
-/// A subsystem's NQN in the form that is made of a UUID (Base 2.1, 4.7): version 4, variant 1 (RFC 9562).
+/// A subsystem's NQN in the form that is made of a UUID (Base 2.1, 4.7): version 4, variant 1 (RFC
+/// 9562).
 pub fn subnqn(seed: [u8; 16]) -> String {
     let mut uuid = seed;
     uuid[6] = uuid[6] & 0x0f | 0x40;
@@ -45,14 +50,15 @@ pub fn subnqn(seed: [u8; 16]) -> String {
     )
 }
 
-/// A namespace's UUID: made from its other names, so that it is as lasting as they are; `None` where it has none. Version 8,
-/// variant 1 (RFC 9562, 5.8).
+/// A namespace's UUID: made from its other names, so that it is as lasting as they are; `None`
+/// where it has none. Version 8, variant 1 (RFC 9562, 5.8).
 #[must_use]
 pub fn uuid(nguid: [u8; 16], eui64: [u8; 8]) -> Option<[u8; 16]> {
     if nguid == [0; 16] && eui64 == [0; 8] {
         return None;
     }
-    // Names may differ in few bits, and in those that version and variant replace: every bit is mixed into every other.
+    // Names may differ in few bits, and in those that version and variant replace: every bit is
+    // mixed into every other.
     let mut bits = u128::from_be_bytes(nguid);
     for name in [0, u64::from_be_bytes(eui64)] {
         bits ^= u128::from(name);

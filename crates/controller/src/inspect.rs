@@ -1,13 +1,14 @@
-//! What stands in the queues of a controller at a moment, for whoever looks at them: positions, doorbells, and the commands
-//! that are under way, decoded, with their age and where they are.
+//! What stands in the queues of a controller at a moment, for whoever looks at them: positions,
+//! doorbells, and the commands that are under way, decoded, with their age and where they are.
 //!
-//! A lane answers between two of its turns ([`crate::lane::Lane::inspect`]), so that what it says of its queues is of one moment; a
-//! controller answers for its admin queue. Nothing is kept for it but the turn that a command was fetched in, a word in
-//! its slot, in ticks of 4,096 ns. Ages are lower bounds: from the beginning of that turn, rounded down; one of more than 4.8 h counts
-//! from anew.
+//! A lane answers between two of its turns ([`crate::lane::Lane::inspect`]), so that what it says
+//! of its queues is of one moment; a controller answers for its admin queue. Nothing is kept for it
+//! but the turn that a command was fetched in, a word in its slot, in ticks of 4,096 ns. Ages are
+//! lower bounds: from the beginning of that turn, rounded down; one of more than 4.8 h counts from
+//! anew.
 //!
-//! Invariant: what a host may have written is shown and not followed. An entry still in its ring is read for this and is read
-//! again when it is fetched.
+//! Invariant: what a host may have written is shown and not followed. An entry still in its ring is
+//! read for this and is read again when it is fetched.
 
 use nvme_spec::command::QueuePriority;
 use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
@@ -42,8 +43,8 @@ pub(crate) fn since_tick(tick: u32, now: Time) -> u64 {
 pub struct Look {
     /// The time.
     pub now: Time,
-    /// Commands that are shown of each submission queue, at most: the oldest. Of a completion queue with many submission queues fewer
-    /// are, so that no look takes long.
+    /// Commands that are shown of each submission queue, at most: the oldest. Of a completion queue
+    /// with many submission queues fewer are, so that no look takes long.
     pub commands: usize,
 }
 
@@ -110,7 +111,8 @@ pub struct CommandView {
     pub fua: bool,
     /// Where it is.
     pub place: Place,
-    /// Nanoseconds since it was fetched, at least; `None` in the ring, and of a request for an event, which waits as long as it takes.
+    /// Nanoseconds since it was fetched, at least; `None` in the ring, and of a request for an
+    /// event, which waits as long as it takes.
     pub age_ns: Option<u64>,
 }
 

@@ -1,14 +1,16 @@
-//! What an NVMe controller does: a pure state machine, and the ports that media and transports implement.
+//! What an NVMe controller does: a pure state machine, and the ports that media and transports
+//! implement.
 //!
-//! No clock, thread, descriptor or async is in here: time is handed in ([`time::Time`]), memory comes as a view of the
-//! host's mappings (`memory::DmaView`), and whoever drives a controller decides when it gets a turn.
+//! No clock, thread, descriptor or async is in here: time is handed in ([`time::Time`]), memory
+//! comes as a view of the host's mappings (`memory::DmaView`), and whoever drives a controller
+//! decides when it gets a turn.
 //!
-//! Reading order: [`port`] (what a medium implements), [`ticket`] (the duty to complete a command once), [`lane`] (one
-//! completion queue with its submission queues: the hot path), [`prp`], [`sgl`], [`command`], [`set`] (command sets beside NVM), then the
-//! admin side.
+//! Reading order: [`port`] (what a medium implements), [`ticket`] (the duty to complete a command
+//! once), [`lane`] (one completion queue with its submission queues: the hot path), [`prp`],
+//! [`sgl`], [`command`], [`set`] (command sets beside NVM), then the admin side.
 //!
-//! What it does NOT do: it raises no interrupt and answers no socket (transports do), moves no data (media do), and does
-//! not schedule (the engine does).
+//! What it does NOT do: it raises no interrupt and answers no socket (transports do), moves no data
+//! (media do), and does not schedule (the engine does).
 #![forbid(unsafe_code)]
 #![deny(
     clippy::disallowed_types,

@@ -1,7 +1,8 @@
-//! Namespaces as the command path sees them: where their bytes are, and what a range of blocks means.
+//! Namespaces as the command path sees them: where their bytes are, and what a range of blocks
+//! means.
 //!
-//! The table is an immutable snapshot: attach and detach publish a new one to every lane. It does NOT say how a
-//! namespace is described to a host (that is `identity`).
+//! The table is an immutable snapshot: attach and detach publish a new one to every lane. It does
+//! NOT say how a namespace is described to a host (that is `identity`).
 
 use std::sync::Arc;
 
@@ -34,9 +35,9 @@ impl Restrictions {
         (self != Self::default()).then(|| Arc::new(self))
     }
 
-    /// What a command that writes ends with. Attempted Write to Read Only Range is for a condition of the medium; Namespace
-    /// is Write Protected is for a state that a host has set (NVM 1.1, 3.2; Base 2.1, figure 102), and there is no such
-    /// feature here (NWPC is 0).
+    /// What a command that writes ends with. Attempted Write to Read Only Range is for a condition
+    /// of the medium; Namespace is Write Protected is for a state that a host has set (NVM 1.1,
+    /// 3.2; Base 2.1, figure 102), and there is no such feature here (NWPC is 0).
     #[must_use]
     pub fn write_refusal(&self) -> Option<Status> {
         let read_only = self
@@ -52,7 +53,8 @@ impl Restrictions {
     }
 }
 
-/// Sizes of logical blocks that a namespace can be formatted with, as powers of two, in the order of the formats.
+/// Sizes of logical blocks that a namespace can be formatted with, as powers of two, in the order
+/// of the formats.
 pub const LBA_SHIFTS: [u8; 2] = [9, 12];
 
 /// The format with this size of a logical block; 0 for a size that is none of [`LBA_SHIFTS`].
@@ -71,7 +73,8 @@ pub struct Namespace {
     pub channel: ChannelId,
     /// First byte of the namespace in its medium.
     pub start: u64,
-    /// Size in logical blocks; 0 where its command set has none. `start + (blocks << lba_shift)` does not pass 2^64.
+    /// Size in logical blocks; 0 where its command set has none. `start + (blocks << lba_shift)`
+    /// does not pass 2^64.
     pub blocks: u64,
     /// Size of a logical block as a power of two: 9 or 12.
     pub lba_shift: u8,
@@ -109,7 +112,8 @@ impl Namespace {
         }
     }
 
-    /// The bytes of `blocks` blocks from `slba` in the medium, or `None` where they do not lie inside the namespace.
+    /// The bytes of `blocks` blocks from `slba` in the medium, or `None` where they do not lie
+    /// inside the namespace.
     #[inline]
     #[must_use]
     pub fn bytes(&self, slba: u64, blocks: u64) -> Option<ByteRange> {

@@ -1,19 +1,24 @@
 //! What a medium implements, and the table of channels that a reactor keeps.
 //!
-//! A medium is entered through a [`Channel`]: a handle owned by one reactor. Work goes in with [`Channel::add`], is
-//! pushed out once per batch with [`Channel::submit`], and comes back from [`Channel::reap`].
+//! A medium is entered through a [`Channel`]: a handle owned by one reactor. Work goes in with
+//! [`Channel::add`], is pushed out once per batch with [`Channel::submit`], and comes back from
+//! [`Channel::reap`].
 //!
 //! The contract:
-//! - The caller has checked every request: it lies inside the medium, lengths are multiples of 512, and for Read, Write
-//!   and Compare the length is the sum of the segments' lengths. A channel need not check again.
-//! - Requests of one medium that share bytes, at least one of them to change them, do not mix, whichever channels they were
-//!   added to: a read sees all of a write or nothing of it, and of two writes one is wholly there. In which order they
-//!   happen is the medium's choice.
-//! - Segments begin and end at any byte. Those of a Read may be `Segment::sink`, also several of one command.
-//! - A channel gives each ticket back exactly once: in [`Added::Done`], in [`Added::Full`], or later from `reap`.
-//! - Segments and ranges are lent for the call of `add` only. A channel whose I/O outlives the call pins the view
-//!   (`memory::ViewPins`), and copies ranges.
-//! - A medium that hangs holds up nobody but its own commands: `add`, `submit` and `reap` never block.
+//! - The caller has checked every request: it lies inside the medium, lengths are multiples of 512,
+//!   and for Read, Write and Compare the length is the sum of the segments' lengths. A channel need
+//!   not check again.
+//! - Requests of one medium that share bytes, at least one of them to change them, do not mix,
+//!   whichever channels they were added to: a read sees all of a write or nothing of it, and of two
+//!   writes one is wholly there. In which order they happen is the medium's choice.
+//! - Segments begin and end at any byte. Those of a Read may be `Segment::sink`, also several of
+//!   one command.
+//! - A channel gives each ticket back exactly once: in [`Added::Done`], in [`Added::Full`], or
+//!   later from `reap`.
+//! - Segments and ranges are lent for the call of `add` only. A channel whose I/O outlives the call
+//!   pins the view (`memory::ViewPins`), and copies ranges.
+//! - A medium that hangs holds up nobody but its own commands: `add`, `submit` and `reap` never
+//!   block.
 
 use std::num::NonZeroI32;
 use std::sync::Arc;
@@ -60,9 +65,9 @@ pub enum Request<'a> {
         /// Number of bytes.
         len: u32,
     },
-    /// Compare the medium's bytes with the first `len` bytes of the segments and, where they are the same, store the
-    /// `len` bytes behind those; [`Cause::CompareMismatch`] where they differ. Nothing else that touches the bytes happens
-    /// in between. At most [`FUSED_BYTES`].
+    /// Compare the medium's bytes with the first `len` bytes of the segments and, where they are
+    /// the same, store the `len` bytes behind those; [`Cause::CompareMismatch`] where they differ.
+    /// Nothing else that touches the bytes happens in between. At most [`FUSED_BYTES`].
     CompareAndWrite {
         /// First byte.
         offset: u64,
@@ -84,17 +89,21 @@ pub enum Request<'a> {
         /// Done only when that is on non-volatile media.
         fua: bool,
     },
-    /// The host does not need these bytes any more. Never empty, at most 256 ranges, none of them empty.
+    /// The host does not need these bytes any more. Never empty, at most 256 ranges, none of them
+    /// empty.
     Deallocate {
         /// The pieces, lent for the call.
         ranges: &'a [ByteRange],
     },
-    /// Everything completed before this was added, on any channel, is on non-volatile media when it is done.
+    /// Everything completed before this was added, on any channel, is on non-volatile media when it
+    /// is done.
     Flush,
-    /// A command of the namespace's own command set ([`crate::set`]), which the medium does. Its fields were not checked but
-    /// as far as the set says; the segments are its data. [`Cause::Unsupported`] where the medium has no such command.
+    /// A command of the namespace's own command set ([`crate::set`]), which the medium does. Its
+    /// fields were not checked but as far as the set says; the segments are its data.
+    /// [`Cause::Unsupported`] where the medium has no such command.
     Command {
-        /// The submission queue entry, copied from the host once. Its data pointers are of no meaning.
+        /// The submission queue entry, copied from the host once. Its data pointers are of no
+        /// meaning.
         sqe: &'a Sqe,
         /// Where the namespace is in the medium.
         extent: ByteRange,
@@ -103,8 +112,9 @@ pub enum Request<'a> {
         /// Done only when what it changes is on non-volatile media, whatever the command says.
         fua: bool,
     },
-    /// Of media with a state: this part is as it was when it was new. Its bytes read as zero, its zones are empty, its keys
-    /// are gone. [`Cause::Unsupported`] where the medium has nothing but bytes.
+    /// Of media with a state: this part is as it was when it was new. Its bytes read as zero, its
+    /// zones are empty, its keys are gone. [`Cause::Unsupported`] where the medium has nothing but
+    /// bytes.
     Renew {
         /// Which part: a whole namespace.
         extent: ByteRange,
@@ -220,43 +230,48 @@ pub trait Channel {
 
     /// Appends what has ended; never blocks.
     ///
-    /// `done` has capacity for [`Channel::in_flight`] more, and a channel never pushes more than the tickets it holds.
+    /// `done` has capacity for [`Channel::in_flight`] more, and a channel never pushes more than
+    /// the tickets it holds.
     fn reap(&mut self, done: &mut Vec<Done>);
 
     /// Tickets held.
     fn in_flight(&self) -> u32;
 
-    /// Whether [`Channel::add`] would have no room for the request now. It is asked before the data of a large command is
-    /// looked for, so that one that waits costs its lane next to nothing in each turn. `add` decides.
+    /// Whether [`Channel::add`] would have no room for the request now. It is asked before the data
+    /// of a large command is looked for, so that one that waits costs its lane next to nothing in
+    /// each turn. `add` decides.
     #[inline]
     fn is_full(&self, _request: &Request<'_>) -> bool {
         false
     }
 
-    /// Whether it has a time of its own, which its reactor then tells at the begin of every turn ([`Channel::set_time`]).
+    /// Whether it has a time of its own, which its reactor then tells at the begin of every turn
+    /// ([`Channel::set_time`]).
     #[inline]
     fn keeps_time(&self) -> bool {
         false
     }
 
-    /// It is `now`: what is added from here on arrives at this time, and what is due by then has happened. Never falls. Appends
-    /// what has ended by then, as [`Channel::reap`] does.
+    /// It is `now`: what is added from here on arrives at this time, and what is due by then has
+    /// happened. Never falls. Appends what has ended by then, as [`Channel::reap`] does.
     #[inline]
     fn set_time(&mut self, _now: Time, _done: &mut Vec<Done>) {}
 
-    /// A host has told of commands: where it keeps a time and has a clock, what is added from here on arrives at the time
-    /// that its clock tells now.
+    /// A host has told of commands: where it keeps a time and has a clock, what is added from here
+    /// on arrives at the time that its clock tells now.
     #[inline]
     fn arrive(&mut self) {}
 
-    /// When something happens by itself next, without any request: a command ends, or room comes free.
+    /// When something happens by itself next, without any request: a command ends, or room comes
+    /// free.
     #[inline]
     fn next_due(&self) -> Option<Time> {
         None
     }
 
-    /// Whether it moves bytes by itself, on the processor that adds a request. Then it wants to know beforehand of those
-    /// that come next ([`Channel::expect`]), and of many bytes only a part is asked for in one turn.
+    /// Whether it moves bytes by itself, on the processor that adds a request. Then it wants to
+    /// know beforehand of those that come next ([`Channel::expect`]), and of many bytes only a part
+    /// is asked for in one turn.
     #[inline]
     fn copies(&self) -> bool {
         false
@@ -338,7 +353,8 @@ impl<C: Channel> Channels<C> {
         self.insert_at(id, channel).map(|()| id)
     }
 
-    /// Adds a channel with an id of the caller's choice, or gives it back where there is one with that id.
+    /// Adds a channel with an id of the caller's choice, or gives it back where there is one with
+    /// that id.
     ///
     /// # Errors
     /// The channel itself.
@@ -411,7 +427,8 @@ pub struct MediumTraits {
     pub read_only: bool,
 }
 
-/// What the drive behind a medium says of itself: read now and then by whoever has the drive, and never for a host.
+/// What the drive behind a medium says of itself: read now and then by whoever has the drive, and
+/// never for a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriveReport {
     /// SMART / Health Information (Base 2.1, 5.1.12.1.3); `None` where it has told none.

@@ -1,10 +1,12 @@
-//! Physical Region Pages: from the addresses in a command to segments of the host's memory (Base 2.1, 4.3.1).
+//! Physical Region Pages: from the addresses in a command to segments of the host's memory
+//! (Base 2.1, 4.3.1).
 //!
 //! Invariants:
-//! - Each list entry is read once, and only the value read is checked and used: a host that changes a list meanwhile
-//!   gains nothing.
-//! - The walk is bounded by the length: a list page holds at least 511 data entries where another follows it, except
-//!   the first, which may start at its page's last entry. A list that points to itself runs out of length.
+//! - Each list entry is read once, and only the value read is checked and used: a host that changes
+//!   a list meanwhile gains nothing.
+//! - The walk is bounded by the length: a list page holds at least 511 data entries where another
+//!   follows it, except the first, which may start at its page's last entry. A list that points to
+//!   itself runs out of length.
 //! - Consecutive pages become one segment.
 //!
 //! It does NOT check the length against MDTS (the caller does), and it moves no data.
@@ -19,8 +21,9 @@ use nvme_spec::prp::{
 /// Most bytes of one walk.
 pub const MAX_TRANSFER: u32 = 4 << 20;
 
-/// Most segments of one command: a transfer of [`MAX_TRANSFER`] that starts inside a page, every page apart, which are
-/// 1025; and as many again as an SGL of 256 descriptors has when none of them starts at a page.
+/// Most segments of one command: a transfer of [`MAX_TRANSFER`] that starts inside a page, every
+/// page apart, which are 1025; and as many again as an SGL of 256 descriptors has when none of them
+/// starts at a page.
 pub const MAX_SEGMENTS: usize = 1280;
 
 const PAGE: u32 = PAGE_SIZE as u32;
@@ -31,10 +34,10 @@ pub type Segments<'v> = ArrayVec<Segment<'v>, MAX_SEGMENTS>;
 /// Finds the `len` bytes that `prp1` and `prp2` describe, and leaves them in `out` (emptied first).
 ///
 /// # Errors
-/// - PRP Offset Invalid: a first entry that is not dword aligned, a list pointer that is not qword aligned, or an
-///   offset anywhere else.
-/// - Data Transfer Error: memory that is not mapped, that the device may not access as it `need`s to, or that came
-///   without a descriptor.
+/// - PRP Offset Invalid: a first entry that is not dword aligned, a list pointer that is not qword
+///   aligned, or an offset anywhere else.
+/// - Data Transfer Error: memory that is not mapped, that the device may not access as it `need`s
+///   to, or that came without a descriptor.
 /// - Invalid Field in Command: longer than [`MAX_TRANSFER`].
 #[inline]
 pub fn walk<'v>(
@@ -78,8 +81,8 @@ pub fn walk<'v>(
     walk.push(prp2, rest)
 }
 
-/// Finds the same bytes where they are one run within the region that was `near` the last time: in one page, or in two
-/// that follow each other. `None` says nothing of them: [`walk`] does.
+/// Finds the same bytes where they are one run within the region that was `near` the last time: in
+/// one page, or in two that follow each other. `None` says nothing of them: [`walk`] does.
 #[inline]
 #[must_use]
 pub fn straight<'v>(
@@ -96,8 +99,8 @@ pub fn straight<'v>(
     near.translate(Iova(prp1), len, need)
 }
 
-/// Consecutive pages that are not translated yet, of which the first may lack its beginning. Where they end at the last
-/// address, that is an end of 0.
+/// Consecutive pages that are not translated yet, of which the first may lack its beginning. Where
+/// they end at the last address, that is an end of 0.
 #[derive(Clone, Copy)]
 struct Run {
     start: u64,
@@ -120,7 +123,8 @@ struct Walk<'a, 'v> {
 }
 
 impl<'v> Walk<'_, 'v> {
-    /// Takes a list of more than one entry at `list` for what is left of `len` bytes behind the page of `prp1`.
+    /// Takes a list of more than one entry at `list` for what is left of `len` bytes behind the
+    /// page of `prp1`.
     #[inline(never)]
     fn list(&mut self, prp1: u64, mut list: u64, len: u32) -> Result<(), Status> {
         if list & LIST_ALIGNMENT_MASK != 0 {
@@ -141,8 +145,8 @@ impl<'v> Walk<'_, 'v> {
                 self.entries(&mut run, &memory, needed)?;
                 return self.push(run.start, run.len() - beyond);
             }
-            // More than the page holds: its last entry points to the next page of the list, and like every entry of a
-            // list has no offset.
+            // More than the page holds: its last entry points to the next page of the list, and
+            // like every entry of a list has no offset.
             let (memory, pages) = (self.list_page(list, here)?, here - 1);
             self.entries(&mut run, &memory, pages)?;
             list = memory.words(pages..here).next().unwrap_or(0);
@@ -153,7 +157,8 @@ impl<'v> Walk<'_, 'v> {
         }
     }
 
-    /// Takes the first `pages` entries of a list: as more of `run` where they follow it, otherwise as runs of their own.
+    /// Takes the first `pages` entries of a list: as more of `run` where they follow it, otherwise
+    /// as runs of their own.
     #[inline]
     fn entries(&mut self, run: &mut Run, list: &Segment<'_>, pages: u32) -> Result<(), Status> {
         let Run { mut start, mut end } = *run;

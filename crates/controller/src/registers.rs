@@ -1,9 +1,9 @@
 //! The controller's properties as BAR0 shows them (Base 2.1, 3.1.4), without the doorbells.
 //!
-//! A write is answered at once: it changes what reads back and leaves a wish (enable, reset, shut down) that
-//! [`crate::Controller::turn`] fulfils; CSTS follows only then. A host reads and writes in dwords or qwords on their
-//! own boundary (PCIe Transport 1.1, 3.1.1). Any other read is served bytewise; a write that covers only a part of a
-//! dword has no defined result and is dropped.
+//! A write is answered at once: it changes what reads back and leaves a wish (enable, reset, shut
+//! down) that [`crate::Controller::turn`] fulfils; CSTS follows only then. A host reads and writes
+//! in dwords or qwords on their own boundary (PCIe Transport 1.1, 3.1.1). Any other read is served
+//! bytewise; a write that covers only a part of a dword has no defined result and is dropped.
 
 use nvme_spec::registers::{
     ACQ, AQA, ASQ, Aqa, CAP, CC, CRTO, CSTS, Cap, Cc, Crto, Csts, INTMC, INTMS, NSSR, NSSR_MAGIC,
@@ -14,7 +14,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::config::ControllerConfig;
 
-/// CAP.TO and CRTO.CRWMT: ten seconds, in units of 500 ms. Both edges of RDY come within 4 s; the rest is margin.
+/// CAP.TO and CRTO.CRWMT: ten seconds, in units of 500 ms. Both edges of RDY come within 4 s; the
+/// rest is margin.
 const READY_TIMEOUT: u8 = 20;
 
 /// CAP.AMS: weighted round robin with urgent priority class, beside round robin.
@@ -167,7 +168,8 @@ impl Registers {
         std::mem::take(&mut self.subsystem_reset_wanted)
     }
 
-    /// Ready: whatever the status said before, of a shutdown while disabled or of its failure, is over.
+    /// Ready: whatever the status said before, of a shutdown while disabled or of its failure, is
+    /// over.
     pub(crate) fn start(&mut self) {
         self.csts = Csts::new().with_rdy(true).with_nssro(self.csts.nssro());
     }
@@ -180,16 +182,17 @@ impl Registers {
         self.csts.set_shst(status);
     }
 
-    /// A Controller Reset is done (Base 2.1, 3.7.2): the status starts anew; AQA, ASQ and ACQ stay, as does what the
-    /// host wrote to CC with, or after, the write that cleared EN.
+    /// A Controller Reset is done (Base 2.1, 3.7.2): the status starts anew; AQA, ASQ and ACQ stay,
+    /// as does what the host wrote to CC with, or after, the write that cleared EN.
     pub(crate) fn finish_reset(&mut self) {
         self.csts = Csts::new().with_nssro(self.csts.nssro());
         self.interrupt_mask = 0;
         self.reset_wanted = false;
     }
 
-    /// A Controller Level Reset of any other kind begins: every register, the admin queue's too, but RDY, which falls
-    /// in [`Registers::finish_reset`]. `subsystem`: it is an NVM Subsystem Reset, which leaves its mark in CSTS.
+    /// A Controller Level Reset of any other kind begins: every register, the admin queue's too,
+    /// but RDY, which falls in [`Registers::finish_reset`]. `subsystem`: it is an NVM Subsystem
+    /// Reset, which leaves its mark in CSTS.
     pub(crate) fn power_on(&mut self, subsystem: bool) {
         self.cc = Cc::new();
         self.csts = Csts::new().with_rdy(self.csts.rdy()).with_nssro(subsystem);
@@ -255,8 +258,8 @@ impl Registers {
             // Cleared by writing one (Base 2.1, 3.1.4.6).
             CSTS if Csts::from(value).nssro() => self.csts.set_nssro(false),
             NSSR if value == NSSR_MAGIC => self.subsystem_reset_wanted = true,
-            // The admin queue may change only while the controller is disabled (Base 2.1, 3.1.4.8 to 3.1.4.10): what reads back
-            // is what is in use.
+            // The admin queue may change only while the controller is disabled (Base 2.1, 3.1.4.8
+            // to 3.1.4.10): what reads back is what is in use.
             AQA if !enabled => {
                 let aqa = Aqa::from(value);
                 self.aqa = Aqa::new()
@@ -292,8 +295,8 @@ impl Registers {
         }
         if old.en() && !cc.en() {
             self.reset_wanted = true;
-            // A host waits for RDY to be 0. Where it was never 1, it goes on at once, and must not meet what made enabling
-            // fail (Base 2.1, 3.1.4.6: a reset clears CFS).
+            // A host waits for RDY to be 0. Where it was never 1, it goes on at once, and must not
+            // meet what made enabling fail (Base 2.1, 3.1.4.6: a reset clears CFS).
             if !self.csts.rdy() {
                 self.csts.set_cfs(false);
             }

@@ -1,21 +1,22 @@
-//! Scatter Gather Lists: from the descriptor in a command to segments of the host's memory (Base 2.1, 4.3.2).
+//! Scatter Gather Lists: from the descriptor in a command to segments of the host's memory
+//! (Base 2.1, 4.3.2).
 //!
-//! What is supported is what Identify says in SGLS: Data Blocks of any alignment and length, Bit Buckets, and lists longer
-//! than the data, whose rest is checked as a list but not translated. Over PCIe addresses are addresses: the sub type
-//! Offset and keyed descriptors are refused.
+//! What is supported is what Identify says in SGLS: Data Blocks of any alignment and length, Bit
+//! Buckets, and lists longer than the data, whose rest is checked as a list but not translated.
+//! Over PCIe addresses are addresses: the sub type Offset and keyed descriptors are refused.
 //!
 //! Invariants:
-//! - Each descriptor is read once, and only the copy is checked and used: a host that changes a list meanwhile gains
-//!   nothing.
-//! - The walk is bounded by [`MAX_DESCRIPTORS`]: every segment has one at least, so a chain of segments that leads back to
-//!   itself ends there, too.
+//! - Each descriptor is read once, and only the copy is checked and used: a host that changes a
+//!   list meanwhile gains nothing.
+//! - The walk is bounded by [`MAX_DESCRIPTORS`]: every segment has one at least, so a chain of
+//!   segments that leads back to itself ends there, too.
 //! - Data that follows other data becomes one segment with it.
 //!
-//! What a read discards goes into `Segment::sink`, whose memory is the program's and outlives all I/O: a medium that pins
-//! the view for what is in flight need not know.
+//! What a read discards goes into `Segment::sink`, whose memory is the program's and outlives all
+//! I/O: a medium that pins the view for what is in flight need not know.
 //!
-//! It does NOT check the length against MDTS (the caller does), and it moves no data. There is no metadata, so whatever
-//! PSDT says about MPTR means nothing here.
+//! It does NOT check the length against MDTS (the caller does), and it moves no data. There is no
+//! metadata, so whatever PSDT says about MPTR means nothing here.
 
 use memory::{DmaView, Hint, Iova, Need, Segment};
 use nvme_spec::Status;
@@ -34,20 +35,21 @@ const DESCRIPTORS_AT_A_TIME: u32 = 64;
 
 const SIZE: usize = SGL_DESCRIPTOR_SIZE as usize;
 
-/// Finds the `len` bytes that the list at `sgl1` describes, and leaves them in `out` (emptied first).
+/// Finds the `len` bytes that the list at `sgl1` describes, and leaves them in `out` (emptied
+/// first).
 ///
-/// Where the device writes (`need`), what Bit Buckets discard counts among the `len` bytes and is in `out`. Where it reads,
-/// they are nothing.
+/// Where the device writes (`need`), what Bit Buckets discard counts among the `len` bytes and is
+/// in `out`. Where it reads, they are nothing.
 ///
 /// # Errors
 /// - SGL Descriptor Type Invalid: keyed, of a transport, of a vendor, or not an address.
-/// - Invalid SGL Segment Descriptor: a segment that is not qword aligned, has no descriptor, or ends inside one; a segment
-///   descriptor in what was to be the last segment.
-/// - Invalid Number of SGL Descriptors: a segment descriptor before the end of its segment; more than
-///   [`MAX_DESCRIPTORS`]; data in more pieces than `out` holds.
+/// - Invalid SGL Segment Descriptor: a segment that is not qword aligned, has no descriptor, or
+///   ends inside one; a segment descriptor in what was to be the last segment.
+/// - Invalid Number of SGL Descriptors: a segment descriptor before the end of its segment; more
+///   than [`MAX_DESCRIPTORS`]; data in more pieces than `out` holds.
 /// - Data SGL Length Invalid: less data than `len`; anything that ends behind the last address.
-/// - Data Transfer Error: memory that is not mapped, that the device may not access as it `need`s to, or that came without
-///   a descriptor.
+/// - Data Transfer Error: memory that is not mapped, that the device may not access as it `need`s
+///   to, or that came without a descriptor.
 pub fn walk<'v>(
     view: &'v DmaView,
     hint: &mut Hint,

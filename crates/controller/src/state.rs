@@ -1,37 +1,42 @@
 //! What of a lane must outlive the serving process, and in which order it is written.
 //!
-//! A lane keeps its queue positions ([`QueueState`]) and one [`SlotState`] per command it holds in an area of a
-//! versioned memory file (`memory::StateFile`; area 0 belongs to the controller, area 1 + cqid to the lane of that
-//! completion queue). A worker that is restarted reads them and goes on. A process dies between two instructions, so
-//! the order of the program's stores is what counts; `ordered` keeps the compiler from changing it.
+//! A lane keeps its queue positions ([`QueueState`]) and one [`SlotState`] per command it holds in
+//! an area of a versioned memory file (`memory::StateFile`; area 0 belongs to the controller, area
+//! 1 + cqid to the lane of that completion queue). A worker that is restarted reads them and goes
+//! on. A process dies between two instructions, so the order of the program's stores is what
+//! counts; `ordered` keeps the compiler from changing it.
 //!
 //! Fetch of the command number n of a submission queue, counted from its creation:
 //! 1. `slot.sqe` and everything else of the slot, with `slot.number` = n;
 //! 2. `slot.state` = [`slot_state::FETCHED`];
-//! 3. `sq.fetched`, one word: the count n + 1 and the new head. A slot that is not free and whose number equals the
-//!    saved count was fetched: the head goes past it. (The entry's index would not tell: a command may be in flight
-//!    while the host uses its entry again.)
+//! 3. `sq.fetched`, one word: the count n + 1 and the new head. A slot that is not free and whose
+//!    number equals the saved count was fetched: the head goes past it. (The entry's index would
+//!    not tell: a command may be in flight while the host uses its entry again.)
 //!
 //! Completion into completion queue entry j:
 //! 1. `slot.posting` = j and `slot.state` = [`slot_state::POSTING`];
 //! 2. the CQE, whose second half carries the phase;
 //! 3. `queue.cq_tail_phase`, one word;
-//! 4. `slot.state` = [`slot_state::FREE`]. A slot found posting with j equal to the saved tail: the entry is written
-//!    again, with the same contents, whether it was there or not. With j before the saved tail: it was posted.
+//! 4. `slot.state` = [`slot_state::FREE`]. A slot found posting with j equal to the saved tail: the
+//!    entry is written again, with the same contents, whether it was there or not. With j before
+//!    the saved tail: it was posted.
 //!
-//! What is found fetched or in flight is executed again, for these opcodes, where doing it twice leaves what doing it
-//! once leaves: Read, Write, Flush, Write Zeroes, Compare, Dataset Management, Verify, Copy (from its first step). The host may not rely on the order of
-//! commands that are outstanding together (Base 2.1, 3.3.1.2), so a replay is one of the orders it must expect. Any
-//! other opcode (one that appends, say) is completed as Command Abort Requested instead, and so are fused commands: what
-//! was compared may have been written already.
+//! What is found fetched or in flight is executed again, for these opcodes, where doing it twice
+//! leaves what doing it once leaves: Read, Write, Flush, Write Zeroes, Compare, Dataset Management,
+//! Verify, Copy (from its first step). The host may not rely on the order of commands that are
+//! outstanding together (Base 2.1, 3.3.1.2), so a replay is one of the orders it must expect. Any
+//! other opcode (one that appends, say) is completed as Command Abort Requested instead, and so are
+//! fused commands: what was compared may have been written already.
 //!
-//! What a zombie slot says is dropped by a restart: its command was completed, and the medium's work ended with the
-//! process.
+//! What a zombie slot says is dropped by a restart: its command was completed, and the medium's
+//! work ended with the process.
 //!
-//! This does NOT restore anything yet; it is the layout and the discipline that restoring builds on.
+//! This does NOT restore anything yet; it is the layout and the discipline that restoring builds
+//! on.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
+use nvme_spec::Status;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of the layouts below.
@@ -40,8 +45,8 @@ pub const FORMAT_VERSION: u32 = 2;
 /// Most submission queues of a controller, all of which may complete into one completion queue.
 pub const MAX_SQS: usize = 64;
 
-/// Slots beyond those that the completion queue can have outstanding: for commands that were given up and whose tickets
-/// are still with a medium.
+/// Slots beyond those that the completion queue can have outstanding: for commands that were given
+/// up and whose tickets are still with a medium.
 pub const ZOMBIE_SLOTS: usize = 256;
 
 /// Slots of the lane of a completion queue with `entries` entries.
@@ -76,7 +81,8 @@ pub mod slot_state {
     pub const POSTING: u8 = 4;
     /// With a medium, together with the second of two fused commands, which is fetched.
     pub const FUSED: u8 = 6;
-    /// With a medium, which is at one of several steps (Verify, Copy). Between two steps it is fetched.
+    /// With a medium, which is at one of several steps (Verify, Copy). Between two steps it is
+    /// fetched.
     pub const STEPPING: u8 = 5;
 }
 
@@ -100,8 +106,8 @@ pub struct SqState {
     pub entries: u32,
     /// The last tail that was accepted.
     pub tail: u32,
-    /// Commands fetched since the queue was created, modulo 2^32, in the upper half; the next entry to fetch in the
-    /// lower.
+    /// Commands fetched since the queue was created, modulo 2^32, in the upper half; the next entry
+    /// to fetch in the lower.
     pub fetched: u64,
     /// Identifier.
     pub sqid: u16,
@@ -145,8 +151,8 @@ pub struct SlotState {
     pub epoch: u64,
     /// Commands fetched from its queue before this one, modulo 2^32.
     pub number: u32,
-    /// The completion queue entry being written. Before that, when it was fetched ([`crate::inspect`]), which means nothing to a
-    /// restart.
+    /// The completion queue entry being written. Before that, when it was fetched
+    /// ([`crate::inspect`]), which means nothing to a restart.
     pub posting: u32,
     /// Submission queue identifier.
     pub sqid: u16,
@@ -166,8 +172,8 @@ pub struct SlotState {
     pub(crate) reached: u32,
     /// Bytes moved, for the counters.
     pub(crate) bytes: u32,
-    /// What there is to do when it completes. Bit 0: it writes to blocks that are marked as uncorrectable, which ends with
-    /// its success. Above bit 15: it is watched (`lane::watch`).
+    /// What there is to do when it completes. Bit 0: it writes to blocks that are marked as
+    /// uncorrectable, which ends with its success. Above bit 15: it is watched (`lane::watch`).
     pub(crate) marks: u32,
     /// Dwords 0 and 1 of its completion.
     pub result: u64,
@@ -181,12 +187,22 @@ pub struct SlotState {
     pub(crate) behind: u16,
 }
 
+impl SlotState {
+    /// Keeps the first error.
+    #[inline]
+    pub(crate) fn note(&mut self, status: Status) {
+        if self.error == Status::SUCCESSFUL_COMPLETION.0 {
+            self.error = status.0;
+        }
+    }
+}
+
 const _: () = assert!(size_of::<SqState>() == 32);
 const _: () = assert!(size_of::<QueueState>() == 64 + 32 * MAX_SQS);
 const _: () = assert!(size_of::<SlotState>() == 128);
 
-/// Stores before this are before stores after it, as a process that is killed leaves them. No instruction: the
-/// processor keeps its own program order for memory that outlives the process.
+/// Stores before this are before stores after it, as a process that is killed leaves them. No
+/// instruction: the processor keeps its own program order for memory that outlives the process.
 #[inline(always)]
 pub(crate) fn ordered() {
     compiler_fence(Ordering::SeqCst);

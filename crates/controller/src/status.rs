@@ -1,7 +1,8 @@
 //! The one table from what a medium says to what the host sees.
 //!
-//! Do Not Retry is set where the same command would fail the same way again (Base 2.1, 4.2.3): the host's mistakes, a
-//! comparison that differs, what is not supported. A medium's errors may pass, so they are left to the host.
+//! Do Not Retry is set where the same command would fail the same way again (Base 2.1, 4.2.3): the
+//! host's mistakes, a comparison that differs, what is not supported. A medium's errors may pass,
+//! so they are left to the host.
 
 use nvme_spec::Status;
 use nvme_spec::cqe::StatusField;
@@ -23,14 +24,15 @@ pub fn of(cause: Cause) -> Status {
     }
 }
 
-/// True for what counts as a media error in the SMART log: bytes could not be read or written. Space that is lacking says
-/// nothing of the health of the media.
+/// True for what counts as a media error in the SMART log: bytes could not be read or written.
+/// Space that is lacking says nothing of the health of the media.
 #[must_use]
 pub fn is_media_error(status: Status) -> bool {
     matches!(status, Status::UNRECOVERED_READ_ERROR | Status::WRITE_FAULT)
 }
 
-/// True for what belongs into the Error Information log: the medium failed, or transferring data did, and not the host.
+/// True for what belongs into the Error Information log: the medium failed, or transferring data
+/// did, and not the host.
 #[must_use]
 pub fn is_logged(status: Status) -> bool {
     is_media_error(status)

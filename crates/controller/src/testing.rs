@@ -14,7 +14,8 @@ use crate::ticket::Ticket;
 
 pub(crate) const PAGE: u64 = 4096;
 
-/// A host's memory: one memfd, mapped for the device from [`Host::BASE`] on, in regions of one page each or as one.
+/// A host's memory: one memfd, mapped for the device from [`Host::BASE`] on, in regions of one page
+/// each or as one.
 pub(crate) struct Host {
     ram: Buffer,
     map: DmaMap,

@@ -1,14 +1,16 @@
 //! Tickets: the duty to complete one command exactly once.
 //!
-//! A lane makes a ticket when it hands a command to a medium, and the medium gives the very same ticket back with the
-//! outcome. A ticket cannot be copied, and one that is dropped unfulfilled panics in debug builds, so that a lost
-//! completion shows where it was lost and not as a host that hangs.
+//! A lane makes a ticket when it hands a command to a medium, and the medium gives the very same
+//! ticket back with the outcome. A ticket cannot be copied, and one that is dropped unfulfilled
+//! panics in debug builds, so that a lost completion shows where it was lost and not as a host that
+//! hangs.
 //!
-//! A ticket names its owner (a lane, or a controller for the flushes of its own), the owner's slot, and the slot's
-//! generation, so that a ticket which comes back after its slot was given to another command is recognised.
+//! A ticket names its owner (a lane, or a controller for the flushes of its own), the owner's slot,
+//! and the slot's generation, so that a ticket which comes back after its slot was given to another
+//! command is recognised.
 
-/// Whose ticket it is: the top bit says a controller (its own flushes), the two top bits a subsystem (what it erases),
-/// otherwise a lane.
+/// Whose ticket it is: the top bit says a controller (its own flushes), the two top bits a
+/// subsystem (what it erases), otherwise a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerKey(u32);
 
@@ -116,8 +118,8 @@ impl Ticket {
         }
     }
 
-    /// Ends the duty because the owner is gone: a late completion for a lane that was deleted, or for a controller that
-    /// left. Nobody waits for it any more.
+    /// Ends the duty because the owner is gone: a late completion for a lane that was deleted, or
+    /// for a controller that left. Nobody waits for it any more.
     pub fn retire(self) {
         std::mem::forget(self);
     }

@@ -152,12 +152,13 @@ pub trait Bus {
     /// As [`Self::read32`].
     fn share(&self, memory: &HostMemory, base: Iova) -> Result<(), DriverError>;
 
-    /// Lets the drive read, and where its host allows that write, memory that somebody else's host lent, at `base`. To be
-    /// called from a thread that may wait: it can take long for large memory.
+    /// Lets the drive read, and where its host allows that write, memory that somebody else's host
+    /// lent, at `base`. To be called from a thread that may wait: it can take long for large
+    /// memory.
     ///
     /// # Errors
-    /// As [`Self::read32`]; [`DriverError::Unsupported`] where the memory cannot be had this way. Then its bytes have to be
-    /// copied to memory that the drive can reach.
+    /// As [`Self::read32`]; [`DriverError::Unsupported`] where the memory cannot be had this way.
+    /// Then its bytes have to be copied to memory that the drive can reach.
     fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {
         let _ = (memory, base);
         Err(DriverError::Unsupported(
@@ -171,7 +172,8 @@ pub trait Bus {
     /// As [`Self::read32`].
     fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError>;
 
-    /// Whether [`Self::unshare`] takes memory away whatever the drive does: something between the two sees to it.
+    /// Whether [`Self::unshare`] takes memory away whatever the drive does: something between the
+    /// two sees to it.
     fn can_revoke(&self) -> bool {
         false
     }
@@ -194,7 +196,8 @@ pub trait Bus {
     /// Has `vector` signal nobody, until [`Self::set_interrupt`] says whom.
     ///
     /// # Errors
-    /// As [`Self::read32`]; [`DriverError::Unsupported`] where that cannot be had: it goes on as before.
+    /// As [`Self::read32`]; [`DriverError::Unsupported`] where that cannot be had: it goes on as
+    /// before.
     fn clear_interrupt(&self, vector: u16) -> Result<(), DriverError> {
         Err(DriverError::Unsupported(format!(
             "the interrupt of vector {vector} cannot be taken away over this bus"

@@ -388,8 +388,8 @@ impl<B: Bus> Device<B> {
         self.bus.set_interrupt(vector, eventfd)
     }
 
-    /// Has the interrupts of a vector signal nobody, until [`Self::signal_interrupts`] says whom again. What was signalled before
-    /// may still arrive.
+    /// Has the interrupts of a vector signal nobody, until [`Self::signal_interrupts`] says whom
+    /// again. What was signalled before may still arrive.
     ///
     /// # Errors
     /// Those of the bus.

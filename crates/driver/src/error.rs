@@ -30,7 +30,8 @@ pub enum DriverError {
         /// The Controller Status property as read.
         csts: u32,
     },
-    /// CSTS.SHST says that the controller has shut down, and CSTS.CFS that it failed: before the shutdown, or in it.
+    /// CSTS.SHST says that the controller has shut down, and CSTS.CFS that it failed: before the
+    /// shutdown, or in it.
     #[error(
         "the controller has shut down and reports a fatal error (CSTS {csts:#010x}): the last writes may not be durable; see its server's log"
     )]

@@ -368,7 +368,8 @@ impl Sleeper {
 pub struct Copies {
     source: Buffer,
     targets: Vec<[u8; COPY_LEN]>,
-    /// Measurements so far: each goes to places of its own, or the caches would hold them from the last one.
+    /// Measurements so far: each goes to places of its own, or the caches would hold them from the
+    /// last one.
     measured: u64,
 }
 

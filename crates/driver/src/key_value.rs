@@ -1,7 +1,8 @@
-//! Key-value drives on a queue pair: the Key Value command set (KV 1.1), and the commands of Samsung's drives.
+//! Key-value drives on a queue pair: the Key Value command set (KV 1.1), and the commands of
+//! Samsung's drives.
 //!
-//! Commands to submit, and helpers that do one and wait for it. Of Samsung's commands keys of 4 to 16 bytes are known here, as
-//! they stand in the command.
+//! Commands to submit, and helpers that do one and wait for it. Of Samsung's commands keys of 4 to
+//! 16 bytes are known here, as they stand in the command.
 
 mod compound;
 
@@ -160,8 +161,8 @@ impl<B: Bus> QueuePair<B> {
     /// Stores the first `len` bytes of `buffer` under a key.
     ///
     /// # Errors
-    /// As [`QueuePair::run`]; [`DriverError::Unsupported`] for a key that no command can carry, and for a buffer that is too
-    /// small.
+    /// As [`QueuePair::run`]; [`DriverError::Unsupported`] for a key that no command can carry, and
+    /// for a buffer that is too small.
     pub fn kv_store(
         &mut self,
         keys: &Keys,
@@ -205,8 +206,8 @@ impl<B: Bus> QueuePair<B> {
         self.run("Exist", keys.exist(key)?)
     }
 
-    /// Lists keys of the Key Value command set from `from` on, or from the first one where it is empty, into the first `room`
-    /// bytes of `buffer`.
+    /// Lists keys of the Key Value command set from `from` on, or from the first one where it is
+    /// empty, into the first `room` bytes of `buffer`.
     ///
     /// # Errors
     /// As [`Self::kv_store`]; [`DriverError::Broken`] for a list that does not fit into the buffer.
@@ -233,7 +234,8 @@ impl<B: Bus> QueuePair<B> {
         keys_of(&bytes, 2, key_value::list_entry_size)
     }
 
-    /// Opens an iterator of a Samsung drive over the keys that begin with `prefix`, of 4 bytes at most; its handle.
+    /// Opens an iterator of a Samsung drive over the keys that begin with `prefix`, of 4 bytes at
+    /// most; its handle.
     ///
     /// # Errors
     /// As [`Self::kv_store`].
@@ -332,7 +334,8 @@ impl<B: Bus> QueuePair<B> {
     }
 }
 
-/// Keys of a list: a count of 4 bytes, then for each its size in `head` bytes, the key, and what pads the entry to `size_of` it.
+/// Keys of a list: a count of 4 bytes, then for each its size in `head` bytes, the key, and what
+/// pads the entry to `size_of` it.
 fn keys_of(
     bytes: &[u8],
     head: usize,

@@ -1,9 +1,9 @@
 //! How a host drives an NVMe drive: over vfio-user, over VFIO, or in process.
 //!
-//! Reading order: [`Device`] (bring a controller up, ask it what it is, give it
-//! queues), [`QueuePair`] (submit, ring, poll or wait), [`io`] (the NVM command
-//! set), [`key_value`], [`sgl`] (data in any pieces), [`bus`] (what lies between). [`workload`]
-//! is the load generator, [`program`] runs commands that are fixed, and [`floor`] what the machine itself allows.
+//! Reading order: [`Device`] (bring a controller up, ask it what it is, give it queues),
+//! [`QueuePair`] (submit, ring, poll or wait), [`io`] (the NVM command set), [`key_value`], [`sgl`]
+//! (data in any pieces), [`bus`] (what lies between). [`workload`] is the load generator,
+//! [`program`] runs commands that are fixed, and [`floor`] what the machine itself allows.
 //!
 //! Invariants: nothing that a drive or its server answers panics or hangs; no
 //! command allocates, and with mapped or shadow doorbells and polling none makes

@@ -69,13 +69,15 @@ pub fn build(
     build_of_pieces([(iova, len)], list, list_pages, put)
 }
 
-/// Builds the data pointers for bytes in several pieces of the device's address space: address and bytes of each, none
-/// empty. All but the first begin at a page, and all but the last end at the end of one.
+/// Builds the data pointers for bytes in several pieces of the device's address space: address and
+/// bytes of each, none empty. All but the first begin at a page, and all but the last end at the
+/// end of one.
 ///
 /// `list`, `list_pages` and `put` are as for [`build`].
 ///
 /// # Errors
-/// [`PrpError`]; also [`PrpError::Misaligned`] for pieces that begin or end inside a page where they must not.
+/// [`PrpError`]; also [`PrpError::Misaligned`] for pieces that begin or end inside a page where
+/// they must not.
 #[inline]
 pub fn build_of_pieces(
     pieces: impl IntoIterator<Item = (u64, u64)>,
@@ -84,8 +86,9 @@ pub fn build_of_pieces(
     mut put: impl FnMut(u64, u64),
 ) -> Result<Prps, PrpError> {
     let mut prps = Prps::default();
-    // Where the next entry goes, in bytes of the list, and the last page, which has no place yet: whether it is an entry of
-    // its list or behind a pointer to the next one shows with the page after it.
+    // Where the next entry goes, in bytes of the list, and the last page, which has no place yet:
+    // whether it is an entry of its list or behind a pointer to the next one shows with the page
+    // after it.
     let (mut at, mut last, mut entries) = (0, None, 0u64);
     let mut end_of_last = 0u64;
     for (address, len) in pieces {
@@ -240,7 +243,8 @@ mod tests {
         );
     }
 
-    /// What the entries say for pieces is what they say for one run of pages that the pieces are put in the place of.
+    /// What the entries say for pieces is what they say for one run of pages that the pieces are
+    /// put in the place of.
     #[test]
     fn pieces_are_named_page_by_page() {
         for (offset, pages) in [

@@ -1,5 +1,5 @@
-//! Describes data by Scatter Gather Lists (Base 2.1, 4.3.2), for commands that a caller puts together itself: the
-//! helpers of [`crate::io`] use PRPs.
+//! Describes data by Scatter Gather Lists (Base 2.1, 4.3.2), for commands that a caller puts
+//! together itself: the helpers of [`crate::io`] use PRPs.
 //!
 //! Nothing is checked: a list that no controller may accept can be made, too.
 
@@ -32,8 +32,8 @@ impl<B: Bus> QueuePair<B> {
         SglDescriptor::new(SglDescriptorType::DATA_BLOCK, address, len)
     }
 
-    /// Stores a segment of these descriptors `at` bytes into `buffer`, and gives the descriptor of this type (Segment or
-    /// Last Segment) that leads to it.
+    /// Stores a segment of these descriptors `at` bytes into `buffer`, and gives the descriptor of
+    /// this type (Segment or Last Segment) that leads to it.
     ///
     /// # Panics
     /// When it does not fit.

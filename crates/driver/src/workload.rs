@@ -356,8 +356,8 @@ fn rung<B: Bus>(queues: &[QueuePair<B>]) -> RungSoFar {
 }
 
 impl JobResult {
-    /// Without lulls, what completed at their ends, and the latency of commands that were in flight in one: for who knows
-    /// that the server did not run then.
+    /// Without lulls, what completed at their ends, and the latency of commands that were in flight
+    /// in one: for who knows that the server did not run then.
     #[must_use]
     pub fn without_lulls(self) -> Self {
         let commands = self.commands - self.lulls.commands;

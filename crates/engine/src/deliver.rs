@@ -46,8 +46,8 @@ impl<C: Channel> Engine<C> {
         )
     }
 
-    /// Whether there may be mail to exchange or a move to end: some lane of this engine lives elsewhere or is to, or
-    /// somebody's lives here.
+    /// Whether there may be mail to exchange or a move to end: some lane of this engine lives
+    /// elsewhere or is to, or somebody's lives here.
     #[inline]
     #[must_use]
     pub fn expects_mail(&self) -> bool {
@@ -152,14 +152,15 @@ impl<C: Channel> Engine<C> {
         }
     }
 
-    /// Where the lanes of a controller are to live that are made from now on: the one of completion queue 1 on the first of
-    /// these, the next one on the next, and so on in turn; all on this engine where there is none.
+    /// Where the lanes of a controller are to live that are made from now on: the one of completion
+    /// queue 1 on the first of these, the next one on the next, and so on in turn; all on this
+    /// engine where there is none.
     pub fn spread(&mut self, slot: ControllerSlot, over: Vec<EngineId>) {
         self.members.set_spread(slot, over);
     }
 
-    /// Moves one lane of a controller, named by its completion queue. How it ends comes from [`Engine::take_moved`],
-    /// unless the lane is there already.
+    /// Moves one lane of a controller, named by its completion queue. How it ends comes from
+    /// [`Engine::take_moved`], unless the lane is there already.
     ///
     /// # Errors
     /// It cannot move, or not now.
@@ -207,7 +208,8 @@ impl<C: Channel> Engine<C> {
         all
     }
 
-    /// Tells the home of every guest of that controller that its host may have something to be told of.
+    /// Tells the home of every guest of that controller that its host may have something to be told
+    /// of.
     pub fn post_again(&mut self, home: EngineId, controller: ControllerSlot) {
         for at in 0..self.lanes.guests.len() {
             let index = self.lanes.guests[at];
@@ -227,8 +229,8 @@ impl<C: Channel> Engine<C> {
         }
     }
 
-    /// What there is to do in a turn, after that of the lanes, for those that do not live with their controllers. Whether
-    /// anything was done.
+    /// What there is to do in a turn, after that of the lanes, for those that do not live with
+    /// their controllers. Whether anything was done.
     #[cold]
     pub(crate) fn look_abroad(&mut self, now: Time, raise: &mut impl Interrupts) -> bool {
         let posted = !self.posted.is_empty();
@@ -307,8 +309,8 @@ fn manner_of(controller: &Controller) -> Option<Manner> {
 }
 
 impl Lanes {
-    /// After a turn of a controller: sends its new lanes to where they are to live, calls those home that must be there,
-    /// and tells the others how their interrupts go.
+    /// After a turn of a controller: sends its new lanes to where they are to live, calls those
+    /// home that must be there, and tells the others how their interrupts go.
     #[inline]
     pub(crate) fn place_lanes(
         &mut self,

@@ -15,8 +15,8 @@ impl<C: Channel> Engine<C> {
         Some(self.members.get(slot.0)?.inspect(look))
     }
 
-    /// What stands in a completion queue now, and in the submission queues that complete into it, of that controller of that
-    /// engine; `None` where it does not live here.
+    /// What stands in a completion queue now, and in the submission queues that complete into it,
+    /// of that controller of that engine; `None` where it does not live here.
     #[must_use]
     pub fn inspect_lane(
         &self,

@@ -1,12 +1,13 @@
 //! The reactor's lanes: where they are kept, and which of them are hot.
 //!
-//! A hot lane has a turn in every turn of the reactor; a cold one costs nothing. A lane that has found nothing to do for a
-//! while grows cold, after [`Lane::rest`] has made sure that it will be missed by nobody: a host with doorbell buffers is
-//! asked to ring, which is a message and heats the lane; so is every doorbell of a host without. Only doorbells that are
-//! mapped into a host are stored without telling: the engine watches their pages.
+//! A hot lane has a turn in every turn of the reactor; a cold one costs nothing. A lane that has
+//! found nothing to do for a while grows cold, after [`Lane::rest`] has made sure that it will be
+//! missed by nobody: a host with doorbell buffers is asked to ring, which is a message and heats
+//! the lane; so is every doorbell of a host without. Only doorbells that are mapped into a host are
+//! stored without telling: the engine watches their pages.
 //!
-//! Those of this engine's controllers that live elsewhere have their place here, too ([`Away`]), and those that visit from
-//! elsewhere stand beside its own; how they come and go is in `travel`.
+//! Those of this engine's controllers that live elsewhere have their place here, too ([`Away`]),
+//! and those that visit from elsewhere stand beside its own; how they come and go is in `travel`.
 
 use std::collections::VecDeque;
 
@@ -22,15 +23,16 @@ use crate::{
     travel::{Away, Guest, Journey, Moved},
 };
 
-/// How long a lane stays hot without work. Longer than the gaps of a host that goes on: a command to a cold queue costs a
-/// host with doorbell buffers an exit.
+/// How long a lane stays hot without work. Longer than the gaps of a host that goes on: a command
+/// to a cold queue costs a host with doorbell buffers an exit.
 const HOT_NS: u64 = 1_000_000;
 /// Bits of a key's number that name the slot; the bits above count how often the slot was used.
 const SLOT_BITS: u32 = 16;
 /// Mask of the generation: a key's number has 31 bits.
 pub(crate) const GENERATION_MASK: u32 = OwnerKey::LIMIT / (1 << SLOT_BITS) - 1;
 
-/// The number of a key: its slot, and how often that slot was used. A ticket from before finds nobody.
+/// The number of a key: its slot, and how often that slot was used. A ticket from before finds
+/// nobody.
 pub(crate) fn number_of(slot: usize, generation: u32) -> u32 {
     let slot = u32::try_from(slot).unwrap_or(u32::MAX) & ((1 << SLOT_BITS) - 1);
     (generation & GENERATION_MASK) << SLOT_BITS | slot
@@ -112,7 +114,8 @@ pub(crate) struct Lanes {
     pub(crate) travelling: Vec<usize>,
     /// Moves that somebody asked for and that have ended.
     pub(crate) moved: Vec<Moved>,
-    /// There may be something of what follows to look after. False for all that most engines ever do.
+    /// There may be something of what follows to look after. False for all that most engines ever
+    /// do.
     pub(crate) abroad: bool,
     /// What media still had of lanes that have ended, for tenants.
     pub(crate) left: Left,
@@ -247,7 +250,8 @@ impl Lanes {
         self.outbox.push_back((to, Mail { key, about }));
     }
 
-    /// The lane of a key, made hot: it has posted, so it has an interrupt to raise, and may have room to fetch more.
+    /// The lane of a key, made hot: it has posted, so it has an interrupt to raise, and may have
+    /// room to fetch more.
     #[inline]
     pub(crate) fn warm(&mut self, key: OwnerKey) -> Option<&mut Lane> {
         self.get_mut(key)?;
@@ -290,7 +294,8 @@ impl Lanes {
         }
     }
 
-    /// Shows the hot lanes with whose each is. How many commands they completed since the last time.
+    /// Shows the hot lanes with whose each is. How many commands they completed since the last
+    /// time.
     #[inline]
     pub(crate) fn hot_mut(&mut self, mut each: impl FnMut(&Whose, &mut Lane)) -> u64 {
         let mut completed = 0;

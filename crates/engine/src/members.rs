@@ -1,9 +1,9 @@
 //! The controllers and subsystems of a reactor, and which of them need a turn.
 //!
-//! A turn of a controller costs as much as some commands do, so only those get one that have a reason: their transport has
-//! touched them, a lane of theirs has news, their subsystem has changed, something they asked of a medium is done. Those
-//! are *hot*, and stay so until some turns found nothing. The others are *cold*, and get a turn now and then for what falls
-//! due with time.
+//! A turn of a controller costs as much as some commands do, so only those get one that have a
+//! reason: their transport has touched them, a lane of theirs has news, their subsystem has
+//! changed, something they asked of a medium is done. Those are *hot*, and stay so until some turns
+//! found nothing. The others are *cold*, and get a turn now and then for what falls due with time.
 //!
 //! A subsystem is hot while one of its controllers is, or something of its own is.
 
@@ -33,7 +33,8 @@ pub(crate) struct Member {
 pub(crate) struct Places {
     /// On which engines they are to live, in turn; empty: on this one.
     pub(crate) spread: Vec<EngineId>,
-    /// How its interrupts went when all of them were as they are to be: whether plainly, and whether lanes may live elsewhere.
+    /// How its interrupts went when all of them were as they are to be: whether plainly, and
+    /// whether lanes may live elsewhere.
     pub(crate) settled: Option<(bool, bool)>,
 }
 
@@ -311,7 +312,8 @@ impl Members {
         any
     }
 
-    /// Gives every hot controller a turn, which says whether it did something, and whether it is to stay hot all the same.
+    /// Gives every hot controller a turn, which says whether it did something, and whether it is to
+    /// stay hot all the same.
     pub(crate) fn turn_controllers(
         &mut self,
         mut turn: impl FnMut(usize, &mut Controller, &mut Subsystem, &mut Places) -> (bool, bool),

@@ -17,7 +17,8 @@ use crate::{
 
 /// How long a lane may take to become empty.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// Mail that may wait to be carried. With more of it guests are heard no more, and controllers whose lanes it is for get no turn.
+/// Mail that may wait to be carried. With more of it guests are heard no more, and controllers
+/// whose lanes it is for get no turn.
 const OUTBOX: usize = 256;
 
 /// Where a lane of ours lives.
@@ -140,7 +141,8 @@ impl Lanes {
         Ok(true)
     }
 
-    /// Moves on every lane that is to move. `manner`: what its controller says of it, which has told it everything.
+    /// Moves on every lane that is to move. `manner`: what its controller says of it, which has
+    /// told it everything.
     pub(crate) fn travel(&mut self, now: Time, mut manner: impl FnMut(usize) -> Option<Manner>) {
         let mut at = 0;
         while let Some(&index) = self.travelling.get(at) {
@@ -281,14 +283,15 @@ impl Lanes {
         }
     }
 
-    /// Writes home what a guest has to tell. One that has stopped ends before its home can hear of that: what it used may be
-    /// used again by then.
+    /// Writes home what a guest has to tell. One that has stopped ends before its home can hear of
+    /// that: what it used may be used again by then.
     pub(crate) fn tell_home(&mut self, index: usize) {
         let Whose::Guest(guest) = self.slots[index].whose else {
             return;
         };
         if self.outbox.len() >= OUTBOX {
-            // What there is to tell stays with the lane, which has limits of its own, and keeps it hot.
+            // What there is to tell stays with the lane, which has limits of its own, and keeps it
+            // hot.
             return;
         }
         while let Some(event) = self.of_guest(index, Lane::take_event) {
@@ -315,8 +318,9 @@ impl Lanes {
         self.slots[index].lane.as_mut().and_then(take)
     }
 
-    /// Whether so much waits to be carried to lanes of that controller that it is to say no more for now: its host may
-    /// change its memory map, or send admin commands, faster than a reactor that hangs takes mail.
+    /// Whether so much waits to be carried to lanes of that controller that it is to say no more
+    /// for now: its host may change its memory map, or send admin commands, faster than a reactor
+    /// that hangs takes mail.
     #[inline]
     pub(crate) fn owes_much(&self, controller: usize) -> bool {
         self.away > 0 && self.owes(controller)

@@ -23,8 +23,8 @@ use crate::{
 const CONTROLLER_TURNS: u32 = 16;
 /// No interrupt is withheld.
 const NEVER: Time = Time(u64::MAX);
-/// How often the doorbells of every controller are looked at, for what nobody tells of: a first command in a queue that
-/// was idle waits no longer than that beside busy ones.
+/// How often the doorbells of every controller are looked at, for what nobody tells of: a first
+/// command in a queue that was idle waits no longer than that beside busy ones.
 const BELL_ROUND_NS: u64 = 30_000;
 
 /// A controller's place in its engine.
@@ -114,8 +114,8 @@ impl<C: Channel> Engine<C> {
         self.lanes.engine = id;
     }
 
-    /// Takes a channel that holds at most `depth` commands. Its id names the medium on every engine of a process: a lane
-    /// that moves finds the same medium by it.
+    /// Takes a channel that holds at most `depth` commands. Its id names the medium on every engine
+    /// of a process: a lane that moves finds the same medium by it.
     ///
     /// # Errors
     /// The channel itself, where there is one with this id.
@@ -191,7 +191,8 @@ impl<C: Channel> Engine<C> {
         Some(controller)
     }
 
-    /// Watches commands of a controller from now on, or none any more ([`Controller::watch_commands`]).
+    /// Watches commands of a controller from now on, or none any more
+    /// ([`Controller::watch_commands`]).
     pub fn watch_commands(&mut self, slot: ControllerSlot, spec: Option<WatchSpec>) {
         let mut lanes = LanesOf {
             lanes: &mut self.lanes,
@@ -202,7 +203,8 @@ impl<C: Channel> Engine<C> {
         }
     }
 
-    /// Gives a controller back, which leaves its subsystem; it must be quiet ([`Controller::is_quiet`]).
+    /// Gives a controller back, which leaves its subsystem; it must be quiet
+    /// ([`Controller::is_quiet`]).
     pub fn remove_controller(&mut self, slot: ControllerSlot) -> Option<Controller> {
         let Member {
             controller,
@@ -215,8 +217,8 @@ impl<C: Channel> Engine<C> {
         Some(controller)
     }
 
-    /// One turn at `now`. `raise` is called with a controller and what its transport is to deliver; at most once for each
-    /// completion queue that has posted.
+    /// One turn at `now`. `raise` is called with a controller and what its transport is to deliver;
+    /// at most once for each completion queue that has posted.
     pub fn turn(&mut self, now: Time, mut raise: impl Interrupts) -> Turn {
         let mut turn = Turn::default();
         let mut worked = self.channels.keep_time() && self.tell_time(now);
@@ -310,8 +312,9 @@ impl<C: Channel> Engine<C> {
         worked
     }
 
-    /// Tells the time to channels that keep one, and completes what is due by then: before anything is fetched, for which it
-    /// would have to wait (with tenants when their turn has begun, which counts it). Whether there was something.
+    /// Tells the time to channels that keep one, and completes what is due by then: before anything
+    /// is fetched, for which it would have to wait (with tenants when their turn has begun, which
+    /// counts it). Whether there was something.
     #[inline(never)]
     fn tell_time(&mut self, now: Time) -> bool {
         self.channels.set_time(now, &mut self.done);
@@ -327,8 +330,8 @@ impl<C: Channel> Engine<C> {
         self.channels.next_due().into_iter().chain(held).min()
     }
 
-    /// Looks at doorbells that are stored without a message: of the next controllers that it is time for, or, where no
-    /// lane is hot and so nobody is kept waiting, of one in every turn.
+    /// Looks at doorbells that are stored without a message: of the next controllers that it is
+    /// time for, or, where no lane is hot and so nobody is kept waiting, of one in every turn.
     fn look_at_bells(&mut self, now: Time) {
         let count = self.bells();
         let interval = BELL_ROUND_NS / count.max(1) as u64;
@@ -345,7 +348,8 @@ impl<C: Channel> Engine<C> {
         self.next_bells = now + interval;
     }
 
-    /// How many sets of doorbells there are to look at: those of every controller, and of every guest.
+    /// How many sets of doorbells there are to look at: those of every controller, and of every
+    /// guest.
     fn bells(&self) -> usize {
         self.members.places() + self.lanes.guests.len()
     }
@@ -374,7 +378,8 @@ impl<C: Channel> Engine<C> {
     }
 
     /// Controllers whose admin commands wait until the messages of their hosts have been read
-    /// ([`Controller::messages_read`]): read those now, whether or not a socket says that there are some.
+    /// ([`Controller::messages_read`]): read those now, whether or not a socket says that there are
+    /// some.
     pub fn take_messages_wanted(&mut self) -> Vec<ControllerSlot> {
         std::mem::take(&mut self.messages_wanted)
     }
@@ -454,8 +459,9 @@ impl<C: Channel> Engine<C> {
         let mut worked = false;
         for (_, channel) in self.channels.iter_mut() {
             if channel.in_flight() > 0 {
-                // A slice of a large command, if not all of it. One that keeps a time may only wait for that; it is asked before,
-                // since after the last slice there may be room for a command that waits.
+                // A slice of a large command, if not all of it. One that keeps a time may only wait
+                // for that; it is asked before, since after the last slice there may be room for a
+                // command that waits.
                 let due = || channel.next_due().is_some_and(|due| due <= now);
                 worked |= channel.copies() && (!channel.keeps_time() || due());
                 channel.submit();
@@ -523,7 +529,8 @@ impl<C: Channel> Engine<C> {
         self.members.take_news()
     }
 
-    /// What to do after a turn at `now` that found nothing. `unwoken`: a doorbell page is mapped into some host.
+    /// What to do after a turn at `now` that found nothing. `unwoken`: a doorbell page is mapped
+    /// into some host.
     pub fn idle(&mut self, now: Time, unwoken: bool, other_deadline: Option<Time>) -> Idle {
         let controllers = self.members.iter().filter_map(Controller::next_deadline);
         let subsystems = self.members.subsystems();
@@ -537,12 +544,14 @@ impl<C: Channel> Engine<C> {
         self.waiting.idle(now, unwoken, deadlines.min())
     }
 
-    /// The engine's part of going to sleep; the caller has published that it sleeps. Arms every event index (queue 0 has
-    /// none: its doorbells are always registers), then looks again: true means that nothing came meanwhile and the caller may wait for its descriptors.
+    /// The engine's part of going to sleep; the caller has published that it sleeps. Arms every
+    /// event index (queue 0 has none: its doorbells are always registers), then looks again: true
+    /// means that nothing came meanwhile and the caller may wait for its descriptors.
     ///
-    /// The race: a host stores a tail, then loads the event index; we store the event index, then load the tail. With
-    /// a full fence between store and load on both sides at least one of the two sees the other's store, so either the
-    /// host rings or we do not sleep (Base 2.1, Annex B.5).
+    /// The race: a host stores a tail, then loads the event index; we store the event index, then
+    /// load the tail. With a full fence between store and load on both sides at least one of the
+    /// two sees the other's store, so either the host rings or we do not sleep (Base 2.1, Annex
+    /// B.5).
     #[must_use]
     pub fn arm(&mut self) -> bool {
         self.lanes.arm_hot();

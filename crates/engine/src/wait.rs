@@ -1,16 +1,18 @@
 //! When a reactor sleeps, and for how long.
 //!
-//! A pure function of the times handed in. A reactor that polls never sleeps; one in interrupt mode sleeps as soon as a turn
-//! found nothing. An adaptive one spins for a while after it last found work, and how long follows what spinning would have
-//! gained (as the halt polling of KVM and the polling of QEMU's IOThreads do): when it has slept and work came within the
-//! most that it may spin, it should have spun, and spins for longer from now on; when work came later, spinning was in vain,
-//! and it spins for half as long.
+//! A pure function of the times handed in. A reactor that polls never sleeps; one in interrupt mode
+//! sleeps as soon as a turn found nothing. An adaptive one spins for a while after it last found
+//! work, and how long follows what spinning would have gained (as the halt polling of KVM and the
+//! polling of QEMU's IOThreads do): when it has slept and work came within the most that it may
+//! spin, it should have spun, and spins for longer from now on; when work came later, spinning was
+//! in vain, and it spins for half as long.
 //!
-//! Its budget bounds what that costs: a share of the time is credited as it passes, every spin is charged, and with nothing
-//! left it sleeps at once.
+//! Its budget bounds what that costs: a share of the time is credited as it passes, every spin is
+//! charged, and with nothing left it sleeps at once.
 //!
-//! Where a doorbell page is mapped into a host nobody wakes a sleeper, so it looks again after an interval that grows with
-//! the time it has been idle. Work that such a look finds came at an unknown time since the one before; the earliest counts.
+//! Where a doorbell page is mapped into a host nobody wakes a sleeper, so it looks again after an
+//! interval that grows with the time it has been idle. Work that such a look finds came at an
+//! unknown time since the one before; the earliest counts.
 
 use controller::time::Time;
 
@@ -50,8 +52,9 @@ pub const TIMED_LOOK_MAX_NS: u64 = 500_000;
 pub const SLEEP_MAX_NS: u64 = 1_000_000_000;
 /// The shortest time to spin but none: about what a sleep and its end cost.
 const SPIN_MIN_NS: u64 = 4_000;
-/// How much earlier a reactor wakes for what happens at a certain time, and spins the rest of the way in every mode: a timer of
-/// the system is late by its slack (50 µs unless told otherwise) and by the way from one process to another.
+/// How much earlier a reactor wakes for what happens at a certain time, and spins the rest of the
+/// way in every mode: a timer of the system is late by its slack (50 µs unless told otherwise) and
+/// by the way from one process to another.
 pub(crate) const EARLY_NS: u64 = 100_000;
 /// Credit for spinning is saved up to so much.
 const CREDIT_MAX_NS: u64 = 10_000_000;
@@ -104,7 +107,8 @@ impl Waiting {
         self.mode
     }
 
-    /// For how long it spins now before it sleeps, in nanoseconds; `u64::MAX` for a reactor that polls.
+    /// For how long it spins now before it sleeps, in nanoseconds; `u64::MAX` for a reactor that
+    /// polls.
     #[must_use]
     pub fn spin_ns(&self) -> u64 {
         match self.mode {
@@ -146,7 +150,8 @@ impl Waiting {
         };
     }
 
-    /// Credits the time that has passed and charges the spinning since there was work last. What is left to spin away.
+    /// Credits the time that has passed and charges the spinning since there was work last. What is
+    /// left to spin away.
     fn charge(&mut self, now: Time, budget_percent: u32) -> u64 {
         let passed_ns = now.since(self.credited);
         let credit_ns = passed_ns.saturating_mul(budget_percent.into()) / 100;
@@ -169,8 +174,8 @@ impl Waiting {
         }
     }
 
-    /// What to do after a turn at `now` that found nothing. `unwoken`: some doorbells are stored without waking anyone.
-    /// `deadline`: the earliest time at which something falls due.
+    /// What to do after a turn at `now` that found nothing. `unwoken`: some doorbells are stored
+    /// without waking anyone. `deadline`: the earliest time at which something falls due.
     pub fn idle(&mut self, now: Time, unwoken: bool, deadline: Option<Time>) -> Idle {
         if self.spins(now) {
             return Idle::Spin;
@@ -252,8 +257,8 @@ mod tests {
         assert_eq!(interval(60_000_000_000), TIMED_LOOK_MAX_NS);
     }
 
-    /// A host that sends a command after each `gap_ns` of idleness, in turns of 100 ns and sleeps that end when it does.
-    /// How long the reactor has spun, slept, and how often.
+    /// A host that sends a command after each `gap_ns` of idleness, in turns of 100 ns and sleeps
+    /// that end when it does. How long the reactor has spun, slept, and how often.
     struct Spent {
         spun_ns: u64,
         slept_ns: u64,

@@ -79,8 +79,9 @@ impl Channel {
 }
 
 impl Channel {
-    /// What the last [`Port::add`] has done, where that is more, or something else, than the request says: zones tell where an
-    /// append went, and what became of which zone. `None` where the request says it all.
+    /// What the last [`Port::add`] has done, where that is more, or something else, than the
+    /// request says: zones tell where an append went, and what became of which zone. `None` where
+    /// the request says it all.
     pub(crate) fn happened(&self) -> Option<&[Op<'static>]> {
         match &self.0 {
             Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
@@ -91,7 +92,8 @@ impl Channel {
 }
 
 impl Channel {
-    /// Gives a zone up, as a drive does whose flash is worn out: the first byte of it in the medium. Its hosts are to be told.
+    /// Gives a zone up, as a drive does whose flash is worn out: the first byte of it in the
+    /// medium. Its hosts are to be told.
     ///
     /// # Errors
     /// There is no such zone, or it was given up before.
@@ -113,7 +115,8 @@ impl Channel {
         }
     }
 
-    /// What a model must have room for before a command of the medium's own is added; `None`: for what the request says.
+    /// What a model must have room for before a command of the medium's own is added; `None`: for
+    /// what the request says.
     pub(crate) fn needs(&self, request: &Request<'_>) -> Option<Op<'static>> {
         match (&self.0, request) {
             (Kind::Zoned(zoned), _) => zoned.needs(request),
@@ -122,9 +125,10 @@ impl Channel {
         }
     }
 
-    /// What has to be done now and then, on the reactor's thread, whether or not anything is in flight: a file's channel
-    /// takes up registered memory of hosts, and gives up what they have unmapped; and a channel that was its medium's only
-    /// one makes way for the commands of others. Cheap where there is nothing to do.
+    /// What has to be done now and then, on the reactor's thread, whether or not anything is in
+    /// flight: a file's channel takes up registered memory of hosts, and gives up what they have
+    /// unmapped; and a channel that was its medium's only one makes way for the commands of others.
+    /// Cheap where there is nothing to do.
     #[inline]
     pub fn tend(&mut self) {
         match &mut self.0 {
@@ -145,16 +149,17 @@ impl Channel {
         }
     }
 
-    /// Has commands of a medium with timing arrive at the time that `clock` tells when a lane has found that its host tells of some
-    /// ([`Port::arrive`]). It counts from where the times of turns do. Of no meaning for other media.
+    /// Has commands of a medium with timing arrive at the time that `clock` tells when a lane has
+    /// found that its host tells of some ([`Port::arrive`]). It counts from where the times of
+    /// turns do. Of no meaning for other media.
     pub fn set_clock(&mut self, clock: impl Fn() -> Time + Send + 'static) {
         if let Kind::Timed(timed) = &mut self.0 {
             timed.set_clock(clock);
         }
     }
 
-    /// Whether commands are in flight whose completions show only in [`Port::reap`], and wake nobody: a reactor must not
-    /// sleep then.
+    /// Whether commands are in flight whose completions show only in [`Port::reap`], and wake
+    /// nobody: a reactor must not sleep then.
     #[must_use]
     pub fn is_polled(&self) -> bool {
         match &self.0 {
@@ -167,8 +172,9 @@ impl Channel {
         }
     }
 
-    /// What the last command of a key-value medium was for a timing model: one operation, or those of a compound command. `None`
-    /// where it was refused before anything was looked at, and for other media.
+    /// What the last command of a key-value medium was for a timing model: one operation, or those
+    /// of a compound command. `None` where it was refused before anything was looked at, and for
+    /// other media.
     #[must_use]
     pub fn last_op(&self) -> Option<model::Op<'_>> {
         match &self.0 {
@@ -179,7 +185,8 @@ impl Channel {
         }
     }
 
-    /// How many commands used registered memory of their host. All 0 where none is to be registered.
+    /// How many commands used registered memory of their host. All 0 where none is to be
+    /// registered.
     #[must_use]
     pub fn io_counts(&self) -> IoCounts {
         match &self.0 {

@@ -1,8 +1,8 @@
 //! A disk that crashes, for tests of what survives.
 //!
-//! What was written may be lost until it was flushed, sector by sector: after a crash each sector has any of the contents that it
-//! had since it was last made durable. A flush makes durable what had ended before it was asked for, and nothing else. Requests
-//! end in any order. All by seed.
+//! What was written may be lost until it was flushed, sector by sector: after a crash each sector
+//! has any of the contents that it had since it was last made durable. A flush makes durable what
+//! had ended before it was asked for, and nothing else. Requests end in any order. All by seed.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,10 @@
-//! Where the data lives: `null`, `ram`, `file`, `drive` and `keyvalue`, with zones and the time of a drive over them where wanted.
+//! Where the data lives: `null`, `ram`, `file`, `drive` and `keyvalue`, with zones and the time of
+//! a drive over them where wanted.
 //!
 //! A [`Medium`] is opened once and shared; each reactor makes a [`Channel`] and enters through the
-//! port of the crate `controller`. A medium is a run of bytes, or holds keys and values: it knows no namespaces, no LBAs
-//! beyond the smallest one, and no hosts. One that has more state than bytes has one channel.
+//! port of the crate `controller`. A medium is a run of bytes, or holds keys and values: it knows
+//! no namespaces, no LBAs beyond the smallest one, and no hosts. One that has more state than bytes
+//! has one channel.
 //!
 //! Invariants:
 //! - A medium's size never changes.
@@ -10,7 +12,8 @@
 //! - Nothing is allocated per command.
 //!
 //! What it does NOT do: check requests against namespaces (the controller has; only the medium's
-//! own end is looked at again), schedule, have a clock of its own, or retry what the host can retry.
+//! own end is looked at again), schedule, have a clock of its own, or retry what the host can
+//! retry.
 //!
 //! Unsafe code stands in `file/ring.rs` alone.
 #![deny(

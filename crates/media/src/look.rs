@@ -1,7 +1,7 @@
 //! What a medium is like now, for whoever shows it: its model, its zones, its pairs.
 //!
-//! A [`Look`] borrows all of it and copies nothing: whoever takes a long look (of a drive's lines, of many zones) takes it in parts, a bounded
-//! one in each turn of the reactor that has the medium.
+//! A [`Look`] borrows all of it and copies nothing: whoever takes a long look (of a drive's lines,
+//! of many zones) takes it in parts, a bounded one in each turn of the reactor that has the medium.
 //!
 //! It does NOT change anything, and no command knows of it.
 
@@ -34,7 +34,8 @@ pub struct TimingLook<'a> {
     pub stalls: Stalls,
 }
 
-/// Operations that a model was asked for, by what they are. One command may be several: a Copy reads and writes.
+/// Operations that a model was asked for, by what they are. One command may be several: a Copy
+/// reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Reads and compares.
@@ -66,7 +67,8 @@ impl Asked {
     }
 }
 
-/// Times in which a model took no more of something, as a buffer was full: from a command that found no room until there was room for it.
+/// Times in which a model took no more of something, as a buffer was full: from a command that
+/// found no room until there was room for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
     /// How many.
@@ -111,7 +113,8 @@ pub struct ZonesState {
 pub struct ZoneLook {
     /// Its state.
     pub state: ZoneState,
-    /// Bytes from its start to its write pointer. Of a zone that is full, read only or offline: what was written.
+    /// Bytes from its start to its write pointer. Of a zone that is full, read only or offline:
+    /// what was written.
     pub written: u64,
     /// First byte of it in the medium.
     pub start: u64,

@@ -88,7 +88,8 @@ pub enum MediumKind {
     },
     /// Keys and values in memory, taken as they are stored.
     KeyValue {
-        /// The file that they are kept in; it is made where there is none. `None`: they are gone with the program.
+        /// The file that they are kept in; it is made where there is none. `None`: they are gone
+        /// with the program.
         path: Option<PathBuf>,
         /// Bytes for values, in units of 512.
         size: u64,
@@ -99,21 +100,22 @@ pub enum MediumKind {
     },
 }
 
-/// How a file's operations reach the kernel and come back. Of no meaning for a file in memory (tmpfs), whose operations
-/// are done at once.
+/// How a file's operations reach the kernel and come back. Of no meaning for a file in memory
+/// (tmpfs), whose operations are done at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIo {
-    /// A thread of the kernel looks for submissions (`IORING_SETUP_SQPOLL`): no system calls, but a thread that spins
-    /// while there is work.
+    /// A thread of the kernel looks for submissions (`IORING_SETUP_SQPOLL`): no system calls, but a
+    /// thread that spins while there is work.
     pub poll_submissions: bool,
-    /// The device is asked for completions instead of interrupting (`IORING_SETUP_IOPOLL`). Needs direct I/O and a
-    /// device with polled queues, or else the file is not opened.
+    /// The device is asked for completions instead of interrupting (`IORING_SETUP_IOPOLL`). Needs
+    /// direct I/O and a device with polled queues, or else the file is not opened.
     pub poll_completions: bool,
-    /// Hosts' memory is registered with the kernel once it has been in use for a while, as far as the process may lock
-    /// memory (`RLIMIT_MEMLOCK`). Registered memory is all allocated, and stays where it is.
+    /// Hosts' memory is registered with the kernel once it has been in use for a while, as far as
+    /// the process may lock memory (`RLIMIT_MEMLOCK`). Registered memory is all allocated, and
+    /// stays where it is.
     pub register_memory: bool,
-    /// It is opened for reading alone, never created, and takes no writes: for files and devices that cannot be written to,
-    /// or must not be.
+    /// It is opened for reading alone, never created, and takes no writes: for files and devices
+    /// that cannot be written to, or must not be.
     pub read_only: bool,
 }
 
@@ -172,7 +174,8 @@ impl Medium {
         Ok(Arc::new(Self::backed(spec)?))
     }
 
-    /// What of it lets it have one channel at a time: timing, zones, keys. `None` where it has any number.
+    /// What of it lets it have one channel at a time: timing, zones, keys. `None` where it has any
+    /// number.
     #[must_use]
     pub fn why_single(&self) -> Option<&'static str> {
         if self.has_timing() {
@@ -313,8 +316,8 @@ impl Medium {
         }
     }
 
-    /// Asks the device or file system again whether it takes writes: for who has time, now and then. Whether that is another
-    /// answer than before; [`Medium::traits`] has it.
+    /// Asks the device or file system again whether it takes writes: for who has time, now and
+    /// then. Whether that is another answer than before; [`Medium::traits`] has it.
     pub fn look_read_only(&self) -> bool {
         match &self.backing {
             Backing::File(file) => file.look_read_only(),
@@ -331,8 +334,8 @@ impl Medium {
         }
     }
 
-    /// Has a part of a file or a drive, in multiples of 4096 bytes, read as zeros, on stable storage: for who has time, where
-    /// no host has that part.
+    /// Has a part of a file or a drive, in multiples of 4096 bytes, read as zeros, on stable
+    /// storage: for who has time, where no host has that part.
     ///
     /// # Errors
     /// It could not be done, or not all of it; it is another kind of medium.
@@ -344,7 +347,8 @@ impl Medium {
         }
     }
 
-    /// The commands that namespaces on it have beside, or instead of, the NVM command set's; `None`: just those.
+    /// The commands that namespaces on it have beside, or instead of, the NVM command set's;
+    /// `None`: just those.
     #[must_use]
     pub fn set(&self) -> Option<Arc<dyn CommandSet>> {
         if let Some(zoned) = &self.zoned {
@@ -369,9 +373,9 @@ impl Medium {
         }
     }
 
-    /// The largest LBA size, in bytes, of which it promises that a block is written wholly or not at all when the power fails
-    /// (AWUPF): 4096 unless a drive promises less. Of a file nothing is known: its disk may tear what is larger than a
-    /// sector of its.
+    /// The largest LBA size, in bytes, of which it promises that a block is written wholly or not
+    /// at all when the power fails (AWUPF): 4096 unless a drive promises less. Of a file nothing is
+    /// known: its disk may tear what is larger than a sector of its.
     #[must_use]
     pub fn max_lba_bytes(&self) -> u32 {
         match &self.backing {
@@ -410,8 +414,8 @@ impl Medium {
         }
     }
 
-    /// How many commands of all its channels used registered memory of their hosts, as of the last [`Channel::tend`] of each.
-    /// `None` where none is to be registered.
+    /// How many commands of all its channels used registered memory of their hosts, as of the last
+    /// [`Channel::tend`] of each. `None` where none is to be registered.
     #[must_use]
     pub fn io_counts(&self) -> Option<IoCounts> {
         match &self.backing {
@@ -424,7 +428,8 @@ impl Medium {
         }
     }
 
-    /// What all its channels have had a file do, as of the last [`Channel::tend`] of each; `None` where it is no file.
+    /// What all its channels have had a file do, as of the last [`Channel::tend`] of each; `None`
+    /// where it is no file.
     #[must_use]
     pub fn file_counts(&self) -> Option<FileCounts> {
         match &self.backing {
@@ -444,8 +449,8 @@ impl Medium {
         }
     }
 
-    /// What became of commands at a drive, and of the drive, as of the last [`Channel::tend`] of each channel; `None` where it is
-    /// none.
+    /// What became of commands at a drive, and of the drive, as of the last [`Channel::tend`] of
+    /// each channel; `None` where it is none.
     #[must_use]
     pub fn drive_counts(&self) -> Option<DriveCounts> {
         match &self.backing {
@@ -458,8 +463,8 @@ impl Medium {
     /// [`MAX_DEPTH`]). It may be made on any thread; it belongs to the one that first submits.
     ///
     /// # Errors
-    /// The system's, for a file where io_uring cannot be had; and there are [`MAX_CLAIMANTS`] channels at most, of a medium
-    /// with timing one.
+    /// The system's, for a file where io_uring cannot be had; and there are [`MAX_CLAIMANTS`]
+    /// channels at most, of a medium with timing one.
     pub fn channel(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
         let depth = depth.clamp(1, MAX_DEPTH);
         if !self.timing.is_there() {
@@ -475,8 +480,8 @@ impl Medium {
         Ok(Channel(Kind::Timed(Box::new(timed))))
     }
 
-    /// A handle for a reactor that does a part of what there is to do for completions of channels of a drive that are made
-    /// after it.
+    /// A handle for a reactor that does a part of what there is to do for completions of channels
+    /// of a drive that are made after it.
     ///
     /// # Errors
     /// It is no drive; the system has no descriptor.
@@ -564,8 +569,9 @@ impl Medium {
         }))
     }
 
-    /// Has memory of the medium that is taken from now on come from a node of memory, as long as that has some: for a
-    /// reactor there that is about to use it. The first one has its wish. Of no meaning for media that are no memory.
+    /// Has memory of the medium that is taken from now on come from a node of memory, as long as
+    /// that has some: for a reactor there that is about to use it. The first one has its wish. Of
+    /// no meaning for media that are no memory.
     ///
     /// # Errors
     /// The system's: it has no such node.
@@ -633,7 +639,8 @@ fn open_bytes(
             refuse_state(&file)?;
             Ok(file)
         }
-        // The size of what a file has beside its log is another one than the file's: that is no reason to correct it.
+        // The size of what a file has beside its log is another one than the file's: that is no
+        // reason to correct it.
         Err(differs @ MediumError::SizeMismatch { .. }) => {
             if let Ok(file) = FileMedium::open(path, None, direct, io) {
                 refuse_state(&file)?;
@@ -644,7 +651,8 @@ fn open_bytes(
     }
 }
 
-/// Refuses a file that has more than bytes, also where that can no longer be read: a host would write over it.
+/// Refuses a file that has more than bytes, also where that can no longer be read: a host would
+/// write over it.
 fn refuse_state(file: &FileMedium) -> Result<(), MediumError> {
     let failed = |source: StateError| MediumError::State {
         path: file.path().into(),

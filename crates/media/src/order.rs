@@ -1,11 +1,13 @@
-//! When a command may begin: when no older one of its channel is in its way ([`super::overlap`]), and then none of another
-//! channel ([`memory::claims`]).
+//! When a command may begin: when no older one of its channel is in its way ([`super::overlap`]),
+//! and then none of another channel ([`memory::claims`]).
 //!
-//! A command that waits for one of its own channel holds no claim, or one that is whole: so there is no circle of commands
-//! that wait for each other. Claims end with their commands, also where a command is given up that the kernel still has:
-//! whoever gives up a channel has waited for that, as far as anybody can.
+//! A command that waits for one of its own channel holds no claim, or one that is whole: so there
+//! is no circle of commands that wait for each other. Claims end with their commands, also where a
+//! command is given up that the kernel still has: whoever gives up a channel has waited for that,
+//! as far as anybody can.
 //!
-//! What this does NOT do: it wakes nobody. While [`Order::is_waiting`], the channel is to be reaped.
+//! What this does NOT do: it wakes nobody. While [`Order::is_waiting`], the channel is to be
+//! reaped.
 
 use std::collections::VecDeque;
 
@@ -28,7 +30,8 @@ pub(crate) struct Order {
     claims: Box<[Claim]>,
     /// Slots in nobody's way but another channel's.
     waiting: VecDeque<u16>,
-    /// Slots that an older one of this channel has let go, and those of them and of `waiting` that may begin.
+    /// Slots that an older one of this channel has let go, and those of them and of `waiting` that
+    /// may begin.
     let_go: Vec<u16>,
     free: VecDeque<u16>,
 }
@@ -60,7 +63,8 @@ impl Order {
         &self.ranges[first..first + count]
     }
 
-    /// A command comes. False where it has to wait: [`Order::next_free`] names it when it may begin.
+    /// A command comes. False where it has to wait: [`Order::next_free`] names it when it may
+    /// begin.
     pub(crate) fn begin(&mut self, slot: u16, touched: Touched) -> bool {
         self.claims[usize::from(slot)] = Claim::default();
         let ranges = ranges(&self.ranges);
@@ -91,8 +95,8 @@ impl Order {
         !self.waiting.is_empty()
     }
 
-    /// Tries again for those that wait for other channels. To be called before those are ended that hold what others want,
-    /// so that these have a turn's time to take it.
+    /// Tries again for those that wait for other channels. To be called before those are ended that
+    /// hold what others want, so that these have a turn's time to take it.
     #[cold]
     pub(crate) fn retry(&mut self) {
         for _ in 0..self.waiting.len() {
@@ -122,8 +126,8 @@ impl Order {
         slots.into_iter().for_each(|slot| self.release(slot));
     }
 
-    /// Whether what begins is to be claimed. What a channel that was alone has here, it claims all at once, also of those
-    /// that wait for each other.
+    /// Whether what begins is to be claimed. What a channel that was alone has here, it claims all
+    /// at once, also of those that wait for each other.
     #[inline]
     fn must_claim(&mut self) -> bool {
         let (overlaps, table, claims) = (&self.overlaps, &self.ranges, &mut self.claims);

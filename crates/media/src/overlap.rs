@@ -1,15 +1,17 @@
 //! Commands that touch the same bytes, at least one of them to change them, run one after another.
 //!
-//! This is what makes a write atomic towards other commands (AWUN; NVM 1.1, 2.1.4.1), and Compare and Write towards
-//! everything. The kernel promises less: a read through the page cache copies while a write does, two direct writes of
-//! one place are two requests that a device may mix, and a device's own unit may be smaller than a namespace's block.
+//! This is what makes a write atomic towards other commands (AWUN; NVM 1.1, 2.1.4.1), and Compare
+//! and Write towards everything. The kernel promises less: a read through the page cache copies
+//! while a write does, two direct writes of one place are two requests that a device may mix, and a
+//! device's own unit may be smaller than a namespace's block.
 //!
-//! Commands that share no bytes never wait for each other. A command that has to wait does so for the newest of those
-//! before it that it must not meet, and looks again when that has ended: nothing overtakes what it would have to wait for,
-//! so nobody starves, and a row of commands to one place costs one look each.
+//! Commands that share no bytes never wait for each other. A command that has to wait does so for
+//! the newest of those before it that it must not meet, and looks again when that has ended:
+//! nothing overtakes what it would have to wait for, so nobody starves, and a row of commands to
+//! one place costs one look each.
 //!
-//! The way of the many is a count per 4 KiB, modulo a fixed number of them: what meets nobody there meets nobody. Only
-//! what meets somebody there looks at every command that is older and not done.
+//! The way of the many is a count per 4 KiB, modulo a fixed number of them: what meets nobody there
+//! meets nobody. Only what meets somebody there looks at every command that is older and not done.
 //!
 //! It does NOT order what different channels do: [`super::order`] does.
 
@@ -17,7 +19,8 @@
 const GRANULE_SHIFT: u32 = 12;
 /// Counts there are: a power of two.
 const GRANULES: usize = 8192;
-/// A command of more granules than these is not counted in each of them; while one is there, everybody looks closely.
+/// A command of more granules than these is not counted in each of them; while one is there,
+/// everybody looks closely.
 const MOST_COUNTED: u64 = 1100;
 /// Counts of one command: in the lower half, and for one that changes bytes in the upper half, too.
 const READS: u32 = 1;
@@ -183,7 +186,8 @@ impl Overlaps {
         }
     }
 
-    /// Makes a command wait for the newest of those before it that it must not meet. True where there is none.
+    /// Makes a command wait for the newest of those before it that it must not meet. True where
+    /// there is none.
     #[cold]
     fn find_blocker(&mut self, slot: u16, ranges: Ranges<'_>) -> bool {
         let mut other = self.entries[usize::from(slot)].older;

@@ -1,4 +1,5 @@
-//! Which requests media of blocks can have: the look that channels take again, although controllers have looked.
+//! Which requests media of blocks can have: the look that channels take again, although controllers
+//! have looked.
 
 use controller::port::{ByteRange, Cause, FUSED_BYTES, Outcome, Request};
 use controller::prp::MAX_SEGMENTS;
@@ -6,7 +7,8 @@ use memory::Segment;
 
 use crate::order::MAX_RANGES;
 
-/// The outcome of a request that a medium of `size` bytes in units of `unit` cannot have, or that asks for nothing.
+/// The outcome of a request that a medium of `size` bytes in units of `unit` cannot have, or that
+/// asks for nothing.
 #[inline]
 pub(crate) fn refuse(
     request: &Request<'_>,

@@ -1,8 +1,9 @@
 //! Memory: everything completes at once, nothing survives the program.
 //!
-//! Copies run on the reactor that adds them, each from start to end, or, where it is a large one, in
-//! slices while nobody else touches the bytes (`slices`): commands of one reactor do not mix. Those of
-//! several claim the bytes first ([`memory::claims`]), and wait among the slices where they cannot.
+//! Copies run on the reactor that adds them, each from start to end, or, where it is a large one,
+//! in slices while nobody else touches the bytes (`slices`): commands of one reactor do not mix.
+//! Those of several claim the bytes first ([`memory::claims`]), and wait among the slices where
+//! they cannot.
 
 mod slices;
 
@@ -87,8 +88,8 @@ impl RamChannel {
             .is_some_and(|end| end <= self.store.len())
     }
 
-    /// Whether the bytes lie in the store, and the segments have as many where some are moved. What does not is refused
-    /// by [`RamChannel::run`], which touches nothing then.
+    /// Whether the bytes lie in the store, and the segments have as many where some are moved. What
+    /// does not is refused by [`RamChannel::run`], which touches nothing then.
     #[cold]
     fn fits(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> bool {
         let total: u64 = segments.iter().map(|s| u64::from(s.len())).sum();
@@ -146,7 +147,8 @@ impl RamChannel {
         compare_and_write(&self.store, offset, &data[..2 * len as usize])
     }
 
-    // Where a channel is alone it is a part of `add`, or the call would cost more than all that `add` does beside it.
+    // Where a channel is alone it is a part of `add`, or the call would cost more than all that
+    // `add` does beside it.
     #[inline(always)]
     fn run(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> Cause {
         let done = match *request {

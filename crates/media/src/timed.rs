@@ -1,15 +1,18 @@
-//! A medium with the time of another drive: its bytes are where they are, and a model says when commands are done.
+//! A medium with the time of another drive: its bytes are where they are, and a model says when
+//! commands are done.
 //!
-//! A command is done here when its bytes have moved and its time has come, whichever is later. Bytes move when it arrives, as on
-//! the medium without a time, so what is read is what was there then.
+//! A command is done here when its bytes have moved and its time has come, whichever is later.
+//! Bytes move when it arrives, as on the medium without a time, so what is read is what was there
+//! then.
 //!
-//! One reactor has the channel: what a drive does depends on the order in which commands arrive, and that order is the
-//! reactor's. A stall of the model (its write buffer is full) is a channel without room, so that the queue behind the
-//! command is not fetched further.
+//! One reactor has the channel: what a drive does depends on the order in which commands arrive,
+//! and that order is the reactor's. A stall of the model (its write buffer is full) is a channel
+//! without room, so that the queue behind the command is not fetched further.
 //!
-//! Time comes in with [`Port::set_time`], once a turn, and what is done is found at the first turn after it is due. What arrives in
-//! a turn arrives at its time, or where there is a clock ([`TimedChannel::set_clock`]) at the time at which its lane found that its
-//! host has told of it ([`Port::arrive`]).
+//! Time comes in with [`Port::set_time`], once a turn, and what is done is found at the first turn
+//! after it is due. What arrives in a turn arrives at its time, or where there is a clock
+//! ([`TimedChannel::set_clock`]) at the time at which its lane found that its host has told of it
+//! ([`Port::arrive`]).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -29,14 +32,16 @@ use crate::channel::Channel;
 use crate::look::{Asked, Stalls, TimingLook};
 use crate::zoned::ZonedMedium;
 
-/// Bytes of deallocations that a model is told of in one turn: to forget a page takes it 8 to 25 ns, and a host may
-/// deallocate a whole drive with one command.
+/// Bytes of deallocations that a model is told of in one turn: to forget a page takes it 8 to
+/// 25 ns, and a host may deallocate a whole drive with one command.
 const DEALLOCATED_PER_TURN: u64 = 1 << 20;
-/// Pages of a snapshot of the model's state that are taken in one turn: to copy what is known of one takes about a nanosecond.
+/// Pages of a snapshot of the model's state that are taken in one turn: to copy what is known of
+/// one takes about a nanosecond.
 const SNAPSHOT_PER_TURN: u32 = 2048;
 /// Pieces of deallocations that may wait for their turns.
 const PIECES: usize = 4 * DSM_RANGES_MAX;
-/// Things that one command has done to zones that a model is told of in one turn: a host may reset all zones with one.
+/// Things that one command has done to zones that a model is told of in one turn: a host may reset
+/// all zones with one.
 const TOLD_PER_TURN: usize = 256;
 
 /// Bytes that a model has still to be told are deallocated.
@@ -47,8 +52,9 @@ struct Piece {
     len: u64,
 }
 
-/// A command that has done more than a model is told of in one turn. What it has done is still with the channel below, which is
-/// asked for nothing else before all is told: the model learns it in its order.
+/// A command that has done more than a model is told of in one turn. What it has done is still with
+/// the channel below, which is asked for nothing else before all is told: the model learns it in
+/// its order.
 #[derive(Clone, Copy, Debug)]
 struct Untold {
     number: u32,
@@ -68,7 +74,8 @@ struct Held {
     asks_later: bool,
 }
 
-/// The drive whose time a medium has, if any: for those who open channels and change it, not for commands.
+/// The drive whose time a medium has, if any: for those who open channels and change it, not for
+/// commands.
 #[derive(Debug, Default)]
 #[expect(clippy::disallowed_types, reason = "no command comes here")]
 pub(crate) struct Timing(std::sync::Mutex<Option<Drive>>);
@@ -221,7 +228,8 @@ pub(crate) struct TimedChannel {
     clock: Option<Clock>,
     /// Most commands that it holds.
     depth: usize,
-    /// By the number that a command has below, which is its ticket there, and its id with the model.
+    /// By the number that a command has below, which is its ticket there, and its id with the
+    /// model.
     held: Vec<Held>,
     free: Vec<u32>,
     due: Vec<Due>,
@@ -415,8 +423,8 @@ impl TimedChannel {
                 });
                 continue;
             }
-            // There was room for each of them; with several of them the first may have taken it, and a part that
-            // finds none now is not waited for.
+            // There was room for each of them; with several of them the first may have taken it,
+            // and a part that finds none now is not waited for.
             if self.submit_to_model(number, &op) {
                 self.held[number as usize].awaited += 1;
             }
@@ -430,7 +438,8 @@ impl TimedChannel {
         };
         let parts = happened.iter().skip(told).take(TOLD_PER_TURN);
         for op in parts {
-            // There was room for it before the command was done; a part that finds none is not waited for.
+            // There was room for it before the command was done; a part that finds none is not
+            // waited for.
             if self.model.submit(self.now.0, number.into(), op) == Admission::Accepted {
                 self.asked.count(op);
                 self.held[number as usize].awaited += 1;
@@ -493,8 +502,9 @@ impl TimedChannel {
         }
     }
 
-    /// Asks the model for what the last command of keys has done, by which it is known what it is to the model. False where that is
-    /// not known, or not yet: how many keys there are to return is known when they are returned.
+    /// Asks the model for what the last command of keys has done, by which it is known what it is
+    /// to the model. False where that is not known, or not yet: how many keys there are to return
+    /// is known when they are returned.
     fn ask_what_was_done(&mut self, number: u32) -> bool {
         let Some(op) = self.inner.last_op() else {
             return false;
@@ -590,8 +600,8 @@ impl Port for TimedChannel {
                 false => self.ask(number, request),
             }
         }
-        // What a key-value command is to the model, it is known by what it has done. That there is no such key is found in as
-        // much time as another one.
+        // What a key-value command is to the model, it is known by what it has done. That there is
+        // no such key is found in as much time as another one.
         if matches!(request, Request::Command { .. }) && !self.ask_what_was_done(number) {
             self.held[number as usize].asks_later = moved.is_none();
         }
@@ -647,8 +657,9 @@ impl Port for TimedChannel {
         done.append(&mut self.done);
     }
 
-    /// Commands arrive no earlier than their host has told of them, and no later than that was seen: a turn that was interrupted after it
-    /// had its time may find some that are younger than that, which would be done too early; and to fetch an entry takes long.
+    /// Commands arrive no earlier than their host has told of them, and no later than that was
+    /// seen: a turn that was interrupted after it had its time may find some that are younger than
+    /// that, which would be done too early; and to fetch an entry takes long.
     fn arrive(&mut self) {
         if let Some(Clock(clock)) = &self.clock {
             self.now = self.now.max(clock());

@@ -1,17 +1,21 @@
-//! A medium that holds nothing and has no say in what its timing model is asked: its hosts say it. For simulations and for recordings
-//! that are played back.
+//! A medium that holds nothing and has no say in what its timing model is asked: its hosts say it.
+//! For simulations and for recordings that are played back.
 //!
-//! Reads, writes and flushes are those of [`null`](crate::null). Every other operation of a model ([`model::Op`]) is one of three commands,
-//! vendor specific ones, that differ in the way their data goes ([`command`]). Whatever is asked for succeeds: each key is there,
-//! with a value as large as one likes, and each zone may be written anywhere.
+//! Reads, writes and flushes are those of [`null`](crate::null). Every other operation of a model
+//! ([`model::Op`]) is one of three commands, vendor specific ones, that differ in the way their
+//! data goes ([`command`]). Whatever is asked for succeeds: each key is there, with a value as
+//! large as one likes, and each zone may be written anywhere.
 //!
 //! ```text
-//! CDW10, 11   first byte, zone, or hash of the key      CDW12, 13   bytes     CDW14   which operation
+//! CDW10, 11   first byte, zone, or hash of the key
+//! CDW12, 13   bytes
+//! CDW14       which operation
 //! ```
 //!
 //! A compound command's data are its parts ([`part`]), of twelve bytes each: which, hash, bytes.
 //!
-//! It does NOT keep keys, values or zones, and is no medium of a configuration: hosts that are not ours have nothing of it.
+//! It does NOT keep keys, values or zones, and is no medium of a configuration: hosts that are not
+//! ours have nothing of it.
 
 use std::sync::Arc;
 
@@ -25,7 +29,8 @@ use nvme_spec::log::CommandEffects;
 use nvme_spec::opcode::Csi;
 use nvme_spec::{Sqe, Status};
 
-/// Opcodes, whose lowest bits say which way data goes (Base 2.1, figure 91): none, from the host, to it.
+/// Opcodes, whose lowest bits say which way data goes (Base 2.1, figure 91): none, from the host,
+/// to it.
 const NO_DATA: u8 = 0xc0;
 const FROM_HOST: u8 = 0xc1;
 const TO_HOST: u8 = 0xc2;
@@ -57,8 +62,8 @@ fn number(kind: KvKind) -> u32 {
     KINDS.iter().take_while(|other| **other != kind).count() as u32
 }
 
-/// The command that asks for an operation, without data pointers and namespace, and the bytes of its data. `None` for reads,
-/// writes and flushes, which have commands of their own.
+/// The command that asks for an operation, without data pointers and namespace, and the bytes of
+/// its data. `None` for reads, writes and flushes, which have commands of their own.
 #[must_use]
 pub fn command(op: &Op<'_>) -> Option<(Sqe, u32)> {
     let (opcode, what, place, len) = match *op {
@@ -121,7 +126,8 @@ fn words(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// The operation of a command; one that is compound without its parts. `None` where there is none of the kind.
+/// The operation of a command; one that is compound without its parts. `None` where there is none
+/// of the kind.
 pub(crate) fn op_of(sqe: &Sqe) -> Option<Op<'static>> {
     let place = words(sqe.cdw10, sqe.cdw11);
     let len = words(sqe.cdw12, sqe.cdw13);

@@ -1,12 +1,14 @@
-//! Failures of a medium's backing by cause: counted where they happen, and looked at by a thread that reports them.
+//! Failures of a medium's backing by cause: counted where they happen, and looked at by a thread
+//! that reports them.
 //!
-//! A channel counts on the error path alone. A request that succeeds costs one load of a word that is nearly always 0. The first
-//! failure of a cause wakes the thread that watches, so that nobody polls a medium that works.
+//! A channel counts on the error path alone. A request that succeeds costs one load of a word that
+//! is nearly always 0. The first failure of a cause wakes the thread that watches, so that nobody
+//! polls a medium that works.
 //!
 //! Invariants:
 //! - Counts never go back.
-//! - A cause is current from a failure until a request of the kind that failed succeeds; one that lasts is current until the
-//!   medium is opened again.
+//! - A cause is current from a failure until a request of the kind that failed succeeds; one that
+//!   lasts is current until the medium is opened again.
 //!
 //! It does NOT decide what a host is told, and does not log.
 

@@ -1,8 +1,9 @@
 //! Addresses as the host writes them.
 //!
-//! An [`Iova`] is what a host puts into a queue base, a PRP entry or a DMA map message: guest-physical without a vIOMMU, an
-//! I/O virtual address behind one. It is a number without meaning until a [`DmaView`](crate::DmaView) translates it. This
-//! module does not know what is mapped.
+//! An [`Iova`] is what a host puts into a queue base, a PRP entry or a DMA map message:
+//! guest-physical without a vIOMMU, an I/O virtual address behind one. It is a number without
+//! meaning until a [`DmaView`](crate::DmaView) translates it. This module does not know what is
+//! mapped.
 
 use std::fmt;
 

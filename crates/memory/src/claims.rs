@@ -1,19 +1,23 @@
-//! Claims: how commands that several threads do on one medium at the same time are kept from mixing their bytes.
+//! Claims: how commands that several threads do on one medium at the same time are kept from mixing
+//! their bytes.
 //!
-//! A medium is cut into pieces, and a fixed number of words stands for them, a piece's number modulo theirs. A word says
-//! how many commands are at its pieces and whose they are: those of one [`Claimant`], which keeps its own apart by itself,
-//! or such as only read. A command claims the words of its pieces before it begins and gives them back when it has ended.
-//! Two pieces that share a word hold each other up for nothing; that is rare, and costs a short wait.
+//! A medium is cut into pieces, and a fixed number of words stands for them, a piece's number
+//! modulo theirs. A word says how many commands are at its pieces and whose they are: those of one
+//! [`Claimant`], which keeps its own apart by itself, or such as only read. A command claims the
+//! words of its pieces before it begins and gives them back when it has ended. Two pieces that
+//! share a word hold each other up for nothing; that is rare, and costs a short wait.
 //!
-//! Nobody blocks: a claim that meets another is tried again later, and goes on from the word it has come to. Words are
-//! claimed in ascending order and kept meanwhile, so that there is no circle of commands that wait for each other, and a
-//! command of many pieces gets them one by one however busy they are. A command that has to wait leaves a mark on the
-//! word; nobody joins those at a marked word any more, so it becomes free, and one that comes anew leaves it to those
-//! that have waited.
+//! Nobody blocks: a claim that meets another is tried again later, and goes on from the word it has
+//! come to. Words are claimed in ascending order and kept meanwhile, so that there is no circle of
+//! commands that wait for each other, and a command of many pieces gets them one by one however
+//! busy they are. A command that has to wait leaves a mark on the word; nobody joins those at a
+//! marked word any more, so it becomes free, and one that comes anew leaves it to those that have
+//! waited.
 //!
-//! A medium with one claimant needs no claims, and its commands pay one look at a flag. When a second one opens, the
-//! first claims all that it has in flight at its next look ([`Claimant::must_claim`]), and nobody else begins until it
-//! has. There is no way back: who has shared a medium once goes on claiming.
+//! A medium with one claimant needs no claims, and its commands pay one look at a flag. When a
+//! second one opens, the first claims all that it has in flight at its next look
+//! ([`Claimant::must_claim`]), and nobody else begins until it has. There is no way back: who has
+//! shared a medium once goes on claiming.
 //!
 //! What this does NOT do: it wakes nobody. Who waits for a claim tries again by itself.
 
@@ -121,7 +125,8 @@ impl Claims {
         };
         let state = if open != 0 {
             shared.by_many.store(true, Ordering::Relaxed);
-            // Between our store of `by_many` and every later load of `unclaimed`: see `Claimant::look`.
+            // Between our store of `by_many` and every later load of `unclaimed`: see
+            // `Claimant::look`.
             full_fence();
             State::Claims
         } else if shared.by_many.load(Ordering::Relaxed) {
@@ -159,10 +164,12 @@ impl Claim {
 }
 
 impl Claimant {
-    /// Whether what begins now is to be claimed. Where another claimant has come and something unclaimed may be in
-    /// flight, `claim_all` is called first: it is to claim all of that ([`Claimant::claim_at_once`]).
+    /// Whether what begins now is to be claimed. Where another claimant has come and something
+    /// unclaimed may be in flight, `claim_all` is called first: it is to claim all of that
+    /// ([`Claimant::claim_at_once`]).
     ///
-    /// To be called before each command begins, and now and then also where none does: others wait for it.
+    /// To be called before each command begins, and now and then also where none does: others wait
+    /// for it.
     #[inline]
     pub fn must_claim(&mut self, claim_all: impl FnOnce(&Self)) -> bool {
         !self.is_alone() && self.look(claim_all)
@@ -183,8 +190,9 @@ impl Claimant {
                 claim_all(self);
                 self.claim_from_now_on();
             }
-            // The race: we store `unclaimed` and then load `by_many`; who opens stores `by_many` and later loads
-            // `unclaimed`. With a full fence between on both sides one of the two sees the other's store.
+            // The race: we store `unclaimed` and then load `by_many`; who opens stores `by_many`
+            // and later loads `unclaimed`. With a full fence between on both sides one of the two
+            // sees the other's store.
             State::Resting => {
                 self.shared.unclaimed.store(true, Ordering::Relaxed);
                 full_fence();
@@ -198,7 +206,8 @@ impl Claimant {
         true
     }
 
-    /// What it did unclaimed has ended or is claimed, and others see it: the Release pairs with their load.
+    /// What it did unclaimed has ended or is claimed, and others see it: the Release pairs with
+    /// their load.
     fn claim_from_now_on(&mut self) {
         self.shared.unclaimed.store(false, Ordering::Release);
         self.state = State::Claims;
@@ -212,8 +221,9 @@ impl Claimant {
         }
     }
 
-    /// Claims ranges (offset and length in bytes) to read or, with `changes`, also to change them. Goes on where the last
-    /// try of this claim ended; true when it is whole, and the command may begin.
+    /// Claims ranges (offset and length in bytes) to read or, with `changes`, also to change them.
+    /// Goes on where the last try of this claim ended; true when it is whole, and the command may
+    /// begin.
     pub fn claim(
         &self,
         claim: &mut Claim,
@@ -240,8 +250,8 @@ impl Claimant {
         claim.whole
     }
 
-    /// Claims ranges of a command that is in flight already, which nobody else can have claimed: for
-    /// [`Claimant::must_claim`] alone.
+    /// Claims ranges of a command that is in flight already, which nobody else can have claimed:
+    /// for [`Claimant::must_claim`] alone.
     pub fn claim_at_once(&self, claim: &mut Claim, ranges: impl IntoIterator<Item = (u64, u64)>) {
         each_word(ranges, 0, |index| {
             let word = self.shared.word(index);
@@ -255,11 +265,13 @@ impl Claimant {
         claim.whole = true;
     }
 
-    /// Gives back what a claim of these ranges holds: the command has ended, or is not to begin any more.
+    /// Gives back what a claim of these ranges holds: the command has ended, or is not to begin any
+    /// more.
     pub fn release(&self, claim: &mut Claim, ranges: impl IntoIterator<Item = (u64, u64)>) {
         if claim.held > 0 {
             each_word(ranges, 0, |index| {
-                // What we have read or written is before what the next one does: its Acquire pairs with this.
+                // What we have read or written is before what the next one does: its Acquire pairs
+                // with this.
                 self.shared.word(index).fetch_sub(1, Ordering::Release);
                 claim.held -= 1;
                 claim.held > 0
@@ -281,8 +293,8 @@ impl Drop for Claimant {
     }
 }
 
-/// Takes a place at a word for `wanted` ([`READERS`] or `own`), or leaves the mark of one who waits. `again`: it has
-/// waited already.
+/// Takes a place at a word for `wanted` ([`READERS`] or `own`), or leaves the mark of one who
+/// waits. `again`: it has waited already.
 fn take(word: &AtomicU32, wanted: u32, own: u32, again: bool) -> bool {
     let mut now = word.load(Ordering::Relaxed);
     loop {
@@ -308,8 +320,8 @@ fn take(word: &AtomicU32, wanted: u32, own: u32, again: bool) -> bool {
     }
 }
 
-/// Calls `go` for each word of the ranges but the first `skip`, each once and in ascending order, until it says no. True
-/// where it never did.
+/// Calls `go` for each word of the ranges but the first `skip`, each once and in ascending order,
+/// until it says no. True where it never did.
 fn each_word(
     ranges: impl IntoIterator<Item = (u64, u64)>,
     skip: usize,

@@ -1,8 +1,8 @@
 //! Counters and histograms with one writer and any number of readers, without locks.
 //!
-//! A counter is written by the one thread that owns it (a lane's reactor) with a plain load and store; readers may see
-//! a value that is a few commands old, never a torn one. Two writers would lose counts: the type cannot prevent that,
-//! the owner's `&mut` does.
+//! A counter is written by the one thread that owns it (a lane's reactor) with a plain load and
+//! store; readers may see a value that is a few commands old, never a torn one. Two writers would
+//! lose counts: the type cannot prevent that, the owner's `&mut` does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,8 @@ impl Counter {
     /// Adds `n`; only its one writer calls this. Wraps past 2^64.
     #[inline]
     pub fn add(&self, n: u64) {
-        // no other thread writes, so load and store need not be one operation; readers need no order with other data
+        // no other thread writes, so load and store need not be one operation; readers need no
+        // order with other data
         self.0.store(
             self.0.load(Ordering::Relaxed).wrapping_add(n),
             Ordering::Relaxed,
@@ -38,7 +39,8 @@ impl Counter {
 /// Buckets of a [`Histogram`]: one for each position of the highest bit.
 pub const BUCKETS: usize = 64;
 
-/// A histogram in powers of two: bucket `b` counts values `v` with `2^b <= v < 2^(b+1)`; 0 counts in bucket 0.
+/// A histogram in powers of two: bucket `b` counts values `v` with `2^b <= v < 2^(b+1)`; 0 counts
+/// in bucket 0.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [Counter; BUCKETS],
@@ -80,7 +82,8 @@ const OCTAVES: u64 = 40;
 /// Its buckets.
 const LOG_BUCKETS: usize = ((OCTAVES - 3) * PER_OCTAVE) as usize;
 
-/// A histogram with [`PER_OCTAVE`] buckets of equal width in each power of two: a value is known to 1/16, values below 32 exactly.
+/// A histogram with [`PER_OCTAVE`] buckets of equal width in each power of two: a value is known to
+/// 1/16, values below 32 exactly.
 #[derive(Debug)]
 pub struct LogHistogram {
     buckets: Box<[Counter]>,
@@ -162,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_value_is_known_to_a_sixteenth() {
-        // by hand: below 32 exact; 32 and 33 share a bucket, as 1000 is in 992..=1023 and 2^20 in 2^20..2^20 + 2^16
+        // by hand: below 32 exact; 32 and 33 share a bucket, as 1000 is in 992..=1023 and 2^20 in
+        // 2^20..2^20 + 2^16
         let known = [(0, 0), (31, 31), (32, 33), (33, 33), (1000, 1023)];
         let more = [
             (1 << 20, (1 << 20) + (1 << 16) - 1),

@@ -1,17 +1,21 @@
 //! The DMA map: which of the host's addresses mean which bytes.
 //!
-//! One writer per session ([`DmaMap`]) and any number of readers, each with a snapshot ([`DmaView`]) that never changes.
-//! A change copies one chunk of regions and the vector of chunks, and only if a reader still holds them; it raises the
-//! epoch by one, so that "issued before this change" is a comparison of numbers.
+//! One writer per session ([`DmaMap`]) and any number of readers, each with a snapshot
+//! ([`DmaView`]) that never changes. A change copies one chunk of regions and the vector of chunks,
+//! and only if a reader still holds them; it raises the epoch by one, so that "issued before this
+//! change" is a comparison of numbers.
 //!
 //! Invariants:
-//! - Regions are whole 4 KiB pages, do not overlap, and lie inside the address space; the last may end at 2^64 exactly.
-//! - A region with memory behind it lies inside its [`Mapping`], at a page of the file, and holds that mapping.
+//! - Regions are whole 4 KiB pages, do not overlap, and lie inside the address space; the last may
+//!   end at 2^64 exactly.
+//! - A region with memory behind it lies inside its [`Mapping`], at a page of the file, and holds
+//!   that mapping.
 //! - A device writes only where both the region's access and its mapping allow it.
 //!
-//! What it does NOT do: an unmap does not wait for I/O. Readers with an older view go on reaching the old bytes, safely;
-//! the session counts them out by epoch before it answers its client. Bus addresses of drives are not kept here: whoever
-//! shows a drive the memory of a region ([`Lent`]) keeps them.
+//! What it does NOT do: an unmap does not wait for I/O. Readers with an older view go on reaching
+//! the old bytes, safely; the session counts them out by epoch before it answers its client. Bus
+//! addresses of drives are not kept here: whoever shows a drive the memory of a region ([`Lent`])
+//! keeps them.
 
 mod lent;
 mod pins;
@@ -83,8 +87,8 @@ pub struct Region {
     id: u64,
 }
 
-// SAFETY: `base` points into the mapping of `lent`, which is Send and Sync and outlives it, or to the sink, which is Sync and static;
-// the rest is plain data.
+// SAFETY: `base` points into the mapping of `lent`, which is Send and Sync and outlives it, or to
+// the sink, which is Sync and static; the rest is plain data.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -123,7 +127,8 @@ impl Region {
         self
     }
 
-    /// The segment of `len` bytes at `at`, where all of them lie inside and can be reached for that.
+    /// The segment of `len` bytes at `at`, where all of them lie inside and can be reached for
+    /// that.
     #[inline]
     fn whole(&self, at: Iova, len: u32, need: Need) -> Option<Segment<'_>> {
         // Below the region's start the difference wraps to more than any length.
@@ -239,11 +244,12 @@ impl DmaMap {
         }
     }
 
-    /// Adds the region of `len` bytes at `iova`. `backing` is the client's file and the offset of the region's first
-    /// byte in it; `None` when the client sent no descriptor.
+    /// Adds the region of `len` bytes at `iova`. `backing` is the client's file and the offset of
+    /// the region's first byte in it; `None` when the client sent no descriptor.
     ///
     /// # Errors
-    /// `Empty`, `Misaligned`, `Wraps`, `Overlaps`, `TooMany`, `OutOfFile`, `NotWritable`, checked in this order.
+    /// `Empty`, `Misaligned`, `Wraps`, `Overlaps`, `TooMany`, `OutOfFile`, `NotWritable`, checked
+    /// in this order.
     pub fn map(
         &mut self,
         iova: Iova,
@@ -256,7 +262,8 @@ impl DmaMap {
         if !offset.is_multiple_of(PAGE) {
             return Err(DmaError::Misaligned);
         }
-        // The last region that starts at or before our end: if that one ends before us, all earlier ones do.
+        // The last region that starts at or before our end: if that one ends before us, all earlier
+        // ones do.
         if let Some((_, other)) = self.current.tree.at_or_before(last)
             && other.last() >= iova
         {
@@ -277,7 +284,8 @@ impl DmaMap {
     /// Removes every region in the range and returns their bytes.
     ///
     /// # Errors
-    /// `Empty`, `Misaligned`, `Wraps`; `NotFound` when no region meets the range, `Splits` when one lies only partly in it.
+    /// `Empty`, `Misaligned`, `Wraps`; `NotFound` when no region meets the range, `Splits` when one
+    /// lies only partly in it.
     pub fn unmap(&mut self, iova: Iova, len: u64) -> Result<u64, DmaError> {
         let last = check_range(iova, len)?;
         let splits = |region: &Region| DmaError::Splits {
@@ -299,7 +307,8 @@ impl DmaMap {
         Ok(self.remove(iova, last))
     }
 
-    /// Removes every region and returns their bytes, or `u64::MAX` where they are the whole address space.
+    /// Removes every region and returns their bytes, or `u64::MAX` where they are the whole address
+    /// space.
     pub fn unmap_all(&mut self) -> u64 {
         if self.current.tree.len() == 0 {
             return 0;
@@ -321,7 +330,8 @@ impl DmaMap {
         bytes
     }
 
-    /// The regions removed since this was asked last that devices could still reach by themselves at that moment.
+    /// The regions removed since this was asked last that devices could still reach by themselves
+    /// at that moment.
     pub fn take_reached(&mut self) -> Vec<Arc<Reach>> {
         std::mem::take(&mut self.reached)
     }
@@ -426,12 +436,15 @@ impl DmaView {
         self.epoch
     }
 
-    /// The bytes from `at` on: at most `len` of them, fewer where the region ends. The caller asks again for the rest.
+    /// The bytes from `at` on: at most `len` of them, fewer where the region ends. The caller asks
+    /// again for the rest.
     ///
-    /// `hint` remembers the region for the next call. It may come from any view and is only a guess.
+    /// `hint` remembers the region for the next call. It may come from any view and is only a
+    /// guess.
     ///
     /// # Errors
-    /// `Wraps` when the `len` bytes end behind the last address, `Unmapped`, `Denied`, `NoDescriptor`, in this order.
+    /// `Wraps` when the `len` bytes end behind the last address, `Unmapped`, `Denied`,
+    /// `NoDescriptor`, in this order.
     #[inline]
     pub fn translate<'v>(
         &'v self,
@@ -481,7 +494,8 @@ impl DmaView {
     }
 }
 
-/// The region where the last address was found, for those that come next: mostly they lie in it, too.
+/// The region where the last address was found, for those that come next: mostly they lie in it,
+/// too.
 #[derive(Clone, Copy, Debug)]
 pub struct Near<'v>(&'v Region);
 
@@ -508,8 +522,8 @@ impl DmaView {
 }
 
 impl<'v> Near<'v> {
-    /// The `len` bytes from `at` on, where all of them lie in this region and can be reached so. `None` says nothing of
-    /// them: [`DmaView::translate`] does.
+    /// The `len` bytes from `at` on, where all of them lie in this region and can be reached so.
+    /// `None` says nothing of them: [`DmaView::translate`] does.
     #[inline]
     #[must_use]
     pub fn translate(&self, at: Iova, len: u32, need: Need) -> Option<Segment<'v>> {
@@ -517,6 +531,7 @@ impl<'v> Near<'v> {
     }
 }
 
-/// Where the last address was found. Only a position: checked before use, so that one from another view does no harm.
+/// Where the last address was found. Only a position: checked before use, so that one from another
+/// view does no harm.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hint(Place);

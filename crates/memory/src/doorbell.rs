@@ -1,14 +1,17 @@
 //! Doorbells: single words that one side stores and the other polls.
 //!
-//! [`DoorbellPages`] is our register page, ours to give away: a memfd that a client may map, so that a guest's doorbell
-//! write is a plain store into it. [`ShadowDoorbells`] is the host's own copy (Doorbell Buffer Config, NVMe Base 2.1,
-//! 5.2.5): it stores tails and heads into one page and reads from the other when a register write is wanted.
+//! [`DoorbellPages`] is our register page, ours to give away: a memfd that a client may map, so
+//! that a guest's doorbell write is a plain store into it. [`ShadowDoorbells`] is the host's own
+//! copy (Doorbell Buffer Config, NVMe Base 2.1, 5.2.5): it stores tails and heads into one page and
+//! reads from the other when a register write is wanted.
 //!
 //! Invariants:
 //! - Our pages cannot be shrunk or grown by whoever holds their descriptor.
-//! - The shadow page is only read by us. The EventIdx page is written, and read only to be shown: nothing follows from it.
+//! - The shadow page is only read by us. The EventIdx page is written, and read only to be shown:
+//!   nothing follows from it.
 //!
-//! What it does NOT do: it judges no value; a doorbell that moved past its queue is the controller's to notice.
+//! What it does NOT do: it judges no value; a doorbell that moved past its queue is the
+//! controller's to notice.
 
 use std::{
     io,
@@ -32,8 +35,8 @@ use crate::{
 /// Bytes of a doorbell (CAP.DSTRD = 0).
 const SLOT_BYTES: usize = 4;
 
-/// Doorbell registers in shared memory: slots of 32 bits, slot 2y the tail of submission queue y, slot 2y + 1 the head of
-/// completion queue y.
+/// Doorbell registers in shared memory: slots of 32 bits, slot 2y the tail of submission queue y,
+/// slot 2y + 1 the head of completion queue y.
 #[derive(Debug)]
 pub struct DoorbellPages {
     fd: OwnedFd,
@@ -53,16 +56,16 @@ enum Owner {
     Server { _mapping: Mapping },
 }
 
-// SAFETY: `base` points into `_pages`, which is Send and Sync and lives as long. The words are accessed only by the
-// helpers of `order`, which race with the other process at any rate.
+// SAFETY: `base` points into `_pages`, which is Send and Sync and lives as long. The words are
+// accessed only by the helpers of `order`, which race with the other process at any rate.
 unsafe impl Send for DoorbellPages {}
 // SAFETY: as above; a shared reference only loads and stores atomics.
 unsafe impl Sync for DoorbellPages {}
 
 impl DoorbellPages {
-    /// Where the first slot of our own pages lies in their file, in bytes: where doorbells start in BAR0 (PCIe Transport
-    /// 1.1, 3.1.2). A vfio-user client maps the file at the offset that an area has in its region, so the file is laid
-    /// out as the region is.
+    /// Where the first slot of our own pages lies in their file, in bytes: where doorbells start in
+    /// BAR0 (PCIe Transport 1.1, 3.1.2). A vfio-user client maps the file at the offset that an
+    /// area has in its region, so the file is laid out as the region is.
     pub const FILE_OFFSET: usize = 0x1000;
 
     /// Pages for `slots` doorbells, all zero, in a memfd of our own.
@@ -82,7 +85,8 @@ impl DoorbellPages {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("nvmirage-doorbells", flags)?;
         rustix::fs::ftruncate(&fd, file_len as u64)?;
-        // A client that could shrink the file could stop every reactor that polls it. SEAL: it cannot add seals either.
+        // A client that could shrink the file could stop every reactor that polls it. SEAL: it
+        // cannot add seals either.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals)?;
         let map = OwnMap::shared(&fd, file_len)?;
@@ -100,7 +104,8 @@ impl DoorbellPages {
     /// The server is trusted with more than a client is: its file may lie in any file system.
     ///
     /// # Errors
-    /// See [`MapError`]: `offset` and `len` are whole pages within a regular file that may be written.
+    /// See [`MapError`]: `offset` and `len` are whole pages within a regular file that may be
+    /// written.
     pub fn map_client(fd: OwnedFd, offset: u64, len: usize) -> Result<Self, MapError> {
         let lost = LostFlag::default();
         let mapping = mapping::map_pages(&fd, offset, len as u64, &lost)?;
@@ -113,7 +118,8 @@ impl DoorbellPages {
         })
     }
 
-    /// Maps a device's doorbell registers for a host: `len` bytes at `offset` of its descriptor, which is VFIO's.
+    /// Maps a device's doorbell registers for a host: `len` bytes at `offset` of its descriptor,
+    /// which is VFIO's.
     ///
     /// # Errors
     /// See [`MapError`]; the system's for what the device does not have there.
@@ -146,12 +152,14 @@ impl DoorbellPages {
         self.slots
     }
 
-    /// Whether a server has taken its pages away (its file was shrunk), or a device its registers; they read as zeros then.
+    /// Whether a server has taken its pages away (its file was shrunk), or a device its registers;
+    /// they read as zeros then.
     pub fn is_lost(&self) -> bool {
         self.lost.is_lost()
     }
 
-    /// What was stored last into `slot`. Acquire: entries that the other side stored before are seen after.
+    /// What was stored last into `slot`. Acquire: entries that the other side stored before are
+    /// seen after.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -161,8 +169,9 @@ impl DoorbellPages {
         unsafe { order::load_doorbell(self.at(slot)) }
     }
 
-    /// What stands in both doorbells of queue pair `pair`, the tail in the lower half: to see whether one has changed since
-    /// the last time. Not ordered: [`DoorbellPages::load`] comes before anything is read because of it.
+    /// What stands in both doorbells of queue pair `pair`, the tail in the lower half: to see
+    /// whether one has changed since the last time. Not ordered: [`DoorbellPages::load`] comes
+    /// before anything is read because of it.
     ///
     /// # Panics
     /// If there is no such pair.
@@ -170,7 +179,8 @@ impl DoorbellPages {
     pub fn load_pair(&self, pair: usize) -> u64 {
         // the whole pair lies within the pages: they end with an odd slot
         let word = self.at(pair * 2).cast::<u64>();
-        // SAFETY: `at` gives a word of a mapping that `self` holds; even slots are aligned to 8 bytes.
+        // SAFETY: `at` gives a word of a mapping that `self` holds; even slots are aligned to
+        // 8 bytes.
         unsafe { order::load_doorbell_pair(word) }
     }
 
@@ -196,7 +206,8 @@ impl DoorbellPages {
     }
 }
 
-/// The two pages of Doorbell Buffer Config in the host's memory. Their slots are numbered as the registers are.
+/// The two pages of Doorbell Buffer Config in the host's memory. Their slots are numbered as the
+/// registers are.
 #[derive(Debug)]
 pub struct ShadowDoorbells {
     shadow: Pages,
@@ -224,25 +235,27 @@ impl ShadowDoorbells {
         self.event_idx.resolve(view);
     }
 
-    /// What the host has stored into `slot` of the shadow page (Acquire); `None` where the page is absent or has no such
-    /// slot.
+    /// What the host has stored into `slot` of the shadow page (Acquire); `None` where the page is
+    /// absent or has no such slot.
     #[inline]
     pub fn load(&self, slot: usize) -> Option<u32> {
         let word = at(&self.shadow, slot)?;
-        // SAFETY: `at` gives an aligned word of a present page, readable while `shadow` holds its view.
+        // SAFETY: `at` gives an aligned word of a present page, readable while `shadow` holds its
+        // view.
         Some(unsafe { order::load_doorbell(word) })
     }
 
-    /// What stands in `slot` of the EventIdx page, as the host reads it: for whoever looks at queues. The host may have stored
-    /// something else there. `None` where the page is absent or has no such slot.
+    /// What stands in `slot` of the EventIdx page, as the host reads it: for whoever looks at
+    /// queues. The host may have stored something else there. `None` where the page is absent or
+    /// has no such slot.
     pub fn event_idx(&self, slot: usize) -> Option<u32> {
         let word = at(&self.event_idx, slot)?;
         // SAFETY: as in `load`; every mapping of a host's memory can be read.
         Some(unsafe { order::load_doorbell(word) })
     }
 
-    /// Tells the host at which value of `slot` it shall write the register again. Nothing happens where the page is
-    /// absent. [`full_fence`] comes after, then the second look at the shadow.
+    /// Tells the host at which value of `slot` it shall write the register again. Nothing happens
+    /// where the page is absent. [`full_fence`] comes after, then the second look at the shadow.
     #[inline]
     pub fn store_event_idx(&self, slot: usize, value: u32) {
         if let Some(word) = at(&self.event_idx, slot) {

@@ -1,7 +1,9 @@
-//! SIGXFSZ: a write beyond the process's limit of file sizes (RLIMIT_FSIZE) ends that write, and not the process.
+//! SIGXFSZ: a write beyond the process's limit of file sizes (RLIMIT_FSIZE) ends that write, and
+//! not the process.
 //!
-//! By default the signal ends the process, and with it every drive that it serves. A handler that does nothing leaves the error of the
-//! call, EFBIG. It is a handler and not SIG_IGN because programs that are started inherit what is ignored, but not what is handled.
+//! By default the signal ends the process, and with it every drive that it serves. A handler that
+//! does nothing leaves the error of the call, EFBIG. It is a handler and not SIG_IGN because
+//! programs that are started inherit what is ignored, but not what is handled.
 
 use std::io;
 use std::mem;
@@ -9,7 +11,8 @@ use std::ptr;
 
 use libc::c_int;
 
-/// Has writes beyond the limit of file sizes fail with EFBIG. Of no effect where the signal is ignored or handled already.
+/// Has writes beyond the limit of file sizes fail with EFBIG. Of no effect where the signal is
+/// ignored or handled already.
 ///
 /// # Errors
 /// Those of sigaction(2).

@@ -1,8 +1,8 @@
 //! The driver's side: memory that a host shares with a controller, its DMA buffers and its rings.
 //!
-//! The memory is one memfd. Buffers are taken from it and given back when they are dropped. A controller may read and
-//! write all of it at any time, so no reference to the bytes is ever made: they are copied in and out, and the words
-//! that both sides look at are atomics.
+//! The memory is one memfd. Buffers are taken from it and given back when they are dropped. A
+//! controller may read and write all of it at any time, so no reference to the bytes is ever made:
+//! they are copied in and out, and the words that both sides look at are atomics.
 
 use std::{
     io,
@@ -94,8 +94,8 @@ impl HostMemory {
         Ok(Self::of(fd, map))
     }
 
-    /// As [`Self::new`], on huge pages, a whole number of them; and where they come from. All of it is taken from the
-    /// system at once.
+    /// As [`Self::new`], on huge pages, a whole number of them; and where they come from. All of it
+    /// is taken from the system at once.
     ///
     /// # Errors
     /// What the system says, mostly that it has no huge pages to give.
@@ -128,7 +128,8 @@ impl HostMemory {
         self.len() == 0
     }
 
-    /// A buffer of `len` zero bytes whose offset is a multiple of `align`, or nothing when there is no room.
+    /// A buffer of `len` zero bytes whose offset is a multiple of `align`, or nothing when there is
+    /// no room.
     ///
     /// # Panics
     /// If `align` is no power of two.
@@ -147,7 +148,8 @@ impl HostMemory {
         Some(buffer)
     }
 
-    /// Where it lies in this process, and how many bytes it has: for whoever shares it with a device.
+    /// Where it lies in this process, and how many bytes it has: for whoever shares it with a
+    /// device.
     pub(crate) fn span(&self) -> (*mut u8, u64) {
         let len = self.len();
         (self.0.map.at(0, len), len as u64)
@@ -214,8 +216,8 @@ impl Buffer {
     #[inline]
     pub fn read_into(&self, at: usize, bytes: &mut [u8]) {
         let ours = self.at(at, bytes.len());
-        // SAFETY: the range is mapped and `bytes` is not part of it. The controller may write meanwhile: the copy is of
-        // bytes, any mixture is a valid result.
+        // SAFETY: the range is mapped and `bytes` is not part of it. The controller may write
+        // meanwhile: the copy is of bytes, any mixture is a valid result.
         unsafe { ptr::copy_nonoverlapping(ours, bytes.as_mut_ptr(), bytes.len()) };
     }
 
@@ -254,7 +256,8 @@ impl Buffer {
     fn word_u32(&self, at: usize) -> &AtomicU32 {
         let address = self.at(at, 4);
         assert!(address.addr().is_multiple_of(4), "an aligned word");
-        // SAFETY: mapped, aligned, and only ever looked at as an atomic or copied as bytes while it is one.
+        // SAFETY: mapped, aligned, and only ever looked at as an atomic or copied as bytes while it
+        // is one.
         unsafe { AtomicU32::from_ptr(address.cast()) }
     }
 
@@ -266,7 +269,8 @@ impl Buffer {
         unsafe { AtomicU64::from_ptr(address.cast()) }
     }
 
-    /// Loads a word that the controller may have stored; what it stored before is seen, too (Acquire).
+    /// Loads a word that the controller may have stored; what it stored before is seen, too
+    /// (Acquire).
     ///
     /// # Panics
     /// If the word is not aligned or does not lie inside.
@@ -312,7 +316,8 @@ impl HostSq {
         &self.buffer
     }
 
-    /// Stores an entry. The controller sees it once it sees the tail, which is stored with Release afterwards.
+    /// Stores an entry. The controller sees it once it sees the tail, which is stored with Release
+    /// afterwards.
     ///
     /// # Panics
     /// If there is no such entry.
@@ -322,7 +327,8 @@ impl HostSq {
         let address = self.buffer.at(index as usize * 64, 64).cast::<u64>();
         assert!(address.is_aligned(), "an aligned entry");
         for (word, value) in sqe.into_iter().enumerate() {
-            // SAFETY: the entry's 64 bytes are mapped and aligned, and only ever looked at as atomics or copied as bytes.
+            // SAFETY: the entry's 64 bytes are mapped and aligned, and only ever looked at as
+            // atomics or copied as bytes.
             let place = unsafe { AtomicU64::from_ptr(address.add(word)) };
             place.store(value, Ordering::Relaxed);
         }
@@ -348,8 +354,8 @@ impl HostCq {
         &self.buffer
     }
 
-    /// Loads an entry. The high word, which holds the phase, is loaded first and with Acquire: where the phase is new,
-    /// the low word and the data that the controller wrote before are, too.
+    /// Loads an entry. The high word, which holds the phase, is loaded first and with Acquire:
+    /// where the phase is new, the low word and the data that the controller wrote before are, too.
     ///
     /// # Panics
     /// If there is no such entry.
@@ -362,8 +368,9 @@ impl HostCq {
         [low, high]
     }
 
-    /// Stores an entry in the controller's place, for another thread to [`Self::load`]: the low word, then the high one with
-    /// the phase (Release). What was seen of the data with the entry that it is a copy of is seen behind it, too.
+    /// Stores an entry in the controller's place, for another thread to [`Self::load`]: the low
+    /// word, then the high one with the phase (Release). What was seen of the data with the entry
+    /// that it is a copy of is seen behind it, too.
     ///
     /// # Panics
     /// If there is no such entry.

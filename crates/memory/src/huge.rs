@@ -1,11 +1,12 @@
-//! Huge pages for memory of our own: those that an operator has reserved, else pages of the usual size that the kernel
-//! puts together after they were touched.
+//! Huge pages for memory of our own: those that an operator has reserved, else pages of the usual
+//! size that the kernel puts together after they were touched.
 //!
-//! A copy from memory at random spends much of its time looking up addresses, and a huge page needs one look where 512
-//! pages need as many. `MADV_COLLAPSE` (Linux 6.1) works without privilege, and also where the machine's settings say
-//! `never`: those are about what the kernel does unasked.
+//! A copy from memory at random spends much of its time looking up addresses, and a huge page needs
+//! one look where 512 pages need as many. `MADV_COLLAPSE` (Linux 6.1) works without privilege, and
+//! also where the machine's settings say `never`: those are about what the kernel does unasked.
 //!
-//! What it does NOT do: it keeps nobody from taking memory of usual pages, and it gives up rather than wait for memory.
+//! What it does NOT do: it keeps nobody from taking memory of usual pages, and it gives up rather
+//! than wait for memory.
 
 use std::{io, os::fd::OwnedFd, ptr::NonNull};
 
@@ -16,7 +17,8 @@ use rustix::{
 
 use crate::{map::OwnMap, mapping::Mapping, store::Store, store::StorePages};
 
-/// Bytes of a huge page: what a page middle directory of x86-64, and of AArch64 with pages of 4 KiB, covers.
+/// Bytes of a huge page: what a page middle directory of x86-64, and of AArch64 with pages of
+/// 4 KiB, covers.
 pub const HUGE_PAGE_LEN: usize = 2 << 20;
 /// How often pages are put together before an answer of "try again" counts as no.
 const ATTEMPTS: u32 = 8;
@@ -32,23 +34,25 @@ pub enum HugePages {
 
 /// Memory that is in use, as pieces of [`HUGE_PAGE_LEN`] that may each become one page.
 ///
-/// Putting one together copies its bytes, which takes some hundred microseconds; whoever touches the piece meanwhile
-/// waits for that.
+/// Putting one together copies its bytes, which takes some hundred microseconds; whoever touches
+/// the piece meanwhile waits for that.
 pub trait Pieces: Send + Sync {
     /// How many there are; none where pages are huge anyway, or cannot be.
     fn count(&self) -> usize;
 
-    /// The nodes of memory that its pages lie on, of some of those that this process has touched: how many on each.
+    /// The nodes of memory that its pages lie on, of some of those that this process has touched:
+    /// how many on each.
     ///
     /// # Errors
     /// The kernel's, mostly that it knows no nodes.
     fn nodes(&self) -> io::Result<Vec<(u32, usize)>>;
 
-    /// Has the kernel put a piece together if all of its pages are there, so that nothing is allocated that was not. True
-    /// where it is one page now.
+    /// Has the kernel put a piece together if all of its pages are there, so that nothing is
+    /// allocated that was not. True where it is one page now.
     ///
     /// # Errors
-    /// The kernel's: it has no huge page free, some page is in use by a device, or it is older than Linux 6.1.
+    /// The kernel's: it has no huge page free, some page is in use by a device, or it is older than
+    /// Linux 6.1.
     fn collapse(&self, index: usize) -> io::Result<bool>;
 }
 
@@ -89,8 +93,9 @@ fn collapse_touched(pieces: Option<(NonNull<u8>, usize)>, index: usize) -> io::R
     };
     let start = first.as_ptr().wrapping_add(index * HUGE_PAGE_LEN).cast();
     let mut is_there = [0u8; PAGES];
-    // SAFETY: the range is mapped for as long as the caller's value lives, and has as many pages as the array bytes. Whether
-    // pages are there, and which they are, is nothing that the program sees; the advice changes no bytes.
+    // SAFETY: the range is mapped for as long as the caller's value lives, and has as many pages as
+    // the array bytes. Whether pages are there, and which they are, is nothing that the program
+    // sees; the advice changes no bytes.
     unsafe {
         if libc::mincore(start, HUGE_PAGE_LEN, is_there.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
@@ -105,7 +110,8 @@ fn collapse_touched(pieces: Option<(NonNull<u8>, usize)>, index: usize) -> io::R
     }
 }
 
-/// A memfd of `len` bytes, a whole number of huge pages, with a mapping of it on huge pages. All of it is touched.
+/// A memfd of `len` bytes, a whole number of huge pages, with a mapping of it on huge pages. All of
+/// it is touched.
 ///
 /// # Errors
 /// What the system says where it has none to give.
@@ -128,7 +134,8 @@ fn sized_memfd(name: &str, len: usize, flags: MemfdFlags) -> io::Result<(OwnedFd
     Ok((fd, map))
 }
 
-/// Private memory of `len` bytes, all zero, on huge pages where there are some, and where `len` would fill one.
+/// Private memory of `len` bytes, all zero, on huge pages where there are some, and where `len`
+/// would fill one.
 ///
 /// # Errors
 /// There is no room for so many addresses.
@@ -152,14 +159,15 @@ pub(crate) fn private(len: usize) -> io::Result<(OwnMap, StorePages)> {
     Ok((map.shortened(len), pages))
 }
 
-/// Whether the system gives huge pages to memory that asks for them (`transparent_hugepage=madvise`, or `always`).
+/// Whether the system gives huge pages to memory that asks for them
+/// (`transparent_hugepage=madvise`, or `always`).
 fn gives_where_asked() -> bool {
     let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     setting.is_ok_and(|setting| !setting.contains("[never]"))
 }
 
-/// Has the kernel put the pages of `map` together, which starts at a multiple of [`HUGE_PAGE_LEN`] and has a whole number
-/// of them. What it holds stays.
+/// Has the kernel put the pages of `map` together, which starts at a multiple of [`HUGE_PAGE_LEN`]
+/// and has a whole number of them. What it holds stays.
 pub(crate) fn collapse(map: &OwnMap) -> io::Result<()> {
     // There is nothing to put together where nothing was touched.
     map.advise(0, map.len(), Advice::LinuxPopulateWrite)?;
@@ -224,8 +232,8 @@ mod tests {
         assert_eq!(private(4096).unwrap().1, StorePages::Usual);
     }
 
-    /// Whether pages were put together. A system that does not do so (older than Linux 6.1, or short of memory) says so here
-    /// as it does elsewhere.
+    /// Whether pages were put together. A system that does not do so (older than Linux 6.1, or
+    /// short of memory) says so here as it does elsewhere.
     fn is_done(collapsed: io::Result<bool>) -> bool {
         match (collapsed, memfd("test", HUGE_PAGE_LEN)) {
             (Ok(done), _) => {
@@ -288,7 +296,8 @@ mod tests {
     #[test]
     fn memory_on_huge_pages_is_that_or_an_error() {
         let len = 4 * HUGE_PAGE_LEN;
-        // a machine that is short of memory, or older than Linux 6.1, has none to give: that must be said
+        // a machine that is short of memory, or older than Linux 6.1, has none to give: that must
+        // be said
         let Ok((_fd, map, _)) = memfd("test", len) else {
             return;
         };

@@ -1,22 +1,25 @@
 //! Memory that a client took away from under us.
 //!
-//! A client may shrink its memory file after we mapped it (or punch the file system full), and the next touch of a page
-//! that is gone raises SIGBUS in us. That must end this client's controller and nothing else. So every mapping of a
-//! client's file stands in a fixed table, and the signal's handler looks the address up: inside a mapping, zeros take the
-//! place of everything from the faulting page to the mapping's end, the session's [`LostFlag`] is raised, and the
-//! interrupted copy goes on. Any other SIGBUS gets the action that stood before ours.
+//! A client may shrink its memory file after we mapped it (or punch the file system full), and the
+//! next touch of a page that is gone raises SIGBUS in us. That must end this client's controller
+//! and nothing else. So every mapping of a client's file stands in a fixed table, and the signal's
+//! handler looks the address up: inside a mapping, zeros take the place of everything from the
+//! faulting page to the mapping's end, the session's [`LostFlag`] is raised, and the interrupted
+//! copy goes on. Any other SIGBUS gets the action that stood before ours.
 //!
-//! Replacing the whole rest, not one page, keeps the kernel's list of mappings short: a client cannot make us split a
-//! mapping once per page until the process has no mappings left. A file that shrank has lost exactly such a rest.
+//! Replacing the whole rest, not one page, keeps the kernel's list of mappings short: a client
+//! cannot make us split a mapping once per page until the process has no mappings left. A file that
+//! shrank has lost exactly such a rest.
 //!
 //! Invariants:
 //! - The handler takes no lock, allocates nothing and calls only the kernel; it keeps `errno`.
-//! - An entry changes only while no thread can fault in its range: it is made after the mapping and before its first use,
-//!   and is taken out after the last use and before the unmapping.
-//! - A thread that touches client memory must not block SIGBUS: the kernel kills a process for a blocked one.
+//! - An entry changes only while no thread can fault in its range: it is made after the mapping and
+//!   before its first use, and is taken out after the last use and before the unmapping.
+//! - A thread that touches client memory must not block SIGBUS: the kernel kills a process for a
+//!   blocked one.
 //!
-//! What it does NOT do: bytes that were lost do not come back, and whoever reads meanwhile reads zeros. The kernel's own
-//! accesses (io_uring) raise no signal; they fail with EFAULT.
+//! What it does NOT do: bytes that were lost do not come back, and whoever reads meanwhile reads
+//! zeros. The kernel's own accesses (io_uring) raise no signal; they fail with EFAULT.
 
 use std::{
     ffi::{c_int, c_void},
@@ -35,7 +38,8 @@ pub const MAX_MAPPINGS: usize = 4096;
 pub struct LostFlag(Arc<AtomicBool>);
 
 impl LostFlag {
-    /// One Relaxed load: the flag orders nothing, what was read from lost memory is zeros whatever the flag says.
+    /// One Relaxed load: the flag orders nothing, what was read from lost memory is zeros whatever
+    /// the flag says.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -77,9 +81,10 @@ impl Entry {
 
     /// What to do about a fault at `address`, if it lies in this entry's mapping.
     ///
-    /// The race: another thread may fill or empty this entry meanwhile. It makes the version even before it stores any
-    /// field and odd after all of them; so equal odd versions around the loads mean that they belong together. The
-    /// entry of the mapping that faulted cannot change now (see the module's invariants), so no retry is needed.
+    /// The race: another thread may fill or empty this entry meanwhile. It makes the version even
+    /// before it stores any field and odd after all of them; so equal odd versions around the loads
+    /// mean that they belong together. The entry of the mapping that faulted cannot change now (see
+    /// the module's invariants), so no retry is needed.
     fn loss_at(&self, address: usize) -> Option<Loss> {
         let version = self.version.load(Ordering::Acquire);
         if version.is_multiple_of(2) {
@@ -114,7 +119,8 @@ struct Loss {
     flag: *const AtomicBool,
 }
 
-/// From the `unit` that holds `address` to the end of the mapping: its start and length; `None` outside the mapping.
+/// From the `unit` that holds `address` to the end of the mapping: its start and length; `None`
+/// outside the mapping.
 fn rest_of(start: usize, len: usize, unit: usize, address: usize) -> Option<(usize, usize)> {
     let offset = address.checked_sub(start)?;
     if offset >= len || unit == 0 {
@@ -147,7 +153,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Puts the mapping of `len` bytes at `start` into the table. `unit` is its page size, `protection` its PROT bits.
+    /// Puts the mapping of `len` bytes at `start` into the table. `unit` is its page size,
+    /// `protection` its PROT bits.
     pub(crate) fn new(
         start: usize,
         len: usize,
@@ -160,7 +167,8 @@ impl Watch {
         let index = TABLE.iter().position(claim);
         let index = index.ok_or(WatchError::TableFull)?;
         let entry = &TABLE[index];
-        // The version is even here; the fence keeps the fields' stores behind the claim for a handler that reads them.
+        // The version is even here; the fence keeps the fields' stores behind the claim for a
+        // handler that reads them.
         fence(Ordering::Release);
         entry.start.store(start, Ordering::Relaxed);
         entry.len.store(len, Ordering::Relaxed);
@@ -186,8 +194,8 @@ impl Drop for Watch {
     }
 }
 
-/// Makes SIGBUS inside clients' memory end in zeros and a [`LostFlag`]. Whoever maps such memory through this crate gets
-/// it without asking; calling it first, and again, is harmless.
+/// Makes SIGBUS inside clients' memory end in zeros and a [`LostFlag`]. Whoever maps such memory
+/// through this crate gets it without asking; calling it first, and again, is harmless.
 ///
 /// # Errors
 /// Those of sigaction(2), the same at every call.
@@ -218,14 +226,16 @@ fn install() -> io::Result<()> {
     Ok(())
 }
 
-/// The handler. Async-signal-safe: atomics, raw system calls, and glibc's sigaction and raise, which are so by POSIX.
+/// The handler. Async-signal-safe: atomics, raw system calls, and glibc's sigaction and raise,
+/// which are so by POSIX.
 extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the C library's errno of this thread is always valid to read and write.
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the kernel hands a valid siginfo to a handler installed with SA_SIGINFO.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    // A page beyond the file's end or without room, or a broken memory page under this very access. Anything else (an
-    // unaligned access, a signal that somebody sent) is not a loss of client memory.
+    // A page beyond the file's end or without room, or a broken memory page under this very access.
+    // Anything else (an unaligned access, a signal that somebody sent) is not a loss of client
+    // memory.
     let is_loss = code == libc::BUS_ADRERR || code == libc::BUS_MCEERR_AR;
     let handled = is_loss && TABLE.iter().any(|entry| replace(entry, address));
     if !handled {
@@ -235,17 +245,19 @@ extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// If `address` lies in this entry's mapping: puts zeros there and raises the flag. False when it does not, or when
-/// the kernel refuses.
+/// If `address` lies in this entry's mapping: puts zeros there and raises the flag. False when it
+/// does not, or when the kernel refuses.
 fn replace(entry: &Entry, address: usize) -> bool {
     let Some(loss) = entry.loss_at(address) else {
         return false;
     };
-    // All the rest at once; a system that refuses so much (strict overcommit) gives one page at least.
+    // All the rest at once; a system that refuses so much (strict overcommit) gives one page at
+    // least.
     let replaced = put_zeros(loss.from, loss.rest, loss.protection)
         || put_zeros(loss.from, loss.unit, loss.protection);
     if replaced {
-        // SAFETY: the entry's Watch holds the flag, and lives as long as the mapping whose user faulted.
+        // SAFETY: the entry's Watch holds the flag, and lives as long as the mapping whose user
+        // faulted.
         unsafe { (*loss.flag).store(true, Ordering::Relaxed) };
     }
     replaced
@@ -253,9 +265,10 @@ fn replace(entry: &Entry, address: usize) -> bool {
 
 fn put_zeros(at: usize, len: usize, protection: c_int) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    // The raw call: a C library's wrapper may do more than call the kernel (musl's waits for other threads).
-    // SAFETY: the range lies inside a mapping of a client's file that a Mapping owns, and stays owned by it. Its users
-    // expect the bytes to change at any moment; the protection stays, so every access that was valid stays valid.
+    // The raw call: a C library's wrapper may do more than call the kernel (musl's waits for other
+    // threads). SAFETY: the range lies inside a mapping of a client's file that a Mapping owns, and
+    // stays owned by it. Its users expect the bytes to change at any moment; the protection stays,
+    // so every access that was valid stays valid.
     let address = unsafe { libc::syscall(libc::SYS_mmap, at, len, protection, flags, -1, 0usize) };
     address == at as libc::c_long
 }
@@ -272,9 +285,9 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         return;
     }
     if action == libc::SIG_DFL || action == libc::SIG_IGN {
-        // The default action ends the process once the handler has returned. (A fault cannot be ignored: the kernel
-        // would raise it for ever.)
-        // SAFETY: an all-zero sigaction is the default action; both calls are async-signal-safe.
+        // The default action ends the process once the handler has returned. (A fault cannot be
+        // ignored: the kernel would raise it for ever.) SAFETY: an all-zero sigaction is the
+        // default action; both calls are async-signal-safe.
         unsafe {
             let default: libc::sigaction = mem::zeroed();
             libc::sigaction(signal, &default, ptr::null_mut());
@@ -283,12 +296,14 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         return;
     }
     if flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: the kernel would have called this address with these arguments: it was installed with SA_SIGINFO.
+        // SAFETY: the kernel would have called this address with these arguments: it was installed
+        // with SA_SIGINFO.
         let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
             unsafe { mem::transmute(action) };
         handler(signal, info, context);
     } else {
-        // SAFETY: the kernel would have called this address with the signal alone: installed without SA_SIGINFO.
+        // SAFETY: the kernel would have called this address with the signal alone: installed
+        // without SA_SIGINFO.
         let handler: extern "C" fn(c_int) = unsafe { mem::transmute(action) };
         handler(signal);
     }

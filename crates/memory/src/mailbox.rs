@@ -1,7 +1,8 @@
 //! A bounded queue from one thread to one other, without locks: how messages reach a reactor.
 //!
-//! The sender owns the tail, the receiver the head; each only reads the other's. Indexes count up without end and are
-//! reduced to a slot by the remainder. Nothing wakes the receiver: [`crate::Bell`] is for that.
+//! The sender owns the tail, the receiver the head; each only reads the other's. Indexes count up
+//! without end and are reduced to a slot by the remainder. Nothing wakes the receiver:
+//! [`crate::Bell`] is for that.
 
 use std::mem::MaybeUninit;
 
@@ -15,8 +16,8 @@ struct Ring<T> {
     tail: AtomicUsize,
 }
 
-// SAFETY: a message moves from the sender's thread to the receiver's, so T must be Send; a slot is touched by one side
-// at a time, which head and tail decide.
+// SAFETY: a message moves from the sender's thread to the receiver's, so T must be Send; a slot is
+// touched by one side at a time, which head and tail decide.
 unsafe impl<T: Send> Send for Ring<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Ring<T> {}
@@ -63,13 +64,15 @@ impl<T: Send> Sender<T> {
     /// The message, when there is no room.
     pub fn try_send(&mut self, message: T) -> Result<(), T> {
         let (ring, tail) = (&*self.ring, self.tail);
-        // Acquire: pairs with the receiver's Release store of head; its read of the slot is over before we write it.
+        // Acquire: pairs with the receiver's Release store of head; its read of the slot is over
+        // before we write it.
         let head = ring.head.load(Ordering::Acquire);
         if tail.wrapping_sub(head) == ring.slots.len() {
             return Err(message);
         }
         ring.slots[tail % ring.slots.len()].with_mut(|slot| {
-            // SAFETY: the slot lies outside head..tail, so the receiver does not touch it; we are the only sender.
+            // SAFETY: the slot lies outside head..tail, so the receiver does not touch it; we are
+            // the only sender.
             unsafe { (*slot).write(message) };
         });
         // Release: pairs with the receiver's Acquire load of tail; it sees the slot's message.
@@ -87,11 +90,12 @@ impl<T: Send> Receiver<T> {
         }
         let (ring, head) = (&*self.ring, self.head);
         let message = ring.slots[head % ring.slots.len()].with_mut(|slot| {
-            // SAFETY: head < tail, seen with Acquire, so the sender has written the slot and leaves it until we store
-            // head; we are the only receiver, so it is read once.
+            // SAFETY: head < tail, seen with Acquire, so the sender has written the slot and leaves
+            // it until we store head; we are the only receiver, so it is read once.
             unsafe { (*slot).assume_init_read() }
         });
-        // Release: pairs with the sender's Acquire load of head; our read of the slot comes before its next write.
+        // Release: pairs with the sender's Acquire load of head; our read of the slot comes before
+        // its next write.
         self.head = head.wrapping_add(1);
         ring.head.store(self.head, Ordering::Release);
         Some(message)
@@ -112,7 +116,8 @@ impl<T> Drop for Ring<T> {
         let mut head = self.head.load(Ordering::Relaxed);
         while head != tail {
             self.slots[head % self.slots.len()].with_mut(|slot| {
-                // SAFETY: both ends are gone; the slots from head to tail hold messages that nobody took.
+                // SAFETY: both ends are gone; the slots from head to tail hold messages that nobody
+                // took.
                 unsafe { (*slot).assume_init_drop() };
             });
             head = head.wrapping_add(1);

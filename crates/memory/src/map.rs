@@ -25,7 +25,8 @@ unsafe impl Send for OwnMap {}
 unsafe impl Sync for OwnMap {}
 
 impl OwnMap {
-    /// `len` bytes of zeros of this process alone, taken from the system page by page as they are touched.
+    /// `len` bytes of zeros of this process alone, taken from the system page by page as they are
+    /// touched.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
@@ -49,7 +50,8 @@ impl OwnMap {
         Ok(Self::of(base, len))
     }
 
-    /// As [`OwnMap::shared`], at an address that is a multiple of `align`, a power of two of whole pages.
+    /// As [`OwnMap::shared`], at an address that is a multiple of `align`, a power of two of whole
+    /// pages.
     pub(crate) fn shared_aligned(fd: impl AsFd, len: usize, align: usize) -> io::Result<Self> {
         let room = Self::room(len, align)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -157,15 +159,16 @@ impl OwnMap {
     /// Gives the system advice about whole pages.
     pub(crate) fn advise(&self, at: usize, len: usize, advice: Advice) -> io::Result<()> {
         let address = self.at(at, len).cast();
-        // SAFETY: the range lies inside our mapping; at most its pages become zeros, which every user of this memory
-        // that asks for such advice allows.
+        // SAFETY: the range lies inside our mapping; at most its pages become zeros, which every
+        // user of this memory that asks for such advice allows.
         unsafe { Ok(rustix::mm::madvise(address, len, advice)?) }
     }
 }
 
 impl Drop for OwnMap {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing borrows from a value that is dropped. An error changes nothing.
+        // SAFETY: the mapping is ours, and nothing borrows from a value that is dropped. An error
+        // changes nothing.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.span) };
     }
 }

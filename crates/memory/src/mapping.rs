@@ -1,16 +1,21 @@
 //! Clients' memory files, each mapped once.
 //!
-//! A client passes a descriptor with every piece of memory that it maps for its device. Behind a vIOMMU those pieces are
-//! thousands of 4 KiB ranges of one file, and the kernel limits how many mappings a process may have; so a [`Mapping`] is
-//! the whole file, and a region is an offset into it.
+//! A client passes a descriptor with every piece of memory that it maps for its device. Behind a
+//! vIOMMU those pieces are thousands of 4 KiB ranges of one file, and the kernel limits how many
+//! mappings a process may have; so a [`Mapping`] is the whole file, and a region is an offset into
+//! it.
 //!
 //! Invariants:
-//! - Only memory is mapped: a regular file of tmpfs (a memfd is one) or hugetlbfs. A file of any other file system could
-//!   block a reactor for as long as its disk, network or FUSE daemon pleases.
-//! - Every mapping is watched for SIGBUS ([`crate::lost`]) from before its first use until after its last.
-//! - One client can exhaust neither the table of mappings nor the address space: both are bounded per session.
+//! - Only memory is mapped: a regular file of tmpfs (a memfd is one) or hugetlbfs. A file of any
+//!   other file system could block a reactor for as long as its disk, network or FUSE daemon
+//!   pleases.
+//! - Every mapping is watched for SIGBUS ([`crate::lost`]) from before its first use until after
+//!   its last.
+//! - One client can exhaust neither the table of mappings nor the address space: both are bounded
+//!   per session.
 //!
-//! What it does NOT do: it lends no bytes; [`crate::DmaView`] and [`crate::DoorbellPages`] do, each with its own rules.
+//! What it does NOT do: it lends no bytes; [`crate::DmaView`] and [`crate::DoorbellPages`] do, each
+//! with its own rules.
 
 use std::{
     ffi::c_int,
@@ -38,10 +43,12 @@ use crate::{
 
 /// The most files of one session that are mapped at one time.
 pub const MAX_SESSION_MAPPINGS: usize = 512;
-/// The most files of one session whose descriptors are kept, so that a drive in another process can be shown them too. A
-/// guest has one or two; more would let one client use up the descriptors that all of them have.
+/// The most files of one session whose descriptors are kept, so that a drive in another process can
+/// be shown them too. A guest has one or two; more would let one client use up the descriptors that
+/// all of them have.
 pub const MAX_SESSION_DESCRIPTORS: usize = 16;
-/// The most bytes of address space for one session's files: 16 TiB of the 128 TiB that a process has.
+/// The most bytes of address space for one session's files: 16 TiB of the 128 TiB that a process
+/// has.
 pub const MAX_SESSION_BYTES: u64 = 1 << 44;
 
 const TMPFS_MAGIC: u32 = 0x0102_1994;
@@ -76,7 +83,8 @@ pub enum MapError {
         /// Bytes in the file.
         file_len: u64,
     },
-    /// This session has [`MAX_SESSION_MAPPINGS`] files or [`MAX_SESSION_BYTES`] of address space mapped.
+    /// This session has [`MAX_SESSION_MAPPINGS`] files or [`MAX_SESSION_BYTES`] of address space
+    /// mapped.
     #[error(
         "the client has too much mapped: at most {MAX_SESSION_MAPPINGS} files and {MAX_SESSION_BYTES} bytes; unmap some, or share fewer and smaller files"
     )]
@@ -116,8 +124,9 @@ pub struct Mapping {
     budget: Arc<Budget>,
 }
 
-// SAFETY: the value is an address, lengths and atomics. The bytes are only copied or accessed by atomics, through this
-// crate; which threads do so at one time does not matter, the client races with all of them anyway.
+// SAFETY: the value is an address, lengths and atomics. The bytes are only copied or accessed by
+// atomics, through this crate; which threads do so at one time does not matter, the client races
+// with all of them anyway.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; no method of a shared reference makes a reference to the bytes.
 unsafe impl Sync for Mapping {}
@@ -133,12 +142,14 @@ impl Mapping {
         self.file_len == 0
     }
 
-    /// Whether the bytes may be written; false for a read-only descriptor and for a file sealed against writing.
+    /// Whether the bytes may be written; false for a read-only descriptor and for a file sealed
+    /// against writing.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// The nodes of memory that its pages lie on, of some of those that this process has touched: how many on each.
+    /// The nodes of memory that its pages lie on, of some of those that this process has touched:
+    /// how many on each.
     ///
     /// # Errors
     /// The system's, mostly that it knows no nodes.
@@ -146,14 +157,16 @@ impl Mapping {
         numa::nodes_of(self.base, self.span)
     }
 
-    /// Where its pages could be put together into huge ones: the first place, and how many there are.
+    /// Where its pages could be put together into huge ones: the first place, and how many there
+    /// are.
     pub(crate) fn huge_pieces(&self) -> Option<(NonNull<u8>, usize)> {
         let count = self.span / HUGE_PAGE_LEN;
         (self.usual_pages && self.writable && count > 0).then_some((self.base, count))
     }
 
-    /// The file, to be shown to a drive in another process; its first byte is the first one here. `None` for memory of this
-    /// process alone, and where the session has [`MAX_SESSION_DESCRIPTORS`] others.
+    /// The file, to be shown to a drive in another process; its first byte is the first one here.
+    /// `None` for memory of this process alone, and where the session has
+    /// [`MAX_SESSION_DESCRIPTORS`] others.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(AsFd::as_fd)
     }
@@ -164,7 +177,8 @@ impl Mapping {
         self.base.as_ptr()
     }
 
-    /// The address of byte `offset`; `None` when the `len` bytes from there are not all in the file.
+    /// The address of byte `offset`; `None` when the `len` bytes from there are not all in the
+    /// file.
     pub(crate) fn at(&self, offset: u64, len: u64) -> Option<NonNull<u8>> {
         let end = offset.checked_add(len)?;
         if end > self.file_len {
@@ -175,8 +189,8 @@ impl Mapping {
         Some(unsafe { self.base.add(offset) })
     }
 
-    /// `len` bytes of zeros of this process alone, a whole number of pages. Nobody else can take them away, so they are
-    /// not watched.
+    /// `len` bytes of zeros of this process alone, a whole number of pages. Nobody else can take
+    /// them away, so they are not watched.
     pub(crate) fn anonymous(len: usize) -> io::Result<Mapping> {
         let budget = Arc::<Budget>::default();
         let charge = Charge::new(&budget, len as u64).map_err(io::Error::other)?;
@@ -221,7 +235,8 @@ impl Mapping {
             true => ProtFlags::READ | ProtFlags::WRITE,
             false => ProtFlags::READ,
         };
-        // Pages can be put together only where address and place in the file are both at a huge page's start.
+        // Pages can be put together only where address and place in the file are both at a huge
+        // page's start.
         let usual_pages = unit < HUGE_PAGE_LEN && span >= HUGE_PAGE_LEN && range.offset == 0;
         let (room, flags) = match usual_pages {
             true => {
@@ -233,7 +248,8 @@ impl Mapping {
         let place = room
             .as_ref()
             .map_or(ptr::null_mut(), |room| room.at(0, span).cast());
-        // SAFETY: a new mapping, at an address that the system chooses or in the place of `room`, which nobody uses.
+        // SAFETY: a new mapping, at an address that the system chooses or in the place of `room`,
+        // which nobody uses.
         let base = unsafe { rustix::mm::mmap(place, span, protection, flags, fd, range.offset)? };
         std::mem::forget(room);
         let base = NonNull::new(base.cast()).expect("mmap does not return a null pointer");
@@ -248,8 +264,8 @@ impl Mapping {
             file: None,
             budget: budget.clone(),
         };
-        // A guest's memory does not belong into our core dump.
-        // SAFETY: the range is the mapping just made; the advice changes no bytes. An error changes nothing.
+        // A guest's memory does not belong into our core dump. SAFETY: the range is the mapping
+        // just made; the advice changes no bytes. An error changes nothing.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), span, Advice::LinuxDontDump) };
         let start = base.as_ptr() as usize;
         let bits = protection.bits() as c_int;
@@ -264,9 +280,11 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // First out of the table: once the range is unmapped, somebody else's mapping may get the same addresses.
+        // First out of the table: once the range is unmapped, somebody else's mapping may get the
+        // same addresses.
         self.watch = None;
-        // SAFETY: the mapping is ours, and whoever used it held this value. An error changes nothing.
+        // SAFETY: the mapping is ours, and whoever used it held this value. An error changes
+        // nothing.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.span) };
         self.budget.give_back(self.span as u64);
     }
@@ -287,8 +305,8 @@ struct Budget {
 }
 
 impl Budget {
-    // Relaxed: the counts guard no other memory. Only a session's own thread takes; any thread that drops the last
-    // user of a mapping gives back.
+    // Relaxed: the counts guard no other memory. Only a session's own thread takes; any thread that
+    // drops the last user of a mapping gives back.
     fn take(&self, bytes: u64) -> Result<(), MapError> {
         let mappings = self.mappings.load(Ordering::Relaxed) + 1;
         let total = self.bytes.load(Ordering::Relaxed).checked_add(bytes);
@@ -331,8 +349,9 @@ impl Drop for Charge<'_> {
 
 /// The memory files of one session, each mapped once.
 ///
-/// A file stays mapped when its last region goes: a guest behind a vIOMMU maps and unmaps all day. What no region uses is
-/// let go when the client brings another file, and everything when the session ends.
+/// A file stays mapped when its last region goes: a guest behind a vIOMMU maps and unmaps all day.
+/// What no region uses is let go when the client brings another file, and everything when the
+/// session ends.
 #[derive(Debug, Default)]
 pub struct ClientMappings {
     files: Vec<KnownFile>,
@@ -348,8 +367,9 @@ struct KnownFile {
     mapping: Arc<Mapping>,
 }
 
-/// Which file, and how it may be used. The number of a file's inode cannot be given to another file while its mapping
-/// holds it. A read-only descriptor never gets a writable mapping, also where another descriptor would allow one.
+/// Which file, and how it may be used. The number of a file's inode cannot be given to another file
+/// while its mapping holds it. A read-only descriptor never gets a writable mapping, also where
+/// another descriptor would allow one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -363,10 +383,11 @@ impl ClientMappings {
         Self::default()
     }
 
-    /// The mapping of the file behind `fd`, made now or before. The descriptor is kept ([`Mapping::file`]) or closed: a
-    /// mapping needs none.
+    /// The mapping of the file behind `fd`, made now or before. The descriptor is kept
+    /// ([`Mapping::file`]) or closed: a mapping needs none.
     ///
-    /// A file whose size has changed since it was mapped is mapped anew; regions keep the mapping that they came with.
+    /// A file whose size has changed since it was mapped is mapped anew; regions keep the mapping
+    /// that they came with.
     ///
     /// # Errors
     /// See [`MapError`]. What regions use has not changed then.
@@ -419,7 +440,8 @@ impl ClientMappings {
         self.files.iter().map(|file| &file.mapping)
     }
 
-    /// How many files have been mapped so far: whoever looks after them sees by it that there is a new one.
+    /// How many files have been mapped so far: whoever looks after them sees by it that there is a
+    /// new one.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -457,7 +479,8 @@ pub(crate) fn map_pages(
     Mapping::new(fd, range, true, unit, &Arc::default(), flag)
 }
 
-/// Maps whole pages of a device's registers, writable. `fd` is VFIO's, which says what may be mapped.
+/// Maps whole pages of a device's registers, writable. `fd` is VFIO's, which says what may be
+/// mapped.
 pub(crate) fn map_device(
     fd: &OwnedFd,
     offset: u64,
@@ -471,8 +494,9 @@ pub(crate) fn map_device(
 
 /// The seals of a file that is memory.
 ///
-/// This question comes first, because it is answered without asking the file: fstat(2) and fstatfs(2) of a file that a
-/// client's own FUSE daemon serves may never return. Only tmpfs and hugetlbfs know seals.
+/// This question comes first, because it is answered without asking the file: fstat(2) and
+/// fstatfs(2) of a file that a client's own FUSE daemon serves may never return. Only tmpfs and
+/// hugetlbfs know seals.
 fn seals_of_memory(fd: &OwnedFd) -> Result<SealFlags, MapError> {
     rustix::fs::fcntl_get_seals(fd).map_err(|_| match kind_of(fd) {
         Some(kind) => MapError::NotFile(kind),

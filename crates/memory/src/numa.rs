@@ -1,7 +1,7 @@
 //! Which node of memory pages lie on, and where new ones are taken from.
 //!
-//! A processor reaches the memory of its own node sooner than that of others. Asking and wishing need no privilege, and
-//! neither touches a page: what is not there is not counted.
+//! A processor reaches the memory of its own node sooner than that of others. Asking and wishing
+//! need no privilege, and neither touches a page: what is not there is not counted.
 //!
 //! What it does NOT do: move pages, or decide what is near.
 
@@ -14,8 +14,8 @@ pub const MAX_SAMPLES: usize = 1024;
 /// Nodes that the kernel can be built for (`CONFIG_NODES_SHIFT` is at most 10), as bits of words.
 const NODE_WORDS: usize = 1024 / 64;
 
-/// The nodes of up to [`MAX_SAMPLES`] pages, evenly spread over `len` bytes that are mapped at `start`: how many lie on
-/// each, by node. Pages that this process has not touched are on none.
+/// The nodes of up to [`MAX_SAMPLES`] pages, evenly spread over `len` bytes that are mapped at
+/// `start`: how many lie on each, by node. Pages that this process has not touched are on none.
 ///
 /// # Errors
 /// The kernel's; most of all it knows no nodes.
@@ -28,8 +28,9 @@ pub(crate) fn nodes_of(start: NonNull<u8>, len: usize) -> io::Result<Vec<(u32, u
     };
     let addresses: Vec<*mut u8> = (0..count).map(address).collect();
     let mut found = vec![-libc::ENOENT; count];
-    // SAFETY: the kernel reads `count` addresses and writes `count` numbers, which is what the two have; without a list
-    // of nodes nothing is moved, and addresses that are not mapped are an error of theirs alone.
+    // SAFETY: the kernel reads `count` addresses and writes `count` numbers, which is what the two
+    // have; without a list of nodes nothing is moved, and addresses that are not mapped are an
+    // error of theirs alone.
     let result = unsafe {
         libc::syscall(
             libc::SYS_move_pages,
@@ -62,8 +63,8 @@ pub(crate) fn prefer(map: &OwnMap, node: u32) -> io::Result<()> {
     let mut nodes = [0u64; NODE_WORDS];
     let word = nodes.get_mut(node as usize / 64);
     *word.ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % 64);
-    // SAFETY: the range is the mapping, and the list of nodes has as many bits as is said (the kernel takes one off). A
-    // policy changes no bytes.
+    // SAFETY: the range is the mapping, and the list of nodes has as many bits as is said (the
+    // kernel takes one off). A policy changes no bytes.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mbind,

@@ -1,30 +1,33 @@
 //! Every ordering of memory against the other side of a queue, by name.
 //!
-//! The other side is a guest's CPU or another process: outside what Rust's memory model describes, yet bound by the same
-//! machine. Both sides agree through atomic accesses of aligned 32- and 64-bit words, which the hardware does not tear.
-//! Each function below says which of its accesses races with which of theirs.
+//! The other side is a guest's CPU or another process: outside what Rust's memory model describes,
+//! yet bound by the same machine. Both sides agree through atomic accesses of aligned 32- and
+//! 64-bit words, which the hardware does not tear. Each function below says which of its accesses
+//! races with which of theirs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Loads one word of a submission queue entry.
 ///
-/// The race: the host stores the entry, then the new tail (NVMe Base 2.1, 3.3.1.1). We have loaded that tail by
-/// [`load_doorbell`], whose Acquire puts these loads behind it, so they may be Relaxed. A host that changes an entry after
-/// it has announced it gets some mixture of its own words.
+/// The race: the host stores the entry, then the new tail (NVMe Base 2.1, 3.3.1.1). We have loaded
+/// that tail by [`load_doorbell`], whose Acquire puts these loads behind it, so they may be
+/// Relaxed. A host that changes an entry after it has announced it gets some mixture of its own
+/// words.
 ///
 /// # Safety
 /// `word` is aligned to 8 bytes and readable.
 #[inline]
 pub(crate) unsafe fn load_sqe_word(word: *const u64) -> u64 {
-    // SAFETY: by the contract. The memory may be mapped read-only, which a Relaxed load of this size allows.
+    // SAFETY: by the contract. The memory may be mapped read-only, which a Relaxed load of this
+    // size allows.
     unsafe { AtomicU64::from_ptr(word.cast_mut()) }.load(Ordering::Relaxed)
 }
 
 /// Stores a completion queue entry.
 ///
-/// The race: the host polls the phase tag (Base 2.1, 4.2.4), bit 16 of DW3 and so in the second word; when it sees the
-/// tag turn, it reads the rest. The first word goes first, and the Release keeps it and every byte of data that was copied
-/// before from being seen after the tag.
+/// The race: the host polls the phase tag (Base 2.1, 4.2.4), bit 16 of DW3 and so in the second
+/// word; when it sees the tag turn, it reads the rest. The first word goes first, and the Release
+/// keeps it and every byte of data that was copied before from being seen after the tag.
 ///
 /// # Safety
 /// `entry` is aligned to 16 bytes and writable for two words.
@@ -41,7 +44,8 @@ pub(crate) unsafe fn store_cqe(entry: *mut u64, [low, high]: [u64; 2]) {
     words[1].store(high, Ordering::Release);
 }
 
-/// Loads a completion queue entry that we may have stored ourselves; nobody else writes it, so nothing is ordered.
+/// Loads a completion queue entry that we may have stored ourselves; nobody else writes it, so
+/// nothing is ordered.
 ///
 /// # Safety
 /// `entry` is aligned to 16 bytes and readable for two words.
@@ -53,16 +57,16 @@ pub(crate) unsafe fn load_cqe(entry: *const u64) -> [u64; 2] {
 
 /// Loads a doorbell: a tail or a head that the other side has stored.
 ///
-/// The race: the host stores entries and then the tail, or reads entries and then stores the head. The Acquire fence
-/// pairs with the barrier that the host puts before its doorbell: entries up to the tail are seen, and slots up to the
-/// head are free.
+/// The race: the host stores entries and then the tail, or reads entries and then stores the head.
+/// The Acquire fence pairs with the barrier that the host puts before its doorbell: entries up to
+/// the tail are seen, and slots up to the head are free.
 ///
 /// # Safety
 /// `slot` is aligned to 4 bytes and readable.
 #[inline]
 pub(crate) unsafe fn load_doorbell(slot: *const u32) -> u32 {
-    // SAFETY: by the contract. The memory may be mapped read-only, which a Relaxed load of this size allows; an Acquire
-    // load is not promised to be a plain load, hence the fence.
+    // SAFETY: by the contract. The memory may be mapped read-only, which a Relaxed load of this
+    // size allows; an Acquire load is not promised to be a plain load, hence the fence.
     let value = unsafe { AtomicU32::from_ptr(slot.cast_mut()) }.load(Ordering::Relaxed);
     fence(Ordering::Acquire);
     value
@@ -70,21 +74,23 @@ pub(crate) unsafe fn load_doorbell(slot: *const u32) -> u32 {
 
 /// Loads the two doorbells of a queue pair at once, the submission queue's in the lower half.
 ///
-/// The race: the host stores either half. Nothing is ordered: whoever finds that one has changed loads that doorbell by
-/// [`load_doorbell`] before it believes anything.
+/// The race: the host stores either half. Nothing is ordered: whoever finds that one has changed
+/// loads that doorbell by [`load_doorbell`] before it believes anything.
 ///
 /// # Safety
 /// `pair` is aligned to 8 bytes and readable.
 #[inline]
 pub(crate) unsafe fn load_doorbell_pair(pair: *const u64) -> u64 {
-    // SAFETY: by the contract. The memory may be mapped read-only, which a Relaxed load of this size allows.
+    // SAFETY: by the contract. The memory may be mapped read-only, which a Relaxed load of this
+    // size allows.
     unsafe { AtomicU64::from_ptr(pair.cast_mut()) }.load(Ordering::Relaxed)
 }
 
 /// Stores a doorbell, or an EventIdx, for the other side to load.
 ///
-/// The race: of [`load_doorbell`], seen from the other end. What was written before (entries, or a host's reads of them)
-/// stays before the value. For an EventIdx that is not enough: see [`full_fence`].
+/// The race: of [`load_doorbell`], seen from the other end. What was written before (entries, or a
+/// host's reads of them) stays before the value. For an EventIdx that is not enough: see
+/// [`full_fence`].
 ///
 /// # Safety
 /// `slot` is aligned to 4 bytes and writable.
@@ -96,9 +102,10 @@ pub(crate) unsafe fn store_doorbell(slot: *mut u32, value: u32) {
 
 /// Between arming and the second look.
 ///
-/// The race: we store an EventIdx (or "sleeping") and then load the tail; the host stores the tail and then loads the
-/// EventIdx, with a full fence of its own between. Either we see its tail, or it sees our EventIdx and rings the register:
-/// only a full fence on both sides rules out that both miss, since a store may otherwise wait behind a later load.
+/// The race: we store an EventIdx (or "sleeping") and then load the tail; the host stores the tail
+/// and then loads the EventIdx, with a full fence of its own between. Either we see its tail, or it
+/// sees our EventIdx and rings the register: only a full fence on both sides rules out that both
+/// miss, since a store may otherwise wait behind a later load.
 #[inline]
 pub fn full_fence() {
     crate::sync::fence(Ordering::SeqCst);
@@ -106,8 +113,9 @@ pub fn full_fence() {
 
 /// Between a load that finds what a host has told and a look at the clock.
 ///
-/// The race: none of memory. The processor may read its time stamp counter while it waits for a load that stands before it, and the
-/// time would then be from before the host's store. Only a fence for all that was loaded rules that out.
+/// The race: none of memory. The processor may read its time stamp counter while it waits for a
+/// load that stands before it, and the time would then be from before the host's store. Only a
+/// fence for all that was loaded rules that out.
 #[inline]
 pub fn loads_done() {
     #[cfg(target_arch = "x86_64")]
@@ -125,7 +133,8 @@ pub(crate) fn prefetch(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program can see and does not fault, whatever the address.
+        // SAFETY: a prefetch reads nothing that the program can see and does not fault, whatever
+        // the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]

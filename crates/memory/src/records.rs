@@ -1,8 +1,9 @@
 //! A ring of the last records of one writer, which others read without a lock while it writes.
 //!
-//! Each entry has a word that says which record it holds. The writer takes it away, stores the record, and stores it again;
-//! a reader that finds the same number before and after has read one whole record. A reader never holds up the writer, and
-//! one that is too slow finds a later record in the place of the one that it wants.
+//! Each entry has a word that says which record it holds. The writer takes it away, stores the
+//! record, and stores it again; a reader that finds the same number before and after has read one
+//! whole record. A reader never holds up the writer, and one that is too slow finds a later record
+//! in the place of the one that it wants.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -60,8 +61,9 @@ impl Records {
         let number = self.written.load(Ordering::Relaxed);
         let entry = self.entry(number);
         entry.number.store(0, Ordering::Relaxed);
-        // The race: a reader has the old number, and reads words while they change. Whoever sees one of the new words (the
-        // fences pair) sees the 0, too, when it looks at the number again.
+        // The race: a reader has the old number, and reads words while they change. Whoever sees
+        // one of the new words (the fences pair) sees the 0, too, when it looks at the number
+        // again.
         fence(Ordering::Release);
         for (word, value) in entry.words.iter().zip(record) {
             word.store(value, Ordering::Relaxed);

@@ -1,13 +1,17 @@
 //! Submission and completion queues in the host's memory, from the controller's side.
 //!
-//! A queue is contiguous for the host (PC = 1), yet a vIOMMU may map it as single 4 KiB pages that lie anywhere in the
-//! client's file. So a ring keeps one address per page of the queue, and one address for all of it where the pages happen
-//! to be contiguous for us too, which they are without a vIOMMU.
+//! A queue is contiguous for the host (PC = 1), yet a vIOMMU may map it as single 4 KiB pages that
+//! lie anywhere in the client's file. So a ring keeps one address per page of the queue, and one
+//! address for all of it where the pages happen to be contiguous for us too, which they are without
+//! a vIOMMU.
 //!
 //! Invariants:
-//! - A ring holds the view that its addresses came from, so they stay valid until it is resolved with another.
-//! - A page is present only if all of it is mapped with a descriptor and in the direction that the ring needs.
-//! - Nothing is loaded from or stored to a page that is absent: the caller is told, and the queue is lost to the host.
+//! - A ring holds the view that its addresses came from, so they stay valid until it is resolved
+//!   with another.
+//! - A page is present only if all of it is mapped with a descriptor and in the direction that the
+//!   ring needs.
+//! - Nothing is loaded from or stored to a page that is absent: the caller is told, and the queue
+//!   is lost to the host.
 //!
 //! What it does NOT do: it keeps no head, tail or phase, and wraps no index.
 
@@ -67,8 +71,8 @@ pub(crate) struct Pages {
     view: Arc<DmaView>,
 }
 
-// SAFETY: the addresses point into mappings that `view` holds, and a DmaView is Send and Sync. They are accessed only by
-// the helpers of `order`, which race with the host at any rate.
+// SAFETY: the addresses point into mappings that `view` holds, and a DmaView is Send and Sync. They
+// are accessed only by the helpers of `order`, which race with the host at any rate.
 unsafe impl Send for Pages {}
 // SAFETY: as above; a shared reference only loads and stores atomics.
 unsafe impl Sync for Pages {}
@@ -120,11 +124,11 @@ impl Pages {
     }
 }
 
-/// Finds the pages from `base` on, region by region. A page that is not there becomes null; the first one's error is
-/// returned in the end.
+/// Finds the pages from `base` on, region by region. A page that is not there becomes null; the
+/// first one's error is returned in the end.
 ///
-/// Regions are whole pages at whole pages of their files, so a page lies in one region, and its address is aligned to a
-/// page here too.
+/// Regions are whole pages at whole pages of their files, so a page lies in one region, and its
+/// address is aligned to a page here too.
 fn fill(each: &mut [*mut u8], view: &DmaView, base: Iova, need: Need) -> Result<(), RingError> {
     let mut hint = Hint::default();
     let mut outcome = Ok(());
@@ -191,22 +195,25 @@ impl SqRing {
         self.pages.resolve(view);
     }
 
-    /// Loads the entry at `index`, each word once; `None` where its page is absent or the queue has no such entry.
+    /// Loads the entry at `index`, each word once; `None` where its page is absent or the queue has
+    /// no such entry.
     ///
-    /// The caller has loaded the tail behind the entry with [`DoorbellPages::load`](crate::DoorbellPages::load) or
-    /// [`ShadowDoorbells::load`](crate::ShadowDoorbells::load), whose Acquire orders these loads behind the host's stores.
+    /// The caller has loaded the tail behind the entry with
+    /// [`DoorbellPages::load`](crate::DoorbellPages::load) or
+    /// [`ShadowDoorbells::load`](crate::ShadowDoorbells::load), whose Acquire orders these loads
+    /// behind the host's stores.
     #[inline]
     pub fn load(&self, index: u32) -> Option<[u64; 8]> {
         let words = self.at(index)?.cast::<u64>();
-        // SAFETY: `at` gives the address of 64 bytes in a present page, aligned to 64 bytes, mapped and readable while
-        // `pages` holds its view.
+        // SAFETY: `at` gives the address of 64 bytes in a present page, aligned to 64 bytes, mapped
+        // and readable while `pages` holds its view.
         Some(std::array::from_fn(|word| unsafe {
             order::load_sqe_word(words.add(word))
         }))
     }
 
-    /// One word of the entry at `index`, for a guess at what comes: whoever decides about the entry loads it anew, and
-    /// must not rely on anything that was seen here.
+    /// One word of the entry at `index`, for a guess at what comes: whoever decides about the entry
+    /// loads it anew, and must not rely on anything that was seen here.
     #[inline]
     pub fn glance(&self, index: u32, word: usize) -> Option<u64> {
         debug_assert!(word < 8);
@@ -259,15 +266,15 @@ impl CqRing {
         self.pages.resolve(view);
     }
 
-    /// Stores the entry at `index`: DW0-1, then DW2-3 with the phase tag (Release). False, and nothing stored, where its
-    /// page is absent or the queue has no such entry.
+    /// Stores the entry at `index`: DW0-1, then DW2-3 with the phase tag (Release). False, and
+    /// nothing stored, where its page is absent or the queue has no such entry.
     #[inline]
     pub fn store(&self, index: u32, cqe: [u64; 2]) -> bool {
         let Some(entry) = self.at(index) else {
             return false;
         };
-        // SAFETY: `at` gives the address of 16 bytes in a present page, aligned to 16 bytes, mapped while `pages` holds
-        // its view, and writable: it was translated for DeviceWrites.
+        // SAFETY: `at` gives the address of 16 bytes in a present page, aligned to 16 bytes, mapped
+        // while `pages` holds its view, and writable: it was translated for DeviceWrites.
         unsafe { order::store_cqe(entry.cast(), cqe) };
         true
     }

@@ -1,9 +1,10 @@
 //! Sleeping without losing a wake-up.
 //!
-//! A reactor that finds nothing to do announces that it sleeps, looks again, and only then waits for its descriptors.
-//! Whoever gives it work first publishes the work, then rings. The race that this closes: the sleeper stores
-//! "sleeping" and loads the work; the other side stores the work and loads "sleeping". Without a full fence between
-//! store and load on both sides each load may run before the other's store is seen, and both would miss.
+//! A reactor that finds nothing to do announces that it sleeps, looks again, and only then waits
+//! for its descriptors. Whoever gives it work first publishes the work, then rings. The race that
+//! this closes: the sleeper stores "sleeping" and loads the work; the other side stores the work
+//! and loads "sleeping". Without a full fence between store and load on both sides each load may
+//! run before the other's store is seen, and both would miss.
 
 use crate::{
     order::full_fence,
@@ -31,8 +32,8 @@ impl Bell {
         }
     }
 
-    /// The sleeper's side: from now on it must be woken. It looks at everything once more after this call and waits
-    /// only if it found nothing.
+    /// The sleeper's side: from now on it must be woken. It looks at everything once more after
+    /// this call and waits only if it found nothing.
     pub fn announce(&self) {
         self.sleeping.store(true, Ordering::Relaxed);
         // between our store of `sleeping` and our second look at the work
@@ -44,8 +45,8 @@ impl Bell {
         self.sleeping.store(false, Ordering::Relaxed);
     }
 
-    /// The other side, after it has published work: whether the sleeper must be woken by its descriptor. Only one of
-    /// several callers is told so for one sleep.
+    /// The other side, after it has published work: whether the sleeper must be woken by its
+    /// descriptor. Only one of several callers is told so for one sleep.
     #[must_use]
     pub fn ring(&self) -> bool {
         // between our store of the work and our load of `sleeping`

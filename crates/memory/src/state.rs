@@ -1,12 +1,14 @@
 //! What must outlive the serving process: a memfd with a version and areas of plain data.
 //!
-//! A process that serves keeps its queues' heads and tails, its registers and the commands in flight here and not in
-//! memory of its own, so that whoever holds the descriptor can go on where it ended. Which areas there are and what
-//! lies in them is for the crate that uses this to say, with its own version in the header.
+//! A process that serves keeps its queues' heads and tails, its registers and the commands in
+//! flight here and not in memory of its own, so that whoever holds the descriptor can go on where
+//! it ended. Which areas there are and what lies in them is for the crate that uses this to say,
+//! with its own version in the header.
 //!
-//! Layout, little-endian: a page with `magic` (8 bytes), layout version (u32), the user's format version (u32), length
-//! of the file (u64), number of areas (u64), then for each area its offset and length (u64 each); the areas follow,
-//! each from a page's start. An area holds one head, then slots from the next multiple of 64.
+//! Layout, little-endian: a page with `magic` (8 bytes), layout version (u32), the user's format
+//! version (u32), length of the file (u64), number of areas (u64), then for each area its offset
+//! and length (u64 each); the areas follow, each from a page's start. An area holds one head, then
+//! slots from the next multiple of 64.
 
 use std::{
     io,
@@ -75,8 +77,8 @@ struct AreaPlace {
 }
 
 impl StateFile {
-    /// A new file, named `name` for people who look at `/proc`, with areas of the given lengths in bytes. It is sparse:
-    /// an area costs memory as it is used.
+    /// A new file, named `name` for people who look at `/proc`, with areas of the given lengths in
+    /// bytes. It is sparse: an area costs memory as it is used.
     ///
     /// # Errors
     /// What the system says; `InvalidInput` for more than [`MAX_AREAS`] areas.
@@ -130,7 +132,8 @@ impl StateFile {
         self.fd.as_fd()
     }
 
-    /// Takes an area, all zero, as one head and `slots` slots. It is given back when the [`Area`] is dropped.
+    /// Takes an area, all zero, as one head and `slots` slots. It is given back when the [`Area`]
+    /// is dropped.
     ///
     /// # Errors
     /// See [`StateError`].
@@ -192,7 +195,8 @@ pub struct Area<H: Plain, S: Plain> {
     area: usize,
 }
 
-// SAFETY: the bytes pointed to belong to this value alone, as those of a box would, and `file` is `Send`.
+// SAFETY: the bytes pointed to belong to this value alone, as those of a box would, and `file` is
+// `Send`.
 unsafe impl<H: Plain + Send, S: Plain + Send> Send for Area<H, S> {}
 // SAFETY: shared references only read the bytes, as those to a box would, and `file` is `Sync`.
 unsafe impl<H: Plain + Sync, S: Plain + Sync> Sync for Area<H, S> {}
@@ -201,9 +205,10 @@ impl<H: Plain, S: Plain> Area<H, S> {
     /// The head and the slots, to be changed.
     #[inline]
     pub fn parts(&mut self) -> (&mut H, &mut [S]) {
-        // SAFETY: `take` has checked that both fit and that nobody else has the area; head and slots do not overlap,
-        // both are aligned, and any bytes are a value. Nothing but this value touches the area while it lives: the
-        // memfd is mapped once and its keeper reads it only after this process is gone.
+        // SAFETY: `take` has checked that both fit and that nobody else has the area; head and
+        // slots do not overlap, both are aligned, and any bytes are a value. Nothing but this value
+        // touches the area while it lives: the memfd is mapped once and its keeper reads it only
+        // after this process is gone.
         unsafe {
             (
                 self.head.as_mut(),

@@ -1,9 +1,10 @@
 //! The bytes of the RAM medium.
 //!
-//! Sparse: a page exists once it is written. Pages are huge ones where the system has them, as a copy from a place at
-//! random otherwise spends much of its time finding addresses ([`StorePages`]). Several reactors copy at the same time, and
-//! see to it that those who share bytes do not ([`crate::claims`]). Nothing here makes a reference to the bytes, so a race
-//! would end in a mixture of old and new bytes and nothing else.
+//! Sparse: a page exists once it is written. Pages are huge ones where the system has them, as a
+//! copy from a place at random otherwise spends much of its time finding addresses
+//! ([`StorePages`]). Several reactors copy at the same time, and see to it that those who share
+//! bytes do not ([`crate::claims`]). Nothing here makes a reference to the bytes, so a race would
+//! end in a mixture of old and new bytes and nothing else.
 
 use std::{io, ptr, ptr::NonNull};
 
@@ -18,10 +19,11 @@ use crate::{
 const PAGE_LEN: usize = 4096;
 /// Bytes compared at once.
 const COMPARE_LEN: usize = 512;
-/// Bytes asked for beforehand of one range. What follows, the processor asks for by itself while the first are copied.
+/// Bytes asked for beforehand of one range. What follows, the processor asks for by itself while
+/// the first are copied.
 const EXPECTED_LEN: u64 = 4096;
-/// Every eighth cache line is asked for: the processor brings the others of a page along. Asking for all of them
-/// takes longer than what it gains.
+/// Every eighth cache line is asked for: the processor brings the others of a page along. Asking
+/// for all of them takes longer than what it gains.
 const PREFETCH_STEP: usize = 512;
 
 /// What pages a store lies on.
@@ -53,7 +55,8 @@ impl Store {
         Ok(Store { map, pages })
     }
 
-    /// Has memory that is taken from now on come from `node`, as long as that has some: for the processor that copies.
+    /// Has memory that is taken from now on come from `node`, as long as that has some: for the
+    /// processor that copies.
     ///
     /// # Errors
     /// The system's: it has no such node.
@@ -61,7 +64,8 @@ impl Store {
         numa::prefer(&self.map, node)
     }
 
-    /// The nodes of memory that its pages lie on, of some of those that are there: how many on each.
+    /// The nodes of memory that its pages lie on, of some of those that are there: how many on
+    /// each.
     ///
     /// # Errors
     /// The system's, mostly that it knows no nodes.
@@ -70,7 +74,8 @@ impl Store {
         numa::nodes_of(first, self.map.len())
     }
 
-    /// Where its usual pages could be put together into huge ones: the first place, and how many there are.
+    /// Where its usual pages could be put together into huge ones: the first place, and how many
+    /// there are.
     pub(crate) fn huge_pieces(&self) -> Option<(NonNull<u8>, usize)> {
         let first = NonNull::new(self.map.at(0, 0))?;
         let count = self.map.len() / HUGE_PAGE_LEN;
@@ -114,8 +119,8 @@ impl Store {
         self.map.at(offset, len)
     }
 
-    /// Asks for bytes to be brought near, or for the first of them where they are many. A range that does not lie inside
-    /// is no error.
+    /// Asks for bytes to be brought near, or for the first of them where they are many. A range
+    /// that does not lie inside is no error.
     #[inline]
     pub fn prefetch(&self, offset: u64, len: u64) {
         let len = len.min(EXPECTED_LEN);
@@ -137,8 +142,9 @@ impl Store {
         segment.assert_writable();
         let (host, len) = segment.as_raw();
         let ours = self.at(offset, len);
-        // SAFETY: both ranges are mapped for as long as `self` and the segment's view live, and they are different
-        // mappings. Host and other reactors may write meanwhile: the copy is of bytes, any mixture is a valid result.
+        // SAFETY: both ranges are mapped for as long as `self` and the segment's view live, and
+        // they are different mappings. Host and other reactors may write meanwhile: the copy is of
+        // bytes, any mixture is a valid result.
         unsafe { ptr::copy_nonoverlapping(ours, host, len) };
     }
 
@@ -189,7 +195,8 @@ impl Store {
             self.fill_zero(start, pages.start - start);
             self.fill_zero(pages.end, end - pages.end);
         } else {
-            // SAFETY: the range lies inside the store, as `at` has checked; racing copies see any mixture.
+            // SAFETY: the range lies inside the store, as `at` has checked; racing copies see any
+            // mixture.
             unsafe { ptr::write_bytes(first, 0, len) };
         }
     }

@@ -1,4 +1,5 @@
-//! The atomics of the parts that loom checks: loom's own under the feature `loom`, the standard ones otherwise.
+//! The atomics of the parts that loom checks: loom's own under the feature `loom`, the standard
+//! ones otherwise.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::{

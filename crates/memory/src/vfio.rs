@@ -1,17 +1,19 @@
 //! PCI functions that the kernel lends to this process: VFIO, with an IOMMU of type 1.
 //!
-//! A [`Function`] is one function, the group that it is lent in, and a container: the addresses that it may reach, which
-//! are those that [`Function::share`] was asked for and no others. Its regions are read and written through the kernel,
-//! which says so when a function does not answer; only doorbells are mapped ([`Function::map_doorbells`]).
+//! A [`Function`] is one function, the group that it is lent in, and a container: the addresses
+//! that it may reach, which are those that [`Function::share`] was asked for and no others. Its
+//! regions are read and written through the kernel, which says so when a function does not answer;
+//! only doorbells are mapped ([`Function::map_doorbells`]).
 //!
 //! Invariants:
-//! - The IOMMU lets the function reach memory of this process only while it is shared. What is shared is memory that
-//!   nobody makes references to ([`HostMemory`]), so that what a function writes there at any moment is a mixture of bytes
-//!   and no more.
+//! - The IOMMU lets the function reach memory of this process only while it is shared. What is
+//!   shared is memory that nobody makes references to ([`HostMemory`]), so that what a function
+//!   writes there at any moment is a mixture of bytes and no more.
 //! - Dropped, it is reset by the kernel, reaches no memory, and can be lent to somebody else.
 //!
-//! What it does NOT do: no function without an IOMMU (it could reach all memory), none of a group of which another process
-//! has a part, no PCI beyond registers, memory and interrupts: which function, and whether it may be taken, others decide.
+//! What it does NOT do: no function without an IOMMU (it could reach all memory), none of a group
+//! of which another process has a part, no PCI beyond registers, memory and interrupts: which
+//! function, and whether it may be taken, others decide.
 
 mod call;
 mod region;
@@ -63,7 +65,8 @@ pub enum Interrupt {
     Msi,
     /// Vectors of MSI-X.
     MsiX,
-    /// The kernel's word of an error on the function's bus that the function does not get over (AER).
+    /// The kernel's word of an error on the function's bus that the function does not get over
+    /// (AER).
     Error,
     /// The kernel's wish to have the function back: it is being taken out, or unbound.
     GiveBack,
@@ -140,8 +143,8 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> VfioError {
 
 /// A PCI function in this process's hands.
 ///
-/// Closed in the order of its fields: the function, so that it is reset and reaches nothing; then the group, then the
-/// addresses.
+/// Closed in the order of its fields: the function, so that it is reset and reaches nothing; then
+/// the group, then the addresses.
 #[derive(Debug)]
 pub struct Function {
     device: OwnedFd,
@@ -152,7 +155,8 @@ pub struct Function {
 }
 
 impl Function {
-    /// Takes the function `address` (`0000:01:00.0`) of IOMMU group `group`, which is bound to vfio-pci.
+    /// Takes the function `address` (`0000:01:00.0`) of IOMMU group `group`, which is bound to
+    /// vfio-pci.
     ///
     /// # Errors
     /// See [`VfioError`].
@@ -201,11 +205,12 @@ impl Function {
         }
     }
 
-    /// Reads from `offset` of a region on. Pieces of four bytes at addresses that are multiples of four are read at once.
+    /// Reads from `offset` of a region on. Pieces of four bytes at addresses that are multiples of
+    /// four are read at once.
     ///
     /// # Errors
-    /// Outside the region: `InvalidInput`. The system's: `EIO` for a function that does not answer, or whose memory is
-    /// switched off.
+    /// Outside the region: `InvalidInput`. The system's: `EIO` for a function that does not answer,
+    /// or whose memory is switched off.
     ///
     /// # Panics
     /// For a register beyond 5.
@@ -226,7 +231,8 @@ impl Function {
         Ok(())
     }
 
-    /// Writes to `offset` of a region on. What was written to memory before is seen by the function before.
+    /// Writes to `offset` of a region on. What was written to memory before is seen by the function
+    /// before.
     ///
     /// # Errors
     /// As [`Function::read`].
@@ -260,12 +266,13 @@ impl Function {
         }
     }
 
-    /// Maps doorbells: whole pages of the region behind a base address register, from `start` on, at most `len` bytes.
-    /// `None` where the kernel lets none be mapped there, and on processors for which this crate does not know how a
-    /// store to a device is ordered behind stores to memory.
+    /// Maps doorbells: whole pages of the region behind a base address register, from `start` on,
+    /// at most `len` bytes. `None` where the kernel lets none be mapped there, and on processors
+    /// for which this crate does not know how a store to a device is ordered behind stores to
+    /// memory.
     ///
-    /// A function that is taken out, or whose memory is switched off, ends in [`DoorbellPages::is_lost`]; what is stored
-    /// then goes nowhere.
+    /// A function that is taken out, or whose memory is switched off, ends in
+    /// [`DoorbellPages::is_lost`]; what is stored then goes nowhere.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -278,8 +285,9 @@ impl Function {
         start: u64,
         len: u64,
     ) -> Result<Option<DoorbellPages>, MapError> {
-        // On x86 a store to a device is seen after all stores before it, which DoorbellPages::store relies on; elsewhere
-        // that takes a barrier of its own, which the kernel has in its way of writing registers.
+        // On x86 a store to a device is seen after all stores before it, which DoorbellPages::store
+        // relies on; elsewhere that takes a barrier of its own, which the kernel has in its way of
+        // writing registers.
         if !cfg!(target_arch = "x86_64") {
             return Ok(None);
         }
@@ -293,31 +301,35 @@ impl Function {
         DoorbellPages::map_device(fd, region.offset + start, reach).map(Some)
     }
 
-    /// Lets the function read and write all of `memory`, at `base`. Its pages are taken from the system and locked now.
+    /// Lets the function read and write all of `memory`, at `base`. Its pages are taken from the
+    /// system and locked now.
     ///
     /// # Errors
-    /// The system's: `EINVAL` or `EPERM` for addresses that the IOMMU does not have, `EEXIST` for some that are in use,
-    /// `ENOMEM` where this process may not lock so much memory.
+    /// The system's: `EINVAL` or `EPERM` for addresses that the IOMMU does not have, `EEXIST` for
+    /// some that are in use, `ENOMEM` where this process may not lock so much memory.
     pub fn share(&self, memory: &HostMemory, base: Iova) -> io::Result<()> {
         let (start, len) = memory.span();
-        // SAFETY: the range is mapped while `memory` lives, and nobody makes references to it. Pages that the IOMMU knows
-        // are held by the kernel: a function that writes to them after `memory` is gone reaches nothing else.
+        // SAFETY: the range is mapped while `memory` lives, and nobody makes references to it.
+        // Pages that the IOMMU knows are held by the kernel: a function that writes to them after
+        // `memory` is gone reaches nothing else.
         unsafe { call::map_dma(&self.container, base.0, (start.addr() as u64, len), true) }
     }
 
-    /// Lets the function read, and write where the host allows that, memory that a host of ours lent, at `base`. Its pages are
-    /// taken from the system and locked now.
+    /// Lets the function read, and write where the host allows that, memory that a host of ours
+    /// lent, at `base`. Its pages are taken from the system and locked now.
     ///
     /// # Errors
     /// As [`Function::share`].
     pub fn lend(&self, memory: &Lent, base: Iova) -> io::Result<()> {
         let (start, len) = memory.as_raw();
         let bytes = (start.addr() as u64, len);
-        // SAFETY: the range is mapped while `memory` lives, and only ever copied from and to. As above for afterwards.
+        // SAFETY: the range is mapped while `memory` lives, and only ever copied from and to. As
+        // above for afterwards.
         unsafe { call::map_dma(&self.container, base.0, bytes, memory.is_writable()) }
     }
 
-    /// Takes memory back: a range that was shared, whole. On return the function reaches it no more.
+    /// Takes memory back: a range that was shared, whole. On return the function reaches it no
+    /// more.
     ///
     /// # Errors
     /// The system's; `NotFound` where nothing was shared there.
@@ -335,8 +347,9 @@ impl Function {
         count.min(MAX_VECTORS)
     }
 
-    /// Has interrupts of a kind signal eventfds, from `first` on; `None` takes an interrupt's eventfd away. The first of a
-    /// kind enables it, with as many vectors as are named; a kernel may refuse more of them later.
+    /// Has interrupts of a kind signal eventfds, from `first` on; `None` takes an interrupt's
+    /// eventfd away. The first of a kind enables it, with as many vectors as are named; a kernel
+    /// may refuse more of them later.
     ///
     /// # Errors
     /// The system's; `OutOfMemory` where it has fewer vectors to give.
@@ -360,7 +373,8 @@ impl Function {
         call::set_irqs(&self.device, kind.index(), 0, &[]).map(drop)
     }
 
-    /// Resets the function: Function Level Reset, or what its bus has instead. Its configuration space is as before.
+    /// Resets the function: Function Level Reset, or what its bus has instead. Its configuration
+    /// space is as before.
     ///
     /// # Errors
     /// The system's: `EINVAL` or `ENOTTY` for a function that cannot be reset alone.

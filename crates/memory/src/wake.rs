@@ -8,7 +8,8 @@ use std::{
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// An eventfd(2), never blocking. Clones share the descriptor, which is closed with the last of them.
+/// An eventfd(2), never blocking. Clones share the descriptor, which is closed with the last of
+/// them.
 #[derive(Clone, Debug)]
 pub struct EventFd(Arc<OwnedFd>);
 
@@ -22,7 +23,8 @@ impl EventFd {
         Ok(EventFd(Arc::new(fd)))
     }
 
-    /// Takes a descriptor that a peer sent as an eventfd. Whether it is one shows when it is signalled.
+    /// Takes a descriptor that a peer sent as an eventfd. Whether it is one shows when it is
+    /// signalled.
     #[must_use]
     pub fn from_fd(fd: OwnedFd) -> Self {
         EventFd(Arc::new(fd))

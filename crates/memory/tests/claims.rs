@@ -225,7 +225,8 @@ impl Command {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No two that conflict hold all of theirs at one time; and whatever has happened, everybody gets there.
+    /// No two that conflict hold all of theirs at one time; and whatever has happened, everybody
+    /// gets there.
     #[test]
     fn those_that_conflict_are_never_there_together(steps in prop::collection::vec(step(), 1..150)) {
         let claimants: [Claimant; 3] = claimants();

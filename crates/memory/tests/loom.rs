@@ -37,7 +37,8 @@ fn messages_arrive_once_and_in_order() {
     });
 }
 
-/// A reactor that sleeps has no work: either it saw the message in its second look, or the sender wakes it.
+/// A reactor that sleeps has no work: either it saw the message in its second look, or the sender
+/// wakes it.
 #[test]
 fn no_wake_up_is_lost() {
     loom::model(|| {
@@ -70,8 +71,9 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// The same sequence for a shadow doorbell: the host stores the tail and rings only past the event index; we store the
-/// event index and look at the tail again. The fences are the ones the specification asks of both sides.
+/// The same sequence for a shadow doorbell: the host stores the tail and rings only past the event
+/// index; we store the event index and look at the tail again. The fences are the ones the
+/// specification asks of both sides.
 #[test]
 fn no_submission_is_lost_past_the_event_index() {
     loom::model(|| {
@@ -120,7 +122,8 @@ fn one_sleep_is_woken_once() {
     });
 }
 
-/// Bytes that commands of several threads touch; loom objects where two do at one time and one of them changes them.
+/// Bytes that commands of several threads touch; loom objects where two do at one time and one of
+/// them changes them.
 type Bytes = loom::cell::UnsafeCell<u32>;
 
 fn write(bytes: &Bytes) {

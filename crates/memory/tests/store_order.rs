@@ -1,5 +1,5 @@
-//! The order in which the two words of a completion queue entry are stored, as the processor sees it: the page may only be
-//! read, so the first store faults, and the fault names its address.
+//! The order in which the two words of a completion queue entry are stored, as the processor sees
+//! it: the page may only be read, so the first store faults, and the fault names its address.
 
 #![expect(clippy::unwrap_used, reason = "the helpers are part of the test")]
 
@@ -18,7 +18,8 @@ static FIRST: AtomicUsize = AtomicUsize::new(0);
 
 /// Notes the address of the first store to the page, and lets it be written from then on.
 extern "C" fn fault(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel gives a handler with SA_SIGINFO a valid siginfo_t, which for SIGSEGV has an address.
+    // SAFETY: the kernel gives a handler with SA_SIGINFO a valid siginfo_t, which for SIGSEGV has
+    // an address.
     let at = unsafe { (*info).si_addr() } as usize;
     let page = GUARDED.load(Ordering::Relaxed);
     if at.wrapping_sub(page) >= PAGE as usize {
@@ -31,15 +32,16 @@ extern "C" fn fault(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_
 }
 
 fn protect(page: usize, how: libc::c_int) {
-    // SAFETY: the page is a whole page of a shared mapping that outlives the test's accesses; no reference points into
-    // it.
+    // SAFETY: the page is a whole page of a shared mapping that outlives the test's accesses; no
+    // reference points into it.
     let done = unsafe { libc::mprotect(page as *mut libc::c_void, PAGE as usize, how) };
     assert_eq!(done, 0);
 }
 
 fn take_faults() {
-    // SAFETY: a zeroed sigaction is a valid one; the handler only loads, stores, and calls mprotect, which is a plain
-    // system call. This file has one test, so no other thread relies on SIGSEGV.
+    // SAFETY: a zeroed sigaction is a valid one; the handler only loads, stores, and calls
+    // mprotect, which is a plain system call. This file has one test, so no other thread relies on
+    // SIGSEGV.
     unsafe {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
         action.sa_sigaction = fault as *const () as usize;

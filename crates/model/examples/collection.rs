@@ -1,7 +1,10 @@
-//! What collection costs under uniform random writes, for several seeds, and how fast pages are placed: `cargo run --release -p model --example collection`.
+//! What collection costs under uniform random writes, for several seeds, and how fast pages are
+//! placed: `cargo run --release -p model --example collection`.
 //!
-//! Write amplification after it has settled, with the interval of twice the standard error of the seeds; for drives of 512 lines of 64 pages, as they are in
-//! published simulations, and of 8192 lines, where the lines that are kept free no longer count. Then page operations per second on one core.
+//! Write amplification after it has settled, with the interval of twice the standard error of the
+//! seeds; for drives of 512 lines of 64 pages, as they are in published simulations, and of 8192
+//! lines, where the lines that are kept free no longer count. Then page operations per second on
+//! one core.
 
 use std::time::Instant;
 

@@ -1,7 +1,9 @@
-//! The longest that one call of a model takes, which nobody else on its reactor is served in: `cargo run --release -p model --example longest`.
+//! The longest that one call of a model takes, which nobody else on its reactor is served in:
+//! `cargo run --release -p model --example longest`.
 //!
-//! Drives in steady state under random writes, and then deallocated. The same commands are run several times, and of each call the shortest time counts, as the
-//! others were interrupted by something else on the machine.
+//! Drives in steady state under random writes, and then deallocated. The same commands are run
+//! several times, and of each call the shortest time counts, as the others were interrupted by
+//! something else on the machine.
 
 use std::time::Instant;
 

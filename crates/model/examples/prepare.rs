@@ -1,5 +1,6 @@
-//! Drives brought into the state of long use, played and seeded: how long that takes, and how far apart they are.
-//! `cargo run --release -p model --example prepare -- 8 64` (sizes in GiB; played up to 64, above that seeded only).
+//! Drives brought into the state of long use, played and seeded: how long that takes, and how far
+//! apart they are. `cargo run --release -p model --example prepare -- 8 64` (sizes in GiB; played
+//! up to 64, above that seeded only).
 
 use std::time::Instant;
 

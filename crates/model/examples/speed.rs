@@ -1,6 +1,8 @@
-//! How many commands a model takes in a second of wall time, on one core: `cargo run --release -p model --example speed`.
+//! How many commands a model takes in a second of wall time, on one core:
+//! `cargo run --release -p model --example speed`.
 //!
-//! Closed loops: as many commands are under way as the depth says, and each that is done is followed by the next.
+//! Closed loops: as many commands are under way as the depth says, and each that is done is
+//! followed by the next.
 
 use std::time::Instant;
 

@@ -1,7 +1,9 @@
-//! What the servers of a drive have done: how many operations, and how much of their time is taken by them.
+//! What the servers of a drive have done: how many operations, and how much of their time is taken
+//! by them.
 //!
-//! Time is counted when it is asked for, so that it may run ahead of the present by as much as is queued. Of the rules of the published program
-//! (`arithmetic = "code"`) `nvm` and `key-value` have no servers in this sense, and count none.
+//! Time is counted when it is asked for, so that it may run ahead of the present by as much as is
+//! queued. Of the rules of the published program (`arithmetic = "code"`) `nvm` and `key-value` have
+//! no servers in this sense, and count none.
 
 /// What takes a time for each piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

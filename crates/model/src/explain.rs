@@ -1,9 +1,10 @@
 //! What follows from parameters: geometry, latencies of one command alone, ceilings.
 //!
-//! Closed forms, in whole numbers. They hold for one command alone (latencies) and for endlessly many that spread evenly over the
-//! dies (ceilings); between them lies what the models are for.
+//! Closed forms, in whole numbers. They hold for one command alone (latencies) and for endlessly
+//! many that spread evenly over the dies (ceilings); between them lies what the models are for.
 //!
-//! What it does NOT do: run a model, or know of collection; [`Ceiling`]s of writes are those of a drive that has not begun to collect.
+//! What it does NOT do: run a model, or know of collection; [`Ceiling`]s of writes are those of a
+//! drive that has not begun to collect.
 
 use crate::{
     Arithmetic, Direction, FlashParameters, KvParameters, NvmParameters, Parameters,
@@ -277,7 +278,8 @@ fn flash_ceilings(flash: &FlashParameters, die_words: &[&'static str; 2]) -> Vec
         whole(sum / times.len().max(1) as u128)
     };
     let ceiling = |what, bytes: u64, (dies, die_ns): (u64, u64), in_one: u64, word| {
-        // `in_one` bytes are handled by one operation of a die, or of a part of it that works apart.
+        // `in_one` bytes are handled by one operation of a die, or of a part of it that works
+        // apart.
         let per_s = |of: u64, ns: u64| match ns {
             0 => u128::MAX,
             ns => u128::from(of) * u128::from(in_one) * SECOND / u128::from(ns),

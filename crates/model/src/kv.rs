@@ -1,4 +1,5 @@
-//! Key-value: units that work at the same time, the unit of a command by the hash of its key; each a pipeline for reads and one for writes.
+//! Key-value: units that work at the same time, the unit of a command by the hash of its key; each
+//! a pipeline for reads and one for writes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -80,7 +81,8 @@ impl Kv {
         })
     }
 
-    /// Other parameters from now on. What is under way keeps its time, and what comes after waits for it as before.
+    /// Other parameters from now on. What is under way keeps its time, and what comes after waits
+    /// for it as before.
     ///
     /// # Errors
     ///

@@ -1,11 +1,13 @@
 //! When a command is done: models of drives, as event machines in whole nanoseconds.
 //!
-//! A model holds no bytes and reads no clock. It is told what arrives ([`Timing::submit`]) and how far time has come
-//! ([`Timing::advance`]), and hands out what is done. The same machine so serves a real host, with the time of a clock, and
-//! a simulation, with a time of its own. What each model does is defined, to the nanosecond, in the book's *Timing models, exactly*.
+//! A model holds no bytes and reads no clock. It is told what arrives ([`Timing::submit`]) and how
+//! far time has come ([`Timing::advance`]), and hands out what is done. The same machine so serves
+//! a real host, with the time of a clock, and a simulation, with a time of its own. What each model
+//! does is defined, to the nanosecond, in the book's *Timing models, exactly*.
 //!
 //! Invariants:
-//! - The same calls give the same results on any machine: no floating point, no unordered iteration, no randomness but from a seed.
+//! - The same calls give the same results on any machine: no floating point, no unordered
+//!   iteration, no randomness but from a seed.
 //! - Nothing is allocated per command once a model has reached its size.
 //! - A submission that stalls has changed nothing.
 //!
@@ -79,15 +81,19 @@ pub struct Due {
 
 /// A timing model.
 pub trait Timing {
-    /// A command arrives at `now`, in nanoseconds. Time never falls: an earlier `now` than that of the call before counts as that.
+    /// A command arrives at `now`, in nanoseconds. Time never falls: an earlier `now` than that of
+    /// the call before counts as that.
     fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission;
 
-    /// Whether a [`Timing::submit`] of `op` would be accepted as things stand after the last [`Timing::advance`].
+    /// Whether a [`Timing::submit`] of `op` would be accepted as things stand after the last
+    /// [`Timing::advance`].
     fn has_room(&self, op: &Op<'_>) -> bool;
 
-    /// When something is due next: a command is done, or room comes free. `None` where nothing is under way.
+    /// When something is due next: a command is done, or room comes free. `None` where nothing is
+    /// under way.
     fn next_event(&self) -> Option<u64>;
 
-    /// Lets everything happen that is due up to `now`, and appends what is done: by time, then in the order of submission.
+    /// Lets everything happen that is due up to `now`, and appends what is done: by time, then in
+    /// the order of submission.
     fn advance(&mut self, now: u64, done: &mut Vec<Due>);
 }

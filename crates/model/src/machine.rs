@@ -73,7 +73,8 @@ impl Model {
         }
     }
 
-    /// Ends all that is under way. What the drive has become stays, as it would over a restart; its time begins again.
+    /// Ends all that is under way. What the drive has become stays, as it would over a restart; its
+    /// time begins again.
     ///
     /// # Errors
     ///
@@ -91,7 +92,8 @@ impl Model {
         Ok(())
     }
 
-    /// The model, where it is one of conventional flash: only those have a state of their own, beside what the medium knows.
+    /// The model, where it is one of conventional flash: only those have a state of their own,
+    /// beside what the medium knows.
     pub fn flash(&self) -> Option<&Flash> {
         match self {
             Self::Flash(flash) => Some(flash),
@@ -142,7 +144,8 @@ impl Model {
         }
     }
 
-    /// Bytes of its write buffer, and those of them that are taken, at the time of the last call; `None` where it has none.
+    /// Bytes of its write buffer, and those of them that are taken, at the time of the last call;
+    /// `None` where it has none.
     pub fn buffer(&self) -> Option<(u64, u64)> {
         match self {
             Self::Flash(model) => Some(model.buffer()),

@@ -1,6 +1,8 @@
-//! What is due at times that may still become later: an operation of a die that is suspended takes with it whatever waits for its end.
+//! What is due at times that may still become later: an operation of a die that is suspended takes
+//! with it whatever waits for its end.
 //!
-//! Invariant: what is due first is known exactly; behind it may stand what was postponed, at a time that is too early, and is found out when it comes to the front.
+//! Invariant: what is due first is known exactly; behind it may stand what was postponed, at a time
+//! that is too early, and is found out when it comes to the front.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,5 @@
-//! Low-latency non-volatile memory: a pipeline for reads and one for writes. Latency takes no server's time.
+//! Low-latency non-volatile memory: a pipeline for reads and one for writes. Latency takes no
+//! server's time.
 
 use crate::activity::{Activity, Server, Work};
 use crate::error::ParameterError;
@@ -61,7 +62,8 @@ impl Nvm {
         })
     }
 
-    /// Other parameters from now on. What is under way keeps its time, and what comes after waits for it as before.
+    /// Other parameters from now on. What is under way keeps its time, and what comes after waits
+    /// for it as before.
     ///
     /// # Errors
     ///
@@ -130,7 +132,8 @@ mod tests {
     use super::*;
     use crate::Arithmetic;
 
-    /// An Optane P4800X as published: 12 us and 2400 MiB/s, 14 us and 2000 MiB/s, 550 K and 500 K commands per second.
+    /// An Optane P4800X as published: 12 us and 2400 MiB/s, 14 us and 2000 MiB/s, 550 K and 500 K
+    /// commands per second.
     fn optane() -> NvmParameters {
         NvmParameters {
             arithmetic: Arithmetic::Exact,
@@ -182,7 +185,8 @@ mod tests {
 
     #[test]
     fn larger_ones_take_what_bandwidth_adds() {
-        // 256 KiB at 2400 MiB/s: 104166.67 ns; less a page at 550 K per second (1818.18): 12000 + 102348.48.
+        // 256 KiB at 2400 MiB/s: 104166.67 ns; less a page at 550 K per second (1818.18): 12000 +
+        // 102348.48.
         let mut model = Nvm::new(&optane()).unwrap();
         assert_eq!(run(&mut model, 0, &[read(256 << 10)]), [(114_349, 0)]);
     }
@@ -191,7 +195,8 @@ mod tests {
     fn directions_do_not_delay_each_other_and_commands_of_one_do() {
         let mut model = Nvm::new(&optane()).unwrap();
         let ops = [read(4096), write(4096), read(512), write(0)];
-        // The cost of a small read is 1818.18 ns, of a small write 2000, and the pages' own cost is part of the latency.
+        // The cost of a small read is 1818.18 ns, of a small write 2000, and the pages' own cost is
+        // part of the latency.
         assert_eq!(
             run(&mut model, 0, &ops),
             [(12_000, 0), (13_819, 2), (14_000, 1), (16_000, 3)]

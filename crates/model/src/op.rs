@@ -1,4 +1,5 @@
-//! What a drive is asked for, as far as time is concerned. Offsets and lengths are bytes, from the start of the medium.
+//! What a drive is asked for, as far as time is concerned. Offsets and lengths are bytes, from the
+//! start of the medium.
 
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -224,8 +224,9 @@ impl Default for FlashExtras {
 /// Zoned flash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZonesParameters {
-    /// Dies, channels, link, buffer; `size_bytes` is that of all zones, with what lies beyond their capacities. What concerns the FTL
-    /// (`partitions`, over-provisioning, collection) is not looked at.
+    /// Dies, channels, link, buffer; `size_bytes` is that of all zones, with what lies beyond their
+    /// capacities. What concerns the FTL (`partitions`, over-provisioning, collection) is not
+    /// looked at.
     pub flash: FlashParameters,
     /// ZSZE: from the start of one zone to that of the next.
     pub zone_size_bytes: u64,

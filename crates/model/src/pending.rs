@@ -6,7 +6,8 @@ use std::collections::BinaryHeap;
 use crate::Due;
 use crate::moving::{Moving, Slot};
 
-/// What is due when. Commands come out by time, and where times are the same in the order in which they were submitted.
+/// What is due when. Commands come out by time, and where times are the same in the order in which
+/// they were submitted.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     now: u64,

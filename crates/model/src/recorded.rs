@@ -1,7 +1,8 @@
 //! A model with a record of what it was told, and when each of it was done.
 //!
-//! The record is of fixed size and allocated at once; what finds no room in it is counted. Other parameters end it, since what
-//! follows them is not what a fresh drive would do. A model that is not recorded does nothing for this.
+//! The record is of fixed size and allocated at once; what finds no room in it is counted. Other
+//! parameters end it, since what follows them is not what a fresh drive would do. A model that is
+//! not recorded does nothing for this.
 //!
 //! Of a key it knows what its model was told, which is the hash.
 
@@ -17,7 +18,8 @@ const PENDING: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Told {
     at: u64,
-    /// Without the parts of a compound command: those are in the recording, from there on and so many.
+    /// Without the parts of a compound command: those are in the recording, from there on and so
+    /// many.
     op: Op<'static>,
     parts: (usize, usize),
     /// When it was done.

@@ -1,8 +1,10 @@
 //! Servers: what takes a time for each piece of work, and has been asked for how much.
 //!
-//! [`Intervals`] is a link or a channel: work is reserved for some time not before a given one and fills the first gap that is long enough. So a transfer that begins
-//! later, though it was reserved before, delays none that fits before it. [`Pace`] and [`Free`] are a pipeline: first come, first served, and exact, so that
-//! a million commands take a million times the fraction of a nanosecond that one does.
+//! [`Intervals`] is a link or a channel: work is reserved for some time not before a given one and
+//! fills the first gap that is long enough. So a transfer that begins later, though it was reserved
+//! before, delays none that fits before it. [`Pace`] and [`Free`] are a pipeline: first come, first
+//! served, and exact, so that a million commands take a million times the fraction of a nanosecond
+//! that one does.
 
 use std::collections::VecDeque;
 
@@ -10,14 +12,16 @@ use crate::activity::{Busy, Server, Work};
 use crate::parameters::Direction;
 use crate::units::{PAGE_LEN, SECOND};
 
-/// A server that reserves intervals: sorted, apart from each other, and only those that end after the present.
+/// A server that reserves intervals: sorted, apart from each other, and only those that end after
+/// the present.
 #[derive(Debug, Default)]
 pub(crate) struct Intervals {
     busy: VecDeque<(u64, u64)>,
 }
 
 impl Intervals {
-    /// Reserves `length` nanoseconds as early as they fit, not before `from`, and gives their end. `now` is the present, at most `from`.
+    /// Reserves `length` nanoseconds as early as they fit, not before `from`, and gives their end.
+    /// `now` is the present, at most `from`.
     pub(crate) fn reserve(&mut self, now: u64, from: u64, length: u64) -> u64 {
         while self.busy.front().is_some_and(|&(_, end)| end <= now) {
             self.busy.pop_front();
@@ -81,8 +85,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// The pace of one of `share` equal servers that have `direction` together. Bandwidth and rate are below 2^50, `share` below 2^12, as
-    /// [`Parameters::check`](crate::Parameters::check) has it.
+    /// The pace of one of `share` equal servers that have `direction` together. Bandwidth and rate
+    /// are below 2^50, `share` below 2^12, as [`Parameters::check`](crate::Parameters::check) has
+    /// it.
     pub(crate) fn new(direction: &Direction, share: u32) -> Self {
         let bandwidth = u128::from(direction.bandwidth_bytes_per_s);
         let rate = u128::from(direction.rate_per_s);
@@ -111,7 +116,8 @@ impl Pace {
         self.last.1
     }
 
-    /// What is left of `latency_ns` when the cost of one page is taken off; nothing where that is more.
+    /// What is left of `latency_ns` when the cost of one page is taken off; nothing where that is
+    /// more.
     pub(crate) fn rest(&mut self, latency_ns: u64) -> Exact {
         let cost = self.cost(PAGE_LEN);
         if latency_ns < self.ceil(cost) {
@@ -123,7 +129,8 @@ impl Pace {
                 part: 0,
             },
             part => Exact {
-                whole: latency_ns - cost.whole - 1, // the ceiling of the cost is one more than its whole
+                // The ceiling of the cost is one more than its whole.
+                whole: latency_ns - cost.whole - 1,
                 part: self.denominator - part,
             },
         }
@@ -157,7 +164,8 @@ impl Pace {
 pub(crate) struct Free(Exact);
 
 impl Free {
-    /// Takes `len` bytes that come at `now`; gives the exact time at which the server has let them through.
+    /// Takes `len` bytes that come at `now`; gives the exact time at which the server has let them
+    /// through.
     pub(crate) fn take(&mut self, pace: &mut Pace, now: u64, len: u32) -> Exact {
         let cost = pace.cost(len);
         let start = match self.0.whole < now {

@@ -22,8 +22,8 @@ pub(crate) fn duration(bytes: u32, bytes_per_s: u64) -> u64 {
     }
 }
 
-/// A vector of `count` zeros of `T`, or the error that there is no memory for it. Memory is asked for apart, as `vec!` would abort; a large one is then memory that was
-/// never touched.
+/// A vector of `count` zeros of `T`, or the error that there is no memory for it. Memory is asked
+/// for apart, as `vec!` would abort; a large one is then memory that was never touched.
 pub(crate) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>, ParameterError> {
     let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
     Vec::<T>::new()

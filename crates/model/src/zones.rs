@@ -1,6 +1,8 @@
-//! Zoned flash: dies, channels, link and buffer as of a conventional drive, and no FTL. A zone lies on some dies, wordline after wordline.
+//! Zoned flash: dies, channels, link and buffer as of a conventional drive, and no FTL. A zone lies
+//! on some dies, wordline after wordline.
 //!
-//! What it does NOT do: know the state of a zone or its write pointer as a host sees them. Whoever submits has checked that; what must not be is timed somehow.
+//! What it does NOT do: know the state of a zone or its write pointer as a host sees them. Whoever
+//! submits has checked that; what must not be is timed somehow.
 
 use crate::activity::{Activity, Server};
 use crate::error::ParameterError;
@@ -172,8 +174,9 @@ impl Zones {
         Ok(())
     }
 
-    /// Tells a drive at rest how much of a zone was written before it was made: up to `bytes` from its start, as far as they can be. They are all programmed and
-    /// hold nothing of the buffer. `is_full`: it was written to its end, or finished. A zone that there is not is none.
+    /// Tells a drive at rest how much of a zone was written before it was made: up to `bytes` from
+    /// its start, as far as they can be. They are all programmed and hold nothing of the buffer.
+    /// `is_full`: it was written to its end, or finished. A zone that there is not is none.
     pub fn restore_fill(&mut self, zone: u32, bytes: u64, is_full: bool) {
         let (capacity, oneshot) = (self.shape.capacity, self.shape.oneshot());
         if let Some(zone) = self.zones.get_mut(zone as usize) {
@@ -185,7 +188,8 @@ impl Zones {
         }
     }
 
-    /// Ends all that is under way, and its time begins again: what was written is programmed as far as wordlines are full, and what was in the buffer beyond that is not there.
+    /// Ends all that is under way, and its time begins again: what was written is programmed as far
+    /// as wordlines are full, and what was in the buffer beyond that is not there.
     pub fn rest(&mut self, parameters: &ZonesParameters) {
         self.dies.rest(&parameters.flash);
         self.link = Link::new(&parameters.flash);
@@ -211,12 +215,14 @@ impl Zones {
         Activity { servers, busy }
     }
 
-    /// Bytes of the write buffer, of all zones where each has its own, and those of them that are taken, at the time of the last call.
+    /// Bytes of the write buffer, of all zones where each has its own, and those of them that are
+    /// taken, at the time of the last call.
     pub fn buffer(&self) -> (u64, u64) {
         self.buffer.fill()
     }
 
-    /// Bytes of the buffer that are taken, at the time of the last call: of that of `zone`, or of the one that all share.
+    /// Bytes of the buffer that are taken, at the time of the last call: of that of `zone`, or of
+    /// the one that all share.
     pub fn buffer_used(&self, zone: u32) -> u64 {
         let pool = self.shape.pool(zone as usize);
         match pool < self.waiting.len() {
@@ -350,7 +356,8 @@ impl Zones {
         programmed
     }
 
-    /// What a zone holds in a wordline that is not full is wanted no longer there; gives how much it is.
+    /// What a zone holds in a wordline that is not full is wanted no longer there; gives how much
+    /// it is.
     fn let_go(&mut self, zone: usize) -> u64 {
         let held = std::mem::take(&mut self.zones[zone].held);
         self.waiting[self.shape.pool(zone)] -= held;
@@ -431,7 +438,8 @@ impl Zones {
             done = done.max(end);
         }
         if let Some(held) = held_by_first {
-            self.buffer.drop_now(pool, held); // written after another finish, which no zone's state allows
+            // Written after another finish, which no zone's state allows.
+            self.buffer.drop_now(pool, held);
         }
         self.zones[zone].programmed = self.shape.wordlines;
         At { at: done, slot }

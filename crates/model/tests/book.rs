@@ -1,5 +1,5 @@
-//! The book's pages of parameters and presets are what the code says. Where they are not, the right page is written beside the build
-//! and the test says where.
+//! The book's pages of parameters and presets are what the code says. Where they are not, the right
+//! page is written beside the build and the test says where.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -92,8 +92,8 @@ pub struct SourceRange {
 }
 
 /// Copy Descriptor Formats, one bit per format: those that Identify Controller says are supported
-/// (CDFS, once OCFS), and those of Host Behavior Support that a host enables (CDFE), where bits 0 and
-/// 1 are reserved.
+/// (CDFS, once OCFS), and those of Host Behavior Support that a host enables (CDFE), where bits 0
+/// and 1 are reserved.
 #[bitfield(u16)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct CopyDescriptorFormats {

@@ -284,8 +284,8 @@ pub struct HostBehaviorSupport {
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct SanitizeConfig {
-    /// No-Deallocate Response Mode: 0 refuses a Sanitize with NDAS where SANICAP.NDI is set, 1 does it
-    /// and reports that blocks were deallocated.
+    /// No-Deallocate Response Mode: 0 refuses a Sanitize with NDAS where SANICAP.NDI is set, 1 does
+    /// it and reports that blocks were deallocated.
     pub nodrm: bool,
     #[bits(31)]
     __: u32,

@@ -1,7 +1,9 @@
-//! The Key Value command set, CSI 01h (KV 1.1): opcodes, dwords, the data of List, and what Identify returns.
+//! The Key Value command set, CSI 01h (KV 1.1): opcodes, dwords, the data of List, and what
+//! Identify returns.
 //!
-//! A key is 1 to 16 bytes and stands in the command: bytes 0 to 7 in CDW2 and CDW3, bytes 8 to 15 in CDW14 and CDW15, each as
-//! stored, so that a key is a run of bytes and not a number. What another key-value drive speaks is [`crate::samsung`].
+//! A key is 1 to 16 bytes and stands in the command: bytes 0 to 7 in CDW2 and CDW3, bytes 8 to 15
+//! in CDW14 and CDW15, each as stored, so that a key is a run of bytes and not a number. What
+//! another key-value drive speaks is [`crate::samsung`].
 
 use bitfield_struct::bitfield;
 use core::mem::offset_of;
@@ -53,14 +55,15 @@ impl KvOpcode {
     }
 }
 
-/// Dword 11 of every command with a key. Dword 10 is a size in bytes: of the value (Store), or of the host's buffer (Retrieve,
-/// List).
+/// Dword 11 of every command with a key. Dword 10 is a size in bytes: of the value (Store), or of
+/// the host's buffer (Retrieve, List).
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct KvCdw11 {
     /// Key Length, in bytes. 0 is no key: only List has a meaning for it, the first key.
     pub kl: u8,
-    /// What the command makes of this byte: [`StoreOptions`], [`RetrieveOptions`]; reserved in the others.
+    /// What the command makes of this byte: [`StoreOptions`], [`RetrieveOptions`]; reserved in the
+    /// others.
     pub options: u8,
     __: u16,
 }
@@ -100,8 +103,8 @@ pub fn key_field(sqe: &Sqe) -> [u8; KEY_MAX] {
     key
 }
 
-/// Puts a key and its length into a command. What is longer than [`KEY_MAX`] is cut: the length says so, and the controller
-/// refuses it.
+/// Puts a key and its length into a command. What is longer than [`KEY_MAX`] is cut: the length
+/// says so, and the controller refuses it.
 pub fn set_key(sqe: &mut Sqe, key: &[u8]) {
     let mut field = [0; KEY_MAX];
     let len = key.len().min(KEY_MAX);
@@ -176,7 +179,8 @@ pub struct KvFormat {
     pub reserved_12: [u8; 4],
 }
 
-/// I/O Command Set specific Identify Namespace for the Key Value command set, 4096 bytes (CNS 05h, CSI 01h).
+/// I/O Command Set specific Identify Namespace for the Key Value command set, 4096 bytes (CNS 05h,
+/// CSI 01h).
 ///
 /// The Identify Controller of this command set (CNS 06h) has no field: it is zeros.
 #[repr(C)]
@@ -258,7 +262,8 @@ mod tests {
 
     #[test]
     fn a_typed_store_decodes() {
-        // Store of 4096 bytes under the key 00h 01h ... 0Ch, only where that does not exist, uncompressed.
+        // Store of 4096 bytes under the key 00h 01h ... 0Ch, only where that does not exist,
+        // uncompressed.
         let mut bytes = [0u8; 64];
         bytes[0] = 0x01;
         bytes[8..16].copy_from_slice(&[0, 1, 2, 3, 4, 5, 6, 7]);

@@ -67,8 +67,8 @@ open_enum! {
     }
 }
 
-/// Status of a descriptor. In revision 1.0 of the command set bit 0 stood for "may be unrecoverable"
-/// and bit 1 for "written by Write Uncorrectable"; the values are the same.
+/// Status of a descriptor. In revision 1.0 of the command set bit 0 stood for "may be
+/// unrecoverable" and bit 1 for "written by Write Uncorrectable"; the values are the same.
 #[bitfield(u8)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct LbaStatus {
@@ -97,8 +97,8 @@ pub struct LbaStatusDescriptor {
     pub reserved_14: [u8; 2],
 }
 
-/// Head of LBA Status Information (LID 0Eh), 16 bytes (NVM 1.1, 4.1.4): namespaces with ranges that a host should ask
-/// about follow it.
+/// Head of LBA Status Information (LID 0Eh), 16 bytes (NVM 1.1, 4.1.4): namespaces with ranges that
+/// a host should ask about follow it.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,

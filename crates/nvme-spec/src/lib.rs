@@ -1,9 +1,9 @@
 //! What the bytes of NVMe mean: layouts, and nothing else.
 //!
 //! Registers, queue entries, commands, data structures and PCI capabilities of NVM Express Base
-//! specification 2.1 ("Base 2.1"), NVM command set 1.1 ("NVM 1.1"), Key Value command set 1.1 ("KV 1.1"), Zoned
-//! Namespace command set 1.1 ("ZNS 1.1") and NVMe over PCIe transport 1.1 ("PCIe 1.1"), under the specification's own
-//! names.
+//! specification 2.1 ("Base 2.1"), NVM command set 1.1 ("NVM 1.1"), Key Value command set 1.1 ("KV
+//! 1.1"), Zoned Namespace command set 1.1 ("ZNS 1.1") and NVMe over PCIe transport 1.1 ("PCIe
+//! 1.1"), under the specification's own names.
 //!
 //! Invariants:
 //! - Any bytes that a peer may send are a value of the type: enumerations are open (a number with

@@ -222,7 +222,8 @@ pub struct FirmwareSlotLog {
     pub reserved_64: [u8; 448],
 }
 
-/// Changed Attached Namespace List (LID 04h) and Changed Allocated Namespace List (LID 1Ch), 4096 bytes (Base 2.1, 5.1.12.1.5).
+/// Changed Attached Namespace List (LID 04h) and Changed Allocated Namespace List (LID 1Ch),
+/// 4096 bytes (Base 2.1, 5.1.12.1.5).
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ChangedNamespaceList {

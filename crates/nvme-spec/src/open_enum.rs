@@ -1,6 +1,7 @@
 //! Open enumerations: a number with named values, so that an unknown value is still a value.
 
-/// Defines a transparent number with one associated constant per value that the specification names.
+/// Defines a transparent number with one associated constant per value that the specification
+/// names.
 ///
 /// Each value is written `NAME = number, "what the specification calls it";`. The text becomes the
 /// documentation of the constant, what `name` answers, and what `Debug` prints. `from_bits` and

@@ -167,8 +167,8 @@ pub struct ReservationReportCdw11 {
 }
 
 /// Reservation Status, the head of the data of Reservation Report, 24 bytes. Registrants follow it:
-/// [`RegisteredController`] at once or, where EDS is set, [`RegisteredControllerExtended`] from byte
-/// [`EXTENDED_HEADER_SIZE`] on.
+/// [`RegisteredController`] at once or, where EDS is set, [`RegisteredControllerExtended`] from
+/// byte [`EXTENDED_HEADER_SIZE`] on.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -256,7 +256,8 @@ open_enum! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ReservationNotificationLog {
-    /// Log Page Count: of this notification since the last reset; 0 in an empty page, and it wraps to 1.
+    /// Log Page Count: of this notification since the last reset; 0 in an empty page, and it wraps
+    /// to 1.
     pub lpc: u64,
     /// Reservation Notification Log Page Type.
     pub rnlpt: ReservationNotificationType,

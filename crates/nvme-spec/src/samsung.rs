@@ -1,8 +1,9 @@
-//! The commands of Samsung's key-value drives, which KVBench and KVCeph speak and NVMeVirt answers: vendor specific opcodes of a
-//! namespace that reports the NVM command set. They were published with those programs, not as a specification.
+//! The commands of Samsung's key-value drives, which KVBench and KVCeph speak and NVMeVirt answers:
+//! vendor specific opcodes of a namespace that reports the NVM command set. They were published
+//! with those programs, not as a specification.
 //!
-//! Here are the 64 bytes of a command, the data of the batch ("compound") command, and statuses. Layouts only: what a drive does
-//! with them is not said here.
+//! Here are the 64 bytes of a command, the data of the batch ("compound") command, and statuses.
+//! Layouts only: what a drive does with them is not said here.
 
 use bitfield_struct::bitfield;
 use core::mem::offset_of;
@@ -15,7 +16,8 @@ use crate::{Sqe, Status};
 pub const KEY_MAX: usize = 255;
 /// See [`KEY_MAX`].
 pub const KEY_MIN: usize = 4;
-/// Bytes of the longest key that stands in the command; the addresses of a longer one stand in its place.
+/// Bytes of the longest key that stands in the command; the addresses of a longer one stand in its
+/// place.
 pub const INLINE_KEY_MAX: usize = 16;
 /// Iterators that are open at a time. Their handles count from 1.
 pub const ITERATORS: u8 = 16;
@@ -132,7 +134,8 @@ pub struct SamsungCommand {
     pub padding: Padding,
     /// Sub-commands of a batch.
     pub sub_commands: u8,
-    /// The key, up to 16 bytes of it; else the PRP entries of the key; in Iterator request the prefix and its mask.
+    /// The key, up to 16 bytes of it; else the PRP entries of the key; in Iterator request the
+    /// prefix and its mask.
     pub key: [u8; INLINE_KEY_MAX],
 }
 
@@ -155,8 +158,8 @@ impl SamsungCommand {
         self.key_len_z as usize + 1
     }
 
-    /// Size of the value or of the buffer, in bytes; `None` where more bytes are taken off than there are, or where it does not
-    /// fit 32 bits.
+    /// Size of the value or of the buffer, in bytes; `None` where more bytes are taken off than
+    /// there are, or where it does not fit 32 bits.
     #[must_use]
     pub fn value_len(&self) -> Option<u32> {
         let rounded = self.value_dwords.checked_mul(4)?;
@@ -208,8 +211,9 @@ pub struct SubCommand {
     pub reserved_10: [u8; 6],
 }
 
-/// Head of the data of a batch, 512 bytes. For each sub-command there follow 64 bytes of its own head, which say nothing, the key
-/// padded to a multiple of 64 bytes, and the value padded likewise.
+/// Head of the data of a batch, 512 bytes. For each sub-command there follow 64 bytes of its own
+/// head, which say nothing, the key padded to a multiple of 64 bytes, and the value padded
+/// likewise.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct BatchHead {

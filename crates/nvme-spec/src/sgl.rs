@@ -1,4 +1,5 @@
-//! Scatter Gather Lists: the descriptors that segments consist of (Base 2.1, 4.3.2). No walking: that needs memory.
+//! Scatter Gather Lists: the descriptors that segments consist of (Base 2.1, 4.3.2). No walking:
+//! that needs memory.
 
 use crate::sqe::Sqe;
 use bitfield_struct::bitfield;
@@ -38,8 +39,8 @@ pub struct SglIdentifier {
     pub descriptor_type: SglDescriptorType,
 }
 
-/// SGL descriptor, 16 bytes: a Data Block, Bit Bucket, Segment or Last Segment, which share this format. The Length of a
-/// keyed one is shorter, to make room for its key.
+/// SGL descriptor, 16 bytes: a Data Block, Bit Bucket, Segment or Last Segment, which share this
+/// format. The Length of a keyed one is shorter, to make room for its key.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,

@@ -1,5 +1,5 @@
-//! The Zoned Namespace command set: its three commands, what Identify tells of it, zone descriptors, and the Changed
-//! Zone List (ZNS 1.1).
+//! The Zoned Namespace command set: its three commands, what Identify tells of it, zone
+//! descriptors, and the Changed Zone List (ZNS 1.1).
 //!
 //! Everything else of a zoned namespace is the NVM command set's.
 
@@ -10,7 +10,8 @@ use core::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 open_enum! {
-    /// I/O command opcode that the Zoned Namespace command set adds to those of the NVM command set (ZNS 1.1, 3).
+    /// I/O command opcode that the Zoned Namespace command set adds to those of the NVM command set
+    /// (ZNS 1.1, 3).
     pub struct ZonedOpcode(u8) {
         ZONE_MANAGEMENT_SEND = 0x79, "Zone Management Send";
         ZONE_MANAGEMENT_RECEIVE = 0x7a, "Zone Management Receive";
@@ -40,7 +41,8 @@ pub struct ZoneSendCdw13 {
     pub zsa: ZoneSendAction,
     /// Select All: SLBA is ignored.
     pub select_all: bool,
-    /// Zone Send Action Specific Option: of Open Zone and Set Zone Descriptor Extension, to allocate a ZRWA (ZRWAA).
+    /// Zone Send Action Specific Option: of Open Zone and Set Zone Descriptor Extension, to
+    /// allocate a ZRWA (ZRWAA).
     pub zsaso: bool,
     #[bits(22)]
     __: u32,
@@ -68,7 +70,8 @@ open_enum! {
     }
 }
 
-/// Zone Management Receive, Dword 13. SLBA is in Dwords 10 and 11, the number of dwords, 0's based, in Dword 12.
+/// Zone Management Receive, Dword 13. SLBA is in Dwords 10 and 11, the number of dwords, 0's based,
+/// in Dword 12.
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct ZoneReceiveCdw13 {
@@ -84,7 +87,8 @@ pub struct ZoneReceiveCdw13 {
     __: u16,
 }
 
-/// Zone Append, Dword 12. ZSLBA is in Dwords 10 and 11; the LBA that was written first in completion Dwords 0 and 1.
+/// Zone Append, Dword 12. ZSLBA is in Dwords 10 and 11; the LBA that was written first in
+/// completion Dwords 0 and 1.
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct ZoneAppendCdw12 {
@@ -258,7 +262,8 @@ pub struct ZonedLbaFormat {
 /// A limit of zones that is none (MAR and MOR).
 pub const NO_ZONE_LIMIT: u32 = 0xffff_ffff;
 
-/// I/O Command Set specific Identify Namespace of the Zoned Namespace command set, 4096 bytes (CNS 05h, CSI 02h).
+/// I/O Command Set specific Identify Namespace of the Zoned Namespace command set, 4096 bytes (CNS
+/// 05h, CSI 02h).
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct IdentifyZonedNamespace {
@@ -292,7 +297,8 @@ pub struct IdentifyZonedNamespace {
     pub vendor: [u8; 256],
 }
 
-/// I/O Command Set specific Identify Controller of the Zoned Namespace command set, 4096 bytes (CNS 06h, CSI 02h).
+/// I/O Command Set specific Identify Controller of the Zoned Namespace command set, 4096 bytes (CNS
+/// 06h, CSI 02h).
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct IdentifyZonedController {
@@ -311,7 +317,8 @@ pub const CHANGED_ZONES_MORE: u16 = 0xffff;
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ChangedZoneList {
-    /// Number of Zone Identifiers; [`CHANGED_ZONES_MORE`]: more than there is room for, and the list is empty.
+    /// Number of Zone Identifiers; [`CHANGED_ZONES_MORE`]: more than there is room for, and the
+    /// list is empty.
     pub nrzid: u16,
     /// Reserved.
     pub reserved_2: [u8; 6],
@@ -341,7 +348,8 @@ mod tests {
 
     #[test]
     fn golden_descriptor() {
-        // A zone at LBA 80000h, closed, of 60000h blocks, of which 10h were written, with an extension.
+        // A zone at LBA 80000h, closed, of 60000h blocks, of which 10h were written, with an
+        // extension.
         let descriptor = ZoneDescriptor {
             kind: ZoneDescriptorType::new().with_zt(ZoneType::SEQUENTIAL_WRITE_REQUIRED),
             state: ZoneDescriptorState::new().with_zs(ZoneState::CLOSED),

@@ -1,14 +1,17 @@
-//! Expected write amplification under uniformly random writes of one page: closed forms, for comparison with what a model counts.
+//! Expected write amplification under uniformly random writes of one page: closed forms, for
+//! comparison with what a model counts.
 //!
-//! Let `a` be the pages of a partition that can hold data over those that do, `n` the pages of a line, `x` the valid pages of a
-//! victim. Blocks lose valid pages at a rate that is proportional to how many they have, so in the steady state there are as many
-//! blocks with `i` valid pages as `1/i` says, for `x < i <= n` (greedy), and a block is collected after equal time (FIFO):
+//! Let `a` be the pages of a partition that can hold data over those that do, `n` the pages of a
+//! line, `x` the valid pages of a victim. Blocks lose valid pages at a rate that is proportional to
+//! how many they have, so in the steady state there are as many blocks with `i` valid pages as
+//! `1/i` says, for `x < i <= n` (greedy), and a block is collected after equal time (FIFO):
 //!
 //! - greedy: `a (n - x) / n = H(n) - H(x)`, with harmonic numbers `H`
 //! - FIFO: `p = exp(-(1 - p) a)`, `p = x / n`: the same for `n` without bound
 //!
-//! and the amplification is `n / (n - x)`. See P. Desnoyers, *Analytic Modeling of SSD Write Performance*, SYSTOR 2012. Lines that
-//! collection keeps free, and half of each of the two open ones, hold no data and do not count.
+//! and the amplification is `n / (n - x)`. See P. Desnoyers, *Analytic Modeling of SSD Write
+//! Performance*, SYSTOR 2012. Lines that collection keeps free, and half of each of the two open
+//! ones, hold no data and do not count.
 
 use model::{
     FlashParameters,
@@ -25,8 +28,8 @@ pub(crate) struct Amplification {
     pub(crate) fifo: f64,
     /// Space that can hold data beyond the data, as a fraction.
     pub(crate) effective_overprovisioning: f64,
-    /// Writes of a page that the dies have time for in a second at most, with what greedy collection asks of them beside: programs, a sense of
-    /// each flash page of a victim, erases.
+    /// Writes of a page that the dies have time for in a second at most, with what greedy
+    /// collection asks of them beside: programs, a sense of each flash page of a victim, erases.
     pub(crate) most_sustained_random_writes_per_s: f64,
 }
 
@@ -67,7 +70,8 @@ fn die_ns_per_page(shape: &Shape, flash: &FlashParameters, amplification: f64) -
     let program = flash.program_ns as f64 / per_program + transfer_ns;
     let cells = &flash.read_ns[..usize::from(flash.cell_bits.clamp(1, 4))];
     let sense = cells.iter().sum::<u64>() as f64 / cells.len() as f64;
-    // A victim still has `1 - 1/A` of its pages: nearly every flash page holds one that has to be read.
+    // A victim still has `1 - 1/A` of its pages: nearly every flash page holds one that has to be
+    // read.
     let per_sense = f64::from(flash.flash_page_bytes) / page * (1.0 - 1.0 / amplification);
     let read = sense / per_sense.max(1.0) + transfer_ns;
     let erase = flash.erase_ns as f64 / shape.pages_per_block as f64;
@@ -87,7 +91,8 @@ fn greedy(over: f64, pages: f64) -> f64 {
     1.0 / (1.0 - x)
 }
 
-/// The root between 0 and 1, other than 1, of a function that is negative before it and positive behind it.
+/// The root between 0 and 1, other than 1, of a function that is negative before it and positive
+/// behind it.
 fn root(f: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0 - 1e-9);
     for _ in 0..100 {
@@ -120,8 +125,9 @@ mod tests {
         near(fifo(1.28), 2.48, 0.002);
     }
 
-    /// The model itself, in the steady state of random writes that keep all dies busy: write amplification is what the closed form
-    /// says, and the rate below what the dies have time for: while one partition collects, the shared buffer fills and others wait.
+    /// The model itself, in the steady state of random writes that keep all dies busy: write
+    /// amplification is what the closed form says, and the rate below what the dies have time for:
+    /// while one partition collects, the shared buffer fills and others wait.
     #[test]
     fn a_model_that_collects() {
         let preset = preset("samsung-970-pro").unwrap();

@@ -10,8 +10,8 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts at zero now. The first one of a process calibrates the counter, which takes some
-    /// milliseconds.
+    /// A clock that starts at zero now. The first one of a process calibrates the counter, which
+    /// takes some milliseconds.
     pub(crate) fn new() -> Self {
         let counter = quanta::Clock::new();
         let start = counter.now();

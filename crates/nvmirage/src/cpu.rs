@@ -42,7 +42,8 @@ pub(crate) fn pin_or_say(cpu: u32) -> anyhow::Result<()> {
     })
 }
 
-/// Two usable CPUs for two busy threads: of different cores where there are any. `None` where only one is usable.
+/// Two usable CPUs for two busy threads: of different cores where there are any. `None` where only
+/// one is usable.
 pub(crate) fn pair() -> io::Result<Option<(u32, u32)>> {
     match usable()?.first() {
         Some(&first) => Ok(apart(first)?.map(|second| (first, second))),

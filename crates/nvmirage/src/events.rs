@@ -1,7 +1,8 @@
-//! What has happened to what is served: the last events, for whoever asks what it has missed, and a bell for who waits.
+//! What has happened to what is served: the last events, for whoever asks what it has missed, and a
+//! bell for who waits.
 //!
-//! As with the log, anything in the process may tell; nothing on the command path does. The ring is bounded: who comes too
-//! late learns that, and how many events are gone.
+//! As with the log, anything in the process may tell; nothing on the command path does. The ring is
+//! bounded: who comes too late learns that, and how many events are gone.
 
 use std::{
     collections::VecDeque,
@@ -69,7 +70,8 @@ pub(crate) struct Event {
     pub(crate) kind: String,
     /// Name of the object.
     pub(crate) name: String,
-    /// Cause of `media-error` and `media-recovered`: `no-space`, `file-size`, `read-only`, `gone`, `read` or `write`.
+    /// Cause of `media-error` and `media-recovered`: `no-space`, `file-size`, `read-only`, `gone`,
+    /// `read` or `write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cause: Option<String>,
 }

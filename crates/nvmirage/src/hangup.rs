@@ -1,8 +1,8 @@
 //! A terminal or a pipe whose other end goes away ends a command that lives for it alone.
 //!
-//! It is watched from a thread of its own, as the thread that uses it may be where nothing tells: a library that reads keys
-//! goes on for ever where the terminal has gone, as each read returns 0 bytes, and a stream with nothing to write does not
-//! see that its reader has gone.
+//! It is watched from a thread of its own, as the thread that uses it may be where nothing tells: a
+//! library that reads keys goes on for ever where the terminal has gone, as each read returns
+//! 0 bytes, and a stream with nothing to write does not see that its reader has gone.
 
 use std::{
     io::{self, IsTerminal},
@@ -27,7 +27,8 @@ pub(crate) fn end_with_terminal() -> io::Result<()> {
     watch(terminal, HUNG_UP)
 }
 
-/// Ends the process when nobody reads standard output any more. That is no error, as for [`crate::report::print`].
+/// Ends the process when nobody reads standard output any more. That is no error, as for
+/// [`crate::report::print`].
 pub(crate) fn end_with_reader() -> io::Result<()> {
     watch(io::stdout().as_fd().try_clone_to_owned()?, 0)
 }

@@ -1,8 +1,8 @@
 //! Identities that a configuration leaves out: derived once and kept.
 //!
-//! A random seed is written once into the state folder; serial number, NGUID, EUI-64 and subsystem NQN are SHA-256 of
-//! the seed, the kind of identity and the object's name. The same name so has the same identity at every start, and
-//! two machines never share one.
+//! A random seed is written once into the state folder; serial number, NGUID, EUI-64 and subsystem
+//! NQN are SHA-256 of the seed, the kind of identity and the object's name. The same name so has
+//! the same identity at every start, and two machines never share one.
 
 use std::{
     fs,
@@ -45,8 +45,8 @@ pub(crate) fn default_state_dir() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// A name that only an object with this name and this path has: the name, and 16 hexadecimal digits of the path's
-/// SHA-256.
+/// A name that only an object with this name and this path has: the name, and 16 hexadecimal digits
+/// of the path's SHA-256.
 pub(crate) fn name_apart(name: &str, path: &Path) -> String {
     let digest = Sha256::digest(path.as_os_str().as_bytes());
     let hex: String = digest[..8]
@@ -163,8 +163,8 @@ impl Identities {
         self.derive("subsystem", subsystem)
     }
 
-    /// A namespace's NGUID, 16 bytes, and EUI-64, 8 bytes. Both have the locally administered bit of an OUI set, as
-    /// nvmirage owns none (IEEE 802, 8.4).
+    /// A namespace's NGUID, 16 bytes, and EUI-64, 8 bytes. Both have the locally administered bit
+    /// of an OUI set, as nvmirage owns none (IEEE 802, 8.4).
     pub(crate) fn namespace(&self, namespace: &str) -> ([u8; 16], [u8; 8]) {
         let mut nguid: [u8; 16] = self.derive("nguid", namespace);
         let mut eui64: [u8; 8] = self.derive("eui64", namespace);

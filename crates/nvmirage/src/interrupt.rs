@@ -1,5 +1,5 @@
-//! Being told to end: a flag that SIGINT, SIGTERM and SIGHUP set, for work that looks at it now and then. To a server SIGHUP says
-//! something else: to read its configuration again.
+//! Being told to end: a flag that SIGINT, SIGTERM and SIGHUP set, for work that looks at it now and
+//! then. To a server SIGHUP says something else: to read its configuration again.
 
 use std::{
     io,

@@ -1,5 +1,5 @@
-//! A host that loads a drive: the driver's workloads with this program's clock, and the reactor's own figures where the
-//! drive is one of ours.
+//! A host that loads a drive: the driver's workloads with this program's clock, and the reactor's
+//! own figures where the drive is one of ours.
 
 pub(crate) mod idle;
 pub(crate) mod record;
@@ -65,8 +65,8 @@ impl Needs {
         Needs { wait, ..self }
     }
 
-    /// Bytes of memory: a buffer, two lists of pages (the queue's and the buffer's), and entries of both queues for each
-    /// command.
+    /// Bytes of memory: a buffer, two lists of pages (the queue's and the buffer's), and entries of
+    /// both queues for each command.
     fn memory_len(self) -> anyhow::Result<usize> {
         let block = u64::from(self.block_size).next_multiple_of(4096);
         // a page of a PRP list describes 511 pages of data and the next page of the list
@@ -192,7 +192,8 @@ impl Host {
         })
     }
 
-    /// Turns of the reactor in which the machine did not let it run; 0 where the drive is none of ours.
+    /// Turns of the reactor in which the machine did not let it run; 0 where the drive is none of
+    /// ours.
     pub(crate) fn reactor_stalls(&mut self) -> anyhow::Result<u64> {
         Ok(self.reactor()?.map_or(0, |log| log.stalls))
     }
@@ -214,7 +215,8 @@ impl Host {
         Ok((log.version == 3 && log.turns_with_work <= log.turns).then_some(log))
     }
 
-    /// Refuses a drive that does not keep what is written, by writing its first block and reading that back.
+    /// Refuses a drive that does not keep what is written, by writing its first block and reading
+    /// that back.
     pub(crate) fn refuse_forgetful(
         &mut self,
         queue: &mut Queue,
@@ -243,8 +245,8 @@ impl Host {
             .context("cannot shut the drive down; the last writes may not be durable")
     }
 
-    /// The same after a measurement, whose data nobody needs: a controller that has shut down and reports a fatal error
-    /// does not take its result away.
+    /// The same after a measurement, whose data nobody needs: a controller that has shut down and
+    /// reports a fatal error does not take its result away.
     pub(crate) fn leave_measured(mut self) -> anyhow::Result<()> {
         match self.device.shutdown(Shutdown::Normal) {
             Err(error @ DriverError::ShutDownFatal { .. }) => {
@@ -267,10 +269,12 @@ fn busy_ns(before: &ReactorLog, after: &ReactorLog) -> Option<f64> {
     (commands > 0).then(|| busy as f64 / commands as f64)
 }
 
-/// Time between the end of a reactor's stall and the host's next completion, at most: what was put off is done then.
+/// Time between the end of a reactor's stall and the host's next completion, at most: what was put
+/// off is done then.
 const AFTER_STALL_NS: u64 = 100_000;
 
-/// Whether the reactor was kept from running for as long, between two looks, as the host saw nothing complete.
+/// Whether the reactor was kept from running for as long, between two looks, as the host saw
+/// nothing complete.
 fn explains(before: &ReactorLog, after: &ReactorLog, lulls: &Lulls) -> bool {
     let stalled_ns = after.stalled_ns.saturating_sub(before.stalled_ns);
     lulls.count > 0 && stalled_ns.saturating_add(lulls.count * AFTER_STALL_NS) >= lulls.ns

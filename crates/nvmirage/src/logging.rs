@@ -1,8 +1,8 @@
-//! Where log lines go: standard error, filtered and written as the command line, the environment or a configuration says,
-//! and otherwise once somebody changes that while the program runs.
+//! Where log lines go: standard error, filtered and written as the command line, the environment or
+//! a configuration says, and otherwise once somebody changes that while the program runs.
 //!
-//! The command line's `--log` counts before NVMIRAGE_LOG, that before the configuration. A change over the control socket
-//! counts until the next.
+//! The command line's `--log` counts before NVMIRAGE_LOG, that before the configuration. A change
+//! over the control socket counts until the next.
 
 use std::{
     fmt,
@@ -48,9 +48,11 @@ type Written = Layered<reload::Layer<Lines, Registry>, Registry>;
 
 /// What can be changed of the one log that there is.
 struct Live {
-    /// The filter was said by the command line or the environment, which count before a configuration.
+    /// The filter was said by the command line or the environment, which count before a
+    /// configuration.
     is_said: bool,
-    /// A filter of everything, beside the lines and not around them: one around them could not be replaced.
+    /// A filter of everything, beside the lines and not around them: one around them could not be
+    /// replaced.
     filter: reload::Handle<EnvFilter, Written>,
     lines: reload::Handle<Lines, Registry>,
     /// How it is now.

@@ -1,7 +1,7 @@
 //! nvmirage: NVMe drives made in software.
 //!
-//! The program: threads, clocks, descriptors, configuration, control socket and command line. What a controller does
-//! and how bytes move is in the other crates.
+//! The program: threads, clocks, descriptors, configuration, control socket and command line. What
+//! a controller does and how bytes move is in the other crates.
 #![forbid(unsafe_code)]
 
 mod amplification;

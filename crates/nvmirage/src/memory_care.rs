@@ -1,12 +1,15 @@
-//! Memory that reactors copy to and from, looked after by a thread of its own: usual pages are put together into huge ones
-//! as they come to be used, and where a host's memory lies on another node than its reactor, the log says so once.
+//! Memory that reactors copy to and from, looked after by a thread of its own: usual pages are put
+//! together into huge ones as they come to be used, and where a host's memory lies on another node
+//! than its reactor, the log says so once.
 //!
-//! A copy to a place at random spends much of its time looking up addresses, and in a guest more than elsewhere; a huge page
-//! needs one look where 512 pages need as many. Nothing is allocated for that: only pieces whose pages are all there are
-//! put together. Whoever touches a piece meanwhile waits for it, some hundred microseconds, once; so the thread takes a
-//! piece at a time and rests nine times as long.
+//! A copy to a place at random spends much of its time looking up addresses, and in a guest more
+//! than elsewhere; a huge page needs one look where 512 pages need as many. Nothing is allocated
+//! for that: only pieces whose pages are all there are put together. Whoever touches a piece
+//! meanwhile waits for it, some hundred microseconds, once; so the thread takes a piece at a time
+//! and rests nine times as long.
 //!
-//! What it does NOT do: keep a reactor or a DMA_MAP waiting for its answer, or hold memory that nobody else uses.
+//! What it does NOT do: keep a reactor or a DMA_MAP waiting for its answer, or hold memory that
+//! nobody else uses.
 
 use std::{
     fmt, io,
@@ -24,8 +27,8 @@ use crate::nodes::{self, Far, Nodes};
 
 /// What may wait to be looked after. What finds no room is not.
 const WAITING: usize = 1024;
-/// When memory is looked at: so long after it came, and then after the look before. A guest that starts touches its memory
-/// bit by bit.
+/// When memory is looked at: so long after it came, and then after the look before. A guest that
+/// starts touches its memory bit by bit.
 const LOOKS: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(4),
@@ -40,7 +43,8 @@ const REST: u32 = 9;
 /// Whose memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The host of a controller with this name, whose reactor is on this node, where that matters and is known.
+    /// The host of a controller with this name, whose reactor is on this node, where that matters
+    /// and is known.
     Host { name: String, near: Option<u32> },
     /// A medium with this name.
     Medium(String),
@@ -53,8 +57,9 @@ struct Memory {
 
 static CARE: OnceLock<SyncSender<Memory>> = OnceLock::new();
 
-/// Starts the thread, unless it is there or would have nothing to do. `collapse`: pages are put together. To be called
-/// where the calling thread may run on any CPU: the new one may run on the same ones.
+/// Starts the thread, unless it is there or would have nothing to do. `collapse`: pages are put
+/// together. To be called where the calling thread may run on any CPU: the new one may run on the
+/// same ones.
 pub(crate) fn start(collapse: bool) -> io::Result<()> {
     if CARE.get().is_some() || !(Nodes::of_machine().are_several() || collapse) {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Nodes of memory, and what is near: which node a thread's CPUs belong to, and whether a host's memory lies elsewhere.
+//! Nodes of memory, and what is near: which node a thread's CPUs belong to, and whether a host's
+//! memory lies elsewhere.
 //!
 //! On a machine of one node everything is near, and nothing is asked.
 
@@ -45,7 +46,8 @@ impl Nodes {
         self.0.len() > 1
     }
 
-    /// The node that all of these CPUs belong to. `None` where they do not, and where there is only one.
+    /// The node that all of these CPUs belong to. `None` where they do not, and where there is only
+    /// one.
     pub(crate) fn of_cpus(&self, cpus: &[u32]) -> Option<u32> {
         if !self.are_several() {
             return None;

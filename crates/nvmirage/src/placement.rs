@@ -1,5 +1,6 @@
-//! How near two CPUs are: near ones share a cache or lie on one die. On a virtual machine the same two can be either, and
-//! change within seconds, so that it is measured around everything that depends on it.
+//! How near two CPUs are: near ones share a cache or lie on one die. On a virtual machine the same
+//! two can be either, and change within seconds, so that it is measured around everything that
+//! depends on it.
 
 use std::{sync::mpsc, thread};
 
@@ -12,10 +13,11 @@ use crate::{clock::Clock, cpu};
 
 /// A round trip of a cache line below this is one between CPUs that are near each other.
 pub(crate) const NEAR_NS: f64 = 250.0;
-/// Round trips between two looks at the clock: short, so that some run undisturbed by other threads.
+/// Round trips between two looks at the clock: short, so that some run undisturbed by other
+/// threads.
 const ROUNDS: u32 = 512;
-/// How long one look at the placement takes: a server that polls on the other CPU has it for a few milliseconds at a
-/// time.
+/// How long one look at the placement takes: a server that polls on the other CPU has it for a few
+/// milliseconds at a time.
 const LOOK_NS: u64 = 30_000_000;
 /// Memory of two words.
 const MEMORY_LEN: usize = 1 << 16;
@@ -65,8 +67,8 @@ impl Placement {
 pub(crate) struct Pair(Option<[u32; 2]>);
 
 impl Pair {
-    /// The host's CPU and the server's. Where the host has none of its own, or the server's is not known, it is the first
-    /// that is of another core.
+    /// The host's CPU and the server's. Where the host has none of its own, or the server's is not
+    /// known, it is the first that is of another core.
     pub(crate) fn new(host: Option<u32>, server: Option<u32>) -> anyhow::Result<Self> {
         let cpus = match (host, server) {
             (Some(host), Some(server)) => (host != server).then_some([host, server]),

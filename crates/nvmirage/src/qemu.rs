@@ -1,4 +1,5 @@
-//! QEMU: the options that give a guest one of our drives, and whether the QEMU that is installed knows them.
+//! QEMU: the options that give a guest one of our drives, and whether the QEMU that is installed
+//! knows them.
 
 use std::{
     ffi::OsStr,
@@ -45,7 +46,8 @@ struct Socket<'a> {
     path: &'a str,
 }
 
-/// The options for a guest with one drive: its memory as a memfd that the server can map, and the device.
+/// The options for a guest with one drive: its memory as a memfd that the server can map, and the
+/// device.
 pub(crate) fn options(name: &str, socket: &str, memory: Size) -> Vec<[String; 2]> {
     let device = Device {
         driver: "vfio-user-pci",

@@ -1,8 +1,10 @@
-//! The thread that reports failures of media: a line in the log and an event when a cause begins, and again when it has passed.
+//! The thread that reports failures of media: a line in the log and an event when a cause begins,
+//! and again when it has passed.
 //!
-//! Channels count failures ([`media::Troubles`]) and wake this thread with the first one of a cause; while all media work it sleeps
-//! without end. A cause has passed when a request of the kind that failed has succeeded and no more failed for [`QUIET`], so a
-//! disk that is full now and then gets two lines in so long, and not two for each request.
+//! Channels count failures ([`media::Troubles`]) and wake this thread with the first one of a
+//! cause; while all media work it sleeps without end. A cause has passed when a request of the kind
+//! that failed has succeeded and no more failed for [`QUIET`], so a disk that is full now and then
+//! gets two lines in so long, and not two for each request.
 //!
 //! It does NOT log what hosts do wrong, and no command waits for it.
 
@@ -112,8 +114,8 @@ impl Reporter {
         })
     }
 
-    /// Wakes a thread again and again while writes to a medium are refused as it takes none. The first one that asks has its
-    /// wish.
+    /// Wakes a thread again and again while writes to a medium are refused as it takes none. The
+    /// first one that asks has its wish.
     pub(crate) fn wake_for_read_only(&self, thread: Thread) {
         // Another one does the same.
         let _ = self.read_only.set(thread);

@@ -16,7 +16,8 @@ pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(crate) type Outcome<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Ruler, Ruler>>;
 
-/// Colours that people who see few of them can tell apart (Okabe and Ito, 2008), on white; the yellow is left out.
+/// Colours that people who see few of them can tell apart (Okabe and Ito, 2008), on white; the
+/// yellow is left out.
 const COLORS: [RGBColor; 7] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),

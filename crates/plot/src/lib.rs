@@ -1,16 +1,16 @@
 //! Pictures of measurements, as SVG: all that this project draws looks as this crate says.
 //!
-//! A [`Picture`] is one or several [`Panel`]s in columns; a panel has two [`Axis`]es and [`Series`] of points: lines, dots or bars. What
-//! a series is called stands beside its panel and never on it, colours are such as people who see few of them can tell
-//! apart, the ground is white.
+//! A [`Picture`] is one or several [`Panel`]s in columns; a panel has two [`Axis`]es and [`Series`]
+//! of points: lines, dots or bars. What a series is called stands beside its panel and never on it,
+//! colours are such as people who see few of them can tell apart, the ground is white.
 //!
 //! The library `plotters` draws (ADR 27).
 //!
-//! Invariants: the same picture gives the same text; numbers that are not finite, beyond 10^15, or not above 10^-15 where a scale is of
-//! powers, are not drawn; nothing fails.
+//! Invariants: the same picture gives the same text; numbers that are not finite, beyond 10^15, or
+//! not above 10^-15 where a scale is of powers, are not drawn; nothing fails.
 //!
-//! What it does NOT do: know what is measured, compute anything of it, read or write files or fonts, or measure text: widths are
-//! guessed, on the wide side.
+//! What it does NOT do: know what is measured, compute anything of it, read or write files or
+//! fonts, or measure text: widths are guessed, on the wide side.
 #![forbid(unsafe_code)]
 
 mod draw;
@@ -83,7 +83,8 @@ pub struct Series {
     pub name: String,
     /// How it is drawn.
     pub mark: Mark,
-    /// Series with the same number here have the same colour; `None`: that of its place among the panel's.
+    /// Series with the same number here have the same colour; `None`: that of its place among the
+    /// panel's.
     pub color: Option<usize>,
     /// In the order in which they are joined.
     pub points: Vec<Point>,

@@ -1,4 +1,5 @@
-//! Where values lie on an axis, which of them are written there, and how: a coordinate of the library for each [`Scale`].
+//! Where values lie on an axis, which of them are written there, and how: a coordinate of the
+//! library for each [`Scale`].
 
 use plotters::coord::combinators::{IntoLogRange as _, LogCoord};
 use plotters::coord::ranged1d::{
@@ -32,8 +33,8 @@ enum Line {
     Powers(LogCoord<f64>),
 }
 
-/// What is drawn is no larger, and no smaller where the scale is of powers: the library counts in steps from one end of an axis to the
-/// other, and numbers that cannot be told apart are no steps.
+/// What is drawn is no larger, and no smaller where the scale is of powers: the library counts in
+/// steps from one end of an axis to the other, and numbers that cannot be told apart are no steps.
 const LARGEST: f64 = 1e15;
 
 /// Whether an axis of that scale can show a value.
@@ -46,7 +47,8 @@ const fn is_of_powers(scale: &Scale) -> bool {
 }
 
 impl Ruler {
-    /// Of an axis and all values that it has to show. `air`: the part of it that stays free behind the last value.
+    /// Of an axis and all values that it has to show. `air`: the part of it that stays free behind
+    /// the last value.
     pub(crate) fn new(axis: &Axis, values: impl Iterator<Item = f64>, air: f64) -> Self {
         let (least, most) = values.filter(|value| fits(&axis.scale, *value)).fold(
             (f64::INFINITY, f64::NEG_INFINITY),
@@ -91,7 +93,8 @@ impl Ruler {
         (range.start..=range.end).contains(&value)
     }
 
-    /// Breaks names of places, and leaves out numbers, that would lie on each other along so many pixels.
+    /// Breaks names of places, and leaves out numbers, that would lie on each other along so many
+    /// pixels.
     pub(crate) fn along(mut self, axis: &Axis, pixels: i32) -> Self {
         if let Scale::Places(names) = &axis.scale {
             let each = pixels / i32::try_from(names.len().max(1)).unwrap_or(i32::MAX);
@@ -173,7 +176,8 @@ fn named(axis: &Axis, values: &[f64]) -> Vec<Tick> {
     values.iter().enumerate().map(tick).collect()
 }
 
-/// Powers of a base, each times all of `between` where there is room for that: the library has no axis with 1, 2, 5, 10.
+/// Powers of a base, each times all of `between` where there is room for that: the library has no
+/// axis with 1, 2, 5, 10.
 fn powers(from: f64, to: f64, base: f64, between: &[f64]) -> Vec<f64> {
     let first = from.log(base).floor() as i32;
     let last = to.log(base).ceil() as i32;

@@ -5,7 +5,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::draw::{Area, Outcome};
 
-/// Sizes of letters in pixels: of the picture's title, of a panel's, of names at axes and of all else.
+/// Sizes of letters in pixels: of the picture's title, of a panel's, of names at axes and of all
+/// else.
 pub(crate) const TITLE: i32 = 19;
 pub(crate) const CAPTION: i32 = 15;
 pub(crate) const NAME: i32 = 13;
@@ -24,7 +25,8 @@ pub(crate) const fn line(size: i32) -> i32 {
     size * 4 / 3
 }
 
-/// What words of that size take at most, in pixels; who shows them has the font, so it is a guess on the wide side.
+/// What words of that size take at most, in pixels; who shows them has the font, so it is a guess
+/// on the wide side.
 pub(crate) fn width(words: &str, size: i32) -> i32 {
     let letters = i32::try_from(words.chars().count()).unwrap_or(i32::MAX / 100);
     letters.saturating_mul(size) * 56 / 100

@@ -1,4 +1,5 @@
-//! How many commands a second of this machine's time a simulation does: of a pipeline, and of a drive of flash.
+//! How many commands a second of this machine's time a simulation does: of a pipeline, and of a
+//! drive of flash.
 
 use std::ops::ControlFlow;
 use std::time::Instant;

@@ -1,9 +1,11 @@
 //! The bus of a simulation: an engine on the host's own thread, whose clock is somebody else's.
 //!
-//! While a controller is brought up each look at it is a turn that takes a microsecond, so that what waits for time sees it
-//! pass. From [`Virtual::start`] on a turn takes no time and is taken only when the world says so.
+//! While a controller is brought up each look at it is a turn that takes a microsecond, so that
+//! what waits for time sees it pass. From [`Virtual::start`] on a turn takes no time and is taken
+//! only when the world says so.
 //!
-//! It has no interrupts: hosts are told when to look. It does NOT reset functions or take memory back while commands go on.
+//! It has no interrupts: hosts are told when to look. It does NOT reset functions or take memory
+//! back while commands go on.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::AsFd;

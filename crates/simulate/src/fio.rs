@@ -1,12 +1,12 @@
 //! Reads fio's job files, as far as their keys mean something on a virtual clock.
 //!
-//! Every key is either taken, or of no meaning here and known to be so, or refused by name with its line: nothing is
-//! passed over in silence. [`KEYS`] lists what is taken. Values have fio's forms and defaults: sizes without a unit are
-//! bytes and `k`, `m`, `g`, `t` are powers of 1024; `runtime` and `startdelay` without a unit are seconds, `thinktime`
-//! microseconds.
+//! Every key is either taken, or of no meaning here and known to be so, or refused by name with its
+//! line: nothing is passed over in silence. [`KEYS`] lists what is taken. Values have fio's forms
+//! and defaults: sizes without a unit are bytes and `k`, `m`, `g`, `t` are powers of 1024;
+//! `runtime` and `startdelay` without a unit are seconds, `thinktime` microseconds.
 //!
-//! It does NOT expand variables, include files or replay fio's own logs, and does not look for places as fio's random
-//! generators do: the same job file gives another order of the same kind.
+//! It does NOT expand variables, include files or replay fio's own logs, and does not look for
+//! places as fio's random generators do: the same job file gives another order of the same kind.
 
 mod values;
 
@@ -139,7 +139,8 @@ struct Section {
     line: usize,
 }
 
-/// Reads a job file for a drive of blocks. `overrides` are keys and values that every section has instead of its own.
+/// Reads a job file for a drive of blocks. `overrides` are keys and values that every section has
+/// instead of its own.
 ///
 /// # Errors
 /// The first line that is not taken.
@@ -147,7 +148,8 @@ pub fn parse(text: &str, overrides: &[(String, String)]) -> Result<Vec<Job>, Fio
     read(text, overrides, Section::default())
 }
 
-/// The same for a drive with keys ([`Job::keyed`]). Values have any size, and what such a drive has not is refused.
+/// The same for a drive with keys ([`Job::keyed`]). Values have any size, and what such a drive has
+/// not is refused.
 ///
 /// # Errors
 /// The first line that is not taken.

@@ -1,4 +1,5 @@
-//! Logarithms and powers of two in whole numbers: the same on every machine, which the system's mathematics are not.
+//! Logarithms and powers of two in whole numbers: the same on every machine, which the system's
+//! mathematics are not.
 //!
 //! A logarithm has 32 bits behind the point, a power of two 63.
 
@@ -38,7 +39,8 @@ impl Powers {
         Self { roots }
     }
 
-    /// 2 to the power of `-exponent`, an exponent as [`log2`] gives it; with 63 bits behind the point.
+    /// 2 to the power of `-exponent`, an exponent as [`log2`] gives it; with 63 bits behind the
+    /// point.
     pub(crate) fn negative(&self, exponent: u64) -> u64 {
         let whole = exponent >> LOG_BITS;
         if whole > 63 {
@@ -54,8 +56,8 @@ impl Powers {
     }
 }
 
-/// `-ln(u)` of `u` = (`draw` + 1) / 2^64, with 32 bits behind the point: how long until the next of events that come
-/// independently of each other, in units of their mean distance.
+/// `-ln(u)` of `u` = (`draw` + 1) / 2^64, with 32 bits behind the point: how long until the next of
+/// events that come independently of each other, in units of their mean distance.
 pub(crate) fn exponential(draw: u64) -> u64 {
     /// ln 2, with 64 bits behind the point.
     const LN_2: u128 = 0xb172_17f7_d1cf_79ab;

@@ -1,7 +1,7 @@
 //! Latencies counted in buckets, in whole numbers only.
 //!
-//! Values below 512 have a bucket each; above that a power of two has 256 of them, so that a percentile is too great by at
-//! most 1 in 256. The least, the greatest and the sum are exact.
+//! Values below 512 have a bucket each; above that a power of two has 256 of them, so that a
+//! percentile is too great by at most 1 in 256. The least, the greatest and the sum are exact.
 
 /// Buckets of a power of two, as a power of two.
 const SUB_BITS: u32 = 8;
@@ -80,7 +80,8 @@ impl Histogram {
         u64::try_from(mean).expect("a mean of u64s is one")
     }
 
-    /// The value that `part` of `whole` values do not exceed, at least one of them; 0 where there is none.
+    /// The value that `part` of `whole` values do not exceed, at least one of them; 0 where there
+    /// is none.
     #[must_use]
     pub fn percentile(&self, part: u64, whole: u64) -> u64 {
         let rank = (u128::from(self.total) * u128::from(part)).div_ceil(whole.into());

@@ -1,7 +1,8 @@
 //! A host's thread: one queue pair, and what comes next on it.
 //!
-//! Data goes nowhere, so all commands share one buffer. Unless told otherwise a host takes no time: what it sees done it
-//! follows up at the same instant. With a cost it is one processor: each submission and each completion keeps it for so long.
+//! Data goes nowhere, so all commands share one buffer. Unless told otherwise a host takes no time:
+//! what it sees done it follows up at the same instant. With a cost it is one processor: each
+//! submission and each completion keeps it for so long.
 
 use driver::QueuePair;
 use driver::bus::Bus;
@@ -26,7 +27,8 @@ use crate::trace::Arrival;
 pub(crate) const BLOCK: u64 = 512;
 /// Completions taken in one look.
 const BATCH: usize = 64;
-/// After so long without a command a queue may have been put aside, and its doorbell is not looked at in every turn.
+/// After so long without a command a queue may have been put aside, and its doorbell is not looked
+/// at in every turn.
 const ASIDE_NS: u64 = 500_000;
 /// Bytes of each command that are its own.
 pub(crate) const ASIDE_LEN: usize = 128;
@@ -207,7 +209,8 @@ pub(crate) struct Means {
     pub(crate) cost: HostCost,
 }
 
-/// How hosts ask a drive that is told what its model is asked ([`media::told`]) for what has no command of blocks.
+/// How hosts ask a drive that is told what its model is asked ([`media::told`]) for what has no
+/// command of blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Telling {
     /// Bytes of a zone.
@@ -543,7 +546,8 @@ fn zone(op: &Op, action: ZoneSendAction) -> Sqe {
 }
 
 impl Data {
-    /// The PRP entries of so many bytes, up to the largest transfer; some of a command without data do no harm.
+    /// The PRP entries of so many bytes, up to the largest transfer; some of a command without data
+    /// do no harm.
     #[inline]
     fn pointers(&self, len: u64) -> (u64, u64) {
         let second = match len {

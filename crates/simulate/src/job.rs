@@ -1,7 +1,9 @@
-//! What a job does: the directions, sizes and places of its commands, in which order and until when.
+//! What a job does: the directions, sizes and places of its commands, in which order and until
+//! when.
 //!
-//! A [`Job`] is a section of a job file, read but not yet put on a drive; a [`Stream`] is one of its workers on a drive of a
-//! certain size, which says what comes next. Neither knows time beyond what it is told, nor queues.
+//! A [`Job`] is a section of a job file, read but not yet put on a drive; a [`Stream`] is one of
+//! its workers on a drive of a certain size, which says what comes next. Neither knows time beyond
+//! what it is told, nor queues.
 
 use driver::workload::random::{Random, mix};
 
@@ -116,8 +118,8 @@ impl Kind {
 pub struct Op {
     /// What it does.
     pub kind: Kind,
-    /// First byte, a multiple of 512; of a command with a key the key's hash ([`model::key_hash`]); of a compound one its number
-    /// among those of its trace.
+    /// First byte, a multiple of 512; of a command with a key the key's hash ([`model::key_hash`]);
+    /// of a compound one its number among those of its trace.
     pub offset: u64,
     /// Bytes, of blocks a multiple of 512; 0 for a flush, and where a key has no value.
     pub len: u64,
@@ -225,7 +227,8 @@ pub struct Job {
     pub zoned: bool,
     /// Zones that each worker writes to at a time; `None`: any number.
     pub open_zones: Option<u32>,
-    /// Its drive has keys: a place is a key ([`key_of`]), reads are retrieves, writes stores and trims deletes.
+    /// Its drive has keys: a place is a key ([`key_of`]), reads are retrieves, writes stores and
+    /// trims deletes.
     pub keyed: bool,
 }
 

@@ -1,17 +1,19 @@
-//! Hosts, controllers and drives on a virtual clock: what a workload does to a drive, as fast as one processor computes it.
+//! Hosts, controllers and drives on a virtual clock: what a workload does to a drive, as fast as
+//! one processor computes it.
 //!
-//! The driver, controller and engine are those that serve real hosts, and so is the drive, a medium with a timing model. Only time
-//! is not: it is a number, which [`run`] moves on to whatever happens next. The same plan gives the same results, bit for
-//! bit, on any machine.
+//! The driver, controller and engine are those that serve real hosts, and so is the drive, a medium
+//! with a timing model. Only time is not: it is a number, which [`run`] moves on to whatever
+//! happens next. The same plan gives the same results, bit for bit, on any machine.
 //!
-//! Reading order: [`fio`] and [`trace`] (what workloads are), [`job`] (what they come to), `host` (a thread with its
-//! queue pair), `world` (the clock), [`tally`] (what is counted), [`output`] (how it is told); beside them [`points`], at which drives are compared.
+//! Reading order: [`fio`] and [`trace`] (what workloads are), [`job`] (what they come to), `host`
+//! (a thread with its queue pair), `world` (the clock), [`tally`] (what is counted), [`output`]
+//! (how it is told); beside them [`points`], at which drives are compared.
 //!
-//! Invariants: no clock, no thread, no unordered iteration and no floating point; a turn of the engine takes no time, and what can
-//! happen at an instant happens before the clock moves on.
+//! Invariants: no clock, no thread, no unordered iteration and no floating point; a turn of the
+//! engine takes no time, and what can happen at an instant happens before the clock moves on.
 //!
-//! What it does NOT do: move data (a drive that is asked for its bytes has none), lose power, or simulate anything of the
-//! host above its driver but a fixed cost.
+//! What it does NOT do: move data (a drive that is asked for its bytes has none), lose power, or
+//! simulate anything of the host above its driver but a fixed cost.
 #![forbid(unsafe_code)]
 
 mod bus;
@@ -67,7 +69,8 @@ pub struct Plan {
     pub seed: u64,
     /// What a host's software takes.
     pub cost: HostCost,
-    /// Arrivals beyond the end of the drive go to what is left of their place when it is divided by its size.
+    /// Arrivals beyond the end of the drive go to what is left of their place when it is divided by
+    /// its size.
     pub wrap: bool,
     /// Commands in flight of each queue of a trace.
     pub trace_depth: u16,
@@ -195,8 +198,8 @@ pub enum Error {
     },
 }
 
-/// Runs `plan` on a drive of `size` bytes, which `parameters` describe. It tells `progress` now and then how far it is, and ends
-/// early when that says so.
+/// Runs `plan` on a drive of `size` bytes, which `parameters` describe. It tells `progress` now and
+/// then how far it is, and ends early when that says so.
 ///
 /// # Errors
 /// See [`Error`].

@@ -1,7 +1,7 @@
 //! How results are told: JSON and CSV, with every number made from whole numbers.
 //!
-//! Rates and percentiles are whole; ratios have three digits behind the point, cut off. So the same run gives the same bytes on any
-//! machine.
+//! Rates and percentiles are whole; ratios have three digits behind the point, cut off. So the same
+//! run gives the same bytes on any machine.
 
 use std::fmt::Write;
 

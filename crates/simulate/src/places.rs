@@ -1,4 +1,5 @@
-//! Where commands go: every place once in random order, or by how popular places are. In whole numbers, by seed.
+//! Where commands go: every place once in random order, or by how popular places are. In whole
+//! numbers, by seed.
 
 use driver::workload::random::{Random, mix};
 
@@ -7,8 +8,8 @@ use crate::fixed::{Powers, log2};
 /// Rounds of mixing two halves; four make any order as good as another for our purposes.
 const ROUNDS: u64 = 4;
 
-/// A random order of the numbers below a bound, which takes no memory: a network of Feistel's over the next even number of
-/// bits, gone through again for what lies outside.
+/// A random order of the numbers below a bound, which takes no memory: a network of Feistel's over
+/// the next even number of bits, gone through again for what lies outside.
 #[derive(Clone, Debug)]
 pub(crate) struct Shuffle {
     count: u64,

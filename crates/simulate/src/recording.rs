@@ -1,12 +1,15 @@
-//! What a modelled drive was told for real, with when each of it was done, and the same again in virtual time.
+//! What a modelled drive was told for real, with when each of it was done, and the same again in
+//! virtual time.
 //!
-//! A recording is a [trace](crate::trace) of our format with a queue, 0, and a sixth column: the time at which the command was done, on the
-//! clock of the first column. Above it stand two comments, `# drive PRESET,NAME=VALUE,...` and `# size BYTES`, which say what drive that
-//! was. It began as a fresh one, and its arrivals are those at its model: after what waited for room in its buffer, appends where
-//! they went, each zone and each range by itself, and of keys the hash.
+//! A recording is a [trace](crate::trace) of our format with a queue, 0, and a sixth column: the
+//! time at which the command was done, on the clock of the first column. Above it stand two
+//! comments, `# drive PRESET,NAME=VALUE,...` and `# size BYTES`, which say what drive that was. It
+//! began as a fresh one, and its arrivals are those at its model: after what waited for room in its
+//! buffer, appends where they went, each zone and each range by itself, and of keys the hash.
 //!
-//! Played back, driver, controller, engine and model are given the same at the same times on a virtual clock, over a medium that asks
-//! the model for what it is told ([`media::told`]). Each must be done at the very nanosecond at which it was for real.
+//! Played back, driver, controller, engine and model are given the same at the same times on a
+//! virtual clock, over a medium that asks the model for what it is told ([`media::told`]). Each
+//! must be done at the very nanosecond at which it was for real.
 
 use std::io::{self, Write};
 
@@ -44,8 +47,8 @@ pub struct Replayed {
     pub first: Option<(usize, u64, u64)>,
 }
 
-/// Writes a recording of the drive that these words and parameters are of. What was not done when it ended is left out, with all
-/// behind it.
+/// Writes a recording of the drive that these words and parameters are of. What was not done when
+/// it ended is left out, with all behind it.
 ///
 /// # Errors
 /// Those of `out`.

@@ -144,7 +144,8 @@ impl Figures {
         }
     }
 
-    /// Pages written for each page that hosts wrote, in thousandths, rounded down; 1000 where hosts wrote none.
+    /// Pages written for each page that hosts wrote, in thousandths, rounded down; 1000 where hosts
+    /// wrote none.
     #[must_use]
     pub fn amplification_thousandths(&self) -> u64 {
         let all = u128::from(self.pages_written) + u128::from(self.pages_collected);
@@ -160,7 +161,8 @@ pub struct Point {
     pub end_ns: u64,
     /// How long it is.
     pub len_ns: u64,
-    /// Reads and writes that were done in it; with keys retrieves, and stores, appends and compound commands.
+    /// Reads and writes that were done in it; with keys retrieves, and stores, appends and compound
+    /// commands.
     pub kinds: [Moment; 2],
     /// What the drive did inside in it.
     pub drive: Figures,
@@ -221,7 +223,8 @@ impl Series {
         at >= self.boundary_ns
     }
 
-    /// Ends the intervals that end at or before `at`; nothing has happened since the last of what was counted.
+    /// Ends the intervals that end at or before `at`; nothing has happened since the last of what
+    /// was counted.
     pub(crate) fn end_by(&mut self, at: u64, figures: Figures) {
         while self.ends_by(at) {
             self.close(self.boundary_ns, self.interval_ns, figures);

@@ -1,14 +1,16 @@
 //! Arrivals over time: what a drive was asked for, and when.
 //!
-//! The format of our own, version 2, is text: a first line `nvmirage-trace 2`, then a line for each command:
+//! The format of our own, version 2, is text: a first line `nvmirage-trace 2`, then a line for each
+//! command:
 //!
 //! ```text
 //! TIME OP PLACE LEN [QUEUE [DUE]]
 //! ```
 //!
-//! with the time in nanoseconds from any start, the operation, where and how many bytes, the queue it came through, 0 where there is
-//! none, and when it was done, of which [`crate::recording`] tells and which nothing is made of here. Lines that begin with `#` and
-//! empty ones are passed over. Times do not fall. The operations:
+//! with the time in nanoseconds from any start, the operation, where and how many bytes, the queue
+//! it came through, 0 where there is none, and when it was done, of which [`crate::recording`]
+//! tells and which nothing is made of here. Lines that begin with `#` and empty ones are passed
+//! over. Times do not fall. The operations:
 //!
 //! | | PLACE | LEN |
 //! |---|---|---|
@@ -20,11 +22,13 @@
 //! | `KL` (list, whichever command does it) | `-` | bytes that are returned |
 //! | `KC` (several as one compound command) | `KS:KEY:LEN,KD:KEY:0`, eight at most | bytes of all values |
 //!
-//! A key is its bytes in hexadecimal digits, or `#` and its hash ([`model::key_hash`]) in as many: a timing model knows no more of it. In
-//! version 1 there were no keys, and of zones resets alone; it is still read.
+//! A key is its bytes in hexadecimal digits, or `#` and its hash ([`model::key_hash`]) in as many:
+//! a timing model knows no more of it. In version 1 there were no keys, and of zones resets alone;
+//! it is still read.
 //!
-//! Traces of others are told by their first line: MSR Cambridge (CSV), blkparse's text, MQSim's. What cannot be read is
-//! refused with its line. It does NOT change times: a trace runs as fast as it was recorded.
+//! Traces of others are told by their first line: MSR Cambridge (CSV), blkparse's text, MQSim's.
+//! What cannot be read is refused with its line. It does NOT change times: a trace runs as fast as
+//! it was recorded.
 
 mod foreign;
 mod own;

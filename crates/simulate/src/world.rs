@@ -1,8 +1,9 @@
 //! The clock of a simulation, and who acts when.
 //!
-//! At every instant everything happens that can: the drive does what is due, hosts see what it has posted and submit more, the engine
-//! fetches that. A turn takes no time. When nothing is left to do, the clock jumps to the next instant at which something
-//! is: on the drive, or because a host waits for it.
+//! At every instant everything happens that can: the drive does what is due, hosts see what it has
+//! posted and submit more, the engine fetches that. A turn takes no time. When nothing is left to
+//! do, the clock jumps to the next instant at which something is: on the drive, or because a host
+//! waits for it.
 
 mod bring_up;
 mod work;
@@ -24,11 +25,13 @@ use work::{Work, check_kinds, telling, work};
 
 type Host = host::Host<Virtual>;
 
-/// When a simulation begins. Later than anything that bringing the controller up takes, so that this does not show in it.
+/// When a simulation begins. Later than anything that bringing the controller up takes, so that
+/// this does not show in it.
 const START_NS: u64 = 1_000_000_000;
 /// Instants between two reports of progress.
 const INSTANTS_PER_REPORT: u64 = 1 << 16;
-/// Turns at one instant after which it is not going on any more: far more than commands can be in flight.
+/// Turns at one instant after which it is not going on any more: far more than commands can be in
+/// flight.
 const TURNS_MAX: u64 = 1 << 24;
 
 /// Queue pairs that begin together.
@@ -142,7 +145,8 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Tells a fresh drive what the arrivals of one queue ask, each at its time; when each was done, from the same start. 0: never.
+    /// Tells a fresh drive what the arrivals of one queue ask, each at its time; when each was
+    /// done, from the same start. 0: never.
     pub(crate) fn replay(
         parameters: &Parameters,
         size: u64,
@@ -278,7 +282,8 @@ impl<'a> World<'a> {
                 turns += 1;
             }
             let rung = self.step_hosts()?;
-            // What the drive has no room for waits for the next instant, unless this turn has made some.
+            // What the drive has no room for waits for the next instant, unless this turn has made
+            // some.
             let held = self.told - self.posted > u64::from(self.in_drive());
             turn_is_due = rung || worked && held || self.is_due();
             if !turn_is_due {

@@ -1,7 +1,8 @@
-//! Where commands of a job go on a zoned drive (`zonemode=zbd`): writes to write pointers, reads to what was written.
+//! Where commands of a job go on a zoned drive (`zonemode=zbd`): writes to write pointers, reads to
+//! what was written.
 //!
-//! All jobs know how far each zone is written; a worker writes to zones of its own, so that no two of them meet at a write
-//! pointer. A zone that is full is reset when its worker comes to it again.
+//! All jobs know how far each zone is written; a worker writes to zones of its own, so that no two
+//! of them meet at a write pointer. A zone that is full is reset when its worker comes to it again.
 //!
 //! It does NOT append, finish or open zones, and knows no limits of the drive but that of the job.
 
@@ -220,7 +221,8 @@ fn pick(count: usize, random: &mut Random) -> usize {
     usize::try_from(random.below(count as u64)).expect("below a usize")
 }
 
-/// Refuses jobs that do not go with the drive, and such as would write to the same zones at the same time.
+/// Refuses jobs that do not go with the drive, and such as would write to the same zones at the
+/// same time.
 pub(crate) fn check(jobs: &[Job], drive: u64, is_zoned: bool) -> Result<(), Error> {
     let unfit = |job: &Job, why: String| {
         Err(Error::Job {

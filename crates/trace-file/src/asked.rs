@@ -71,7 +71,8 @@ pub enum Asked {
         what: KeyCommand,
         /// Which.
         key: Key,
-        /// Bytes of the value to store, or that the host has room for; 0 of commands that move none.
+        /// Bytes of the value to store, or that the host has room for; 0 of commands that move
+        /// none.
         len: u32,
         /// Store or Retrieve Options.
         options: u8,

@@ -2,7 +2,8 @@
 
 use crate::Record;
 
-/// Fields that are given by their difference, in the order of the file. The times of stages stand behind the first.
+/// Fields that are given by their difference, in the order of the file. The times of stages stand
+/// behind the first.
 const DIFFERENCES: usize = 14;
 /// How many of them there are in a version of the format.
 const OF_VERSION_1: usize = 12;
@@ -112,8 +113,8 @@ pub(crate) fn pack(records: &[Record], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the columns of `count` records as a version of the format has them, which are all that there is, and appends the records to
-/// `out`; `None` where that is not so.
+/// Reads the columns of `count` records as a version of the format has them, which are all that
+/// there is, and appends the records to `out`; `None` where that is not so.
 pub(crate) fn unpack(
     mut bytes: &[u8],
     version: u32,

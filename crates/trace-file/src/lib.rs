@@ -2,8 +2,8 @@
 //!
 //! # The format, version 2
 //!
-//! Numbers are little-endian. A file begins with the eight bytes `NVMTRACE` and the version, 32 bits. Then come blocks, each a frame
-//! of 28 bytes and its payload:
+//! Numbers are little-endian. A file begins with the eight bytes `NVMTRACE` and the version, 32
+//! bits. Then come blocks, each a frame of 28 bytes and its payload:
 //!
 //! | bytes | |
 //! |---|---|
@@ -16,18 +16,21 @@
 //! | 16..24 | commands that were lost since the block before |
 //! | 24..28 | CRC-32C (Castagnoli) of the 24 bytes before and of the payload |
 //!
-//! The first block is the header, [`Header`] as JSON; the last of a file that was ended is the end, [`End`] as JSON. The payload of a
-//! block of records is by columns, each with a number for every record: LEB128, where a record's field is given by its difference from
-//! that of the record before zigzag-coded (modulo 2^64). The columns: time (difference), the six stages, completion queue, submission
-//! queue, command identifier, what kind of command (opcode, FUA, command set and block size as bytes 0 to 3), status, namespace, first
-//! block, blocks, detail, bytes, depth, the first eight bytes of the key and the other eight, as numbers (all differences). Columns that are added
+//! The first block is the header, [`Header`] as JSON; the last of a file that was ended is the end,
+//! [`End`] as JSON. The payload of a block of records is by columns, each with a number for every
+//! record: LEB128, where a record's field is given by its difference from that of the record before
+//! zigzag-coded (modulo 2^64). The columns: time (difference), the six stages, completion queue,
+//! submission queue, command identifier, what kind of command (opcode, FUA, command set and block
+//! size as bytes 0 to 3), status, namespace, first block, blocks, detail, bytes, depth, the first
+//! eight bytes of the key and the other eight, as numbers (all differences). Columns that are added
 //! behind these need another version. Version 1 has no keys, and is read.
 //!
-//! A file that was cut off, as its writer was killed or its disk is full, is read up to its last whole block; what is damaged before its end
-//! is an error, never a wrong record, and what was read before that error is whole.
+//! A file that was cut off, as its writer was killed or its disk is full, is read up to its last
+//! whole block; what is damaged before its end is an error, never a wrong record, and what was read
+//! before that error is whole.
 //!
-//! Commands stand in the order in which they were taken from their queues, each queue's in the order of completion: who needs that of time
-//! sorts them ([`by_time`]).
+//! Commands stand in the order in which they were taken from their queues, each queue's in the
+//! order of completion: who needs that of time sorts them ([`by_time`]).
 //!
 //! What it does NOT do: read a clock, open files, talk to anything, or know how records come to be.
 #![forbid(unsafe_code)]
@@ -68,8 +71,8 @@ const PACKED_MAX: usize = RAW_MAX + RAW_MAX / 128 + 1024;
 const START_LEN: usize = 12;
 const FRAME_LEN: usize = 28;
 
-/// Stages of a command, in the order of [`Record::stages`]: in the host's ring, behind other tenants, in the checks, with the medium, held
-/// back by a model, and posted before its interrupt.
+/// Stages of a command, in the order of [`Record::stages`]: in the host's ring, behind other
+/// tenants, in the checks, with the medium, held back by a model, and posted before its interrupt.
 pub const STAGES: [&str; 6] = [
     "ring",
     "fairness",
@@ -82,7 +85,8 @@ pub const STAGES: [&str; 6] = [
 /// A command that has completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// When its doorbell was seen, in nanoseconds on the recording's clock; [`Header::start_ns`] is when the recording began.
+    /// When its doorbell was seen, in nanoseconds on the recording's clock; [`Header::start_ns`] is
+    /// when the recording began.
     pub at_ns: u64,
     /// Nanoseconds of each stage, by [`STAGES`]; 4.29 s stands for more.
     pub stages: [u32; STAGES.len()],
@@ -106,11 +110,12 @@ pub struct Record {
     pub nsid: u32,
     /// Its first logical block; of Dataset Management that of its first range.
     pub slba: u64,
-    /// Logical blocks that it names; of Dataset Management those of its first range; of a command with a key the bytes of the value or of
-    /// the host's buffer (CDW10).
+    /// Logical blocks that it names; of Dataset Management those of its first range; of a command
+    /// with a key the bytes of the value or of the host's buffer (CDW10).
     pub blocks: u32,
-    /// Of Dataset Management the number of its ranges, of the Zone Management commands CDW13, of other commands that name blocks the
-    /// upper half of CDW12, of commands with a key the lower half of CDW11: the key's length, and options.
+    /// Of Dataset Management the number of its ranges, of the Zone Management commands CDW13, of
+    /// other commands that name blocks the upper half of CDW12, of commands with a key the lower
+    /// half of CDW11: the key's length, and options.
     pub detail: u32,
     /// The key's field, of commands of the Key Value command set.
     pub key: [u8; KEY_MAX],
@@ -134,7 +139,8 @@ impl Record {
         self.at_ns.saturating_add(self.latency_ns())
     }
 
-    /// The bytes of its namespace that it names: the first, and how many. `None` where it names none, or they have no end.
+    /// The bytes of its namespace that it names: the first, and how many. `None` where it names
+    /// none, or they have no end.
     #[must_use]
     pub fn extent(&self) -> Option<(u64, u64)> {
         if self.blocks == 0 {
@@ -217,7 +223,8 @@ pub struct End {
     pub queues: Vec<u16>,
 }
 
-/// Puts records in the order in which their doorbells were seen; those of the same time stay in theirs.
+/// Puts records in the order in which their doorbells were seen; those of the same time stay in
+/// theirs.
 pub fn by_time(records: &mut [Record]) {
     records.sort_by_key(|record| record.at_ns);
 }

@@ -26,7 +26,8 @@ pub struct Stats {
     pub errors: Vec<(u16, u64)>,
     /// By submission queue.
     pub queues: Vec<QueueStats>,
-    /// Of reads and writes (appends are none), the percentage that begins where the one before it of its namespace and its kind ended.
+    /// Of reads and writes (appends are none), the percentage that begins where the one before it
+    /// of its namespace and its kind ended.
     pub sequential_percent: Option<f64>,
     /// The MiB of namespaces with the most reads and writes that begin there.
     pub hottest: Vec<RangeStats>,

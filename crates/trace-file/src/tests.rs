@@ -180,7 +180,8 @@ proptest! {
     }
 }
 
-/// Any bytes, or as many small numbers as some records have, of which even ones are no negative differences.
+/// Any bytes, or as many small numbers as some records have, of which even ones are no negative
+/// differences.
 fn a_payload() -> impl Strategy<Value = Vec<u8>> {
     let numbers = prop_oneof![
         9 => (0..64u8).prop_map(|half| 2 * half),
@@ -226,7 +227,8 @@ fn a_zone_beyond_all_bytes_is_not_asked_for() {
     assert_eq!(all.asked(), Ok(zone(0, true)));
 }
 
-/// At whatever byte a file is cut off: all whole blocks are read, and it is said how many bytes behind them are of no use.
+/// At whatever byte a file is cut off: all whole blocks are read, and it is said how many bytes
+/// behind them are of no use.
 #[test]
 fn a_file_that_was_cut_off_is_read_to_its_last_whole_block() {
     let blocks = some_blocks();
@@ -308,11 +310,13 @@ fn what_stands_behind_the_end_or_is_missing_before_it_is_found() {
     assert!(matches!(read(&without).1, Err(TraceError::Damaged { .. })));
 }
 
-/// Blocks that the format's description gives, made by hand: of this version and of the first, which had no keys.
+/// Blocks that the format's description gives, made by hand: of this version and of the first,
+/// which had no keys.
 #[test]
 fn blocks_made_by_hand_are_read() {
-    // one record: at 3, stages 1 to 6, queues 1 and 2, identifier 4, Read with FUA on a namespace of 512-byte blocks, status
-    // 80h, namespace 1, block 300, 8 blocks, detail 0, 4096 bytes, depth 1
+    // one record: at 3, stages 1 to 6, queues 1 and 2, identifier 4, Read with FUA on a namespace
+    // of 512-byte blocks, status 80h, namespace 1, block 300, 8 blocks, detail 0, 4096 bytes, depth
+    // 1
     let blocks = Record {
         at_ns: 3,
         stages: [1, 2, 3, 4, 5, 6],
@@ -365,7 +369,8 @@ fn blocks_made_by_hand_are_read() {
     assert_eq!(keys.key().unwrap().to_string(), "0x626c7565");
 }
 
-/// A file of a version with one record, at 3 with stages 1 to 6, and these numbers in the columns behind.
+/// A file of a version with one record, at 3 with stages 1 to 6, and these numbers in the columns
+/// behind.
 fn by_hand(version: u32, numbers: &[u64]) -> Vec<u8> {
     let (mut made, _) = file(&[], None);
     made[8..12].copy_from_slice(&version.to_le_bytes());

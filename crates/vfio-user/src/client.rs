@@ -470,8 +470,8 @@ impl Client {
         Ok(())
     }
 
-    /// As [`Self::region_write_posted`], for few bytes, and never waits: false, with nothing written, while the socket has
-    /// not taken what was sent before.
+    /// As [`Self::region_write_posted`], for few bytes, and never waits: false, with nothing
+    /// written, while the socket has not taken what was sent before.
     ///
     /// # Errors
     /// The errors of the connection.

@@ -129,8 +129,8 @@ fn bench_of(
     Bench::new(Box::new(bus), &options).unwrap()
 }
 
-/// Tests that pass however the controller is made, each for a guard that it must have: were one of them said to be not
-/// supported, nothing would notice.
+/// Tests that pass however the controller is made, each for a guard that it must have: were one of
+/// them said to be not supported, nothing would notice.
 const MUST_PASS: [&str; 18] = [
     "registers/ready_edges",
     "registers/shutdown_keeps_data",
@@ -233,8 +233,8 @@ fn worn(medium: &Medium) -> Vec<Namespace> {
     whole(medium)
 }
 
-/// Runs the tests of a chapter that namespaces of another command set have: all pass but those that are named, which are not
-/// supported.
+/// Runs the tests of a chapter that namespaces of another command set have: all pass but those that
+/// are named, which are not supported.
 fn judge_set(kind: MediumKind, chapter: &str, without: &[&str]) {
     judge_namespaces(kind, chapter, without, whole);
 }
@@ -300,7 +300,8 @@ fn zoned(zones: ZoneSpec) -> MediumKind {
 
 #[test]
 fn zones() {
-    // All but those of drives without extensions and random write areas, and with zones that were given up.
+    // All but those of drives without extensions and random write areas, and with zones that were
+    // given up.
     let without = ["extension_refused", "random_refused"];
     judge_set(zoned(ZONES), "zones", &[&without[..], &LOST].concat());
 }

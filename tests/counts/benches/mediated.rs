@@ -1,7 +1,9 @@
-//! Instructions of mediated pass-through under callgrind: what a reactor does between a host's queue and a drive's.
+//! Instructions of mediated pass-through under callgrind: what a reactor does between a host's
+//! queue and a drive's.
 //!
-//! Every function here does what it does for [`COMMANDS`] commands. The drive is a controller of ours in the same thread, and what
-//! it does for them is counted, too: what mediation adds is `mediated` less `driven`.
+//! Every function here does what it does for [`COMMANDS`] commands. The drive is a controller of
+//! ours in the same thread, and what it does for them is counted, too: what mediation adds is
+//! `mediated` less `driven`.
 
 #![expect(
     missing_docs,
@@ -16,7 +18,8 @@ const READ_32K: Load = Load {
     bytes: 32 << 10,
 };
 
-// Commands of a host that become commands of a drive: fetched, checked, translated, placed, done by the drive, completed.
+// Commands of a host that become commands of a drive: fetched, checked, translated, placed, done by
+// the drive, completed.
 #[library_benchmark]
 #[bench::batch_of_32((Mediated::new(Load::READ), 32))]
 #[bench::batch_of_32_writes((Mediated::new(Load::WRITE), 32))]

@@ -28,8 +28,8 @@ const READ_32K: Load = Load {
     bytes: 32 << 10,
 };
 
-// From the doorbell to the completion, by the whole engine: its look at cold lanes and, every 16 turns, at the
-// controller, the interrupt and the turn itself are in it.
+// From the doorbell to the completion, by the whole engine: its look at cold lanes and, every 16
+// turns, at the controller, the interrupt and the turn itself are in it.
 #[library_benchmark]
 #[bench::null_read(Rig::new(null(), Doorbells::Mapped, Load::READ))]
 #[bench::null_write(Rig::new(null(), Doorbells::Mapped, Load::WRITE))]
@@ -309,7 +309,8 @@ library_benchmark_group!(
     name = steps,
     benchmarks = [fetch, parse, bounds, walk, issue, add_and_submit, post]
 );
-/// The C library copies with what the processor at hand does best; what every one can do is the same everywhere.
+/// The C library copies with what the processor at hand does best; what every one can do is the
+/// same everywhere.
 fn settings() -> LibraryBenchmarkConfig {
     let mut settings = LibraryBenchmarkConfig::default();
     let features = "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-AVX512F,-ERMS,-FSRM";

@@ -1,9 +1,11 @@
 //! A host and a reactor's engine in one thread, to count what a command costs the reactor.
 //!
-//! The host's part is done beforehand: a submission queue that is filled once, of which a few entries at a time are
-//! announced by its doorbell. What is counted between is the engine's alone, but for two stores to doorbells a batch.
+//! The host's part is done beforehand: a submission queue that is filled once, of which a few
+//! entries at a time are announced by its doorbell. What is counted between is the engine's alone,
+//! but for two stores to doorbells a batch.
 //!
-//! `benches/path.rs` counts under callgrind; `cargo xtask instructions` runs it and compares with `baseline.json`.
+//! `benches/path.rs` counts under callgrind; `cargo xtask instructions` runs it and compares with
+//! `baseline.json`.
 
 #![expect(clippy::unwrap_used, reason = "a count ends where its host fails")]
 
@@ -178,8 +180,8 @@ pub fn null() -> MediumKind {
     MediumKind::Null { size: MEDIUM_LEN }
 }
 
-/// A file in `dir`, which loses its name when it is opened: on a disk its commands go to the kernel by a ring, in memory
-/// by a call for each.
+/// A file in `dir`, which loses its name when it is opened: on a disk its commands go to the kernel
+/// by a ring, in memory by a call for each.
 #[must_use]
 pub fn file(dir: &str) -> MediumKind {
     let path = Path::new(dir).join(format!("counts-{}", std::process::id()));
@@ -207,7 +209,8 @@ impl Rig {
     #[must_use]
     pub fn new(kind: MediumKind, doorbells: Doorbells, load: Load) -> Self {
         let mut rig = Rig::on(channel(kind), doorbells, load);
-        // What is done once, at the first command: pages of the state file, branches of the first turn.
+        // What is done once, at the first command: pages of the state file, branches of the first
+        // turn.
         rig.batches(1, 31);
         rig
     }
@@ -346,7 +349,8 @@ impl<C: Port> Rig<C> {
         panic!("an admin command did not complete");
     }
 
-    /// Fills the submission queue with commands at blocks and buffers that lie a large odd number of pages apart.
+    /// Fills the submission queue with commands at blocks and buffers that lie a large odd number
+    /// of pages apart.
     fn fill(&mut self, load: Load) {
         let pages = u64::from(load.bytes.div_ceil(4096));
         let places = DATA_LEN as u64 / 4096 / pages;
@@ -391,7 +395,8 @@ impl<C: Port> Rig<C> {
         }
     }
 
-    /// `count` times: announces `size` commands, lets the engine take a turn, and acknowledges what it has completed.
+    /// `count` times: announces `size` commands, lets the engine take a turn, and acknowledges what
+    /// it has completed.
     ///
     /// # Panics
     /// A command was not completed in its turn.

@@ -1,4 +1,5 @@
-//! A drive of nothing in this process: behind a controller whose host's commands are shadowed, and driven directly.
+//! A drive of nothing in this process: behind a controller whose host's commands are shadowed, and
+//! driven directly.
 //!
 //! The drive is another controller of ours, which takes its turns while its queue pair is polled.
 
@@ -42,7 +43,8 @@ fn device() -> Device<Bus> {
     device
 }
 
-/// A host whose commands become commands of a drive: everything between its doorbell and its completion.
+/// A host whose commands become commands of a drive: everything between its doorbell and its
+/// completion.
 pub struct Mediated {
     rig: Rig<DriveChannel<Bus>>,
     _keeper: Keeper<Bus>,

@@ -1,9 +1,9 @@
 //! The fuzz targets: hosts, clients of the socket and files that may say anything.
 //!
-//! Each target is a function that takes any bytes. It panics where they break a rule, and returns whether they
-//! decode to an input of the target. `tests/corpus.rs` replays the committed inputs (`fuzz/corpus`) in an ordinary
-//! build. The search for more of them is not here: `fuzz/`, a workspace of its own, builds these functions for
-//! libFuzzer (`cargo xtask fuzz`).
+//! Each target is a function that takes any bytes. It panics where they break a rule, and returns
+//! whether they decode to an input of the target. `tests/corpus.rs` replays the committed inputs
+//! (`fuzz/corpus`) in an ordinary build. The search for more of them is not here: `fuzz/`, a
+//! workspace of its own, builds these functions for libFuzzer (`cargo xtask fuzz`).
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,8 @@ mod trace_file;
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// Defines a target by its module: it decodes the bytes as libFuzzer's own macro does, and runs them.
+/// Defines a target by its module: it decodes the bytes as libFuzzer's own macro does, and runs
+/// them.
 macro_rules! targets {
     ($($(#[$doc:meta])* $target:ident)*) => {$(
         $(#[$doc])*

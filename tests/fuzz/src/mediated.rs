@@ -1,8 +1,8 @@
-//! A host that shares a drive with another one does what it likes: any entries, doorbells, registers and memory, in any order,
-//! with a drive that may hang.
+//! A host that shares a drive with another one does what it likes: any entries, doorbells,
+//! registers and memory, in any order, with a drive that may hang.
 //!
-//! Found would be: a command that came to the drive and must not, a byte of the other host's that changed, a command of the
-//! other host's that was not done, a panic, a reset that hangs.
+//! Found would be: a command that came to the drive and must not, a byte of the other host's that
+//! changed, a command of the other host's that was not done, a panic, a reset that hangs.
 
 use arbitrary::Arbitrary;
 use tests_hostile::{BLOCK, Lie, PAGE, PARTS, Tenant, Witness, World};

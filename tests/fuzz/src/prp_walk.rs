@@ -32,7 +32,8 @@ pub(crate) struct Input {
     prp1: Address,
     prp2: Address,
     len: u32,
-    /// Of each page: 0 not mapped, 1 for reading only, else both; one region a page where the next bit is set.
+    /// Of each page: 0 not mapped, 1 for reading only, else both; one region a page where the next
+    /// bit is set.
     pages: [u8; PAGES as usize],
     /// Words of the host's memory, repeated over all of it.
     words: Vec<Address>,
@@ -40,7 +41,8 @@ pub(crate) struct Input {
     writes: bool,
 }
 
-/// What the specification says, one byte at a time (Base 2.1, 4.3.1): the address of every byte, or nothing.
+/// What the specification says, one byte at a time (Base 2.1, 4.3.1): the address of every byte, or
+/// nothing.
 struct Oracle<'a> {
     memory: &'a [u64],
     pages: &'a [u8; PAGES as usize],

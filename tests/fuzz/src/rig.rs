@@ -1,5 +1,5 @@
-//! What the targets share: a controller in an engine, media that may hold on to commands, and a host's memory of
-//! which a part must never change.
+//! What the targets share: a controller in an engine, media that may hold on to commands, and a
+//! host's memory of which a part must never change.
 
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
 
@@ -284,7 +284,8 @@ impl Rig {
         self.now
     }
 
-    /// Whatever went before: a function reset ends within its bounds, and nobody wrote where the host did not allow it.
+    /// Whatever went before: a function reset ends within its bounds, and nobody wrote where the
+    /// host did not allow it.
     pub(crate) fn finish(mut self) {
         self.controller().function_reset();
         for _ in 0..4 {

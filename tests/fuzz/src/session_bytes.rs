@@ -1,7 +1,7 @@
 //! A client of the socket that sends any messages, any bytes and any descriptors.
 //!
-//! Found would be: a panic, a session that ends although framing is intact, an answer that is no message, a reset
-//! that hangs, a byte written where the client did not allow it.
+//! Found would be: a panic, a session that ends although framing is intact, an answer that is no
+//! message, a reset that hangs, a byte written where the client did not allow it.
 
 use std::{
     io::Read,

@@ -1,4 +1,5 @@
-//! SGL walks over any lists in any memory, against a walk that goes descriptor by descriptor and byte by byte.
+//! SGL walks over any lists in any memory, against a walk that goes descriptor by descriptor and
+//! byte by byte.
 
 use std::{os::fd::AsFd, sync::Arc};
 
@@ -110,7 +111,8 @@ impl Input {
     }
 }
 
-/// What the specification says (Base 2.1, 4.3.2): where every byte is, `None` for one that is discarded.
+/// What the specification says (Base 2.1, 4.3.2): where every byte is, `None` for one that is
+/// discarded.
 struct Oracle<'a> {
     input: &'a Input,
     memory: &'a [u8],
@@ -121,7 +123,8 @@ struct Oracle<'a> {
 }
 
 impl Oracle<'_> {
-    /// A descriptor that is valid by itself: the segment that it leads to, as (address, descriptors, last).
+    /// A descriptor that is valid by itself: the segment that it leads to, as (address,
+    /// descriptors, last).
     fn descriptor(&mut self, [address, word]: [u64; 2]) -> Option<Option<(u64, u32, bool)>> {
         let (len, identifier) = (word as u32, (word >> 56) as u8);
         let fits = u128::from(address) + u128::from(len) <= 1 << 64;

@@ -1,6 +1,7 @@
 //! A host that writes any registers, doorbells, queue entries and memory, in any order.
 //!
-//! Found would be: a panic, a turn without end, a reset that hangs, a byte written where the host did not allow it.
+//! Found would be: a panic, a turn without end, a reset that hangs, a byte written where the host
+//! did not allow it.
 
 use crate::rig::{BASE, PAGE, PAGES, READ_ONLY_FROM, Rig};
 use arbitrary::Arbitrary;
@@ -191,7 +192,8 @@ impl Book {
             } => {
                 let queue = usize::from(queue) % QUEUES;
                 let dword = |n: usize| u64::from(dwords[n]);
-                // Every fourth has an SGL: what would be its second PRP says how long and of which type.
+                // Every fourth has an SGL: what would be its second PRP says how long and of which
+                // type.
                 let (psdt, second) = match nsid {
                     192.. => (0x4000, prp2.value() & 0xffff | u64::from(cid & 0x30) << 56),
                     _ => (0, prp2.value()),

@@ -1,8 +1,9 @@
-//! Files with the log of a medium's state, of zones or of keys, as any program or accident may have left them: superblocks and frames
-//! with any content, their checksums right or wrong.
+//! Files with the log of a medium's state, of zones or of keys, as any program or accident may have
+//! left them: superblocks and frames with any content, their checksums right or wrong.
 //!
-//! The log is read a second time here, by what is written of its format. What a medium has come back with is that, and nothing else;
-//! a file that is refused is left as it is; and what was taken up once is taken up again as the same.
+//! The log is read a second time here, by what is written of its format. What a medium has come
+//! back with is that, and nothing else; a file that is refused is left as it is; and what was taken
+//! up once is taken up again as the same.
 
 mod image;
 mod oracle;

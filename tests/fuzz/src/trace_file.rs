@@ -1,5 +1,6 @@
-//! Files with traces, as any program or accident may have left them: blocks with any content, their checksums right or wrong, cut off
-//! anywhere. What comes out of one is written and read once more, and must be the same.
+//! Files with traces, as any program or accident may have left them: blocks with any content, their
+//! checksums right or wrong, cut off anywhere. What comes out of one is written and read once more,
+//! and must be the same.
 
 use arbitrary::Arbitrary;
 use trace_file::{Encoder, Header, Reader, Record, export, stats};
@@ -76,7 +77,8 @@ fn read(file: &[u8]) -> Vec<Record> {
     records
 }
 
-/// Records up to a number of lines of fio's, which has one for each GiB that a command names: millions for a few bytes of a file.
+/// Records up to a number of lines of fio's, which has one for each GiB that a command names:
+/// millions for a few bytes of a file.
 fn few_lines(records: &[Record]) -> &[Record] {
     let mut lines = 0;
     let fit = records.iter().take_while(|record| {

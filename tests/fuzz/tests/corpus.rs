@@ -1,7 +1,7 @@
 //! The committed inputs of each target (`fuzz/corpus`), replayed with debug assertions.
 //!
-//! A target that is not replayed, and one without inputs, is a failure. The search for more inputs is not here:
-//! `cargo xtask fuzz`.
+//! A target that is not replayed, and one without inputs, is a failure. The search for more inputs
+//! is not here: `cargo xtask fuzz`.
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
@@ -33,7 +33,8 @@ fn names(folder: &Path) -> Vec<String> {
 /// Replays the inputs of a folder.
 ///
 /// # Panics
-/// There is none, one is no input of the target, or the target panics or does not end in time with one.
+/// There is none, one is no input of the target, or the target panics or does not end in time with
+/// one.
 fn replay(folder: &Path, target: fn(&[u8]) -> bool, bound: Duration) {
     let names = names(folder);
     assert!(!names.is_empty(), "no input in {}", folder.display());

@@ -236,7 +236,8 @@ impl Witness {
         Ok(())
     }
 
-    /// A new driver opens it: what the last one has shown is gone, as with a container of addresses that is closed.
+    /// A new driver opens it: what the last one has shown is gone, as with a container of addresses
+    /// that is closed.
     fn forget(&self) {
         let state = &mut *self.state();
         for shown in std::mem::take(&mut state.shown) {
@@ -506,7 +507,8 @@ impl State {
                 data[24..64].copy_from_slice(b"a drive that looks at all that it gets  ");
                 data[77] = identity.mdts;
                 data[80..84].copy_from_slice(&0x0002_0000u32.to_le_bytes());
-                // No optional admin commands; Dataset Management and Write Zeroes; a volatile write cache.
+                // No optional admin commands; Dataset Management and Write Zeroes; a volatile write
+                // cache.
                 data[256..258].fill(0);
                 data[520..522].copy_from_slice(&0b1100u16.to_le_bytes());
                 data[525] = 1;

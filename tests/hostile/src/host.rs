@@ -11,8 +11,8 @@ use crate::PAGE;
 
 /// Bytes of a host's memory.
 const MEMORY_LEN: u64 = 5 << 20;
-/// Bytes from here on are mapped for reading only, and from there on not at all: no command may change either. Both regions
-/// that are mapped are large enough for windows.
+/// Bytes from here on are mapped for reading only, and from there on not at all: no command may
+/// change either. Both regions that are mapped are large enough for windows.
 const READ_ONLY_AT: u64 = 2 << 20;
 const UNMAPPED_AT: u64 = 4 << 20;
 /// What the first of them are filled with, and how many.

@@ -1,9 +1,10 @@
 //! Hosts that mean harm to a drive that they share with others, and drives that lie to their host.
 //!
-//! Two hosts have a controller each, on one engine, whose namespaces are parts of one drive. The drive is a [`Witness`]: a
-//! second, small reading of the specification with an address space of its own. It looks at every entry that it finds in its
-//! queues, and writes down what must never come: another command than those that mediated pass-through makes, a block outside
-//! every part, one host's block with another host's memory, an address that nothing was mapped at.
+//! Two hosts have a controller each, on one engine, whose namespaces are parts of one drive. The
+//! drive is a [`Witness`]: a second, small reading of the specification with an address space of
+//! its own. It looks at every entry that it finds in its queues, and writes down what must never
+//! come: another command than those that mediated pass-through makes, a block outside every part,
+//! one host's block with another host's memory, an address that nothing was mapped at.
 //!
 //! What this does NOT do: it has no thread, clock or socket; a run repeats exactly.
 

@@ -278,13 +278,15 @@ impl World {
         }
     }
 
-    /// The honest host writes some of its blocks, and reads them and others back: all of it succeeds.
+    /// The honest host writes some of its blocks, and reads them and others back: all of it
+    /// succeeds.
     pub fn honest(&mut self) {
         let outcome = self.try_honest();
         assert_eq!(outcome, Ok(()), "the other host's commands are done");
     }
 
-    /// As [`World::honest`], where the drive may fail: the status of what failed, all ones for what did not end.
+    /// As [`World::honest`], where the drive may fail: the status of what failed, all ones for what
+    /// did not end.
     ///
     /// # Errors
     /// That.
@@ -335,8 +337,8 @@ impl World {
         }
     }
 
-    /// Nothing came to the drive that must not, the other host's bytes and those of nobody are as they were, and no memory
-    /// was written that may not be.
+    /// Nothing came to the drive that must not, the other host's bytes and those of nobody are as
+    /// they were, and no memory was written that may not be.
     pub fn check(&mut self) {
         self.settle();
         let violations = self.witness.violations();

@@ -1,7 +1,7 @@
 //! A host in bytes: registers, rings, and where data lies.
 //!
-//! It checks what every host relies on, whatever the command: one completion for each, in the right queue, with the
-//! phase of its round and a head that says that everything was fetched.
+//! It checks what every host relies on, whatever the command: one completion for each, in the right
+//! queue, with the phase of its round and a head that says that everything was fetched.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -227,7 +227,8 @@ impl Host {
         self.address(&self.data)
     }
 
-    /// Puts a command into a submission queue that has room for it, without ringing; its identifier.
+    /// Puts a command into a submission queue that has room for it, without ringing; its
+    /// identifier.
     ///
     /// # Panics
     /// For a queue that is not there.
@@ -404,7 +405,8 @@ impl Host {
         (flags, dptr)
     }
 
-    /// Base 2.1, 4.3.1: a list that does not fit into its page goes on in the next, which its last entry names.
+    /// Base 2.1, 4.3.1: a list that does not fit into its page goes on in the next, which its last
+    /// entry names.
     fn prps(&self, data: u64, pieces: &[(usize, usize)], list_at: u16) -> [u64; 2] {
         let address = |piece: &(usize, usize)| data + piece.0 as u64;
         let Some((first, rest)) = pieces.split_first() else {

@@ -1,4 +1,5 @@
-//! What programs are made of, and how they are drawn: mostly valid commands, some with one field that is not.
+//! What programs are made of, and how they are drawn: mostly valid commands, some with one field
+//! that is not.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -307,7 +308,8 @@ fn features() -> impl Strategy<Value = (u8, u32, u32)> {
     prop_oneof![
         any::<u32>().prop_map(|v| (0x01, v & 0xffff_ff07, 0)),
         mostly(Just(0u32), 1..32u32).prop_map(|v| (0x02, v, 0)),
-        // Thresholds that the temperature of a room does not cross, and selections that do not exist.
+        // Thresholds that the temperature of a room does not cross, and selections that do not
+        // exist.
         (320..0xffffu32).prop_map(|v| (0x04, v, 0)),
         (0..250u32).prop_map(|v| (0x04, 1 << 20 | v, 1 << 20)),
         Just((0x04, 2 << 20 | 330, 2 << 20)),

@@ -75,7 +75,8 @@ pub struct Compared {
     pub label: String,
     /// Commands.
     pub commands: usize,
-    /// Of them, those that are not admitted and done when the oracle says, or not in that order; 1 where only the counters differ.
+    /// Of them, those that are not admitted and done when the oracle says, or not in that order; 1
+    /// where only the counters differ.
     pub differing: usize,
     /// The first difference, in words.
     pub first: Option<String>,
@@ -178,7 +179,8 @@ fn first(document: &Document, ours: &Outcome, expected: &Outcome) -> Result<Opti
     Ok(Some(text))
 }
 
-/// Runs cases by seed, as many at a time as there are processors, and prints a line for each; whether none differs.
+/// Runs cases by seed, as many at a time as there are processors, and prints a line for each;
+/// whether none differs.
 ///
 /// # Errors
 /// A side fails.

@@ -28,7 +28,8 @@ struct Arguments {
     /// Runs in which the oracle is itself compared with closed forms; 0: not at all
     #[arg(long, default_value_t = 10)]
     checks: u64,
-    /// Ask the oracle of the points where drives are compared, record its answers, and do nothing else
+    /// Ask the oracle of the points where drives are compared, record its answers, and do nothing
+    /// else
     #[arg(long)]
     record_points: bool,
 }

@@ -26,7 +26,8 @@ pub fn file() -> PathBuf {
     python::folder().join("../../crates/simulate/src/points/oracle.json")
 }
 
-/// Asks the oracle of every point of the presets whose full names begin with `only`, and whose names of points have `part` in them.
+/// Asks the oracle of every point of the presets whose full names begin with `only`, and whose
+/// names of points have `part` in them.
 ///
 /// # Errors
 /// There is no Python, or a preset makes no drive.

@@ -49,7 +49,8 @@ fn random_commands_as_the_oracle() {
     }
 }
 
-/// What is recorded at the points where drives are compared; the stage `oracle` asks of all of them.
+/// What is recorded at the points where drives are compared; the stage `oracle` asks of all of
+/// them.
 #[test]
 fn recorded_points_are_what_the_oracle_says() {
     for (preset, point) in [

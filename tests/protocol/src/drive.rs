@@ -1,7 +1,7 @@
 //! The least of an NVMe driver: enough for commands in flight.
 //!
-//! Everything goes by messages, so that it works however the doorbells are reached. Numbers are those of the NVMe Base
-//! Specification 2.1.
+//! Everything goes by messages, so that it works however the doorbells are reached. Numbers are
+//! those of the NVMe Base Specification 2.1.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -98,7 +98,8 @@ impl Drive {
             let cdw10 = u64::from(ENTRIES - 1) << 16 | 1;
             [opcode, 0, 0, address, 0, cdw10 | cdw11 << 32, 0, 0]
         };
-        // Create I/O Completion Queue: contiguous, interrupts enabled, vector 1. Create I/O Submission Queue.
+        // Create I/O Completion Queue: contiguous, interrupts enabled, vector 1. Create I/O
+        // Submission Queue.
         let cq = queue(self.io.cq_address(), 0x05, 1 << 16 | 0b11);
         let sq = queue(self.io.sq_address(), 0x01, 1 << 16 | 0b1);
         for command in [cq, sq] {
@@ -127,7 +128,8 @@ impl Drive {
         assert_eq!(self.admin.wait(host, cid).status, 0, "a queue is created");
     }
 
-    /// Reads or writes the drive's blocks from `lba` on, as many as the data page holds; the command's identifier.
+    /// Reads or writes the drive's blocks from `lba` on, as many as the data page holds; the
+    /// command's identifier.
     pub fn submit(&mut self, host: &mut Host, write: bool, lba: u64) -> u16 {
         let address = self.data.iova(Iova(BASE)).0;
         self.submit_at(host, write, lba, address)

@@ -125,8 +125,8 @@ impl Reply {
     /// The errno of an error reply.
     ///
     /// # Panics
-    /// When it is none, or is more than a header ("If an error occurs, the reply message must only include the reply
-    /// header").
+    /// When it is none, or is more than a header ("If an error occurs, the reply message must only
+    /// include the reply header").
     #[must_use]
     pub fn errno(self) -> u32 {
         assert_eq!(self.flags, 1 | 1 << 5, "an error: {self:?}");

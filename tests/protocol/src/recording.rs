@@ -1,7 +1,8 @@
 //! A recorded session: text, one message a line.
 //!
-//! `>` (the host to the server) or `<`, the number of descriptors, and the message with its header in hexadecimal. Lines
-//! that start with `#` are for a person, except that the first names the format. `cargo xtask record` writes it.
+//! `>` (the host to the server) or `<`, the number of descriptors, and the message with its header
+//! in hexadecimal. Lines that start with `#` are for a person, except that the first names the
+//! format. `cargo xtask record` writes it.
 
 use std::fmt;
 

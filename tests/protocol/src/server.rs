@@ -1,7 +1,7 @@
 //! Controllers of ours, served on a thread of the test: no program, no file, no socket path.
 //!
-//! Its clock may be moved on, so that a bound of seconds is over at once; its media may be told to hold back what they
-//! have done, so that commands stay in flight for as long as a test likes.
+//! Its clock may be moved on, so that a bound of seconds is over at once; its media may be told to
+//! hold back what they have done, so that commands stay in flight for as long as a test likes.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -176,7 +176,8 @@ impl Server {
         self.shared.hold.store(hold, Ordering::Relaxed);
     }
 
-    /// Makes the media reach the memory of commands that they hold back by themselves, as drives do, or lets go of it.
+    /// Makes the media reach the memory of commands that they hold back by themselves, as drives
+    /// do, or lets go of it.
     ///
     /// # Panics
     /// When the server's thread has panicked.

@@ -1,17 +1,20 @@
 //! Which values a block may have: the last write that completed, or one that overlaps it in time.
 //!
-//! Each block is a register. A write takes effect at one moment between its submission and its completion, a read sees
-//! the value of one moment between its own (linearizability). The ledger keeps, for each block, the writes that a read may
-//! still see, and when a write has certainly been overwritten:
+//! Each block is a register. A write takes effect at one moment between its submission and its
+//! completion, a read sees the value of one moment between its own (linearizability). The ledger
+//! keeps, for each block, the writes that a read may still see, and when a write has certainly been
+//! overwritten:
 //!
 //! - when a write that was submitted after it had completed has completed, too;
 //! - when a read has seen a write that was submitted after it had completed;
 //! - when a read that was submitted after it had completed has seen another.
 //!
-//! A write that a read has seen has taken effect by the time the read completes. A write whose completion never came (a
-//! reset, say) may take effect until its medium has certainly done with it ([`Ledger::settle`]).
+//! A write that a read has seen has taken effect by the time the read completes. A write whose
+//! completion never came (a reset, say) may take effect until its medium has certainly done with it
+//! ([`Ledger::settle`]).
 //!
-//! Moments are numbers that grow with every submission and every completion; two are never the same.
+//! Moments are numbers that grow with every submission and every completion; two are never the
+//! same.
 
 use std::fmt;
 
@@ -153,7 +156,8 @@ impl Ledger {
         moment
     }
 
-    /// A read that was submitted at `submitted` has completed; `found` says what it saw of each block.
+    /// A read that was submitted at `submitted` has completed; `found` says what it saw of each
+    /// block.
     ///
     /// # Errors
     /// A block cannot have been that.
@@ -241,8 +245,8 @@ impl Ledger {
         }
     }
 
-    /// It has failed, or nobody hears of it any more: whoever has it at `medium` may still do it, but it was handed to
-    /// nobody after now.
+    /// It has failed, or nobody hears of it any more: whoever has it at `medium` may still do it,
+    /// but it was handed to nobody after now.
     pub fn leave_open(&mut self, medium: usize, span: Span, write: u64) {
         let since = self.moment();
         self.open.push(Open {

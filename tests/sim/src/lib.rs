@@ -1,18 +1,22 @@
 //! Hosts, controllers, reactors and media in virtual time: a simulation that follows from one seed.
 //!
-//! The controllers and engines are the real ones. What is simulated is what they are called by: hosts, which create queues
-//! and submit at random depth, verify all data, and reset, delete, unmap, abort, sleep and die in between; the reactor's
-//! loop, cut into steps; the transport; and media with latencies. One thread takes the steps in the order of virtual
-//! time, so that a seed repeats a run exactly.
+//! The controllers and engines are the real ones. What is simulated is what they are called by:
+//! hosts, which create queues and submit at random depth, verify all data, and reset, delete,
+//! unmap, abort, sleep and die in between; the reactor's loop, cut into steps; the transport; and
+//! media with latencies. One thread takes the steps in the order of virtual time, so that a seed
+//! repeats a run exactly.
 //!
 //! - [`scenario`]: what a seed makes;
-//! - [`world`]: who acts next, and what must be true in the end; [`operator`]: moves and changes of namespaces;
+//! - [`world`]: who acts next, and what must be true in the end; [`operator`]: moves and changes of
+//!   namespaces;
 //! - [`host`]: hosts, and what they check;
 //! - [`ledger`] and [`stamp`]: which values a block may have, and what a block holds;
-//! - [`reactor`], [`seat`], [`wire`]: the program's loop and its transport, without threads and sockets;
+//! - [`reactor`], [`seat`], [`wire`]: the program's loop and its transport, without threads and
+//!   sockets;
 //! - [`medium`]: a medium that is slow, full, fails or hangs.
 //!
-//! It does NOT find races of loads and stores within a step: loom does, for the sequences that matter.
+//! It does NOT find races of loads and stores within a step: loom does, for the sequences that
+//! matter.
 
 #![forbid(unsafe_code)]
 

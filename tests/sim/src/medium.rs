@@ -1,10 +1,10 @@
-//! A medium with latencies in virtual time: bytes in memory, and commands that end some time after they were added, in any
-//! order, after a long time, or with an error.
+//! A medium with latencies in virtual time: bytes in memory, and commands that end some time after
+//! they were added, in any order, after a long time, or with an error.
 //!
-//! A request takes effect at one moment, when it is added or when it ends, and so requests that share bytes never mix.
-//! One that hangs takes effect when it is added, so that it touches nobody's memory after it was given up. Until a
-//! request ends it keeps the addresses and the view that it came with and uses them then: whoever takes memory away
-//! without waiting for it is found out.
+//! A request takes effect at one moment, when it is added or when it ends, and so requests that
+//! share bytes never mix. One that hangs takes effect when it is added, so that it touches nobody's
+//! memory after it was given up. Until a request ends it keeps the addresses and the view that it
+//! came with and uses them then: whoever takes memory away without waiting for it is found out.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;

@@ -1,4 +1,5 @@
-//! The operator: queues move between reactors, and namespaces are taken away from all hosts and given back.
+//! The operator: queues move between reactors, and namespaces are taken away from all hosts and
+//! given back.
 
 use controller::subsystem::{ControllerSet, OperatorRequest};
 use engine::EngineId;

@@ -1,7 +1,8 @@
-//! A reactor without a thread: the loop of the program's, cut into steps between which hosts and other reactors act.
+//! A reactor without a thread: the loop of the program's, cut into steps between which hosts and
+//! other reactors act.
 //!
-//! A step is a turn with a look at the messages; or the second look before sleeping; or a wake-up. The order within them
-//! is the program's.
+//! A step is a turn with a look at the messages; or the second look before sleeping; or a wake-up.
+//! The order within them is the program's.
 
 use std::collections::VecDeque;
 
@@ -23,7 +24,8 @@ const RECENTLY_NS: u64 = 10_000;
 /// What a turn takes, and each command of it.
 const TURN_NS: u64 = 150;
 const COMMAND_NS: u64 = 40;
-/// Turns that find nothing come after longer and longer, up to this share of the time without work: nobody can tell.
+/// Turns that find nothing come after longer and longer, up to this share of the time without work:
+/// nobody can tell.
 const IDLE_TURN_SHARE: u64 = 32;
 /// From what wakes a sleeper to its first turn.
 const WAKE_NS: (u64, u64) = (2_000, 40_000);

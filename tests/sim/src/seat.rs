@@ -1,5 +1,5 @@
-//! A controller's transport without a socket: what `transport` and the program do between a host's messages and the
-//! controller, in virtual time and with the same bounds.
+//! A controller's transport without a socket: what `transport` and the program do between a host's
+//! messages and the controller, in virtual time and with the same bounds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -46,7 +46,8 @@ pub struct Seat {
     map: DmaMap,
     waiting: VecDeque<Waiting>,
     mapped_doorbells: bool,
-    /// By which way interrupts reach the host, of all that there ever were; other reactors know of the second.
+    /// By which way interrupts reach the host, of all that there ever were; other reactors know of
+    /// the second.
     lines: u64,
     lines_told: u64,
     /// An unmap or a reset was answered although it is not over.

@@ -1,4 +1,5 @@
-//! What a host and the reactor of its controller have between them: messages as a socket has them, answers, interrupts.
+//! What a host and the reactor of its controller have between them: messages as a socket has them,
+//! answers, interrupts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

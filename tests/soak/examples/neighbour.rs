@@ -1,7 +1,9 @@
-//! A neighbour on a drive that is shared, over vfio-user: `neighbour SOCKET honest|hostile [CPU]`. An honest one reads blocks of its
-//! own, 32 at a time. One that means harm has as many commands in flight, most of which no drive may ever see, and beside them stores
-//! anything into doorbells, has commands aborted, makes and deletes queues, takes memory back that commands use, and resets its
-//! controller. Both do so until nobody reads what they say any more, or for a minute, and then print what they have done.
+//! A neighbour on a drive that is shared, over vfio-user: `neighbour SOCKET honest|hostile [CPU]`.
+//! An honest one reads blocks of its own, 32 at a time. One that means harm has as many commands in
+//! flight, most of which no drive may ever see, and beside them stores anything into doorbells, has
+//! commands aborted, makes and deletes queues, takes memory back that commands use, and resets its
+//! controller. Both do so until nobody reads what they say any more, or for a minute, and then
+//! print what they have done.
 
 use std::io::Read as _;
 use std::process::ExitCode;
@@ -91,7 +93,8 @@ struct Neighbour {
     buffer: Buffer,
     lent: HostMemory,
     state: u64,
-    /// Completions, and those that say that the command was no good; admin commands and the like; resets.
+    /// Completions, and those that say that the command was no good; admin commands and the like;
+    /// resets.
     commands: u64,
     refused: u64,
     acts: u64,

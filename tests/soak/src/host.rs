@@ -86,7 +86,8 @@ pub(crate) struct Host {
     ledger: Ledger,
     journal: Journal,
     entries: Vec<Entry>,
-    /// Blocks of which only a read can tell what they hold, one that is submitted after this moment.
+    /// Blocks of which only a read can tell what they hold, one that is submitted after this
+    /// moment.
     unknown: Vec<(u64, u64)>,
     depth: u16,
     tally: Tally,
@@ -193,7 +194,8 @@ impl Host {
         Ok(())
     }
 
-    /// What the host before has left, which must be what was acknowledged to it, or what it had out.
+    /// What the host before has left, which must be what was acknowledged to it, or what it had
+    /// out.
     fn learn(&mut self) -> Result<()> {
         if !self.verified {
             return Ok(());

@@ -1,7 +1,8 @@
 //! What a host has written, in a file, so that the next one can verify it when this one is killed.
 //!
-//! For each block: the write that was acknowledged last, and one that was submitted after it and may or may not have
-//! happened. The file is written with a system call for each, which a process that is killed has done or has not.
+//! For each block: the write that was acknowledged last, and one that was submitted after it and
+//! may or may not have happened. The file is written with a system call for each, which a process
+//! that is killed has done or has not.
 
 use std::fs::File;
 use std::io;

@@ -1,8 +1,9 @@
-//! A host process of the soak test: it loads one controller over vfio-user, does at random by seed what hosts do, and
-//! verifies all data, also that of the host before it, which was killed.
+//! A host process of the soak test: it loads one controller over vfio-user, does at random by seed
+//! what hosts do, and verifies all data, also that of the host before it, which was killed.
 //!
-//! It ends when its standard input does: it then waits for what is out, verifies everything once more, and says so.
-//! Progress is a line a second on standard output. Exit code 1 says that something was wrong.
+//! It ends when its standard input does: it then waits for what is out, verifies everything once
+//! more, and says so. Progress is a line a second on standard output. Exit code 1 says that
+//! something was wrong.
 
 #![forbid(unsafe_code)]
 

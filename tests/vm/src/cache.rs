@@ -121,7 +121,8 @@ impl Cache {
         for entry in fs::read_dir(&self.root)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with(STAGING) {
-                // What cannot be removed yet, since somebody still writes there, the next one sweeps.
+                // What cannot be removed yet, since somebody still writes there, the next one
+                // sweeps.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }

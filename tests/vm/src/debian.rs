@@ -113,7 +113,8 @@ impl Apt {
         self.unpack_archives(root, note)
     }
 
-    /// As [`Apt::unpack_closure`] of the release, with the list of installed packages that `dpkg` reads.
+    /// As [`Apt::unpack_closure`] of the release, with the list of installed packages that `dpkg`
+    /// reads.
     ///
     /// # Errors
     /// As [`Apt::unpack_closure`].
@@ -160,7 +161,8 @@ impl Apt {
         self.unpack_archives(root, note)
     }
 
-    /// The packages that `package` of the suite `suite` depends on. Where one of several will do, the first is named.
+    /// The packages that `package` of the suite `suite` depends on. Where one of several will do,
+    /// the first is named.
     ///
     /// # Errors
     /// The package is not there.
@@ -173,7 +175,8 @@ impl Apt {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// The first package named `prefix…` that `package` of the suite `suite` depends on: what a meta package stands for.
+    /// The first package named `prefix…` that `package` of the suite `suite` depends on: what a
+    /// meta package stands for.
     ///
     /// # Errors
     /// The package is not there, or depends on none of that name.

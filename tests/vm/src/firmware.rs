@@ -1,8 +1,9 @@
 //! The UEFI firmware, and drives that it can boot from: no mounts, no root.
 //!
-//! [`Firmware::write_disk`] makes an image as an installer of an operating system leaves one: a GUID partition table, a FAT
-//! file system with a boot loader, a kernel and its file system, and an empty partition. The loader tells the kernel's user
-//! space, in a variable of the firmware, which partition it came from.
+//! [`Firmware::write_disk`] makes an image as an installer of an operating system leaves one: a
+//! GUID partition table, a FAT file system with a boot loader, a kernel and its file system, and an
+//! empty partition. The loader tells the kernel's user space, in a variable of the firmware, which
+//! partition it came from.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -54,8 +55,9 @@ impl Firmware {
         self.root.join("usr/share/OVMF/OVMF_VARS_4M.fd")
     }
 
-    /// Writes a disk of `size` bytes to the file `image`, from which the firmware boots `system` with the words `command_line`.
-    /// Its blocks have 512 bytes; the first partition's identity is `partition` (a UUID); the second one is empty.
+    /// Writes a disk of `size` bytes to the file `image`, from which the firmware boots `system`
+    /// with the words `command_line`. Its blocks have 512 bytes; the first partition's identity is
+    /// `partition` (a UUID); the second one is empty.
     ///
     /// # Errors
     /// The file cannot be written, a program fails, or `size` is too small.

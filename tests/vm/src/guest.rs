@@ -29,7 +29,8 @@ pub enum Boot {
     Kernel(Kernel),
     /// The release's kernel, with systemd as the first process and `dpkg` beside it.
     Systemd,
-    /// What the UEFI firmware finds on the first drive ([`Firmware::write_disk`](crate::firmware::Firmware::write_disk)).
+    /// What the UEFI firmware finds on the first drive
+    /// ([`Firmware::write_disk`](crate::firmware::Firmware::write_disk)).
     Firmware,
     /// The first block of the first drive, by the BIOS that QEMU brings.
     Bios,
@@ -50,8 +51,8 @@ pub struct Options {
     /// Whether the memory is a memfd that a vfio-user server can map. Without it, QEMU has no
     /// descriptor to share.
     pub share_memory: bool,
-    /// Whether an IOMMU stands between the devices and the memory; the kernel uses it where it is told
-    /// `intel_iommu=on`.
+    /// Whether an IOMMU stands between the devices and the memory; the kernel uses it where it is
+    /// told `intel_iommu=on`.
     pub iommu: bool,
     /// The sockets of vfio-user servers; each becomes a PCI device, the first at 00:10.0, the next
     /// at 00:11.0 and so on.
@@ -60,8 +61,8 @@ pub struct Options {
     pub program: bool,
     /// Files that the job finds in its folder once it has unpacked them (`files` in the guest).
     pub files: Vec<PathBuf>,
-    /// Words for the kernel's command line. Firmware does not know them: they have to be on the drive that it boots
-    /// ([`command_line`]).
+    /// Words for the kernel's command line. Firmware does not know them: they have to be on the
+    /// drive that it boots ([`command_line`]).
     pub kernel_args: Vec<String>,
     /// Further arguments for QEMU.
     pub qemu_args: Vec<OsString>,
@@ -91,8 +92,8 @@ impl Default for Options {
 
 const FIRST_SLOT: usize = 0x10;
 
-/// What every guest's kernel is told: to be quick about what does not matter here, and to end at once on a panic. A
-/// stall that it notices is a complaint in its log, and so a failure.
+/// What every guest's kernel is told: to be quick about what does not matter here, and to end at
+/// once on a panic. A stall that it notices is a complaint in its log, and so a failure.
 const KERNEL_ARGS: &str = "console=ttyS0 loglevel=5 reboot=t panic=-1 mitigations=off apparmor=0 lsm=capability \
      cryptomgr.notests nokaslr random.trust_cpu=on no_timer_check audit=0";
 
@@ -297,9 +298,9 @@ impl Guest {
     /// Waits until the guest has turned itself off, and returns what its job said.
     ///
     /// # Errors
-    /// A step failed, the job did not end well, a kernel panicked, QEMU failed, or `bound` passed (the guest is killed
-    /// then): with the step, the last lines of the job and of the kernel, and the folder with all
-    /// of them.
+    /// A step failed, the job did not end well, a kernel panicked, QEMU failed, or `bound` passed
+    /// (the guest is killed then): with the step, the last lines of the job and of the kernel, and
+    /// the folder with all of them.
     pub fn finish(mut self, bound: Duration) -> Result<Report> {
         if !self.terminal.wait_for_end(bound) {
             self.end();
@@ -379,8 +380,8 @@ impl Drop for Guest {
     }
 }
 
-/// The last `lines` lines of the log `name`, under a heading; nothing where it is empty. A kernel's panic is shown
-/// from where it begins, however long its trace is.
+/// The last `lines` lines of the log `name`, under a heading; nothing where it is empty. A kernel's
+/// panic is shown from where it begins, however long its trace is.
 pub(crate) fn tail(name: &str, log: &str, lines: usize) -> String {
     let all: Vec<_> = log.lines().collect();
     let panic = all.iter().position(|line| line.contains(PANIC));

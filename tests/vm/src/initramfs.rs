@@ -1,5 +1,5 @@
-//! The guest's file system: chosen programs of the guest closure and modules of its kernel with all that
-//! they need, and our own scripts.
+//! The guest's file system: chosen programs of the guest closure and modules of its kernel with all
+//! that they need, and our own scripts.
 //!
 //! It lives in memory from the start, so a guest needs no disk of its own: every drive that it sees
 //! is under test.
@@ -99,8 +99,8 @@ impl Tree {
     }
 }
 
-/// Writes the file system to the file `to`: programs of the closure in `root`, and modules of the kernel `release` in
-/// `kernel`.
+/// Writes the file system to the file `to`: programs of the closure in `root`, and modules of the
+/// kernel `release` in `kernel`.
 ///
 /// # Errors
 /// A program, library or module is missing, or a file cannot be read or written.

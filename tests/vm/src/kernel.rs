@@ -1,5 +1,5 @@
-//! The kernels that guests run: the newest of a Debian release and the newest of its backports, each a cache entry of its
-//! own, and for each the file system that a guest starts from.
+//! The kernels that guests run: the newest of a Debian release and the newest of its backports,
+//! each a cache entry of its own, and for each the file system that a guest starts from.
 //!
 //! What it does not do: configure or build kernels. They are those that Debian's users run.
 
@@ -51,8 +51,8 @@ impl Kernel {
         format!("kernel-{}", key_hash(&[recipe.as_bytes()]))
     }
 
-    /// The kernel as the cache has it, with the file system made from the closure of programs in `programs`, whose key is
-    /// `programs_key`; none where the kernel has not been fetched.
+    /// The kernel as the cache has it, with the file system made from the closure of programs in
+    /// `programs`, whose key is `programs_key`; none where the kernel has not been fetched.
     pub(crate) fn get(
         self,
         cache: &Cache,
@@ -69,7 +69,8 @@ impl Kernel {
         )
     }
 
-    /// The kernel as the cache has it, with the file system that `write` makes of it, its release and `recipe`.
+    /// The kernel as the cache has it, with the file system that `write` makes of it, its release
+    /// and `recipe`.
     fn get_with(
         self,
         cache: &Cache,
@@ -95,8 +96,9 @@ impl Kernel {
         }))
     }
 
-    /// The kernel as the cache has it, with the file system of a guest whose first process is systemd, made from the
-    /// packages in `packages`, whose key is `packages_key`; none where the kernel has not been fetched.
+    /// The kernel as the cache has it, with the file system of a guest whose first process is
+    /// systemd, made from the packages in `packages`, whose key is `packages_key`; none where the
+    /// kernel has not been fetched.
     pub(crate) fn get_systemd(
         self,
         cache: &Cache,
@@ -113,7 +115,8 @@ impl Kernel {
         )
     }
 
-    /// Fetches it where the cache has none. `open_apt` makes a state of apt in the folder that it gets.
+    /// Fetches it where the cache has none. `open_apt` makes a state of apt in the folder that it
+    /// gets.
     pub(crate) fn fetch(
         self,
         cache: &Cache,
@@ -140,7 +143,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// The packages that make up the kernel of `image`: newer ones come in parts, all named after its release.
+    /// The packages that make up the kernel of `image`: newer ones come in parts, all named after
+    /// its release.
     fn packages(self, apt: &Apt, image: String) -> Result<Vec<String>> {
         let release = image
             .strip_prefix("linux-image-")

@@ -1,5 +1,5 @@
-//! libvirt's own description of what a domain may say, and the program that holds a file against it, from Debian's
-//! packages: to check what we tell its users.
+//! libvirt's own description of what a domain may say, and the program that holds a file against
+//! it, from Debian's packages: to check what we tell its users.
 
 use std::path::PathBuf;
 

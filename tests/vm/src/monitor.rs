@@ -1,6 +1,7 @@
 //! QEMU's monitor: one request each time, over its socket (QEMU Machine Protocol).
 //!
-//! What it does not do: events. A request is granted or refused; what comes of it shows in the guest.
+//! What it does not do: events. A request is granted or refused; what comes of it shows in the
+//! guest.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

@@ -1,8 +1,8 @@
-//! Our own program inside a guest: an archive with it and its libraries, on a drive that the guest unpacks (`program` in
-//! the guest).
+//! Our own program inside a guest: an archive with it and its libraries, on a drive that the guest
+//! unpacks (`program` in the guest).
 //!
-//! The libraries are those of the guest's packages: a guest's C library is no older than that of the machine which the
-//! program was built on, and runs what was built with it.
+//! The libraries are those of the guest's packages: a guest's C library is no older than that of
+//! the machine which the program was built on, and runs what was built with it.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -21,7 +21,8 @@ const SECTOR: usize = 512;
 /// Writes the archive to the file `to`; `root` has the guest's packages.
 ///
 /// # Errors
-/// There is no program ([`server::program`]), the packages lack one of its libraries, or a file cannot be read or written.
+/// There is no program ([`server::program`]), the packages lack one of its libraries, or a file
+/// cannot be read or written.
 pub(crate) fn write(root: &Path, to: &Path) -> Result<()> {
     let program = server::program()?;
     let path = program

@@ -1,5 +1,5 @@
-//! All that a guest is made of: QEMU, kernels, a file system of programs, and a firmware, each in the
-//! cache or from the system.
+//! All that a guest is made of: QEMU, kernels, a file system of programs, and a firmware, each in
+//! the cache or from the system.
 //!
 //! QEMU comes from the `PATH` where it is new enough to have the `vfio-user-pci` device, else from
 //! Debian's backports; the guest's kernels and programs always come from Debian's packages, so that
@@ -59,7 +59,8 @@ impl Rig {
         Ok(Self { cache, qemu, guest })
     }
 
-    /// Fetches whatever is missing of a guest with the kernel of the release, and says what it is doing.
+    /// Fetches whatever is missing of a guest with the kernel of the release, and says what it is
+    /// doing.
     ///
     /// # Errors
     /// This is not a Debian on x86-64 and something is missing, or fetching fails.

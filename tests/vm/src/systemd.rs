@@ -1,7 +1,9 @@
-//! The file system of guests whose first process is systemd: Debian's packages as `apt-get` would install them, with the
-//! list of installed ones, so that `dpkg` installs ours in the guest for real.
+//! The file system of guests whose first process is systemd: Debian's packages as `apt-get` would
+//! install them, with the list of installed ones, so that `dpkg` installs ours in the guest for
+//! real.
 //!
-//! Maintainer scripts are not run: what the few that matter do is in [`write`]. Like other guests' it lives in memory.
+//! Maintainer scripts are not run: what the few that matter do is in [`write`]. Like other guests'
+//! it lives in memory.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -77,7 +79,8 @@ pub(crate) fn recipe() -> String {
     format!("{LEFT_OUT:?} {MASKED:?} {JOB} {JOB_SERVICE} {STEPS}")
 }
 
-/// Writes the file system to the file `to`: the packages in `root`, and modules of the kernel `release` in `kernel`.
+/// Writes the file system to the file `to`: the packages in `root`, and modules of the kernel
+/// `release` in `kernel`.
 ///
 /// # Errors
 /// A file is missing, or cannot be read or written.

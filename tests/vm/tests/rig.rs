@@ -1,5 +1,5 @@
-//! The rig checks itself, on the NVMe drive that QEMU emulates and on guests that go wrong: what fails
-//! here is the rig's fault and no drive's of ours.
+//! The rig checks itself, on the NVMe drive that QEMU emulates and on guests that go wrong: what
+//! fails here is the rig's fault and no drive's of ours.
 
 use std::fs::File;
 use std::path::Path;

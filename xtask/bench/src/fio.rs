@@ -39,8 +39,8 @@ pub(super) fn measure(rig: &Rig, file: &Path, job: &Job<'_>, cpu: u32) -> Result
     parse(&output_on(cpu, &mut command, "")?)
 }
 
-/// Fields of a line of terse output, version 3 (fio's manual, "TERSE OUTPUT"), counted from 0. Those of
-/// writes come `WRITES` after those of reads.
+/// Fields of a line of terse output, version 3 (fio's manual, "TERSE OUTPUT"), counted from 0.
+/// Those of writes come `WRITES` after those of reads.
 const ERROR: usize = 4;
 const IOPS: usize = 7;
 const PERCENTILES: std::ops::Range<usize> = 17..37;

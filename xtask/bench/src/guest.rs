@@ -29,7 +29,8 @@ const DRIVES: [(&str, &str); 5] = [
 const DEPTHS: [u64; 2] = [1, 32];
 /// Bytes of each drive.
 const LEN: usize = 64 << 20;
-/// How much longer than its work a guest may take: booting, and starting fio without a fast processor.
+/// How much longer than its work a guest may take: booting, and starting fio without a fast
+/// processor.
 const SLACK: Duration = Duration::from_secs(120);
 
 /// Boots the guest, and takes what it tells.
@@ -158,7 +159,8 @@ fn job(rounds: u32, seconds: u32) -> String {
         .replace("DRIVES", &DRIVES.map(|(drive, _)| drive).join(" "))
 }
 
-/// A server that sleeps where it can: one that polled would leave the guest's processors too little.
+/// A server that sleeps where it can: one that polled would leave the guest's processors too
+/// little.
 fn configuration(dir: &Path) -> String {
     let dir = dir.display();
     let mut text = format!(

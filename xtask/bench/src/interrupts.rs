@@ -20,8 +20,8 @@ impl Arrivals {
         Self::parse(&text).context("/proc/interrupts has no line of CPUs")
     }
 
-    /// A line that names processors, and one for each interrupt (proc_interrupts(5)). Those that are no device's have
-    /// letters instead of a number.
+    /// A line that names processors, and one for each interrupt (proc_interrupts(5)). Those that
+    /// are no device's have letters instead of a number.
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let cpus = lines.next()?.split_whitespace();

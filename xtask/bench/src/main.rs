@@ -3,7 +3,8 @@
 //!
 //! Rounds are interleaved over the subjects, and figures are medians of samples that had the same
 //! placement of the two processors: a machine that is shared is slower at one moment than at the
-//! next. What cannot be measured is said, and the rest goes on. Figures are reported and never judged.
+//! next. What cannot be measured is said, and the rest goes on. Figures are reported and never
+//! judged.
 
 mod control;
 mod database;
@@ -39,7 +40,8 @@ use self::sample::{Results, Sample, Subject};
 use xtask_shared::process::Interrupt;
 use xtask_shared::workspace::Workspace;
 
-/// Of each medium: much more than the caches hold, little enough to be written whole before it is measured.
+/// Of each medium: much more than the caches hold, little enough to be written whole before it is
+/// measured.
 const SIZE: &str = "1GiB";
 const SIZE_MIB: u64 = 1024;
 /// Where files are memory.
@@ -64,8 +66,8 @@ const PARTS: [&str; 7] = [
 struct BenchArgs {
     #[command(subcommand)]
     other: Option<Other>,
-    /// Only these: our drives of nothing, of memory and of a file on disk; fio on that file; our drive
-    /// of a file in memory, and qemu-storage-daemon's; the drives of one guest
+    /// Only these: our drives of nothing, of memory and of a file on disk; fio on that file; our
+    /// drive of a file in memory, and qemu-storage-daemon's; the drives of one guest
     #[arg(long, value_delimiter = ',', default_values = PARTS, value_parser = PARTS)]
     only: Vec<String>,
     /// Kinds of access
@@ -94,11 +96,14 @@ struct BenchArgs {
 enum Other {
     /// Measure what the program is meant to reach, a row each
     Reach(ReachArgs),
-    /// Run databases on a modelled drive of this machine itself, by bandwidth and by latency (as root)
+    /// Run databases on a modelled drive of this machine itself, by bandwidth and by latency (as
+    /// root)
     Database(DatabaseArgs),
-    /// Measure what abuse of the control socket costs hosts, beside a process that burns as much and does nothing with us
+    /// Measure what abuse of the control socket costs hosts, beside a process that burns as much
+    /// and does nothing with us
     Control(ControlArgs),
-    /// Measure what a mounted drive costs, beside a file in memory (as root also what a loop device on it does)
+    /// Measure what a mounted drive costs, beside a file in memory (as root also what a loop device
+    /// on it does)
     Mount(MountArgs),
     /// Measure what sharing a drive by mediated pass-through costs, and what each host gets of it
     Mediated(MediatedArgs),
@@ -285,7 +290,8 @@ impl Bench<'_> {
         );
         for (rw, depth) in self.cases() {
             let sample = self.placed(|bench| {
-                // where the drive's reactor was: on the other one it is as far from the disk's interrupts
+                // where the drive's reactor was: on the other one it is as far from the disk's
+                // interrupts
                 let (seconds, cpu) = (bench.args.seconds, bench.args.cpus.server_cpu);
                 let job = fio::Job {
                     engine: "io_uring",

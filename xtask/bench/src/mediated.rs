@@ -1,8 +1,10 @@
-//! `cargo xtask bench mediated`: what a drive that is shared by mediated pass-through costs its hosts, and what each gets of it.
+//! `cargo xtask bench mediated`: what a drive that is shared by mediated pass-through costs its
+//! hosts, and what each gets of it.
 //!
-//! The drive is a controller of ours in the same process, on the reactor that mediates: two processors have no room for more
-//! that polls beside a host. Whoever drives it directly finds the same controller on the same reactor. Cases of a row take
-//! turns, figures are medians of samples of one placement, and nothing passes or fails.
+//! The drive is a controller of ours in the same process, on the reactor that mediates: two
+//! processors have no room for more that polls beside a host. Whoever drives it directly finds the
+//! same controller on the same reactor. Cases of a row take turns, figures are medians of samples
+//! of one placement, and nothing passes or fails.
 
 mod hostile;
 mod rows;
@@ -41,8 +43,9 @@ pub(crate) struct MediatedArgs {
     rounds: u32,
     #[command(flatten)]
     cpus: Cpus,
-    /// Where the plot of the workloads is written, as SVG, and beside it as `.split.svg` and `.hostile.svg`, or alone, those of the split
-    /// and of a hostile neighbour; default: beside the logs of the tests
+    /// Where the plot of the workloads is written, as SVG, and beside it as `.split.svg` and
+    /// `.hostile.svg`, or alone, those of the split and of a hostile neighbour; default: beside the
+    /// logs of the tests
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print JSON instead of tables

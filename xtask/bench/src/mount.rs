@@ -1,8 +1,8 @@
 //! `cargo xtask bench mount`: what it costs to use a drive as a file of this machine.
 //!
-//! fio on a file in memory, which is what the machine itself takes; on a mounted drive that does nothing; and on a loop device on
-//! that. The rounds are interleaved, and the table has medians. What a mounted drive takes beyond the first line is added to every
-//! drive's own time.
+//! fio on a file in memory, which is what the machine itself takes; on a mounted drive that does
+//! nothing; and on a loop device on that. The rounds are interleaved, and the table has medians.
+//! What a mounted drive takes beyond the first line is added to every drive's own time.
 
 use std::path::Path;
 
@@ -42,7 +42,8 @@ const FILE_MIB: u64 = 256;
 /// Measures, and writes a table.
 ///
 /// # Errors
-/// A drive cannot be mounted, or fio cannot be had or fails. Where loop devices may not be made, theirs are left out.
+/// A drive cannot be mounted, or fio cannot be had or fails. Where loop devices may not be made,
+/// theirs are left out.
 pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &MountArgs) -> Result<()> {
     let rig = Rig::prepare(&mut |text| eprintln!("{text}"))?;
     let memory = memory_dir()?;

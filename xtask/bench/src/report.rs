@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::sample::{Results, Summary, of_placement};
 
-/// Medians of one placement, a row for each subject; then what failed. `cpu ns` is the server's time on processors for a
-/// command, `reactor` the part of it in turns that found work, `messages` the doorbells that were messages, for a command.
+/// Medians of one placement, a row for each subject; then what failed. `cpu ns` is the server's
+/// time on processors for a command, `reactor` the part of it in turns that found work, `messages`
+/// the doorbells that were messages, for a command.
 pub(super) fn table(results: &Results, placement: &str) -> String {
     let mut table = format!("medians of samples with the CPUs {placement}\n");
     let _ = writeln!(

@@ -1,7 +1,7 @@
 //! Figures of one measurement, series of them, and what a series comes to.
 //!
-//! Placements do not mix: two CPUs of a virtual machine are near each other at one moment and far at
-//! the next, which changes results more than most software does. A series has a median for each.
+//! Placements do not mix: two CPUs of a virtual machine are near each other at one moment and far
+//! at the next, which changes results more than most software does. A series has a median for each.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ pub(crate) struct Sample {
     pub(crate) messages: Option<f64>,
     /// `near`, `far`, `mixed` or `unknown`.
     pub(crate) placement: String,
-    /// Intervals left out because the machine had not let the host run; none where the tool does not
-    /// look.
+    /// Intervals left out because the machine had not let the host run; none where the tool does
+    /// not look.
     pub(crate) stalls: Option<u64>,
 }
 
@@ -82,8 +82,8 @@ impl Results {
         }
     }
 
-    /// Whether every subject has so many samples of one placement. One whose placement is never known has
-    /// to have as many at all.
+    /// Whether every subject has so many samples of one placement. One whose placement is never
+    /// known has to have as many at all.
     pub(crate) fn enough(&self, placement: &str, rounds: usize) -> bool {
         self.series
             .iter()

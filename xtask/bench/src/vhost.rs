@@ -1,8 +1,8 @@
 //! qemu-storage-daemon: its vhost-user-blk export of a file, through QEMU's own client.
 //!
 //! `qemu-img bench` tells how long so many requests took, and nothing of single ones: latency at a
-//! depth is depth over rate (Little's law). Alone in flight, requests of `qemu-io` tell their time one
-//! by one; those have percentiles.
+//! depth is depth over rate (Little's law). Alone in flight, requests of `qemu-io` tell their time
+//! one by one; those have percentiles.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use tests_vm::Rig;
 use super::process::{Running, cpu_time, output_on, spawn_on};
 use super::sample::{Sample, median};
 
-/// How far apart requests are: an odd number of blocks, so that they come by every block of a file whose
-/// blocks are a power of two, in no order that anybody reads ahead.
+/// How far apart requests are: an odd number of blocks, so that they come by every block of a file
+/// whose blocks are a power of two, in no order that anybody reads ahead.
 const STEP: u64 = 9767 * 4096;
 /// Requests that are timed one by one.
 const SINGLE: u64 = 2000;

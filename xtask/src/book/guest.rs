@@ -1,5 +1,6 @@
-//! Guests of pages: a `qemu-system-x86_64` for the page's `PATH`, which is the tests' QEMU with the tests' guest, and the
-//! job by which that guest takes commands. And what checks a domain of libvirt's.
+//! Guests of pages: a `qemu-system-x86_64` for the page's `PATH`, which is the tests' QEMU with the
+//! tests' guest, and the job by which that guest takes commands. And what checks a domain of
+//! libvirt's.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -50,7 +51,8 @@ fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
 }
 
-/// Puts libvirt's `virt-xml-validate` into a page's folder: what Debian's does, with the schema of domains that was fetched.
+/// Puts libvirt's `virt-xml-validate` into a page's folder: what Debian's does, with the schema of
+/// domains that was fetched.
 ///
 /// # Errors
 /// The schema has not been fetched, or the file cannot be written.

@@ -1,8 +1,9 @@
-//! The book is run: every block of commands in it, and in the README, is run as a reader runs it, or says why it is not.
+//! The book is run: every block of commands in it, and in the README, is run as a reader runs it,
+//! or says why it is not.
 //!
-//! `page` reads blocks and their marks, `session` runs those of a page, `output` compares what comes with what is shown,
-//! and `guest` has the guests of pages. Pages know nothing of each other, and two are run at a time. Why it is so, and the
-//! marks, are decision 46 of the book.
+//! `page` reads blocks and their marks, `session` runs those of a page, `output` compares what
+//! comes with what is shown, and `guest` has the guests of pages. Pages know nothing of each other,
+//! and two are run at a time. Why it is so, and the marks, are decision 46 of the book.
 
 mod guest;
 mod output;
@@ -45,7 +46,8 @@ pub(crate) struct BookArgs {
     program: Option<PathBuf>,
 }
 
-/// Runs the pages that are asked for, prints what became of them, and returns whether all went well.
+/// Runs the pages that are asked for, prints what became of them, and returns whether all went
+/// well.
 ///
 /// # Errors
 /// A page cannot be read or run.
@@ -112,7 +114,8 @@ pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
     })
 }
 
-/// What is wrong with the marks of pages, and with the table of contents. `texts` has all pages of Markdown.
+/// What is wrong with the marks of pages, and with the table of contents. `texts` has all pages of
+/// Markdown.
 ///
 /// # Errors
 /// A page cannot be read.
@@ -221,7 +224,8 @@ fn line_of(name: &str, ran: &Ran) -> String {
     )
 }
 
-/// What became of all pages: counts in the first line, then what was not run and why, and what failed.
+/// What became of all pages: counts in the first line, then what was not run and why, and what
+/// failed.
 fn report(sum: &Ran) -> String {
     let mut text = format!(
         "{} blocks run, {} files checked, {} outputs compared; {} not run:\n",

@@ -1,9 +1,10 @@
 //! Whether what a page shows is what its commands print.
 //!
-//! Lines that are shown are found one after the other in what came, wherever they begin. `…` (or `...`) stands for anything
-//! within a line, and alone on a line for any lines. How many spaces there are does not matter: a column is as wide as its
-//! widest entry. Where numbers vary, any number, with any unit or none, is as good as the one that is shown, and so is what is said
-//! of it: how near two CPUs are to each other.
+//! Lines that are shown are found one after the other in what came, wherever they begin. `…` (or
+//! `...`) stands for anything within a line, and alone on a line for any lines. How many spaces
+//! there are does not matter: a column is as wide as its widest entry. Where numbers vary, any
+//! number, with any unit or none, is as good as the one that is shown, and so is what is said of
+//! it: how near two CPUs are to each other.
 
 /// Words behind a number that change with it.
 const UNITS: &[&str] = &[

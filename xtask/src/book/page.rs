@@ -1,8 +1,9 @@
 //! A page of the book: its fenced blocks, and the marks that say what is done with each.
 //!
-//! A mark is an HTML comment before a block, which no reader sees: `<!-- book: background -->`. Without one a block is
-//! what its language says: `sh` is run, `toml` is checked as a configuration, `json` is parsed, and the others are shown.
-//! What a mark may say stands in the book's decision 46. A block that is not run says so with a reason.
+//! A mark is an HTML comment before a block, which no reader sees: `<!-- book: background -->`.
+//! Without one a block is what its language says: `sh` is run, `toml` is checked as a
+//! configuration, `json` is parsed, and the others are shown. What a mark may say stands in the
+//! book's decision 46. A block that is not run says so with a reason.
 //!
 //! It does not know what commands do, nor the rest of Markdown.
 
@@ -44,7 +45,8 @@ pub(crate) struct Block {
 pub(crate) enum Kind {
     /// Its commands are run.
     Commands(Commands),
-    /// It is checked as a configuration, with these lines before it, and kept as a file where that has a name.
+    /// It is checked as a configuration, with these lines before it, and kept as a file where that
+    /// has a name.
     Configuration {
         before: String,
         file: Option<String>,

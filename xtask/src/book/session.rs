@@ -1,9 +1,9 @@
 //! A page's blocks, run in order by one shell in a fresh folder.
 //!
-//! Folders that the page names by their absolute paths (`/tmp/nvme.sock`) lie in the page's own folder while it is run, so
-//! that pages run beside each other and touch nothing of the machine's: the text of a block is changed for that, and what
-//! comes back is changed again. The shell leads a process group, and nothing of that outlives the page. Every block has a
-//! bound.
+//! Folders that the page names by their absolute paths (`/tmp/nvme.sock`) lie in the page's own
+//! folder while it is run, so that pages run beside each other and touch nothing of the machine's:
+//! the text of a block is changed for that, and what comes back is changed again. The shell leads a
+//! process group, and nothing of that outlives the page. Every block has a bound.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Mutations: for each guard that matters, one change of our code that a named test must notice.
 //!
-//! The list is written by hand, one mutation for each guard, and so answers one question: is there a
-//! test that fails without this line? It does NOT look for lines that no test notices; nothing here
-//! is generated.
+//! The list is written by hand, one mutation for each guard, and so answers one question: is there
+//! a test that fails without this line? It does NOT look for lines that no test notices; nothing
+//! here is generated.
 
 mod campaign;
 mod list;
@@ -105,8 +105,8 @@ impl Mutation {
 /// Runs the mutations; whether all of them were noticed.
 ///
 /// # Errors
-/// There is no mutation of a name in `--only`, one does not fit the code, the tree cannot be copied,
-/// or the tests do not pass without mutations.
+/// There is no mutation of a name in `--only`, one does not fit the code, the tree cannot be
+/// copied, or the tests do not pass without mutations.
 pub(crate) fn run(
     workspace: &Workspace,
     interrupt: &Interrupt,
@@ -191,7 +191,8 @@ mod tests {
         files
     }
 
-    /// Whether a test may be in a file: the modules before its name lead there, `tests` perhaps within the file.
+    /// Whether a test may be in a file: the modules before its name lead there, `tests` perhaps
+    /// within the file.
     fn is_place(path: &Path, modules: &[&str]) -> bool {
         let stem = |path: &Path| path.file_stem().unwrap().to_string_lossy().into_owned();
         let own = match stem(path) {

@@ -1,7 +1,8 @@
-//! Links between pages of Markdown: what a relative link leads to is there, and so is the heading that it names.
+//! Links between pages of Markdown: what a relative link leads to is there, and so is the heading
+//! that it names.
 //!
-//! A path of the project in code spans (`crates/memory/src/bell.rs`) is a link, too: the book leads into the source by
-//! them. Addresses on the web are not looked at.
+//! A path of the project in code spans (`crates/memory/src/bell.rs`) is a link, too: the book leads
+//! into the source by them. Addresses on the web are not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -22,7 +23,8 @@ const FOLDERS: &[&str] = &[
 /// What is said there was so then.
 const HISTORY: &str = "CHANGELOG.md";
 
-/// Checks the pages (path from the root, and text); `exists` says of a path from the root whether something is there.
+/// Checks the pages (path from the root, and text); `exists` says of a path from the root whether
+/// something is there.
 pub(super) fn check(
     pages: &BTreeMap<String, String>,
     exists: &dyn Fn(&Path) -> bool,
@@ -122,7 +124,8 @@ fn places(text: &str) -> Vec<(usize, Place)> {
     found
 }
 
-/// Whether a code span is a path of the project, and not a pattern or a name with something to fill in.
+/// Whether a code span is a path of the project, and not a pattern or a name with something to fill
+/// in.
 fn is_path(code: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     let in_folder = FOLDERS.iter().any(|folder| code.starts_with(folder));

@@ -1,6 +1,7 @@
 //! Words that the project does not use in its documentation, each with its replacement.
 //!
-//! Only prose is checked: no code block, code span, comment or link target. The changelog keeps the words of its time.
+//! Only prose is checked: no code block, code span, comment or link target. The changelog keeps the
+//! words of its time.
 
 use super::Finding;
 

@@ -9,6 +9,9 @@ const BUILT: [&str; 2] = ["web/dist/", "web/node_modules/"];
 /// Lines that a file of code may have, its tests included.
 pub(super) const MAX_LINES: usize = 700;
 
+/// Columns of a line that has a comment.
+const COMMENT_COLUMNS: usize = 100;
+
 /// Where unsafe code lives.
 const UNSAFE_FOLDER: &str = "crates/memory/";
 const UNSAFE_FILE: &str = "crates/media/src/file/ring.rs";
@@ -73,6 +76,7 @@ pub(super) fn check(name: &str, bytes: &[u8]) -> Vec<Finding> {
     if name.ends_with(".rs") {
         let text = split(source);
         findings.extend(length(name, source));
+        findings.extend(comment_width(name, source, &text));
         findings.extend(unsafe_places(name, &text));
         findings.extend(unsafe_reasons(name, &text));
         findings.extend(words(name, &text));
@@ -140,6 +144,22 @@ fn length(name: &str, source: &str) -> Option<Finding> {
     let lines = source.lines().count();
     let what = || format!("has {lines} lines, and {MAX_LINES} is the limit: split it by concern");
     (lines > MAX_LINES).then(|| finding(name, 0, what()))
+}
+
+/// Comments are narrow enough to read, but for rows of tables, which cannot be broken.
+fn comment_width(name: &str, source: &str, text: &Split) -> Vec<Finding> {
+    let is_wide = |line: &str, comment: &str| {
+        let comment = comment.trim().trim_start_matches(['/', '!']).trim();
+        !comment.is_empty() && !comment.starts_with('|') && line.chars().count() > COMMENT_COLUMNS
+    };
+    let lines = source.lines().zip(text.comments.lines()).enumerate();
+    lines
+        .filter(|(_, (line, comment))| is_wide(line, comment))
+        .map(|(index, _)| {
+            let what = format!("has a comment beyond column {COMMENT_COLUMNS}: wrap it");
+            finding(name, index + 1, what)
+        })
+        .collect()
 }
 
 fn unsafe_places(name: &str, text: &Split) -> Vec<Finding> {

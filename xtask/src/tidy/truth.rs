@@ -1,4 +1,5 @@
-//! Statements of the documentation that a program can check: the numbers of decisions, and limits that tidy itself enforces.
+//! Statements of the documentation that a program can check: the numbers of decisions, and limits
+//! that tidy itself enforces.
 
 use std::collections::{BTreeMap, BTreeSet};
 

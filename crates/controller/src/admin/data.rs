@@ -1,4 +1,5 @@
-//! Data of admin commands, to and from the host's buffers, and the commands that are little more than that.
+//! Data of admin commands, to and from the host's buffers, and the commands that are little more
+//! than that.
 
 use memory::{Hint, Need};
 use nvme_spec::command::{GetFeaturesCdw10, SetFeaturesCdw10};
@@ -181,7 +182,8 @@ impl Controller {
         }
     }
 
-    /// Has the saved values of features kept; the command completes when they are on stable storage.
+    /// Has the saved values of features kept; the command completes when they are on stable
+    /// storage.
     pub(crate) fn keep_features(&mut self, cid: u16, subsystem: &mut Subsystem) -> Reply {
         self.keep_saved_features(subsystem);
         let by = Sqe {
@@ -193,7 +195,8 @@ impl Controller {
         Reply::Waits
     }
 
-    /// A command ended with an error: where it was to save a feature, nothing has changed, here and for the next process.
+    /// A command ended with an error: where it was to save a feature, nothing has changed, here and
+    /// for the next process.
     pub(super) fn feature_not_kept(
         &mut self,
         cid: u16,

@@ -1,10 +1,12 @@
 //! What drives behind namespaces say of themselves, and what of it a controller's hosts are told.
 //!
-//! A drive is asked by whoever has it, now and then and never because of a host's command; its answers come here as
-//! [`DriveReport`]s. Of several drives a controller tells the worst: the highest temperature, the least spare, any warning.
-//! A report counts while a namespace on its drive is attached.
+//! A drive is asked by whoever has it, now and then and never because of a host's command; its
+//! answers come here as [`DriveReport`]s. Of several drives a controller tells the worst: the
+//! highest temperature, the least spare, any warning. A report counts while a namespace on its
+//! drive is attached.
 //!
-//! It does NOT say anything of hosts' own: what they read and wrote is counted by the controller ([`super::health`]).
+//! It does NOT say anything of hosts' own: what they read and wrote is counted by the controller
+//! ([`super::health`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,7 +93,8 @@ impl Drives {
         )
     }
 
-    /// A log page of a drive's own that its operator lets hosts read: where just one of the drives has it.
+    /// A log page of a drive's own that its operator lets hosts read: where just one of the drives
+    /// has it.
     pub(crate) fn page<'a>(
         &'a self,
         namespaces: &'a NamespaceTable,

@@ -1,8 +1,9 @@
-//! What commands and features change, and whom they concern: Commands Supported and Effects, and Feature Identifiers
-//! Supported and Effects (Base 2.1, 5.1.12.1.6 and 5.1.12.1.18).
+//! What commands and features change, and whom they concern: Commands Supported and Effects, and
+//! Feature Identifiers Supported and Effects (Base 2.1, 5.1.12.1.6 and 5.1.12.1.18).
 //!
-//! Linux trusts it: after a passed-through command that changes capabilities or the inventory of namespaces it looks at
-//! them again, and users without privileges may only pass through I/O commands with no effect but on their own blocks.
+//! Linux trusts it: after a passed-through command that changes capabilities or the inventory of
+//! namespaces it looks at them again, and users without privileges may only pass through I/O
+//! commands with no effect but on their own blocks.
 
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ const NAMESPACE: Scope = Scope::new().with_nss(true);
 const CONTROLLER: Scope = Scope::new().with_ctrls(true);
 const SUBSYSTEM: Scope = Scope::new().with_nvmss(true);
 
-/// The page for a command set, of the admin commands `served`, and the `sets` that namespaces with that command set have.
+/// The page for a command set, of the admin commands `served`, and the `sets` that namespaces with
+/// that command set have.
 pub(super) fn commands(
     served: impl Iterator<Item = AdminOpcode>,
     csi: Csi,
@@ -58,7 +60,8 @@ fn admin(opcode: AdminOpcode) -> CommandEffects {
     }
 }
 
-/// What an I/O command of the NVM command set has; `None` where it is not known at all, whatever its fields say.
+/// What an I/O command of the NVM command set has; `None` where it is not known at all, whatever
+/// its fields say.
 pub(crate) fn nvm(opcode: u8) -> Option<CommandEffects> {
     let sqe = Sqe {
         opcode,
@@ -74,7 +77,8 @@ pub(crate) fn nvm(opcode: u8) -> Option<CommandEffects> {
         NvmOpcode::DATASET_MANAGEMENT,
         NvmOpcode::COPY,
     ];
-    // No scope: Linux takes any effect but LBCC of an I/O command for an unusual one, and says so once.
+    // No scope: Linux takes any effect but LBCC of an I/O command for an unusual one, and says so
+    // once.
     let changes = writes.contains(&NvmOpcode(opcode));
     Some(CommandEffects::new().with_csupp(true).with_lbcc(changes))
 }

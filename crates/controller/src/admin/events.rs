@@ -1,9 +1,10 @@
 //! Asynchronous events (Base 2.1, 5.1.2): what happened, and the requests that wait to tell it.
 //!
-//! A request is held without a place in the completion queue; it takes one only when there is something to tell.
-//! After an event of a type was told, further ones of that type wait until the host has read the type's log page
-//! with Retain Asynchronous Event cleared. What the host has not asked for by Asynchronous Event Configuration is never
-//! noted. Bounded: one bit per event, [`REQUESTS`] requests.
+//! A request is held without a place in the completion queue; it takes one only when there is
+//! something to tell. After an event of a type was told, further ones of that type wait until the
+//! host has read the type's log page with Retain Asynchronous Event cleared. What the host has not
+//! asked for by Asynchronous Event Configuration is never noted. Bounded: one bit per event,
+//! [`REQUESTS`] requests.
 
 use arrayvec::ArrayVec;
 use nvme_spec::event::{
@@ -105,7 +106,8 @@ impl Event {
         }
     }
 
-    /// Whether the host wants to be told (Base 2.1, 5.1.25.1.5). Errors and sanitize operations cannot be masked.
+    /// Whether the host wants to be told (Base 2.1, 5.1.25.1.5). Errors and sanitize operations
+    /// cannot be masked.
     fn is_asked_for(self, configuration: AsynchronousEventConfiguration) -> bool {
         let warnings = CriticalWarning::from(configuration.shcw());
         match self {
@@ -143,7 +145,8 @@ impl Events {
         self.requests.try_push(cid).is_ok()
     }
 
-    /// Lets go of a held request, which was aborted; `false` where there is none with this identifier.
+    /// Lets go of a held request, which was aborted; `false` where there is none with this
+    /// identifier.
     pub(crate) fn release(&mut self, cid: u16) -> bool {
         match self.requests.iter().position(|held| *held == cid) {
             Some(index) => {
@@ -154,7 +157,8 @@ impl Events {
         }
     }
 
-    /// Notes an event where the host wants to be told; told once however often it happens before it is told.
+    /// Notes an event where the host wants to be told; told once however often it happens before it
+    /// is told.
     pub(crate) fn raise(&mut self, event: Event, configuration: AsynchronousEventConfiguration) {
         if event.is_asked_for(configuration) {
             self.raised |= event.bit();
@@ -197,8 +201,8 @@ impl Events {
         Some((cid, dw0.into()))
     }
 
-    /// The host has read a log page with Retain Asynchronous Event cleared: the events that the page tells about are
-    /// cleared, told or not.
+    /// The host has read a log page with Retain Asynchronous Event cleared: the events that the
+    /// page tells about are cleared, told or not.
     pub(crate) fn clear(&mut self, page: LogPageId) {
         for event in Event::ALL.into_iter().filter(|event| event.page() == page) {
             self.raised &= !event.bit();

@@ -1,5 +1,5 @@
-//! Firmware Commit and Firmware Image Download (Base 2.1, 3.11, 5.1.8 and 5.1.9): the one slot is read-only, and the
-//! firmware is this program.
+//! Firmware Commit and Firmware Image Download (Base 2.1, 3.11, 5.1.8 and 5.1.9): the one slot is
+//! read-only, and the firmware is this program.
 
 use nvme_spec::firmware::{CommitAction, FirmwareCommitCdw10};
 use nvme_spec::{Sqe, Status};
@@ -9,8 +9,8 @@ use crate::admin::Reply;
 /// Firmware slots (FRMW.NOFS), the first of which is read-only (FRMW.FFSRO).
 pub(crate) const SLOTS: u8 = 1;
 
-/// Firmware Commit. An image can be neither replaced nor activated without a reset (FRMW.FAWR is 0), and there is no
-/// boot partition; to activate at the next reset what is active succeeds.
+/// Firmware Commit. An image can be neither replaced nor activated without a reset (FRMW.FAWR is
+/// 0), and there is no boot partition; to activate at the next reset what is active succeeds.
 pub(super) fn commit(sqe: &Sqe) -> Result<Reply, Status> {
     let cdw10 = FirmwareCommitCdw10::from(sqe.cdw10);
     match cdw10.ca() {

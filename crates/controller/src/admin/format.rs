@@ -1,7 +1,8 @@
 //! Format NVM (Base 2.1, 5.1.10; NVM 1.1, 4.1.3): from the command to a plan of the subsystem.
 //!
-//! A format is of one namespace, or of all that the controller has attached, with and without secure erase (FNA is 0).
-//! There is no encryption, and so no cryptographic erase; no metadata, and so no protection information.
+//! A format is of one namespace, or of all that the controller has attached, with and without
+//! secure erase (FNA is 0). There is no encryption, and so no cryptographic erase; no metadata, and
+//! so no protection information.
 
 use nvme_spec::format::{FormatNvmCdw10, SecureErase};
 use nvme_spec::{Sqe, Status};
@@ -12,8 +13,8 @@ use crate::controller::Controller;
 use crate::namespace::LBA_SHIFTS;
 use crate::subsystem::{Plan, Subsystem};
 
-/// The size of logical blocks, as a power of two, that an index of the table of formats stands for. Its upper bits count
-/// only where the host has set LBAFEE (Base 2.1, 5.1.25.1.14).
+/// The size of logical blocks, as a power of two, that an index of the table of formats stands for.
+/// Its upper bits count only where the host has set LBAFEE (Base 2.1, 5.1.25.1.14).
 pub(super) fn lba_shift(lower: u8, upper: u8, features: &Features) -> Result<u8, Status> {
     let upper = if features.current.extended_formats() {
         upper

@@ -1,7 +1,9 @@
-//! SMART / Health Information (Base 2.1, 5.1.12.1.3), and what of it is kept over a restart of the program.
+//! SMART / Health Information (Base 2.1, 5.1.12.1.3), and what of it is kept over a restart of the
+//! program.
 //!
-//! What is counted is counted over the life of the controller: a process goes on from the record of the one before,
-//! which is at most [`KEEP_INTERVAL_NS`] old where that one was killed. A page is made from the counters each time.
+//! What is counted is counted over the life of the controller: a process goes on from the record of
+//! the one before, which is at most [`KEEP_INTERVAL_NS`] old where that one was killed. A page is
+//! made from the counters each time.
 
 use nvme_spec::log::{CriticalWarning, SmartLog};
 use serde::{Deserialize, Serialize};
@@ -59,8 +61,8 @@ impl HealthRecord {
         }
     }
 
-    /// Adds what a lane counted. Compare and Copy count as reads, and Copy as a write, too; Verify reads data, but counts as
-    /// no read command; Write Zeroes as neither (NVM 1.1, 1.4.2).
+    /// Adds what a lane counted. Compare and Copy count as reads, and Copy as a write, too; Verify
+    /// reads data, but counts as no read command; Write Zeroes as neither (NVM 1.1, 1.4.2).
     pub(crate) fn add(&mut self, lane: &LaneCounters) {
         let read = [
             &lane.read_bytes,
@@ -102,8 +104,9 @@ impl Health {
         told.unwrap_or(temperature::COMPOSITE)
     }
 
-    /// The page: what the drives say of themselves, and what hosts of this controller did. Without a drive nothing wears, and
-    /// the temperature never reaches WCTEMP: the times above it and CCTEMP are zero.
+    /// The page: what the drives say of themselves, and what hosts of this controller did. Without
+    /// a drive nothing wears, and the temperature never reaches WCTEMP: the times above it and
+    /// CCTEMP are zero.
     pub(crate) fn page(&self) -> SmartLog {
         let counted = &self.counted;
         let mut log = SmartLog::new_zeroed();

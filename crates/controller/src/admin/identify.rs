@@ -1,7 +1,7 @@
 //! Identify (Base 2.1, 5.1.13): what the controller and its namespaces say of themselves.
 //!
-//! Structures are made from the configuration and the namespace table each time; nothing is cached. What is not set
-//! is zero: not supported, or not reported.
+//! Structures are made from the configuration and the namespace table each time; nothing is cached.
+//! What is not set is zero: not supported, or not reported.
 
 mod allocated;
 mod namespace;
@@ -36,7 +36,8 @@ use crate::namespace::NamespaceTable;
 use crate::set::CommandSet;
 use crate::subsystem::{Allocated, Subsystem};
 
-/// RTD3E: a shutdown is bounded by the drain, 4 s, and the flush, 30 s, and some time between them; in microseconds.
+/// RTD3E: a shutdown is bounded by the drain, 4 s, and the flush, 30 s, and some time between them;
+/// in microseconds.
 const SHUTDOWN_LATENCY_US: u32 = 36_000_000;
 /// RTD3R: nothing has to warm up; in microseconds.
 const RESUME_LATENCY_US: u32 = 1_000_000;
@@ -149,8 +150,8 @@ pub(crate) fn identify(
     Ok(page)
 }
 
-/// The namespace that NSID names; `None` where the id is valid and nothing is attached there, for which most
-/// structures are all zeros (Base 2.1, 5.1.13.1).
+/// The namespace that NSID names; `None` where the id is valid and nothing is attached there, for
+/// which most structures are all zeros (Base 2.1, 5.1.13.1).
 fn active<'a>(
     nsid: u32,
     asked: &Controller,
@@ -167,8 +168,8 @@ pub(crate) fn sets(subsystem: &Subsystem) -> impl Iterator<Item = &Arc<dyn Comma
     namespaces.filter_map(|n| n.namespace.set.as_ref())
 }
 
-/// Whether a command set is supported: NVM, and those that namespaces of the subsystem have; and who speaks for it, for
-/// another set than NVM.
+/// Whether a command set is supported: NVM, and those that namespaces of the subsystem have; and
+/// who speaks for it, for another set than NVM.
 fn supported(csi: Csi, subsystem: &Subsystem) -> Result<Option<&Arc<dyn CommandSet>>, Status> {
     if csi == Csi::NVM {
         return Ok(None);
@@ -177,15 +178,16 @@ fn supported(csi: Csi, subsystem: &Subsystem) -> Result<Option<&Arc<dyn CommandS
     set.map(Some).ok_or(Status::INVALID_FIELD_IN_COMMAND)
 }
 
-/// The command sets that may be used together: all that are supported, as there is no reason why not.
+/// The command sets that may be used together: all that are supported, as there is no reason why
+/// not.
 fn combination(subsystem: &Subsystem) -> IoCommandSetVector {
     let others = sets(subsystem).map(|set| 1_u64.checked_shl(set.csi().0.into()));
     let bits = others.flatten().fold(0, |all, bit| all | bit);
     IoCommandSetVector::from(bits).with_nvm(true)
 }
 
-/// What a command set tells of a namespace, which is another command set's where that is an error; all zeros where there
-/// is none.
+/// What a command set tells of a namespace, which is another command set's where that is an error;
+/// all zeros where there is none.
 fn of_set(found: Option<&Allocated>, csi: Csi) -> Result<Box<[u8; IDENTIFY_SIZE]>, Status> {
     let zeros = || Box::new([0; IDENTIFY_SIZE]);
     let Some(Allocated { namespace, .. }) = found else {
@@ -261,8 +263,9 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
         .with_nvmcpys(true)
         .with_nvmcsa(true);
     c.fuses = Fuses::new().with_fcws(true);
-    // What a power failure leaves is known of one block and no more: there are no formats with blocks that a medium may tear
-    // (`Pool::max_lba_bytes`). So AWUPF is 0, one block; and of AWUN and ACWU no more is promised either.
+    // What a power failure leaves is known of one block and no more: there are no formats with
+    // blocks that a medium may tear (`Pool::max_lba_bytes`). So AWUPF is 0, one block; and of AWUN
+    // and ACWU no more is promised either.
     c.cdfs = CopyDescriptorFormats::new().with_cdf0(true).with_cdf2(true);
     c.vwc = Vwc::new()
         .with_vwcp(volatile_cache(namespaces))

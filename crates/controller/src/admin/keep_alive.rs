@@ -1,8 +1,9 @@
-//! Keep Alive (Base 2.1, 3.9 and 5.1.14): a host that set a timeout and then falls silent loses its controller.
+//! Keep Alive (Base 2.1, 3.9 and 5.1.14): a host that set a timeout and then falls silent loses its
+//! controller.
 //!
-//! Command based: only a Keep Alive command restarts the timer, beside what starts it (the controller becomes ready,
-//! or the timeout is set). It is checked after the admin queue was served, so that a reactor that was late does not
-//! blame the host.
+//! Command based: only a Keep Alive command restarts the timer, beside what starts it (the
+//! controller becomes ready, or the timeout is set). It is checked after the admin queue was
+//! served, so that a reactor that was late does not blame the host.
 
 use nvme_spec::Status;
 
@@ -28,8 +29,8 @@ impl Controller {
         self.keep_alive_from = self.now;
     }
 
-    /// When the timer expires; `None` while it is not active: it is while commands are served, no shutdown was asked
-    /// for, and the timeout is not 0.
+    /// When the timer expires; `None` while it is not active: it is while commands are served, no
+    /// shutdown was asked for, and the timeout is not 0.
     pub(crate) fn keep_alive_deadline(&self) -> Option<Time> {
         let timeout_ms = u64::from(self.features.keep_alive_ms());
         let active = timeout_ms != 0 && self.admin.is_some() && !self.is_shutting_down();

@@ -1,8 +1,9 @@
 //! Log pages (Base 2.1, 5.1.12): what happened, and what the controller can do.
 //!
-//! A page is made whole from what it reports and then cut by the host's offset and length: nothing is read from a
-//! host, and what lies past a page's end is zeros. Everything here survives a reset of the controller; of a restart of the
-//! process survive the counters of SMART / Health Information and the count of errors.
+//! A page is made whole from what it reports and then cut by the host's offset and length: nothing
+//! is read from a host, and what lies past a page's end is zeros. Everything here survives a reset
+//! of the controller; of a restart of the process survive the counters of SMART / Health
+//! Information and the count of errors.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -45,8 +46,8 @@ const CHANGED_MAX: usize = 1024;
 /// The vendor specific page with the reactor's counters.
 pub const REACTOR_LOG: LogPageId = LogPageId(0xc1);
 
-/// Reactor counters (LID C1h, vendor specific), 80 bytes: how much of its reactor this controller's neighbours and it
-/// have used since the process started. Little-endian.
+/// Reactor counters (LID C1h, vendor specific), 80 bytes: how much of its reactor this controller's
+/// neighbours and it have used since the process started. Little-endian.
 #[repr(C)]
 #[derive(
     Clone,
@@ -188,7 +189,8 @@ impl ChangedNamespaces {
     }
 }
 
-/// Zones of namespaces that changed by themselves since the host last read of them (ZNS 1.1, 4.1.2.1).
+/// Zones of namespaces that changed by themselves since the host last read of them (ZNS 1.1,
+/// 4.1.2.1).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangedZones {
     /// By namespace: the first block of each zone, as many as a page has room for and one more.
@@ -260,7 +262,8 @@ impl LogRequest {
         let size = size.or_else(of_drive).ok_or(Status::INVALID_LOG_PAGE)?;
         let len = (u64::from(get_log_page_numd_z(sqe)) + 1) * 4;
         let offset = get_log_page_offset(sqe);
-        // Every other page is the controller's: SMART / Health Information per namespace is not offered (LPA.SMARTS is 0).
+        // Every other page is the controller's: SMART / Health Information per namespace is not
+        // offered (LPA.SMARTS is 0).
         let whole_controller = sqe.nsid == 0 || sqe.nsid == NSID_ALL;
         let zoned = |n: &Namespace| n.csi() == Csi::ZONED_NAMESPACE;
         let named = match lid {
@@ -406,8 +409,8 @@ impl LogSources<'_> {
     }
 }
 
-/// Nothing here finds blocks that cannot be read before a host reads them; those that a host has marked it knows itself,
-/// and Get LBA Status tells them.
+/// Nothing here finds blocks that cannot be read before a host reads them; those that a host has
+/// marked it knows itself, and Get LBA Status tells them.
 fn lba_status() -> LbaStatusInformationHeader {
     LbaStatusInformationHeader {
         lslplen: size_of::<LbaStatusInformationHeader>() as u32,

@@ -1,9 +1,10 @@
 //! Admin commands (Base 2.1, 5): fetched one at a time, answered at once where that is possible.
 //!
-//! A place in the completion queue is taken before a command is fetched, so that each command fetched can be
-//! completed. Asynchronous Event Requests give theirs back while they are held; what waits for a lane (deletions,
-//! aborts) keeps it. Invariant: every fetched command is completed once, or held as a request for an event, or dies with
-//! a reset. Nothing here waits: a lane's answer arrives in a later turn.
+//! A place in the completion queue is taken before a command is fetched, so that each command
+//! fetched can be completed. Asynchronous Event Requests give theirs back while they are held; what
+//! waits for a lane (deletions, aborts) keeps it. Invariant: every fetched command is completed
+//! once, or held as a request for an event, or dies with a reset. Nothing here waits: a lane's
+//! answer arrives in a later turn.
 
 pub(crate) mod data;
 pub(crate) mod drives;
@@ -88,13 +89,13 @@ pub(crate) struct AdminQueue {
     reserved: Pool,
     /// A completion was posted since the last interrupt.
     pub(crate) posted: bool,
-    /// The host's doorbell buffers, where it registered some. Linux and SPDK go on writing the registers of queue 0;
-    /// libvfn uses the buffers there, too, as Base 2.1, B.5 allows.
+    /// The host's doorbell buffers, where it registered some. Linux and SPDK go on writing the
+    /// registers of queue 0; libvfn uses the buffers there, too, as Base 2.1, B.5 allows.
     shadow: Option<ShadowDoorbells>,
     /// Tail and head that EventIdx asks the host to ring past.
     armed: Option<(u32, u32)>,
-    /// Commands before this tail may be fetched: the messages that the host sent before them have been read. `None`
-    /// without doorbell buffers or messages, where nothing comes out of order.
+    /// Commands before this tail may be fetched: the messages that the host sent before them have
+    /// been read. `None` without doorbell buffers or messages, where nothing comes out of order.
     ordered: Option<u32>,
 }
 
@@ -183,12 +184,12 @@ impl AdminQueue {
         self.sq.look(bells)
     }
 
-    /// Looks at both doorbells. Where the host registered buffers, it is then asked to ring for whatever comes next: admin
-    /// commands are rare, and nobody polls a host's buffers for them.
+    /// Looks at both doorbells. Where the host registered buffers, it is then asked to ring for
+    /// whatever comes next: admin commands are rare, and nobody polls a host's buffers for them.
     ///
-    /// The race: the host stores a doorbell and then loads EventIdx; EventIdx is stored here before the last look, with a
-    /// full fence between on both sides. The loop ends, as a host can move its tail and head only so far while nothing is
-    /// fetched or posted.
+    /// The race: the host stores a doorbell and then loads EventIdx; EventIdx is stored here before
+    /// the last look, with a full fence between on both sides. The loop ends, as a host can move
+    /// its tail and head only so far while nothing is fetched or posted.
     #[cold]
     fn look_and_arm(&mut self, doorbells: &DoorbellPages) -> Result<(), BadDoorbell> {
         let mut result = Ok(());
@@ -246,12 +247,13 @@ impl AdminQueue {
 }
 
 impl Controller {
-    /// From now on a transport brings register writes as messages, and calls [`Self::messages_read`] when it has read all
-    /// that were sent.
+    /// From now on a transport brings register writes as messages, and calls
+    /// [`Self::messages_read`] when it has read all that were sent.
     ///
-    /// The race: a host writes a doorbell register and then a doorbell buffer. The write is a message that waits in a
-    /// socket, while the buffer's page shows its value at once. A queue could be deleted and created again before the
-    /// message arrives, and its new life would begin with the value of the old one.
+    /// The race: a host writes a doorbell register and then a doorbell buffer. The write is a
+    /// message that waits in a socket, while the buffer's page shows its value at once. A queue
+    /// could be deleted and created again before the message arrives, and its new life would begin
+    /// with the value of the old one.
     pub fn expect_messages(&mut self) {
         self.by_messages = true;
     }
@@ -263,7 +265,8 @@ impl Controller {
         admin.is_some_and(AdminQueue::waits_for_messages)
     }
 
-    /// Every message has been read that the host had sent when the controller looked at its doorbells the last time.
+    /// Every message has been read that the host had sent when the controller looked at its
+    /// doorbells the last time.
     pub fn messages_read(&mut self) {
         if let Some(admin) = &mut self.admin
             && let Some(tail) = &mut admin.ordered
@@ -327,7 +330,8 @@ impl Controller {
                 sqe
             }
             Err(RingAbsent) => {
-                // Firmware remaps memory under a live queue; what is gone this long does not come back.
+                // Firmware remaps memory under a live queue; what is gone this long does not come
+                // back.
                 let since = *self.admin_absent_since.get_or_insert(self.now);
                 if self.now >= since + DEADLINE_NS {
                     self.fail(Failure::QueueLost);
@@ -468,7 +472,8 @@ impl Controller {
         self.post_admin(sqe.cid, 0, status);
     }
 
-    /// Adds an admin command that ends with `status` to the error log, where that is an error worth an entry.
+    /// Adds an admin command that ends with `status` to the error log, where that is an error worth
+    /// an entry.
     fn log_error(&mut self, cid: u16, opcode: u8, nsid: u32, status: Status) {
         if is_logged(status) {
             self.errors.add(LoggedError {
@@ -484,7 +489,8 @@ impl Controller {
         }
     }
 
-    /// Whether a command's data is in memory that came without a descriptor, as far as its own two entries tell.
+    /// Whether a command's data is in memory that came without a descriptor, as far as its own two
+    /// entries tell.
     pub(crate) fn is_unshared(&self, data: [u64; 2]) -> bool {
         data.into_iter().any(|prp| {
             let found = self
@@ -494,7 +500,8 @@ impl Controller {
         })
     }
 
-    /// Posts the completion of a command that waited, or of a request that was held, and holds a place.
+    /// Posts the completion of a command that waited, or of a request that was held, and holds a
+    /// place.
     pub(crate) fn complete_admin(&mut self, cid: u16, answer: Result<u32, Status>) {
         if self.admin.is_none() {
             return;
@@ -563,22 +570,24 @@ impl Controller {
         worked
     }
 
-    /// Completes a request that was held with an event. The one of a zone tells its namespace in Dword 1.
+    /// Completes a request that was held with an event. The one of a zone tells its namespace in
+    /// Dword 1.
     fn complete_event(&mut self, cid: u16, dw0: u32) {
         let zones = EventDw0::from(dw0).lid() == LogPageId::CHANGED_ZONE_LIST;
         let nsid = self.changed_zones.first().filter(|_| zones);
         self.post_admin_with(cid, [dw0, nsid.unwrap_or(0)], Status::SUCCESSFUL_COMPLETION);
     }
 
-    /// Abort (Base 2.1, 5.1.1): always answered; bit 0 of Dword 0 says that the command was not aborted.
+    /// Abort (Base 2.1, 5.1.1): always answered; bit 0 of Dword 0 says that the command was not
+    /// aborted.
     fn abort(&mut self, sqe: &Sqe, lanes: &mut impl LaneTable) -> Result<Reply, Status> {
         let (sqid, cid) = {
             let cdw10 = AbortCdw10::from(sqe.cdw10);
             (cdw10.sqid(), cdw10.cid())
         };
         if sqid == 0 {
-            // Only a held request can be found waiting. It completes in a place of its own, which may have to become
-            // free first.
+            // Only a held request can be found waiting. It completes in a place of its own, which
+            // may have to become free first.
             let aborted = self.events.release(cid);
             if aborted {
                 self.aborted_requests.push(cid);
@@ -600,8 +609,8 @@ impl Controller {
         Ok(Reply::Waits)
     }
 
-    /// Completes the aborted requests for which there is a place. Before the next command is fetched, which could take
-    /// it: so there is never more than one that waits.
+    /// Completes the aborted requests for which there is a place. Before the next command is
+    /// fetched, which could take it: so there is never more than one that waits.
     fn post_aborted_requests(&mut self) {
         while let Some(&cid) = self.aborted_requests.first()
             && let Some(admin) = &mut self.admin
@@ -640,7 +649,8 @@ impl Controller {
     }
 }
 
-/// Whether a status is an error worth an entry of the error log: how a host finds out what is supported is none.
+/// Whether a status is an error worth an entry of the error log: how a host finds out what is
+/// supported is none.
 fn is_logged(status: Status) -> bool {
     !matches!(
         status,

@@ -1,7 +1,7 @@
 //! Admin commands that wait for a lane or a medium: what each waits for, and since when.
 //!
-//! Bounded: each holds a place in the admin completion queue, and there is one deletion per queue at most,
-//! [`ABORT_LIMIT`] aborts, [`OPERATION_LIMIT`] operations of the subsystem, and one flush.
+//! Bounded: each holds a place in the admin completion queue, and there is one deletion per queue
+//! at most, [`ABORT_LIMIT`] aborts, [`OPERATION_LIMIT`] operations of the subsystem, and one flush.
 
 use nvme_spec::Sqe;
 
@@ -10,7 +10,8 @@ use crate::time::Time;
 /// Abort commands that may be outstanding: ACL + 1.
 pub(crate) const ABORT_LIMIT: usize = 4;
 
-/// Operations of the subsystem that one controller may have outstanding; with more, nothing is fetched.
+/// Operations of the subsystem that one controller may have outstanding; with more, nothing is
+/// fetched.
 pub(crate) const OPERATION_LIMIT: usize = 16;
 
 /// What a command waits for.
@@ -29,7 +30,8 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
-    /// Whether it is given up after some time. Flushes and operations of the subsystem have bounds of their own.
+    /// Whether it is given up after some time. Flushes and operations of the subsystem have bounds
+    /// of their own.
     pub(crate) fn is_bounded(self) -> bool {
         !matches!(self, Waiting::Operation | Waiting::FlushCache)
     }

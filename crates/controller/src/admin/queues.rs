@@ -1,7 +1,8 @@
 //! I/O queues (Base 2.1, 5.2.1 to 5.2.4): which exist, and their creation and deletion.
 //!
-//! A completion queue is a lane, which does the work; here stand only names. A queue that is being deleted exists until its
-//! lane has let go of it: its identifier is not free before, and nothing new can lean on it.
+//! A completion queue is a lane, which does the work; here stand only names. A queue that is being
+//! deleted exists until its lane has let go of it: its identifier is not free before, and nothing
+//! new can lean on it.
 
 use std::sync::Arc;
 
@@ -42,7 +43,8 @@ pub(crate) struct IoCq {
     pub(crate) drained: u64,
     /// Nothing issued with a table of namespaces older than this generation's is in flight.
     pub(crate) namespaces_drained: u64,
-    /// The last round of [`crate::controller`]'s bus in which its lane came to have nothing in flight.
+    /// The last round of [`crate::controller`]'s bus in which its lane came to have nothing in
+    /// flight.
     pub(crate) left_bus: u32,
     /// Completions that were there at the last look.
     completions_seen: u64,
@@ -189,8 +191,8 @@ impl IoQueues {
 }
 
 impl Controller {
-    /// What both Create commands check: identifier, size, Physically Contiguous, alignment, and that the host has said
-    /// how large entries are.
+    /// What both Create commands check: identifier, size, Physically Contiguous, alignment, and
+    /// that the host has said how large entries are.
     fn check_create(
         &self,
         sqe: &Sqe,
@@ -282,7 +284,8 @@ impl Controller {
         Ok(Reply::Done(0))
     }
 
-    /// Create I/O Submission Queue (Base 2.1, 5.2.2). Queue Priority has no meaning with round robin.
+    /// Create I/O Submission Queue (Base 2.1, 5.2.2). Queue Priority has no meaning with round
+    /// robin.
     pub(super) fn create_sq(
         &mut self,
         sqe: &Sqe,
@@ -322,7 +325,8 @@ impl Controller {
         Ok(Reply::Done(0))
     }
 
-    /// Delete I/O Submission Queue (Base 2.1, 5.2.4): done when the lane has completed what it had fetched.
+    /// Delete I/O Submission Queue (Base 2.1, 5.2.4): done when the lane has completed what it had
+    /// fetched.
     pub(super) fn delete_sq(
         &mut self,
         sqe: &Sqe,
@@ -349,7 +353,8 @@ impl Controller {
         Ok(Reply::Waits)
     }
 
-    /// Delete I/O Completion Queue (Base 2.1, 5.2.3): its submission queues must have been deleted before.
+    /// Delete I/O Completion Queue (Base 2.1, 5.2.3): its submission queues must have been deleted
+    /// before.
     pub(super) fn delete_cq(
         &mut self,
         sqe: &Sqe,
@@ -373,7 +378,8 @@ impl Controller {
         Ok(Reply::Waits)
     }
 
-    /// What a host is told when a lane or queue cannot be made; the log says what is our fault, or the operator's.
+    /// What a host is told when a lane or queue cannot be made; the log says what is our fault, or
+    /// the operator's.
     pub(super) fn lane_status(&mut self, error: QueueError) -> Status {
         match error {
             QueueError::Identifier { .. } => Status::INVALID_QUEUE_IDENTIFIER,

@@ -1,5 +1,5 @@
-//! Sanitize (Base 2.1, 5.1.22 and 8.1.24): from the command to a plan of the subsystem, and what a controller still does
-//! while an operation goes on or has failed.
+//! Sanitize (Base 2.1, 5.1.22 and 8.1.24): from the command to a plan of the subsystem, and what a
+//! controller still does while an operation goes on or has failed.
 
 use nvme_spec::command::GetLogPageCdw10;
 use nvme_spec::log::LogPageId;
@@ -12,14 +12,15 @@ use super::events::Event;
 use crate::controller::Controller;
 use crate::subsystem::{Plan, SanitizeNews, Subsystem};
 
-/// Block erase and overwrite. No-Deallocate After Sanitize is obeyed, and nothing has to be written for it; there is no
-/// Media Verification state.
+/// Block erase and overwrite. No-Deallocate After Sanitize is obeyed, and nothing has to be written
+/// for it; there is no Media Verification state.
 pub(crate) const SANICAP: Sanicap = Sanicap::new()
     .with_bes(true)
     .with_ows(true)
     .with_nodmmas(MediaModified::NOT_MODIFIED);
 
-/// Whether a command is served while a sanitize operation goes on or has failed (Base 2.1, figure 142).
+/// Whether a command is served while a sanitize operation goes on or has failed (Base 2.1,
+/// figure 142).
 fn is_allowed(sqe: &Sqe) -> bool {
     match sqe.admin_opcode() {
         AdminOpcode::DELETE_IO_SUBMISSION_QUEUE
@@ -83,7 +84,8 @@ impl Controller {
         Ok(self.begin_plan(sqe, NSID_ALL, plan, subsystem))
     }
 
-    /// Takes what there is to tell of sanitize operations, and tells when user data is written after one.
+    /// Takes what there is to tell of sanitize operations, and tells when user data is written
+    /// after one.
     pub(crate) fn follow_sanitize(&mut self, subsystem: &mut Subsystem) {
         let news = subsystem.take_sanitize_news(self.id());
         if news.is_some() {

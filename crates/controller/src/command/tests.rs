@@ -179,7 +179,8 @@ fn quirk_reserved_and_unused_fields_are_ignored() {
         command.cdw2 = u32::MAX;
         command.cdw3 = u32::MAX;
         command.mptr = u64::MAX;
-        // Protection information, storage tag check, limited retry and what is reserved; with FUA, and not NLB.
+        // Protection information, storage tag check, limited retry and what is reserved; with FUA,
+        // and not NLB.
         command.cdw12 = 0xFFFF_0000;
         command.cdw13 = u32::MAX;
         command.cdw14 = u32::MAX;

@@ -1,4 +1,5 @@
-//! Arbitration among the submission queues of a controller, whichever lanes they belong to (Base 2.1, 3.4.4).
+//! Arbitration among the submission queues of a controller, whichever lanes they belong to
+//! (Base 2.1, 3.4.4).
 
 use arrayvec::ArrayVec;
 use nvme_spec::registers::ArbitrationMechanism;
@@ -9,7 +10,8 @@ use crate::lane::{LaneTable, Quota};
 use crate::state::MAX_SQS;
 
 impl Controller {
-    /// Whether weighted round robin is selected: then the controller is due in every turn of its lanes, before them.
+    /// Whether weighted round robin is selected: then the controller is due in every turn of its
+    /// lanes, before them.
     #[must_use]
     pub fn is_arbitrating(&self) -> bool {
         self.arbiter.is_some()

@@ -1,9 +1,11 @@
-//! Whether the function may issue memory requests (Bus Master Enable: PCI 3.0, 6.2.2; PCIe 6.0, 7.5.1.1.3).
+//! Whether the function may issue memory requests (Bus Master Enable: PCI 3.0, 6.2.2; PCIe 6.0,
+//! 7.5.1.1.3).
 //!
-//! While it may not, no command is fetched, no completion is posted, and no interrupt goes by MSI or MSI-X, which are
-//! memory writes; the transport keeps those. Nothing is lost: commands wait in the host's rings, and completions of admin
-//! commands here. When the function leaves the bus, the lanes finish what they had fetched first, so that no medium holds
-//! an address of the host; [`Controller::has_left_bus`] tells when, and what still hangs after [`DEADLINE_NS`] is aborted
+//! While it may not, no command is fetched, no completion is posted, and no interrupt goes by MSI
+//! or MSI-X, which are memory writes; the transport keeps those. Nothing is lost: commands wait in
+//! the host's rings, and completions of admin commands here. When the function leaves the bus, the
+//! lanes finish what they had fetched first, so that no medium holds an address of the host;
+//! [`Controller::has_left_bus`] tells when, and what still hangs after [`DEADLINE_NS`] is aborted
 //! and its mapping kept, as for an unmap.
 //!
 //! It does NOT hold resets, shutdowns or registers up: none of them touches the host's memory.
@@ -52,8 +54,8 @@ impl Bus {
 }
 
 impl Controller {
-    /// Whether nothing that was issued is in flight to the host's memory, where the function may issue no requests. True
-    /// where it may.
+    /// Whether nothing that was issued is in flight to the host's memory, where the function may
+    /// issue no requests. True where it may.
     #[must_use]
     pub fn has_left_bus(&self) -> bool {
         let has_left = |left: u32| left == self.bus.round;

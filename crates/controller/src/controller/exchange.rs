@@ -21,11 +21,12 @@ use crate::ticket::OwnerKey;
 use crate::time::Time;
 
 impl Controller {
-    /// One turn: takes what lanes have to tell, moves on with what registers ask for, and serves the admin queue. Whether
-    /// it did anything.
+    /// One turn: takes what lanes have to tell, moves on with what registers ask for, and serves
+    /// the admin queue. Whether it did anything.
     ///
-    /// Due whenever [`Controller::has_work`], after any call that changed something (register writes, views,
-    /// namespaces, completions), when a lane has an event, and at [`Controller::next_deadline`].
+    /// Due whenever [`Controller::has_work`], after any call that changed something (register
+    /// writes, views, namespaces, completions), when a lane has an event, and at
+    /// [`Controller::next_deadline`].
     pub fn turn<C: Channel>(
         &mut self,
         now: Time,
@@ -89,7 +90,8 @@ impl Controller {
         true
     }
 
-    /// Tells the subsystem up to which table nothing is in flight, and gives up what holds an operation back too long.
+    /// Tells the subsystem up to which table nothing is in flight, and gives up what holds an
+    /// operation back too long.
     fn acknowledge(&mut self, lanes: &mut impl LaneTable, subsystem: &mut Subsystem) {
         let with_lane = self.queues.cqs().filter(|(_, cq)| cq.lane.is_some());
         let oldest = with_lane.map(|(_, cq)| cq.namespaces_drained).min();
@@ -107,7 +109,8 @@ impl Controller {
         }
     }
 
-    /// Whether a turn would find something to do, as far as the controller can tell without its lanes.
+    /// Whether a turn would find something to do, as far as the controller can tell without its
+    /// lanes.
     #[must_use]
     pub fn has_work(&self) -> bool {
         let admin = self.admin.as_ref().is_some_and(|admin| {
@@ -153,7 +156,8 @@ impl Controller {
                 let Some(key) = cq.lane else { continue };
                 busy |= match lanes.local(key) {
                     Some(lane) => lane.in_flight() > 0,
-                    // How much a visitor has in flight is not known here; that it has completed something is.
+                    // How much a visitor has in flight is not known here; that it has completed
+                    // something is.
                     None => cq.has_completed_more(),
                 };
             }
@@ -262,8 +266,8 @@ impl Controller {
         }
     }
 
-    /// A lane has nothing in flight and does nothing more: it goes. Deletions of its submission queues were answered by
-    /// what it told before.
+    /// A lane has nothing in flight and does nothing more: it goes. Deletions of its submission
+    /// queues were answered by what it told before.
     fn lane_stopped(&mut self, cqid: u16, key: OwnerKey, lanes: &mut impl LaneTable) {
         lanes.remove(key);
         if let Some(cq) = self.queues.cq_mut(cqid) {
@@ -286,7 +290,8 @@ impl Controller {
         }
     }
 
-    /// Deletions that waited too long: what hangs in their lanes is given up, whichever queue of the lane it belongs to.
+    /// Deletions that waited too long: what hangs in their lanes is given up, whichever queue of
+    /// the lane it belongs to.
     fn give_up_late(&mut self, lanes: &mut impl LaneTable) {
         let now = self.now;
         let late = |since: Time| now >= since + DEADLINE_NS;
@@ -386,7 +391,8 @@ impl Controller {
         });
     }
 
-    /// A zone of a medium is in another state, and no host has asked for that: the zone that begins at this byte of it.
+    /// A zone of a medium is in another state, and no host has asked for that: the zone that begins
+    /// at this byte of it.
     pub fn zone_changed(&mut self, channel: ChannelId, offset: u64) {
         let changed = |namespace: &Namespace| {
             let extent = namespace.extent();

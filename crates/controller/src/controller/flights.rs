@@ -1,4 +1,5 @@
-//! Watching commands ([`crate::flight`]): what every lane of a controller is told, and what is kept of those that are gone.
+//! Watching commands ([`crate::flight`]): what every lane of a controller is told, and what is kept
+//! of those that are gone.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ pub(crate) struct Flights {
 }
 
 impl Controller {
-    /// Watches commands of every queue from now on, also of those that its host will make, or none any more. What was
-    /// counted stays.
+    /// Watches commands of every queue from now on, also of those that its host will make, or none
+    /// any more. What was counted stays.
     pub fn watch_commands(&mut self, spec: Option<WatchSpec>, lanes: &mut impl LaneTable) {
         self.flights.spec = spec;
         for cqid in 1..=self.config.queues {

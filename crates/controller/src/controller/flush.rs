@@ -1,5 +1,5 @@
-//! Flushes of the controller's own: one of each medium with a volatile cache, at a shutdown and when a host turns the
-//! cache off. Bounded in time; it knows nothing of who waits for it.
+//! Flushes of the controller's own: one of each medium with a volatile cache, at a shutdown and
+//! when a host turns the cache off. Bounded in time; it knows nothing of who waits for it.
 
 use std::sync::Arc;
 
@@ -114,8 +114,9 @@ impl Controller {
         self.cache_flush.is_some()
     }
 
-    /// The host has turned the volatile write cache on or off (Base 2.1, 5.1.25.1.4). Off: from now on lanes complete
-    /// writes when they are on non-volatile media, and the command completes when what was written before is there too.
+    /// The host has turned the volatile write cache on or off (Base 2.1, 5.1.25.1.4). Off: from now
+    /// on lanes complete writes when they are on non-volatile media, and the command completes when
+    /// what was written before is there too.
     pub(crate) fn write_cache_changed(&mut self, cid: u16, lanes: &mut impl LaneTable) -> Reply {
         let enabled = self.features.write_cache_enabled();
         self.told.add();
@@ -128,8 +129,8 @@ impl Controller {
         Reply::Waits
     }
 
-    /// The volatile write cache is what it was before a command that failed. Where that is off, what was written since is
-    /// flushed, and no command waits for it.
+    /// The volatile write cache is what it was before a command that failed. Where that is off,
+    /// what was written since is flushed, and no command waits for it.
     pub(crate) fn write_cache_restored(&mut self, lanes: &mut impl LaneTable) {
         let enabled = self.features.write_cache_enabled();
         self.told.add();

@@ -10,7 +10,8 @@ use crate::inspect::{
 };
 
 impl Controller {
-    /// What it knows of its queues now; of those for I/O their lanes know the rest ([`crate::lane::Lane::inspect`]).
+    /// What it knows of its queues now; of those for I/O their lanes know the rest
+    /// ([`crate::lane::Lane::inspect`]).
     #[must_use]
     pub fn inspect(&self, look: Look) -> ControllerView {
         let doorbells = match self.config.doorbells {

@@ -1,25 +1,29 @@
-//! Which interrupts a host gets, and when (Base 2.1, 3.1.4.3, 3.1.4.4, 5.1.25.2.2 and 5.1.25.2.3; PCIe Transport 1.1, 3.5).
+//! Which interrupts a host gets, and when (Base 2.1, 3.1.4.3, 3.1.4.4, 5.1.25.2.2 and 5.1.25.2.3;
+//! PCIe Transport 1.1, 3.5).
 //!
-//! Configuration space says which way they go. By MSI-X, what was posted raises its vector, unless the host has consumed
-//! it already (`lane::polling`). By MSI and by the pin, INTMS
-//! masks, and an interrupt is asked for while a completion queue has entries that the host has not acknowledged by its
-//! head doorbell: that is derived from the queues whenever it is needed, and kept nowhere. So nothing can be lost between
-//! a mask and its end: whoever takes away what held interrupts back (INTMC, the end of a mask, another way that they go)
-//! has the queues looked at again.
+//! Configuration space says which way they go. By MSI-X, what was posted raises its vector, unless
+//! the host has consumed it already (`lane::polling`). By MSI and by the pin, INTMS masks, and an
+//! interrupt is asked for while a completion queue has entries that the host has not acknowledged
+//! by its head doorbell: that is derived from the queues whenever it is needed, and kept nowhere.
+//! So nothing can be lost between a mask and its end: whoever takes away what held interrupts back
+//! (INTMC, the end of a mask, another way that they go) has the queues looked at again.
 //!
-//! Coalescing counts and times per vector, for I/O queues only. What it withholds has a deadline of its own, and a host
-//! that has consumed everything meanwhile gets the interrupt all the same, but not by MSI or the pin. A second look at the
-//! queues does not withhold what a first one did: Aggregation Time is a recommended maximum.
+//! Coalescing counts and times per vector, for I/O queues only. What it withholds has a deadline of
+//! its own, and a host that has consumed everything meanwhile gets the interrupt all the same, but
+//! not by MSI or the pin. A second look at the queues does not withhold what a first one did:
+//! Aggregation Time is a recommended maximum.
 //!
-//! The pin, by a monitor without help of a kernel (QEMU's VFIO devices): it takes any access to a BAR for the end of the
-//! interrupt, so another processor's submission ends it while the handler is still busy. Told again at once, it would
-//! assert its line when the handler has acknowledged everything, and the guest's driver, which finds nothing to do,
-//! would touch no register: an interrupt storm. So what the handler is about to find is not told again yet: not within
-//! [`HANDLER_NS`] of the last time where nothing was acknowledged since, nor within [`NEXT_QUEUE_NS`] of an
-//! acknowledgement, as the handler goes on to the next queue. An unmask by eventfd, which comes after the
-//! handlers, and the end of a mask are no reason to wait.
+//! The pin, by a monitor without help of a kernel (QEMU's VFIO devices): it takes any access to a
+//! BAR for the end of the interrupt, so another processor's submission ends it while the handler is
+//! still busy. Told again at once, it would assert its line when the handler has acknowledged
+//! everything, and the guest's driver, which finds nothing to do, would touch no register: an
+//! interrupt storm. So what the handler is about to find is not told again yet: not within
+//! [`HANDLER_NS`] of the last time where nothing was acknowledged since, nor within
+//! [`NEXT_QUEUE_NS`] of an acknowledgement, as the handler goes on to the next queue. An unmask by
+//! eventfd, which comes after the handlers, and the end of a mask are no reason to wait.
 //!
-//! It does NOT deliver: the transport does, and keeps what MSI-X cannot deliver yet, in the pending bits.
+//! It does NOT deliver: the transport does, and keeps what MSI-X cannot deliver yet, in the pending
+//! bits.
 
 use memory::DoorbellPages;
 use nvme_spec::features::InterruptCoalescing;
@@ -33,9 +37,11 @@ use crate::time::Time;
 
 /// Aggregation Time is in units of 100 us.
 const TIME_UNIT_NS: u64 = 100_000;
-/// How long a host that was told of the pin's level is believed to be about to acknowledge something.
+/// How long a host that was told of the pin's level is believed to be about to acknowledge
+/// something.
 const HANDLER_NS: u64 = 10_000_000;
-/// How long a host that has acknowledged something is believed to be about to look at its other queues.
+/// How long a host that has acknowledged something is believed to be about to look at its other
+/// queues.
 const NEXT_QUEUE_NS: u64 = 200_000;
 /// The admin completion queue's vector.
 const ADMIN_VECTOR: u16 = 0;
@@ -161,9 +167,9 @@ impl AdminQueue {
 }
 
 impl Controller {
-    /// The interrupt to raise because of what `lane` has posted; `None` where there is none now. To be asked once for each
-    /// lane and turn, so that a batch raises one interrupt. What is withheld comes from
-    /// [`Controller::take_interrupts`].
+    /// The interrupt to raise because of what `lane` has posted; `None` where there is none now. To
+    /// be asked once for each lane and turn, so that a batch raises one interrupt. What is withheld
+    /// comes from [`Controller::take_interrupts`].
     #[inline]
     pub fn interrupt(&mut self, posted: Posted, lane: &mut Lane, now: Time) -> Option<Interrupt> {
         if self.interrupts.plain {
@@ -190,15 +196,16 @@ impl Controller {
         self.delivery_for_visitor(posted.vector)
     }
 
-    /// Whether what is posted raises its vector of MSI-X and nothing else is to be thought of: then a lane on another
-    /// reactor may raise it there.
+    /// Whether what is posted raises its vector of MSI-X and nothing else is to be thought of: then
+    /// a lane on another reactor may raise it there.
     #[must_use]
     pub fn interrupts_plainly(&self) -> bool {
         self.interrupts.plain
     }
 
-    /// Whether a lane may live on another reactor. By MSI and by the pin, interrupts follow from what hosts have
-    /// acknowledged in every queue, and weighted round robin from what all of them hold: those need the lanes at home.
+    /// Whether a lane may live on another reactor. By MSI and by the pin, interrupts follow from
+    /// what hosts have acknowledged in every queue, and weighted round robin from what all of them
+    /// hold: those need the lanes at home.
     #[must_use]
     pub fn may_visit(&self, key: OwnerKey) -> bool {
         let unheard = self.queues.vector_of(key).is_none();
@@ -214,8 +221,9 @@ impl Controller {
         )
     }
 
-    /// Everything else that there is to raise: for the admin queue, for what was withheld long enough, for what a mask
-    /// held back, and all of the pin. Due after each turn of the controller, and at [`Controller::interrupts_due`].
+    /// Everything else that there is to raise: for the admin queue, for what was withheld long
+    /// enough, for what a mask held back, and all of the pin. Due after each turn of the
+    /// controller, and at [`Controller::interrupts_due`].
     pub fn take_interrupts(
         &mut self,
         now: Time,
@@ -247,8 +255,9 @@ impl Controller {
         now.into_iter().chain(state.due).chain(state.held).min()
     }
 
-    /// Something that held interrupts back outside has gone: the host has unmasked its interrupt, or waits for it only
-    /// now. The next turn looks at every queue again. `handled`: whatever handles interrupts there has ended.
+    /// Something that held interrupts back outside has gone: the host has unmasked its interrupt,
+    /// or waits for it only now. The next turn looks at every queue again. `handled`: whatever
+    /// handles interrupts there has ended.
     pub fn recheck_interrupts(&mut self, handled: bool) {
         self.interrupts.recheck();
         if handled {
@@ -262,8 +271,8 @@ impl Controller {
         self.interrupts.has_work()
     }
 
-    /// Shows in the Status register whether the pin would be asserted now, whether or not it is disabled. To be asked
-    /// for before a host may read it.
+    /// Shows in the Status register whether the pin would be asserted now, whether or not it is
+    /// disabled. To be asked for before a host may read it.
     pub fn refresh_interrupt_status(&mut self, lanes: &mut impl LaneTable) {
         if self.pci.has_pin() {
             let by_pin = matches!(
@@ -469,7 +478,8 @@ impl Controller {
             Mechanism::Vectors => return Some(Interrupt::Vector(vector)),
             // The pin is told of elsewhere, and only where it is not disabled.
             Mechanism::Pin | Mechanism::Silent => return None,
-            // Fewer messages than vectors: a message carries several (PCI 3.0, 6.8.1.3, leaves the folding to the function).
+            // Fewer messages than vectors: a message carries several (PCI 3.0, 6.8.1.3, leaves the
+            // folding to the function).
             Mechanism::Messages { count } => Interrupt::Message(vector % count),
         };
         (!self.is_masked(vector) && is_unacknowledged()).then_some(interrupt)

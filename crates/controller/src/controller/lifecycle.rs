@@ -5,8 +5,8 @@
 //!     \                 \---failure--> Stopping --lanes gone--> Failed --resets--> Stopping
 //!      \--cannot enable--> Failed
 //! ```
-//! Shutdown runs beside: lanes stop, media are flushed, SHST tells. Each stage is bounded by [`DEADLINE_NS`],
-//! the flush by [`FLUSH_DEADLINE_NS`].
+//! Shutdown runs beside: lanes stop, media are flushed, SHST tells. Each stage is bounded by
+//! [`DEADLINE_NS`], the flush by [`FLUSH_DEADLINE_NS`].
 
 use memory::{LostFlag, RingError};
 use nvme_spec::cqe::CQE_SIZE_LOG2;
@@ -188,8 +188,8 @@ impl Controller {
         matches!(self.phase, Phase::Ready) && self.lost.as_ref().is_some_and(LostFlag::is_lost)
     }
 
-    /// A Controller Level Reset other than by CC.EN (Base 2.1, 3.7.2): registers at once, but for RDY, which falls when the
-    /// lanes are gone.
+    /// A Controller Level Reset other than by CC.EN (Base 2.1, 3.7.2): registers at once, but for
+    /// RDY, which falls when the lanes are gone.
     pub(super) fn begin_reset(&mut self, subsystem: bool) {
         self.registers.power_on(subsystem);
         self.begin_stop(Then::Disabled);
@@ -257,8 +257,9 @@ impl Controller {
         if self.lost.as_ref().is_some_and(LostFlag::is_lost) {
             return self.fail(Failure::MemoryLost);
         }
-        // What a host wrote there while we were disabled, as one does that does not know of a reset, names no entries of the queues
-        // that it has now; it submits the first command after RDY (Base 2.1, 3.5.1).
+        // What a host wrote there while we were disabled, as one does that does not know of a
+        // reset, names no entries of the queues that it has now; it submits the first command after
+        // RDY (Base 2.1, 3.5.1).
         self.doorbells.zero_all();
         match self.make_admin_queue() {
             Ok(admin) => {

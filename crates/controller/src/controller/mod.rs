@@ -1,12 +1,14 @@
-//! The controller's home side: registers, configuration space, admin queue, and the lives of its lanes.
+//! The controller's home side: registers, configuration space, admin queue, and the lives of its
+//! lanes.
 //!
-//! A transport calls what a host does ([`Controller::config_write`], [`Controller::bar_write`], [`Controller::set_view`],
-//! [`Controller::function_reset`]); the engine gives turns. A register write is answered at once; what it asks for
-//! happens in [`Controller::turn`], within [`DEADLINE_NS`] per stage, and 30 s for a flush, whatever a medium does.
+//! A transport calls what a host does ([`Controller::config_write`], [`Controller::bar_write`],
+//! [`Controller::set_view`], [`Controller::function_reset`]); the engine gives turns. A register
+//! write is answered at once; what it asks for happens in [`Controller::turn`], within
+//! [`DEADLINE_NS`] per stage, and 30 s for a flush, whatever a medium does.
 //!
-//! Invariants: RDY falls only when no lane of the former life is left; a lane is told each view once; every admin
-//! command that was fetched completes, or dies with a reset. It does NOT deliver interrupts, answer messages, or hold a
-//! clock: `now` comes with each turn.
+//! Invariants: RDY falls only when no lane of the former life is left; a lane is told each view
+//! once; every admin command that was fetched completes, or dies with a reset. It does NOT deliver
+//! interrupts, answer messages, or hold a clock: `now` comes with each turn.
 
 mod arbitrate;
 mod bus;
@@ -55,11 +57,13 @@ use self::lifecycle::{Phase, Shutdown};
 use self::saved::Saved;
 use self::watch::Watch;
 
-/// How long a stage of a reset, shutdown or deletion waits for commands in flight before it gives them up.
+/// How long a stage of a reset, shutdown or deletion waits for commands in flight before it gives
+/// them up.
 pub const DEADLINE_NS: u64 = 4_000_000_000;
 
-/// How long a medium's flush may take that a controller makes by itself, at a shutdown say. A disk may have much to write,
-/// and to give up means that the host is told of data at risk; Linux waits for a shutdown for up to 60 s.
+/// How long a medium's flush may take that a controller makes by itself, at a shutdown say. A disk
+/// may have much to write, and to give up means that the host is told of data at risk; Linux waits
+/// for a shutdown for up to 60 s.
 pub(crate) const FLUSH_DEADLINE_NS: u64 = 30_000_000_000;
 
 /// One NVMe controller: one PCI function.
@@ -168,8 +172,8 @@ impl Controller {
     /// [`ControllerConfig::doorbell_slots`].
     ///
     /// # Errors
-    /// A field of the configuration is wrong, the doorbells are too small, the subsystem has its most controllers, or
-    /// there is no memory for the state file.
+    /// A field of the configuration is wrong, the doorbells are too small, the subsystem has its
+    /// most controllers, or there is no memory for the state file.
     pub fn new(
         config: ControllerConfig,
         doorbells: Arc<DoorbellPages>,
@@ -286,7 +290,8 @@ impl Controller {
         self.config.vectors()
     }
 
-    /// Sizes of the six BARs in bytes, 0 where there is none. BAR0 is 64-bit and takes BAR1's place too.
+    /// Sizes of the six BARs in bytes, 0 where there is none. BAR0 is 64-bit and takes BAR1's place
+    /// too.
     #[must_use]
     pub fn bar_sizes(&self) -> [u64; 6] {
         let bar4 = if self.pci.has_msix() { BAR4_SIZE } else { 0 };
@@ -304,8 +309,9 @@ impl Controller {
         self.pci.read(offset, out);
     }
 
-    /// Writes configuration space. A function level reset begins at once; it is over when [`Controller::is_quiet`]. Where
-    /// the function may issue no memory requests any more, that is so when [`Controller::has_left_bus`].
+    /// Writes configuration space. A function level reset begins at once; it is over when
+    /// [`Controller::is_quiet`]. Where the function may issue no memory requests any more, that is
+    /// so when [`Controller::has_left_bus`].
     pub fn config_write(&mut self, offset: u64, data: &[u8]) {
         if self.pci.write(offset, data) == ConfigEffect::FunctionReset {
             self.begin_function_reset();
@@ -406,8 +412,9 @@ impl Controller {
             .filter_map(|cqid| queues.lane_of_cq(cqid))
     }
 
-    /// Back to power-on, because the client asks for it or is gone: registers, configuration space and MSI-X table at
-    /// once, and the lanes in the next turns. It is over when [`Controller::is_quiet`].
+    /// Back to power-on, because the client asks for it or is gone: registers, configuration space
+    /// and MSI-X table at once, and the lanes in the next turns. It is over when
+    /// [`Controller::is_quiet`].
     pub fn function_reset(&mut self) {
         if self.registers.csts().rdy() {
             self.history.power_cycles += 1;
@@ -462,8 +469,9 @@ impl Controller {
         !matches!(self.phase, Phase::Stopping(_)) && !self.queues.has_lanes()
     }
 
-    /// Other doorbells from now on: each host gets pages of its own, so that one that has gone and kept its mapping rings
-    /// nobody else's. Only while nobody is attached: the controller is disabled and quiet.
+    /// Other doorbells from now on: each host gets pages of its own, so that one that has gone and
+    /// kept its mapping rings nobody else's. Only while nobody is attached: the controller is
+    /// disabled and quiet.
     ///
     /// # Errors
     /// They are too small.

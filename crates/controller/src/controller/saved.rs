@@ -1,12 +1,14 @@
-//! What of a controller must outlive the serving process: area 0 of the state file, and area 1 for the admin queue.
+//! What of a controller must outlive the serving process: area 0 of the state file, and area 1 for
+//! the admin queue.
 //!
-//! A completion of the admin queue, like a lane's (see [`crate::state`]): the entry and `posting` = 1, then everything
-//! else that the command changed, then the entry in the host's memory, then `cq_tail_phase` with `posting` = 0. One
-//! found posting is written again at the saved tail, with the same contents.
+//! A completion of the admin queue, like a lane's (see [`crate::state`]): the entry and `posting` =
+//! 1, then everything else that the command changed, then the entry in the host's memory, then
+//! `cq_tail_phase` with `posting` = 0. One found posting is written again at the saved tail, with
+//! the same contents.
 //!
-//! It is written before the host can learn of it: after a write to a register or to configuration space, before that is answered; after an admin
-//! command, before its completion is posted. It is rewritten whole. This does NOT restore anything yet; it is the
-//! layout that restoring builds on.
+//! It is written before the host can learn of it: after a write to a register or to configuration
+//! space, before that is answered; after an admin command, before its completion is posted. It is
+//! rewritten whole. This does NOT restore anything yet; it is the layout that restoring builds on.
 
 use std::sync::Arc;
 
@@ -28,12 +30,13 @@ use crate::state::{FORMAT_VERSION, area_bytes, ordered};
 const CONTROLLER_AREA: usize = 0;
 /// Area of the admin queue: 1 + queue identifier 0.
 const ADMIN_AREA: usize = 1;
-/// Admin commands that can wait: one deletion of each queue, the aborts, the subsystem's operations, and one flush.
+/// Admin commands that can wait: one deletion of each queue, the aborts, the subsystem's
+/// operations, and one flush.
 const WAITING: usize =
     2 * MAX_IO_QUEUES as usize + crate::admin::ABORT_LIMIT + crate::admin::OPERATION_LIMIT + 1;
 
-/// The controller: registers, features, queues. Its slots are Error Recovery of each namespace id, from 1, and
-/// then Reservation Notification Mask of each.
+/// The controller: registers, features, queues. Its slots are Error Recovery of each namespace id,
+/// from 1, and then Reservation Notification Mask of each.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ControllerState {
@@ -45,8 +48,8 @@ pub struct ControllerState {
     pub features: FeatureValues,
     /// Doorbell Buffer Config: address of the shadow, and of EventIdx; both 0 where there is none.
     pub doorbell_buffers: [u64; 2],
-    /// Completion queue of each submission queue from 1 on; 0 where there is none. What else there is to know of a
-    /// queue is in its lane's area.
+    /// Completion queue of each submission queue from 1 on; 0 where there is none. What else there
+    /// is to know of a queue is in its lane's area.
     pub sq_cqids: [u16; MAX_IO_QUEUES as usize],
     /// Queue Priority of each submission queue from 1 on.
     pub sq_priorities: [u8; MAX_IO_QUEUES as usize],
@@ -58,7 +61,8 @@ pub struct ControllerState {
 pub struct AdminState {
     /// The next entry to fetch.
     pub sq_head: u32,
-    /// The next entry to post to, times two, plus the phase it gets; 0 where there is no admin queue.
+    /// The next entry to post to, times two, plus the phase it gets; 0 where there is no admin
+    /// queue.
     pub cq_tail_phase: u32,
     /// Slots in use.
     pub waiting: u32,
@@ -80,8 +84,8 @@ pub struct AdminState {
 pub struct WaitingState {
     /// Its command identifier.
     pub cid: u16,
-    /// 1: deletion of a submission queue; 2: of a completion queue; 3: abort; 4: the volatile write cache is
-    /// turned off; 5: an operation of the subsystem.
+    /// 1: deletion of a submission queue; 2: of a completion queue; 3: abort; 4: the volatile write
+    /// cache is turned off; 5: an operation of the subsystem.
     pub kind: u16,
     /// The queue that is deleted, or that holds the command to abort.
     pub qid: u16,
@@ -96,7 +100,8 @@ pub(crate) struct Saved {
     admin: Area<AdminState, WaitingState>,
 }
 
-/// The state file of a controller: area 0 is its own, area 1 its admin queue's, area 1 + cqid a lane's.
+/// The state file of a controller: area 0 is its own, area 1 its admin queue's, area 1 + cqid a
+/// lane's.
 pub(super) fn create(
     config: &ControllerConfig,
     namespace_limit: u32,

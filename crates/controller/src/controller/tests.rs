@@ -1,5 +1,5 @@
-//! A host that knows nothing but the specification drives a controller: registers by BAR writes, commands through its
-//! own memory.
+//! A host that knows nothing but the specification drives a controller: registers by BAR writes,
+//! commands through its own memory.
 
 mod aborts;
 mod allocated;

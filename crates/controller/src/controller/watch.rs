@@ -1,14 +1,17 @@
-//! Doorbells that hosts store without telling: which queues were rung while nobody looked at them turn by turn.
+//! Doorbells that hosts store without telling: which queues were rung while nobody looked at them
+//! turn by turn.
 //!
-//! The doorbells of eight queue pairs share a cache line, so to see that nothing has changed in many queues is far cheaper
-//! than to give each of their lanes a turn. A doorbell that has changed is only a reason to look: the lane, which then gets
-//! a turn, judges the value.
+//! The doorbells of eight queue pairs share a cache line, so to see that nothing has changed in
+//! many queues is far cheaper than to give each of their lanes a turn. A doorbell that has changed
+//! is only a reason to look: the lane, which then gets a turn, judges the value.
 //!
-//! A host may store what it likes into doorbells that are nobody's: of queues that are frozen, or that are not there. They
-//! are not looked at until a queue is made there, so that a storm of such stores costs its neighbours nothing.
+//! A host may store what it likes into doorbells that are nobody's: of queues that are frozen, or
+//! that are not there. They are not looked at until a queue is made there, so that a storm of such
+//! stores costs its neighbours nothing.
 //!
-//! Invariant: what changes after a lane's last look is found by a later look here. A value is taken as seen only by a look
-//! here, which names the lane; a lane that was hot then looks for itself before it can grow cold.
+//! Invariant: what changes after a lane's last look is found by a later look here. A value is taken
+//! as seen only by a look here, which names the lane; a lane that was hot then looks for itself
+//! before it can grow cold.
 
 use std::sync::Arc;
 
@@ -29,7 +32,8 @@ pub(crate) struct Watch {
     seen: Box<[Seen]>,
 }
 
-/// A pair of doorbells: the tail of the submission queue in the low half, the head of the completion queue in the high one.
+/// A pair of doorbells: the tail of the submission queue in the low half, the head of the
+/// completion queue in the high one.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     /// What the last look found.
@@ -56,8 +60,8 @@ impl Watch {
         }
     }
 
-    /// Calls `changed` with each doorbell that has another value than at the last look. What it says is nobody's is not
-    /// looked at until [`Watch::heed`].
+    /// Calls `changed` with each doorbell that has another value than at the last look. What it
+    /// says is nobody's is not looked at until [`Watch::heed`].
     #[inline]
     fn look(&mut self, mut changed: impl FnMut(QueueName) -> bool) {
         for (pair, seen) in self.seen.iter_mut().take(self.pairs).enumerate() {
@@ -102,15 +106,16 @@ impl Watch {
 }
 
 impl Controller {
-    /// Whether its host may store doorbells without a message: then somebody must call [`Controller::look_at_doorbells`]
-    /// now and then.
+    /// Whether its host may store doorbells without a message: then somebody must call
+    /// [`Controller::look_at_doorbells`] now and then.
     #[must_use]
     pub fn has_silent_doorbells(&self) -> bool {
         self.config.doorbells == DoorbellMode::Mapped
     }
 
-    /// Looks for doorbells that have changed since the last look, and calls `rung` with the lanes that they concern. True
-    /// where the admin queue's have. A doorbell that a lane has seen in the meantime is named, too.
+    /// Looks for doorbells that have changed since the last look, and calls `rung` with the lanes
+    /// that they concern. True where the admin queue's have. A doorbell that a lane has seen in the
+    /// meantime is named, too.
     #[inline]
     pub fn look_at_doorbells(&mut self, mut rung: impl FnMut(OwnerKey)) -> bool {
         let Controller { watch, queues, .. } = self;

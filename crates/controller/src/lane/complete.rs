@@ -70,8 +70,8 @@ impl Queues {
         }
     }
 
-    /// Completes the command in a slot with `status`, and leaves the slot `next`: free, or a zombie whose tickets are
-    /// still out. The order of the stores is that of [`crate::state`].
+    /// Completes the command in a slot with `status`, and leaves the slot `next`: free, or a zombie
+    /// whose tickets are still out. The order of the stores is that of [`crate::state`].
     #[inline]
     pub(super) fn finish(&mut self, index: u16, status: Status, next: u8) {
         if self.slots.slot(index).marks != 0 && self.ends_marked(index, status, next) {
@@ -122,8 +122,8 @@ impl Queues {
         }
     }
 
-    /// Whether a command that was done must have its marks of uncorrectable blocks cleared before it completes. If not, and
-    /// it is watched, its times are noted.
+    /// Whether a command that was done must have its marks of uncorrectable blocks cleared before
+    /// it completes. If not, and it is watched, its times are noted.
     #[cold]
     #[inline(never)]
     fn ends_marked(&mut self, index: u16, status: Status, next: u8) -> bool {
@@ -229,7 +229,8 @@ impl Queues {
             }));
     }
 
-    /// Completes a command that is with a medium as aborted; its tickets, when they come, complete nothing.
+    /// Completes a command that is with a medium as aborted; its tickets, when they come, complete
+    /// nothing.
     pub(super) fn give_up(&mut self, index: u16) {
         let sqid = self.slots.slot(index).sqid;
         self.forget_held(index);
@@ -245,8 +246,8 @@ impl Queues {
         self.finish_partner(partner, Status::COMMAND_ABORT_REQUESTED);
     }
 
-    /// Completes a command that waits for its channel with `status`: now, or when the tickets that are out have come
-    /// back.
+    /// Completes a command that waits for its channel with `status`: now, or when the tickets that
+    /// are out have come back.
     pub(super) fn drop_waiting(&mut self, index: u16, status: Status) {
         let slot = self.slots.slot(index);
         slot.note(status);

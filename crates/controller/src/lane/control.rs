@@ -65,12 +65,14 @@ impl Lane {
         }
     }
 
-    /// What a submission queue of the lane has to be fetched. For weighted round robin, before each turn.
+    /// What a submission queue of the lane has to be fetched. For weighted round robin, before each
+    /// turn.
     pub fn demand(&mut self, sqid: u16) -> Demand {
         self.queues.demand(sqid)
     }
 
-    /// How many commands of a submission queue may be fetched in the next turn, where quotas are allotted.
+    /// How many commands of a submission queue may be fetched in the next turn, where quotas are
+    /// allotted.
     pub fn allot(&mut self, sqid: u16, commands: u32) {
         if let Some(position) = self.queues.position(sqid)
             && let Some(member) = self.queues.member(position)

@@ -1,8 +1,10 @@
-//! How many commands are in flight by the memory view and the table of namespaces they were issued with.
+//! How many commands are in flight by the memory view and the table of namespaces they were issued
+//! with.
 //!
-//! An unmap waits until nothing issued before it is in flight, and so do operations on namespaces. Counting is constant work per command and per change of
-//! the map, in a table of fixed size. Where the host changes its map faster than commands end, the newest groups are
-//! counted together, as old as the oldest of them; a new group is begun as soon as there is room, so that under a steady
+//! An unmap waits until nothing issued before it is in flight, and so do operations on namespaces.
+//! Counting is constant work per command and per change of the map, in a table of fixed size. Where
+//! the host changes its map faster than commands end, the newest groups are counted together, as
+//! old as the oldest of them; a new group is begun as soon as there is room, so that under a steady
 //! load the old one still drains.
 
 use memory::DmaView;
@@ -176,7 +178,8 @@ mod tests {
         assert_eq!(epochs.drained().epoch, 4);
     }
 
-    /// A storm of changes over a full table, then steady load with always something in flight: the storm must drain.
+    /// A storm of changes over a full table, then steady load with always something in flight: the
+    /// storm must drain.
     #[test]
     fn a_storm_drains_under_steady_load() {
         let mut epochs = epochs();

@@ -14,8 +14,8 @@ use crate::port::Channel;
 use crate::queue::{Bells, RingAbsent};
 use crate::state::slot_state;
 
-/// Commands fetched from one submission queue in one turn. Large enough to share the cost of a turn, small enough that
-/// a flooded queue holds up the others for microseconds only.
+/// Commands fetched from one submission queue in one turn. Large enough to share the cost of a
+/// turn, small enough that a flooded queue holds up the others for microseconds only.
 pub const BATCH: u32 = 32;
 
 /// How many entries ahead of the one being fetched are asked for from memory.
@@ -38,10 +38,11 @@ pub(super) enum Went {
 
 /// A slot that is not counted in [`super::epochs`].
 pub(crate) const NOT_COUNTED: u8 = u8::MAX;
-/// A slot that is counted among those in flight only: the subsystem has its command, which may be what waits for
-/// everything issued before.
+/// A slot that is counted among those in flight only: the subsystem has its command, which may be
+/// what waits for everything issued before.
 pub(super) const FORWARDED: u8 = u8::MAX - 1;
-/// The epoch of such a slot: later than any view's, so that it is given up only with everything else.
+/// The epoch of such a slot: later than any view's, so that it is given up only with everything
+/// else.
 pub(crate) const EPOCH_FORWARDED: u64 = u64::MAX - 1;
 
 impl Queues {
@@ -110,7 +111,8 @@ impl Queues {
         if available == 0 || !self.serving || self.paused != 0 {
             return;
         }
-        // There is nobody behind what is held back that it could hold up: the host's ring is where the others wait.
+        // There is nobody behind what is held back that it could hold up: the host's ring is where
+        // the others wait.
         if G::HOLDS && self.held.count() > 0 && issuer.namespaces.len() == 1 {
             return;
         }
@@ -151,8 +153,8 @@ impl Queues {
         self.counters.fetched.add(commands.into());
     }
 
-    /// Looks at the doorbell of the submission queue at `position`: how many entries are submitted and not fetched.
-    /// `None` where nothing may be fetched.
+    /// Looks at the doorbell of the submission queue at `position`: how many entries are submitted
+    /// and not fetched. `None` where nothing may be fetched.
     #[inline]
     pub(super) fn look_at_sq(&mut self, position: usize) -> Option<u32> {
         let bells = Bells {
@@ -175,7 +177,8 @@ impl Queues {
         Some(available)
     }
 
-    /// How many commands of the submission queue at `position` may be fetched in this turn; what was allotted is used up.
+    /// How many commands of the submission queue at `position` may be fetched in this turn; what
+    /// was allotted is used up.
     #[inline]
     fn take_quota(&mut self, position: usize) -> u32 {
         let allotted = self.quota == Quota::Allotted;
@@ -242,7 +245,8 @@ impl Queues {
         }
     }
 
-    /// Copies the next entry into a slot: the slot and the command. The order of the stores is that of [`crate::state`].
+    /// Copies the next entry into a slot: the slot and the command. The order of the stores is that
+    /// of [`crate::state`].
     pub(super) fn fetch_one(&mut self, position: usize) -> Option<(u16, Sqe)> {
         let member = self.sqs[position].as_mut()?;
         if self.slots.free() == 0 {
@@ -305,7 +309,8 @@ impl Queues {
         }
         let slot = self.slots.slot(index);
         let asked = match issuer.issue(index, slot, sqe) {
-            // A part of it is with a medium since an earlier try: its namespace is gone meanwhile, say.
+            // A part of it is with a medium since an earlier try: its namespace is gone meanwhile,
+            // say.
             Issued::Ended(status) if slot.outstanding > 0 => {
                 slot.note(status);
                 Asked::Pending

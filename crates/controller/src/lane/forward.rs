@@ -1,9 +1,10 @@
 //! Commands that only the subsystem can do: reservations, and marks of uncorrectable blocks.
 //!
-//! The lane reads what the command's data says, once, and hands both on with the command's ticket; the answer comes back
-//! with the ticket ([`super::Lane::answer`]). Meanwhile the command counts as in flight, like one with a medium, so that
-//! resets and deletions wait for it or give it up as they do for any other; but no change of the map or of namespaces
-//! waits for it, as it may be what asked for that.
+//! The lane reads what the command's data says, once, and hands both on with the command's ticket;
+//! the answer comes back with the ticket ([`super::Lane::answer`]). Meanwhile the command counts as
+//! in flight, like one with a medium, so that resets and deletions wait for it or give it up as
+//! they do for any other; but no change of the map or of namespaces waits for it, as it may be what
+//! asked for that.
 
 use nvme_spec::{Sqe, Status};
 
@@ -39,8 +40,8 @@ pub(super) fn data_len(command: &Command) -> u32 {
     }
 }
 
-/// Whether the command may be done where there are restrictions, which is rare; and if so, whether it may write to
-/// blocks that are marked as uncorrectable.
+/// Whether the command may be done where there are restrictions, which is rare; and if so, whether
+/// it may write to blocks that are marked as uncorrectable.
 ///
 /// # Errors
 /// What it ends with.
@@ -77,7 +78,8 @@ pub(super) fn check(restrictions: &Restrictions, command: &Command) -> Result<bo
         Command::WriteUncorrectable { .. } | Command::Deallocate { .. } => {
             refuse(restrictions.write_refusal()).map(|()| false)
         }
-        // They change nothing, and may be sent to a namespace that is write protected (Base 2.1, figure 623).
+        // They change nothing, and may be sent to a namespace that is write protected (Base 2.1,
+        // figure 623).
         Command::Flush | Command::Hint => refuse(*writes).map(|()| false),
         Command::ReservationRegister
         | Command::ReservationAcquire
@@ -100,8 +102,8 @@ pub(super) fn check_access(restrictions: &Restrictions, access: Access) -> Resul
 }
 
 impl Lane {
-    /// Hands the subsystem what has marks of uncorrectable blocks to clear; each such command completes with the answer,
-    /// when no read finds the marks any more.
+    /// Hands the subsystem what has marks of uncorrectable blocks to clear; each such command
+    /// completes with the answer, when no read finds the marks any more.
     #[inline]
     pub(super) fn forward_clears(&mut self) {
         if !self.queues.clears.is_empty() {
@@ -140,8 +142,8 @@ impl Lane {
         self.forwards.pop_front()
     }
 
-    /// The subsystem has answered a command that was handed to it: it completes with the status, or with the bytes in
-    /// the host's memory, of which as many are given as the command has room for.
+    /// The subsystem has answered a command that was handed to it: it completes with the status, or
+    /// with the bytes in the host's memory, of which as many are given as the command has room for.
     pub fn answer(&mut self, ticket: Ticket, result: Result<&[u8], Status>) {
         let status = match result.and_then(|data| self.give(&ticket, data)) {
             Ok(()) => Status::SUCCESSFUL_COMPLETION,
@@ -175,7 +177,8 @@ impl Lane {
     }
 }
 
-/// What a command has written: first block and number of blocks; `carried` of them, where its entry does not say.
+/// What a command has written: first block and number of blocks; `carried` of them, where its entry
+/// does not say.
 fn written(sqe: &Sqe, carried: u64) -> Option<(u64, u64)> {
     match command::parse(sqe).ok()? {
         Command::Write { blocks, .. } | Command::WriteZeroes { blocks, .. } => {

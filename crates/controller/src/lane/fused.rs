@@ -1,13 +1,14 @@
 //! Fused commands: Compare and Write (Base 2.1, 3.4.2; NVM 1.1, 2.1.3).
 //!
-//! The two stand next to each other in their queue, and one doorbell update tells of both: a first one without a second
-//! behind it is nobody's half, and so is a second one without a first. A pair is fetched, issued and completed together,
-//! as one request of the medium, which lets nothing come in between. The first command's slot has the ticket and names the
-//! second one's.
+//! The two stand next to each other in their queue, and one doorbell update tells of both: a first
+//! one without a second behind it is nobody's half, and so is a second one without a first. A pair
+//! is fetched, issued and completed together, as one request of the medium, which lets nothing come
+//! in between. The first command's slot has the ticket and names the second one's.
 //!
-//! Each command has a completion of its own, so a pair needs two places in the completion queue, and its queue waits until
-//! they are free. Where there can never be two (a completion queue of two entries, or of as many places as there are
-//! submission queues) the pair is aborted as one that is not whole.
+//! Each command has a completion of its own, so a pair needs two places in the completion queue,
+//! and its queue waits until they are free. Where there can never be two (a completion queue of two
+//! entries, or of as many places as there are submission queues) the pair is aborted as one that is
+//! not whole.
 //!
 //! A pair is one logical block long at most: ACWU is 0.
 
@@ -77,7 +78,8 @@ impl Queues {
         }
         self.finish(index, Status::ABORTED_MISSING_FUSED, slot_state::FREE);
         if sqe.flags.fuse() == Fuse::FIRST {
-            // The next turn looks for its second one: a queue full of first ones is not gone through in one.
+            // The next turn looks for its second one: a queue full of first ones is not gone
+            // through in one.
             self.wait(second, position);
             self.kicked = true;
             return Went::Full;
@@ -147,7 +149,8 @@ impl Queues {
         let statuses = match status {
             // The write may have been refused before.
             Status::SUCCESSFUL_COMPLETION => (status, Status(self.slots.get(second).error)),
-            // What was compared was the same (NVM 1.1, 2.1.3.1: the status of Compare is not affected).
+            // What was compared was the same (NVM 1.1, 2.1.3.1: the status of Compare is not
+            // affected).
             Status::WRITE_FAULT | Status::CAPACITY_EXCEEDED => {
                 (Status::SUCCESSFUL_COMPLETION, status)
             }
@@ -157,7 +160,8 @@ impl Queues {
         self.finish(second, statuses.1, slot_state::FREE);
     }
 
-    /// The first command of a pair was completed with `status` before its request's end: completes the second.
+    /// The first command of a pair was completed with `status` before its request's end: completes
+    /// the second.
     pub(super) fn finish_partner(&mut self, second: Option<u16>, status: Status) {
         let Some(second) = second else {
             return;
@@ -183,8 +187,8 @@ struct Fused {
 impl<C: Channel, G: Gate> Issuer<'_, C, G> {
     /// Checks a pair and hands it to its medium.
     ///
-    /// A mistake in the first command fails both; one in the second does not keep the first from being done
-    /// (NVM 1.1, 2.1.3.1).
+    /// A mistake in the first command fails both; one in the second does not keep the first from
+    /// being done (NVM 1.1, 2.1.3.1).
     fn fuse(
         &mut self,
         index: u16,

@@ -1,14 +1,18 @@
-//! Commands that wait for their tenant's turn: where a lane keeps them, and what lets them go ([`crate::gate`]).
+//! Commands that wait for their tenant's turn: where a lane keeps them, and what lets them go
+//! ([`crate::gate`]).
 //!
-//! Such a command was fetched and stays in its slot, in a list of its flow that goes through the slots. Others of its
-//! queue go on: a namespace that is held back holds up none beside it. Where a lane's controller has one namespace only
-//! there is nobody to hold up, and what comes behind such a command stays in the host's ring.
+//! Such a command was fetched and stays in its slot, in a list of its flow that goes through the
+//! slots. Others of its queue go on: a namespace that is held back holds up none beside it. Where a
+//! lane's controller has one namespace only there is nobody to hold up, and what comes behind such
+//! a command stays in the host's ring.
 //!
 //! Invariants:
-//! - It has a slot and a place in the completion queue, as any command that was fetched, and nothing else: no ticket is
-//!   out but where a part of it was issued before, and no address of the host is kept.
+//! - It has a slot and a place in the completion queue, as any command that was fetched, and
+//!   nothing else: no ticket is out but where a part of it was issued before, and no address of the
+//!   host is kept.
 //! - Commands of a flow go in the order in which they were fetched.
-//! - One of two fused commands waits at the head of its queue, as what is behind it is its other half.
+//! - One of two fused commands waits at the head of its queue, as what is behind it is its other
+//!   half.
 
 use nvme_spec::sqe::Fuse;
 use nvme_spec::{Sqe, Status};
@@ -128,7 +132,8 @@ impl Queues {
         matches!(self.held.lists.get(at), Some(list) if list.flow == flow)
     }
 
-    /// Issues the first command of a list. False where its channel was full: it is the first one still.
+    /// Issues the first command of a list. False where its channel was full: it is the first one
+    /// still.
     fn let_first_go<C: Channel, G: Gate>(
         &mut self,
         at: usize,
@@ -237,7 +242,8 @@ impl Queues {
         }
     }
 
-    /// Tells the gate that no medium has anything of this lane any more, as far as anybody will hear.
+    /// Tells the gate that no medium has anything of this lane any more, as far as anybody will
+    /// hear.
     pub(super) fn leave_all<G: Gate>(&mut self, gate: &mut G) {
         for index in 0..self.slots.len() as u16 {
             let slot = self.slots.slot(index);

@@ -24,7 +24,8 @@ fn share(asked: usize, queues: usize) -> usize {
     asked.min(MOST_SHOWN / queues.max(1))
 }
 
-/// The words of an entry that say what is asked for: opcode, identifier and namespace, and Dwords 10 to 13.
+/// The words of an entry that say what is asked for: opcode, identifier and namespace, and Dwords
+/// 10 to 13.
 const SHOWN_WORDS: [usize; 3] = [0, 5, 6];
 
 /// The oldest commands of a submission queue: how many were fetched since each, and its slot.
@@ -187,7 +188,8 @@ impl<C: Channel> Viewer<'_, C> {
         }
     }
 
-    /// Whether the medium of a namespace keeps the time of a model, or some medium where all are meant.
+    /// Whether the medium of a namespace keeps the time of a model, or some medium where all are
+    /// meant.
     fn keeps_time(&self, nsid: u32) -> bool {
         let keeps = |namespace: &crate::namespace::Namespace| {
             let channel = self.channels.get(namespace.channel);

@@ -1,7 +1,8 @@
 //! From a fetched command to a medium: parse, namespace, bounds, walk, add.
 //!
-//! Everything is done anew where a channel was full the first time: the command comes from the slot's copy, and nothing
-//! of the host's addresses or data is kept while it waits. A waiting command so holds up no unmap.
+//! Everything is done anew where a channel was full the first time: the command comes from the
+//! slot's copy, and nothing of the host's addresses or data is kept while it waits. A waiting
+//! command so holds up no unmap.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ pub(super) enum Issued {
     Fused,
     /// Handed to the subsystem, with a ticket.
     Forwarded,
-    /// A channel was full; try again after a reap. Of a command that goes to several media some tickets may be out.
+    /// A channel was full; try again after a reap. Of a command that goes to several media some
+    /// tickets may be out.
     Full,
 }
 
@@ -92,11 +94,13 @@ pub(super) struct Next<'q> {
     pub(super) first: bool,
 }
 
-/// Bytes that are handed to channels that copy in one turn of a lane, and one command more: as many as a batch of small
-/// commands has, so that a lane with large ones holds up the others for no longer.
+/// Bytes that are handed to channels that copy in one turn of a lane, and one command more: as many
+/// as a batch of small commands has, so that a lane with large ones holds up the others for no
+/// longer.
 pub(super) const COPIED_PER_TURN: u64 = 128 << 10;
 
-/// How many times a byte counts that a channel copies which keeps time: it finds what is due after 16 KiB.
+/// How many times a byte counts that a channel copies which keeps time: it finds what is due after
+/// 16 KiB.
 const TIMED_WEIGHT: u64 = 8;
 
 /// What bytes that a channel copies come to.
@@ -108,11 +112,12 @@ fn weighed<C: Channel>(channel: &C, bytes: u64) -> u64 {
     }
 }
 
-/// How many commands ahead of the one being issued a channel that copies is told of: memory answers in the time of
-/// some copies of 4 KiB.
+/// How many commands ahead of the one being issued a channel that copies is told of: memory answers
+/// in the time of some copies of 4 KiB.
 const AHEAD: u32 = 4;
 
-/// Bytes above which it takes longer to find a command's data than to ask a channel whether it has room.
+/// Bytes above which it takes longer to find a command's data than to ask a channel whether it has
+/// room.
 const LONG_WALK: u32 = 8 << 10;
 
 impl Next<'_> {
@@ -146,8 +151,8 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         }
     }
 
-    /// Issues a plain command where all about it is as usual. `None`: nothing was done, and whatever is the matter with
-    /// it, [`Issuer::issue`] finds out.
+    /// Issues a plain command where all about it is as usual. `None`: nothing was done, and
+    /// whatever is the matter with it, [`Issuer::issue`] finds out.
     #[inline(always)]
     pub(super) fn issue_plain(
         &mut self,
@@ -284,8 +289,9 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         }
     }
 
-    /// What to make of a command that is none of the NVM command set's, or has flags that cannot be: one that is fused is
-    /// looked at together with the other one, and another may be one of its namespace's own set.
+    /// What to make of a command that is none of the NVM command set's, or has flags that cannot
+    /// be: one that is fused is looked at together with the other one, and another may be one of
+    /// its namespace's own set.
     #[cold]
     fn unparsed(
         &mut self,
@@ -380,8 +386,8 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         namespace.ok_or_else(|| self.absent(nsid))
     }
 
-    /// Why there is no namespace `nsid`: no namespace can have that id, or none that is attached has it (Base 2.1,
-    /// 3.2.1.3 and 3.2.1.4).
+    /// Why there is no namespace `nsid`: no namespace can have that id, or none that is attached
+    /// has it (Base 2.1, 3.2.1.3 and 3.2.1.4).
     #[cold]
     fn absent(&self, nsid: u32) -> Status {
         if nsid == 0 || nsid > self.copying.namespace_limit {
@@ -435,8 +441,9 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         Ok(Issued::Forwarded)
     }
 
-    /// Finds the data of a command and hands its one request to a channel. A channel that is full is asked first where
-    /// there is much to find: a command that waits is tried again in every turn.
+    /// Finds the data of a command and hands its one request to a channel. A channel that is full
+    /// is asked first where there is much to find: a command that waits is tried again in every
+    /// turn.
     #[inline]
     fn move_data(
         &mut self,
@@ -515,8 +522,8 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         Ok(())
     }
 
-    /// Dataset Management: reads the ranges as any command's data, once for each try, and checks every one before any is
-    /// deallocated.
+    /// Dataset Management: reads the ranges as any command's data, once for each try, and checks
+    /// every one before any is deallocated.
     #[inline(never)]
     fn deallocate(
         &mut self,
@@ -548,8 +555,8 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         issued
     }
 
-    /// Flush of all namespaces: every medium is flushed once, and the first error stands. Goes on behind the namespace
-    /// that `slot.reached` names.
+    /// Flush of all namespaces: every medium is flushed once, and the first error stands. Goes on
+    /// behind the namespace that `slot.reached` names.
     #[inline(never)]
     fn flush_all(&mut self, index: u16, slot: &mut SlotState) -> Issued {
         self.segments.clear();
@@ -567,8 +574,9 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         parts_issued(slot)
     }
 
-    /// Read or Compare with Force Unit Access on a medium with a volatile cache: what is returned or compared must be
-    /// on non-volatile media when the command completes (NVM 1.1, 3.3.4), so the medium is flushed, too.
+    /// Read or Compare with Force Unit Access on a medium with a volatile cache: what is returned
+    /// or compared must be on non-volatile media when the command completes (NVM 1.1, 3.3.4), so
+    /// the medium is flushed, too.
     #[inline(never)]
     fn committed(
         &mut self,
@@ -650,7 +658,8 @@ fn parts_issued(slot: &SlotState) -> Issued {
     }
 }
 
-/// Adds a request of the command in `slot`, which has the number `index`, with the memory that it moves.
+/// Adds a request of the command in `slot`, which has the number `index`, with the memory that it
+/// moves.
 #[inline]
 fn ask<C: Channel>(
     key: OwnerKey,
@@ -684,14 +693,4 @@ pub(super) fn range(namespace: &Namespace, blocks: Blocks) -> Result<ByteRange, 
     namespace
         .bytes(blocks.slba, u64::from(blocks.count))
         .ok_or(Status::LBA_OUT_OF_RANGE)
-}
-
-impl SlotState {
-    /// Keeps the first error.
-    #[inline]
-    pub(super) fn note(&mut self, status: Status) {
-        if self.error == Status::SUCCESSFUL_COMPLETION.0 {
-            self.error = status.0;
-        }
-    }
 }

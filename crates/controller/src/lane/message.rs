@@ -1,7 +1,7 @@
 //! What a controller and its lanes say to each other.
 //!
-//! A lane may live on another reactor, so all of this is plain data that fits a mailbox. The admin command that caused a
-//! [`LaneCommand`] completes when the answering [`LaneEvent`] comes back.
+//! A lane may live on another reactor, so all of this is plain data that fits a mailbox. The admin
+//! command that caused a [`LaneCommand`] completes when the answering [`LaneEvent`] comes back.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::ticket::{OwnerKey, Ticket};
 /// From the controller to a lane.
 #[derive(Debug)]
 pub enum LaneCommand {
-    /// The host's memory map changed. Answered by [`LaneEvent::Drained`] once nothing from before is in flight.
+    /// The host's memory map changed. Answered by [`LaneEvent::Drained`] once nothing from before
+    /// is in flight.
     Map(Arc<DmaView>),
     /// Namespaces were attached, detached or changed: the table of this generation. Answered by
     /// [`LaneEvent::NamespacesDrained`] once nothing fetched under an older one is in flight.
@@ -29,10 +30,11 @@ pub enum LaneCommand {
         /// Its generation.
         generation: u64,
     },
-    /// A submission queue was created. The lane must have this before the host can ring: before the Create command
-    /// completes.
+    /// A submission queue was created. The lane must have this before the host can ring: before the
+    /// Create command completes.
     AddQueue(SqSpec),
-    /// Delete a submission queue. Answered by [`LaneEvent::QueueRemoved`] when its last command has completed.
+    /// Delete a submission queue. Answered by [`LaneEvent::QueueRemoved`] when its last command has
+    /// completed.
     RemoveQueue {
         /// Which.
         sqid: u16,
@@ -46,7 +48,8 @@ pub enum LaneCommand {
     },
     /// Doorbell Buffer Config came, or its registration ended.
     Shadow(Option<Registration>),
-    /// Whether the volatile write cache is disabled: then every write is done only when it is on non-volatile media.
+    /// Whether the volatile write cache is disabled: then every write is done only when it is on
+    /// non-volatile media.
     WriteThrough(bool),
     /// How much of each submission queue may be fetched in a turn.
     Quota(Quota),
@@ -54,11 +57,12 @@ pub enum LaneCommand {
     Copying(Copying),
     /// Some of its commands are watched from now on, or none.
     Watch(Option<Watching>),
-    /// The controller is disabled: fetch nothing more, post nothing more. Answered by [`LaneEvent::Stopped`] when
-    /// nothing is in flight.
+    /// The controller is disabled: fetch nothing more, post nothing more. Answered by
+    /// [`LaneEvent::Stopped`] when nothing is in flight.
     Stop,
-    /// The function may issue no memory requests: fetch nothing more. Answered by [`LaneEvent::LeftBus`] when everything
-    /// that was fetched has completed; from then on nothing of the host's is read or written.
+    /// The function may issue no memory requests: fetch nothing more. Answered by
+    /// [`LaneEvent::LeftBus`] when everything that was fetched has completed; from then on nothing
+    /// of the host's is read or written.
     LeaveBus {
         /// Counts the changes.
         round: u32,
@@ -92,8 +96,8 @@ pub enum LaneEvent {
         sqid: u16,
         /// As asked.
         cid: u16,
-        /// True: it was completed with Command Abort Requested. False: it was not found waiting in the lane, and
-        /// completes (or did) by itself.
+        /// True: it was completed with Command Abort Requested. False: it was not found waiting in
+        /// the lane, and completes (or did) by itself.
         aborted: bool,
     },
     /// After [`LaneCommand::Stop`]: nothing is in flight.
@@ -150,14 +154,16 @@ pub enum QueueName {
 /// What went wrong with a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneFault {
-    /// A doorbell value that cannot be: the queue is frozen, the others go on. Told once for each queue.
+    /// A doorbell value that cannot be: the queue is frozen, the others go on. Told once for each
+    /// queue.
     InvalidDoorbell {
         /// The frozen queue.
         queue: QueueName,
         /// The value found.
         value: u32,
     },
-    /// A ring was used while its page was not mapped: the lane has stopped, and the controller cannot go on.
+    /// A ring was used while its page was not mapped: the lane has stopped, and the controller
+    /// cannot go on.
     RingLost {
         /// The ring's queue.
         queue: QueueName,
@@ -176,8 +182,8 @@ pub struct SqSpec {
 }
 
 impl SqSpec {
-    /// A submission queue of `entries` entries at `base`. Its doorbell slot must be zero by now: whoever creates a
-    /// queue clears the slot before the Create command completes.
+    /// A submission queue of `entries` entries at `base`. Its doorbell slot must be zero by now:
+    /// whoever creates a queue clears the slot before the Create command completes.
     ///
     /// # Errors
     /// The identifier or size cannot be, or the ring is not in memory that can be reached.
@@ -200,7 +206,8 @@ impl SqSpec {
         })
     }
 
-    /// Notes what stands in the doorbell buffer, where the host registered one: that is no doorbell of this queue.
+    /// Notes what stands in the doorbell buffer, where the host registered one: that is no doorbell
+    /// of this queue.
     ///
     /// # Errors
     /// The buffers are not in memory that can be reached.
@@ -236,8 +243,8 @@ impl ShadowSpec {
     }
 }
 
-/// Doorbell buffers that the host has registered, with what they held before it could know of that: that is no doorbell,
-/// whenever the lane hears of it.
+/// Doorbell buffers that the host has registered, with what they held before it could know of that:
+/// that is no doorbell, whenever the lane hears of it.
 #[derive(Clone, Debug)]
 pub struct Registration {
     pub(super) spec: ShadowSpec,
@@ -300,9 +307,10 @@ pub struct LaneTurn {
     pub steps: u32,
     /// Commands that had waited for their flow's turn ([`crate::gate`]) and went on.
     pub released: u32,
-    /// Commands that are known and not yet issued, and that another turn may issue: those the batch had no room for,
-    /// and those whose channel was full (these need a reap first). Commands stalled by a full completion queue are not
-    /// counted: they wait for the host. Those that wait for their flow's turn are.
+    /// Commands that are known and not yet issued, and that another turn may issue: those the batch
+    /// had no room for, and those whose channel was full (these need a reap first). Commands
+    /// stalled by a full completion queue are not counted: they wait for the host. Those that wait
+    /// for their flow's turn are.
     pub pending: u32,
 }
 
@@ -322,11 +330,12 @@ pub type Answered = Result<Vec<u8>, Status>;
 
 /// The lanes of a controller, on its own reactor and on others.
 ///
-/// What a lane elsewhere is told it has taken before it looks at anything that the host did later, and what it tells comes
-/// in the order it told it.
+/// What a lane elsewhere is told it has taken before it looks at anything that the host did later,
+/// and what it tells comes in the order it told it.
 pub trait LaneTable {
-    /// Adds a lane, tells it its key ([`Lane::settle`]) and that it is at home. A key is not given again while tickets of
-    /// its earlier owner may be out: their late completions must find nobody, or the lane they belong to.
+    /// Adds a lane, tells it its key ([`Lane::settle`]) and that it is at home. A key is not given
+    /// again while tickets of its earlier owner may be out: their late completions must find
+    /// nobody, or the lane they belong to.
     fn insert(&mut self, lane: Lane) -> OwnerKey;
     /// The lane itself, where it lives on the controller's own reactor.
     fn local(&mut self, key: OwnerKey) -> Option<&mut Lane>;
@@ -350,6 +359,7 @@ pub trait LaneTable {
             None => ticket.retire(),
         }
     }
-    /// Ends a lane, which has stopped ([`Lane::end`]). Completions that still come for it are dropped ([`Ticket::retire`]).
+    /// Ends a lane, which has stopped ([`Lane::end`]). Completions that still come for it are
+    /// dropped ([`Ticket::retire`]).
     fn remove(&mut self, key: OwnerKey);
 }

@@ -1,26 +1,33 @@
-//! A lane: one completion queue with every submission queue that completes into it. The unit of placement.
+//! A lane: one completion queue with every submission queue that completes into it. The unit of
+//! placement.
 //!
-//! This is the command path. A turn looks at the doorbells, fetches a bounded batch, parses, checks and walks each
-//! command, and adds it to its medium's channel; completions come back through [`Lane::complete`].
+//! This is the command path. A turn looks at the doorbells, fetches a bounded batch, parses, checks
+//! and walks each command, and adds it to its medium's channel; completions come back through
+//! [`Lane::complete`].
 //!
 //! Invariants:
-//! - A command is fetched only when a place in the completion queue and a slot are reserved for it. A full completion
-//!   queue stalls its submission queues, and nothing is lost.
-//! - An entry is read once, into its slot. Every fetched command completes exactly once: its ticket is the duty.
-//! - A submission queue's commands are issued in order; where a channel is full, the command waits at the head of its
-//!   queue, holding no address of the host.
-//! - A command of several steps goes on from turn to turn, beside its queue and not at its head (`steps`).
-//! - A command that is given up completes at once and leaves a zombie: a slot, but no place in the completion queue,
-//!   until its ticket comes back, which posts nothing.
-//! - A command identifier that is already outstanding is not looked for: it would take a table of 65,536 bits for each
-//!   queue and two touches of it per command, to tell a host of its own mistake (Base 2.1, 4.1.1). Slots and tickets do
-//!   not depend on identifiers, so such commands both complete.
+//! - A command is fetched only when a place in the completion queue and a slot are reserved for it.
+//!   A full completion queue stalls its submission queues, and nothing is lost.
+//! - An entry is read once, into its slot. Every fetched command completes exactly once: its ticket
+//!   is the duty.
+//! - A submission queue's commands are issued in order; where a channel is full, the command waits
+//!   at the head of its queue, holding no address of the host.
+//! - A command of several steps goes on from turn to turn, beside its queue and not at its head
+//!   (`steps`).
+//! - A command that is given up completes at once and leaves a zombie: a slot, but no place in the
+//!   completion queue, until its ticket comes back, which posts nothing.
+//! - A command identifier that is already outstanding is not looked for: it would take a table of
+//!   65,536 bits for each queue and two touches of it per command, to tell a host of its own
+//!   mistake (Base 2.1, 4.1.1). Slots and tickets do not depend on identifiers, so such commands
+//!   both complete.
 //! - A command that is not its flow's turn to go waits beside its queue ([`crate::gate`], `held`).
-//! - Abort reaches a command that waits in the lane. One still in the host's ring is not looked for, as entries are
-//!   read once; one with a medium ends by itself. Abort is best effort (Base 2.1, 5.1.1).
+//! - Abort reaches a command that waits in the lane. One still in the host's ring is not looked
+//!   for, as entries are read once; one with a medium ends by itself. Abort is best effort
+//!   (Base 2.1, 5.1.1).
 //!
-//! It does NOT submit or reap channels, decide on interrupts (`crate::controller` does), or know when to sleep: the
-//! engine does. It does NOT know whether doorbells are mapped: mapped or trapped, values stand in the same slots.
+//! It does NOT submit or reap channels, decide on interrupts (`crate::controller` does), or know
+//! when to sleep: the engine does. It does NOT know whether doorbells are mapped: mapped or
+//! trapped, values stand in the same slots.
 
 mod complete;
 mod control;
@@ -84,8 +91,8 @@ pub struct LaneConfig {
     pub base: Iova,
     /// Its interrupt vector, or `None` where interrupts are not enabled (IEN = 0).
     pub vector: Option<u16>,
-    /// Where doorbells are written. The queue's slot is zero by now: whoever creates a queue clears it before the
-    /// Create command completes.
+    /// Where doorbells are written. The queue's slot is zero by now: whoever creates a queue clears
+    /// it before the Create command completes.
     pub doorbells: Arc<DoorbellPages>,
     /// The host's doorbell buffers, where it registered some.
     pub shadow: Option<ShadowSpec>,
@@ -135,7 +142,8 @@ impl Lane {
     /// A lane without submission queues.
     ///
     /// # Errors
-    /// The size cannot be, the ring or the doorbell buffers cannot be reached, or the state area is too small.
+    /// The size cannot be, the ring or the doorbell buffers cannot be reached, or the state area is
+    /// too small.
     pub fn new(config: LaneConfig) -> Result<Self, QueueError> {
         let LaneConfig {
             cqid,
@@ -232,7 +240,8 @@ impl Lane {
         self.key
     }
 
-    /// Gives it its place in the lane table of its controller's reactor. Before its first turn there.
+    /// Gives it its place in the lane table of its controller's reactor. Before its first turn
+    /// there.
     pub fn settle(&mut self, key: OwnerKey) {
         (self.key, self.home_key) = (key, key);
         self.queues.place.come_home();
@@ -250,8 +259,9 @@ impl Lane {
         self.queues.ticks = inspect::tick_after(now);
     }
 
-    /// Looks at the doorbells, fetches a bounded batch from each submission queue, and adds it to the media's channels.
-    /// The caller then submits and reaps the channels, and hands what they return to [`Lane::complete`].
+    /// Looks at the doorbells, fetches a bounded batch from each submission queue, and adds it to
+    /// the media's channels. The caller then submits and reaps the channels, and hands what they
+    /// return to [`Lane::complete`].
     #[inline]
     pub fn turn<C: Channel>(&mut self, channels: &mut Channels<C>) -> LaneTurn {
         self.turn_through(channels, Open)
@@ -334,8 +344,8 @@ impl Lane {
         self.complete(ticket, outcome);
     }
 
-    /// Tells a gate that nothing of this lane is with a medium any more: it ends, and what was given up comes back to
-    /// nobody.
+    /// Tells a gate that nothing of this lane is with a medium any more: it ends, and what was
+    /// given up comes back to nobody.
     pub fn leave<G: Gate>(&mut self, gate: &mut G) {
         self.queues.leave_all(gate);
     }
@@ -346,8 +356,8 @@ impl Lane {
         self.queues.held.count()
     }
 
-    /// What was posted since the last call; `None` where nothing was, or interrupts are not enabled. Asked once per turn,
-    /// so that a batch raises one interrupt.
+    /// What was posted since the last call; `None` where nothing was, or interrupts are not
+    /// enabled. Asked once per turn, so that a batch raises one interrupt.
     #[inline]
     pub fn take_posted(&mut self) -> Option<Posted> {
         let entries = std::mem::take(&mut self.queues.posted);
@@ -385,20 +395,22 @@ impl Lane {
         self.queues.is_unacknowledged()
     }
 
-    /// The same, for the pin: a host with doorbell buffers is asked to ring for the next acknowledgement.
+    /// The same, for the pin: a host with doorbell buffers is asked to ring for the next
+    /// acknowledgement.
     pub fn asserts_pin(&mut self) -> bool {
         self.queues.asserts_pin()
     }
 
-    /// A trapped doorbell write has arrived: there is something to look at. Its value is in the doorbell's slot.
+    /// A trapped doorbell write has arrived: there is something to look at. Its value is in the
+    /// doorbell's slot.
     pub fn kick(&mut self) {
         self.queues.kicked = true;
     }
 
-    /// Asks the host to ring from now on, where it registered doorbell buffers: for every submission queue from its
-    /// next submission, and for the completion queue where that holds somebody up. Follow it with
-    /// `memory::full_fence()` and [`Lane::has_work`] before sleeping: a host that stored a doorbell just before it could
-    /// see this rings nobody.
+    /// Asks the host to ring from now on, where it registered doorbell buffers: for every
+    /// submission queue from its next submission, and for the completion queue where that holds
+    /// somebody up. Follow it with `memory::full_fence()` and [`Lane::has_work`] before sleeping: a
+    /// host that stored a doorbell just before it could see this rings nobody.
     pub fn arm(&mut self) {
         let bells = self.queues.bells();
         for member in self.queues.sqs.iter().flatten() {
@@ -409,10 +421,10 @@ impl Lane {
         }
     }
 
-    /// Lets it rest without turns, if that loses nothing: from now on the host rings where it registered doorbell
-    /// buffers. False where there is something to do, so that it needs another turn, or it is to move, which begins when a
-    /// turn finds it empty. Doorbells in pages that a host has mapped are for others to watch
-    /// ([`crate::Controller::look_at_doorbells`]).
+    /// Lets it rest without turns, if that loses nothing: from now on the host rings where it
+    /// registered doorbell buffers. False where there is something to do, so that it needs another
+    /// turn, or it is to move, which begins when a turn finds it empty. Doorbells in pages that a
+    /// host has mapped are for others to watch ([`crate::Controller::look_at_doorbells`]).
     pub fn rest(&mut self) -> bool {
         if self.queues.shadow.is_some() && !self.queues.still {
             self.queues.counters.rests.add(1);
@@ -422,7 +434,8 @@ impl Lane {
         !self.has_work() && self.queues.paused & pause::MOVE == 0
     }
 
-    /// Whether it fetches as much as its controller has allotted, which then needs a turn before each of the lane's.
+    /// Whether it fetches as much as its controller has allotted, which then needs a turn before
+    /// each of the lane's.
     #[inline]
     #[must_use]
     pub fn is_allotted(&self) -> bool {
@@ -436,17 +449,17 @@ impl Lane {
         !self.forwards.is_empty() || self.queues.has_event()
     }
 
-    /// True where a turn would find something to do, or there is an event or an interrupt to take. Commands that wait for a channel are
-    /// no work until it was reaped; commands that wait for a place in the completion queue are none until the host has
-    /// consumed some.
+    /// True where a turn would find something to do, or there is an event or an interrupt to take.
+    /// Commands that wait for a channel are no work until it was reaped; commands that wait for a
+    /// place in the completion queue are none until the host has consumed some.
     #[must_use]
     pub fn has_work(&self) -> bool {
         let interrupt = self.queues.posted > 0 && self.queues.vector.is_some();
         interrupt || !self.forwards.is_empty() || self.queues.has_event() || self.queues.has_work()
     }
 
-    /// Whether a doorbell that has changed is a reason for a turn: there is work, or a head that cannot be, which the host is
-    /// to be told of.
+    /// Whether a doorbell that has changed is a reason for a turn: there is work, or a head that
+    /// cannot be, which the host is to be told of.
     #[must_use]
     pub fn is_rung(&self) -> bool {
         let queues = &self.queues;

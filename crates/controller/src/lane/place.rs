@@ -1,8 +1,9 @@
 //! Where a lane lives: on its controller's reactor, or as a visitor on another.
 //!
-//! A visitor hears of what its controller has to tell by mail. Before it fetches it makes sure that it has taken all that
-//! the host may already know of ([`memory::Told`]). It moves when it holds nothing ([`Lane::is_empty`]): media know their
-//! reactor's channels only, and tickets the key that the lane has there.
+//! A visitor hears of what its controller has to tell by mail. Before it fetches it makes sure that
+//! it has taken all that the host may already know of ([`memory::Told`]). It moves when it holds
+//! nothing ([`Lane::is_empty`]): media know their reactor's channels only, and tickets the key that
+//! the lane has there.
 
 use std::sync::Arc;
 
@@ -65,8 +66,9 @@ impl Lane {
         self.home_key
     }
 
-    /// Whether it is paused and holds nothing: no command in any stage, also none that was given up, and nothing to tell.
-    /// Then it may be taken out of one reactor's table and put into another's.
+    /// Whether it is paused and holds nothing: no command in any stage, also none that was given
+    /// up, and nothing to tell. Then it may be taken out of one reactor's table and put into
+    /// another's.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let queues = &self.queues;

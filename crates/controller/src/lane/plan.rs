@@ -1,13 +1,15 @@
-//! What the steps of a command are: Verify reads piece by piece and keeps nothing (NVM 1.1, 3.3.5), Copy reads a piece and
-//! writes it (NVM 1.1, 3.3.2).
+//! What the steps of a command are: Verify reads piece by piece and keeps nothing (NVM 1.1, 3.3.5),
+//! Copy reads a piece and writes it (NVM 1.1, 3.3.2).
 //!
-//! Everything that can be checked is checked before the first step, so that a command which names what cannot be changes
-//! nothing. What may change between two steps, the namespace, is looked up anew for each.
+//! Everything that can be checked is checked before the first step, so that a command which names
+//! what cannot be changes nothing. What may change between two steps, the namespace, is looked up
+//! anew for each.
 //!
-//! Copy goes through the ranges in order, which is one of the orders that a host must expect where a source overlaps the
-//! destination (format 0h allows that). Its writes are no more atomic than other writes longer than AWUN, which is one
-//! block. A range that asks for a fast copy only is refused: with one piece at a time, a host that reads and writes in
-//! parallel may be quicker (NVM 1.1, 3.3.2.1).
+//! Copy goes through the ranges in order, which is one of the orders that a host must expect where
+//! a source overlaps the destination (format 0h allows that). Its writes are no more atomic than
+//! other writes longer than AWUN, which is one block. A range that asks for a fast copy only is
+//! refused: with one piece at a time, a host that reads and writes in parallel may be quicker (NVM
+//! 1.1, 3.3.2.1).
 
 use std::io;
 
@@ -143,7 +145,8 @@ impl Plan {
             Plan::Verify(verify) => verify.took(),
             Plan::Copy(copy) => {
                 let ended = copy.took();
-                // Dword 0 of a command that fails: the first range that was not wholly copied (NVM 1.1, 3.3.2.5).
+                // Dword 0 of a command that fails: the first range that was not wholly copied (NVM
+                // 1.1, 3.3.2.5).
                 slot.result = if ended { 0 } else { copy.copied as u64 };
                 ended
             }
@@ -331,7 +334,8 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
         })
     }
 
-    /// Checks one range of a Copy command to `destination`; where it goes `across` namespaces, the range names its own.
+    /// Checks one range of a Copy command to `destination`; where it goes `across` namespaces, the
+    /// range names its own.
     fn source(
         &self,
         destination: &Namespace,
@@ -363,8 +367,8 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
         })
     }
 
-    /// Where a step's blocks are. Since the command began, its namespace may have gone, may have got another format, or
-    /// may be closed to what the step does.
+    /// Where a step's blocks are. Since the command began, its namespace may have gone, may have
+    /// got another format, or may be closed to what the step does.
     fn piece(
         &self,
         nsid: u32,

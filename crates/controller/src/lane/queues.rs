@@ -18,8 +18,8 @@ use crate::counters::LaneCounters;
 use crate::queue::{BadDoorbell, Bells, Cq, Sq};
 use crate::state::MAX_SQS;
 
-/// Failures that wait to be logged. The controller takes events every turn; a medium that fails everything must
-/// not fill memory in between.
+/// Failures that wait to be logged. The controller takes events every turn; a medium that fails
+/// everything must not fill memory in between.
 pub(super) const MAX_UNLOGGED_FAILURES: u32 = 16;
 
 /// A submission queue of the lane.
@@ -36,7 +36,8 @@ pub(super) struct Member {
     pub(super) quota: u32,
 }
 
-/// How far a [`super::LaneCommand::Stop`] has come, or a [`super::LaneCommand::LeaveBus`], of which a stop is the end.
+/// How far a [`super::LaneCommand::Stop`] has come, or a [`super::LaneCommand::LeaveBus`], of which
+/// a stop is the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     No,
@@ -89,7 +90,8 @@ pub(super) struct Queues {
     /// One of them tells of an error.
     pub(super) failed: bool,
     pub(super) vector: Option<u16>,
-    /// Commands that were done, but for marks of uncorrectable blocks that the subsystem is to clear. Taken at once.
+    /// Commands that were done, but for marks of uncorrectable blocks that the subsystem is to
+    /// clear. Taken at once.
     pub(super) clears: Vec<u16>,
     pub(super) events: VecDeque<LaneEvent>,
     pub(super) unlogged_failures: u32,
@@ -178,19 +180,21 @@ impl Queues {
             .recount(&self.order, fetched, self.cq.head(), posted);
     }
 
-    /// Whether the host has yet to acknowledge entries of a completion queue with interrupts enabled. A queue that is
-    /// frozen or stopped asks for nothing: its host could never acknowledge them.
+    /// Whether the host has yet to acknowledge entries of a completion queue with interrupts
+    /// enabled. A queue that is frozen or stopped asks for nothing: its host could never
+    /// acknowledge them.
     pub(super) fn is_unacknowledged(&self) -> bool {
         let enabled = self.serving && self.vector.is_some();
         enabled && self.cq.is_unacknowledged(self.bells())
     }
 
-    /// The same, for the pin: where the host registered doorbell buffers, it is asked to ring when it acknowledges the
-    /// next entry, whether or not that is posted yet. A monitor takes the write for the end of the interrupt, and without
-    /// it would assert its line for ever.
+    /// The same, for the pin: where the host registered doorbell buffers, it is asked to ring when
+    /// it acknowledges the next entry, whether or not that is posted yet. A monitor takes the write
+    /// for the end of the interrupt, and without it would assert its line for ever.
     ///
-    /// The race: the host stores its head and then loads EventIdx; we store EventIdx and then load the head, with a full
-    /// fence between on both sides. So either we see that entries were acknowledged, and look again, or the host rings.
+    /// The race: the host stores its head and then loads EventIdx; we store EventIdx and then load
+    /// the head, with a full fence between on both sides. So either we see that entries were
+    /// acknowledged, and look again, or the host rings.
     pub(super) fn asserts_pin(&mut self) -> bool {
         if !self.serving || self.vector.is_none() {
             return false;

@@ -1,11 +1,13 @@
 //! Who may take the places of a completion queue that several submission queues share.
 //!
-//! Half of the places are kept for the submission queues in equal parts, the other half is for whoever comes: a queue
-//! that floods, or a host that does not consume, cannot shut the others out. With fewer places than queues there is
-//! nothing to keep, and the lane's changing order of service is what is fair.
+//! Half of the places are kept for the submission queues in equal parts, the other half is for
+//! whoever comes: a queue that floods, or a host that does not consume, cannot shut the others out.
+//! With fewer places than queues there is nothing to keep, and the lane's changing order of service
+//! is what is fair.
 //!
-//! A place counts for its submission queue from the fetch until the host has consumed the entry. With one submission
-//! queue all of this is skipped; the counts are made afresh when a queue comes or goes.
+//! A place counts for its submission queue from the fetch until the host has consumed the entry.
+//! With one submission queue all of this is skipped; the counts are made afresh when a queue comes
+//! or goes.
 
 use crate::state::MAX_SQS;
 
@@ -46,8 +48,8 @@ impl Share {
         free.min(own + free.saturating_sub(self.kept))
     }
 
-    /// How many places the submission queue at `position` can have at most, when nobody else has more than what is kept
-    /// for him.
+    /// How many places the submission queue at `position` can have at most, when nobody else has
+    /// more than what is kept for him.
     pub(super) fn most(&self) -> u32 {
         let places = self.owners.len() as u32 - 1;
         places - self.members.saturating_sub(1) * self.minimum
@@ -95,8 +97,9 @@ impl Share {
         }
     }
 
-    /// Queues came or went. `members` are the positions of those there now, `fetched` those of every command that has a
-    /// place and no entry yet; `count` entries from `head` on are posted and not consumed.
+    /// Queues came or went. `members` are the positions of those there now, `fetched` those of
+    /// every command that has a place and no entry yet; `count` entries from `head` on are posted
+    /// and not consumed.
     pub(super) fn recount(
         &mut self,
         members: &[u8],

@@ -1,4 +1,5 @@
-//! The commands that a lane holds: one slot each, in memory that outlives the process (see [`crate::state`]).
+//! The commands that a lane holds: one slot each, in memory that outlives the process (see
+//! [`crate::state`]).
 
 use memory::Area;
 use nvme_spec::Cqe;
@@ -39,7 +40,8 @@ impl Slots {
         self.free.pop()
     }
 
-    /// Gives a slot back for another command; tickets of this one are recognised as late from now on.
+    /// Gives a slot back for another command; tickets of this one are recognised as late from now
+    /// on.
     #[inline]
     pub(super) fn put_back(&mut self, index: u16) {
         self.area.parts().1[usize::from(index)].release();
@@ -102,7 +104,8 @@ impl Slots {
         (0..=u16::MAX).zip(self.area.slots())
     }
 
-    /// The submission queue of every command that has a place in the completion queue and no entry there yet.
+    /// The submission queue of every command that has a place in the completion queue and no entry
+    /// there yet.
     pub(super) fn placed(&self) -> impl Iterator<Item = u16> {
         let slots = self.area.slots().iter();
         slots
@@ -111,8 +114,9 @@ impl Slots {
     }
 }
 
-/// Stores a command fetched from queue `sqid` as its command `number`, at so many ticks of the lane: steps 1 to 3 of a fetch
-/// in [`crate::state`], in their order. `progress` is that of the queue from now on.
+/// Stores a command fetched from queue `sqid` as its command `number`, at so many ticks of the
+/// lane: steps 1 to 3 of a fetch in [`crate::state`], in their order. `progress` is that of the
+/// queue from now on.
 #[inline(always)]
 pub(super) fn store_fetched(
     slot: &mut SlotState,
@@ -129,8 +133,8 @@ pub(super) fn store_fetched(
     saved.fetched = progress;
 }
 
-/// Stores the completion of a command: steps 1 to 3 of a completion in [`crate::state`], in their order. Step 4 is the
-/// caller's: the slot becomes free, or a zombie.
+/// Stores the completion of a command: steps 1 to 3 of a completion in [`crate::state`], in their
+/// order. Step 4 is the caller's: the slot becomes free, or a zombie.
 ///
 /// # Errors
 /// As of [`Cq::post`].

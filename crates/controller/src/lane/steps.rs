@@ -1,15 +1,16 @@
 //! Commands that ask media for several things one after another: Verify and Copy.
 //!
-//! Such a command leaves its submission queue when it is fetched and goes on from turn to turn: each turn asks for its
-//! next step, and the step's end ([`Queues::stepped`]) makes it due again. At most [`MOST`] go on at a time, as
-//! each holds memory of ours; the others wait in the order they came.
+//! Such a command leaves its submission queue when it is fetched and goes on from turn to turn:
+//! each turn asks for its next step, and the step's end ([`Queues::stepped`]) makes it due again.
+//! At most [`MOST`] go on at a time, as each holds memory of ours; the others wait in the order
+//! they came.
 //!
 //! Invariants:
-//! - Between two steps a command holds no ticket and no address of the host, and every step finds its namespace anew: it
-//!   holds up neither an unmap nor a change of namespaces.
+//! - Between two steps a command holds no ticket and no address of the host, and every step finds
+//!   its namespace anew: it holds up neither an unmap nor a change of namespaces.
 //! - The host's memory is read when the command begins (Copy's ranges) and never again.
-//! - A command that was given up in the middle of a step keeps its memory until the medium has let go of it. It posts
-//!   nothing, and takes no further step.
+//! - A command that was given up in the middle of a step keeps its memory until the medium has let
+//!   go of it. It posts nothing, and takes no further step.
 //!
 //! It does NOT know what a command's steps are: [`super::plan`] does.
 
@@ -31,8 +32,8 @@ use crate::state::{SlotState, slot_state};
 /// Commands that go on at a time.
 pub(super) const MOST: usize = 4;
 
-/// Steps asked for in one turn: enough to share its cost, few enough that a medium which copies at once, 128 KiB a step,
-/// holds up the other lanes for no longer than a batch of large reads does.
+/// Steps asked for in one turn: enough to share its cost, few enough that a medium which copies at
+/// once, 128 KiB a step, holds up the other lanes for no longer than a batch of large reads does.
 const STEPS_PER_TURN: u32 = 16;
 
 /// Pieces of the sink for one step of Verify.
@@ -97,7 +98,8 @@ impl Steps {
         })
     }
 
-    /// True where a turn would find something to do. What found its channel full is no work before a reap.
+    /// True where a turn would find something to do. What found its channel full is no work before
+    /// a reap.
     pub(super) fn is_due(&self) -> bool {
         let begins = !self.waiting.is_empty() && !self.going.is_full();
         begins || self.going.iter().any(|going| going.at == At::Between)
@@ -174,7 +176,8 @@ impl Queues {
         self.steps = Some(steps);
     }
 
-    /// Begins the first command that waits, if there is room for it. Those that cannot be begun end here.
+    /// Begins the first command that waits, if there is room for it. Those that cannot be begun end
+    /// here.
     fn begin_next<C: Channel, G: Gate>(
         &mut self,
         steps: &mut Steps,
@@ -304,7 +307,8 @@ impl Queues {
         }
     }
 
-    /// Completes every command with `status` that is `chosen` and with no medium: it waits, or is between two steps.
+    /// Completes every command with `status` that is `chosen` and with no medium: it waits, or is
+    /// between two steps.
     #[cold]
     pub(super) fn drop_steps(&mut self, status: Status, chosen: impl Fn(&SlotState) -> bool) {
         while self.drop_step(status, &chosen) {}

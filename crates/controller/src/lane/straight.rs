@@ -1,10 +1,13 @@
-//! The way of nearly every command: a read or a write with nothing special about it (`command::plain`) goes straight
-//! from the host's ring to its medium and, where that does it at once, into the completion queue.
+//! The way of nearly every command: a read or a write with nothing special about it
+//! (`command::plain`) goes straight from the host's ring to its medium and, where that does it at
+//! once, into the completion queue.
 //!
 //! Invariants:
-//! - It does what the general way (`fetch`, `issue`, `complete`) does to such a command, with the same stores in the
-//!   same order, and nothing else. What is decided about a command in more than one test is left to the general way.
-//! - What was not found to be as usual was not touched: the command is in its slot, fetched, and nothing was asked.
+//! - It does what the general way (`fetch`, `issue`, `complete`) does to such a command, with the
+//!   same stores in the same order, and nothing else. What is decided about a command in more than
+//!   one test is left to the general way.
+//! - What was not found to be as usual was not touched: the command is in its slot, fetched, and
+//!   nothing was asked.
 //!
 //! It does NOT count commands one by one: a batch is counted when it is over.
 
@@ -44,8 +47,9 @@ struct Tally {
 }
 
 impl Queues {
-    /// Fetches `left` commands of the submission queue at `position`, as long as they are plain ones. What is left of
-    /// them is left in `left`. The order of the stores is that of [`crate::state`].
+    /// Fetches `left` commands of the submission queue at `position`, as long as they are plain
+    /// ones. What is left of them is left in `left`. The order of the stores is that of
+    /// [`crate::state`].
     pub(super) fn go_straight<C: Channel, G: Gate>(
         &mut self,
         position: usize,

@@ -1,10 +1,12 @@
 //! Watching some commands of a lane ([`crate::flight`]): which ones, and their times.
 //!
 //! Invariants:
-//! - Where nobody watches, all that is done is to see that nobody does: once for a look at a doorbell and for a batch.
-//! - Where somebody does, only the watched commands cost more: a batch is split at them, and they go the general way.
-//! - A watched command is one like any other: it may wait, be given up, or end with its queue. What finds no room is not
-//!   watched.
+//! - Where nobody watches, all that is done is to see that nobody does: once for a look at a
+//!   doorbell and for a batch.
+//! - Where somebody does, only the watched commands cost more: a batch is split at them, and they
+//!   go the general way.
+//! - A watched command is one like any other: it may wait, be given up, or end with its queue. What
+//!   finds no room is not watched.
 
 use nvme_spec::Sqe;
 use nvme_spec::Status;
@@ -24,7 +26,8 @@ use crate::time::Time;
 /// Watched commands that a lane holds at a time.
 const ROOM: usize = 4096;
 
-/// Where in [`crate::state::SlotState::marks`] it stands that a command is watched: its place here and one, above this bit.
+/// Where in [`crate::state::SlotState::marks`] it stands that a command is watched: its place here
+/// and one, above this bit.
 const PLACE_SHIFT: u32 = 16;
 /// The bits below.
 pub(super) const OTHER_MARKS: u32 = (1 << PLACE_SHIFT) - 1;
@@ -40,9 +43,10 @@ pub(super) struct Chosen {
     is_chosen: bool,
 }
 
-/// When commands of a submission queue were seen that are in its ring, each with the number, modulo 2^32, behind the last that
-/// was seen then. Those that were seen first are told from the others, which count as seen with the last of them: a command was
-/// in the ring for as long as is said, or longer.
+/// When commands of a submission queue were seen that are in its ring, each with the number, modulo
+/// 2^32, behind the last that was seen then. Those that were seen first are told from the others,
+/// which count as seen with the last of them: a command was in the ring for as long as is said, or
+/// longer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sights {
     first: Option<(u32, Time)>,
@@ -192,8 +196,8 @@ impl Watch {
         before
     }
 
-    /// `available` commands of a queue can be fetched: if the one to watch is among them, this is when its doorbell was
-    /// seen.
+    /// `available` commands of a queue can be fetched: if the one to watch is among them, this is
+    /// when its doorbell was seen.
     #[inline]
     fn look(&mut self, position: usize, member: &Member, available: u32) {
         if self.watching.trace.is_some() {
@@ -474,7 +478,8 @@ impl Queues {
         let mut stages = [0; Stage::ALL.len()];
         stages[Stage::Ring as usize] = span(open.seen, open.fetched);
         stages[Stage::Fairness as usize] = span(open.fetched, open.passed);
-        // One that was refused went to no channel; one of several steps went there in ways that are not looked at.
+        // One that was refused went to no channel; one of several steps went there in ways that are
+        // not looked at.
         let begun = if status.is_success() {
             open.passed
         } else {

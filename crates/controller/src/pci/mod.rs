@@ -1,9 +1,11 @@
-//! The PCI function: 4096 bytes of configuration space, as bytes with a mask of what a host may change.
+//! The PCI function: 4096 bytes of configuration space, as bytes with a mask of what a host may
+//! change.
 //!
-//! Layout: the type 0 header, then Power Management, MSI, PCI Express and, if it is there, MSI-X, each at a fixed place. Base address
-//! registers need no code: the bits below a region's size are not writable, so that writing all ones reads back as
-//! the size (PCI 3.0, 6.2.5.1). It says which way interrupts go ([`Mechanism`]). Nothing here decodes addresses or
-//! delivers interrupts; a client does both.
+//! Layout: the type 0 header, then Power Management, MSI, PCI Express and, if it is there, MSI-X,
+//! each at a fixed place. Base address registers need no code: the bits below a region's size are
+//! not writable, so that writing all ones reads back as the size (PCI 3.0, 6.2.5.1). It says which
+//! way interrupts go ([`Mechanism`]). Nothing here decodes addresses or delivers interrupts; a
+//! client does both.
 
 mod msix;
 
@@ -47,12 +49,14 @@ const MSIX: usize = 0xb0;
 const STATUS_INTERRUPT: u8 = 1 << 3;
 /// Status: a list of capabilities is present.
 const STATUS_CAPABILITIES: u16 = 1 << 4;
-/// Command: I/O space is not decoded; memory, bus master, parity, SERR and interrupt disable are the host's.
+/// Command: I/O space is not decoded; memory, bus master, parity, SERR and interrupt disable are
+/// the host's.
 const COMMAND_WRITABLE: u16 = 1 << 1 | BUS_MASTER | 1 << 6 | 1 << 8 | 1 << 10;
 /// Control and status of Power Management: the power state, of which D3hot is one.
 const POWER_STATE: usize = PM + 4;
 const D3_HOT: u8 = 0b11;
-/// Command: the function may issue memory requests, interrupts by MSI and MSI-X included (PCI 3.0, 6.2.2).
+/// Command: the function may issue memory requests, interrupts by MSI and MSI-X included (PCI 3.0,
+/// 6.2.2).
 const BUS_MASTER: u16 = 1 << 2;
 /// Command: no INTx is signalled.
 const INTERRUPT_DISABLE: u16 = 1 << 10;
@@ -68,7 +72,8 @@ const MSI_MESSAGES_MAX: u16 = 32;
 /// Message Control of MSI-X: every vector is masked; enabled.
 const MSIX_FUNCTION_MASK: u16 = 1 << 14;
 const MSIX_ENABLE: u16 = 1 << 15;
-/// Device Control: error reporting, relaxed ordering, payload, no snoop, read request. Bit 15 is not kept.
+/// Device Control: error reporting, relaxed ordering, payload, no snoop, read request. Bit 15 is
+/// not kept.
 const DEVICE_CONTROL_WRITABLE: u16 = 0x78ff;
 /// Device Control: initiate a function level reset; reads as zero (PCIe 6.0, 7.5.3.4).
 const INITIATE_FLR: u16 = 1 << 15;
@@ -86,11 +91,12 @@ pub(crate) struct ConfigSpace {
 /// The way that interrupts go, as the configuration space has it (PCIe Transport 1.1, 3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mechanism {
-    /// MSI-X. Also where nothing is enabled and there is no pin: a client that has assigned eventfds to vectors gets its
-    /// interrupts, as it does from the kernel's VFIO, which sets the enable bit by itself.
+    /// MSI-X. Also where nothing is enabled and there is no pin: a client that has assigned
+    /// eventfds to vectors gets its interrupts, as it does from the kernel's VFIO, which sets the
+    /// enable bit by itself.
     Vectors,
-    /// MSI, with so many messages allocated. Without MSI-X also where nothing is enabled and there is no pin, for the same
-    /// reason: with all of them.
+    /// MSI, with so many messages allocated. Without MSI-X also where nothing is enabled and there
+    /// is no pin, for the same reason: with all of them.
     Messages { count: u16 },
     /// INTx.
     Pin,
@@ -120,7 +126,8 @@ pub(crate) fn bar0_size(doorbell_bytes: usize) -> u64 {
 }
 
 impl ConfigSpace {
-    /// The function of a controller with this configuration, with a BAR0 of `bar0_size` bytes (a power of two).
+    /// The function of a controller with this configuration, with a BAR0 of `bar0_size` bytes (a
+    /// power of two).
     pub(crate) fn new(config: &ControllerConfig, bar0_size: u64) -> Self {
         let vectors = config.vectors();
         debug_assert!(bar0_size.is_power_of_two() && vectors >= 1);
@@ -149,7 +156,8 @@ impl ConfigSpace {
         self.put16(0x02, device);
         self.allow16(COMMAND, COMMAND_WRITABLE);
         self.put16(STATUS, STATUS_CAPABILITIES);
-        // Mass storage, non-volatile memory, NVM Express I/O controller (PCIe Transport 1.1, 3.1); revision 1.
+        // Mass storage, non-volatile memory, NVM Express I/O controller (PCIe Transport 1.1, 3.1);
+        // revision 1.
         self.put32(CLASS, 0x0108_0201);
         self.allow32(CACHE_LINE, 0xff);
         // 64-bit, not prefetchable memory.
@@ -170,7 +178,8 @@ impl ConfigSpace {
         self.allow16(PM + 4, 0b11);
     }
 
-    /// MSI with a 64-bit address (PCI 3.0, 6.8.1). INTMS masks (Base 2.1, 3.1.4.3), so it has no mask bits of its own.
+    /// MSI with a 64-bit address (PCI 3.0, 6.8.1). INTMS masks (Base 2.1, 3.1.4.3), so it has no
+    /// mask bits of its own.
     fn msi(&mut self, messages: u16) {
         self.capability(MSI, 0x05, PCIE);
         let capable = messages.ilog2() as u16;
@@ -181,11 +190,13 @@ impl ConfigSpace {
         self.allow16(MSI + 12, !0);
     }
 
-    /// PCI Express endpoint, version 2, with function level reset (PCIe 6.0, 7.5.3). The link is for show: 16 GT/s, x4.
+    /// PCI Express endpoint, version 2, with function level reset (PCIe 6.0, 7.5.3). The link is
+    /// for show: 16 GT/s, x4.
     fn pcie(&mut self) {
         self.capability(PCIE, 0x10, 0);
         self.put16(PCIE + 2, 0x0002);
-        // Role-based error reporting, FLR; payload of 128 bytes; L0s and L1 latencies without limit.
+        // Role-based error reporting, FLR; payload of 128 bytes; L0s and L1 latencies without
+        // limit.
         self.put32(PCIE + 0x04, 1 << 28 | 1 << 15 | 0b111 << 9 | 0b111 << 6);
         // Read requests of 512 bytes, relaxed ordering, no snoop.
         self.put16(PCIE + 0x08, 0x2810);
@@ -203,7 +214,8 @@ impl ConfigSpace {
         self.allow16(PCIE + 0x30, 0xf);
     }
 
-    /// MSI-X (PCI 3.0, 6.8.2): table and pending bits in a BAR of their own, which is never mapped into a host.
+    /// MSI-X (PCI 3.0, 6.8.2): table and pending bits in a BAR of their own, which is never mapped
+    /// into a host.
     fn msix(&mut self, vectors: u16) {
         self.bytes[PCIE + 1] = MSIX as u8;
         self.capability(MSIX, 0x11, 0);
@@ -267,9 +279,9 @@ impl ConfigSpace {
         self.msix_enabled() && self.get16(MSIX + 2) & MSIX_FUNCTION_MASK != 0
     }
 
-    /// Whether the function may issue memory requests: not while Bus Master Enable is 0 (PCI 3.0, 6.2.2; PCIe 6.0,
-    /// 7.5.1.1.3), and not in D3hot (PCI PM 1.2, 5.4.1). A host that has never set the bit, as a client in user space may
-    /// forget, is served all the same.
+    /// Whether the function may issue memory requests: not while Bus Master Enable is 0 (PCI 3.0,
+    /// 6.2.2; PCIe 6.0, 7.5.1.1.3), and not in D3hot (PCI PM 1.2, 5.4.1). A host that has never set
+    /// the bit, as a client in user space may forget, is served all the same.
     pub(crate) fn may_master(&self) -> bool {
         let enabled = self.get16(COMMAND) & BUS_MASTER != 0 || !self.mastered;
         enabled && self.bytes[POWER_STATE] & D3_HOT != D3_HOT

@@ -1,7 +1,8 @@
 //! BAR4: the MSI-X table and the pending bit array (PCI 3.0, 6.8.2).
 //!
-//! A vfio-user client keeps a table of its own and asks us only for the pending bits; ours is memory that reads back
-//! what was written. It does not mask: a vector without an eventfd is what a client makes of a masked one.
+//! A vfio-user client keeps a table of its own and asks us only for the pending bits; ours is
+//! memory that reads back what was written. It does not mask: a vector without an eventfd is what a
+//! client makes of a masked one.
 
 use super::{BAR4_SIZE, MSIX_PBA};
 
@@ -55,7 +56,8 @@ impl MsixTable {
         }
     }
 
-    /// Writes to the table; the pending bits are read-only, and of vector control only the mask bit is kept.
+    /// Writes to the table; the pending bits are read-only, and of vector control only the mask bit
+    /// is kept.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
         let start = usize::try_from(offset)
             .unwrap_or(usize::MAX)

@@ -1,4 +1,5 @@
-//! Configuration space as a bus driver walks it (PCI 3.0, 6; PCIe 6.0, 7.5). Offsets and values are typed again here.
+//! Configuration space as a bus driver walks it (PCI 3.0, 6; PCIe 6.0, 7.5). Offsets and values are
+//! typed again here.
 
 use crate::config::{ControllerConfig, DoorbellMode};
 

@@ -1,5 +1,5 @@
-//! The walk against an oracle that finds the address of each page by the specification's words (Base 2.1, 4.3.1), and
-//! single cases with numbers worked out by hand.
+//! The walk against an oracle that finds the address of each page by the specification's words
+//! (Base 2.1, 4.3.1), and single cases with numbers worked out by hand.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,8 @@ fn one_page_or_two_that_follow_go_straight() {
     assert!(goes(page(1) + 512, 0, 3584));
     assert!(goes(page(1), page(2), 8192));
     assert!(goes(page(1) + 512, page(2), 4096));
-    // Not two that do not follow, nor a list, nor an address that is no multiple of 4, nor what is not mapped.
+    // Not two that do not follow, nor a list, nor an address that is no multiple of 4, nor what is
+    // not mapped.
     assert!(!goes(page(1), page(3), 8192));
     assert!(!goes(page(1), page(2), 8196));
     assert!(!goes(page(1) + 2, 0, 512));
@@ -130,7 +131,8 @@ fn quirk_a_list_starts_inside_a_page() {
 fn quirk_lists_are_chained_by_their_last_entry() {
     let host = Host::new(8);
     let page = |n| host.page(n).0;
-    // 1,025 pages: 511 + 511 + 2 list entries behind the first page, each alternating so that nothing merges.
+    // 1,025 pages: 511 + 511 + 2 list entries behind the first page, each alternating so that
+    // nothing merges.
     let data = |n: u64| page(2 + 2 * (n % 2));
     let first: Vec<u64> = (0..511).map(data).chain([page(1)]).collect();
     list(&host, host.page(0), &first);
@@ -156,7 +158,8 @@ fn a_list_that_loops_ends_with_the_length() {
     list(&host, host.page(1), &[page(1); 512]);
     let segments = read(&host, page(2), page(1), MAX_TRANSFER).unwrap();
     assert_eq!(segments.len(), 1024);
-    // The pointer of a list of one entry points to itself: that entry then is at an offset in a list.
+    // The pointer of a list of one entry points to itself: that entry then is at an offset in a
+    // list.
     let last = page(1) + PAGE - 8;
     host.write_u64(Iova(last), last);
     let refused = Err(Status::PRP_OFFSET_INVALID);
@@ -272,7 +275,8 @@ fn longer_than_any_transfer_is_refused() {
     );
 }
 
-/// What the specification says of a layout: the address of every page of data, or what is wrong with it.
+/// What the specification says of a layout: the address of every page of data, or what is wrong
+/// with it.
 struct Oracle<'h> {
     host: &'h Host,
     /// By page: what the device may do there.
@@ -342,7 +346,8 @@ impl Oracle<'_> {
         result
     }
 
-    /// Entry by entry: where one stands at the end of its page and is not the last that is needed, it is a pointer.
+    /// Entry by entry: where one stands at the end of its page and is not the last that is needed,
+    /// it is a pointer.
     fn follow(&mut self, start: u64, needed: u64, pages: &mut Vec<u64>) {
         let mut at = start;
         let mut found = 0;
@@ -424,8 +429,8 @@ proptest! {
     }
 }
 
-/// A host whose every page is full of list entries, by `kinds` mapped; pages of one kind that `joined` joins are one
-/// region.
+/// A host whose every page is full of list entries, by `kinds` mapped; pages of one kind that
+/// `joined` joins are one region.
 fn build(kinds: &[Kind], joined: u32, entries: &[u64], consecutive: bool) -> Host {
     let mut host = Host::unmapped(PAGES);
     let mut first = 0;

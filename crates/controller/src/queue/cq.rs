@@ -11,7 +11,8 @@ use super::{
     next,
 };
 
-/// A completion queue: every place is reserved before it is used, so that what was fetched can always be completed.
+/// A completion queue: every place is reserved before it is used, so that what was fetched can
+/// always be completed.
 #[derive(Debug)]
 pub struct Cq {
     id: u16,
@@ -27,8 +28,8 @@ pub struct Cq {
 }
 
 impl Cq {
-    /// The queue `id` of `entries` entries at `base`. Its doorbell slot must be zero. The host has cleared the ring
-    /// (Base 2.1, 3.3.1.2.2), so the first phase is 1.
+    /// The queue `id` of `entries` entries at `base`. Its doorbell slot must be zero. The host has
+    /// cleared the ring (Base 2.1, 3.3.1.2.2), so the first phase is 1.
     ///
     /// # Errors
     /// The size cannot be, or the ring cannot be reached.
@@ -159,11 +160,12 @@ impl Cq {
         if there { Ok(()) } else { Err(RingAbsent) }
     }
 
-    /// Looks at the doorbell and takes the new head. How many entries the host has consumed since the last look. A
-    /// frozen queue is not looked at.
+    /// Looks at the doorbell and takes the new head. How many entries the host has consumed since
+    /// the last look. A frozen queue is not looked at.
     ///
     /// # Errors
-    /// The value cannot be: it is outside the ring, or passes what was posted. The queue is frozen now. Told once.
+    /// The value cannot be: it is outside the ring, or passes what was posted. The queue is frozen
+    /// now. Told once.
     #[inline]
     pub fn look(&mut self, bells: Bells<'_>) -> Result<u32, BadDoorbell> {
         if self.frozen.is_some() {
@@ -211,15 +213,17 @@ impl Cq {
         self.frozen.is_none() && doorbell.look(bells).is_some_and(|value| value != self.head)
     }
 
-    /// Whether the host has yet to acknowledge entries, as its doorbell says now. Changes nothing. Not for a frozen
-    /// queue, whose host could never acknowledge them, nor where the doorbell cannot be.
+    /// Whether the host has yet to acknowledge entries, as its doorbell says now. Changes nothing.
+    /// Not for a frozen queue, whose host could never acknowledge them, nor where the doorbell
+    /// cannot be.
     #[must_use]
     pub fn is_unacknowledged(&self, bells: Bells<'_>) -> bool {
         let mut doorbell = self.doorbell;
         self.frozen.is_none() && doorbell.look(bells).is_none_or(|value| value != self.tail)
     }
 
-    /// Whether the host tells a head that cannot be: it has yet to be found, and the queue to be frozen.
+    /// Whether the host tells a head that cannot be: it has yet to be found, and the queue to be
+    /// frozen.
     #[must_use]
     pub(crate) fn has_bad_head(&self, bells: Bells<'_>) -> bool {
         let mut doorbell = self.doorbell;
@@ -259,9 +263,9 @@ impl Cq {
         self.doorbell.register(initial(self.doorbell.slot));
     }
 
-    /// Asks the host to ring the doorbell when it consumes the next entry, where it registered buffers. Only for a
-    /// queue that holds somebody up or asserts an interrupt line: the value is the head we know, so it lags the tail, as
-    /// a host that rings only past EventIdx needs it to.
+    /// Asks the host to ring the doorbell when it consumes the next entry, where it registered
+    /// buffers. Only for a queue that holds somebody up or asserts an interrupt line: the value is
+    /// the head we know, so it lags the tail, as a host that rings only past EventIdx needs it to.
     pub fn arm(&self, bells: Bells<'_>) {
         if let Some(shadow) = bells.shadow
             && self.frozen.is_none()

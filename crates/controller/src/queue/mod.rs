@@ -1,12 +1,15 @@
 //! Submission and completion queues, the controller's side: positions, doorbells, phases.
 //!
 //! Invariants:
-//! - A doorbell value is checked before it moves anything. A value that cannot be freezes its queue, is reported once,
-//!   and is not looked at again: no loop, and no other queue is slower for it.
-//! - The head of a submission queue is what was fetched, and the tail of a completion queue what was posted.
+//! - A doorbell value is checked before it moves anything. A value that cannot be freezes its
+//!   queue, is reported once, and is not looked at again: no loop, and no other queue is slower for
+//!   it.
+//! - The head of a submission queue is what was fetched, and the tail of a completion queue what
+//!   was posted.
 //!
-//! They do NOT know what a command means, who may take a place in a completion queue (`lane` shares them out), or
-//! whether the memory behind a ring may come back (a ring that is used while absent is the caller's fault to raise).
+//! They do NOT know what a command means, who may take a place in a completion queue (`lane` shares
+//! them out), or whether the memory behind a ring may come back (a ring that is used while absent
+//! is the caller's fault to raise).
 
 mod cq;
 mod reservation;
@@ -88,7 +91,8 @@ pub struct BellView {
     pub frozen: Option<BadDoorbell>,
 }
 
-/// Where doorbells are looked up: the register's slots, and the host's buffers if it registered some.
+/// Where doorbells are looked up: the register's slots, and the host's buffers if it registered
+/// some.
 #[derive(Clone, Copy)]
 pub struct Bells<'a> {
     /// Our page: written by the host where it is mapped, by trapped writes where it is not.
@@ -99,10 +103,11 @@ pub struct Bells<'a> {
 
 /// One doorbell: which of the two places holds its value.
 ///
-/// Hosts differ in how they use the shadow: some ring the register too, some never write the shadow for some queues, and
-/// a trapped write can arrive long after newer values went to the shadow. So: until the shadow has moved since it was
-/// registered (or the queue was created), the register counts; once it has moved, the shadow alone does. A late trapped
-/// write then is a reason to look, and its value is never taken, as it may be older than what was seen.
+/// Hosts differ in how they use the shadow: some ring the register too, some never write the shadow
+/// for some queues, and a trapped write can arrive long after newer values went to the shadow. So:
+/// until the shadow has moved since it was registered (or the queue was created), the register
+/// counts; once it has moved, the shadow alone does. A late trapped write then is a reason to look,
+/// and its value is never taken, as it may be older than what was seen.
 #[derive(Clone, Copy, Debug)]
 struct Doorbell {
     slot: usize,
@@ -136,7 +141,8 @@ impl Doorbell {
         self.initial = initial;
     }
 
-    /// The doorbell's value now; `None` where nothing can be said (the shadow's page is not mapped at the moment).
+    /// The doorbell's value now; `None` where nothing can be said (the shadow's page is not mapped
+    /// at the moment).
     #[inline]
     fn look(&mut self, bells: Bells<'_>) -> Option<u32> {
         let Some(shadow) = bells.shadow else {
@@ -150,8 +156,8 @@ impl Doorbell {
         if self.moved {
             return value;
         }
-        // The shadow first, then the register: a host writes them in this order, so a register value read now is not
-        // older than a shadow that has not moved.
+        // The shadow first, then the register: a host writes them in this order, so a register
+        // value read now is not older than a shadow that has not moved.
         match (value, self.initial) {
             (Some(now), Some(then)) if now != then => {
                 self.moved = true;

@@ -1,11 +1,12 @@
 //! Reservations of a completion queue's entries.
 //!
-//! A lane fetches a command only with a reservation, and completes it by passing the reservation to [`Cq::post`] or
-//! [`Cq::release`]. The type cannot be copied and only this module creates it, one value for each entry that the queue
-//! counted. No build can therefore post twice for one command, or post without room.
+//! A lane fetches a command only with a reservation, and completes it by passing the reservation to
+//! [`Cq::post`] or [`Cq::release`]. The type cannot be copied and only this module creates it, one
+//! value for each entry that the queue counted. No build can therefore post twice for one command,
+//! or post without room.
 //!
-//! While a medium executes a command, the state of the command's slot ([`crate::state`]) stands for its reservation. The states
-//! `FETCHED`, `IN_FLIGHT`, `STEPPING` and `FUSED` have one.
+//! While a medium executes a command, the state of the command's slot ([`crate::state`]) stands for
+//! its reservation. The states `FETCHED`, `IN_FLIGHT`, `STEPPING` and `FUSED` have one.
 //!
 //! [`Cq::post`]: super::Cq::post
 //! [`Cq::release`]: super::Cq::release
@@ -83,8 +84,8 @@ impl SlotState {
         reservation.consume();
     }
 
-    /// Returns the reservation of the command in this slot, or none if it has completed. The caller completes the command and
-    /// changes the slot's state.
+    /// Returns the reservation of the command in this slot, or none if it has completed. The caller
+    /// completes the command and changes the slot's state.
     #[inline(always)]
     pub(crate) fn claim(&self) -> Option<Reservation> {
         self.has_reservation().then(Reservation::new)
@@ -98,7 +99,8 @@ impl SlotState {
     }
 }
 
-/// The reservations of admin commands that have not completed. They have no slots: one is as good as another.
+/// The reservations of admin commands that have not completed. They have no slots: one is as good
+/// as another.
 #[derive(Debug, Default)]
 pub(crate) struct Pool(u32);
 

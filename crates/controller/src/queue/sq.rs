@@ -37,8 +37,8 @@ impl Sq {
         Ok(Self::from_ring(id, ring, entries, bells, None))
     }
 
-    /// The queue `id` on a ring of `entries` entries that was found before. `initial`: what stood in its doorbell's shadow
-    /// when it was made, if that is not now.
+    /// The queue `id` on a ring of `entries` entries that was found before. `initial`: what stood
+    /// in its doorbell's shadow when it was made, if that is not now.
     pub(crate) fn from_ring(
         id: u16,
         ring: SqRing,
@@ -98,8 +98,8 @@ impl Sq {
     /// Looks at the doorbell and takes the new tail. A frozen queue is not looked at.
     ///
     /// # Errors
-    /// The value cannot be: it is outside the ring, or passes the free entries. The queue is frozen now, what was
-    /// submitted before included. Told once.
+    /// The value cannot be: it is outside the ring, or passes the free entries. The queue is frozen
+    /// now, what was submitted before included. Told once.
     #[inline]
     pub fn look(&mut self, bells: Bells<'_>) -> Result<(), BadDoorbell> {
         if self.frozen.is_some() {
@@ -111,8 +111,8 @@ impl Sq {
         }
     }
 
-    /// The same for queue 0, whose buffer many hosts never write: where it holds a value that cannot be, the register
-    /// counts until the buffer moves again.
+    /// The same for queue 0, whose buffer many hosts never write: where it holds a value that
+    /// cannot be, the register counts until the buffer moves again.
     pub(crate) fn look_at_either(&mut self, bells: Bells<'_>) -> Result<(), BadDoorbell> {
         if bells.shadow.is_some()
             && let Some(value) = self.doorbell.look(bells)
@@ -154,8 +154,8 @@ impl Sq {
         self.ring.prefetch(self.ahead(ahead));
     }
 
-    /// Some words of the entry `ahead` of the head, which is [`Sq::available`]; the others are 0. For a guess only: what
-    /// is fetched later may be something else.
+    /// Some words of the entry `ahead` of the head, which is [`Sq::available`]; the others are 0.
+    /// For a guess only: what is fetched later may be something else.
     #[inline]
     #[must_use]
     pub fn glance(&self, ahead: u32, words: &[usize]) -> Option<[u64; 8]> {
@@ -178,14 +178,16 @@ impl Sq {
         }
     }
 
-    /// Commands fetched since it was created, modulo 2^32, in the upper half; the head in the lower.
+    /// Commands fetched since it was created, modulo 2^32, in the upper half; the head in the
+    /// lower.
     #[inline]
     #[must_use]
     pub fn progress(&self) -> u64 {
         (u64::from(self.fetched) << 32) | u64::from(self.head)
     }
 
-    /// Fetches the next entry: its words, and how many were fetched before it, modulo 2^32. The caller knows that one is [`Sq::available`].
+    /// Fetches the next entry: its words, and how many were fetched before it, modulo 2^32. The
+    /// caller knows that one is [`Sq::available`].
     ///
     /// # Errors
     /// The entry's page is not mapped; nothing was fetched.

@@ -1,5 +1,5 @@
-//! Every state of small queues against every doorbell value (Base 2.1, 3.3.1.3 to 3.3.1.5), and positions against a
-//! `VecDeque`.
+//! Every state of small queues against every doorbell value (Base 2.1, 3.3.1.3 to 3.3.1.5), and
+//! positions against a `VecDeque`.
 
 use std::collections::VecDeque;
 

@@ -1,20 +1,22 @@
 //! I/O command sets beside the NVM command set, and vendors' commands.
 //!
-//! A namespace whose medium has more than bytes (zones, keys) carries a [`CommandSet`]. It says what the controller must
-//! know of a command before it hands it on: which way its data goes and how much of it there is, and whether it reads or
-//! changes what is there. It says what Identify and the log of effects tell. What a command *does* it does not say: that
-//! is the medium's, which gets it as [`Request::Command`](crate::port::Request::Command) with the data found, and answers
+//! A namespace whose medium has more than bytes (zones, keys) carries a [`CommandSet`]. It says
+//! what the controller must know of a command before it hands it on: which way its data goes and
+//! how much of it there is, and whether it reads or changes what is there. It says what Identify
+//! and the log of effects tell. What a command *does* it does not say: that is the medium's, which
+//! gets it as [`Request::Command`](crate::port::Request::Command) with the data found, and answers
 //! with a status and a result of its own ([`Outcome`](crate::port::Outcome)).
 //!
-//! Whatever a set does not claim is the NVM command set's, and reaches the medium as any medium's requests do.
-//! A new set, or a vendor's extension, is a type that implements the trait, in one file, and a medium that does the
-//! commands; the controller knows none by name. One is a part of each namespace ([`Namespace::set`]) that speaks it.
+//! Whatever a set does not claim is the NVM command set's, and reaches the medium as any medium's
+//! requests do. A new set, or a vendor's extension, is a type that implements the trait, in one
+//! file, and a medium that does the commands; the controller knows none by name. One is a part of
+//! each namespace ([`Namespace::set`]) that speaks it.
 //!
 //! Invariants:
 //! - A command is looked at once, in its copy; a set sees no memory of the host's.
-//! - Plain reads and writes (opcodes 01h and 02h) of a namespace that has logical blocks do not pass by here: they are the
-//!   NVM command set's. A set that means something else by them is that of namespaces without blocks
-//!   ([`Namespace::blocks`] is 0), in which no block is ever inside.
+//! - Plain reads and writes (opcodes 01h and 02h) of a namespace that has logical blocks do not
+//!   pass by here: they are the NVM command set's. A set that means something else by them is that
+//!   of namespaces without blocks ([`Namespace::blocks`] is 0), in which no block is ever inside.
 //!
 //! A format or a sanitize operation does not go through a set's commands: its medium is asked for
 //! [`Request::Renew`](crate::port::Request::Renew).
@@ -39,13 +41,15 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
     /// The command set that its namespaces report. Of an extension that of what it extends.
     fn csi(&self) -> Csi;
 
-    /// What a command of this set comes to. `None`: it is the NVM command set's, and goes the way of those.
+    /// What a command of this set comes to. `None`: it is the NVM command set's, and goes the way
+    /// of those.
     ///
-    /// Fused commands do not come here; those with reserved flags are refused if the command is one of this set.
+    /// Fused commands do not come here; those with reserved flags are refused if the command is one
+    /// of this set.
     ///
     /// # Errors
-    /// What it ends with: a field that cannot be whatever the namespace's state is, or an opcode of the NVM command set that
-    /// this set does not have.
+    /// What it ends with: a field that cannot be whatever the namespace's state is, or an opcode of
+    /// the NVM command set that this set does not have.
     fn command(&self, sqe: &Sqe, namespace: &Namespace) -> Result<Option<Asked>, Status>;
 
     /// What a command of this set is called; `None` for one of the NVM command set's.
@@ -53,8 +57,8 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
         None
     }
 
-    /// What the log of effects says of an I/O command; `None` where there is no such command. Of an extension only what
-    /// it adds.
+    /// What the log of effects says of an I/O command; `None` where there is no such command. Of an
+    /// extension only what it adds.
     fn effects(&self, opcode: u8) -> Option<CommandEffects>;
 
     /// Identify Namespace of the command set (CNS 05h); not asked of extensions.
@@ -67,13 +71,14 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
         Box::new([0; IDENTIFY_SIZE])
     }
 
-    /// The first block of the zone that a block is in, told where the medium could not write there and the zone is another than
-    /// before (Changed Zone List); `None` where there are no zones.
+    /// The first block of the zone that a block is in, told where the medium could not write there
+    /// and the zone is another than before (Changed Zone List); `None` where there are no zones.
     fn zone_of(&self, _namespace: &Namespace, _lba: u64) -> Option<u64> {
         None
     }
 
-    /// Whether its namespaces have logical blocks, which the structures of the NVM command set describe, too.
+    /// Whether its namespaces have logical blocks, which the structures of the NVM command set
+    /// describe, too.
     fn has_blocks(&self) -> bool {
         true
     }
@@ -97,7 +102,8 @@ pub struct Asked {
     pub data: Data,
 }
 
-/// What a command does to what a namespace holds: what reservations and write protection look at (Base 2.1, 8.1.22).
+/// What a command does to what a namespace holds: what reservations and write protection look at
+/// (Base 2.1, 8.1.22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It reads.

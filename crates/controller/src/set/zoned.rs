@@ -1,7 +1,9 @@
-//! The Zoned Namespace command set (ZNS 1.1): the NVM command set, and commands for zones beside it.
+//! The Zoned Namespace command set (ZNS 1.1): the NVM command set, and commands for zones beside
+//! it.
 //!
-//! What is here does not depend on the state of a zone: how long the data of a command is, and what Identify tells. The
-//! zones are the medium's. Variable zone capacities and excursions of active zones are not offered.
+//! What is here does not depend on the state of a zone: how long the data of a command is, and what
+//! Identify tells. The zones are the medium's. Variable zone capacities and excursions of active
+//! zones are not offered.
 
 use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::log::CommandEffects;
@@ -29,7 +31,8 @@ pub struct Zoned {
     pub max_open: u32,
     /// Bytes of a zone's descriptor extension in units of 64; 0: none.
     pub extension_units: u8,
-    /// Most bytes of Zone Append as a power of two of 4 KiB pages (ZASL); 0: as many as any command may move.
+    /// Most bytes of Zone Append as a power of two of 4 KiB pages (ZASL); 0: as many as any command
+    /// may move.
     pub zasl: u8,
     /// Random write areas (ZRWA) of zones; `None`: none can be had.
     pub random: Option<RandomAreas>,
@@ -40,7 +43,8 @@ pub struct Zoned {
 pub struct RandomAreas {
     /// Bytes of each (ZRWASZ): less than 32 MiB.
     pub bytes: u32,
-    /// Bytes that write pointers move by in zones that have one (ZRWAFG): a multiple of the largest logical block.
+    /// Bytes that write pointers move by in zones that have one (ZRWAFG): a multiple of the largest
+    /// logical block.
     pub granularity: u32,
     /// Zones that may have one at a time (NUMZRWA): at least 1.
     pub zones: u32,
@@ -53,7 +57,8 @@ impl Zoned {
 
     fn send(&self, sqe: &Sqe) -> Result<Asked, Status> {
         let cdw13 = ZoneSendCdw13::from(sqe.cdw13);
-        // A random write area is given to a zone that is empty, and Select All opens those that are closed.
+        // A random write area is given to a zone that is empty, and Select All opens those that are
+        // closed.
         let can_allocate = !cdw13.zsaso() || self.random.is_some() && !cdw13.select_all();
         let data = match cdw13.zsa() {
             ZoneSendAction::CLOSE

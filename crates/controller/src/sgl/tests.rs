@@ -1,5 +1,5 @@
-//! Single rules with bytes typed from the specification (Base 2.1, 4.3.2), and, in `oracle`, random lists against a walk
-//! that goes byte by byte.
+//! Single rules with bytes typed from the specification (Base 2.1, 4.3.2), and, in `oracle`, random
+//! lists against a walk that goes byte by byte.
 
 use memory::{Access, Hint, Iova, Need, Segment};
 use nvme_spec::Status;
@@ -104,7 +104,8 @@ fn a_data_block_begins_and_ends_at_any_byte() {
     }
 }
 
-/// Figure 117: "An SGL Data Block descriptor specifying that no data is transferred is a valid SGL Data Block descriptor".
+/// Figure 117: "An SGL Data Block descriptor specifying that no data is transferred is a valid SGL
+/// Data Block descriptor".
 #[test]
 fn data_blocks_of_no_bytes_are_valid_wherever_they_are() {
     let host = Host::new(8);
@@ -153,7 +154,8 @@ fn segments_are_chained_by_their_last_descriptor() {
     assert_eq!(read(&host, ended, 5), Ok(vec![At(page(8), 5)]));
 }
 
-/// 4.3.2: "Only the last descriptor in an SGL segment may be an SGL Segment descriptor or an SGL Last Segment descriptor".
+/// 4.3.2: "Only the last descriptor in an SGL segment may be an SGL Segment descriptor or an SGL
+/// Last Segment descriptor".
 #[test]
 fn a_segment_descriptor_before_the_end_of_its_segment_is_an_invalid_number() {
     let host = Host::new(16);
@@ -170,8 +172,8 @@ fn a_segment_descriptor_before_the_end_of_its_segment_is_an_invalid_number() {
     }
 }
 
-/// Figure 120: "A last SGL segment that contains an SGL Segment descriptor or an SGL Last Segment descriptor is processed
-/// as an error"; figure 102, 0Dh, a).
+/// Figure 120: "A last SGL segment that contains an SGL Segment descriptor or an SGL Last Segment
+/// descriptor is processed as an error"; figure 102, 0Dh, a).
 #[test]
 fn a_last_segment_is_the_last() {
     let host = Host::new(16);
@@ -212,7 +214,8 @@ fn segments_are_qword_aligned_and_whole_descriptors() {
     }
 }
 
-/// Figure 115: keyed and transport descriptors, and the types and sub types that nothing over PCIe has.
+/// Figure 115: keyed and transport descriptors, and the types and sub types that nothing over PCIe
+/// has.
 #[test]
 fn other_types_and_sub_types_are_invalid_types() {
     let host = Host::new(16);

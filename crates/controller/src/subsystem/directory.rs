@@ -1,10 +1,11 @@
 //! The namespaces of a subsystem, who has them attached, and the space that is left.
 //!
-//! Invariants: identifiers are unique and within the limit; in a pool no two namespaces overlap. Changes come checked
-//! ([`Directory::allocate`] and its like say what is possible); applying one fails only where it says so.
+//! Invariants: identifiers are unique and within the limit; in a pool no two namespaces overlap.
+//! Changes come checked ([`Directory::allocate`] and its like say what is possible); applying one
+//! fails only where it says so.
 //!
-//! What commands may not do with a namespace has several sources, each kept apart here; [`Directory::table`] composes
-//! them for one controller.
+//! What commands may not do with a namespace has several sources, each kept apart here;
+//! [`Directory::table`] composes them for one controller.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use nvme_spec::opcode::Csi;
 use nvme_spec::{NSID_ALL, Status};
 
 use super::ranges::BlockRanges;
-use super::record::{ControllerRecord, NamespaceRecord, Record};
+use super::record::{ControllerRecord, Record};
 use super::reservation::{Host, Reservation};
 use super::sanitize::{Sanitize, SanitizeChange};
 use super::set::{ControllerId, ControllerSet};
@@ -27,7 +28,8 @@ pub const GRANULE: u64 = 4096;
 /// A namespace that exists, attached or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocated {
-    /// What commands need to know of it. Its `restrictions` are none here: [`Directory::table`] composes them.
+    /// What commands need to know of it. Its `restrictions` are none here: [`Directory::table`]
+    /// composes them.
     pub namespace: Namespace,
     /// Its name in the configuration; none for one that a host created.
     pub name: Option<String>,
@@ -54,7 +56,8 @@ pub struct Allocated {
 /// An operation that keeps hosts from a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
-    /// It is being created: its bytes may still be somebody else's, so it is in no record and cannot be attached.
+    /// It is being created: its bytes may still be somebody else's, so it is in no record and
+    /// cannot be attached.
     Creating,
     /// It is being formatted.
     Formatting,
@@ -123,7 +126,8 @@ impl Allocated {
         self.namespace.nsid
     }
 
-    /// Refuses an admin command that would change what its medium holds, where that takes no writes (Base 2.1, 8.1.16.2).
+    /// Refuses an admin command that would change what its medium holds, where that takes no writes
+    /// (Base 2.1, 8.1.16.2).
     pub(super) fn check_writable(&self) -> Result<(), Status> {
         let takes_writes = (!self.namespace.traits.read_only).then_some(());
         takes_writes.ok_or(Status::NAMESPACE_IS_WRITE_PROTECTED)
@@ -138,8 +142,8 @@ impl Allocated {
         }
     }
 
-    /// Whether a host sees it that has, or has not, enabled all command sets: without that it is shown nothing but the NVM
-    /// command set's.
+    /// Whether a host sees it that has, or has not, enabled all command sets: without that it is
+    /// shown nothing but the NVM command set's.
     #[must_use]
     pub fn is_shown(&self, all_sets: bool) -> bool {
         all_sets || self.namespace.csi() == Csi::NVM
@@ -170,7 +174,8 @@ pub struct Pool {
     pub set: Option<Arc<dyn CommandSet>>,
     /// The smallest logical block it takes, in bytes.
     pub min_lba_bytes: u32,
-    /// The largest logical block it writes wholly or not at all when the power fails, in bytes: as AWUPF promises of each.
+    /// The largest logical block it writes wholly or not at all when the power fails, in bytes: as
+    /// AWUPF promises of each.
     pub max_lba_bytes: u32,
 }
 
@@ -262,7 +267,8 @@ pub enum Change {
         /// Whether.
         persists: bool,
     },
-    /// Blocks read as errors from now on. Fails where there would be more than [`super::RANGES_MAX`] ranges of them.
+    /// Blocks read as errors from now on. Fails where there would be more than
+    /// [`super::RANGES_MAX`] ranges of them.
     MarkUncorrectable {
         /// Which.
         nsid: u32,
@@ -271,7 +277,8 @@ pub enum Change {
         /// Number of blocks.
         blocks: u64,
     },
-    /// Blocks read as what they hold again. Fails as [`Change::MarkUncorrectable`], where it would split a range.
+    /// Blocks read as what they hold again. Fails as [`Change::MarkUncorrectable`], where it would
+    /// split a range.
     ClearUncorrectable {
         /// Which.
         nsid: u32,
@@ -437,8 +444,8 @@ impl Directory {
             .ok_or(Status::NAMESPACE_IDENTIFIER_UNAVAILABLE)
     }
 
-    /// Bytes of the pools and of the namespaces elsewhere, and bytes of the pools that hosts may still make namespaces of
-    /// (TNVMCAP and UNVMCAP).
+    /// Bytes of the pools and of the namespaces elsewhere, and bytes of the pools that hosts may
+    /// still make namespaces of (TNVMCAP and UNVMCAP).
     #[must_use]
     pub fn capacity(&self) -> (u128, u128) {
         let pools = self.pools.iter().map(|pool| u128::from(pool.bytes));
@@ -486,7 +493,8 @@ impl Directory {
         self.pools.iter().flat_map(of_pool).collect()
     }
 
-    /// Room for `len` bytes, in one piece, where blocks of that size can be: the first that is large enough.
+    /// Room for `len` bytes, in one piece, where blocks of that size can be: the first that is
+    /// large enough.
     #[must_use]
     pub fn allocate(&self, len: u64, lba_bytes: u32) -> Option<(&Pool, ByteRange)> {
         let len = len.checked_next_multiple_of(GRANULE)?;
@@ -604,8 +612,8 @@ impl Directory {
         }
     }
 
-    /// In a pool a namespace has bytes that no other has: between what an operator looked at and his request a host may
-    /// have taken them.
+    /// In a pool a namespace has bytes that no other has: between what an operator looked at and
+    /// his request a host may have taken them.
     pub(super) fn check_apart(&self, new: &Allocated) -> Result<(), Status> {
         let channel = new.namespace.channel;
         if self.pools.iter().all(|pool| pool.channel != channel) {
@@ -646,53 +654,4 @@ fn aligned(range: ByteRange, unit: u64) -> Option<ByteRange> {
     let to = range.offset.checked_add(range.len)? / unit * unit;
     let len = to.checked_sub(from).filter(|len| *len > 0)?;
     Some(ByteRange { offset: from, len })
-}
-
-impl Allocated {
-    /// What is kept of it; nothing where it is being created.
-    pub(super) fn record(&self) -> Option<NamespaceRecord> {
-        let Allocated {
-            namespace,
-            name,
-            medium,
-            len,
-            shared,
-            attached,
-            min_lba_bytes: _,
-            max_lba_bytes: _,
-            busy,
-            uncorrectable,
-            reservation,
-        } = self;
-        let Namespace {
-            nsid,
-            channel: _,
-            start,
-            blocks,
-            lba_shift,
-            nguid,
-            eui64,
-            traits: _,
-            restrictions: _,
-            set: _,
-        } = namespace;
-        if *busy == Some(Busy::Creating) {
-            return None;
-        }
-        Some(NamespaceRecord {
-            nsid: *nsid,
-            name: name.clone(),
-            medium: medium.clone(),
-            start: *start,
-            len: *len,
-            blocks: *blocks,
-            lba_size: 1 << lba_shift,
-            nguid: *nguid,
-            eui64: *eui64,
-            shared: *shared,
-            attached: attached.iter().collect(),
-            uncorrectable: uncorrectable.iter().collect(),
-            reservation: reservation.persists().then(|| reservation.clone()),
-        })
-    }
 }

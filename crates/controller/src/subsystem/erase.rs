@@ -1,8 +1,10 @@
-//! Making parts of media read as zero, or as a pattern, in slices, so that no turn of the reactor is long.
+//! Making parts of media read as zero, or as a pattern, in slices, so that no turn of the reactor
+//! is long.
 //!
-//! Rounds follow one another, each over every target: an overwrite of three passes is three rounds. Behind the last
-//! slice of a target its medium is flushed, so that a round that ended is on non-volatile media. A medium that works
-//! in `add` has its reactor's other lanes wait: [`Budget`] bounds that, over all that is erased in one turn.
+//! Rounds follow one another, each over every target: an overwrite of three passes is three rounds.
+//! Behind the last slice of a target its medium is flushed, so that a round that ended is on
+//! non-volatile media. A medium that works in `add` has its reactor's other lanes wait: [`Budget`]
+//! bounds that, over all that is erased in one turn.
 
 use memory::{DmaView, Need, Scratch, Segment};
 
@@ -24,8 +26,8 @@ pub struct Erase {
     pub targets: Vec<(ChannelId, ByteRange)>,
     /// What is done to all of it, one after the other.
     pub rounds: Vec<Round>,
-    /// Namespaces whose media have more than bytes: each becomes as new before all that, in one request
-    /// ([`Request::Renew`]), whatever the rounds are.
+    /// Namespaces whose media have more than bytes: each becomes as new before all that, in one
+    /// request ([`Request::Renew`]), whatever the rounds are.
     pub renewed: Vec<(ChannelId, ByteRange)>,
 }
 
@@ -171,7 +173,8 @@ impl Erasing {
         }
     }
 
-    /// Adds what there is room for; whether it added any. Its tickets carry `slot` and `generation`.
+    /// Adds what there is room for; whether it added any. Its tickets carry `slot` and
+    /// `generation`.
     pub(super) fn advance<C: Channel>(
         &mut self,
         (key, slot, generation): (OwnerKey, u16, u16),

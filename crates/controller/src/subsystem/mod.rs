@@ -1,19 +1,22 @@
 //! An NVM subsystem: what its controllers have in common (Base 2.1, 2.4 and 3.2).
 //!
-//! It keeps the directory of namespaces and who has each attached, the space that is not allocated, and what outlives a
-//! restart. All its controllers live on its reactor, and each is handed the subsystem with every turn; what is slow (a
-//! format, say) is an [operation](Operation), whose answer a controller takes in a later turn.
+//! It keeps the directory of namespaces and who has each attached, the space that is not allocated,
+//! and what outlives a restart. All its controllers live on its reactor, and each is handed the
+//! subsystem with every turn; what is slow (a format, say) is an [operation](Operation), whose
+//! answer a controller takes in a later turn.
 //!
-//! Every change of the directory that a command can notice makes a new *generation*. A controller takes its new table in
-//! its next turn and acknowledges the generation when nothing that was fetched under an older one is in flight: what
-//! must not race with commands waits for that (`Step::Drain`).
+//! Every change of the directory that a command can notice makes a new *generation*. A controller
+//! takes its new table in its next turn and acknowledges the generation when nothing that was
+//! fetched under an older one is in flight: what must not race with commands waits for that
+//! (`Step::Drain`).
 //!
-//! Reading order: `directory` (what there is), `operation` and `schedule` (how commands go on), `plan` and `sanitize`
-//! (what they do), `record` (what is kept).
+//! Reading order: `directory` (what there is), `operation` and `schedule` (how commands go on),
+//! `plan` and `sanitize` (what they do), `record` (what is kept).
 //!
-//! Invariants: two namespaces never share bytes; every operation is answered once, unless its requester is gone; a
-//! record is taken whole, and an answer that promises persistence goes out only when the record was kept. It does NOT
-//! write files: the program takes records and says when they are kept.
+//! Invariants: two namespaces never share bytes; every operation is answered once, unless its
+//! requester is gone; a record is taken whole, and an answer that promises persistence goes out
+//! only when the record was kept. It does NOT write files: the program takes records and says when
+//! they are kept.
 
 mod directory;
 mod erase;
@@ -57,7 +60,8 @@ use self::reservation::keys;
 pub(crate) use self::sanitize::SanitizeNews;
 use self::schedule::Operations;
 
-/// Operations that one controller may have outstanding in its subsystem, those included that a reset has left behind.
+/// Operations that one controller may have outstanding in its subsystem, those included that a
+/// reset has left behind.
 const OUTSTANDING_LIMIT: usize = 8192;
 
 /// What a subsystem is made from.
@@ -302,21 +306,24 @@ impl Subsystem {
         Arc::new(self.directory.table(id, self.host_of(id)))
     }
 
-    /// Namespaces whose attributes changed since the last call, other than by the controller's own commands.
+    /// Namespaces whose attributes changed since the last call, other than by the controller's own
+    /// commands.
     pub(crate) fn take_changed(&mut self, id: ControllerId) -> Vec<u32> {
         self.member_mut(id)
             .map(|member| std::mem::take(&mut member.changed))
             .unwrap_or_default()
     }
 
-    /// Nothing that the controller fetched under an older table than this generation's is in flight.
+    /// Nothing that the controller fetched under an older table than this generation's is in
+    /// flight.
     pub(crate) fn acknowledge(&mut self, id: ControllerId, generation: u64) {
         if let Some(member) = self.member_mut(id) {
             member.acknowledged = member.acknowledged.max(generation);
         }
     }
 
-    /// Whether an operation has waited too long for what this controller has in flight: it gives that up.
+    /// Whether an operation has waited too long for what this controller has in flight: it gives
+    /// that up.
     pub(crate) fn wants_abandon(&self, id: ControllerId) -> bool {
         let late = self.operations.late_drain(self.now);
         let member = self.member(id);
@@ -409,7 +416,8 @@ impl Subsystem {
         let after = self.directory.attachments(nsid);
         for member in &mut self.members {
             let (had, has) = (before.contains(member.id), after.contains(member.id));
-            // Whoever has it before and after sees no difference when another controller gets or loses it.
+            // Whoever has it before and after sees no difference when another controller gets or
+            // loses it.
             let concerned = if moves { had != has } else { had || has };
             let told = member.present && concerned && Some(member.id) != by;
             if told && !member.changed.contains(&nsid) {
@@ -484,8 +492,8 @@ impl Subsystem {
         self.keeping && idle && self.version != self.taken_version
     }
 
-    /// The record, where it changed since it was taken last, and its version. One at a time: the next is there when this
-    /// one was kept, or could not be.
+    /// The record, where it changed since it was taken last, and its version. One at a time: the
+    /// next is there when this one was kept, or could not be.
     pub fn take_record(&mut self) -> Option<(u64, Record)> {
         if !self.has_record() {
             return None;
@@ -499,9 +507,9 @@ impl Subsystem {
         self.kept_version = self.kept_version.max(version);
     }
 
-    /// The record that was taken could not be kept in a time that a host can wait: what waits to be kept ends with an
-    /// error, also what came since, as nothing says that the next record fares better. What was changed stays as it is
-    /// until a restart, and the next record has it again.
+    /// The record that was taken could not be kept in a time that a host can wait: what waits to be
+    /// kept ends with an error, also what came since, as nothing says that the next record fares
+    /// better. What was changed stays as it is until a restart, and the next record has it again.
     pub fn keep_failed(&mut self) {
         self.failed_version = self.version;
         self.taken_version = self.kept_version;

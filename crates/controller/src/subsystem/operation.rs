@@ -1,9 +1,10 @@
 //! Operations: commands that take more than a turn, as lists of steps.
 //!
-//! Which of them go on side by side is [`super::schedule`]'s matter. What depends on how things are is decided when the
-//! operation's turn has come ([`Step::Plan`]), and its first changes are made in the same moment: two that want the same
-//! space or identifier never both get it. A step that fails ends its operation with a status; what must be undone then,
-//! the operation says ([`Operation::on_failure`]).
+//! Which of them go on side by side is [`super::schedule`]'s matter. What depends on how things are
+//! is decided when the operation's turn has come ([`Step::Plan`]), and its first changes are made
+//! in the same moment: two that want the same space or identifier never both get it. A step that
+//! fails ends its operation with a status; what must be undone then, the operation says
+//! ([`Operation::on_failure`]).
 
 use std::collections::VecDeque;
 
@@ -112,7 +113,8 @@ pub enum Step {
 pub struct Operation {
     /// Who gets the answer.
     pub by: Requester,
-    /// The namespace it is about; others may go on beside it. `NSID_ALL`: all of them; [`NSID_NONE`]: none.
+    /// The namespace it is about; others may go on beside it. `NSID_ALL`: all of them;
+    /// [`NSID_NONE`]: none.
     pub nsid: u32,
     /// What to do, in this order.
     pub steps: VecDeque<Step>,
@@ -360,7 +362,8 @@ impl Subsystem {
         match &running.wait {
             Wait::None => true,
             Wait::Drain { generation, .. } => self.is_drained(*generation),
-            // Completions come from a channel, whose descriptor wakes; so does room in one that was full.
+            // Completions come from a channel, whose descriptor wakes; so does room in one that was
+            // full.
             Wait::Erase(erasing) => erasing.ended_well().is_some() || erasing.can_add(),
             Wait::Keep { version } => self.kept_version.max(self.failed_version) >= *version,
         }

@@ -34,7 +34,8 @@ pub enum OperatorRequest {
         /// Who.
         controllers: ControllerSet,
     },
-    /// A namespace gets another size; its start stays. The operator has seen to it that the medium has room.
+    /// A namespace gets another size; its start stays. The operator has seen to it that the medium
+    /// has room.
     Resize {
         /// Which.
         nsid: u32,
@@ -51,8 +52,8 @@ pub enum OperatorRequest {
 }
 
 impl Subsystem {
-    /// Begins what the operator asks. [`Subsystem::take_operator_answer`] tells how it ended, when no command that came
-    /// before is in flight and the change is kept.
+    /// Begins what the operator asks. [`Subsystem::take_operator_answer`] tells how it ended, when
+    /// no command that came before is in flight and the change is kept.
     pub fn request(&mut self, token: u64, request: OperatorRequest) {
         // A sanitize operation may take long, and after a failure nothing else helps.
         if let Some(status) = self.directory().sanitize().lock() {
@@ -111,7 +112,8 @@ impl Subsystem {
         Ok(vec![Step::Change(change), Step::Drain, Step::Keep])
     }
 
-    /// What was in a pool before is nobody's to read; elsewhere the operator may mean what is there.
+    /// What was in a pool before is nobody's to read; elsewhere the operator may mean what is
+    /// there.
     fn plan_request_create(
         &self,
         mut new: Box<Allocated>,
@@ -145,7 +147,8 @@ impl Subsystem {
         ])
     }
 
-    /// What it loses is nobody's while commands to it are in flight, and what it gets in a pool is nobody's to read.
+    /// What it loses is nobody's while commands to it are in flight, and what it gets in a pool is
+    /// nobody's to read.
     fn plan_resize(
         &self,
         namespace: &Allocated,

@@ -1,8 +1,9 @@
-//! What commands ask of the namespaces of a subsystem, and the steps that it takes: Namespace Management, Namespace
-//! Attachment, Format NVM (Base 2.1, 5.1.10, 5.1.20, 5.1.21 and 8.1.15).
+//! What commands ask of the namespaces of a subsystem, and the steps that it takes: Namespace
+//! Management, Namespace Attachment, Format NVM (Base 2.1, 5.1.10, 5.1.20, 5.1.21 and 8.1.15).
 //!
-//! A plan is decided on when its operation's turn has come, so nothing changes between the decision and the first step.
-//! It does NOT look at what does not depend on other commands: fields of the command are checked before.
+//! A plan is decided on when its operation's turn has come, so nothing changes between the decision
+//! and the first step. It does NOT look at what does not depend on other commands: fields of the
+//! command are checked before.
 
 use nvme_spec::sanitize::SanitizeCdw10;
 use nvme_spec::{NSID_ALL, Status};
@@ -49,7 +50,8 @@ pub enum Plan {
         /// Who; at least one.
         controllers: ControllerSet,
     },
-    /// A namespace gets another block size and loses its data; or (`NSID_ALL`) all that the controller has attached.
+    /// A namespace gets another block size and loses its data; or (`NSID_ALL`) all that the
+    /// controller has attached.
     Format {
         /// Which.
         nsid: u32,
@@ -131,7 +133,8 @@ impl Subsystem {
         }
     }
 
-    /// The namespace with this identifier. One that is valid and names none is inactive (Base 2.1, figure 92, NSID).
+    /// The namespace with this identifier. One that is valid and names none is inactive (Base 2.1,
+    /// figure 92, NSID).
     pub(super) fn existing(&self, nsid: u32) -> Result<&Allocated, Status> {
         if nsid == 0 || nsid > self.namespace_limit {
             return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
@@ -140,15 +143,16 @@ impl Subsystem {
         found.ok_or(Status::INVALID_FIELD_IN_COMMAND)
     }
 
-    /// Whether the host that asked may change the namespace at all, as far as reservations go (Base 2.1, figure 646).
+    /// Whether the host that asked may change the namespace at all, as far as reservations go
+    /// (Base 2.1, figure 646).
     pub(super) fn check_reservation(&self, nsid: u32, operation: &Operation) -> Result<(), Status> {
         let by = operation.by.controller();
         let refusal = by.and_then(|by| self.write_refusal(by, nsid));
         refusal.map_or(Ok(()), Err)
     }
 
-    /// The names of the next namespace that a host creates. The count goes on over restarts and never back, so no name
-    /// comes twice (Base 2.1, 4.7).
+    /// The names of the next namespace that a host creates. The count goes on over restarts and
+    /// never back, so no name comes twice (Base 2.1, 4.7).
     fn next_names(&mut self) -> ([u8; 16], [u8; 8]) {
         let count = self.directory.count_created().to_be_bytes();
         let mut seed = self.identity_seed;
@@ -287,7 +291,8 @@ impl Subsystem {
         Ok(vec![Step::Change(change), Step::Drain, Step::Keep])
     }
 
-    /// Nothing that was there before can be read after it, whether erasing was asked for or not (Base 2.1, 5.1.10).
+    /// Nothing that was there before can be read after it, whether erasing was asked for or not
+    /// (Base 2.1, 5.1.10).
     fn plan_format(
         &self,
         nsid: u32,
@@ -333,7 +338,8 @@ impl Subsystem {
         Ok(steps)
     }
 
-    /// It was checked against a namespace that may be another one by now: formatted, or deleted and made again.
+    /// It was checked against a namespace that may be another one by now: formatted, or deleted and
+    /// made again.
     fn plan_mark(
         &self,
         nsid: u32,
@@ -354,7 +360,8 @@ impl Subsystem {
         Ok(vec![Step::Change(change)])
     }
 
-    /// How much of a namespace is still to be formatted, in percent; `None` where it is not being formatted.
+    /// How much of a namespace is still to be formatted, in percent; `None` where it is not being
+    /// formatted.
     #[must_use]
     pub fn format_remaining(&self, nsid: u32) -> Option<u8> {
         let namespace = self.directory.get(nsid)?;
@@ -368,7 +375,8 @@ impl Subsystem {
         Some(erasing.map_or(100, |erasing| 100 - erasing.progress(100)) as u8)
     }
 
-    /// Whether a command about a namespace, or (`NSID_ALL`) about all of them, meets a format that goes on.
+    /// Whether a command about a namespace, or (`NSID_ALL`) about all of them, meets a format that
+    /// goes on.
     ///
     /// # Errors
     /// What it ends with.

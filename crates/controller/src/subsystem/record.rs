@@ -1,12 +1,12 @@
 //! What of a subsystem outlives a restart of the program: plain data, written and read whole.
 //!
-//! The program writes it with a version of its format; a field that is added gets a default, so that what was written
-//! before can be read. It says nothing about how media are opened: a namespace names its medium, and whoever reads the
-//! record compares.
+//! The program writes it with a version of its format; a field that is added gets a default, so
+//! that what was written before can be read. It says nothing about how media are opened: a
+//! namespace names its medium, and whoever reads the record compares.
 
 use serde::{Deserialize, Serialize};
 
-use super::directory::{Allocated, Pool};
+use super::directory::{Allocated, Busy, Pool};
 use super::ranges::BlockRanges;
 use super::reservation::Reservation;
 use super::sanitize::SanitizeRecord;
@@ -278,6 +278,55 @@ impl ControllerRecord {
             features: SavedFeatures::default(),
             health: HealthRecord::default(),
         }
+    }
+}
+
+impl Allocated {
+    /// What is kept of it; nothing where it is being created.
+    pub(super) fn record(&self) -> Option<NamespaceRecord> {
+        let Allocated {
+            namespace,
+            name,
+            medium,
+            len,
+            shared,
+            attached,
+            min_lba_bytes: _,
+            max_lba_bytes: _,
+            busy,
+            uncorrectable,
+            reservation,
+        } = self;
+        let Namespace {
+            nsid,
+            channel: _,
+            start,
+            blocks,
+            lba_shift,
+            nguid,
+            eui64,
+            traits: _,
+            restrictions: _,
+            set: _,
+        } = namespace;
+        if *busy == Some(Busy::Creating) {
+            return None;
+        }
+        Some(NamespaceRecord {
+            nsid: *nsid,
+            name: name.clone(),
+            medium: medium.clone(),
+            start: *start,
+            len: *len,
+            blocks: *blocks,
+            lba_size: 1 << lba_shift,
+            nguid: *nguid,
+            eui64: *eui64,
+            shared: *shared,
+            attached: attached.iter().collect(),
+            uncorrectable: uncorrectable.iter().collect(),
+            reservation: reservation.persists().then(|| reservation.clone()),
+        })
     }
 }
 

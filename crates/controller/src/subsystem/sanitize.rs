@@ -1,5 +1,5 @@
-//! Sanitize operations (Base 2.1, 5.1.22 and 8.1.24): all that ever held user data of this subsystem is erased, in the
-//! background and whatever happens.
+//! Sanitize operations (Base 2.1, 5.1.22 and 8.1.24): all that ever held user data of this
+//! subsystem is erased, in the background and whatever happens.
 //!
 //! ```text
 //! idle ----Sanitize----> in progress --everything erased--> idle (succeeded)
@@ -8,12 +8,13 @@
 //!  |                      v     |
 //!  \--Exit Failure Mode-- failed --Sanitize
 //! ```
-//! From the first change to the last, controllers do only what a sanitize operation allows. The state is kept before the
-//! command completes, and that it succeeded before hosts may write again: a program that is restarted in between begins
-//! from the start, and one that is restarted later never erases what was written since.
+//! From the first change to the last, controllers do only what a sanitize operation allows. The
+//! state is kept before the command completes, and that it succeeded before hosts may write again:
+//! a program that is restarted in between begins from the start, and one that is restarted later
+//! never erases what was written since.
 //!
-//! Other subsystems may have namespaces on the same media: only this one's namespaces, and the space between them in its
-//! pools, are touched.
+//! Other subsystems may have namespaces on the same media: only this one's namespaces, and the
+//! space between them in its pools, are touched.
 
 use nvme_spec::sanitize::{
     ESTIMATE_NOT_REPORTED, SPROG_DONE, SanitizeAction, SanitizeCdw10, SanitizeOperationStatus,
@@ -308,7 +309,8 @@ impl Subsystem {
         self.member_mut(id)?.sanitize_news.take()
     }
 
-    /// Whether a sanitize operation has erased everything, and nobody has said since that user data was written.
+    /// Whether a sanitize operation has erased everything, and nobody has said since that user data
+    /// was written.
     pub(crate) fn is_data_erased(&self) -> bool {
         self.directory.sanitize().record().data_erased
     }
@@ -320,8 +322,8 @@ impl Subsystem {
         }
     }
 
-    /// The Sanitize Status log page (Base 2.1, 5.1.12.1.33). No estimate is reported: it depends on what else the
-    /// media are asked to do.
+    /// The Sanitize Status log page (Base 2.1, 5.1.12.1.33). No estimate is reported: it depends on
+    /// what else the media are asked to do.
     #[must_use]
     pub fn sanitize_log(&self) -> SanitizeStatusLog {
         let sanitize = self.directory.sanitize();

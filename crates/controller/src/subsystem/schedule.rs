@@ -1,10 +1,12 @@
 //! Which operations go on side by side, and how much of that in one turn.
 //!
-//! Operations on one namespace begin in the order they came; those on different namespaces go on side by side; one that
-//! is about all of them waits for every earlier one, and every later one waits for it. One that has nothing left to do
-//! but to wait (for commands in flight, for the record) holds nobody up: a thousand marks of uncorrectable blocks so
-//! wait for one record, and not for a thousand. What only waits is looked at from the front, as generations and versions
-//! rise, so that a turn costs what it moves, and not what there is: hosts decide how many operations there are.
+//! Operations on one namespace begin in the order they came; those on different namespaces go on
+//! side by side; one that is about all of them waits for every earlier one, and every later one
+//! waits for it. One that has nothing left to do but to wait (for commands in flight, for the
+//! record) holds nobody up: a thousand marks of uncorrectable blocks so wait for one record, and
+//! not for a thousand. What only waits is looked at from the front, as generations and versions
+//! rise, so that a turn costs what it moves, and not what there is: hosts decide how many
+//! operations there are.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,17 +20,20 @@ use crate::port::{Channel, Channels, Outcome};
 use crate::ticket::Ticket;
 use crate::time::Time;
 
-/// Operations that are begun, or go on, in one turn, so that a host that floods a namespace leaves its neighbours theirs.
+/// Operations that are begun, or go on, in one turn, so that a host that floods a namespace leaves
+/// its neighbours theirs.
 const MOVES_PER_TURN: usize = 256;
 
 /// The operations that go on, or wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
-    /// By namespace, in the order they came: the first of each is the one that goes on. [`NSID_ALL`] is one of them.
+    /// By namespace, in the order they came: the first of each is the one that goes on.
+    /// [`NSID_ALL`] is one of them.
     queues: BTreeMap<u32, VecDeque<Running>>,
     /// About no namespace: nobody waits for them.
     free: VecDeque<Running>,
-    /// Those that wait for commands in flight, and then at most for the record; by rising generation.
+    /// Those that wait for commands in flight, and then at most for the record; by rising
+    /// generation.
     draining: VecDeque<Running>,
     /// Those that wait for the record alone, by rising version.
     keeping: VecDeque<Running>,
@@ -105,8 +110,8 @@ impl Operations {
         self.drains().map(|(_, since)| since + DEADLINE_NS).min()
     }
 
-    /// Whether the first operation of that namespace need not wait for an earlier one that is about all of them, or for
-    /// all of the earlier ones where it is itself about all.
+    /// Whether the first operation of that namespace need not wait for an earlier one that is about
+    /// all of them, or for all of the earlier ones where it is itself about all.
     fn may_go(&self, nsid: u32) -> bool {
         let first = |queue: &VecDeque<Running>| queue.front().map(|r| r.number);
         let Some(number) = self.queues.get(&nsid).and_then(first) else {
@@ -179,7 +184,8 @@ impl Subsystem {
                 }
             }
         }
-        // What is created finds nothing that is left over from a namespace that had its identifier before.
+        // What is created finds nothing that is left over from a namespace that had its identifier
+        // before.
         for _ in 0..self.operations.free.len() {
             if turn.moves > 0
                 && let Some(running) = self.operations.free.pop_front()

@@ -312,7 +312,8 @@ impl Bus for Vfio {
     }
 
     fn clear_interrupt(&self, vector: u16) -> Result<(), DriverError> {
-        // One that was never set signals nobody, and the kernel refuses to hear of kinds that are not enabled.
+        // One that was never set signals nobody, and the kernel refuses to hear of kinds that are
+        // not enabled.
         let enabled = self.enabled.lock().unwrap_or_else(PoisonError::into_inner);
         match *enabled {
             Some(Interrupt::MsiX) => self

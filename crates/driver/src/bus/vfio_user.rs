@@ -21,7 +21,8 @@ use vfio_user::{Client, ClientError, Region};
 use super::{Bus, MappedDoorbells, NAP, spin_then_nap};
 use crate::DriverError;
 
-/// How long a server may take to answer a host that comes: where the last one has just gone, that is drained before.
+/// How long a server may take to answer a host that comes: where the last one has just gone, that
+/// is drained before.
 const ANSWER: Duration = Duration::from_secs(6);
 
 /// The bus to a server of vfio-user.
@@ -39,8 +40,9 @@ impl VfioUser {
     /// Connects to a server's socket. Each request is bounded by `timeout`.
     ///
     /// # Errors
-    /// [`DriverError::Connect`]; [`DriverError::InUse`] and [`DriverError::NoAnswer`] where the drive has, or may have,
-    /// another host; [`DriverError::Broken`] for a device without a BAR0 that holds registers.
+    /// [`DriverError::Connect`]; [`DriverError::InUse`] and [`DriverError::NoAnswer`] where the
+    /// drive has, or may have, another host; [`DriverError::Broken`] for a device without a BAR0
+    /// that holds registers.
     pub fn connect(path: &Path, timeout: Duration) -> Result<Self, DriverError> {
         let after = timeout.min(ANSWER);
         let mut client = Client::connect(path, after).map_err(|source| {
@@ -344,7 +346,8 @@ impl Bus for VfioUser {
                 "its server took the doorbell page away".to_owned(),
             ));
         }
-        // Whoever has the client finds out, and may have to wait for a server that is stopped; who polls must not.
+        // Whoever has the client finds out, and may have to wait for a server that is stopped; who
+        // polls must not.
         let Some(mut client) = self.try_client() else {
             return Ok(());
         };

@@ -173,8 +173,9 @@ impl<B: Bus> Device<B> {
         described(nsid, &identity)
     }
 
-    /// The command set of a namespace, from its identification descriptors (Base 2.1, 5.1.13.2.3): heads of four bytes, type
-    /// and length, each before its identifier. NVM where none says otherwise.
+    /// The command set of a namespace, from its identification descriptors (Base 2.1, 5.1.13.2.3):
+    /// heads of four bytes, type and length, each before its identifier. NVM where none says
+    /// otherwise.
     ///
     /// # Errors
     /// As [`Self::admin`]; [`DriverError::Status`] also by a drive that has no such descriptors.

@@ -1,4 +1,5 @@
-//! The data of Samsung's compound command: up to eight stores and deletes that a drive is told of at once.
+//! The data of Samsung's compound command: up to eight stores and deletes that a drive is told of
+//! at once.
 
 use nvme_spec::Sqe;
 use nvme_spec::samsung::{
@@ -36,7 +37,8 @@ impl Compound {
     /// Adds a store of a value under a key of 4 to 255 bytes.
     ///
     /// # Errors
-    /// [`DriverError::Unsupported`] where there are eight, and for a key or a value that none can carry.
+    /// [`DriverError::Unsupported`] where there are eight, and for a key or a value that none can
+    /// carry.
     pub fn store(&mut self, key: &[u8], value: &[u8], rule: Rule) -> Result<(), DriverError> {
         let option = StoreOption::new()
             .with_update_only(rule == Rule::MustExist)

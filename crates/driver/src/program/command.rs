@@ -219,7 +219,8 @@ impl Command {
     }
 }
 
-/// Bytes of a compound command's data that one sub-command has: a head, the key, and the value, each padded.
+/// Bytes of a compound command's data that one sub-command has: a head, the key, and the value,
+/// each padded.
 fn part_len(len: u32) -> u32 {
     let padded = |len: u32| len.next_multiple_of(BATCH_ALIGNMENT as u32);
     BATCH_ALIGNMENT as u32 + padded(KEY_LEN as u32) + padded(len)

@@ -16,13 +16,15 @@ pub trait Pace {
     /// Nanoseconds from any start.
     fn now_ns(&mut self) -> u64;
 
-    /// Everything that there is to tell the drive has been told; the program itself has something to do at `next`.
+    /// Everything that there is to tell the drive has been told; the program itself has something
+    /// to do at `next`.
     ///
     /// # Errors
     /// Nothing can happen any more.
     fn pass(&mut self, next: Option<u64>) -> Result<(), DriverError>;
 
-    /// Whether nothing more is to be submitted, so long after the first command. What is under way is waited for.
+    /// Whether nothing more is to be submitted, so long after the first command. What is under way
+    /// is waited for.
     fn is_over(&mut self, _since_ns: u64) -> bool {
         false
     }
@@ -33,7 +35,8 @@ pub trait Pace {
 pub struct Rules {
     /// From when a completion is seen until the command that follows it is submitted.
     pub delay_ns: u64,
-    /// Two looks at the clock further apart mean that the machine has not let this thread run. 0: it always does.
+    /// Two looks at the clock further apart mean that the machine has not let this thread run. 0:
+    /// it always does.
     pub stall_ns: u64,
 }
 
@@ -52,11 +55,12 @@ pub struct Worker<'a, B: Bus> {
 /// What a program came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
-    /// Of each worker's commands, in their order, nanoseconds from the doorbell to the completion; `None` where a stall lay
-    /// between. Those that were not submitted before it was over have none.
+    /// Of each worker's commands, in their order, nanoseconds from the doorbell to the completion;
+    /// `None` where a stall lay between. Those that were not submitted before it was over have
+    /// none.
     pub latencies_ns: Vec<Vec<Option<u64>>>,
-    /// Of each worker's commands, in their order, when its completion was seen, since the first command. As many as were
-    /// submitted.
+    /// Of each worker's commands, in their order, when its completion was seen, since the first
+    /// command. As many as were submitted.
     pub done_ns: Vec<Vec<u64>>,
     /// From the first command to the last completion, without stalls.
     pub elapsed_ns: u64,

@@ -1,15 +1,18 @@
-//! Brings completions from where the controller posts them to where the thread that has the queue pair takes them: the part of
-//! mediation that may run on a thread of its own.
+//! Brings completions from where the controller posts them to where the thread that has the queue
+//! pair takes them: the part of mediation that may run on a thread of its own.
 //!
-//! Between the two threads is a completion queue in our memory of as many entries as the controller's own, in which the
-//! carrier is the controller: an entry goes to the same place with the same phase (Base 2.1, 4.2.4), and the reader tells it
-//! its head by a doorbell. So the queue pair does as with any controller.
+//! Between the two threads is a completion queue in our memory of as many entries as the
+//! controller's own, in which the carrier is the controller: an entry goes to the same place with
+//! the same phase (Base 2.1, 4.2.4), and the reader tells it its head by a doorbell. So the queue
+//! pair does as with any controller.
 //!
 //! Invariants:
-//! - An entry is brought once, and in order. The controller learns that its place is free when it has been brought, or, with
-//!   a [`HeadCarrier`], when the reader has taken it.
-//! - Nothing is brought over an entry that the reader has not taken: a controller that posts more than it was asked for waits.
-//! - Nothing is waited for, allocated, or asked of the system, but for a register write where the doorbell needs one.
+//! - An entry is brought once, and in order. The controller learns that its place is free when it
+//!   has been brought, or, with a [`HeadCarrier`], when the reader has taken it.
+//! - Nothing is brought over an entry that the reader has not taken: a controller that posts more
+//!   than it was asked for waits.
+//! - Nothing is waited for, allocated, or asked of the system, but for a register write where the
+//!   doorbell needs one.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -54,7 +57,8 @@ pub struct Carrier<B: Bus> {
     empty: u32,
 }
 
-/// The doorbell of the controller's completion queue, and whether the controller has the last value of it.
+/// The doorbell of the controller's completion queue, and whether the controller has the last value
+/// of it.
 struct HeadBell {
     doorbell: Doorbell,
     moved: bool,
@@ -102,7 +106,8 @@ impl<B: Bus> Carrier<B> {
         self.qid
     }
 
-    /// Takes the telling of heads apart, for a third thread: the controller learns from then on what the reader has taken.
+    /// Takes the telling of heads apart, for a third thread: the controller learns from then on
+    /// what the reader has taken.
     ///
     /// # Panics
     /// Where that was done before, or something was brought.
@@ -122,11 +127,12 @@ impl<B: Bus> Carrier<B> {
         }
     }
 
-    /// Brings what was posted, as far as there is room, a batch at most; says how many entries that were. Never blocks.
+    /// Brings what was posted, as far as there is room, a batch at most; says how many entries that
+    /// were. Never blocks.
     ///
     /// # Errors
-    /// [`DriverError::Gone`], found out now and then while nothing completes; [`DriverError::Unsupported`] after a reset of
-    /// the controller.
+    /// [`DriverError::Gone`], found out now and then while nothing completes;
+    /// [`DriverError::Unsupported`] after a reset of the controller.
     #[inline]
     pub fn carry(&mut self) -> Result<usize, DriverError> {
         self.tell_head()?;
@@ -175,7 +181,8 @@ impl<B: Bus> Carrier<B> {
         }
     }
 
-    /// Whether [`Self::carry`] has something to do: what is posted and has room, or a controller to tell of places.
+    /// Whether [`Self::carry`] has something to do: what is posted and has room, or a controller to
+    /// tell of places.
     #[must_use]
     pub fn is_due(&self) -> bool {
         let is_untold = self.cq_head.as_ref().is_some_and(|head| head.moved);
@@ -193,7 +200,8 @@ pub struct HeadCarrier<B: Bus> {
     cq_head: HeadBell,
     current: Arc<AtomicBool>,
     entries: u32,
-    /// The head that the controller was told last, and the phase of the entries there when they are new.
+    /// The head that the controller was told last, and the phase of the entries there when they are
+    /// new.
     told: u32,
     phase: bool,
 }
@@ -205,7 +213,8 @@ impl<B: Bus> HeadCarrier<B> {
         self.qid
     }
 
-    /// Tells the controller of what was taken since the last time; whether there was something. Never blocks.
+    /// Tells the controller of what was taken since the last time; whether there was something.
+    /// Never blocks.
     ///
     /// # Errors
     /// As [`Carrier::carry`].
@@ -222,8 +231,8 @@ impl<B: Bus> HeadCarrier<B> {
         Ok(true)
     }
 
-    /// Whether entries were brought of which the controller was not told yet that they are taken: that comes soon, and
-    /// nobody tells of it.
+    /// Whether entries were brought of which the controller was not told yet that they are taken:
+    /// that comes soon, and nobody tells of it.
     #[must_use]
     pub fn is_due(&self) -> bool {
         debug_assert!(self.told < self.entries);

@@ -116,7 +116,8 @@ pub struct Cold<'a, B: Bus, K> {
     submitted_ns: Option<u64>,
     /// When it last looked for the completion.
     looked_ns: u64,
-    /// This thread did not run for a while since then: the time that the read takes says nothing of the drive.
+    /// This thread did not run for a while since then: the time that the read takes says nothing of
+    /// the drive.
     stalled: bool,
     latency: Histogram<u64>,
     errors: u64,

@@ -117,8 +117,9 @@ pub(super) struct Times {
     last_taken: u64,
     /// Nothing is submitted before.
     resume: u64,
-    /// Time without a look before the last one, if that was as long as a stall and found nothing: it is one if the next look at
-    /// the queues finds something, which may have been there for as long. Otherwise nothing was missed.
+    /// Time without a look before the last one, if that was as long as a stall and found nothing:
+    /// it is one if the next look at the queues finds something, which may have been there for as
+    /// long. Otherwise nothing was missed.
     gap: u64,
 }
 
@@ -297,8 +298,8 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
         stalled
     }
 
-    /// Whether something completes now after nothing did for a while, in which this thread looked and had commands in
-    /// flight: what did not run then was the server, or it took so long.
+    /// Whether something completes now after nothing did for a while, in which this thread looked
+    /// and had commands in flight: what did not run then was the server, or it took so long.
     #[inline]
     fn ends_lull(&mut self, record: &mut Record) -> bool {
         let times = &mut self.times;
@@ -457,8 +458,8 @@ impl<'a, B: Bus> Line<'a, B> {
         // The queue lets no identifier through that it did not give.
         let slot = &self.slots[usize::from(cqe.cid)];
         let status = cqe.status.status();
-        // A command that failed is no throughput: it has moved nothing. What completed while this thread did not run belongs to
-        // that time.
+        // A command that failed is no throughput: it has moved nothing. What completed while this
+        // thread did not run belongs to that time.
         let counts = status.is_success();
         record.commands += u64::from(counts && !stalled);
         record.commands_in_stalls += u64::from(counts && stalled);

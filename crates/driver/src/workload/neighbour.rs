@@ -1,7 +1,8 @@
 //! The same job on another drive, in the same turns: a neighbour whose figures are wanted, too.
 //!
-//! What does not run for a while is the thread that both share, so the neighbour leaves out the stalls that the job leaves out.
-//! It does NOT pause, verify, or tell lulls from what a drive takes.
+//! What does not run for a while is the thread that both share, so the neighbour leaves out the
+//! stalls that the job leaves out. It does NOT pause, verify, or tell lulls from what a drive
+//! takes.
 
 use super::beside::Beside;
 use super::drive::{Line, Record, STALL_NS, Times, entry};
@@ -26,7 +27,8 @@ pub struct Neighbour<'a, B: Bus, K> {
 }
 
 impl<'a, B: Bus, K: Clock> Neighbour<'a, B, K> {
-    /// Does `job` on `queue` of a drive, with buffers from `memory` that is shared with it, for as long as the job beside it lasts.
+    /// Does `job` on `queue` of a drive, with buffers from `memory` that is shared with it, for as
+    /// long as the job beside it lasts.
     ///
     /// # Errors
     /// As [`super::run`]; [`DriverError::Unsupported`] also for a job that verifies.

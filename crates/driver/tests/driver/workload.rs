@@ -423,7 +423,8 @@ fn time_in_which_the_host_did_not_run_is_left_out_and_counted() {
     assert!(result.commands < reads, "{} of {reads}", result.commands);
 }
 
-/// A slow drive and a machine that is busy all the time: no command has a time without a stall, and the figures are those with them.
+/// A slow drive and a machine that is busy all the time: no command has a time without a stall, and
+/// the figures are those with them.
 #[test]
 fn where_every_command_met_a_stall_its_time_with_that_is_said() {
     let mut device = device();
@@ -492,7 +493,8 @@ fn a_drive_that_takes_long_stalls_nobody() {
     });
     let namespace = device.namespace(1).unwrap();
     let mut queue = device.create_queue_pair(8, false).unwrap();
-    // Looks take half a microsecond, and after 64 x 256 of them, when the thread gives its processor away in between, two.
+    // Looks take half a microsecond, and after 64 x 256 of them, when the thread gives its
+    // processor away in between, two.
     let (seen, spun) = (Cell::new(0), Cell::new(0));
     let clock = || {
         let now = device.bus().now_ns();

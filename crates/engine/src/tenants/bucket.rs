@@ -1,14 +1,17 @@
 //! Caps: so much in a second, and so much at once.
 //!
-//! A bucket is one number that the reactors of a process share: when it will be full again. What is spent moves that
-//! moment on by as long as it takes to earn; the bucket has what the time from now until then has not yet taken from its
-//! burst. It may be overdrawn by one command, which is paid back before the next: so commands of any size go, and over
-//! time exactly as much as the cap allows.
+//! A bucket is one number that the reactors of a process share: when it will be full again. What is
+//! spent moves that moment on by as long as it takes to earn; the bucket has what the time from now
+//! until then has not yet taken from its burst. It may be overdrawn by one command, which is paid
+//! back before the next: so commands of any size go, and over time exactly as much as the cap
+//! allows.
 //!
-//! A reactor looks once a turn and tells what it spent at the end of it, with one atomic operation however many commands
-//! that was. Several reactors of one tenant may so overdraw by what each of them lets go in a turn, and pay it back.
+//! A reactor looks once a turn and tells what it spent at the end of it, with one atomic operation
+//! however many commands that was. Several reactors of one tenant may so overdraw by what each of
+//! them lets go in a turn, and pay it back.
 //!
-//! Time counts in sixteenths of a nanosecond, and what does not make a whole one is carried over: nothing is lost.
+//! Time counts in sixteenths of a nanosecond, and what does not make a whole one is carried over:
+//! nothing is lost.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -41,7 +44,8 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Caps differently from now on. A new cap begins with an empty bucket; one that goes on keeps what it has.
+    /// Caps differently from now on. A new cap begins with an empty bucket; one that goes on keeps
+    /// what it has.
     pub(super) fn set(&self, cap: Option<Cap>, now: Time) {
         let Cap { per_second, burst } = cap.unwrap_or(Cap {
             per_second: 0,

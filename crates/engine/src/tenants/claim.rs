@@ -1,9 +1,10 @@
 //! Whose turn it is of several that want the same: fair queueing by weight.
 //!
-//! Everyone has a *tag*: what it has had, by cost, divided by its weight. Who has the lowest may go; somebody else may go
-//! ahead of him by no more than a quantum. What somebody does not want is not saved up for him: who comes back begins
-//! where the others are by now (start-time fair queueing, Goyal, Vin and Cheng 1996; here without a queue, as commands
-//! wait where their lanes hold them and ask again in each turn).
+//! Everyone has a *tag*: what it has had, by cost, divided by its weight. Who has the lowest may
+//! go; somebody else may go ahead of him by no more than a quantum. What somebody does not want is
+//! not saved up for him: who comes back begins where the others are by now (start-time fair
+//! queueing, Goyal, Vin and Cheng 1996; here without a queue, as commands wait where their lanes
+//! hold them and ask again in each turn).
 //!
 //! The same on two levels: tenants that share a medium, and the namespaces of one tenant on it.
 
@@ -11,8 +12,8 @@ use controller::time::Time;
 
 /// Bits of a tag's fraction: what a weight divides is far from rounding.
 const FRACTION_BITS: u32 = 16;
-/// Who had something done at once is expected back for so long: media that copy have done a command before its host can
-/// send the next, and without that a host would never be found waiting.
+/// Who had something done at once is expected back for so long: media that copy have done a command
+/// before its host can send the next, and without that a host would never be found waiting.
 pub(super) const GRACE_NS: u64 = 30_000;
 
 /// What somebody wants, has had, and has.
@@ -81,8 +82,8 @@ impl Claim {
     }
 }
 
-/// How `claim` stands beside `others`, those of them that can go at all. `reached`: the tag that they all have passed, which
-/// moves on.
+/// How `claim` stands beside `others`, those of them that can go at all. `reached`: the tag that
+/// they all have passed, which moves on.
 pub(super) fn stand<'c>(
     claim: &mut Claim,
     others: impl Iterator<Item = &'c Claim>,

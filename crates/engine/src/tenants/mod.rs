@@ -1,21 +1,26 @@
 //! Tenants: who shares what with whom, and how much of it each may have.
 //!
-//! A *tenant* is a name that controllers and namespaces carry. Commands of a namespace with a tenant are that tenant's, all
-//! others of a controller are the controller's tenant's; what has neither goes as if there were no tenants. A command that
-//! may not go waits in its lane ([`controller::gate`]); this says which ones may:
+//! A *tenant* is a name that controllers and namespaces carry. Commands of a namespace with a
+//! tenant are that tenant's, all others of a controller are the controller's tenant's; what has
+//! neither goes as if there were no tenants. A command that may not go waits in its lane
+//! ([`controller::gate`]); this says which ones may:
 //!
 //! 1. within the tenant's caps of commands and bytes (`bucket`), on all reactors together;
 //! 2. within its limit of commands that media have;
-//! 3. of the class `latency` before all others, as long as it is ahead of its fair part by no more than [`AHEAD`];
+//! 3. of the class `latency` before all others, as long as it is ahead of its fair part by no more
+//!    than [`AHEAD`];
 //! 4. while the medium has no more than keeps it busy (`window`);
-//! 5. in the order of fair queueing by weight, of the tenants that share the medium and then of a tenant's namespaces on
-//!    it (`claim`).
+//! 5. in the order of fair queueing by weight, of the tenants that share the medium and then of a
+//!    tenant's namespaces on it (`claim`).
 //!
-//! Points 2 to 5 are each reactor's own: reactors share a medium as its channels do. Everything can change at any time.
+//! Points 2 to 5 are each reactor's own: reactors share a medium as its channels do. Everything can
+//! change at any time.
 //!
 //! Invariants:
-//! - What is let go is paid for, by exactly one flow, and what a medium has of a flow is what was let go and has not ended.
-//! - Whatever waits is let go when nobody else wants the medium, unless its own tenant's caps or limit forbid it.
+//! - What is let go is paid for, by exactly one flow, and what a medium has of a flow is what was
+//!   let go and has not ended.
+//! - Whatever waits is let go when nobody else wants the medium, unless its own tenant's caps or
+//!   limit forbid it.
 //! - Nothing here is asked, or costs anything, before the first tenant is there.
 
 mod bucket;
@@ -41,7 +46,8 @@ pub(crate) use self::gate::{Left, TenantGate};
 pub use self::spec::{Budget, Class, NamespaceKey, TenantFigures, TenantId, TenantSpec};
 use self::window::{Window, cost};
 
-/// How far ahead of others a tenant may be that wants as much as they do, where a medium does commands at once: a batch.
+/// How far ahead of others a tenant may be that wants as much as they do, where a medium does
+/// commands at once: a batch.
 const QUANTUM: u64 = 256 << 10;
 /// And where it takes its time.
 const QUANTUM_LEAST: u64 = 8 << 10;
@@ -49,7 +55,8 @@ const QUANTUM_LEAST: u64 = 8 << 10;
 const AHEAD: u64 = 4 << 20;
 /// Who had something on a medium within this time uses it.
 const USES_NS: u64 = 10_000_000;
-/// Namespaces of a tenant on a medium that are told apart. A host that makes them and deletes them would have new ones for ever.
+/// Namespaces of a tenant on a medium that are told apart. A host that makes them and deletes them
+/// would have new ones for ever.
 const FLOWS: usize = 64;
 /// How many times the least time its commands take, where no goal was given.
 const GOAL_TIMES: u64 = 2;
@@ -339,7 +346,8 @@ impl Tenants {
             went_first: false,
         };
         if flows.len() < FLOWS {
-            // What has no number goes uncounted: with 64 namespaces each, a thousand tenants have one.
+            // What has no number goes uncounted: with 64 namespaces each, a thousand tenants have
+            // one.
             let id = u16::try_from(self.flows.len()).ok()?;
             self.flows.push(flow);
             self.shares[share].flows.push(id.into());

@@ -24,8 +24,8 @@ pub enum Class {
     Fair,
     /// It goes first, within a bound.
     Latency {
-        /// Its commands should take no longer than this, in nanoseconds, but for the slowest 0.5 %. `None`: than twice as
-        /// long as they take at the least.
+        /// Its commands should take no longer than this, in nanoseconds, but for the slowest 0.5 %.
+        /// `None`: than twice as long as they take at the least.
         goal_ns: Option<u64>,
     },
 }
@@ -83,13 +83,14 @@ pub struct NamespaceKey {
 }
 
 impl<C: Channel> Engine<C> {
-    /// Takes a tenant, or changes it. Every engine of a process is told the same, with the same budget.
+    /// Takes a tenant, or changes it. Every engine of a process is told the same, with the same
+    /// budget.
     pub fn set_tenant(&mut self, id: TenantId, spec: TenantSpec, budget: Arc<Budget>) {
         self.tenants.get_or_insert_default().set(id, spec, budget);
     }
 
-    /// Whose a namespace's commands are, whichever controller they come by, and its weight beside others of the same
-    /// tenant. `None`: the controller's.
+    /// Whose a namespace's commands are, whichever controller they come by, and its weight beside
+    /// others of the same tenant. `None`: the controller's.
     pub fn assign_namespace(
         &mut self,
         namespace: NamespaceKey,
@@ -110,7 +111,8 @@ impl<C: Channel> Engine<C> {
         self.lanes.assign(home, controller.0, tenant);
     }
 
-    /// Forgets a tenant, which nothing names any more. What media have of it ends as if it were nobody's.
+    /// Forgets a tenant, which nothing names any more. What media have of it ends as if it were
+    /// nobody's.
     pub fn remove_tenant(&mut self, id: TenantId) {
         if let Some(tenants) = &mut self.tenants {
             tenants.remove(id);

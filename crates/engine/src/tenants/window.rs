@@ -1,17 +1,21 @@
-//! How much a medium has in flight of tenants that share it: enough to keep it busy, and no more than that.
+//! How much a medium has in flight of tenants that share it: enough to keep it busy, and no more
+//! than that.
 //!
-//! What a medium has, nobody can order any more: weights and classes act on what waits outside. So while two tenants or
-//! more use a medium, what it has of them is bounded, and the bound follows load. By Little's law a medium is busy with what
-//! it does in the time that a command takes at the least; the window is [`DEPTH`] times that, found anew every
-//! [`EPOCH_NS`] from what has ended. The least times are those of commands of the same direction and size, and they are
-//! looked for where there is no queue: at first, and every [`PROBE_EVERY_NS`], the window is [`PROBE`] for a moment.
+//! What a medium has, nobody can order any more: weights and classes act on what waits outside. So
+//! while two tenants or more use a medium, what it has of them is bounded, and the bound follows
+//! load. By Little's law a medium is busy with what it does in the time that a command takes at the
+//! least; the window is [`DEPTH`] times that, found anew every [`EPOCH_NS`] from what has ended.
+//! The least times are those of commands of the same direction and size, and they are looked for
+//! where there is no queue: at first, and every [`PROBE_EVERY_NS`], the window is [`PROBE`] for a
+//! moment.
 //!
-//! Beside a tenant of the class `latency` the window of the others is the largest at which its commands are late (they
-//! take longer than their goal) no more often than one of [`RARE`]. One that is late takes a sixteenth of the window away,
-//! one that is not gives a small part back, so that both are even at that rate.
+//! Beside a tenant of the class `latency` the window of the others is the largest at which its
+//! commands are late (they take longer than their goal) no more often than one of [`RARE`]. One
+//! that is late takes a sixteenth of the window away, one that is not gives a small part back, so
+//! that both are even at that rate.
 //!
-//! Cost is [`COMMAND`] and the bytes of a command: what a drive can do of small commands and of large ones in a second
-//! differ by that much.
+//! Cost is [`COMMAND`] and the bytes of a command: what a drive can do of small commands and of
+//! large ones in a second differ by that much.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +23,8 @@ use controller::{gate::Work, time::Time};
 
 /// What a command costs beside its bytes.
 pub(super) const COMMAND: u64 = 4096;
-/// How many times what keeps a medium busy when nothing waits for anything else there: some of its parts always have
-/// nothing to do while others have a queue.
+/// How many times what keeps a medium busy when nothing waits for anything else there: some of its
+/// parts always have nothing to do while others have a queue.
 const DEPTH: u128 = 4;
 /// The least window: a few small commands.
 const PROBE: u64 = 4 * 2 * COMMAND;
@@ -51,7 +55,8 @@ pub(super) fn cost(work: Work) -> u64 {
     COMMAND + u64::from(work.bytes)
 }
 
-/// Commands that should take the same time: the direction of the data and the size, as a power of two.
+/// Commands that should take the same time: the direction of the data and the size, as a power of
+/// two.
 fn kind(work: Work) -> (u8, u32) {
     (work.opcode & 3, u32::BITS - work.bytes.leading_zeros())
 }
@@ -76,7 +81,8 @@ pub(super) struct Window {
     busy: u128,
     ended: u64,
     last_ended: Time,
-    /// When the least times are looked for next; while they are, since when, and how many have ended of those sent since.
+    /// When the least times are looked for next; while they are, since when, and how many have
+    /// ended of those sent since.
     next_probe: Time,
     probe: Option<(Time, u64)>,
 }
@@ -150,7 +156,8 @@ impl Window {
         }
     }
 
-    /// A command has ended that was sent at `since`. The least time that such a command took lately.
+    /// A command has ended that was sent at `since`. The least time that such a command took
+    /// lately.
     pub(super) fn ended(&mut self, work: Work, since: Time, now: Time) -> u64 {
         let took_ns = now.since(since);
         let least = self.least.entry(kind(work)).or_insert(Least {
@@ -191,8 +198,9 @@ mod tests {
         bytes: 4096,
     };
 
-    /// A medium that does one command in so many nanoseconds, and each takes at least so long; as much in flight as the
-    /// window lets through. The width in commands after so long, and commands done meanwhile.
+    /// A medium that does one command in so many nanoseconds, and each takes at least so long; as
+    /// much in flight as the window lets through. The width in commands after so long, and commands
+    /// done meanwhile.
     fn run(window: &mut Window, each_ns: u64, least_ns: u64, from: u64, until: u64) -> (u64, u64) {
         let mut in_flight = std::collections::VecDeque::new();
         let (mut free, mut done) = (from, 0);

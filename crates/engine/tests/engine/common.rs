@@ -376,7 +376,8 @@ impl Rig {
         }
     }
 
-    /// The host goes, and another comes with doorbells of its own. What the first one may still have mapped.
+    /// The host goes, and another comes with doorbells of its own. What the first one may still
+    /// have mapped.
     pub(crate) fn next_host(&mut self, host: &mut Host) -> Arc<DoorbellPages> {
         self.controller(host).function_reset();
         self.turns(8);
@@ -532,8 +533,8 @@ impl Host {
         self.doorbells.store(slot, head);
     }
 
-    /// Stores the tail into the shadow page, and tells whether the register is to be written for it (Base 2.1, Annex
-    /// B.5): whether EventIdx lies between the tail before and this one.
+    /// Stores the tail into the shadow page, and tells whether the register is to be written for it
+    /// (Base 2.1, Annex B.5): whether EventIdx lies between the tail before and this one.
     pub(crate) fn ring_shadow(&self, [shadow, event_idx]: &[Buffer; 2], queue: &Queue) -> bool {
         let at = 8 * usize::from(queue.id);
         let before = shadow.load_u32(at);

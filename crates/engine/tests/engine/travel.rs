@@ -126,7 +126,8 @@ fn nothing_is_lost_or_doubled_while_a_lane_moves_to_and_fro() {
     assert!(next > 500, "{next}");
 }
 
-/// Write Uncorrectable is the subsystem's to do, and its answer comes back to the lane that asked (NVM 1.1, 3.2.7).
+/// Write Uncorrectable is the subsystem's to do, and its answer comes back to the lane that asked
+/// (NVM 1.1, 3.2.7).
 #[test]
 fn what_the_subsystem_answers_reaches_a_lane_elsewhere() {
     let mut rig = Rig::new();
@@ -333,7 +334,8 @@ fn a_move_of_a_queue_that_is_deleted_meanwhile_ends() {
     );
 }
 
-/// Doorbell buffers hold no doorbell when they are registered, whenever the lane hears of them (Base 2.1, 5.2.5).
+/// Doorbell buffers hold no doorbell when they are registered, whenever the lane hears of them
+/// (Base 2.1, 5.2.5).
 #[test]
 fn a_shadow_that_is_written_before_the_lane_knows_of_it_counts() {
     let (mut rig, mut host, mut queue, _) = away(Unmapped);

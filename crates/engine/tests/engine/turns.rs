@@ -397,7 +397,8 @@ fn shares(rig: &mut Rig, host: &Host, queues: &mut [Queue], turns: u32) -> Vec<u
 fn lanes_of_one_controller_share_by_the_weights_of_their_queues() {
     let mut rig = Rig::new();
     rig.medium.let_go(true);
-    // Weights of high, medium and low: 15, 10 and 7, a turn's round of 32; no limit of bursts. The queues hold 15 commands.
+    // Weights of high, medium and low: 15, 10 and 7, a turn's round of 32; no limit of bursts. The
+    // queues hold 15 commands.
     rig.weighted = Some(14 << 24 | 9 << 16 | 6 << 8 | 7);
     let mut host = rig.host("a", Mapped);
     let mut queues =

@@ -1,22 +1,26 @@
 //! Requests into commands of the drive, completions into outcomes.
 //!
 //! Each request is a small state machine over commands of the channel's queue pair:
-//! - Data that the drive reaches moves between it and the host directly: the entries are built in our list from what was
-//!   checked and translated, and the drive is asked for as much at a time as it takes. What it does not reach goes in rounds
-//!   through a buffer of ours, as does what is compared.
-//! - Write Zeroes is the drive's where it has that, and writes of zeros otherwise. Compare and Write reads, compares and
-//!   writes. Both are as atomic as everything else: a request that must not meet another one ([`crate::order`]) begins when
-//!   that has ended.
+//! - Data that the drive reaches moves between it and the host directly: the entries are built in
+//!   our list from what was checked and translated, and the drive is asked for as much at a time as
+//!   it takes. What it does not reach goes in rounds through a buffer of ours, as does what is
+//!   compared.
+//! - Write Zeroes is the drive's where it has that, and writes of zeros otherwise. Compare and
+//!   Write reads, compares and writes. Both are as atomic as everything else: a request that must
+//!   not meet another one ([`crate::order`]) begins when that has ended.
 //! - A request for which there is no queue pair, no free command or no buffer waits in a row.
-//! - A command has 4 s at the drive, some have more. A second before, the drive is asked to abort it, and the others of its queue
-//!   go on where it does. One that is still there then costs its queue pair: the keeper deletes that, and what was in flight
-//!   ends as interrupted, which hosts try again. What waits for longer than 4 s ends so, too.
-//! - While its reactor is awake it polls, and the drive signals nobody. The first time that the reactor wants to sleep with
-//!   commands at the drive, the keeper is asked for the queue pair's interrupt; from then on that signals what the keeper
-//!   signals, too. A tick with much to do and no wish to sleep ends that, until there is one again: the reactor counts on no
-//!   interrupt from when it says so, and asks for them as the first time.
+//! - A command has 4 s at the drive, some have more. A second before, the drive is asked to abort
+//!   it, and the others of its queue go on where it does. One that is still there then costs its
+//!   queue pair: the keeper deletes that, and what was in flight ends as interrupted, which hosts
+//!   try again. What waits for longer than 4 s ends so, too.
+//! - While its reactor is awake it polls, and the drive signals nobody. The first time that the
+//!   reactor wants to sleep with commands at the drive, the keeper is asked for the queue pair's
+//!   interrupt; from then on that signals what the keeper signals, too. A tick with much to do and
+//!   no wish to sleep ends that, until there is one again: the reactor counts on no interrupt from
+//!   when it says so, and asks for them as the first time.
 //!
-//! Nothing here waits, allocates for a command, or calls the system but to ring a doorbell that is not mapped.
+//! Nothing here waits, allocates for a command, or calls the system but to ring a doorbell that is
+//! not mapped.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -46,7 +50,8 @@ mod keep;
 
 /// Ticks before its time is over at which the drive is asked to abort a command.
 pub(super) const ABORT_TICKS: u32 = 4;
-/// Commands of which that is asked at a time, at most: as many Aborts as drives take together as a rule (ACL).
+/// Commands of which that is asked at a time, at most: as many Aborts as drives take together as a
+/// rule (ACL).
 const ABORTS: usize = 4;
 
 /// What a channel is made with.
@@ -99,7 +104,8 @@ pub struct DriveChannel<B: Bus> {
     pub(super) order: Order,
     pub(super) pins: ViewPins,
     free: Vec<u16>,
-    /// Slots that have something to ask the drive: those that need a buffer of ours for it, and the others.
+    /// Slots that have something to ask the drive: those that need a buffer of ours for it, and the
+    /// others.
     ready: VecDeque<u16>,
     ready_bounced: VecDeque<u16>,
     /// Slots that ended without the drive.
@@ -108,7 +114,8 @@ pub struct DriveChannel<B: Bus> {
     untold: bool,
     /// The keeper was asked for interrupts.
     sleeps: bool,
-    /// The reactor has wanted to sleep since the last tick, until which the drive was sent so many commands.
+    /// The reactor has wanted to sleep since the last tick, until which the drive was sent so many
+    /// commands.
     rested: bool,
     sent: u64,
     /// What seemed to hang was spared once, because there was something to be read.
@@ -312,7 +319,8 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Asks the drive for the next of a request: all of what needs no buffer of ours, one round of what does.
+    /// Asks the drive for the next of a request: all of what needs no buffer of ours, one round of
+    /// what does.
     fn place(&mut self, slot: u16) -> Placed {
         let Some(queue) = &mut self.queue else {
             return Placed::NoRoom;

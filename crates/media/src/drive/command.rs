@@ -1,7 +1,8 @@
 //! The commands that a request is made of: from bytes of the medium to blocks of the drive.
 //!
-//! Only what stands here ever reaches a drive: Read, Write, Write Zeroes, Dataset Management and Flush, of one namespace, with
-//! blocks that were checked against it and pointers that were built here.
+//! Only what stands here ever reaches a drive: Read, Write, Write Zeroes, Dataset Management and
+//! Flush, of one namespace, with blocks that were checked against it and pointers that were built
+//! here.
 
 use std::sync::Arc;
 
@@ -31,8 +32,8 @@ pub(super) struct Made {
     pub(super) cursor: Cursor,
 }
 
-/// Makes the next command of a request, in slot `cid` of the queue pair. `None` where it cannot be said to the drive, which
-/// what was checked before rules out.
+/// Makes the next command of a request, in slot `cid` of the queue pair. `None` where it cannot be
+/// said to the drive, which what was checked before rules out.
 pub(super) fn make<B: Bus>(
     (facts, queue, pieces, ranges): (&Facts, &Queue<B>, &Pieces, &[[u64; 2]]),
     (slot, op, view): (u16, &Op, Option<&Arc<DmaView>>),
@@ -125,7 +126,8 @@ fn flush(facts: &Facts, op: &Op) -> Made {
         nsid: facts.nsid,
         ..Sqe::default()
     };
-    // All that it is there for: no bytes are left of a Flush, and those of a Compare and Write come next.
+    // All that it is there for: no bytes are left of a Flush, and those of a Compare and Write come
+    // next.
     Made {
         sqe,
         bytes: match op.kind {

@@ -1,6 +1,7 @@
 //! What is counted of a drive: by its channels and its keeper, to be read by anyone.
 //!
-//! A channel counts for itself and tells now and then, so that no command writes to memory that other reactors write to.
+//! A channel counts for itself and tells now and then, so that no command writes to memory that
+//! other reactors write to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -15,7 +16,8 @@ use crate::trouble::Troubles;
 pub struct DriveCounts {
     /// Commands that the drive has answered, of all channels: one of a host may be several.
     pub commands: u64,
-    /// Requests of hosts that ended as interrupted: the drive did not answer in time, was reset, or was lost.
+    /// Requests of hosts that ended as interrupted: the drive did not answer in time, was reset, or
+    /// was lost.
     pub interrupted: u64,
     /// Queue pairs that were given up.
     pub queues_given_up: u64,

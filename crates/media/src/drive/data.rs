@@ -1,9 +1,12 @@
-//! Where the data of a channel's commands is: pieces of hosts' memory, as the drive finds them or as we do.
+//! Where the data of a channel's commands is: pieces of hosts' memory, as the drive finds them or
+//! as we do.
 //!
-//! A command's data either lies where the drive reaches it and as its entries can say it, and is then never touched by us; or
-//! it goes through a buffer of ours. Which of the two is settled when the command comes.
+//! A command's data either lies where the drive reaches it and as its entries can say it, and is
+//! then never touched by us; or it goes through a buffer of ours. Which of the two is settled when
+//! the command comes.
 //!
-//! Host memory is found again by its address in the view that the command's pin keeps, so nothing here outlives that.
+//! Host memory is found again by its address in the view that the command's pin keeps, so nothing
+//! here outlives that.
 
 use std::sync::Arc;
 
@@ -19,8 +22,8 @@ const COMPARE_PIECE: usize = 4096;
 /// In a piece's second word, above its length: what is read into it is discarded.
 const SINK: u64 = 1 << 32;
 
-/// The pieces of every slot's data, [`MAX_SEGMENTS`] a slot: an address and a length. Of a type that the allocator's zeros will
-/// do for, so that what is never used is never touched.
+/// The pieces of every slot's data, [`MAX_SEGMENTS`] a slot: an address and a length. Of a type
+/// that the allocator's zeros will do for, so that what is never used is never touched.
 #[derive(Debug)]
 pub(super) struct Pieces {
     table: Vec<[u64; 2]>,
@@ -37,9 +40,9 @@ impl Pieces {
         &self.table[usize::from(slot) * MAX_SEGMENTS..][..MAX_SEGMENTS]
     }
 
-    /// Keeps a command's data as the drive finds it. False where the drive does not reach all of it, or its entries cannot say
-    /// where it is: only the first piece may begin inside a page, at a dword, and only the last one may end inside one (Base
-    /// 2.1, 4.1.1).
+    /// Keeps a command's data as the drive finds it. False where the drive does not reach all of
+    /// it, or its entries cannot say where it is: only the first piece may begin inside a page, at
+    /// a dword, and only the last one may end inside one (Base 2.1, 4.1.1).
     #[inline]
     pub(super) fn set_direct(
         &mut self,
@@ -76,7 +79,8 @@ impl Pieces {
         }
     }
 
-    /// The pieces from a place on, of so many bytes: where each begins, and its bytes. And the place behind them.
+    /// The pieces from a place on, of so many bytes: where each begins, and its bytes. And the
+    /// place behind them.
     #[inline]
     pub(super) fn run(&self, slot: u16, from: Cursor, bytes: u32) -> Run<'_> {
         Run {
@@ -147,8 +151,9 @@ impl Iterator for Run<'_> {
     }
 }
 
-/// Calls `each` for the parts of a run with the host's memory (`None` where it is to be discarded) and where in the run it is.
-/// False where the host's memory is not there, which cannot be as long as the view is the one that it was found in.
+/// Calls `each` for the parts of a run with the host's memory (`None` where it is to be discarded)
+/// and where in the run it is. False where the host's memory is not there, which cannot be as long
+/// as the view is the one that it was found in.
 fn walk(
     run: Run<'_>,
     view: &Arc<DmaView>,

@@ -10,7 +10,8 @@ use super::keeper::SLOW_TIMEOUT;
 /// Bytes of one command: what any drive clears in a moment.
 const STEP_BYTES: u64 = 4 << 20;
 
-/// Has whole blocks read as zeros: by Write Zeroes where the drive has that, by writing them otherwise.
+/// Has whole blocks read as zeros: by Write Zeroes where the drive has that, by writing them
+/// otherwise.
 pub(super) fn erase<B: Bus>(
     device: &mut Device<B>,
     facts: &Facts,

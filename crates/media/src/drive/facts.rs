@@ -11,8 +11,8 @@ use zerocopy::FromBytes;
 /// The largest logical block of a namespace here.
 const MAX_LBA_BYTES: u64 = 4096;
 
-/// One namespace of a drive. It stays as it is as long as the medium is open: a drive that comes back with others is another
-/// one.
+/// One namespace of a drive. It stays as it is as long as the medium is open: a drive that comes
+/// back with others is another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// Serial and model number, without the spaces around them.
@@ -32,8 +32,8 @@ pub(crate) struct Facts {
     pub(super) optimal_bytes: u32,
     /// The drive has the namespace write protected (NSATTR).
     pub(super) read_only: bool,
-    /// What is written wholly or not at all when the power fails, at multiples of as many bytes: a power of two from a block up to
-    /// 4096.
+    /// What is written wholly or not at all when the power fails, at multiples of as many bytes: a
+    /// power of two from a block up to 4096.
     pub(super) whole_bytes: u32,
     /// Queue pairs that it grants.
     pub(super) queues: u16,
@@ -113,8 +113,8 @@ impl Facts {
     }
 }
 
-/// Bytes of one Write Zeroes: as many blocks as the command can say, or what the drive says since it can (WZSL; NVM 1.1,
-/// 4.1.5.4).
+/// Bytes of one Write Zeroes: as many blocks as the command can say, or what the drive says since
+/// it can (WZSL; NVM 1.1, 4.1.5.4).
 fn zeroes_len<B: Bus>(
     device: &mut Device<B>,
     identity: &IdentifyController,
@@ -139,11 +139,12 @@ fn zeroes_len<B: Bus>(
     Ok(limit.min(most))
 }
 
-/// What a drive writes wholly or not at all when the power fails, at multiples of as many bytes (NVM 1.1, 2.1.4): a power of two
-/// from a block up to 4096.
+/// What a drive writes wholly or not at all when the power fails, at multiples of as many bytes
+/// (NVM 1.1, 2.1.4): a power of two from a block up to 4096.
 ///
-/// AWUPF and NAWUPF are of one command, and hold only where that does not cross an atomic boundary. A block of a namespace here
-/// is one command of the drive's, or a part of one that is longer, of which nothing is promised, as nothing is by us.
+/// AWUPF and NAWUPF are of one command, and hold only where that does not cross an atomic boundary.
+/// A block of a namespace here is one command of the drive's, or a part of one that is longer, of
+/// which nothing is promised, as nothing is by us.
 fn whole_bytes(identity: &IdentifyController, about: &IdentifyNamespace, block_len: u32) -> u32 {
     let has_own = about.nsfeat.nsabp();
     let units_z = match has_own && about.nawupf_z != 0 {
@@ -174,8 +175,8 @@ mod tests {
 
     use super::*;
 
-    /// Of a drive with blocks of so many bytes: AWUPF; where the namespace has its own, NAWUPF, NABSPF and NABO, all 0's based
-    /// but the last one.
+    /// Of a drive with blocks of so many bytes: AWUPF; where the namespace has its own, NAWUPF,
+    /// NABSPF and NABO, all 0's based but the last one.
     fn whole(block_len: u32, awupf_z: u16, own: Option<[u16; 3]>) -> u32 {
         let mut identity = IdentifyController::new_zeroed();
         let mut about = IdentifyNamespace::new_zeroed();
@@ -198,11 +199,13 @@ mod tests {
             (512, 2, None, 1024),
             (512, 6, None, 2048),
             (512, u16::MAX, None, 4096),
-            // The namespace's own; 0 in it says what AWUPF says, and boundaries are those of 8 blocks from the first one on.
+            // The namespace's own; 0 in it says what AWUPF says, and boundaries are those of 8
+            // blocks from the first one on.
             (512, 0, Some([7, 0, 0]), 4096),
             (512, 7, Some([0, 0, 0]), 4096),
             (512, 0, Some([7, 7, 0]), 4096),
-            // Boundaries that lie within what is aligned: every 12 blocks, and every 8 from block 4 on, or from 1 on.
+            // Boundaries that lie within what is aligned: every 12 blocks, and every 8 from block 4
+            // on, or from 1 on.
             (512, 7, Some([7, 11, 0]), 2048),
             (512, 7, Some([7, 7, 4]), 2048),
             (512, 7, Some([7, 7, 1]), 512),

@@ -1,17 +1,19 @@
 //! Who has the drive: everything about it that may take time happens here, on a thread of its own.
 //!
-//! The keeper owns the device. It makes and deletes queue pairs, shows the drive hosts' memory and takes that back, and
-//! opens the drive anew where it was lost. Channels ask by [`Job`]s and are told by [`News`]; neither side waits for the
-//! other.
+//! The keeper owns the device. It makes and deletes queue pairs, shows the drive hosts' memory and
+//! takes that back, and opens the drive anew where it was lost. Channels ask by [`Job`]s and are
+//! told by [`News`]; neither side waits for the other.
 //!
 //! Invariants:
-//! - A queue pair is a channel's or the keeper's. One that comes back is given up: what is in flight in it is over when the
-//!   channel is told [`News::Over`], because the drive has deleted the queue, or was reset, or is lost.
-//! - A drive that is lost is opened anew once a second. What it then says of itself must be what it said before.
+//! - A queue pair is a channel's or the keeper's. One that comes back is given up: what is in
+//!   flight in it is over when the channel is told [`News::Over`], because the drive has deleted
+//!   the queue, or was reset, or is lost.
+//! - A drive that is lost is opened anew once a second. What it then says of itself must be what it
+//!   said before.
 //! - Memory is shared region by region ([`super::windows`]).
 //!
-//! What it does NOT do: it touches no command. A vfio-user server that stands still cannot be kept from what it was asked
-//! for before: see decision 24.
+//! What it does NOT do: it touches no command. A vfio-user server that stands still cannot be kept
+//! from what it was asked for before: see decision 24.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,14 +35,17 @@ use super::report::{self, ShownPage};
 use super::warden::{Tell, Warden};
 use super::windows::{Window, Windows};
 
+mod client;
 mod relays;
 mod wakes;
+
+use self::client::Client;
 
 use relays::{Made, Relays};
 use wakes::connect;
 
-/// The keeper's time. Memory that is asked for is shared after one, so that one that is mapped for a moment alone, as a
-/// firmware does, is not.
+/// The keeper's time. Memory that is asked for is shared after one, so that one that is mapped for
+/// a moment alone, as a firmware does, is not.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 /// Ticks between two tries to open a drive that is lost.
 const RETRY_TICKS: u32 = 4;
@@ -48,18 +53,18 @@ const RETRY_TICKS: u32 = 4;
 pub(super) const REPORT_TICKS: u32 = 40;
 /// Bound on a command of the keeper's own that takes drives seconds.
 pub(super) const SLOW_TIMEOUT: Duration = Duration::from_secs(20);
-/// Ticks that the drive has for commands in memory that their host has taken back, before their queue is deleted: half of those
-/// after which that host gets its answer in any case.
+/// Ticks that the drive has for commands in memory that their host has taken back, before their
+/// queue is deleted: half of those after which that host gets its answer in any case.
 const TAKEN_BACK_TICKS: u32 = 8;
-/// Commands of a queue pair in a tick from which on a reactor that does not sleep has much to do: an interrupt for each is more than
-/// it costs to switch them off, and on again.
+/// Commands of a queue pair in a tick from which on a reactor that does not sleep has much to do:
+/// an interrupt for each is more than it costs to switch them off, and on again.
 pub(super) const BUSY_COMMANDS: u32 = 256;
 /// Buffers of a queue pair for data that the drive cannot reach, and bytes of each.
 pub(super) const BOUNCES: u16 = 32;
 pub(super) const BOUNCE_BYTES: u32 = 64 << 10;
 
-/// A queue pair with the memory that its commands may use. That goes with it, because a drive may write there as long as it
-/// has the queue.
+/// A queue pair with the memory that its commands may use. That goes with it, because a drive may
+/// write there as long as it has the queue.
 pub(super) struct Queue<B: Bus> {
     pub(super) pair: QueuePair<B>,
     pub(super) bounce: Vec<Buffer>,
@@ -102,13 +107,17 @@ pub(super) enum Job<B: Bus> {
         queue: Option<Box<Queue<B>>>,
         pins: ViewPins,
     },
-    /// That the drive gives commands up, so that its other ones need not end. There is no answer but theirs.
+    /// That the drive gives commands up, so that its other ones need not end. There is no answer
+    /// but theirs.
     Abort { qid: u16, cids: Vec<u16> },
-    /// Interrupts of its queue pairs, from now on: its reactor wants to sleep, or the one that polls them for it.
+    /// Interrupts of its queue pairs, from now on: its reactor wants to sleep, or the one that
+    /// polls them for it.
     Wake { channel: u32 },
-    /// No more interrupts of its queue pair, until it asks for them again: who polls that has much to do, and does not sleep.
+    /// No more interrupts of its queue pair, until it asks for them again: who polls that has much
+    /// to do, and does not sleep.
     Quiet { channel: u32 },
-    /// Another reactor does a part of what there is to do for completions of channels that are opened from now on.
+    /// Another reactor does a part of what there is to do for completions of channels that are
+    /// opened from now on.
     OpenRelay {
         duty: Duty,
         orders: Sender<Order<B>>,
@@ -138,7 +147,8 @@ pub(super) enum News<B: Bus> {
     Ended,
     /// The commands of the one that it gave back are over.
     Over,
-    /// A host wants memory back where the drive may have commands: their queue pair is to be given back.
+    /// A host wants memory back where the drive may have commands: their queue pair is to be given
+    /// back.
     TakenBack,
     /// Whether its queue pair wakes it now.
     Wakes(Wakes),
@@ -146,29 +156,6 @@ pub(super) enum News<B: Bus> {
     Windows(Arc<[Window]>),
     /// What the drive says of itself now.
     Report(Arc<DriveReport>),
-}
-
-/// A channel, as the keeper knows it.
-struct Client<B: Bus> {
-    channel: u32,
-    depth: u16,
-    news: Sender<News<B>>,
-    wake: EventFd,
-    /// It has a queue pair of the device as it is now.
-    is_served: bool,
-    /// The interrupt's vector of that.
-    vector: Option<u16>,
-    /// It has asked for interrupts.
-    sleeps: bool,
-}
-
-impl<B: Bus> Client<B> {
-    fn tell(&self, news: News<B>) {
-        // A channel that is gone has said so, or will.
-        let _ = self.news.send(news);
-        // A counter that is full is signalled already.
-        let _ = self.wake.signal();
-    }
 }
 
 /// How a drive that is lost is opened again.
@@ -185,7 +172,8 @@ pub struct Keeper<B: Bus> {
     clients: Vec<Client<B>>,
     relays: Relays<B>,
     windows: Windows,
-    /// Where memory can be taken from the drive whatever it does: who does so, until it has a thread, and how it is told.
+    /// Where memory can be taken from the drive whatever it does: who does so, until it has a
+    /// thread, and how it is told.
     warden: Option<Warden<B>>,
     tell_warden: Option<Tell<B>>,
     /// Memory that was asked for, and when.
@@ -195,7 +183,8 @@ pub struct Keeper<B: Bus> {
     retry_at: u32,
     /// Log pages of the drive that hosts may read.
     shown: Vec<ShownPage>,
-    /// What it said last, and when it is asked next; `None`: it did not answer, and is not asked again before it is opened anew.
+    /// What it said last, and when it is asked next; `None`: it did not answer, and is not asked
+    /// again before it is opened anew.
     report: Arc<DriveReport>,
     report_at: Option<u32>,
     counting: Arc<Counting>,
@@ -243,7 +232,8 @@ impl<B: Bus> Keeper<B> {
         self
     }
 
-    /// Who takes memory from the drive while the keeper waits for that; `None` where nobody can. To be run by a thread.
+    /// Who takes memory from the drive while the keeper waits for that; `None` where nobody can. To
+    /// be run by a thread.
     pub(super) fn take_warden(&mut self) -> Option<Warden<B>> {
         self.warden.take()
     }
@@ -253,7 +243,8 @@ impl<B: Bus> Keeper<B> {
         Clock(Arc::downgrade(&self.ticks))
     }
 
-    /// Keeps the drive until nobody has it any more, and shuts it down. Its time goes on as its [`Clock`] says.
+    /// Keeps the drive until nobody has it any more, and shuts it down. Its time goes on as its
+    /// [`Clock`] says.
     pub fn run(mut self) {
         loop {
             let job = self.jobs.recv_timeout(TICK);
@@ -271,7 +262,8 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// Does what there is to do at a tick, for who has no thread for it: a quarter of a second each.
+    /// Does what there is to do at a tick, for who has no thread for it: a quarter of a second
+    /// each.
     pub fn look(&mut self, now: u32) {
         if let Some(warden) = &mut self.warden {
             warden.look(now);
@@ -456,7 +448,8 @@ impl<B: Bus> Keeper<B> {
         self.part_with(channel, queue, None);
     }
 
-    /// Deletes a queue pair. A drive that does not do that is reset, and one that cannot be reset is lost.
+    /// Deletes a queue pair. A drive that does not do that is reset, and one that cannot be reset
+    /// is lost.
     fn delete(&mut self, queue: Queue<B>) {
         let Queue {
             pair,
@@ -478,8 +471,9 @@ impl<B: Bus> Keeper<B> {
         drop((bounce, zeros));
     }
 
-    /// Whether the drive takes admin commands. One that never answers them costs nobody the seconds that they are waited for: where
-    /// its server stands still, it is lost; where it has given up, or somebody else has reset it, it is reset.
+    /// Whether the drive takes admin commands. One that never answers them costs nobody the seconds
+    /// that they are waited for: where its server stands still, it is lost; where it has given up,
+    /// or somebody else has reset it, it is reset.
     fn is_in_order(&mut self) -> bool {
         let Some(device) = &self.device else {
             return false;
@@ -522,7 +516,8 @@ impl<B: Bus> Keeper<B> {
         self.tell_all(|| News::Ended);
     }
 
-    /// A drive that is about to be lost reaches no host's memory any more, where that can be had without it.
+    /// A drive that is about to be lost reaches no host's memory any more, where that can be had
+    /// without it.
     fn take_everything_back(&mut self) {
         let Some(device) = &self.device else { return };
         let bus = device.bus();
@@ -577,7 +572,8 @@ impl<B: Bus> Keeper<B> {
     /// Shares memory that was asked for and is still there.
     fn open_windows(&mut self) {
         let mut changed = false;
-        // What is gone before it was shared; while the drive is lost, that is all that happens to them.
+        // What is gone before it was shared; while the drive is lost, that is all that happens to
+        // them.
         self.asked.retain(|(_, lent)| lent.strong_count() > 0);
         let Some(device) = &self.device else { return };
         while let Some((since, lent)) = self.asked.pop_front() {

@@ -1,21 +1,24 @@
 //! A namespace of an NVMe drive, which its tenants share: mediated pass-through.
 //!
-//! A [`Drive`] is any controller that the crate `driver` reaches: over vfio-user anyone's server, in process one of our own.
-//! Its bytes are the drive's blocks; each channel owns a queue pair of it, and a request becomes commands there with other
-//! identifiers, blocks and pointers. Data goes between the drive and the host's memory directly, wherever the drive can be
-//! shown that memory.
+//! A [`Drive`] is any controller that the crate `driver` reaches: over vfio-user anyone's server,
+//! in process one of our own. Its bytes are the drive's blocks; each channel owns a queue pair of
+//! it, and a request becomes commands there with other identifiers, blocks and pointers. Data goes
+//! between the drive and the host's memory directly, wherever the drive can be shown that memory.
 //!
 //! Invariants:
-//! - Nothing reaches the drive that was not made in [`command`]; no bytes of a host are interpreted by the drive but its data.
-//! - An address that is given to the drive lies in memory that the host's own map had when the command came, and that map is
-//!   kept until the drive is done with the command.
-//! - A drive that hangs, lies or dies costs its tenants interrupted commands, and never a reactor's time.
+//! - Nothing reaches the drive that was not made in [`command`]; no bytes of a host are interpreted
+//!   by the drive but its data.
+//! - An address that is given to the drive lies in memory that the host's own map had when the
+//!   command came, and that map is kept until the drive is done with the command.
+//! - A drive that hangs, lies or dies costs its tenants interrupted commands, and never a reactor's
+//!   time.
 //!
-//! What it does NOT do: keep partitions apart (the controller has checked each request against its namespace), schedule, use
-//! SGLs, metadata or a drive's own Compare and Copy.
+//! What it does NOT do: keep partitions apart (the controller has checked each request against its
+//! namespace), schedule, use SGLs, metadata or a drive's own Compare and Copy.
 //!
-//! [`keeper`] has the device and a thread, [`warden`] takes memory away meanwhile, [`channel`] is what a reactor has, [`relay`] another one that polls for it, [`windows`] says where the drive finds hosts'
-//! memory, [`data`] where a command's is.
+//! [`keeper`] has the device and a thread, [`warden`] takes memory away meanwhile, [`channel`] is
+//! what a reactor has, [`relay`] another one that polls for it, [`windows`] says where the drive
+//! finds hosts' memory, [`data`] where a command's is.
 
 mod channel;
 mod clock;
@@ -60,13 +63,13 @@ use crate::order::Order;
 use crate::size::Bytes;
 use crate::trouble::Troubles;
 
-/// Bound on an admin command: longer than the 4 s after which a controller of ours gives up what hangs
-/// in a queue that is deleted.
+/// Bound on an admin command: longer than the 4 s after which a controller of ours gives up what
+/// hangs in a queue that is deleted.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bound on a server's answers: one that takes longer to read a register stands still.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes of memory that is shared with a drive for queues, lists and buffers: enough for eight channels. A physical drive has
-/// all of it locked.
+/// Bytes of memory that is shared with a drive for queues, lists and buffers: enough for eight
+/// channels. A physical drive has all of it locked.
 pub const MEMORY_LEN: usize = 64 << 20;
 /// Bytes that one command of ours moves at most.
 const TRANSFER_LEN: u32 = 1 << 20;
@@ -113,7 +116,8 @@ pub fn options() -> Options {
 }
 
 impl Drive<AnyBus> {
-    /// Opens a namespace of the drive at a place; without a number its first one. Hosts are shown these log pages of it.
+    /// Opens a namespace of the drive at a place; without a number its first one. Hosts are shown
+    /// these log pages of it.
     ///
     /// # Errors
     /// The drive cannot be reached, or it is none for this.
@@ -155,8 +159,8 @@ impl Drive<AnyBus> {
 }
 
 impl<B: Bus> Drive<B> {
-    /// A drive that is enabled, and its keeper, which its owner gives its time: a thread ([`Keeper::run`]), or turns
-    /// ([`Keeper::look`]) where the drive has none either.
+    /// A drive that is enabled, and its keeper, which its owner gives its time: a thread
+    /// ([`Keeper::run`]), or turns ([`Keeper::look`]) where the drive has none either.
     ///
     /// # Errors
     /// It has no such namespace, or one of a format that is not for this; those of the commands.
@@ -209,7 +213,8 @@ impl<B: Bus> Drive<B> {
         self.facts.block_bytes().max(512)
     }
 
-    /// The largest logical block, 512 to 4096 bytes, that it promises to write wholly or not at all when the power fails.
+    /// The largest logical block, 512 to 4096 bytes, that it promises to write wholly or not at all
+    /// when the power fails.
     #[must_use]
     pub fn max_lba_bytes(&self) -> u32 {
         self.facts.whole_bytes
@@ -231,7 +236,8 @@ impl<B: Bus> Drive<B> {
         )
     }
 
-    /// A handle for one reactor. It has a queue pair as soon as the keeper has made one; what is added before waits.
+    /// A handle for one reactor. It has a queue pair as soon as the keeper has made one; what is
+    /// added before waits.
     ///
     /// # Errors
     /// The drive has no more queue pairs, or the system no descriptor.
@@ -264,8 +270,9 @@ impl<B: Bus> Drive<B> {
         }))
     }
 
-    /// A handle for a reactor that does a part of what there is to do for the completions of channels that are opened after it.
-    /// There is one for each duty; that of heads is of no use without the other.
+    /// A handle for a reactor that does a part of what there is to do for the completions of
+    /// channels that are opened after it. There is one for each duty; that of heads is of no use
+    /// without the other.
     ///
     /// # Errors
     /// The system has no descriptor.
@@ -318,7 +325,8 @@ impl<B: Bus> Drive<B> {
         }
     }
 
-    /// Has bytes read as zeros, and waits for that: a piece at a time, so that the keeper has time for others.
+    /// Has bytes read as zeros, and waits for that: a piece at a time, so that the keeper has time
+    /// for others.
     ///
     /// # Errors
     /// The drive did not do so; some of them may be zeros.

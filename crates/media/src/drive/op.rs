@@ -39,11 +39,11 @@ pub(super) enum Fused {
     Write,
 }
 
-/// Ticks of the keeper, which is 4 s, that the drive may take for a command with data of a host's, and that one may wait for a
-/// drive that is not there.
+/// Ticks of the keeper, which is 4 s, that the drive may take for a command with data of a host's,
+/// and that one may wait for a drive that is not there.
 pub(super) const HANG_TICKS: u32 = 16;
-/// Ticks, which is 20 s, that it may take for one without: flushing a large cache, or deallocating much, takes drives seconds; and
-/// hosts wait for 30 s as a rule. No unmap waits for these.
+/// Ticks, which is 20 s, that it may take for one without: flushing a large cache, or deallocating
+/// much, takes drives seconds; and hosts wait for 30 s as a rule. No unmap waits for these.
 pub(super) const SLOW_HANG_TICKS: u32 = 80;
 
 impl Kind {
@@ -102,7 +102,8 @@ pub(super) struct Op {
     pub(super) cursor: Cursor,
     /// Commands at the drive.
     pub(super) outstanding: u16,
-    /// The buffer of ours that its one command at the drive has, and how many bytes of its data are there.
+    /// The buffer of ours that its one command at the drive has, and how many bytes of its data are
+    /// there.
     pub(super) bounce: Option<u16>,
     pub(super) round: u32,
     /// The first failure.
@@ -150,7 +151,8 @@ impl Op {
     }
 }
 
-/// It was given up with its queue, or the drive is not there: the same command may succeed when it is sent again.
+/// It was given up with its queue, or the drive is not there: the same command may succeed when it
+/// is sent again.
 pub(super) const INTERRUPTED: Outcome = Outcome::status(Status::COMMAND_INTERRUPTED);
 
 /// What is counted when the drive is lost.
@@ -162,8 +164,9 @@ pub(super) const GONE: Outcome = Outcome {
 
 /// What a drive's answer to a part of a command means to the host.
 ///
-/// A drive may say anything: what concerns its media and what may pass reaches the host as it is; of the rest, which would
-/// tell of mistakes that a host cannot have made (everything was checked), it is told that its bytes cannot be had.
+/// A drive may say anything: what concerns its media and what may pass reaches the host as it is;
+/// of the rest, which would tell of mistakes that a host cannot have made (everything was checked),
+/// it is told that its bytes cannot be had.
 pub(super) fn outcome_of(status: Status, kind: Kind) -> Outcome {
     /// Media and Data Integrity Errors (Base 2.1, 4.2.3.3).
     const MEDIA: u8 = 2;

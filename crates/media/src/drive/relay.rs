@@ -1,14 +1,17 @@
 //! The completion side of a drive on a reactor of its own: the split of mediation into threads.
 //!
-//! A channel takes its completions from a queue in our memory; a [`Relay`] on another reactor polls the drive's queues and
-//! brings what is there ([`Duty::Entries`]). A third one may tell the drive what the channels have taken ([`Duty::Heads`]);
-//! otherwise the first does that as it brings. The keeper gives each relay its half of every queue pair, and wants it back
-//! before it deletes the queue.
+//! A channel takes its completions from a queue in our memory; a [`Relay`] on another reactor polls
+//! the drive's queues and brings what is there ([`Duty::Entries`]). A third one may tell the drive
+//! what the channels have taken ([`Duty::Heads`]); otherwise the first does that as it brings. The
+//! keeper gives each relay its half of every queue pair, and wants it back before it deletes the
+//! queue.
 //!
-//! Whoever sleeps is woken by whoever has something for it: a channel by the relay that brings, that one by the drive's
-//! interrupt, and the one that tells heads by the one that brings, for it stays awake until what was brought is taken and told.
+//! Whoever sleeps is woken by whoever has something for it: a channel by the relay that brings,
+//! that one by the drive's interrupt, and the one that tells heads by the one that brings, for it
+//! stays awake until what was brought is taken and told.
 //!
-//! What it does NOT do: look into a completion. One that fits no command is found by the channel, which knows them.
+//! What it does NOT do: look into a completion. One that fits no command is found by the channel,
+//! which knows them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -90,7 +93,8 @@ pub struct Relay<B: Bus> {
     orders: Receiver<Order<B>>,
     its: Sleeper,
     taken: Vec<Taken<B>>,
-    /// The keeper's time, the tick that was looked at last, and whether its reactor has wanted to sleep since.
+    /// The keeper's time, the tick that was looked at last, and whether its reactor has wanted to
+    /// sleep since.
     ticks: Arc<AtomicU32>,
     seen: u32,
     rested: bool,
@@ -234,12 +238,14 @@ impl<B: Bus> Relay<B> {
         }
     }
 
-    /// Readable when the keeper has told something, and after [`Self::is_due`] when there is something to do.
+    /// Readable when the keeper has told something, and after [`Self::is_due`] when there is
+    /// something to do.
     pub fn wait_fd(&self) -> BorrowedFd<'_> {
         self.its.wake.as_fd()
     }
 
-    /// The second look of a reactor that is about to sleep: whether there is something to do that nobody will tell of.
+    /// The second look of a reactor that is about to sleep: whether there is something to do that
+    /// nobody will tell of.
     pub fn is_due(&mut self) -> bool {
         self.rested = true;
         // Before the look: what is told after that signals again.

@@ -1,7 +1,7 @@
 //! What a drive says of its health, and the log pages of it that its operator lets hosts read.
 //!
-//! It is asked by the keeper, now and then, so that no host's command ever reaches the drive for it; hosts' controllers answer from
-//! what was said last.
+//! It is asked by the keeper, now and then, so that no host's command ever reaches the drive for
+//! it; hosts' controllers answer from what was said last.
 
 use controller::port::{DriveReport, ReportedPage};
 use driver::bus::Bus;

@@ -1,12 +1,14 @@
 //! Takes hosts' memory away from a drive that does not let go of it.
 //!
-//! A host that takes memory back gets its answer after 4 s, also where a command hangs at the drive. The drive's keeper has the
-//! queue of such a command deleted, and may then wait for the drive for as long. So somebody else looks meanwhile: memory that
-//! its host has taken back, and that the drive still reaches 3.5 s later, is taken out of its reach by the machine's IOMMU,
-//! whatever the drive does. A transfer that comes after that is a fault of the drive's, which no host sees.
+//! A host that takes memory back gets its answer after 4 s, also where a command hangs at the
+//! drive. The drive's keeper has the queue of such a command deleted, and may then wait for the
+//! drive for as long. So somebody else looks meanwhile: memory that its host has taken back, and
+//! that the drive still reaches 3.5 s later, is taken out of its reach by the machine's IOMMU,
+//! whatever the drive does. A transfer that comes after that is a fault of the drive's, which no
+//! host sees.
 //!
-//! What this does NOT do: a drive behind vfio-user is a process that maps memory itself, and has no warden; deleting queues is
-//! the keeper's.
+//! What this does NOT do: a drive behind vfio-user is a process that maps memory itself, and has no
+//! warden; deleting queues is the keeper's.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -17,8 +19,8 @@ use driver::bus::Bus;
 use super::keeper::TICK;
 use super::windows::Opening;
 
-/// Ticks that a drive has for letting go of memory: with the one that may pass before it is seen, less than the 4 s after which
-/// the host gets its answer.
+/// Ticks that a drive has for letting go of memory: with the one that may pass before it is seen,
+/// less than the 4 s after which the host gets its answer.
 pub(super) const REVOKE_TICKS: u32 = 14;
 
 /// A window of a drive that is on this bus.

@@ -1,11 +1,13 @@
-//! Where a drive finds hosts' memory: the region that a host lent, and its address on the drive's bus.
+//! Where a drive finds hosts' memory: the region that a host lent, and its address on the drive's
+//! bus.
 //!
-//! Each region that is shared has a window of its own on the bus, from the time that it is first wanted until nobody can
-//! reach it any more, neither by a view nor by a command in flight: then no [`Lent`] is left of it. A window is found by the
-//! region's number, which no other region ever gets, so that one that is closed is never used again, and nobody has to be
-//! told in time.
+//! Each region that is shared has a window of its own on the bus, from the time that it is first
+//! wanted until nobody can reach it any more, neither by a view nor by a command in flight: then no
+//! [`Lent`] is left of it. A window is found by the region's number, which no other region ever
+//! gets, so that one that is closed is never used again, and nobody has to be told in time.
 //!
-//! What this does NOT do: it asks no drive for anything; the keeper does, and says here what came of it.
+//! What this does NOT do: it asks no drive for anything; the keeper does, and says here what came
+//! of it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
@@ -18,8 +20,8 @@ const FIRST: u64 = 1 << 36;
 const END: u64 = 1 << 39;
 /// A window begins at a multiple of this, so that large pages can be mapped as such.
 const ALIGN: u64 = 2 << 20;
-/// The smallest region that is worth a window: behind an IOMMU of its own a guest maps single pages that come and go. Their
-/// bytes are copied instead.
+/// The smallest region that is worth a window: behind an IOMMU of its own a guest maps single pages
+/// that come and go. Their bytes are copied instead.
 pub(super) const LEAST_BYTES: u64 = 2 << 20;
 /// Windows there are at most.
 const MAX_WINDOWS: usize = 256;
@@ -98,8 +100,8 @@ impl Opening {
         self.reach.is_taken_back()
     }
 
-    /// Takes it back from the drive by `unshare`, where nobody has. Whether it is closed now; if not, somebody else is about to
-    /// close it.
+    /// Takes it back from the drive by `unshare`, where nobody has. Whether it is closed now; if
+    /// not, somebody else is about to close it.
     ///
     /// # Errors
     /// That of `unshare`: it stays open.
@@ -144,7 +146,8 @@ struct Entry {
     len: u64,
     lent: Weak<Lent>,
     state: State,
-    /// Since when its host has taken it back while the drive has commands there, in ticks, and whether that was told.
+    /// Since when its host has taken it back while the drive has commands there, in ticks, and
+    /// whether that was told.
     taken_back: Option<u32>,
     is_told: bool,
 }
@@ -157,7 +160,8 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Has the drive reach a region, by `share`, which says whether that could be done. The window, where there is a new one.
+    /// Has the drive reach a region, by `share`, which says whether that could be done. The window,
+    /// where there is a new one.
     pub(super) fn open(
         &mut self,
         lent: &Weak<Lent>,
@@ -228,7 +232,8 @@ impl Windows {
         result
     }
 
-    /// Whether a host has taken back memory so many ticks ago where the drive still has commands. Says so once for each region.
+    /// Whether a host has taken back memory so many ticks ago where the drive still has commands.
+    /// Says so once for each region.
     pub(super) fn is_kept_from_host(&mut self, now: u32, ticks: u32) -> bool {
         let mut is_so = false;
         for entry in &mut self.entries {
@@ -243,8 +248,8 @@ impl Windows {
         is_so
     }
 
-    /// The drive is lost. Takes away what it reaches by `unshare`, where that is there; else it may go on reaching it. The bytes
-    /// of that.
+    /// The drive is lost. Takes away what it reaches by `unshare`, where that is there; else it may
+    /// go on reaching it. The bytes of that.
     pub(super) fn forget(&mut self, unshare: Option<&dyn Fn(Iova, u64) -> bool>) -> u64 {
         let mut left = 0;
         for entry in &mut self.entries {
@@ -262,7 +267,8 @@ impl Windows {
         left
     }
 
-    /// Has a drive that was opened anew reach what is still there, each region where it was. What is open then.
+    /// Has a drive that was opened anew reach what is still there, each region where it was. What
+    /// is open then.
     pub(super) fn open_again(
         &mut self,
         mut share: impl FnMut(&Lent, u64) -> bool,
@@ -290,8 +296,8 @@ impl Windows {
 }
 
 impl State {
-    /// What becomes of a region that `share` shows to the drive at an address. One that its host takes back meanwhile is not
-    /// shown.
+    /// What becomes of a region that `share` shows to the drive at an address. One that its host
+    /// takes back meanwhile is not shown.
     fn of(region: &Lent, bus: u64, share: impl FnOnce(&Lent, u64) -> bool) -> State {
         let reach = region.reach();
         if !reach.hold() {

@@ -32,9 +32,9 @@ use crate::possible;
 
 /// How often one operation is repeated when the kernel says to try again.
 const MAX_REPEATS: u8 = 100;
-/// Of a large batch the kernel gets a first handful, then twice as many, and so on. It collects all that it gets in one
-/// call before it tells the device, which would stand idle while a whole batch is made ready; two or less it passes on at
-/// once. The largest is what it collects at most.
+/// Of a large batch the kernel gets a first handful, then twice as many, and so on. It collects all
+/// that it gets in one call before it tells the device, which would stand idle while a whole batch
+/// is made ready; two or less it passes on at once. The largest is what it collects at most.
 const FIRST_HANDFUL: u32 = 2;
 const LARGEST_HANDFUL: u32 = 32;
 

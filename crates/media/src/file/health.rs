@@ -1,10 +1,10 @@
 //! What goes wrong once and for all with a file, noticed by one channel and obeyed by all.
 //!
 //! **A file that shrank.** The lock keeps out those who ask; `truncate` does not. Reading past the
-//! new end yields nothing, and writing there would quietly make the file grow again, with zeros
-//! for what was lost. So every batch with a write in it looks at the length first, and a file that
-//! is shorter than it was fails from then on. (Between that look and the write there is a moment
-//! in which a truncation goes unnoticed until the next batch; no operation of the kernel closes it.)
+//! new end yields nothing, and writing there would quietly make the file grow again, with zeros for
+//! what was lost. So every batch with a write in it looks at the length first, and a file that is
+//! shorter than it was fails from then on. (Between that look and the write there is a moment in
+//! which a truncation goes unnoticed until the next batch; no operation of the kernel closes it.)
 //!
 //! **A flush that failed.** The kernel reports an error of writing back once, and then forgets it
 //! with the pages it concerned: a second flush would succeed though data is gone. So a failed flush

@@ -9,7 +9,8 @@
 //!   space back.
 //! - One ring per channel, one operation per command at a time, everything allocated when the
 //!   channel is made.
-//! - Of commands that overlap, no two run at the same time that could mix their bytes ([`crate::order`]).
+//! - Of commands that overlap, no two run at the same time that could mix their bytes
+//!   ([`crate::order`]).
 //!
 //! What it does NOT do: choose an order of overlapping commands for the host, cache, or keep out
 //! programs that ask for no lock.
@@ -79,7 +80,8 @@ pub(crate) struct FileMedium {
 /// What channels have had a file do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCounts {
-    /// Calls that handed the kernel operations: one for each handful of a batch, and of a file in memory one for each operation.
+    /// Calls that handed the kernel operations: one for each handful of a batch, and of a file in
+    /// memory one for each operation.
     pub submissions: u64,
     /// Flushes (`fdatasync`) that succeeded, for hosts and for what they want durable at once.
     pub flushes: u64,
@@ -227,7 +229,8 @@ impl FileMedium {
         }
         let now = match self.opened.is_block_device {
             true => open::is_read_only_device(self.opened.device),
-            // A file system is asked only after it refused a write: one of a network may not answer.
+            // A file system is asked only after it refused a write: one of a network may not
+            // answer.
             false if self.troubles.met(Trouble::ReadOnly) => {
                 open::is_read_only_mount(&self.opened.fd)
             }
@@ -355,7 +358,8 @@ impl FileMedium {
     }
 }
 
-/// Reads a little, to see whether the device behind a file can be asked for completions; the error says why not.
+/// Reads a little, to see whether the device behind a file can be asked for completions; the error
+/// says why not.
 fn try_polled(opened: &Opened, looks: Looks) -> Result<(), String> {
     let alignment = match &opened.access {
         Access::Direct(alignment) if !opened.is_memory => alignment,

@@ -166,8 +166,8 @@ pub(super) fn failed(reads: bool, errno: i32) -> Outcome {
     }
 }
 
-/// The outcome for an errno of an operation that reads or writes data. A file system that takes no writes has EROFS for
-/// one, a device EPERM.
+/// The outcome for an errno of an operation that reads or writes data. A file system that takes no
+/// writes has EROFS for one, a device EPERM.
 pub(super) fn moved_wrong(reads: bool, errno: i32) -> Outcome {
     let outcome = failed(reads, errno);
     match errno {

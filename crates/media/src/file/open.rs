@@ -48,7 +48,8 @@ pub(super) struct Opened {
     pub(super) optimal_bytes: u32,
 }
 
-/// Opens `path`, or creates it sparse with `size` bytes where it does not exist and is not `read_only`.
+/// Opens `path`, or creates it sparse with `size` bytes where it does not exist and is not
+/// `read_only`.
 ///
 /// # Errors
 /// Every way in which the file is not what is configured, or is somebody else's.
@@ -182,8 +183,9 @@ fn whole_file(kind: i32) -> libc::flock {
     }
 }
 
-/// Gives the last user a second to let go: of one that was killed the kernel may have to end what is under way first, and
-/// a process that is being started shares the open files of its parent until it becomes another program.
+/// Gives the last user a second to let go: of one that was killed the kernel may have to end what
+/// is under way first, and a process that is being started shares the open files of its parent
+/// until it becomes another program.
 #[expect(
     clippy::disallowed_methods,
     reason = "nobody is served yet by a medium that is being opened"
@@ -323,14 +325,15 @@ fn punches(fd: &OwnedFd, is_block_device: bool, size: u64, device: u64) -> bool 
     }
 }
 
-/// Whether the file's file system is memory, so that nothing in it waits for a device: tmpfs (also what a memfd lives in).
+/// Whether the file's file system is memory, so that nothing in it waits for a device: tmpfs (also
+/// what a memfd lives in).
 fn is_memory(fd: &OwnedFd) -> bool {
     const TMPFS_MAGIC: u32 = 0x0102_1994; // linux/magic.h
     fstatfs(fd).is_ok_and(|status| status.f_type as u32 == TMPFS_MAGIC)
 }
 
-/// Whether the kernel has a block device, or a partition, as read-only: what `BLKROGET` tells. Where sysfs is not to be
-/// seen nothing is known, and writes will tell.
+/// Whether the kernel has a block device, or a partition, as read-only: what `BLKROGET` tells.
+/// Where sysfs is not to be seen nothing is known, and writes will tell.
 pub(super) fn is_read_only_device(device: u64) -> bool {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let told = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));

@@ -1,5 +1,6 @@
-//! How many bytes the processor copies for a channel in one turn, by our hand or the kernel's: what is left waits for the
-//! next turn, so that others have theirs, and what is due is looked for in between.
+//! How many bytes the processor copies for a channel in one turn, by our hand or the kernel's: what
+//! is left waits for the next turn, so that others have theirs, and what is due is looked for in
+//! between.
 
 use super::direct::Access;
 use super::op::{Buffer, Io};

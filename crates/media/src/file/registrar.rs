@@ -1,18 +1,23 @@
-//! Hosts' memory, registered with the kernel: it need not look up and hold the pages of every command then.
+//! Hosts' memory, registered with the kernel: it need not look up and hold the pages of every
+//! command then.
 //!
-//! Registering is slow: the pages are allocated and held, which takes a second for some gigabytes. So one thread of the
-//! process does it, with a ring of its own that does nothing else ([`Registrar`]); the rings of the channels get what it
-//! has by reference, which takes microseconds ([`Buffers`]). Nobody waits for it: commands go without until it is there.
+//! Registering is slow: the pages are allocated and held, which takes a second for some gigabytes.
+//! So one thread of the process does it, with a ring of its own that does nothing else
+//! ([`Registrar`]); the rings of the channels get what it has by reference, which takes
+//! microseconds ([`Buffers`]). Nobody waits for it: commands go without until it is there.
 //!
 //! Invariants:
-//! - What is registered is one region from its map to its unmap ([`Lent`]), found by its number. A command finds only
-//!   what its own view has, so the pages are those that the host had there when it mapped them.
-//! - Memory that no view has any more is let go: channels first, without being asked twice ([`Buffers::tend`]), and the
-//!   thread last, because the last one does the work of it.
-//! - All of it together is within the limit of locked memory (`RLIMIT_MEMLOCK`), also where the process may exceed it.
+//! - What is registered is one region from its map to its unmap ([`Lent`]), found by its number. A
+//!   command finds only what its own view has, so the pages are those that the host had there when
+//!   it mapped them.
+//! - Memory that no view has any more is let go: channels first, without being asked twice
+//!   ([`Buffers::tend`]), and the thread last, because the last one does the work of it.
+//! - All of it together is within the limit of locked memory (`RLIMIT_MEMLOCK`), also where the
+//!   process may exceed it.
 //! - A channel takes no lock that it would have to wait for, and none for a command.
 //!
-//! What it does NOT do: notice that a host gives pages away without unmapping them. See decision 11.
+//! What it does NOT do: notice that a host gives pages away without unmapping them. See
+//! decision 11.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -32,7 +37,8 @@ use super::ring::register_buffer;
 const SLICE_BYTES: u64 = 1 << 30;
 /// Slices there are at most.
 const MAX_SLICES: u16 = 1024;
-/// The smallest region that is worth a slice: behind an IOMMU regions are single pages that come and go.
+/// The smallest region that is worth a slice: behind an IOMMU regions are single pages that come
+/// and go.
 const LEAST_BYTES: u64 = 2 << 20;
 /// Allocated in one go. A mapping that is made meanwhile waits as long.
 const POPULATE_BYTES: u64 = 4 << 20;
@@ -334,8 +340,8 @@ impl Buffers {
         self.counts
     }
 
-    /// The buffer that holds all pieces of a command, each a region's number, an address and a length. Counts the command,
-    /// which is of `view`.
+    /// The buffer that holds all pieces of a command, each a region's number, an address and a
+    /// length. Counts the command, which is of `view`.
     #[inline]
     pub(super) fn of(
         &mut self,
@@ -367,8 +373,8 @@ impl Buffers {
         slice.holds(id, at, len).then_some(slice)
     }
 
-    /// Asks for what commands were without, and takes and gives up what the registrar has changed. For now and then, on
-    /// the ring's own thread, also when nothing is in flight.
+    /// Asks for what commands were without, and takes and gives up what the registrar has changed.
+    /// For now and then, on the ring's own thread, also when nothing is in flight.
     #[inline]
     pub(super) fn tend(&mut self, ring: &IoUring) {
         if self.ask.is_some()
@@ -427,7 +433,8 @@ impl Buffers {
     }
 }
 
-/// Whether the kernel hands memory on from ring to ring, found with a page of our own: without that, nothing is to be held.
+/// Whether the kernel hands memory on from ring to ring, found with a page of our own: without
+/// that, nothing is to be held.
 fn try_handing_on(ring: &IoUring) -> io::Result<()> {
     let page = [0u8; 4096];
     register_buffer(ring, 0, page.as_ptr().cast_mut(), page.len())?;

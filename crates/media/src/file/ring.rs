@@ -357,7 +357,8 @@ impl Ring {
         let entry = entry.user_data(u64::from(slot));
         let uring = &mut self.rings[usize::from(second)];
         // SAFETY: what the entry points to stays where it is until its completion: segments, and
-        // what is registered of them, by the slot's pin, the rest as part of `memory`; the asserts on `in_kernel` see to both.
+        // what is registered of them, by the slot's pin, the rest as part of `memory`; the asserts
+        // on `in_kernel` see to both.
         let pushed = unsafe { uring.ring.submission().push(&entry) };
         pushed.expect("there are enough entries for every slot, and one operation a slot");
         uring.pushed();
@@ -371,8 +372,8 @@ impl Ring {
             Io::Read { into, offset } => {
                 let offset = offset.cast_signed();
                 match self.memory_of(slot, into) {
-                    // SAFETY: the memory is valid and may be written, as for `queue`, and the call ends before it can
-                    // be given up.
+                    // SAFETY: the memory is valid and may be written, as for `queue`, and the call
+                    // ends before it can be given up.
                     Pointed::Bytes(at, len) => unsafe {
                         libc::pread(fd, at.cast(), len as usize, offset)
                     },
@@ -540,7 +541,8 @@ pub(super) fn try_read(file: BorrowedFd<'_>, looks: Looks, len: u32) -> io::Resu
     Err(io::ErrorKind::TimedOut.into())
 }
 
-/// Makes `len` bytes from `base` on the buffer `index` of a ring, in the place of what that was; none with null and 0.
+/// Makes `len` bytes from `base` on the buffer `index` of a ring, in the place of what that was;
+/// none with null and 0.
 ///
 /// # Errors
 /// The kernel's: the memory may not be written, or not be held.
@@ -555,8 +557,8 @@ pub(super) fn register_buffer(
         iov_len: len,
     };
     let submitter = ring.submitter();
-    // SAFETY: the kernel looks at the addresses during the call alone, and fails where nothing is mapped there; what it
-    // holds from then on are pages, which are its own to keep.
+    // SAFETY: the kernel looks at the addresses during the call alone, and fails where nothing is
+    // mapped there; what it holds from then on are pages, which are its own to keep.
     unsafe { submitter.register_buffers_update(index.into(), &[piece], None) }
 }
 

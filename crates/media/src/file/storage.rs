@@ -1,7 +1,9 @@
-//! The file by calls that wait, through the page cache: for its state, while no channel works with it.
+//! The file by calls that wait, through the page cache: for its state, while no channel works with
+//! it.
 //!
-//! The calls go through a description of their own, which has no O_DIRECT and so no alignment. Both kinds of access to the same
-//! bytes never happen at the same time, and what was written here is synced before a channel works.
+//! The calls go through a description of their own, which has no O_DIRECT and so no alignment. Both
+//! kinds of access to the same bytes never happen at the same time, and what was written here is
+//! synced before a channel works.
 
 use std::fs::{File, OpenOptions};
 use std::io;

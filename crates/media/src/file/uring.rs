@@ -1,11 +1,13 @@
 //! One io_uring: how it is set up, and the calls that drive it.
 //!
 //! Invariants:
-//! - It is disabled until the first submission; the thread that submits first is then the only one that may use it.
+//! - It is disabled until the first submission; the thread that submits first is then the only one
+//!   that may use it.
 //! - No call here waits but [`Uring::wait`], which is for the end alone.
 //! - A call to the kernel is made only where there is something for it to do.
 //!
-//! What it does NOT do: know what an operation points to. Entries are pushed by [`super::ring`], which answers for that.
+//! What it does NOT do: know what an operation points to. Entries are pushed by [`super::ring`],
+//! which answers for that.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -16,7 +18,8 @@ use rustix::event::{Timespec, poll};
 
 /// For how long one [`Uring::wait`] waits.
 const WAIT_NS: u32 = 100_000_000;
-/// How long a kernel thread looks for submissions before it sleeps and has to be woken by a call, in milliseconds.
+/// How long a kernel thread looks for submissions before it sleeps and has to be woken by a call,
+/// in milliseconds.
 const THREAD_IDLE_MS: u32 = 2;
 
 /// Who looks for what.
@@ -24,7 +27,8 @@ const THREAD_IDLE_MS: u32 = 2;
 pub(super) struct Looks {
     /// A kernel thread looks for submissions (SQPOLL); otherwise they are handed over by a call.
     pub(super) kernel_thread: bool,
-    /// The device is asked for completions (IOPOLL); otherwise it interrupts. Reads and writes of direct I/O alone.
+    /// The device is asked for completions (IOPOLL); otherwise it interrupts. Reads and writes of
+    /// direct I/O alone.
     pub(super) at_device: bool,
 }
 
@@ -38,10 +42,12 @@ pub(super) struct Uring {
 }
 
 impl Uring {
-    /// A ring for `depth` operations at a time on `file`, whose completions write to `wake` while that is switched on.
+    /// A ring for `depth` operations at a time on `file`, whose completions write to `wake` while
+    /// that is switched on.
     ///
     /// # Errors
-    /// The kernel's, where io_uring is missing or forbidden, or does not know what `looks` asks for.
+    /// The kernel's, where io_uring is missing or forbidden, or does not know what `looks` asks
+    /// for.
     pub(super) fn new(
         looks: Looks,
         file: BorrowedFd<'_>,
@@ -49,7 +55,8 @@ impl Uring {
         depth: u16,
     ) -> io::Result<Uring> {
         let entries = match looks.kernel_thread {
-            // Operations end before the thread gives their entries back, and so the next ones meet them there.
+            // Operations end before the thread gives their entries back, and so the next ones meet
+            // them there.
             true => 2 * u32::from(depth),
             false => depth.into(),
         };
@@ -90,7 +97,8 @@ impl Uring {
         self.looks.at_device
     }
 
-    /// Whether it has something in flight that the device is asked for: nobody wakes a sleeper for that.
+    /// Whether it has something in flight that the device is asked for: nobody wakes a sleeper for
+    /// that.
     pub(super) fn is_polled(&self) -> bool {
         self.looks.at_device && self.in_kernel > 0
     }
@@ -113,8 +121,8 @@ impl Uring {
         }
     }
 
-    /// Hands the kernel what is queued, in one system call; none where nothing is. What it does not take for want of
-    /// resources stays for the next call.
+    /// Hands the kernel what is queued, in one system call; none where nothing is. What it does not
+    /// take for want of resources stays for the next call.
     ///
     /// # Errors
     /// The ring cannot be used, now or later (a call from another thread than the first, say).
@@ -143,8 +151,9 @@ impl Uring {
         }
     }
 
-    /// Lets the kernel finish completions that wait for this thread, where it says there are some, asks the device where
-    /// nobody else does, and takes up what an earlier submission left. No system call otherwise.
+    /// Lets the kernel finish completions that wait for this thread, where it says there are some,
+    /// asks the device where nobody else does, and takes up what an earlier submission left. No
+    /// system call otherwise.
     ///
     /// # Errors
     /// As [`Uring::submit`].
@@ -235,8 +244,8 @@ impl Uring {
         })
     }
 
-    /// Gives the file back now and not when the kernel gets round to taking the ring down; a failure (another thread
-    /// than the ring's) leaves it to that.
+    /// Gives the file back now and not when the kernel gets round to taking the ring down; a
+    /// failure (another thread than the ring's) leaves it to that.
     pub(super) fn release_file(&mut self) {
         let _ = self.ring.submitter().unregister_files();
     }
@@ -255,9 +264,10 @@ pub(super) fn plain(looks: Looks) -> Builder {
     builder
 }
 
-/// A ring whose completions run when its thread asks for them, and not as interruptions. With `SINGLE_ISSUER` the thread
-/// that enables a ring is the only one that may use it, and that is not the one that makes it. A kernel thread that
-/// submits runs the completions, too, and there is nothing to defer.
+/// A ring whose completions run when its thread asks for them, and not as interruptions. With
+/// `SINGLE_ISSUER` the thread that enables a ring is the only one that may use it, and that is not
+/// the one that makes it. A kernel thread that submits runs the completions, too, and there is
+/// nothing to defer.
 pub(super) fn best(looks: Looks) -> Builder {
     let mut builder = plain(looks);
     builder.setup_submit_all();

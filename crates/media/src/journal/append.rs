@@ -40,8 +40,8 @@ impl Appending<'_> {
 }
 
 impl Journal {
-    /// Whether a record of so many bytes can be appended now. Where it cannot, frames have to be written first, or the log has to
-    /// become shorter.
+    /// Whether a record of so many bytes can be appended now. Where it cannot, frames have to be
+    /// written first, or the log has to become shorter.
     pub(crate) fn has_room(&self, len: usize) -> bool {
         let needs = RECORD_HEAD + len;
         let frame_len = self.frame_len();
@@ -54,10 +54,12 @@ impl Journal {
         self.has_frames(1)
     }
 
-    /// Whether so many more frames can be filled now: what is more than one record has room for certain.
+    /// Whether so many more frames can be filled now: what is more than one record has room for
+    /// certain.
     pub(crate) fn has_frames(&self, count: usize) -> bool {
         let frames = (0..self.frames.len()).filter(|index| self.is_free(*index));
-        // The open frame, and behind each frame there may be a jump to the ring's start, which takes less than a frame.
+        // The open frame, and behind each frame there may be a jump to the ring's start, which
+        // takes less than a frame.
         let needs = (2 * count as u64 + 2) * self.frame_len() as u64;
         frames.count() >= count && self.taken() + needs <= self.superblock.layout.ring_len
     }
@@ -72,7 +74,8 @@ impl Journal {
         self.frames[index].stage == Stage::Free && !is_open
     }
 
-    /// Appends a record of `len` bytes, which `fill` puts. There is room for it ([`Journal::has_room`]), and the last one is whole.
+    /// Appends a record of `len` bytes, which `fill` puts. There is room for it
+    /// ([`Journal::has_room`]), and the last one is whole.
     ///
     /// # Panics
     /// Where there is none, or it is not.
@@ -82,7 +85,8 @@ impl Journal {
         assert!(self.is_whole(), "a record is as long as it was said to be");
     }
 
-    /// Begins a record of `len` bytes, which are put in parts ([`Journal::record`]). There is room for it, and the last one is whole.
+    /// Begins a record of `len` bytes, which are put in parts ([`Journal::record`]). There is room
+    /// for it, and the last one is whole.
     ///
     /// # Panics
     /// Where there is none, or it is not.
@@ -120,8 +124,8 @@ impl Journal {
         self.open.is_none_or(|open| open.lacks == 0)
     }
 
-    /// Ends the frame where it has no room for a record of `len` bytes: several that take no more together are in one frame then,
-    /// and so are there all or none after a crash.
+    /// Ends the frame where it has no room for a record of `len` bytes: several that take no more
+    /// together are in one frame then, and so are there all or none after a crash.
     pub(crate) fn reserve(&mut self, len: usize) {
         let needs = RECORD_HEAD + len;
         let is_full = |open: &Open| open.filled as usize + needs > self.frame_len();
@@ -130,7 +134,8 @@ impl Journal {
         }
     }
 
-    /// Ends the frame that takes records, if any: it is written with the next turns. The last record is whole.
+    /// Ends the frame that takes records, if any: it is written with the next turns. The last
+    /// record is whole.
     ///
     /// # Panics
     /// It is not.

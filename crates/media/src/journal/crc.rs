@@ -1,4 +1,5 @@
-//! CRC-32C (Castagnoli): the polynomial of iSCSI and ext4, by the processor's own instruction where it has one.
+//! CRC-32C (Castagnoli): the polynomial of iSCSI and ext4, by the processor's own instruction where
+//! it has one.
 
 /// A checksum that is being made.
 #[derive(Clone, Copy, Debug)]

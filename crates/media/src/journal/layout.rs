@@ -4,8 +4,8 @@
 //! [ring: the log, frame after frame, from its end back to its start] [superblock] [superblock]
 //! ```
 //!
-//! The superblocks are the last two blocks of the file. The newer one that is whole counts; the other one is written next, so that
-//! one is whole at any moment. All numbers are little-endian.
+//! The superblocks are the last two blocks of the file. The newer one that is whole counts; the
+//! other one is written next, so that one is whole at any moment. All numbers are little-endian.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -42,7 +42,8 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// Of what kind and shape a medium is, in the words of its owner. What differs in it is another medium.
+/// Of what kind and shape a medium is, in the words of its owner. What differs in it is another
+/// medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
@@ -76,7 +77,8 @@ impl Layout {
         self.ring + position % self.ring_len
     }
 
-    /// Where the frame after one that ends here begins: at the ring's start, where the largest frame would not fit in front of its end.
+    /// Where the frame after one that ends here begins: at the ring's start, where the largest
+    /// frame would not fit in front of its end.
     pub(super) fn next(&self, end: u64) -> u64 {
         let left = self.ring_len - end % self.ring_len;
         match left < self.frame_len.into() {
@@ -283,8 +285,8 @@ impl FrameHead {
         records.value()
     }
 
-    /// Bytes of the records of a frame that belongs here, of this incarnation or a later one. Of a later one than its superblock
-    /// is what was written under a newer superblock, which is broken.
+    /// Bytes of the records of a frame that belongs here, of this incarnation or a later one. Of a
+    /// later one than its superblock is what was written under a newer superblock, which is broken.
     pub(super) fn belongs(&self, (log, position): (u64, u64), earliest: u32) -> Option<usize> {
         let is_it = self.magic == FRAME_MAGIC && self.log == log && self.position == position;
         let belongs = is_it && self.incarnation.get() >= earliest;

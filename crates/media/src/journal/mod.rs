@@ -1,36 +1,46 @@
-//! A log of what changes a medium's state, behind its bytes in the same file, so that one flush makes both durable.
+//! A log of what changes a medium's state, behind its bytes in the same file, so that one flush
+//! makes both durable.
 //!
-//! The owner of the state appends **records** ([`Journal::append`]; a long one in parts, [`Journal::begin`]). They gather in a
-//! **frame**, which is written when it is full or when it is told to be ([`Journal::seal`]). A frame is there whole or not at all: it has a checksum, its place in the log, and the
-//! incarnation of the log that wrote it. After a crash the log ends in front of the first frame that is not there, and the
-//! records before, in their order, make the state again ([`Journal::recover`]).
+//! The owner of the state appends **records** ([`Journal::append`]; a long one in parts,
+//! [`Journal::begin`]). They gather in a **frame**, which is written when it is full or when it is
+//! told to be ([`Journal::seal`]). A frame is there whole or not at all: it has a checksum, its
+//! place in the log, and the incarnation of the log that wrote it. After a crash the log ends in
+//! front of the first frame that is not there, and the records before, in their order, make the
+//! state again ([`Journal::recover`]).
 //!
-//! The log lies in a ring. When it has become long ([`Journal::is_long`]) the owner begins a **checkpoint**: it appends all of its
-//! state, a little at a time, between the records of what happens meanwhile, and when it has come round the log begins where the
-//! checkpoint began. There is no copy of the state, and no pause. So that this works, a record says how something **is** and not how it
-//! changed, or can be ignored where what it changes is not there yet.
+//! The log lies in a ring. When it has become long ([`Journal::is_long`]) the owner begins a
+//! **checkpoint**: it appends all of its state, a little at a time, between the records of what
+//! happens meanwhile, and when it has come round the log begins where the checkpoint began. There
+//! is no copy of the state, and no pause. So that this works, a record says how something **is**
+//! and not how it changed, or can be ignored where what it changes is not there yet.
 //!
-//! Everything goes through the channel of the medium, as ordinary requests with tickets of the journal's own: the owner gives it
-//! turns ([`Journal::drive`]) and what ends ([`Journal::complete`]). A frame goes there in pieces, as many bytes in a turn as its owner
-//! allows ([`Journal::set_slice`]): a file in memory, or in the page cache, takes them by a copy. A host's Flush is done in this order: its frames are written
-//! ([`Journal::settled`] has come to [`Journal::end`]), then the medium below is flushed.
+//! Everything goes through the channel of the medium, as ordinary requests with tickets of the
+//! journal's own: the owner gives it turns ([`Journal::drive`]) and what ends
+//! ([`Journal::complete`]). A frame goes there in pieces, as many bytes in a turn as its owner
+//! allows ([`Journal::set_slice`]): a file in memory, or in the page cache, takes them by a copy. A
+//! host's Flush is done in this order: its frames are written ([`Journal::settled`] has come to
+//! [`Journal::end`]), then the medium below is flushed.
 //!
 //! Invariants:
-//! - Nothing is overwritten that recovery may need: the ring's room ends at the log's start, and that moves when the superblock
-//!   that says so is durable.
-//! - A frame of an earlier incarnation that lies where the log of a later one ends is not taken for its continuation.
+//! - Nothing is overwritten that recovery may need: the ring's room ends at the log's start, and
+//!   that moves when the superblock that says so is durable.
+//! - A frame of an earlier incarnation that lies where the log of a later one ends is not taken for
+//!   its continuation.
 //! - Nothing is allocated after it was made.
-//! - What could not be written stays in memory, in its order, and is written again as a whole ([`stall`]): what is behind it does
-//!   not count before, in memory or after a crash.
-//! - Whatever stands in a file, reading it ends, takes no more memory than a frame, and changes nothing where it is refused.
+//! - What could not be written stays in memory, in its order, and is written again as a whole
+//!   ([`stall`]): what is behind it does not count before, in memory or after a crash.
+//! - Whatever stands in a file, reading it ends, takes no more memory than a frame, and changes
+//!   nothing where it is refused.
 //!
-//! It does NOT know what records mean, order them against the medium's bytes, or flush for its owner.
+//! It does NOT know what records mean, order them against the medium's bytes, or flush for its
+//! owner.
 
 mod append;
 mod crc;
 mod layout;
 mod replay;
 mod stall;
+mod storage;
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -44,12 +54,15 @@ use self::crc::Crc;
 pub(crate) use self::layout::{BLOCK, Kind, Layout, SHAPE_WORDS, Shape, Superblock};
 use self::stall::Stall;
 pub(crate) use self::stall::Writable;
+pub(crate) use self::storage::Storage;
 
 /// Frames that a journal has in memory: one that is filled, and those that are being written.
 const FRAMES: usize = 4;
-/// Tickets of a journal: no lane, controller or subsystem has these. That of a frame's piece says which frame and which of its blocks.
+/// Tickets of a journal: no lane, controller or subsystem has these. That of a frame's piece says
+/// which frame and which of its blocks.
 const TICKETS: u64 = 0xFFFF_FFFF_FFFF_0000;
-/// For a byte that the medium is handed in a turn it is asked to take so many back: pages are freed in less time than they are copied.
+/// For a byte that the medium is handed in a turn it is asked to take so many back: pages are freed
+/// in less time than they are copied.
 const GIVEN_BACK_PER_BYTE: u64 = 64;
 const SYNC: u64 = TICKETS | 0x8000;
 const SUPERBLOCK: u64 = TICKETS | 0x8001;
@@ -107,26 +120,6 @@ pub enum StateError {
 /// The log is not where such a medium has it.
 pub(crate) const MISPLACED: StateError =
     StateError::Damaged("its log is not of the length that its superblock's shape has");
-
-/// A file while nobody has a channel of it: calls that wait.
-pub(crate) trait Storage {
-    /// Fills `bytes` from `offset` on.
-    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-
-    /// Makes bytes read as zero, and gives their space back where that can be.
-    fn clear(&self, offset: u64, len: u64) -> io::Result<()>;
-
-    /// Takes space for bytes that are to be written later, and leaves them as they are.
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
-
-    /// The first byte from `offset` on, and before `end`, that may be something else than zero; `None` where all are.
-    fn find_data(&self, offset: u64, end: u64) -> io::Result<Option<u64>>;
-
-    /// All that was written is on stable storage.
-    fn sync(&self) -> io::Result<()>;
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -205,14 +198,14 @@ pub(crate) struct Journal {
     checkpoint: Option<u64>,
     moving: Move,
     block: Scratch,
-    /// Whether the ring's space is given back where the log has left it, and up to where that was done: what is behind is not
-    /// written to before.
+    /// Whether the ring's space is given back where the log has left it, and up to where that was
+    /// done: what is behind is not written to before.
     gives_back: bool,
     given_back: u64,
     /// What was asked of the medium and has not ended.
     in_flight: u32,
-    /// Bytes of frames that the medium is handed in a turn, and what is left of them in this one; and whether it was asked to take space
-    /// back.
+    /// Bytes of frames that the medium is handed in a turn, and what is left of them in this one;
+    /// and whether it was asked to take space back.
     slice: u32,
     left: u32,
     has_given_back: bool,
@@ -262,11 +255,12 @@ impl Journal {
         Ok(Journal::create(storage, shape, layout, log)?)
     }
 
-    /// Takes up a log: hands each record that is there to `each`, in their order, and goes on behind them. `gives_back`: the file
-    /// is to lose what the log has left.
+    /// Takes up a log: hands each record that is there to `each`, in their order, and goes on
+    /// behind them. `gives_back`: the file is to lose what the log has left.
     ///
     /// # Errors
-    /// What `each` refuses; [`StateError::Damaged`] where something is missing that was there; the system's. Then nothing has changed.
+    /// What `each` refuses; [`StateError::Damaged`] where something is missing that was there; the
+    /// system's. Then nothing has changed.
     pub(crate) fn recover(
         storage: &impl Storage,
         superblock: Superblock,
@@ -317,7 +311,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Writes all that was appended and makes it durable, with calls that wait: for a clean stop, while no channel has the journal.
+    /// Writes all that was appended and makes it durable, with calls that wait: for a clean stop,
+    /// while no channel has the journal.
     ///
     /// # Errors
     /// The system's; what is not written then is written by a later call.
@@ -354,7 +349,8 @@ impl Journal {
         Ok(())
     }
 
-    /// The channel is gone, and what was under way with it: nobody knows how far it came, so it is done again.
+    /// The channel is gone, and what was under way with it: nobody knows how far it came, so it is
+    /// done again.
     pub(crate) fn detach(&mut self) {
         self.in_flight = 0;
         self.given_back = self.superblock.start;
@@ -445,13 +441,15 @@ impl Journal {
         self.stall.age();
     }
 
-    /// From now on so many bytes of frames are handed to the medium in one turn, a multiple of [`BLOCK`].
+    /// From now on so many bytes of frames are handed to the medium in one turn, a multiple of
+    /// [`BLOCK`].
     pub(crate) fn set_slice(&mut self, slice: u32) {
         debug_assert!(slice > 0 && u64::from(slice).is_multiple_of(BLOCK));
         (self.slice, self.left) = (slice, slice);
     }
 
-    /// Hands the medium what is to be done, as far as it has room. To be called before it is submitted.
+    /// Hands the medium what is to be done, as far as it has room. To be called before it is
+    /// submitted.
     pub(crate) fn drive(&mut self, below: &mut impl Port) {
         if self.stalled().is_some() {
             return;
@@ -488,7 +486,8 @@ impl Journal {
         taken
     }
 
-    /// Hands out what is left of a frame, as far as a slice goes. False where that is not all of it.
+    /// Hands out what is left of a frame, as far as a slice goes. False where that is not all of
+    /// it.
     fn write_frame(&mut self, index: usize, below: &mut impl Port) -> bool {
         loop {
             let frame = &self.frames[index];
@@ -517,7 +516,8 @@ impl Journal {
         }
     }
 
-    /// Asks the medium for something with a frame's bytes, or the superblock's. False where it has no room.
+    /// Asks the medium for something with a frame's bytes, or the superblock's. False where it has
+    /// no room.
     fn ask(
         &mut self,
         below: &mut impl Port,

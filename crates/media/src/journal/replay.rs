@@ -8,7 +8,8 @@ use super::append::{RECORD_HEAD, of_record_head};
 use super::layout::{BLOCK, FRAME_HEAD, FrameHead, frame_bytes};
 use super::{StateError, Storage, Superblock};
 
-/// Hands every record to `each`, and says where the log ends, and of which incarnation its last frame is.
+/// Hands every record to `each`, and says where the log ends, and of which incarnation its last
+/// frame is.
 ///
 /// # Errors
 /// See [`super::Journal::recover`].
@@ -38,7 +39,8 @@ pub(super) fn replay(
     Ok((position, earliest))
 }
 
-/// Reads the frame that begins at this position of the log, its head and its records, into `bytes`. `None` where there is none.
+/// Reads the frame that begins at this position of the log, its head and its records, into `bytes`.
+/// `None` where there is none.
 fn read_frame(
     storage: &impl Storage,
     superblock: &Superblock,

@@ -1,27 +1,30 @@
 //! A log that could not be written, and is written again.
 //!
-//! What failed to be written stays in memory and in its order, so that it can be written again: a frame as a whole, at its place. After a crash
-//! in between the log ends in front of it. So an error that passes, of a disk that was full for a while, costs nothing that was
-//! acknowledged.
+//! What failed to be written stays in memory and in its order, so that it can be written again: a
+//! frame as a whole, at its place. After a crash in between the log ends in front of it. So an
+//! error that passes, of a disk that was full for a while, costs nothing that was acknowledged.
 //!
-//! While the log is stalled it asks the medium for nothing by itself. A request that needs the log has it **try** again, waits for that, and
-//! ends as the attempt has: so a host learns at once that there is room again, and a disk that is full costs one write for each
-//! request.
+//! While the log is stalled it asks the medium for nothing by itself. A request that needs the log
+//! has it **try** again, waits for that, and ends as the attempt has: so a host learns at once that
+//! there is room again, and a disk that is full costs one write for each request.
 //!
-//! A flush that failed is remembered by the file below, which lets no later one succeed: what it may have lost is not in memory any more.
+//! A flush that failed is remembered by the file below, which lets no later one succeed: what it
+//! may have lost is not in memory any more.
 
 use controller::port::Outcome;
 
 use super::{FRAMES, Frame, Journal, Move, SUPERBLOCK, SYNC, Stage};
 
-/// Turns after which nobody can learn any more how an attempt has ended: who waited for it was there in the next one.
+/// Turns after which nobody can learn any more how an attempt has ended: who waited for it was
+/// there in the next one.
 const VERDICT_TURNS: u8 = 3;
 
 /// Whether the log can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stall {
     None,
-    /// It could not. `verdict`: for so many turns, whoever has waited for an attempt may learn that it failed.
+    /// It could not. `verdict`: for so many turns, whoever has waited for an attempt may learn that
+    /// it failed.
     Stalled {
         outcome: Outcome,
         verdict: u8,
@@ -98,7 +101,8 @@ impl Journal {
         }
     }
 
-    /// Has a log that is stalled try again, for something that waits for its frames, or as there may be room again.
+    /// Has a log that is stalled try again, for something that waits for its frames, or as there
+    /// may be room again.
     pub(crate) fn retry(&mut self) {
         if self.stalled().is_some() {
             self.stall = Stall::Trying { waits: false };

@@ -1,4 +1,5 @@
-//! The log against a list of what was appended: after any crash it holds the first so many records, all that were flushed among them.
+//! The log against a list of what was appended: after any crash it holds the first so many records,
+//! all that were flushed among them.
 
 use std::collections::{BTreeMap, VecDeque};
 

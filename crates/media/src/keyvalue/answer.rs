@@ -43,8 +43,8 @@ impl From<Answer> for Outcome {
     }
 }
 
-/// What a command was for the timing model: one operation, those of a compound command, or none where it was refused before
-/// anything was looked at.
+/// What a command was for the timing model: one operation, those of a compound command, or none
+/// where it was refused before anything was looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ops {
     ops: [KvOp; SUB_COMMANDS_MAX],

@@ -41,7 +41,8 @@ const TRAITS: MediumTraits = MediumTraits {
 /// Most requests of a channel to its file: flushes of hosts, and what the log has to do.
 const FILE_DEPTH: u16 = 64;
 
-/// Where the pairs are while no channel has them. Looked at when a channel is made and when it ends, and by no command.
+/// Where the pairs are while no channel has them. Looked at when a channel is made and when it
+/// ends, and by no command.
 #[expect(
     clippy::disallowed_types,
     reason = "no command takes it: a channel has the pairs to itself"
@@ -73,7 +74,8 @@ impl KeyValueMedium {
         Ok(Self::of(pairs, (size, keys), None))
     }
 
-    /// The same in a file, which is made where there is none. `keys`: as many as the file was made for, where nobody says how many.
+    /// The same in a file, which is made where there is none. `keys`: as many as the file was made
+    /// for, where nobody says how many.
     ///
     /// # Errors
     /// [`MediumError::Memory`], those of files, and [`MediumError::State`].
@@ -185,8 +187,9 @@ impl KeyValueMedium {
         )
     }
 
-    /// The channel, with at most `depth` commands in flight, which copies larger values than `slice` bytes in slices of as many. There is
-    /// one at a time, as commands change what they all look at.
+    /// The channel, with at most `depth` commands in flight, which copies larger values than
+    /// `slice` bytes in slices of as many. There is one at a time, as commands change what they all
+    /// look at.
     ///
     /// # Errors
     /// There is one; and the system's.
@@ -343,7 +346,8 @@ impl<C> KeyValueChannel<C> {
         }
     }
 
-    /// Whether a request changes something that is kept; and then whether that is to be durable when it ends.
+    /// Whether a request changes something that is kept; and then whether that is to be durable
+    /// when it ends.
     fn keeps(&self, request: &Request<'_>) -> Option<bool> {
         let pairs = self.pairs.as_ref().filter(|_| self.durable.is_some())?;
         match request {

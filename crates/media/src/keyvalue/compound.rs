@@ -1,19 +1,24 @@
-//! The compound command: up to eight stores and deletes that arrive as one (Samsung calls it batch).
+//! The compound command: up to eight stores and deletes that arrive as one (Samsung calls it
+//! batch).
 //!
-//! Its data are a head of 512 bytes, which says of each sub-command what it is and how large its key and value are, and behind it,
-//! for each, 64 bytes that say nothing, the key and the value, each padded to a multiple of 64 bytes.
+//! Its data are a head of 512 bytes, which says of each sub-command what it is and how large its
+//! key and value are, and behind it, for each, 64 bytes that say nothing, the key and the value,
+//! each padded to a multiple of 64 bytes.
 //!
-//! Sub-commands are done in their order, each as if it had come alone, and one that fails keeps none of the others from being
-//! done. On a medium that is kept all of them are there after a crash, or none. Dword 0 of the completion has what became of each, [`SubResult`], four bits for each, the first in bits 3:0: that these
-//! codes exist was published, but not where they stand. The status is that of the first one that failed, so that a host which does
-//! not look there learns of it.
+//! Sub-commands are done in their order, each as if it had come alone, and one that fails keeps
+//! none of the others from being done. On a medium that is kept all of them are there after a
+//! crash, or none. Dword 0 of the completion has what became of each, [`SubResult`], four bits for
+//! each, the first in bits 3:0: that these codes exist was published, but not where they stand. The
+//! status is that of the first one that failed, so that a host which does not look there learns of
+//! it.
 //!
-//! The values of one that has more of them than a slice are copied later, as those of other stores are; one that a later sub-command has
-//! replaced or deleted is not copied at all. Their log has what was deleted first, and the keys that were stored among that, and then the
-//! values.
+//! The values of one that has more of them than a slice are copied later, as those of other stores
+//! are; one that a later sub-command has replaced or deleted is not copied at all. Their log has
+//! what was deleted first, and the keys that were stored among that, and then the values.
 //!
-//! A head that names no sub-command or more than eight, or whose parts do not lie in the data, is refused, and nothing is done.
-//! Everything is copied from the host once, and only the copy is looked at.
+//! A head that names no sub-command or more than eight, or whose parts do not lie in the data, is
+//! refused, and nothing is done. Everything is copied from the host once, and only the copy is
+//! looked at.
 
 use memory::Segment;
 use model::KvKind;
@@ -70,7 +75,8 @@ pub(super) fn execute(
         }
     }
     if let Some(later) = later {
-        // In the log values come after what was deleted, each in the room of them all: there is no moment at which they have more.
+        // In the log values come after what was deleted, each in the room of them all: there is no
+        // moment at which they have more.
         let keys = later.keys();
         pairs.tell(|log, _| keys.for_each(|key| log.deleted(key)));
     }
@@ -98,7 +104,8 @@ fn padded(len: u64) -> u64 {
     len.next_multiple_of(BATCH_ALIGNMENT as u64)
 }
 
-/// Does a sub-command, whose key comes next from its host, at `start` of the data; a value is copied `later` where there is one.
+/// Does a sub-command, whose key comes next from its host, at `start` of the data; a value is
+/// copied `later` where there is one.
 fn one(
     pairs: &mut Pairs,
     sub: &SubCommand,

@@ -2,12 +2,14 @@
 
 use memory::{Segment, Store};
 
-/// Where the bytes of a value come from, one after another. Whoever takes has seen that there are as many.
+/// Where the bytes of a value come from, one after another. Whoever takes has seen that there are
+/// as many.
 pub(super) trait Source {
     /// The next `len` bytes, into the store from byte `at` on.
     fn take_into(&mut self, store: &Store, at: u64, len: u32);
 
-    /// Whether it only notes what it is asked for: the bytes come later, and whoever copies them tells the log.
+    /// Whether it only notes what it is asked for: the bytes come later, and whoever copies them
+    /// tells the log.
     fn comes_later(&self) -> bool {
         false
     }

@@ -1,7 +1,8 @@
-//! Which keys have the same hash: the way to a key that is there, in two looks at memory however many there are.
+//! Which keys have the same hash: the way to a key that is there, in two looks at memory however
+//! many there are.
 //!
-//! A bucket names its first entry, and each entry the next one of its bucket. The hash is seeded, so that no host can choose keys that
-//! meet.
+//! A bucket names its first entry, and each entry the next one of its bucket. The hash is seeded,
+//! so that no host can choose keys that meet.
 //!
 //! It does NOT know entries or compare keys: the index does.
 

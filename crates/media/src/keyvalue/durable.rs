@@ -1,5 +1,6 @@
-//! What a channel does so that pairs survive: commands change them in memory, and tell the log; a flush, and what is to be durable
-//! when it ends, wait until that is written, and then for a flush of the file.
+//! What a channel does so that pairs survive: commands change them in memory, and tell the log; a
+//! flush, and what is to be durable when it ends, wait until that is written, and then for a flush
+//! of the file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl<C> Durable<C> {
         &mut self.below
     }
 
-    /// From now on a checkpoint appends so many bytes in a turn, and the file gets as many of the log.
+    /// From now on a checkpoint appends so many bytes in a turn, and the file gets as many of the
+    /// log.
     pub(super) fn set_slice(&mut self, slice: u32, log: &mut Log) {
         (self.slice, self.left) = (slice, slice);
         log.journal.set_slice(slice.next_multiple_of(BLOCK as u32));
@@ -111,8 +113,8 @@ impl<C: Port> Durable<C> {
         self.below.in_flight() + (self.held.len() + self.ended.len()) as u32
     }
 
-    /// Whether a command may be done that changes something, and is then perhaps held. What takes no space is done while the log
-    /// cannot be written, too, and waits for that in memory.
+    /// Whether a command may be done that changes something, and is then perhaps held. What takes
+    /// no space is done while the log cannot be written, too, and waits for that in memory.
     pub(super) fn admits(&self, pairs: &mut Pairs, holds: bool, frees: bool) -> Admits {
         let Some(log) = pairs.log() else {
             return Admits::Yes;
@@ -129,7 +131,8 @@ impl<C: Port> Durable<C> {
         }
     }
 
-    /// Something has changed, and the log knows it. `copied`: in this turn a slice was copied for that, and a checkpoint has to wait.
+    /// Something has changed, and the log knows it. `copied`: in this turn a slice was copied for
+    /// that, and a checkpoint has to wait.
     pub(super) fn changed(&mut self, pairs: &mut Pairs, copied: bool) {
         self.checkpoint(pairs, |log| if copied { 0 } else { log.owes() });
         self.drive(pairs);
@@ -162,7 +165,8 @@ impl<C: Port> Durable<C> {
         self.below.submit();
     }
 
-    /// To be called now and then: what nobody waits for is written all the same, and a checkpoint goes on.
+    /// To be called now and then: what nobody waits for is written all the same, and a checkpoint
+    /// goes on.
     pub(super) fn tend(&mut self, pairs: &mut Pairs) {
         if !self.is_due(pairs) {
             return;
@@ -175,7 +179,8 @@ impl<C: Port> Durable<C> {
         self.end_turn(pairs, false);
     }
 
-    /// What is left of the checkpoint's part of a turn, and the end of that. `copied`: the turn was that of a command's slice.
+    /// What is left of the checkpoint's part of a turn, and the end of that. `copied`: the turn was
+    /// that of a command's slice.
     fn end_turn(&mut self, pairs: &mut Pairs, copied: bool) {
         // A checkpoint in between could take the room in the log that the command has.
         if !copied {

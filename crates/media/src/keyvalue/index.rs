@@ -1,16 +1,17 @@
 //! The keys of a key-value medium, in the order of their bytes.
 //!
-//! The order is a zip tree (Tarjan, Levy, Timmel 2018): a binary search tree over the keys in which each entry has a random
-//! rank that no child exceeds, which keeps paths short whatever keys a host chooses. Beside it each entry names its
-//! neighbours, so that a listing takes one step for each key, and a `directory` the way to a key that is there: a path of some
-//! twenty entries takes longer than all else that a small command does.
+//! The order is a zip tree (Tarjan, Levy, Timmel 2018): a binary search tree over the keys in which
+//! each entry has a random rank that no child exceeds, which keeps paths short whatever keys a host
+//! chooses. Beside it each entry names its neighbours, so that a listing takes one step for each
+//! key, and a `directory` the way to a key that is there: a path of some twenty entries takes
+//! longer than all else that a small command does.
 //!
-//! The first 16 bytes of a key stand in its entry; what a longer key has behind them is the start of its chain, in front of the
-//! value. An entry is one cache line.
+//! The first 16 bytes of a key stand in its entry; what a longer key has behind them is the start
+//! of its chain, in front of the value. An entry is one cache line.
 //!
 //! Invariants:
-//! - Nothing is allocated after [`Index::new`], which reserves 64 bytes for each key there may be, and 4 to 8 in the directory; memory
-//!   is taken from the system as it is first used.
+//! - Nothing is allocated after [`Index::new`], which reserves 64 bytes for each key there may be,
+//!   and 4 to 8 in the directory; memory is taken from the system as it is first used.
 //! - A key is in the tree, in the order, and in its bucket, or in none of them.
 //! - No function calls itself: a path of any length costs no stack.
 
@@ -64,7 +65,8 @@ pub(super) fn tail_len(len: usize) -> usize {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// The first bytes of the key, zeros where it is shorter; as a number it is in the order of its bytes.
+    /// The first bytes of the key, zeros where it is shorter; as a number it is in the order of its
+    /// bytes.
     prefix: u128,
     left: u32,
     right: u32,
@@ -245,7 +247,8 @@ impl Index {
             return by_prefix;
         }
         let len = usize::from(entry.key_len);
-        // Where one of them ends within the prefix, zeros stood for what it lacks, so that it is the start of the other.
+        // Where one of them ends within the prefix, zeros stood for what it lacks, so that it is
+        // the start of the other.
         if key.bytes.len() <= PREFIX || len <= PREFIX {
             return key.bytes.len().cmp(&len);
         }
@@ -359,7 +362,8 @@ impl Index {
         slot
     }
 
-    /// Puts an entry into the tree: where its rank belongs, with what hung there cut along the key into its two sides.
+    /// Puts an entry into the tree: where its rank belongs, with what hung there cut along the key
+    /// into its two sides.
     fn hang(&mut self, key: &Key<'_>, slot: u32, space: &Space) {
         let rank = self.entry(slot).rank;
         let mut hook = Hook::Root;

@@ -1,11 +1,12 @@
 //! Iterators: sixteen places in the keys of a medium.
 //!
-//! An iterator hands out the keys whose first four bytes are those of its prefix wherever its mask has a bit, in the order of
-//! their bytes, each at most once. It is no snapshot: what is stored in front of the place that it has come to is found, what is
-//! deleted there is not, and what is stored behind it is not found any more. Keys of fewer than four bytes are in none.
+//! An iterator hands out the keys whose first four bytes are those of its prefix wherever its mask
+//! has a bit, in the order of their bytes, each at most once. It is no snapshot: what is stored in
+//! front of the place that it has come to is found, what is deleted there is not, and what is
+//! stored behind it is not found any more. Keys of fewer than four bytes are in none.
 //!
-//! A read looks at [`LOOKED_AT`] keys at most, so that one which finds nothing ends: it may return fewer keys than there is room
-//! for, and none, without having come to the end.
+//! A read looks at [`LOOKED_AT`] keys at most, so that one which finds nothing ends: it may return
+//! fewer keys than there is room for, and none, without having come to the end.
 
 use nvme_spec::samsung::ITERATORS;
 
@@ -153,7 +154,8 @@ impl Iterators {
         self.open.get_mut(index)
     }
 
-    /// Begins to read on, for up to `room` bytes, 4 at least. `None` where there is no such iterator.
+    /// Begins to read on, for up to `room` bytes, 4 at least. `None` where there is no such
+    /// iterator.
     pub(super) fn begin(&mut self, handle: u8, pairs: &Pairs, room: u32) -> Option<Reading> {
         let place = self.place(handle)?.as_ref()?;
         Some(Reading {
@@ -170,8 +172,9 @@ impl Iterators {
         })
     }
 
-    /// Reads as many keys as a slice has room for: for each its size, 4 bytes, and its bytes, padded to a multiple of 4; and the value
-    /// likewise, where those are read. Whether that was all.
+    /// Reads as many keys as a slice has room for: for each its size, 4 bytes, and its bytes,
+    /// padded to a multiple of 4; and the value likewise, where those are read. Whether that was
+    /// all.
     pub(super) fn go_on(
         &mut self,
         reading: &mut Reading,
@@ -218,7 +221,8 @@ impl Reading {
         self.done.keys.to_le_bytes()
     }
 
-    /// Copies what a slice has room for of the value that comes next, if any. Whether that was all of it.
+    /// Copies what a slice has room for of the value that comes next, if any. Whether that was all
+    /// of it.
     fn copy_value(&mut self, pairs: &Pairs, slice: &mut Slice, out: &mut impl Sink) -> bool {
         let Some((slot, from, len)) = self.value else {
             return true;

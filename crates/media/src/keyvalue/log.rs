@@ -1,11 +1,13 @@
 //! What the log of a key-value medium on a file says, and how pairs come back from it.
 //!
-//! A change is appended when it is made, whole: a store with its value, an append with what was added. So the log, wherever it
-//! ends, makes the pairs as they were at one moment. A checkpoint goes through the keys in their order; where it is depends on the last key
-//! that it has told, which may be gone meanwhile.
+//! A change is appended when it is made, whole: a store with its value, an append with what was
+//! added. So the log, wherever it ends, makes the pairs as they were at one moment. A checkpoint
+//! goes through the keys in their order; where it is depends on the last key that it has told,
+//! which may be gone meanwhile.
 //!
-//! A long value is appended in slices, by the command that stores it or by a checkpoint. No other change is made meanwhile, and none
-//! before a checkpoint's record is whole. What a compound command does is in one frame, so that after a crash it was done or was not.
+//! A long value is appended in slices, by the command that stores it or by a checkpoint. No other
+//! change is made meanwhile, and none before a checkpoint's record is whole. What a compound
+//! command does is in one frame, so that after a crash it was done or was not.
 //!
 //! It does NOT keep iterators: they are gone with the program.
 
@@ -21,8 +23,8 @@ use super::index::{KEY_MAX, Slot};
 use super::pairs::{Pairs, Rule, VALUE_MAX};
 use super::space::Place;
 
-/// Kinds of records: key and value; key, and what is behind its value now, which means nothing where there is no such key; key
-/// that is gone; all of them are.
+/// Kinds of records: key and value; key, and what is behind its value now, which means nothing
+/// where there is no such key; key that is gone; all of them are.
 pub(super) const PUT: u8 = 1;
 pub(super) const APPEND: u8 = 2;
 const DELETE: u8 = 3;
@@ -33,8 +35,8 @@ const PIECE: usize = 4096;
 pub(super) const KEY_IN_LOG: u64 = 32;
 /// Bytes of a record that stand in front of its key and value: its head and the key's length.
 const HEAD: usize = 5;
-/// Frames that the changes of one command take at most: it moves no more bytes than a frame has, a record does not cross frames, and
-/// a key that is deleted was told its host.
+/// Frames that the changes of one command take at most: it moves no more bytes than a frame has, a
+/// record does not cross frames, and a key that is deleted was told its host.
 const COMMAND_FRAMES: usize = 2;
 
 /// The log of all changes.
@@ -67,14 +69,15 @@ impl Log {
 
     /// Whether a command may be done that changes something.
     pub(super) fn has_room(&self) -> bool {
-        // A checkpoint that falls behind by more than a frame is waited for: the ring has room for no more.
+        // A checkpoint that falls behind by more than a frame is waited for: the ring has room for
+        // no more.
         self.journal.is_whole()
             && self.owes() <= self.journal.frame_len() as u64
             && self.journal.has_frames(COMMAND_FRAMES)
     }
 
-    /// Has all records of a command be in one frame, which takes so many bytes of data and has so many keys: after a crash all that
-    /// it has done is there, or nothing.
+    /// Has all records of a command be in one frame, which takes so many bytes of data and has so
+    /// many keys: after a crash all that it has done is there, or nothing.
     pub(super) fn reserve(&mut self, bytes: u64, keys: usize) {
         let most = bytes as usize + keys * (2 * HEAD + KEY_MAX);
         self.journal.reserve(most);
@@ -204,7 +207,8 @@ impl Log {
         waits && self.journal.stalled().is_none()
     }
 
-    /// The channel is gone: the checkpoint's record becomes whole, and goes on with the next channel.
+    /// The channel is gone: the checkpoint's record becomes whole, and goes on with the next
+    /// channel.
     pub(super) fn detach(&mut self, pairs: &Pairs) {
         if let Some(mut checkpoint) = self.checkpoint.take() {
             let put = self.put_value(pairs, &mut checkpoint.value, u32::MAX);

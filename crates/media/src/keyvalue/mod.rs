@@ -1,18 +1,20 @@
 //! Keys and values: a medium that is asked for by key.
 //!
-//! `pairs` is the store: an `index` of keys in the order of their bytes with a `directory` by their hashes, and a `space` of units in chains. `nvme` and `samsung` are
-//! what hosts speak, `compound` and `iterators` parts of the latter, and `answer` what a command ends with and what it costs. `set` is
-//! what the controller is told of them, `channel` how it reaches them.
+//! `pairs` is the store: an `index` of keys in the order of their bytes with a `directory` by their
+//! hashes, and a `space` of units in chains. `nvme` and `samsung` are what hosts speak, `compound`
+//! and `iterators` parts of the latter, and `answer` what a command ends with and what it costs.
+//! `set` is what the controller is told of them, `channel` how it reaches them.
 //!
 //! Invariants:
-//! - A command is done whole when it is added, on the one reactor that has the medium; what takes longer `slices` does, while all
-//!   others wait: commands do not mix.
-//! - Nothing is allocated per command. What is reserved when the medium is opened, and taken from the system as it is first used:
-//!   the bytes, 4 more for each 512 of them, and 68 to 72 for each key there may be.
+//! - A command is done whole when it is added, on the one reactor that has the medium; what takes
+//!   longer `slices` does, while all others wait: commands do not mix.
+//! - Nothing is allocated per command. What is reserved when the medium is opened, and taken from
+//!   the system as it is first used: the bytes, 4 more for each 512 of them, and 68 to 72 for each
+//!   key there may be.
 //! - Whatever stands in a command or in its data, what it reaches is bounded and checked.
 //!
-//! The pairs are in memory. With a file, `log` has every change in it, and makes the pairs again when it is opened (`open`); `durable` is
-//! what a flush waits for.
+//! The pairs are in memory. With a file, `log` has every change in it, and makes the pairs again
+//! when it is opened (`open`); `durable` is what a flush waits for.
 
 mod answer;
 mod channel;
@@ -86,7 +88,8 @@ impl KeyValue {
         }
     }
 
-    /// Does a command, whose data are the `segments`; what else of its host's memory it names is found in the `view`.
+    /// Does a command, whose data are the `segments`; what else of its host's memory it names is
+    /// found in the `view`.
     fn command(&mut self, sqe: &Sqe, segments: &[Segment<'_>], view: &DmaView) -> Answer {
         let (pairs, iterators) = (&mut self.pairs, &mut self.iterators);
         self.ops = Ops::NONE;
@@ -98,7 +101,8 @@ impl KeyValue {
         }
     }
 
-    /// Goes on with the keys that the last command returns. What they begin with, and how it ends, once it does.
+    /// Goes on with the keys that the last command returns. What they begin with, and how it ends,
+    /// once it does.
     fn go_on(&mut self, memory: &mut Memory) -> Option<([u8; HEAD], Answer)> {
         let mut listing = self.later.take_listing()?;
         let mut slice = self.later.slice();
@@ -132,7 +136,8 @@ impl KeyValue {
         }
     }
 
-    /// What the last command was for the timing model; `None` where it was refused before anything was looked at.
+    /// What the last command was for the timing model; `None` where it was refused before anything
+    /// was looked at.
     fn last_op(&self) -> Option<Op<'_>> {
         self.ops.op()
     }

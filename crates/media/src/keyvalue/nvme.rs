@@ -1,12 +1,14 @@
 //! The Key Value command set (KV 1.1) on a medium of pairs.
 //!
 //! What the specification leaves open, and what is done here:
-//! - List is in the order of the keys' bytes, and begins with the given key, or with the next one where it does not exist.
+//! - List is in the order of the keys' bytes, and begins with the given key, or with the next one
+//!   where it does not exist.
 //! - Delete of a key that does not exist is KV Key Does Not Exist.
 //! - Nothing is compressed, so that values are returned as they are, raw or not.
 //! - An empty value is a value.
 //!
-//! It does NOT look at namespaces, and has nothing to do with reservations: those were checked before.
+//! It does NOT look at namespaces, and has nothing to do with reservations: those were checked
+//! before.
 
 use memory::Segment;
 use model::KvKind;
@@ -121,8 +123,8 @@ fn status(refusal: Refusal) -> Status {
     }
 }
 
-/// A list of keys from one on, as many as fit. Keys that this command set cannot name, as they are too long, do not come into a
-/// medium of it.
+/// A list of keys from one on, as many as fit. Keys that this command set cannot name, as they are
+/// too long, do not come into a medium of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     next: Option<Slot>,

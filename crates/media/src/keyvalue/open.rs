@@ -15,8 +15,9 @@ use crate::size::Bytes;
 
 /// Bytes of the largest frame of the log: as many as the data of a command, and its keys.
 const FRAME_LEN: u32 = 4 << 20 | 64 << 10;
-/// So many times what all pairs take in the log it has room for: a checkpoint is at most twice as long as what it says, and while it is
-/// made the one before is there, which may have become as long again.
+/// So many times what all pairs take in the log it has room for: a checkpoint is at most twice as
+/// long as what it says, and while it is made the one before is there, which may have become as
+/// long again.
 const STATES: u64 = 5;
 const FRAMES: u64 = 16;
 

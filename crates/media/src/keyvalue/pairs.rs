@@ -2,8 +2,9 @@
 //!
 //! Invariants:
 //! - What fails has changed nothing.
-//! - A pair takes the units that its value and what its key has beyond 16 bytes need, and no others: with what is free they add
-//!   up to the size. A value that is overwritten is overwritten where it lies, so that a full medium takes one of the same size.
+//! - A pair takes the units that its value and what its key has beyond 16 bytes need, and no
+//!   others: with what is free they add up to the size. A value that is overwritten is overwritten
+//!   where it lies, so that a full medium takes one of the same size.
 //! - Nothing is allocated: see [`Index`] and [`Space`], which have all they need from the start.
 
 use std::io;
@@ -191,8 +192,8 @@ impl Pairs {
         Ok(())
     }
 
-    /// Puts the next `len` bytes of `value` behind what a key has, or stores them where there is no such key. Says how large
-    /// the value is now.
+    /// Puts the next `len` bytes of `value` behind what a key has, or stores them where there is no
+    /// such key. Says how large the value is now.
     ///
     /// # Errors
     /// [`Refusal::TooLarge`], [`Refusal::Full`], and what `rule` forbids.
@@ -240,7 +241,8 @@ impl Pairs {
         }
     }
 
-    /// Returns up to `room` bytes of a key's value, from byte `offset` on. Says how large the whole value is.
+    /// Returns up to `room` bytes of a key's value, from byte `offset` on. Says how large the whole
+    /// value is.
     ///
     /// # Errors
     /// [`Refusal::NotFound`], [`Refusal::BeyondEnd`].
@@ -265,8 +267,8 @@ impl Pairs {
         });
     }
 
-    /// Calls `each` with the pieces that `len` bytes of a value, which has them, lie in from byte `offset` on: where, and how many
-    /// bytes.
+    /// Calls `each` with the pieces that `len` bytes of a value, which has them, lie in from byte
+    /// `offset` on: where, and how many bytes.
     pub(super) fn for_pieces(
         &self,
         slot: Slot,
@@ -280,7 +282,8 @@ impl Pairs {
         }
     }
 
-    /// `len` bytes of a value, which has them, from byte `offset` on. They are there while the pairs do not change.
+    /// `len` bytes of a value, which has them, from byte `offset` on. They are there while the
+    /// pairs do not change.
     pub(super) fn place(&self, slot: Slot, offset: u32, len: u32) -> Place {
         let start = tail_len(self.index.key_len(slot)) as u64 + u64::from(offset);
         self.space.place(self.index.chain(slot), start, len.into())

@@ -1,13 +1,18 @@
 //! Samsung's key-value commands on a medium of pairs.
 //!
 //! What was published leaves much open. Here:
-//! - A command has a key of 4 to 255 bytes. One of up to 16 stands in it; of a longer one the two PRP entries do, which are walked as
-//!   those of data are, and it is copied once, before anything is looked at.
-//! - Store has no offset in the value: one is Invalid Value Offset. Append has none either, and stores where there is no such key.
-//! - Retrieve returns what there is from the offset on, as far as it fits, and in Dword 0 how large the whole value is.
+//! - A command has a key of 4 to 255 bytes. One of up to 16 stands in it; of a longer one the two
+//!   PRP entries do, which are walked as those of data are, and it is copied once, before anything
+//!   is looked at.
+//! - Store has no offset in the value: one is Invalid Value Offset. Append has none either, and
+//!   stores where there is no such key.
+//! - Retrieve returns what there is from the offset on, as far as it fits, and in Dword 0 how large
+//!   the whole value is.
 //! - Delete of a key that does not exist is Key Does Not Exist, whatever its option says.
-//! - Hints about compression are taken and not followed. Options that nobody has published are Invalid Option.
-//! - Dword 0 of Iterator read says how many bytes were returned. [`status::ITERATOR_END`] comes with the last of them.
+//! - Hints about compression are taken and not followed. Options that nobody has published are
+//!   Invalid Option.
+//! - Dword 0 of Iterator read says how many bytes were returned. [`status::ITERATOR_END`] comes
+//!   with the last of them.
 //!
 //! The batch command is [`super::compound`].
 

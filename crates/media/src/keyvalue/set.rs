@@ -1,4 +1,5 @@
-//! What the controller is told of the two dialects: which commands there are, how large their data is, and what they do.
+//! What the controller is told of the two dialects: which commands there are, how large their data
+//! is, and what they do.
 //!
 //! Nothing here depends on what keys there are, but for the utilization that Identify tells.
 
@@ -119,8 +120,8 @@ impl CommandSet for NvmeSet {
     }
 }
 
-/// Samsung's commands, as vendor specific ones of a namespace of the NVM command set. Its blocks are there for hosts that look
-/// for some: they read as zero, and cannot be written.
+/// Samsung's commands, as vendor specific ones of a namespace of the NVM command set. Its blocks
+/// are there for hosts that look for some: they read as zero, and cannot be written.
 #[derive(Debug)]
 pub(super) struct SamsungSet;
 

@@ -1,10 +1,12 @@
 //! What takes too long to be done while everybody waits: a slice of it in each turn of the reactor.
 //!
-//! A command that moves values is done at once but for their bytes: [`Later`] notes where they lie, and [`Slices`] copies them. One
-//! that returns keys ends its turn after so many of them, and goes on with the next one ([`Listing`]). What is noted is good as long as
-//! no other command is done, so its channel is full until the last slice: commands do not mix.
+//! A command that moves values is done at once but for their bytes: [`Later`] notes where they lie,
+//! and [`Slices`] copies them. One that returns keys ends its turn after so many of them, and goes
+//! on with the next one ([`Listing`]). What is noted is good as long as no other command is done,
+//! so its channel is full until the last slice: commands do not mix.
 //!
-//! Where there is a log, values are copied into it as they are copied into the store, from there: the host's bytes are read once.
+//! Where there is a log, values are copied into it as they are copied into the store, from there:
+//! the host's bytes are read once.
 
 use std::sync::Arc;
 
@@ -58,7 +60,8 @@ pub(super) enum Listing {
     Read(Reading),
 }
 
-/// A value that is stored, or appended: which pieces are its own, and where it lies in the command's data.
+/// A value that is stored, or appended: which pieces are its own, and where it lies in the
+/// command's data.
 #[derive(Clone, Debug)]
 struct Part {
     /// Of its record in a log.
@@ -79,7 +82,8 @@ pub(super) struct Later {
     pieces: Vec<(u64, u32)>,
     /// They go to the host, and do not come from there.
     to_host: bool,
-    /// Whose they are, of values that come from the host, and how many of those the log has begun to take.
+    /// Whose they are, of values that come from the host, and how many of those the log has begun
+    /// to take.
     parts: ArrayVec<Part, SUB_COMMANDS_MAX>,
     logged: usize,
     listing: Option<Listing>,
@@ -176,8 +180,9 @@ impl Later {
         Ok(())
     }
 
-    /// The pieces that were noted from the one with number `first` on are the value of this key, whose bytes lie `at` in the command's
-    /// data. An earlier value of the key was overwritten by it.
+    /// The pieces that were noted from the one with number `first` on are the value of this key,
+    /// whose bytes lie `at` in the command's data. An earlier value of the key was overwritten by
+    /// it.
     fn part(&mut self, kind: u8, key: &[u8], first: usize, (at, len): (u32, u32)) {
         let pieces = self.pieces.len() - first;
         let before = self.pieces.len();
@@ -420,7 +425,8 @@ impl Slices {
         self.going.is_some()
     }
 
-    /// Begins with what is left for later. Where that is bytes of values the command ends as said when all are copied.
+    /// Begins with what is left for later. Where that is bytes of values the command ends as said
+    /// when all are copied.
     #[cold]
     pub(super) fn begin(
         &mut self,
@@ -432,7 +438,8 @@ impl Slices {
         let KeyValue { pairs, later, .. } = medium;
         self.memory.begin(later, segments, view);
         later.pieces.reverse();
-        // From now on, so that no frame ends between what the command has logged already and its values.
+        // From now on, so that no frame ends between what the command has logged already and its
+        // values.
         pairs.with_log(|_, mut log| later.begin_records(&mut log));
         self.going = Some(command);
     }

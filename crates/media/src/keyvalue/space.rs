@@ -1,13 +1,15 @@
 //! The bytes of a key-value medium: units of 512 bytes, in chains.
 //!
-//! A chain is as many units as its bytes need, wherever they lie. So space is never there and yet of no use: while there are
-//! free units, a chain can have them. Units that nobody has taken yet are taken in their order; others are taken as they were
-//! given back, whole chains first, so that values of the same size stay in one piece.
+//! A chain is as many units as its bytes need, wherever they lie. So space is never there and yet
+//! of no use: while there are free units, a chain can have them. Units that nobody has taken yet
+//! are taken in their order; others are taken as they were given back, whole chains first, so that
+//! values of the same size stay in one piece.
 //!
 //! Invariants:
-//! - Each unit belongs to one chain, or is free: what all chains hold and what is free add up to what there is.
-//! - Nothing is allocated after [`Space::new`], which reserves four bytes for each unit; memory is taken from the system as units
-//!   are first used, and kept.
+//! - Each unit belongs to one chain, or is free: what all chains hold and what is free add up to
+//!   what there is.
+//! - Nothing is allocated after [`Space::new`], which reserves four bytes for each unit; memory is
+//!   taken from the system as units are first used, and kept.
 //!
 //! It does NOT know keys or values.
 
@@ -53,7 +55,8 @@ pub(super) fn units_of(bytes: u64) -> u64 {
 pub(super) struct Space {
     store: Store,
     units: u32,
-    /// Of every unit that was ever taken, the one that follows it in its chain, or among the free ones.
+    /// Of every unit that was ever taken, the one that follows it in its chain, or among the free
+    /// ones.
     next: Vec<u32>,
     /// Units that were given back.
     free: Chain,
@@ -106,7 +109,8 @@ impl Space {
             .expect("as many as units at most, which are counted in 32 bits")
     }
 
-    /// Makes a chain `units` units long: it keeps its first ones, and gets more, or gives the others back.
+    /// Makes a chain `units` units long: it keeps its first ones, and gets more, or gives the
+    /// others back.
     ///
     /// False, and nothing has changed, where there are not so many.
     #[must_use]
@@ -202,8 +206,8 @@ impl Space {
         }
     }
 
-    /// Where the `len` bytes of a chain from its byte `at` on lie, in pieces: offset in the store, and length. The chain has
-    /// these bytes.
+    /// Where the `len` bytes of a chain from its byte `at` on lie, in pieces: offset in the store,
+    /// and length. The chain has these bytes.
     pub(super) fn pieces(&self, chain: Chain, at: u64, len: u64) -> Pieces<'_> {
         Pieces {
             next: &self.next,
@@ -227,7 +231,8 @@ impl Space {
         }
     }
 
-    /// Passes over the next bytes of a chain that lie together, at most `most` of them: offset in the store, and length.
+    /// Passes over the next bytes of a chain that lie together, at most `most` of them: offset in
+    /// the store, and length.
     pub(super) fn next_piece(&self, place: &mut Place, most: u64) -> Option<(u64, u32)> {
         place.next(&self.next, most)
     }

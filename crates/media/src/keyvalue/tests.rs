@@ -1,5 +1,5 @@
-//! The dialects, in bytes: what the commands and their data are, and what comes back. Expectations are those of the Key Value command
-//! set 1.1, and of what Samsung and NVMeVirt have published.
+//! The dialects, in bytes: what the commands and their data are, and what comes back. Expectations
+//! are those of the Key Value command set 1.1, and of what Samsung and NVMeVirt have published.
 
 mod compound;
 mod kept;

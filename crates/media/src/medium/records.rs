@@ -1,6 +1,8 @@
-//! What a medium in memory has beside bytes, or instead of them, as records: its zones, or its keys and values.
+//! What a medium in memory has beside bytes, or instead of them, as records: its zones, or its keys
+//! and values.
 //!
-//! They are asked for and taken while no channel is open, and are those of the log that such a medium has on a file.
+//! They are asked for and taken while no channel is open, and are those of the log that such a
+//! medium has on a file.
 //!
 //! It does NOT say where they are kept.
 
@@ -16,8 +18,9 @@ pub type RecordSink<'a> = dyn FnMut(u8, &[u8]) -> io::Result<()> + 'a;
 pub const RECORD_MAX: usize = (2 << 20) + 512;
 
 impl Medium {
-    /// What its records are of: two media with the same numbers, and of the same size, take each other's. Its kind, and what its
-    /// zones are, or what its hosts speak and how many keys there may be.
+    /// What its records are of: two media with the same numbers, and of the same size, take each
+    /// other's. Its kind, and what its zones are, or what its hosts speak and how many keys there
+    /// may be.
     #[must_use]
     pub fn record_shape(&self) -> [u64; 4] {
         match (&self.backing, &self.zoned) {
@@ -33,7 +36,8 @@ impl Medium {
         }
     }
 
-    /// Tells everything that it has beside the bytes of [`Medium::memory`]; nothing while a channel is open.
+    /// Tells everything that it has beside the bytes of [`Medium::memory`]; nothing while a channel
+    /// is open.
     ///
     /// # Errors
     /// That of whoever is told.
@@ -57,7 +61,8 @@ impl Medium {
         }
     }
 
-    /// Tells the drive whose time it has what is written of its zones, after they have changed without it.
+    /// Tells the drive whose time it has what is written of its zones, after they have changed
+    /// without it.
     pub fn tell_zones(&self) {
         if let Some(zones) = &self.zoned {
             self.timing.tell_zones(zones);

@@ -57,8 +57,8 @@ impl Medium {
         medium.tell_zones();
     }
 
-    /// What the drive whose time it has is like, as bytes: how its pages lie and how worn it is. `None` while a channel is open, and
-    /// where a drive has no state beside that of the medium.
+    /// What the drive whose time it has is like, as bytes: how its pages lie and how worn it is.
+    /// `None` while a channel is open, and where a drive has no state beside that of the medium.
     #[must_use]
     pub fn timing_state(&self) -> Option<Vec<u8>> {
         self.timing.state()
@@ -70,8 +70,8 @@ impl Medium {
         self.timing.prepared()
     }
 
-    /// Records what the drive whose time it has is told, from the next channel on: so many operations at most. Nothing happens where a
-    /// channel is open.
+    /// Records what the drive whose time it has is told, from the next channel on: so many
+    /// operations at most. Nothing happens where a channel is open.
     pub fn record(&self, most: usize) {
         self.timing.record(most);
     }
@@ -82,7 +82,8 @@ impl Medium {
         self.timing.take_recording()
     }
 
-    /// Memory for a snapshot of that while a channel is open ([`Channel::begin_snapshot`]); `None` where there is nothing to take.
+    /// Memory for a snapshot of that while a channel is open ([`Channel::begin_snapshot`]); `None`
+    /// where there is nothing to take.
     ///
     /// # Errors
     /// There is not so much memory.
@@ -93,8 +94,8 @@ impl Medium {
         Room::new(&Geometry::new(&flash)?).map(Some)
     }
 
-    /// Has channels that are opened from now on begin with these parameters of its timing, which one that is open has taken
-    /// ([`Channel::retune`]).
+    /// Has channels that are opened from now on begin with these parameters of its timing, which
+    /// one that is open has taken ([`Channel::retune`]).
     ///
     /// # Errors
     /// Those that make no drive, or one of another shape; then nothing has changed.
@@ -110,7 +111,8 @@ impl Medium {
 }
 
 impl Channel {
-    /// Gives a medium with timing other parameters while it works. What is under way keeps its time.
+    /// Gives a medium with timing other parameters while it works. What is under way keeps its
+    /// time.
     ///
     /// # Errors
     /// Those that make no drive, or one of another shape; then nothing has changed.
@@ -131,8 +133,9 @@ impl Channel {
         }
     }
 
-    /// Begins to take the state of the drive whose time the medium has, as it is now, a part in each turn: [`Port::next_due`] says that
-    /// there is something to do meanwhile. Nothing happens where that is no conventional flash.
+    /// Begins to take the state of the drive whose time the medium has, as it is now, a part in
+    /// each turn: [`Port::next_due`] says that there is something to do meanwhile. Nothing happens
+    /// where that is no conventional flash.
     ///
     /// # Panics
     /// The room is for a drive of another shape.

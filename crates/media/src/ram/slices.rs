@@ -1,13 +1,16 @@
-//! Commands of many bytes, done a slice at a time, so that nobody else on the reactor waits longer than for a batch of
-//! small ones.
+//! Commands of many bytes, done a slice at a time, so that nobody else on the reactor waits longer
+//! than for a batch of small ones.
 //!
 //! Invariants:
-//! - What shares bytes with a command that is not done yet is not begun ([`Slices::meets`]): the two do not mix.
-//! - Where several channels use the medium, a command begins when its claim is whole, and those behind it that wait for
-//!   nobody go first. Small ones are here that wait for their claims.
-//! - A command holds the view that its addresses are found in, so that no unmap takes the memory away under it.
+//! - What shares bytes with a command that is not done yet is not begun ([`Slices::meets`]): the
+//!   two do not mix.
+//! - Where several channels use the medium, a command begins when its claim is whole, and those
+//!   behind it that wait for nobody go first. Small ones are here that wait for their claims.
+//! - A command holds the view that its addresses are found in, so that no unmap takes the memory
+//!   away under it.
 //!
-//! A copy engine would have its place here: a slice is what it would be given, and a turn what it would be asked in.
+//! A copy engine would have its place here: a slice is what it would be given, and a turn what it
+//! would be asked in.
 //!
 //! This does NOT say which commands are large: the channel does.
 
@@ -20,7 +23,8 @@ use memory::{Claim, Claimant, DmaView, Hint, Iova, Need, Segment, Store};
 
 /// Bytes that are copied at a time: those of a batch of 32 commands of 4 KiB.
 pub(crate) const SLICE: u32 = 128 << 10;
-/// The same where commands are done when their drive's time has come: this takes 2 us or so, and is how late one may be found.
+/// The same where commands are done when their drive's time has come: this takes 2 us or so, and is
+/// how late one may be found.
 pub(crate) const TIMED_SLICE: u32 = 16 << 10;
 /// Bytes that are given back to the system at a time: a huge page.
 const DISCARD: u64 = 2 << 20;
@@ -135,8 +139,8 @@ impl Slices {
         going.any(|large| offset < large.end && large.start < end)
     }
 
-    /// Takes a command that touches these ranges, which lie inside the store and share nothing with another's; or gives
-    /// the ticket back where there are too many.
+    /// Takes a command that touches these ranges, which lie inside the store and share nothing with
+    /// another's; or gives the ticket back where there are too many.
     #[cold]
     pub(super) fn add(
         &mut self,
@@ -284,7 +288,8 @@ impl Large {
         }
     }
 
-    /// Calls `with` for `room` of the host's bytes, and where in the medium they belong, until it says that they differ.
+    /// Calls `with` for `room` of the host's bytes, and where in the medium they belong, until it
+    /// says that they differ.
     fn each_segment(
         &mut self,
         mut room: u32,

@@ -1,10 +1,11 @@
-//! What a channel does so that zones on a file survive: nothing of this is of concern to zones in memory.
+//! What a channel does so that zones on a file survive: nothing of this is of concern to zones in
+//! memory.
 //!
-//! - A flush, and the end of a durable write, wait until what has changed is in the log, and written; then the medium below is flushed,
-//!   which makes the bytes and the log durable together.
-//! - A reset is in the log, and durable, before its bytes are erased: a zone never comes back as it was, with its bytes gone. And
-//!   that they are erased is durable before it ends: nothing of what was there comes back in front of a later write pointer. One reset
-//!   is done at a time.
+//! - A flush, and the end of a durable write, wait until what has changed is in the log, and
+//!   written; then the medium below is flushed, which makes the bytes and the log durable together.
+//! - A reset is in the log, and durable, before its bytes are erased: a zone never comes back as it
+//!   was, with its bytes gone. And that they are erased is durable before it ends: nothing of what
+//!   was there comes back in front of a later write pointer. One reset is done at a time.
 //! - What nobody flushes is recorded now and then ([`ZonedChannel::tend`]).
 
 use std::collections::VecDeque;
@@ -21,9 +22,11 @@ use crate::journal::Journal;
 /// What waits for the log.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// By ticket: how far the log must be written, `None` where that is not known before what has changed is recorded.
+    /// By ticket: how far the log must be written, `None` where that is not known before what has
+    /// changed is recorded.
     held: VecDeque<Held>,
-    /// The ranges of the reset that goes on, as far as they are erased; `None` while it is not durable.
+    /// The ranges of the reset that goes on, as far as they are erased; `None` while it is not
+    /// durable.
     erased: Option<usize>,
     /// What ended without the medium below.
     failed: Vec<Done>,
@@ -112,21 +115,24 @@ impl<C> ZonedChannel<C> {
         self.waiting.hold(ticket, Step::Flush(Some(result)));
     }
 
-    /// Takes a reset of zones that are empty from now on, whose ranges are known. Another one is not begun meanwhile.
+    /// Takes a reset of zones that are empty from now on, whose ranges are known. Another one is
+    /// not begun meanwhile.
     pub(super) fn hold_reset(&mut self, ticket: Ticket) {
         self.retry();
         self.waiting.erased = None;
         self.waiting.hold(ticket, Step::Reset);
     }
 
-    /// Has a log that could not be written try again: for what waits for it, or as a write has shown that there is room.
+    /// Has a log that could not be written try again: for what waits for it, or as a write has
+    /// shown that there is room.
     fn retry(&mut self) {
         if let Some(keeper) = self.keeper() {
             keeper.journal.retry();
         }
     }
 
-    /// Whether the log has something to do that it waits for nobody with: [`ZonedChannel::tend`] does it.
+    /// Whether the log has something to do that it waits for nobody with: [`ZonedChannel::tend`]
+    /// does it.
     pub(crate) fn has_to_record(&self) -> bool {
         let state = self.state.as_ref();
         let keeper = state.and_then(|state| state.keeper.as_ref());
@@ -159,7 +165,8 @@ impl<C: Port> ZonedChannel<C> {
         all
     }
 
-    /// Hands the medium below what the log and those that wait for it have to do, as far as it has room.
+    /// Hands the medium below what the log and those that wait for it have to do, as far as it has
+    /// room.
     pub(super) fn drive(&mut self) {
         if !self.is_kept() {
             return;
@@ -266,7 +273,8 @@ impl<C: Port> ZonedChannel<C> {
         done.append(&mut self.waiting.failed);
     }
 
-    /// A request of a host's that the medium below has ended: for the host, or only with a part of what it asks for.
+    /// A request of a host's that the medium below has ended: for the host, or only with a part of
+    /// what it asks for.
     pub(super) fn below_ended(&mut self, Done { ticket, outcome }: Done) -> Option<Done> {
         let succeeded = outcome.cause == Outcome::OK.cause;
         let Some(what) = self.take_out(&ticket) else {
@@ -317,7 +325,8 @@ impl<C: Port> ZonedChannel<C> {
         Some(Done { ticket, outcome })
     }
 
-    /// A write found no space: what of it was written all the same is made to read as zero, before it ends like that.
+    /// A write found no space: what of it was written all the same is made to read as zero, before
+    /// it ends like that.
     fn undo(
         &mut self,
         ticket: Ticket,
@@ -353,7 +362,8 @@ impl<C: Port> ZonedChannel<C> {
         }
     }
 
-    /// Moves a zone's write pointer back to where writes have succeeded, once none is on its way to it.
+    /// Moves a zone's write pointer back to where writes have succeeded, once none is on its way to
+    /// it.
     fn rewind(&mut self, zone: u32, is_clean: bool) {
         self.rewinds = true;
         if self.out.iter().any(|out| out.what.is_write_to(zone)) {

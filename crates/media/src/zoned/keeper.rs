@@ -1,11 +1,13 @@
 //! What the log of a medium on a file says of its zones, and how they come back from it.
 //!
-//! A zone that has changed is noted ([`Keeper::touch`]) and recorded with the next frame, as it is then: however often it changed, it is one
-//! record. Zones that have become full or empty go before those that have become active, so that the log, wherever it ends,
-//! never has more active zones than there may be.
+//! A zone that has changed is noted ([`Keeper::touch`]) and recorded with the next frame, as it is
+//! then: however often it changed, it is one record. Zones that have become full or empty go before
+//! those that have become active, so that the log, wherever it ends, never has more active zones
+//! than there may be.
 //!
-//! A write counts when it has ended: while some are on their way, a zone's write pointer in the log is where those have moved it that
-//! have. Open zones are closed when they come back, and empty where nothing was written to them (ZNS 1.1, 2.1.1.3).
+//! A write counts when it has ended: while some are on their way, a zone's write pointer in the log
+//! is where those have moved it that have. Open zones are closed when they come back, and empty
+//! where nothing was written to them (ZNS 1.1, 2.1.1.3).
 
 use std::io;
 
@@ -28,8 +30,8 @@ pub(super) const ZONE_IN_LOG: u64 = (4 + ZONE_LEN + 4 + EXTENSION_HEAD) as u64;
 const CHECKPOINT_BYTES: usize = 16 << 10;
 const CHECKPOINT_ZONES: u32 = 4096;
 
-/// Zones that have changed and are recorded in one go: a host may change all with one command. Few in tests, so that what is recorded in
-/// several goes is seen there.
+/// Zones that have changed and are recorded in one go: a host may change all with one command. Few
+/// in tests, so that what is recorded in several goes is seen there.
 const RECORDED_AT_ONCE: usize = if cfg!(test) { 2 } else { 64 };
 
 /// What of a zone is to be recorded.
@@ -39,14 +41,16 @@ const EXTENDED: u8 = 2;
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) journal: Journal,
-    /// By zone, how far from its start writes that have ended have moved its write pointer, and hosts by commits.
+    /// By zone, how far from its start writes that have ended have moved its write pointer, and
+    /// hosts by commits.
     ended: Vec<u64>,
     /// By zone, what is to be recorded.
     marks: Vec<u8>,
     changed: Vec<u32>,
     /// The next zone of the checkpoint that goes on.
     cursor: Option<u32>,
-    /// Bytes behind write pointers may be something else than zero: a channel went while a reset went on.
+    /// Bytes behind write pointers may be something else than zero: a channel went while a reset
+    /// went on.
     pub(super) is_unswept: bool,
 }
 
@@ -80,7 +84,8 @@ impl Keeper {
         self.mark(zone, CHANGED | EXTENDED);
     }
 
-    /// A zone's write pointer was moved so far from its start, by a write that has ended or by a commit.
+    /// A zone's write pointer was moved so far from its start, by a write that has ended or by a
+    /// commit.
     pub(super) fn moved(&mut self, zone: u32, to: u64) {
         let ended = &mut self.ended[zone as usize];
         *ended = to.max(*ended);
@@ -125,7 +130,8 @@ impl Keeper {
 }
 
 impl State {
-    /// Records what has changed. False where that is too much for one turn, or the log has no room for all of it yet.
+    /// Records what has changed. False where that is too much for one turn, or the log has no room
+    /// for all of it yet.
     pub(super) fn record(&mut self, out: &[Out]) -> bool {
         let Some(mut keeper) = self.keeper.take() else {
             return true;
@@ -280,7 +286,8 @@ impl State {
     }
 }
 
-/// Appends a zone, and in front of it its extension where one is given. False where there is no room.
+/// Appends a zone, and in front of it its extension where one is given. False where there is no
+/// room.
 fn append(journal: &mut Journal, number: u32, zone: Zone, extension: &[u8]) -> bool {
     let extension_len = EXTENSION_HEAD + extension.len();
     if !extension.is_empty() {

@@ -1,8 +1,9 @@
-//! Zones that a drive gives up by itself (ZNS 1.1, 2.1.1.3): what hosts meet when flash wears out, brought about by an operator.
+//! Zones that a drive gives up by itself (ZNS 1.1, 2.1.1.3): what hosts meet when flash wears out,
+//! brought about by an operator.
 //!
-//! A zone that is read only keeps what was written and takes no more; one that is offline is gone with its data. There is no way back. It is
-//! recorded as any change of a zone is, and has no part in what is under way: a write that the medium below has taken ends as
-//! it ends.
+//! A zone that is read only keeps what was written and takes no more; one that is offline is gone
+//! with its data. There is no way back. It is recorded as any change of a zone is, and has no part
+//! in what is under way: a write that the medium below has taken ends as it ends.
 //!
 //! It does NOT tell hosts: that is the controllers', which are told by whoever asks for it here.
 

@@ -1,4 +1,5 @@
-//! Zone Management Send: what is done to zones as a whole (ZNS 1.1, 3.4.3), and a format, which resets them.
+//! Zone Management Send: what is done to zones as a whole (ZNS 1.1, 3.4.3), and a format, which
+//! resets them.
 
 use std::sync::Arc;
 
@@ -129,7 +130,8 @@ impl<C: Port> ZonedChannel<C> {
         if action == ZoneSendAction::FINISH {
             self.may_erase(first, last)?;
         }
-        // Chosen before anything is done: a zone that is closed to make room is not opened for that.
+        // Chosen before anything is done: a zone that is closed to make room is not opened for
+        // that.
         let mut selected = std::mem::take(&mut self.selected);
         selected.clear();
         let zones = self.zones();
@@ -148,7 +150,8 @@ impl<C: Port> ZonedChannel<C> {
         Some((zones.at(extent.offset)?, zones.at(last)?))
     }
 
-    /// Resets every zone from the first to the last that can be: what was written there reads as zero first.
+    /// Resets every zone from the first to the last that can be: what was written there reads as
+    /// zero first.
     fn reset(
         &mut self,
         ticket: &mut Option<Ticket>,
@@ -220,8 +223,8 @@ impl<C: Port> ZonedChannel<C> {
         }
     }
 
-    /// Finds what was written in the zones that can be reset, in few pieces: what is between two of them may be erased with
-    /// them unless it is in a zone that cannot be reset.
+    /// Finds what was written in the zones that can be reset, in few pieces: what is between two of
+    /// them may be erased with them unless it is in a zone that cannot be reset.
     fn find_written(
         &mut self,
         first: u32,

@@ -32,7 +32,8 @@ pub struct ZoneSpec {
     pub max_active: u32,
     /// Bytes of the descriptor extension of a zone: a multiple of 64, at most 16,320; 0: none.
     pub descriptor_extension: u32,
-    /// Most bytes of Zone Append: a power of two of at least 4096; 0: as many as any command may move.
+    /// Most bytes of Zone Append: a power of two of at least 4096; 0: as many as any command may
+    /// move.
     pub append_limit: u32,
     /// Random write areas (ZRWA) of zones; `None`: none.
     pub random: Option<RandomAreas>,
@@ -150,7 +151,8 @@ pub(crate) struct ZonedMedium {
 }
 
 impl ZonedMedium {
-    /// Empty zones over a medium of so many bytes. `deallocates`: its Deallocate makes every byte read as zero at once.
+    /// Empty zones over a medium of so many bytes. `deallocates`: its Deallocate makes every byte
+    /// read as zero at once.
     #[expect(clippy::disallowed_types, reason = "taken once in a channel's life")]
     pub(crate) fn new(spec: &ZoneSpec, size: u64, deallocates: bool) -> Result<Self, MediumError> {
         let (geometry, set) = spec.zones(size)?;
@@ -230,8 +232,8 @@ impl ZonedMedium {
         Ok(ZonedChannel::new(below, Arc::clone(self), state, depth))
     }
 
-    /// What is written of the zones that are not empty, where no channel has them: the number of each, the bytes up to the end of
-    /// the last one that was ever written, and whether it is full.
+    /// What is written of the zones that are not empty, where no channel has them: the number of
+    /// each, the bytes up to the end of the last one that was ever written, and whether it is full.
     pub(crate) fn written(&self, mut tell: impl FnMut(u32, u64, bool)) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let zones = state.as_ref().map(|state| &state.zones);

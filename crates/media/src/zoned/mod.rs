@@ -1,17 +1,19 @@
 //! Zones over a medium of bytes (Zoned Namespace command set, ZNS 1.1).
 //!
-//! [`zones`] is what zones are; [`ZonedChannel`] holds them against what is asked of the medium below, whichever that is. Reads and
-//! writes go on to it; what is refused does not. Behind a write pointer the medium below reads as zero: a reset has what was
-//! written there read as zero before it is done.
+//! [`zones`] is what zones are; [`ZonedChannel`] holds them against what is asked of the medium
+//! below, whichever that is. Reads and writes go on to it; what is refused does not. Behind a write
+//! pointer the medium below reads as zero: a reset has what was written there read as zero before
+//! it is done.
 //!
-//! The zones have one owner, the channel of the one reactor that serves the medium, and are with the [`ZonedMedium`] while
-//! there is none: they outlive their channels. Over a file they outlive the program, too: [`keeper`] and [`durable`].
+//! The zones have one owner, the channel of the one reactor that serves the medium, and are with
+//! the [`ZonedMedium`] while there is none: they outlive their channels. Over a file they outlive
+//! the program, too: [`keeper`] and [`durable`].
 //!
-//! For a layer that knows how long things take, [`ZonedChannel::happened`] tells after each `add` what was done to which
-//! bytes and zones, in the words of the timing models.
+//! For a layer that knows how long things take, [`ZonedChannel::happened`] tells after each `add`
+//! what was done to which bytes and zones, in the words of the timing models.
 //!
-//! It does NOT check what the controller has: lengths, and that bytes are inside the namespace. It offers no
-//! variable capacities and no excursions.
+//! It does NOT check what the controller has: lengths, and that bytes are inside the namespace. It
+//! offers no variable capacities and no excursions.
 
 mod durable;
 mod keeper;
@@ -87,7 +89,8 @@ enum Taken {
         /// Where it begins, from the zone's start.
         from: u64,
     },
-    /// A write found no space. What of it was written is made to read as zero; then it ends like this.
+    /// A write found no space. What of it was written is made to read as zero; then it ends like
+    /// this.
     Undo { zone: u32, outcome: Outcome },
     /// A write that has ended is being made durable; what the host is told then.
     Synced { result: u64 },
@@ -148,7 +151,8 @@ pub(crate) struct ZonedChannel<C> {
     selected: Vec<u32>,
     /// Zones as they were before the reset that goes on.
     before: Vec<(u32, Zone)>,
-    /// Writes have found no space: write pointers are moved back once none is on its way to their zones.
+    /// Writes have found no space: write pointers are moved back once none is on its way to their
+    /// zones.
     rewinds: bool,
     waiting: Waiting,
 }
@@ -181,14 +185,16 @@ impl<C> ZonedChannel<C> {
         &mut self.below
     }
 
-    /// What the last `add` has done, where it was neither refused nor full: reads and writes where they are in the medium,
-    /// appends where they were put, and what became of zones. Zones that were closed to make room come first.
+    /// What the last `add` has done, where it was neither refused nor full: reads and writes where
+    /// they are in the medium, appends where they were put, and what became of zones. Zones that
+    /// were closed to make room come first.
     pub(crate) fn happened(&self) -> &[Op<'static>] {
         &self.happened
     }
 
-    /// What a model must have room for before a request is added, where that is not what the request says: an append goes where
-    /// the write pointer is. `None` for all other commands: they need none, or fail.
+    /// What a model must have room for before a request is added, where that is not what the
+    /// request says: an append goes where the write pointer is. `None` for all other commands: they
+    /// need none, or fail.
     pub(crate) fn needs(&self, request: &Request<'_>) -> Option<Op<'static>> {
         let Request::Command {
             sqe,
@@ -402,7 +408,8 @@ impl<C: Port> ZonedChannel<C> {
         self.below.add(ticket, request, segments, view)
     }
 
-    /// Writes what may be written: `len` bytes, whether durably, and what the host is told at the end.
+    /// Writes what may be written: `len` bytes, whether durably, and what the host is told at the
+    /// end.
     fn write(
         &mut self,
         ticket: &mut Option<Ticket>,
@@ -499,7 +506,8 @@ impl<C: Port> ZonedChannel<C> {
             {
                 Outcome { result, ..outcome }
             }
-            // With a log its write pointer is moved back, see `durable`; lack of space says nothing of what was written.
+            // With a log its write pointer is moved back, see `durable`; lack of space says nothing
+            // of what was written.
             Taken::Write { .. } if outcome.cause == Cause::NoSpace => outcome,
             Taken::Undo { outcome, .. } => outcome,
             Taken::Write { zone, .. } => {

@@ -17,8 +17,9 @@ use crate::size::Bytes;
 
 /// Bytes of the largest frame of the log.
 const FRAME_LEN: u32 = 64 << 10;
-/// So many times what all zones take in the log it has room for: a checkpoint is at most twice as long as what it says, and while it is
-/// made the one before is there, which may have become as long again.
+/// So many times what all zones take in the log it has room for: a checkpoint is at most twice as
+/// long as what it says, and while it is made the one before is there, which may have become as
+/// long again.
 const STATES: u64 = 5;
 const FRAMES: u64 = 16;
 
@@ -116,7 +117,8 @@ fn take(file: &FileMedium, size: Option<u64>, spec: &ZoneSpec) -> Result<Kept, M
     let journal = journal.map_err(failed)?;
     state.keeper = Some(Keeper::new(journal, &state.zones));
     sweep(&state.zones, &storage).map_err(|error| failed(error.into()))?;
-    // So that a reset can be recorded on a disk that is full, and make room. Where it cannot be had now a reset may find no space.
+    // So that a reset can be recorded on a disk that is full, and make room. Where it cannot be had
+    // now a reset may find no space.
     if let Err(error) = storage.allocate(superblock.layout.ring, superblock.layout.ring_len) {
         tracing::debug!(%error, "no space is set aside for the log of zones");
     }
@@ -159,7 +161,8 @@ fn check(found: Shape, size: Option<u64>, spec: &ZoneSpec) -> Result<(), StateEr
     Ok(())
 }
 
-/// Makes all that is behind write pointers read as zero, durably: it must not come back in front of a later write pointer.
+/// Makes all that is behind write pointers read as zero, durably: it must not come back in front of
+/// a later write pointer.
 ///
 /// # Errors
 /// The system's.

@@ -1,4 +1,5 @@
-//! What Zone Management Receive reports (ZNS 1.1, 3.4.2), written into the host's memory as it is made.
+//! What Zone Management Receive reports (ZNS 1.1, 3.4.2), written into the host's memory as it is
+//! made.
 
 use controller::port::ByteRange;
 use memory::Segment;

@@ -1,7 +1,9 @@
-//! Zones on a disk that crashes: every zone comes back as it once was, and not as it was before its last flush.
+//! Zones on a disk that crashes: every zone comes back as it once was, and not as it was before its
+//! last flush.
 //!
-//! A random write area is written over where it is, in any order: its zone comes back with any of the contents that its sectors have
-//! had since they were last durable, and a write pointer that is where some of its writes have moved it, those that a flush has covered among them.
+//! A random write area is written over where it is, in any order: its zone comes back with any of
+//! the contents that its sectors have had since they were last durable, and a write pointer that is
+//! where some of its writes have moved it, those that a flush has covered among them.
 
 mod under_way;
 
@@ -59,7 +61,8 @@ const EXTENT: ByteRange = ByteRange {
 struct Version {
     zone: Zone,
     extension: Vec<u8>,
-    /// Sectors of the zone that were written, each with the number that they were given; zeros are written by none.
+    /// Sectors of the zone that were written, each with the number that they were given; zeros are
+    /// written by none.
     wrote: Vec<(u64, u32)>,
     /// How far this, and nothing else, moves the write pointer of a zone with a random write area.
     moves_to: u64,
@@ -315,7 +318,8 @@ impl Past {
             return true;
         }
         if is.random {
-            // Wherever writes have moved it that are not under way; at least where flushed ones have.
+            // Wherever writes have moved it that are not under way; at least where flushed ones
+            // have.
             let moved = |at: &usize| self.versions[*at].moves_to;
             let least = self.flushed.range(time.clone()).map(moved).max();
             let mut able = time.clone().filter(|at| !self.under_way.contains(at));

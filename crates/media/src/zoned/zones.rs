@@ -1,14 +1,18 @@
-//! The states of zones, and what may become of them (ZNS 1.1, 2.1.1): a pure state machine, in bytes of the medium.
+//! The states of zones, and what may become of them (ZNS 1.1, 2.1.1): a pure state machine, in
+//! bytes of the medium.
 //!
-//! Everything is checked before anything changes: what is refused has changed nothing. A write is checked first
-//! ([`Zones::check_write`]) and comes true later ([`Zones::written`]), when the medium below has taken it.
+//! Everything is checked before anything changes: what is refused has changed nothing. A write is
+//! checked first ([`Zones::check_write`]) and comes true later ([`Zones::written`]), when the
+//! medium below has taken it.
 //!
 //! Invariants:
-//! - Never more zones are open, or active, than the limits say. A zone that is opened implicitly beyond the limit closes the one that
-//!   was opened implicitly longest ago; one that was opened explicitly stays open.
-//! - What lies behind a write pointer was not written since the zone was last reset, but for the random write area of a zone that
-//!   has one.
-//! - A random write area belongs to an active zone, from when it was empty on, and never are there more of them than the limit says.
+//! - Never more zones are open, or active, than the limits say. A zone that is opened implicitly
+//!   beyond the limit closes the one that was opened implicitly longest ago; one that was opened
+//!   explicitly stays open.
+//! - What lies behind a write pointer was not written since the zone was last reset, but for the
+//!   random write area of a zone that has one.
+//! - A random write area belongs to an active zone, from when it was empty on, and never are there
+//!   more of them than the limit says.
 //!
 //! It does NOT move bytes, and knows no logical blocks.
 
@@ -52,10 +56,11 @@ impl Geometry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Zone {
     pub(crate) state: ZoneState,
-    /// Bytes from its start to its write pointer. Of a zone that is full, read only or offline: what was written.
+    /// Bytes from its start to its write pointer. Of a zone that is full, read only or offline:
+    /// what was written.
     pub(crate) written: u64,
-    /// Bytes from its start to the end of the last one that was ever written: behind its write pointer where it has or had a random
-    /// write area.
+    /// Bytes from its start to the end of the last one that was ever written: behind its write
+    /// pointer where it has or had a random write area.
     pub(crate) reached: u64,
     /// Its descriptor extension is valid.
     pub(crate) extended: bool,
@@ -72,8 +77,8 @@ impl Zone {
         random: false,
     };
 
-    /// As it is after its drive was switched off and on: what is open is closed then, and empty where nothing was written to it and it
-    /// has no descriptor extension (ZNS 1.1, 2.1.1.3).
+    /// As it is after its drive was switched off and on: what is open is closed then, and empty
+    /// where nothing was written to it and it has no descriptor extension (ZNS 1.1, 2.1.1.3).
     pub(crate) fn after_restart(self) -> Zone {
         match is_active(self.state) {
             true if self.reached == 0 && !self.extended => Zone::EMPTY,
@@ -111,7 +116,8 @@ pub(crate) struct Write {
     pub(crate) offset: u64,
     /// Bytes from the zone's start to its end.
     pub(crate) end: u64,
-    /// How far it moves the write pointer, from the zone's start: that of an earlier write may have come further.
+    /// How far it moves the write pointer, from the zone's start: that of an earlier write may have
+    /// come further.
     pub(crate) moves_to: u64,
     /// The zone that is closed for it.
     pub(crate) closes: Option<u32>,
@@ -198,8 +204,8 @@ impl Zones {
         }
     }
 
-    /// Whether bytes may be written: they must begin at the zone's write pointer, or lie in its random write area and the one of the
-    /// same size behind it, which moves the write pointer.
+    /// Whether bytes may be written: they must begin at the zone's write pointer, or lie in its
+    /// random write area and the one of the same size behind it, which moves the write pointer.
     pub(crate) fn check_write(&self, offset: u64, len: u64) -> Result<Write, Status> {
         let zone = self.at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
         let into = offset - self.start(zone);
@@ -222,8 +228,8 @@ impl Zones {
         let closes = self.room(state)?;
         let moves_to = match random {
             false => end,
-            // What is behind the area moves it, by whole steps from where it is, so far that the write ends in it. An area is at
-            // least a step: that is no more than the zone has.
+            // What is behind the area moves it, by whole steps from where it is, so far that the
+            // write ends in it. An area is at least a step: that is no more than the zone has.
             true => {
                 let step = self.geometry.granularity();
                 let first = written % step;
@@ -274,8 +280,8 @@ impl Zones {
         self.move_to(write.zone, to);
     }
 
-    /// A zone as it is without those writes that would move its write pointer further than this. One that takes no writes any more
-    /// is as it is.
+    /// A zone as it is without those writes that would move its write pointer further than this.
+    /// One that takes no writes any more is as it is.
     pub(crate) fn up_to(&self, zone: u32, pointer: u64) -> Zone {
         let zone = self.get(zone);
         if matches!(zone.state, ZoneState::READ_ONLY | ZoneState::OFFLINE) {
@@ -306,8 +312,8 @@ impl Zones {
         }
     }
 
-    /// Flush Explicit ZRWA Range: moves the write pointer of a zone up to a byte of the medium, which is the first one behind it from
-    /// then on. Which zone is closed for that is the answer.
+    /// Flush Explicit ZRWA Range: moves the write pointer of a zone up to a byte of the medium,
+    /// which is the first one behind it from then on. Which zone is closed for that is the answer.
     pub(crate) fn commit(&mut self, zone: u32, to: u64) -> Result<Option<u32>, Status> {
         let Zone {
             state,
@@ -355,14 +361,15 @@ impl Zones {
         Ok(closed)
     }
 
-    /// The medium below could not write what was taken: nobody knows what is there now. The zone is read only from here
-    /// on; whether it was not before.
+    /// The medium below could not write what was taken: nobody knows what is there now. The zone is
+    /// read only from here on; whether it was not before.
     pub(crate) fn failed(&mut self, zone: u32) -> bool {
         self.give_up(zone, ZoneState::READ_ONLY)
     }
 
-    /// Moves the write pointer of a zone back to where writes have succeeded: behind it nothing came to be written. `is_clean`: it
-    /// reads as zero. A zone that was full is closed then, where it may be active.
+    /// Moves the write pointer of a zone back to where writes have succeeded: behind it nothing
+    /// came to be written. `is_clean`: it reads as zero. A zone that was full is closed then, where
+    /// it may be active.
     pub(crate) fn rewind(&mut self, at: u32, to: u64, is_clean: bool) {
         let Zone {
             state,
@@ -395,8 +402,8 @@ impl Zones {
         self.restore(at, before);
     }
 
-    /// The drive gives a zone up, by itself: it is read only or offline from here on (ZNS 1.1, 2.1.1.3). False where it was so, or
-    /// offline, before.
+    /// The drive gives a zone up, by itself: it is read only or offline from here on (ZNS 1.1,
+    /// 2.1.1.3). False where it was so, or offline, before.
     pub(crate) fn give_up(&mut self, zone: u32, to: ZoneState) -> bool {
         let gives = match self.get(zone).state {
             ZoneState::OFFLINE => false,
@@ -409,8 +416,8 @@ impl Zones {
         gives
     }
 
-    /// Does what Zone Management Send asks of one zone; `false` where it is so already. Which zone was closed for it comes
-    /// with that. Not the descriptor extension.
+    /// Does what Zone Management Send asks of one zone; `false` where it is so already. Which zone
+    /// was closed for it comes with that. Not the descriptor extension.
     pub(crate) fn act(&mut self, action: ZoneSendAction, zone: u32) -> Result<Acted, Status> {
         use ZoneState as S;
         let from = self.get(zone).state;
@@ -439,7 +446,8 @@ impl Zones {
         Ok(Acted::Changed { closed })
     }
 
-    /// Whether Zone Management Send with Select All concerns a zone in this state (ZNS 1.1, 3.4.3.1).
+    /// Whether Zone Management Send with Select All concerns a zone in this state (ZNS 1.1,
+    /// 3.4.3.1).
     pub(crate) fn is_selected(action: ZoneSendAction, state: ZoneState) -> bool {
         match action {
             ZoneSendAction::OPEN => state == ZoneState::CLOSED,
@@ -451,7 +459,8 @@ impl Zones {
         }
     }
 
-    /// Whether all closed zones from the first to the last can be opened at once: those opened implicitly may be closed for that.
+    /// Whether all closed zones from the first to the last can be opened at once: those opened
+    /// implicitly may be closed for that.
     pub(crate) fn check_open_all(&self, first: u32, last: u32) -> Result<(), Status> {
         let is = |state| move |zone: &&Zone| zone.state == state;
         let explicit = self.zones.iter().filter(is(ZoneState::EXPLICITLY_OPENED));
@@ -465,7 +474,8 @@ impl Zones {
         }
     }
 
-    /// Gives an empty zone a descriptor extension, which makes it active, and where that is asked for a random write area.
+    /// Gives an empty zone a descriptor extension, which makes it active, and where that is asked
+    /// for a random write area.
     pub(crate) fn extend(&mut self, zone: u32, random: bool) -> Result<(), Status> {
         if self.get(zone).state != ZoneState::EMPTY {
             return Err(Status::INVALID_ZONE_STATE_TRANSITION);

@@ -1,6 +1,6 @@
-//! Commands that overlap do not mix, on every medium that holds bytes: what AWUN promises of a block
-//! holds for whole commands (NVM 1.1, 2.1.4.1), and nothing comes between the halves of Compare and
-//! Write (NVM 1.1, 2.1.3.1).
+//! Commands that overlap do not mix, on every medium that holds bytes: what AWUN promises of a
+//! block holds for whole commands (NVM 1.1, 2.1.4.1), and nothing comes between the halves of
+//! Compare and Write (NVM 1.1, 2.1.3.1).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Two channels of one medium, each on a thread of its own: commands of one do not mix with those of the other, from the
-//! moment on at which the second is opened while the first is at work.
+//! Two channels of one medium, each on a thread of its own: commands of one do not mix with those
+//! of the other, from the moment on at which the second is opened while the first is at work.
 
 use std::sync::{
     Arc,
@@ -55,7 +55,8 @@ fn beside(
     });
 }
 
-/// One of the commands that change all of a place to some byte, or a part of it to zeros; or read it.
+/// One of the commands that change all of a place to some byte, or a part of it to zeros; or read
+/// it.
 fn command(number: usize, offset: u64, len: u32) -> (Request<'static>, bool) {
     match number % 7 {
         0 | 3 | 6 => (Request::Read { offset, len }, true),
@@ -169,7 +170,8 @@ fn of_two_threads_that_expect_the_same_one_succeeds() {
     }
 }
 
-/// What holds a place is not submitted, and so does not end: others at the place wait, and nobody else does.
+/// What holds a place is not submitted, and so does not end: others at the place wait, and nobody
+/// else does.
 #[test]
 fn who_waits_for_another_channel_goes_on_when_that_has_ended() {
     let directories = directories();

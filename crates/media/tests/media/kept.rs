@@ -301,7 +301,8 @@ fn files_that_do_not_fit_are_refused_and_left_alone() {
         .unwrap(),
     );
 
-    // Files of somebody else: of the length that it would have, of the zones' length, too short for anything, cut.
+    // Files of somebody else: of the length that it would have, of the zones' length, too short for
+    // anything, cut.
     let whole = std::fs::read(&path).unwrap();
     let other = folder.path().join("other.img");
     for content in [
@@ -349,7 +350,8 @@ fn a_file_with_zones_is_no_medium_of_bytes() {
     let other = Medium::open(&file_spec(&path, Some(4096), Direct::Auto)).unwrap_err();
     assert!(other.to_string().contains("add [media.zoned]"), "{other}");
 
-    // One superblock is enough to know it; two broken ones are no reason to write over what was kept.
+    // One superblock is enough to know it; two broken ones are no reason to write over what was
+    // kept.
     let mut bytes = std::fs::read(&path).unwrap();
     let end = bytes.len();
     bytes[end - 4096 + 100] ^= 1;

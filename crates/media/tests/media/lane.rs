@@ -92,7 +92,8 @@ impl Rig {
         }
     }
 
-    /// Submits commands with one doorbell, and waits until all have completed, in the order of their identifiers.
+    /// Submits commands with one doorbell, and waits until all have completed, in the order of
+    /// their identifiers.
     fn run(&mut self, commands: &[Sqe]) -> Vec<Cqe> {
         for (cid, sqe) in (0..).zip(commands) {
             let words = Sqe { cid, ..*sqe }.to_words();
@@ -144,7 +145,8 @@ impl Rig {
         Some(cqe)
     }
 
-    /// Copy of ranges (namespace, first block, blocks), listed at a place of their own, to a block of a namespace.
+    /// Copy of ranges (namespace, first block, blocks), listed at a place of their own, to a block
+    /// of a namespace.
     fn copy(&self, list: usize, nsid: u32, to: u32, ranges: &[(u32, u64, u16)]) -> Sqe {
         let at = LIST + list * 4096;
         for (number, (from, slba, blocks)) in ranges.iter().enumerate() {
@@ -171,7 +173,8 @@ fn statuses(cqes: &[Cqe]) -> Vec<Status> {
 
 const OK: Status = Status::SUCCESSFUL_COMPLETION;
 
-/// Two files, one past the page cache where that is possible, and memory; the first holds a pattern.
+/// Two files, one past the page cache where that is possible, and memory; the first holds a
+/// pattern.
 fn media(directory: &tempfile::TempDir) -> (Vec<Arc<Medium>>, Vec<u8>) {
     let path = |name: &str| directory.path().join(name);
     let ram = MediumSpec {
@@ -212,7 +215,8 @@ fn copies_go_from_file_to_file_and_memory() {
     let directory = on_disk();
     let (media, bytes) = media(&directory);
     let mut rig = Rig::new(&media);
-    // Six at a time, of which four go on: of whole and odd numbers of blocks, each larger than a step.
+    // Six at a time, of which four go on: of whole and odd numbers of blocks, each larger than a
+    // step.
     let commands: Vec<Sqe> = (0..6)
         .map(|n| {
             let to = 3000 * (n / 2);

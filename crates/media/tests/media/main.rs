@@ -1,4 +1,5 @@
-//! The media as a reactor uses them: a host's memory that is mapped as a client's is, real files and devices.
+//! The media as a reactor uses them: a host's memory that is mapped as a client's is, real files
+//! and devices.
 
 mod atomic;
 mod beside;

@@ -106,7 +106,8 @@ impl Layout {
     }
 }
 
-/// As PRPs have buffers, at a page, a sector of it, or any dword; and as SGLs have them, at any byte and in any pieces.
+/// As PRPs have buffers, at a page, a sector of it, or any dword; and as SGLs have them, at any
+/// byte and in any pieces.
 fn layout() -> impl Strategy<Value = Layout> {
     let skew = prop_oneof![
         2 => Just(0),

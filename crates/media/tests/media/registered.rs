@@ -1,5 +1,6 @@
-//! Hosts' memory that is registered with the kernel: that it is used, given up, and never confused with what the host has
-//! at its place later. In a process of its own, whose held memory is then that of this test alone.
+//! Hosts' memory that is registered with the kernel: that it is used, given up, and never confused
+//! with what the host has at its place later. In a process of its own, whose held memory is then
+//! that of this test alone.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Memory as SGLs describe it: pieces of any number of bytes at any address, and bytes that are discarded.
+//! Memory as SGLs describe it: pieces of any number of bytes at any address, and bytes that are
+//! discarded.
 
 use std::sync::Arc;
 

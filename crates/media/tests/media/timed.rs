@@ -1,4 +1,4 @@
-//! Media with the time of a drive. Expected times are worked out from the book's *Timing models, exactly*.
+//! Media with the time of a drive. Expected times are from the book's *Timing models, exactly*.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +39,8 @@ fn nvm() -> Parameters {
     })
 }
 
-/// One die that programs a page in 100 us, and a buffer of two pages, which a write is in after 1 us.
+/// One die that programs a page in 100 us, and a buffer of two pages, which a write is in after
+/// 1 us.
 fn flash() -> Parameters {
     Parameters::Flash(FlashParameters {
         arithmetic: model::Arithmetic::Exact,
@@ -182,7 +183,8 @@ fn key_value(opcode: u8, size: u32) -> Sqe {
     }
 }
 
-/// One unit: 10 us to retrieve and 20 us to store a page, 5, 3 and 7 us to delete, exist and list; 4096 bytes take 2048 ns.
+/// One unit: 10 us to retrieve and 20 us to store a page, 5, 3 and 7 us to delete, exist and list;
+/// 4096 bytes take 2048 ns.
 fn keys() -> Arc<Medium> {
     let direction = |latency_ns| Direction {
         latency_ns,
@@ -227,7 +229,7 @@ fn a_key_value_command_takes_what_it_was() {
     let (store, exist) = (key_value(0x01, 4096), key_value(0x14, 0));
     let store = runner.add(&host, &command(&store), &[(0, 4096)]);
     let exist = runner.add(&host, &command(&exist), &[]);
-    // Exist takes no bandwidth: its latency less the 2048 ns that 4096 bytes take. Store takes 20 us, as one page does.
+    // Exist takes no bandwidth: 3 us less 2048 ns for 4096 bytes. Store takes 20 us, one page.
     assert_eq!(runner.channel.next_due(), Some(Time(1_000 + 3_000 - 2_048)));
     assert_eq!(at(&mut runner, 1_951), [0_u64; 0]);
     assert_eq!(at(&mut runner, 1_952), [exist]);
@@ -341,7 +343,8 @@ fn a_full_write_buffer_is_a_channel_without_room() {
     assert_eq!(runner.try_add(&host, &WRITE, &[(0, 4096)]), None);
     assert_eq!(stalls(&runner), (1, 0));
     at(&mut runner, 101_000);
-    // From when it was full until there was room, and not until somebody asks again: who was refused may be gone.
+    // From when it was full until there was room, and not until somebody asks again: who was
+    // refused may be gone.
     assert_eq!(stalls(&runner), (1, 101_000));
     let third = runner.add(&host, &WRITE, &[(0, 4096)]);
     assert_eq!(at(&mut runner, 102_000), [third]);
@@ -376,7 +379,8 @@ fn a_command_of_many_parts_is_done_once_with_the_last() {
         fua: false,
     };
     let both = runner.add(&host, &both, &[(0, 8192)]);
-    // The write is in the buffer after 1 us; the page is read from the die that programs it until 108 us.
+    // The write is in the buffer after 1 us; the page is read from the die that programs it until
+    // 108 us.
     assert_eq!(at(&mut runner, 157_999), [0_u64; 0]);
     assert_eq!(at(&mut runner, 158_000), [both]);
 }
@@ -447,8 +451,8 @@ fn a_timing_that_cannot_be_is_refused_with_what_would_do() {
     assert!(error.to_string().contains("2048"), "{error}");
 }
 
-/// A host may deallocate a whole drive with one command, by one range or by many: the model is told of a MiB a turn, and
-/// others go on meanwhile.
+/// A host may deallocate a whole drive with one command, by one range or by many: the model is told
+/// of a MiB a turn, and others go on meanwhile.
 #[test]
 fn a_large_deallocation_is_told_in_parts_and_keeps_nobody_waiting() {
     let Parameters::Flash(mut drive) = flash() else {
@@ -570,7 +574,8 @@ fn an_append_waits_for_room_where_the_write_pointer_is() {
     assert_eq!(at(&mut runner, 102_000), [third]);
 }
 
-/// One command may reset every zone: the model is told of 256 a turn, in their order, and of nothing else meanwhile.
+/// One command may reset every zone: the model is told of 256 a turn, in their order, and of
+/// nothing else meanwhile.
 #[test]
 fn a_reset_of_all_zones_is_told_in_parts() {
     const COUNT: u64 = 600;

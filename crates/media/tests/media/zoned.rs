@@ -1,4 +1,5 @@
-//! Zones over memory, asked as a lane asks: what is written where, what is refused, and what is reported.
+//! Zones over memory, asked as a lane asks: what is written where, what is refused, and what is
+//! reported.
 
 use std::sync::Arc;
 

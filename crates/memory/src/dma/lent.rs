@@ -1,12 +1,14 @@
 //! What a host lends: the memory of one region, from its map to its unmap.
 //!
-//! Whoever prepares something for I/O into a region (registers its pages with the kernel, say) must not go on using that
-//! for the next region at the same address: the host may have given the pages away in between, and the file has others
-//! there now. So each map makes a [`Lent`] with a number of its own, every segment tells that number, and a `Lent` that
-//! nobody holds any more (`Weak::strong_count` is 0) is one that no view and no command can still reach.
+//! Whoever prepares something for I/O into a region (registers its pages with the kernel, say) must
+//! not go on using that for the next region at the same address: the host may have given the pages
+//! away in between, and the file has others there now. So each map makes a [`Lent`] with a number
+//! of its own, every segment tells that number, and a `Lent` that nobody holds any more
+//! (`Weak::strong_count` is 0) is one that no view and no command can still reach.
 //!
-//! A device that reaches the memory by itself, as a drive does, may go on doing so after an unmap, where it hangs. So a region
-//! knows whether its host has taken it back, and how many devices reach it ([`Reach`]).
+//! A device that reaches the memory by itself, as a drive does, may go on doing so after an unmap,
+//! where it hangs. So a region knows whether its host has taken it back, and how many devices reach
+//! it ([`Reach`]).
 //!
 //! What it does NOT do: it reads and writes nothing.
 
@@ -23,10 +25,12 @@ use rustix::mm::Advice;
 
 use crate::mapping::Mapping;
 
-/// What is known of a region beside its bytes: whether it is still mapped, and whether devices reach it.
+/// What is known of a region beside its bytes: whether it is still mapped, and whether devices
+/// reach it.
 ///
-/// Both sides say what they do before they look at the other's word (sequentially consistent): of a device that begins to reach
-/// a region and a host that takes it back at the same moment, one at least sees the other.
+/// Both sides say what they do before they look at the other's word (sequentially consistent): of a
+/// device that begins to reach a region and a host that takes it back at the same moment, one at
+/// least sees the other.
 #[derive(Debug, Default)]
 pub struct Reach {
     is_taken_back: AtomicBool,
@@ -55,7 +59,8 @@ impl Reach {
         self.devices.load(Ordering::SeqCst) > 0
     }
 
-    /// A device is about to reach the memory. False where its host has taken that back: then it must not.
+    /// A device is about to reach the memory. False where its host has taken that back: then it
+    /// must not.
     #[must_use]
     pub fn hold(&self) -> bool {
         self.devices.fetch_add(1, Ordering::SeqCst);
@@ -91,7 +96,8 @@ pub struct Lent {
     reach: Arc<Reach>,
 }
 
-// SAFETY: `base` points into the mapping, which is Send and Sync and outlives it; the rest is plain data.
+// SAFETY: `base` points into the mapping, which is Send and Sync and outlives it; the rest is plain
+// data.
 unsafe impl Send for Lent {}
 // SAFETY: as above.
 unsafe impl Sync for Lent {}
@@ -111,7 +117,8 @@ impl Lent {
         }
     }
 
-    /// Whether it is still mapped, and whether devices reach it; to be known also when the memory is gone.
+    /// Whether it is still mapped, and whether devices reach it; to be known also when the memory
+    /// is gone.
     #[must_use]
     pub fn reach(&self) -> &Arc<Reach> {
         &self.reach
@@ -129,8 +136,8 @@ impl Lent {
         (self.base, self.len)
     }
 
-    /// The file that it is a part of, and where in that its first byte is: for a device in another process. `None` for memory
-    /// of this process alone.
+    /// The file that it is a part of, and where in that its first byte is: for a device in another
+    /// process. `None` for memory of this process alone.
     #[must_use]
     pub fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
         let offset = self.base.addr() - self.mapping.base().addr();
@@ -143,11 +150,12 @@ impl Lent {
         self.is_writable
     }
 
-    /// Has the system allocate `len` bytes from `offset` on, whole pages, without changing what is in them.
+    /// Has the system allocate `len` bytes from `offset` on, whole pages, without changing what is
+    /// in them.
     ///
     /// # Errors
-    /// The system's: there is no memory, the file has been cut short, the bytes may not be written, or the kernel is older
-    /// than 5.14.
+    /// The system's: there is no memory, the file has been cut short, the bytes may not be written,
+    /// or the kernel is older than 5.14.
     pub fn populate(&self, offset: u64, len: u64) -> io::Result<()> {
         let end = offset.checked_add(len);
         if end.is_none_or(|end| end > self.len) || !self.is_writable {

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use super::DmaView;
 
-/// Keeps views alive for a medium whose I/O outlives the call that starts it, without touching a shared reference count
-/// for every command: commands of one view are counted here.
+/// Keeps views alive for a medium whose I/O outlives the call that starts it, without touching a
+/// shared reference count for every command: commands of one view are counted here.
 ///
-/// A view is let go with its last command, so that the memory of a guest that is gone does not stay mapped.
+/// A view is let go with its last command, so that the memory of a guest that is gone does not stay
+/// mapped.
 #[derive(Debug, Default)]
 pub struct ViewPins {
-    /// As many as there ever were different views in flight at one time; never more than commands in flight.
+    /// As many as there ever were different views in flight at one time; never more than commands
+    /// in flight.
     slots: Vec<Slot>,
     last: usize,
 }

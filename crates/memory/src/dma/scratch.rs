@@ -1,4 +1,5 @@
-//! Memory of our own that media read and write as they do a host's: for bytes on their way from one medium to another.
+//! Memory of our own that media read and write as they do a host's: for bytes on their way from one
+//! medium to another.
 
 use std::{io, sync::Arc};
 
@@ -7,18 +8,20 @@ use crate::{address::Iova, mapping::Mapping};
 
 /// Private memory behind a view of its own.
 ///
-/// A medium whose I/O outlives the call pins that view, as it pins a host's, so the memory stays until the I/O has ended
-/// also where this value is dropped before.
+/// A medium whose I/O outlives the call pins that view, as it pins a host's, so the memory stays
+/// until the I/O has ended also where this value is dropped before.
 #[derive(Debug)]
 pub struct Scratch {
     view: Arc<DmaView>,
 }
 
 impl Scratch {
-    /// `len` bytes, a multiple of [`crate::PAGE`] and not 0. They are taken from the system as they are touched.
+    /// `len` bytes, a multiple of [`crate::PAGE`] and not 0. They are taken from the system as they
+    /// are touched.
     ///
     /// # Errors
-    /// What the system says: there is no room for so many addresses, or the length is no whole number of pages.
+    /// What the system says: there is no room for so many addresses, or the length is no whole
+    /// number of pages.
     pub fn new(len: u32) -> io::Result<Scratch> {
         let mapping = Arc::new(Mapping::anonymous(len as usize)?);
         let mut map = DmaMap::new(1);

@@ -11,13 +11,14 @@ use crate::{address::Iova, host::Buffer};
 /// The bytes of a piece that [`Segment::compare`] looks at in one go.
 const COMPARE_PIECE: usize = 1024;
 
-/// A contiguous range of host memory within one region. It lives as long as the view that translated it, or for ever
-/// where it is [`Segment::sink`].
+/// A contiguous range of host memory within one region. It lives as long as the view that
+/// translated it, or for ever where it is [`Segment::sink`].
 ///
-/// The host, or other guests' devices, may change the bytes at any moment, also during a copy. That race cannot be
-/// prevented and is the host's own: a copy then holds some mixture of old and new bytes. It is tolerated in exactly one
-/// way: bytes move by plain memory copies between raw pointers, never through a reference, and nobody decides anything by
-/// looking at host memory twice.
+/// The host, or other guests' devices, may change the bytes at any moment, also during a copy. That
+/// race cannot be prevented and is the host's own: a copy then holds some mixture of old and new
+/// bytes. It is tolerated in exactly one way: bytes move by plain memory copies between raw
+/// pointers, never through a reference, and nobody decides anything by looking at host memory
+/// twice.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'v> {
     /// Its `base` is not null.
@@ -30,8 +31,8 @@ pub struct Segment<'v> {
 }
 
 impl<'v> Segment<'v> {
-    /// At most `len` bytes from `offset`, which lies inside the region; fewer at its end. The region has memory and
-    /// allows `need`.
+    /// At most `len` bytes from `offset`, which lies inside the region; fewer at its end. The
+    /// region has memory and allows `need`.
     #[inline]
     pub(super) fn new(region: &'v Region, offset: u64, len: u32, need: Need) -> Self {
         debug_assert!(!region.base.is_null() && offset < region.len);
@@ -87,9 +88,9 @@ impl<'v> Segment<'v> {
     pub fn write_from(&self, at: u32, bytes: &[u8]) {
         self.assert_writable();
         let to = self.at(at, bytes.len());
-        // SAFETY: `at` has checked that the destination lies in the region's mapping, and the line before that it is
-        // writable. Our own `bytes` cannot overlap a client's mapping. The host may
-        // access the destination meanwhile: see the type's documentation.
+        // SAFETY: `at` has checked that the destination lies in the region's mapping, and the line
+        // before that it is writable. Our own `bytes` cannot overlap a client's mapping. The host
+        // may access the destination meanwhile: see the type's documentation.
         unsafe { bytes.as_ptr().copy_to_nonoverlapping(to, bytes.len()) }
     }
 
@@ -100,8 +101,9 @@ impl<'v> Segment<'v> {
     #[inline]
     pub fn read_into(&self, at: u32, bytes: &mut [u8]) {
         let from = self.at(at, bytes.len());
-        // SAFETY: `at` has checked that the source lies in the region's mapping. Our own `bytes` cannot overlap a
-        // client's mapping. The host may write the source meanwhile: see the type's documentation.
+        // SAFETY: `at` has checked that the source lies in the region's mapping. Our own `bytes`
+        // cannot overlap a client's mapping. The host may write the source meanwhile: see the
+        // type's documentation.
         unsafe {
             bytes
                 .as_mut_ptr()
@@ -109,20 +111,23 @@ impl<'v> Segment<'v> {
         }
     }
 
-    /// Copies `len` bytes of `buffer` from its byte `from` on into host memory, from the segment's byte `at` on.
+    /// Copies `len` bytes of `buffer` from its byte `from` on into host memory, from the segment's
+    /// byte `at` on.
     ///
     /// # Panics
     /// If one of them has fewer bytes, or the segment was translated for reading.
     pub fn write_from_buffer(&self, at: u32, buffer: &Buffer, from: usize, len: usize) {
         self.assert_writable();
         let (to, from) = (self.at(at, len), buffer.at(from, len));
-        // SAFETY: both ranges were checked to lie in their mappings, and the line before says that ours is writable. A buffer's
-        // memory may be a segment's of a view of its own file, so the copy is one that may overlap. Who else has the memory may
-        // access it meanwhile: see the types' documentation.
+        // SAFETY: both ranges were checked to lie in their mappings, and the line before says that
+        // ours is writable. A buffer's memory may be a segment's of a view of its own file, so the
+        // copy is one that may overlap. Who else has the memory may access it meanwhile: see the
+        // types' documentation.
         unsafe { from.copy_to(to, len) }
     }
 
-    /// Copies `len` bytes of host memory, from the segment's byte `at` on, to `buffer` from its byte `to` on.
+    /// Copies `len` bytes of host memory, from the segment's byte `at` on, to `buffer` from its
+    /// byte `to` on.
     ///
     /// # Panics
     /// If one of them has fewer bytes.
@@ -132,18 +137,21 @@ impl<'v> Segment<'v> {
         unsafe { from.copy_to(to, len) }
     }
 
-    /// Some of the segment's words, which are little-endian in memory. Each is loaded once, when the iterator gets there.
+    /// Some of the segment's words, which are little-endian in memory. Each is loaded once, when
+    /// the iterator gets there.
     ///
     /// # Panics
-    /// If they do not begin at a multiple of 8 in the host's address space, or the segment does not have so many.
+    /// If they do not begin at a multiple of 8 in the host's address space, or the segment does not
+    /// have so many.
     #[inline]
     pub fn words(&self, range: Range<u32>) -> impl Iterator<Item = u64> {
         let count = (range.end - range.start) as usize;
         let first = self.at(range.start * 8, count * 8).cast::<u64>();
         assert!(first.is_aligned(), "aligned words");
         (0..count).map(move |index| {
-            // SAFETY: `at` has checked that the words lie in the region's mapping, which the view keeps, and they are
-            // aligned. The host may store them meanwhile, which atomic loads are there for.
+            // SAFETY: `at` has checked that the words lie in the region's mapping, which the view
+            // keeps, and they are aligned. The host may store them meanwhile, which atomic loads
+            // are there for.
             let word = unsafe { AtomicU64::from_ptr(first.add(index)) };
             u64::from_le(word.load(Ordering::Relaxed))
         })
@@ -157,8 +165,9 @@ impl<'v> Segment<'v> {
         let mut from = self.at(at, bytes.len()).cast_const();
         let mut copy = [0u8; COMPARE_PIECE];
         for piece in bytes.chunks(COMPARE_PIECE) {
-            // SAFETY: the pieces together are the `bytes.len()` bytes that `at` has checked; `copy` holds one piece and
-            // is ours. The host may write the source meanwhile, which is why a copy is compared.
+            // SAFETY: the pieces together are the `bytes.len()` bytes that `at` has checked; `copy`
+            // holds one piece and is ours. The host may write the source meanwhile, which is why a
+            // copy is compared.
             unsafe {
                 copy.as_mut_ptr()
                     .copy_from_nonoverlapping(from, piece.len());
@@ -199,7 +208,8 @@ impl<'v> Segment<'v> {
         }
     }
 
-    /// Joins two segments where `next` goes on in the same region where `self` ends; both come back otherwise.
+    /// Joins two segments where `next` goes on in the same region where `self` ends; both come back
+    /// otherwise.
     ///
     /// # Errors
     /// The two segments, unchanged: they are not adjacent, or too long for one.
@@ -214,8 +224,8 @@ impl<'v> Segment<'v> {
         }
     }
 
-    /// The address and the length for a system call that does I/O of its own. Valid while the view is alive; what a
-    /// call may do with the bytes is what the segment was translated for.
+    /// The address and the length for a system call that does I/O of its own. Valid while the view
+    /// is alive; what a call may do with the bytes is what the segment was translated for.
     #[inline]
     pub fn as_raw(&self) -> (*mut u8, usize) {
         (self.at(0, 0), self.len as usize)
@@ -235,8 +245,8 @@ impl<'v> Segment<'v> {
             .checked_add(len)
             .is_some_and(|end| end <= self.len as usize);
         assert!(fits, "{len} bytes at {at} of a segment of {}", self.len);
-        // SAFETY: offset + at <= region.len, and the region's `len` bytes at `base` lie in its mapping; a region's
-        // length in memory fits a usize, as its mapping's does.
+        // SAFETY: offset + at <= region.len, and the region's `len` bytes at `base` lie in its
+        // mapping; a region's length in memory fits a usize, as its mapping's does.
         unsafe { self.region.base.add(self.offset as usize + at as usize) }
     }
 }

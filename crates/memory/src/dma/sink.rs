@@ -1,8 +1,8 @@
 //! A place for bytes that nobody wants: what a device "writes" there is gone.
 //!
-//! It is memory of the program itself, the same for every host and every thread, and never given back. So its segments
-//! need no view: they are valid wherever segments of a view are, and whoever pins a view for I/O that outlives a call has
-//! nothing more to pin.
+//! It is memory of the program itself, the same for every host and every thread, and never given
+//! back. So its segments need no view: they are valid wherever segments of a view are, and whoever
+//! pins a view for I/O that outlives a call has nothing more to pin.
 
 use std::cell::UnsafeCell;
 
@@ -16,8 +16,9 @@ const SINK_LEN: u32 = 64 << 10;
 #[repr(C, align(4096))]
 struct Sink(UnsafeCell<[u8; SINK_LEN as usize]>);
 
-// SAFETY: only segments lead to the bytes, and those are for writing alone: raw copies, as into the memory of a host that
-// has commands of two threads read into one place. No reference to the bytes is made, and nobody looks at them.
+// SAFETY: only segments lead to the bytes, and those are for writing alone: raw copies, as into the
+// memory of a host that has commands of two threads read into one place. No reference to the bytes
+// is made, and nobody looks at them.
 unsafe impl Sync for Sink {}
 
 static SINK: Sink = Sink(UnsafeCell::new([0; SINK_LEN as usize]));
@@ -38,7 +39,8 @@ static REGION: Region = Region {
 .opened();
 
 impl Segment<'static> {
-    /// At most `len` bytes that are discarded when they are written. The caller asks again for the rest.
+    /// At most `len` bytes that are discarded when they are written. The caller asks again for the
+    /// rest.
     #[must_use]
     pub fn sink(len: u32) -> Segment<'static> {
         Segment::new(&REGION, 0, len, Need::DeviceWrites)

@@ -1,11 +1,12 @@
 //! Regions in order, in chunks that snapshots share.
 //!
-//! A vector of chunks, each an immutable sorted slice of at most [`CHUNK`] regions. A change makes one or two new chunks
-//! and leaves the others shared with older snapshots: with 65,535 regions that is a copy of some hundred regions and of
-//! about a thousand chunk pointers, and a search is two binary searches.
+//! A vector of chunks, each an immutable sorted slice of at most [`CHUNK`] regions. A change makes
+//! one or two new chunks and leaves the others shared with older snapshots: with 65,535 regions
+//! that is a copy of some hundred regions and of about a thousand chunk pointers, and a search is
+//! two binary searches.
 //!
-//! What it does NOT do: it checks nothing. Its caller has made sure that regions do not overlap and that a range that is
-//! removed splits none.
+//! What it does NOT do: it checks nothing. Its caller has made sure that regions do not overlap and
+//! that a range that is removed splits none.
 
 #[cfg(test)]
 mod tests;
@@ -83,7 +84,8 @@ impl Tree {
         let behind = self
             .chunks
             .partition_point(|chunk| chunk.start < region.iova);
-        // The chunk that starts before the region takes it; one that precedes all regions goes into the first chunk.
+        // The chunk that starts before the region takes it; one that precedes all regions goes into
+        // the first chunk.
         let index = behind.saturating_sub(1);
         let Some(chunk) = self.chunks.get(index) else {
             self.chunks.extend(Chunk::of(Arc::new([region])));
@@ -112,8 +114,8 @@ impl Tree {
         }
     }
 
-    /// Removes the regions that start from `first` to `last`, both included, shows each to `leaves`, and returns their bytes
-    /// (saturating).
+    /// Removes the regions that start from `first` to `last`, both included, shows each to
+    /// `leaves`, and returns their bytes (saturating).
     pub(super) fn remove(
         &mut self,
         first: Iova,
@@ -159,8 +161,9 @@ impl Tree {
         self.chunks.splice(begin..end, chunks);
     }
 
-    /// Joins the chunk at `index` with its neighbours while two together fill at most half a chunk: the gap to a full
-    /// one keeps a map and an unmap at the border from splitting and joining for ever.
+    /// Joins the chunk at `index` with its neighbours while two together fill at most half a chunk:
+    /// the gap to a full one keeps a map and an unmap at the border from splitting and joining for
+    /// ever.
     fn merge_around(&mut self, index: usize) {
         for left in [index, index.wrapping_sub(1)] {
             let Some([low, high]) = self.chunks.get(left..).and_then(|rest| rest.first_chunk())

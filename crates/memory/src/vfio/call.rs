@@ -35,7 +35,8 @@ const ANSWER_LEN: usize = 4096;
 /// A call with a structure that the kernel reads, and that it may write as far as `argsz` says.
 ///
 /// # Safety
-/// `argument` is what `request` takes: valid for reading and writing as many bytes as it says it has, or a number, or null.
+/// `argument` is what `request` takes: valid for reading and writing as many bytes as it says it
+/// has, or a number, or null.
 unsafe fn call(fd: impl AsFd, request: c_ulong, argument: *mut c_void) -> io::Result<c_int> {
     // SAFETY: by the contract; the descriptor is open.
     match unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, argument) } {
@@ -46,7 +47,8 @@ unsafe fn call(fd: impl AsFd, request: c_ulong, argument: *mut c_void) -> io::Re
 
 /// A call with a structure of a fixed size.
 fn exchange<T>(fd: impl AsFd, request: c_ulong, argument: &mut T) -> io::Result<c_int> {
-    // SAFETY: each caller passes the structure that the request is defined with, with its size in `argsz` where it has one.
+    // SAFETY: each caller passes the structure that the request is defined with, with its size in
+    // `argsz` where it has one.
     unsafe { call(fd, request, ptr::from_mut(argument).cast()) }
 }
 
@@ -124,8 +126,8 @@ pub(super) fn irq_count(device: &OwnedFd, index: u32) -> io::Result<u32> {
     Ok(info.count)
 }
 
-/// Sets the eventfds of interrupts, from `first` on; none at all disables the kind. The answer is 0, or how many vectors
-/// the kernel has to give where that is fewer.
+/// Sets the eventfds of interrupts, from `first` on; none at all disables the kind. The answer is
+/// 0, or how many vectors the kernel has to give where that is fewer.
 pub(super) fn set_irqs(
     device: &OwnedFd,
     index: u32,
@@ -153,7 +155,8 @@ pub(super) fn reset(device: &OwnedFd) -> io::Result<()> {
     tell(device, DEVICE_RESET, 0).map(drop)
 }
 
-/// Lets the functions of a container read `len` bytes of this process at `start`, and write them where they may.
+/// Lets the functions of a container read `len` bytes of this process at `start`, and write them
+/// where they may.
 ///
 /// # Safety
 /// The bytes are mapped, and may change at any moment from here on until they are unmapped.

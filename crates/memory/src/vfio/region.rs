@@ -19,7 +19,8 @@ const HEADER_LEN: usize = size_of::<abi::vfio_info_cap_header>();
 const CAPABILITIES_MAX: usize = 16;
 
 impl RegionInfo {
-    /// Reads the kernel's answer: `struct vfio_region_info` and the chain of capabilities behind it.
+    /// Reads the kernel's answer: `struct vfio_region_info` and the chain of capabilities behind
+    /// it.
     pub(super) fn parse(answer: &[u8]) -> Option<Self> {
         let [flags, cap_offset] = [4, 12].map(|at| u32_at(answer, at));
         let (flags, cap_offset) = (flags?, cap_offset?);
@@ -50,7 +51,8 @@ impl RegionInfo {
     }
 }
 
-/// The areas of the first list of areas in the chain that begins at `first`; `None` where there is none.
+/// The areas of the first list of areas in the chain that begins at `first`; `None` where there is
+/// none.
 fn areas(answer: &[u8], first: u32) -> Option<Vec<(u64, u64)>> {
     let mut at = usize::try_from(first).ok()?;
     for _ in 0..CAPABILITIES_MAX {
@@ -83,7 +85,8 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// An answer of the kernel's: the structure, then capabilities, each its number and what follows its header.
+    /// An answer of the kernel's: the structure, then capabilities, each its number and what
+    /// follows its header.
     fn answer(flags: u32, len: u64, capabilities: &[(u16, Vec<u8>)]) -> Vec<u8> {
         let first = if capabilities.is_empty() { 0 } else { 32 };
         let mut bytes = Vec::new();

@@ -54,8 +54,8 @@ fn memory_that_shrinks_reads_as_zeros_and_fails_its_own_session_alone() {
     segment(&other_view, 0, 9).read_into(0, &mut bytes);
     assert_eq!(&bytes, b"untouched");
 
-    // What is left of the file is still the file, writing behind it is harmless, and every touch from the end to the
-    // front has cost no more than one mapping beside the file's.
+    // What is left of the file is still the file, writing behind it is harmless, and every touch
+    // from the end to the front has cost no more than one mapping beside the file's.
     let left = mappings_of(NAME);
     for page in (8..64).rev() {
         segment(&view, page * PAGE, 5).write_from(0, b"lost!");
@@ -153,7 +153,8 @@ fn run_child(test: &str, what: &str) -> std::process::ExitStatus {
         .env(CHILD, what)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    // SAFETY: between fork and exec only setrlimit is called, which is async-signal-safe. No core files.
+    // SAFETY: between fork and exec only setrlimit is called, which is async-signal-safe. No core
+    // files.
     unsafe {
         command.pre_exec(|| {
             let none = libc::rlimit {
@@ -209,7 +210,8 @@ fn child(what: &str) {
             fault_in_a_mapping_of_our_own();
         }
         "fault-after-unmap" => {
-            // The table must forget a mapping: what comes to lie at its addresses is not the client's.
+            // The table must forget a mapping: what comes to lie at its addresses is not the
+            // client's.
             let client = Client::new("forgotten", PAGE);
             let (mappings, view) = session(&client, PAGE);
             let at = segment(&view, 0, 1).as_raw().0;
@@ -221,7 +223,8 @@ fn child(what: &str) {
             unsafe { ptr::read_volatile(at) };
         }
         "fault-without-handler" => {
-            // Rust's runtime has a handler of its own, which ends a process in the same way; here there is none.
+            // Rust's runtime has a handler of its own, which ends a process in the same way; here
+            // there is none.
             default_action();
             let client = Client::new("guarded", PAGE);
             let _guarded = session(&client, PAGE);

@@ -12,7 +12,8 @@ use crate::client::{Client, PAGE};
 
 /// Pages of each of the two files.
 const FILE_PAGES: u64 = 24;
-/// Addresses are within this many pages of one of two places: the first and the last page of the address space.
+/// Addresses are within this many pages of one of two places: the first and the last page of the
+/// address space.
 const WINDOW: u64 = 40;
 const LIMIT: usize = 12;
 

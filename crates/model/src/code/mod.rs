@@ -1,12 +1,14 @@
-//! `arithmetic = "code"`: the rules of the program that was published with NVMeVirt, where they differ from the book's.
+//! `arithmetic = "code"`: the rules of the program that was published with NVMeVirt, where they
+//! differ from the book's.
 //!
-//! To see what its authors saw, and what of it is the drive's and what the program's. Two of its rules are here: the simple model of the
-//! kinds `nvm` and `kv` ([`Simple`]), and the links and channels of `flash` and `zns` (`slots`); what differs there besides is the
-//! second table.
+//! To see what its authors saw, and what of it is the drive's and what the program's. Two of its
+//! rules are here: the simple model of the kinds `nvm` and `kv` ([`Simple`]), and the links and
+//! channels of `flash` and `zns` (`slots`); what differs there besides is the second table.
 //!
 //! ## NVM and key-value
 //!
-//! A request of `len` bytes at address `a` that arrives at `t0`, with `N` units of 4096 bytes, each busy until `b[u]`:
+//! A request of `len` bytes at address `a` that arrives at `t0`, with `N` units of 4096 bytes, each
+//! busy until `b[u]`:
 //!
 //! ```text
 //! u0 = (a / 4096) mod N                  k = ceil(len / 4096)
@@ -15,9 +17,10 @@
 //! done at T;  a flush at the greatest b
 //! ```
 //!
-//! with `time` what 4096 bytes take at the bandwidth, rounded to the nearest nanosecond, and `delay` what the latency has beyond it,
-//! at least 1 ns. This is how the authors' script sets them; latencies are device time here, so what the script subtracts for the
-//! host (`m`) is subtracted before.
+//! with `time` what 4096 bytes take at the bandwidth, rounded to the nearest nanosecond, and
+//! `delay` what the latency has beyond it, at least 1 ns. This is how the authors' script sets
+//! them; latencies are device time here, so what the script subtracts for the host (`m`) is
+//! subtracted before.
 //!
 //! | | the book | the program, and so this |
 //! |---|---|---|
@@ -35,7 +38,8 @@
 //!
 //! ## Flash and zones
 //!
-//! Dies, buffer, write credits and collection are the book's, which has them from the program. What differs:
+//! Dies, buffer, write credits and collection are the book's, which has them from the program. What
+//! differs:
 //!
 //! | | the book | the program, and so this |
 //! |---|---|---|
@@ -44,8 +48,8 @@
 //! | reset, finish, open of a zone | take time, and occupy dies | take no time |
 //! | erase | as the parameter says | the same; its configurations have 0, and presets do not |
 //!
-//! What it does NOT do: follow the program where it counts wrongly in its own terms (credits that do not fit 8 bits): such parameters
-//! are refused.
+//! What it does NOT do: follow the program where it counts wrongly in its own terms (credits that
+//! do not fit 8 bits): such parameters are refused.
 
 use crate::{
     Activity, Admission, Arithmetic, CompoundRule, Direction, Due, Kind, KvKind, KvOp, Op,
@@ -148,7 +152,8 @@ impl Simple {
         }
     }
 
-    /// A drive at rest; `None` where the parameters ask for the book's rules, or are for flash or zones.
+    /// A drive at rest; `None` where the parameters ask for the book's rules, or are for flash or
+    /// zones.
     ///
     /// # Errors
     /// The parameters make no drive.
@@ -169,7 +174,8 @@ impl Simple {
     /// Other parameters from now on. What is under way keeps its time.
     ///
     /// # Errors
-    /// As [`Simple::new`], another number of units or kind, and the book's rules; then nothing has changed.
+    /// As [`Simple::new`], another number of units or kind, and the book's rules; then nothing has
+    /// changed.
     pub fn retune(&mut self, parameters: &Parameters) -> Result<(), ParameterError> {
         if parameters.arithmetic() == Arithmetic::Exact {
             return Err(ParameterError::Fixed { name: "arithmetic" });

@@ -1,8 +1,9 @@
 //! The program's links and channels: slots of time with credits, in place of intervals.
 //!
-//! Time is cut into slots of 4 us, each with as many credits as blocks of 128 bytes go through it, rounded down. A transfer takes what is
-//! left in the slot in which it may begin, then in those after it. So here, too, a transfer that begins later delays none that begins earlier
-//! and was asked for afterwards; but bandwidth is lost to rounding, up to 5 %.
+//! Time is cut into slots of 4 us, each with as many credits as blocks of 128 bytes go through it,
+//! rounded down. A transfer takes what is left in the slot in which it may begin, then in those
+//! after it. So here, too, a transfer that begins later delays none that begins earlier and was
+//! asked for afterwards; but bandwidth is lost to rounding, up to 5 %.
 //!
 //! ```text
 //! credits of a slot   C = floor(floor(B * 4000 ns) / 128)
@@ -11,8 +12,8 @@
 //! done at t + x * n + max(0, s - floor(n / C)) * 4000;  t more than 98304 slots ahead: at t
 //! ```
 //!
-//! The program counts credits with 8 bits, so that more than 255 in a slot are not counted right: such a bandwidth is refused, and one
-//! of which a slot has none.
+//! The program counts credits with 8 bits, so that more than 255 in a slot are not counted right:
+//! such a bandwidth is refused, and one of which a slot has none.
 
 use std::collections::VecDeque;
 
@@ -146,12 +147,14 @@ mod tests {
         assert_eq!(prototype.credit_ns, 164);
     }
 
-    /// 32 credits of 152 ns; a slot has 26. Alone: 1 slot further, and floor(32 / 26) = 1 is expected.
+    /// 32 credits of 152 ns; a slot has 26. Alone: 1 slot further, and floor(32 / 26) = 1 is
+    /// expected.
     #[test]
     fn a_page_over_a_channel_of_800() {
         let mut channel = slots(800 * MIB);
         assert_eq!(channel.reserve(0, 0, 4096), 4_864);
-        // 20 left in the second slot, 12 from the third: two slots further than the first, which is full
+        // 20 left in the second slot, 12 from the third: two slots further than the first, which is
+        // full
         assert_eq!(channel.reserve(0, 0, 4096), 4_864 + 4_000);
         // 14 left in the third, 18 in the fourth: three further
         assert_eq!(channel.reserve(0, 0, 4096), 4_864 + 8_000);

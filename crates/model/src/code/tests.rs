@@ -57,8 +57,9 @@ fn put(len: u32) -> KvOp {
     }
 }
 
-/// 12 us and 2400 MiB/s less 6610 ns: time = 4096e9 / (2400 * 2^20) = 1627.6, delay = 12000 - 1628 - 6610 = 3762;
-/// 14 us and 2000 MiB/s less 9870: time = 1953.1, delay = 14000 - 1953 - 9870 = 2177.
+/// 12 us and 2400 MiB/s less 6610 ns: time = 4096e9 / (2400 * 2^20) = 1627.6, delay = 12000 -
+/// 1628 - 6610 = 3762; 14 us and 2000 MiB/s less 9870: time = 1953.1, delay = 14000 - 1953 - 9870
+/// = 2177.
 #[test]
 fn what_the_script_sets() {
     let model = optane();
@@ -150,8 +151,9 @@ fn every_key_is_on_the_first_unit() {
     assert_eq!(run(kv(), &keys), [46_130, 92_260, 138_390, 184_520]);
 }
 
-/// A request of two pages ends at 43196 + 2 * 2934 = 49064, but its first unit is free at 46130; the next one begins there, and sets
-/// the second unit, which was busy until 49064, to what it takes itself.
+/// A request of two pages ends at 43196 + 2 * 2934 = 49064, but its first unit is free at 46130;
+/// the next one begins there, and sets the second unit, which was busy until 49064, to what it
+/// takes itself.
 #[test]
 fn the_next_request_begins_when_the_first_page_of_this_one_is_done() {
     let two = [(0, Op::Kv(put(8192))), (0, Op::Kv(put(4096)))];
@@ -161,8 +163,9 @@ fn the_next_request_begins_when_the_first_page_of_this_one_is_done() {
     assert_eq!(run(one, &two), [49_064, 95_194]);
 }
 
-/// A busy unit is set back. On two units: four pages end at 54932 with the units busy until 51998 and 54932; a request for the second
-/// unit would have to wait; one of one page at address 0 leaves it at 54932, and one of two pages sets it to its own end.
+/// A busy unit is set back. On two units: four pages end at 54932 with the units busy until 51998
+/// and 54932; a request for the second unit would have to wait; one of one page at address 0 leaves
+/// it at 54932, and one of two pages sets it to its own end.
 #[test]
 fn a_unit_is_set_to_what_the_last_request_took() {
     let mut two = model("samsung-kvssd", &[("units", "2")]);
@@ -182,8 +185,9 @@ fn delete_exist_and_list_take_no_time() {
     }
 }
 
-/// Eight puts of 4 KiB one by one: 8 * 46130 = 369 us, and with the host's share of each 448 us (published: 469). As one request of
-/// 32 KiB: 43196 + 8 * 2934 = 66.7 us, and with one host's share 76.5 us; with a head of 512 bytes 79.5 us (published: 86).
+/// Eight puts of 4 KiB one by one: 8 * 46130 = 369 us, and with the host's share of each 448 us
+/// (published: 469). As one request of 32 KiB: 43196 + 8 * 2934 = 66.7 us, and with one host's
+/// share 76.5 us; with a head of 512 bytes 79.5 us (published: 86).
 #[test]
 fn the_compound_command() {
     let puts = [put(4096); 8];
@@ -274,10 +278,12 @@ fn alone(model: &mut Model, now: &mut u64, op: &Op<'_>) -> u64 {
     done[0].at - *now
 }
 
-/// Firmware, sense, 32 credits over the channel and 32 over the link; and of writes the buffer and 32 credits.
+/// Firmware, sense, 32 credits over the channel and 32 over the link; and of writes the buffer and
+/// 32 credits.
 ///
-/// 970 PRO: 21500 + 29760 + 32 * 152 + 32 * 36, 12000 more for the other kind of page; 4000 + 460 + 32 * 36.
-/// Prototype: 32150 + 25485 + 32 * (152 + 12) + 32 * 38; 32 * 38. ZN540: 20000 + 50000 + 32 * 271 + 32 * 40; 5600 + 600 + 32 * 40.
+/// 970 PRO: 21500 + 29760 + 32 * 152 + 32 * 36, 12000 more for the other kind of page; 4000 + 460 +
+/// 32 * 36. Prototype: 32150 + 25485 + 32 * (152 + 12) + 32 * 38; 32 * 38. ZN540: 20000 + 50000 +
+/// 32 * 271 + 32 * 40; 5600 + 600 + 32 * 40.
 #[test]
 fn pages_of_flash_and_zones_alone() {
     for (name, first_write, reads) in [

@@ -21,7 +21,8 @@ impl Way {
         }
     }
 
-    /// From now on this bandwidth, and so long for each 4096 bytes beside it. By the book's rules whoever reserves says how long.
+    /// From now on this bandwidth, and so long for each 4096 bytes beside it. By the book's rules
+    /// whoever reserves says how long.
     pub(crate) fn retune(&mut self, bytes_per_s: u64, per_page_ns: u64) {
         match self {
             Way::Exact(_) => {}
@@ -29,8 +30,8 @@ impl Way {
         }
     }
 
-    /// Reserves `bytes`, which take `length` nanoseconds by the book's rules, not before `from`, and gives their end. `now` is the
-    /// present, at most `from`.
+    /// Reserves `bytes`, which take `length` nanoseconds by the book's rules, not before `from`,
+    /// and gives their end. `now` is the present, at most `from`.
     pub(crate) fn reserve(&mut self, now: u64, from: u64, bytes: u32, length: u64) -> u64 {
         match self {
             Way::Exact(intervals) => intervals.reserve(now, from, length),

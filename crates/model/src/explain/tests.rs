@@ -150,7 +150,8 @@ fn models_take_what_is_explained() {
     }
 }
 
-/// The 970 PRO has 32 dies on 8 channels; flash pages of 32 KiB that are wordlines, senses of 29760 and 41760 ns.
+/// The 970 PRO has 32 dies on 8 channels; flash pages of 32 KiB that are wordlines, senses of 29760
+/// and 41760 ns.
 #[test]
 fn optional_mechanisms_show_in_what_follows() {
     let plain = preset("samsung-970-pro").unwrap();

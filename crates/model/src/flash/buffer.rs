@@ -1,4 +1,5 @@
-//! Write buffers: bytes that are taken when a command comes, and come back when its wordlines are programmed.
+//! Write buffers: bytes that are taken when a command comes, and come back when its wordlines are
+//! programmed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -123,7 +124,8 @@ impl Buffer {
     }
 }
 
-/// The bytes that a command took for what it writes, in order: each unit has its size until they are used up.
+/// The bytes that a command took for what it writes, in order: each unit has its size until they
+/// are used up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     left: u64,

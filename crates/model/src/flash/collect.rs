@@ -4,7 +4,8 @@ use super::ftl::{DieWork, Ftl, Writer};
 use super::geometry::FlashPage;
 
 impl Ftl {
-    /// Collects one line; gives how many of its pages were not valid, or none if no line has such a page.
+    /// Collects one line; gives how many of its pages were not valid, or none if no line has such a
+    /// page.
     pub(super) fn collect(&mut self, work: &mut impl DieWork) -> Option<u32> {
         let victim = self.policy.victim(&self.lines)?;
         let shape = self.geometry;

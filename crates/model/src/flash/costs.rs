@@ -42,7 +42,8 @@ impl Costs {
             .saturating_add(self.buffer_base)
     }
 
-    /// When a write is done whose data was `fetched`, and the last wordline that it filled `programmed`, by then.
+    /// When a write is done whose data was `fetched`, and the last wordline that it filled
+    /// `programmed`, by then.
     pub(crate) fn write_done(&self, fua: bool, fetched: u64, programmed: u64) -> u64 {
         match self.waits_for_programs(fua) {
             true => programmed.max(fetched),

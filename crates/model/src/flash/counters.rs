@@ -23,7 +23,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Pages written over pages that hosts wrote, in thousandths; 1000 where no host wrote any. Take the difference of two counts for the time between them.
+    /// Pages written over pages that hosts wrote, in thousandths; 1000 where no host wrote any.
+    /// Take the difference of two counts for the time between them.
     pub fn write_amplification_permille(&self) -> u64 {
         let all = u128::from(self.host_pages) + u128::from(self.collected_pages);
         match self.host_pages {
@@ -141,7 +142,8 @@ impl Flash {
         collections
     }
 
-    /// Free lines of a partition at or below which a host's write collects, and below which an idle drive does: 0 where it does not.
+    /// Free lines of a partition at or below which a host's write collects, and below which an idle
+    /// drive does: 0 where it does not.
     pub fn thresholds(&self) -> (u32, usize) {
         let first = self.partitions.first();
         let below = self.background.map_or(0, |background| background.below);
@@ -201,8 +203,9 @@ impl Flash {
         self.buffer.used(0)
     }
 
-    /// How many full lines have how many valid pages: bin `i` of `bins` counts those with at least `i / bins` and less than `(i + 1) / bins` of their pages
-    /// valid, the last one also those with all. `bins` of 0 is as 1.
+    /// How many full lines have how many valid pages: bin `i` of `bins` counts those with at least
+    /// `i / bins` and less than `(i + 1) / bins` of their pages valid, the last one also those with
+    /// all. `bins` of 0 is as 1.
     pub fn valid_histogram(&self, bins: usize) -> Vec<u64> {
         let bins = bins.max(1);
         let mut histogram = vec![0; bins];

@@ -1,4 +1,5 @@
-//! Dies, their channels, and the link to the host: senses, programs, erases and transfers, each as the book defines it.
+//! Dies, their channels, and the link to the host: senses, programs, erases and transfers, each as
+//! the book defines it.
 
 use super::extra::Chance;
 use super::extra::suspend::{Suspension, Waiting};
@@ -82,7 +83,8 @@ impl Link {
         self.from_host.retune(self.bandwidth, 0);
     }
 
-    /// When a page of which nothing is known, and which may leave from `from` on, has left. The published program sends none.
+    /// When a page of which nothing is known, and which may leave from `from` on, has left. The
+    /// published program sends none.
     pub(crate) fn send_unmapped(&mut self, now: u64, from: u64) -> u64 {
         match self.to_host {
             Way::Exact(_) => self.send(now, from, PAGE_LEN),
@@ -257,7 +259,8 @@ impl Dies {
         self.latest
     }
 
-    /// Senses pages for a read, from `at` on, and sends them over `link`; gives when the last has arrived.
+    /// Senses pages for a read, from `at` on, and sends them over `link`; gives when the last has
+    /// arrived.
     pub(crate) fn sense_for_host(
         &mut self,
         now: u64,
@@ -272,7 +275,8 @@ impl Dies {
         arrived
     }
 
-    /// Senses pages, from `at` on, that stay in the drive; gives when the last has left the channel.
+    /// Senses pages, from `at` on, that stay in the drive; gives when the last has left the
+    /// channel.
     pub(crate) fn sense_for_drive(&mut self, now: u64, at: u64, sense: Sense, why: For) -> u64 {
         self.sense(now, at, sense, why, |_, _| ())
     }
@@ -359,7 +363,8 @@ impl Dies {
         self.occupy(at, die, read, program)
     }
 
-    /// Erases `blocks` of a die, at least one, one after another, from `at` on; gives when that is done.
+    /// Erases `blocks` of a die, at least one, one after another, from `at` on; gives when that is
+    /// done.
     pub(crate) fn erase(&mut self, at: u64, die: usize, blocks: u64) -> u64 {
         let all_but_last = self.erases(blocks - 1);
         let last = self.erases(1);

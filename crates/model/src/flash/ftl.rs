@@ -1,9 +1,11 @@
 //! The map of one partition: which logical page lies where, and what is written next.
 //!
-//! It knows no time. What has to be done on dies it says to a [`DieWork`], so that the same code places pages for a host, with time, and prepares a drive, without.
+//! It knows no time. What has to be done on dies it says to a [`DieWork`], so that the same code
+//! places pages for a host, with time, and prepares a drive, without.
 //!
 //! Invariants:
-//! - a logical page that is mapped to a place is what that place says it holds, and the other way round;
+//! - a logical page that is mapped to a place is what that place says it holds, and the other way
+//!   round;
 //! - the valid pages of a line are its places that hold something;
 //! - a line is free when one is needed ([`Geometry`] refuses what would not keep that).
 
@@ -34,7 +36,8 @@ pub(super) trait DieWork {
     /// `pages` pages of a flash page are collected; [`DieWork::moved`] follows for each.
     fn sense(&mut self, die: u32, flash_page: FlashPage, pages: u32);
 
-    /// A page of the last sense was placed. If that filled a wordline, [`DieWork::program`] comes after.
+    /// A page of the last sense was placed. If that filled a wordline, [`DieWork::program`] comes
+    /// after.
     fn moved(&mut self);
 
     /// A block of each die is erased.
@@ -93,8 +96,8 @@ pub(super) struct Ftl {
     pub(super) geometry: Geometry,
     pub(super) lines: Lines,
     pub(super) policy: Box<dyn Policy>,
-    /// Place of each logical page and logical page of each place, as their complements: 0 is none. So a fresh drive's map is memory
-    /// that was never touched.
+    /// Place of each logical page and logical page of each place, as their complements: 0 is none.
+    /// So a fresh drive's map is memory that was never touched.
     pub(super) place_of: Vec<u32>,
     held_at: Vec<u32>,
     /// What was taken of the map by a snapshot that is not whole.
@@ -143,7 +146,8 @@ impl Ftl {
         decode(self.held_at[place as usize])
     }
 
-    /// A host writes a logical page: its credit is paid, which may collect a line, and it gets a new place.
+    /// A host writes a logical page: its credit is paid, which may collect a line, and it gets a
+    /// new place.
     pub(super) fn write(&mut self, logical: u32, work: &mut impl DieWork) {
         self.pay(work);
         self.forget(logical);
@@ -295,7 +299,8 @@ impl Ftl {
         }
     }
 
-    /// Makes a fresh one like that. [`Ftl::restore_page`] follows for each page that lies somewhere, then [`Ftl::restored`].
+    /// Makes a fresh one like that. [`Ftl::restore_page`] follows for each page that lies
+    /// somewhere, then [`Ftl::restored`].
     pub(super) fn restore(&mut self, saved: Saved) {
         let shape = self.geometry;
         let open = saved.open.map(|open| {

@@ -1,7 +1,9 @@
-//! The lines of a partition: which are free, open and full, how many of their pages are valid, and how old they are.
+//! The lines of a partition: which are free, open and full, how many of their pages are valid, and
+//! how old they are.
 //!
-//! Full lines stand in two orders at once: by the time at which they were filled, and by how many of their pages are valid. Both are lists through the lines
-//! themselves, so that a page becomes invalid, and a victim is found, in a time that does not grow with their number.
+//! Full lines stand in two orders at once: by the time at which they were filled, and by how many
+//! of their pages are valid. Both are lists through the lines themselves, so that a page becomes
+//! invalid, and a victim is found, in a time that does not grow with their number.
 //!
 //! What it does NOT do: know which page lies where.
 
@@ -221,7 +223,8 @@ impl Lines {
         }
     }
 
-    /// Makes fresh ones like that. Every line is in one list once or open. [`Lines::restore_valid`] follows for each valid page, then [`Lines::restored`].
+    /// Makes fresh ones like that. Every line is in one list once or open. [`Lines::restore_valid`]
+    /// follows for each valid page, then [`Lines::restored`].
     pub(super) fn restore(&mut self, saved: SavedLines) {
         for (line, (erases, filled_at)) in self.lines.iter_mut().zip(saved.each) {
             (line.erases, line.filled_at) = (erases, filled_at);

@@ -1,7 +1,10 @@
-//! Conventional flash: dies behind channels, a link, a shared write buffer, and a page-mapped FTL in each partition.
+//! Conventional flash: dies behind channels, a link, a shared write buffer, and a page-mapped FTL
+//! in each partition.
 //!
-//! All times of a command are known when it is submitted: what comes later finds the dies, channels and links as they were left. What remains are two kinds of events:
-//! commands are done, and bytes come back to the buffer. Only where programs and erases give way to reads may what waits for them become later.
+//! All times of a command are known when it is submitted: what comes later finds the dies, channels
+//! and links as they were left. What remains are two kinds of events: commands are done, and bytes
+//! come back to the buffer. Only where programs and erases give way to reads may what waits for
+//! them become later.
 //!
 //! What it does NOT do: hold data, limit the size or number of commands, or know who submits them.
 
@@ -140,7 +143,8 @@ impl Flash {
         Ok(flash)
     }
 
-    /// Ends all that is under way, and its time begins again: what is left is the drive that [`Flash::restore`] makes of its state.
+    /// Ends all that is under way, and its time begins again: what is left is the drive that
+    /// [`Flash::restore`] makes of its state.
     pub fn rest(&mut self, parameters: &FlashParameters) {
         self.dies.rest(parameters);
         self.link = Link::new(parameters);
@@ -215,8 +219,8 @@ impl Flash {
         &self.geometry
     }
 
-    /// Writes one page in no time, as a host would, with the collection that this makes necessary: to bring a drive into the state of one in use. A page beyond the
-    /// end is none.
+    /// Writes one page in no time, as a host would, with the collection that this makes necessary:
+    /// to bring a drive into the state of one in use. A page beyond the end is none.
     pub fn place_only(&mut self, page: u64) {
         self.changes += 1;
         if page < self.geometry.pages() {
@@ -259,7 +263,8 @@ impl Flash {
         Some(At { at, slot })
     }
 
-    /// What a write of `pages` takes of the buffer: not so much that it would wait for what wordlines hold that are not full.
+    /// What a write of `pages` takes of the buffer: not so much that it would wait for what
+    /// wordlines hold that are not full.
     fn need(&self, pages: &Range<u64>) -> u64 {
         let waiting = u64::from(self.geometry.partitions)
             * (u64::from(self.geometry.die.wordline) - 1)

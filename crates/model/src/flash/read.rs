@@ -1,4 +1,5 @@
-//! Reads: in each partition the map's pages that are not in memory, then flash pages, which go over the link.
+//! Reads: in each partition the map's pages that are not in memory, then flash pages, which go over
+//! the link.
 
 use super::extra::suspend::postpone;
 use super::{Dies, Flash, For, Geometry, Link, Sense, logical_pages};

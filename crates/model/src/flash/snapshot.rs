@@ -1,9 +1,12 @@
-//! The state of a drive as it was at one moment, taken while it works: a part at a time, so that nobody waits for it.
+//! The state of a drive as it was at one moment, taken while it works: a part at a time, so that
+//! nobody waits for it.
 //!
-//! A snapshot begins with what is small: counts, and what lines are like. The map follows in parts, in the order of logical pages. A page that gets another place before
-//! its turn has come is taken first. So what is taken is the map of the beginning, whatever the drive does meanwhile.
+//! A snapshot begins with what is small: counts, and what lines are like. The map follows in parts,
+//! in the order of logical pages. A page that gets another place before its turn has come is taken
+//! first. So what is taken is the map of the beginning, whatever the drive does meanwhile.
 //!
-//! What it does NOT do: allocate memory for the map ([`Room`] is made beforehand, elsewhere), or write anything anywhere.
+//! What it does NOT do: allocate memory for the map ([`Room`] is made beforehand, elsewhere), or
+//! write anything anywhere.
 
 use super::state::{put_head, put_shape, put_short, seal};
 use super::{Flash, Geometry};
@@ -19,7 +22,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// Memory for drives of this shape, all of it touched: whoever fills it waits for no page of it.
+    /// Memory for drives of this shape, all of it touched: whoever fills it waits for no page of
+    /// it.
     ///
     /// # Errors
     ///
@@ -159,7 +163,8 @@ impl Flash {
         self.taking.is_some()
     }
 
-    /// Takes about `pages` more pages of the map; gives the snapshot where these were the last ones.
+    /// Takes about `pages` more pages of the map; gives the snapshot where these were the last
+    /// ones.
     pub fn continue_snapshot(&mut self, pages: u32) -> Option<Snapshot> {
         let mut left = pages;
         for partition in &mut self.partitions {

@@ -1,10 +1,17 @@
-//! What a drive is like when it is at rest, as bytes: where its pages lie, and how worn it is. What is under way is not part of it.
+//! What a drive is like when it is at rest, as bytes: where its pages lie, and how worn it is. What
+//! is under way is not part of it.
 //!
-//! The form, in little-endian numbers, everything of 8 bytes but where said: `nvmirage` in ASCII, the version (3), seven numbers of the shape; how the drive was prepared
-//! (0: not at all, 1: played, 2: seeded), the write amplification of that in thousandths, its rounds and page operations; then for each partition credits,
-//! `refill`, pages placed, pages of hosts, pages collected, lines erased, and of both writers the open line and the pages taken of it (all ones and 0 for none); for each line its erases and
-//! what was placed when it was filled; the number of full lines and these from the one that was filled first, 4 bytes each; the number of free lines and these from the one that has been free for
-//! longest, likewise; pages that were folded, and the dies of the wordlines in the cache of single-bit cells, likewise; and for each logical page its place as the complement of 4 bytes, 0 for none. Last a checksum: FNV-1a of 64 bits over words of 4 bytes.
+//! The form, in little-endian numbers, everything of 8 bytes but where said: `nvmirage` in ASCII,
+//! the version (3), seven numbers of the shape; how the drive was prepared (0: not at all, 1:
+//! played, 2: seeded), the write amplification of that in thousandths, its rounds and page
+//! operations; then for each partition credits, `refill`, pages placed, pages of hosts, pages
+//! collected, lines erased, and of both writers the open line and the pages taken of it (all ones
+//! and 0 for none); for each line its erases and what was placed when it was filled; the number of
+//! full lines and these from the one that was filled first, 4 bytes each; the number of free lines
+//! and these from the one that has been free for longest, likewise; pages that were folded, and the
+//! dies of the wordlines in the cache of single-bit cells, likewise; and for each logical page its
+//! place as the complement of 4 bytes, 0 for none. Last a checksum: FNV-1a of 64 bits over words of
+//! 4 bytes.
 //!
 //! Whatever the bytes are, reading them ends in a drive that works or in an error.
 

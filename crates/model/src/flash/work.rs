@@ -1,4 +1,5 @@
-//! What partitions have their dies do: for a write and the collection that it makes necessary, for a map that is not in memory, and while nobody asks for anything.
+//! What partitions have their dies do: for a write and the collection that it makes necessary, for
+//! a map that is not in memory, and while nobody asks for anything.
 
 use std::ops::Range;
 
@@ -38,7 +39,8 @@ impl Partition {
         (&mut self.ftl, work)
     }
 
-    /// Asks, at `at`, for the pages of the map that tell where `logical` pages lie; gives when all are there.
+    /// Asks, at `at`, for the pages of the map that tell where `logical` pages lie; gives when all
+    /// are there.
     pub(super) fn ask_map(
         &mut self,
         dies: &mut Dies,
@@ -89,7 +91,8 @@ enum Chore {
 }
 
 impl Flash {
-    /// Does what an idle drive has had the time to begin: in the order of time, so that it does not matter how often this is called, and then of partitions.
+    /// Does what an idle drive has had the time to begin: in the order of time, so that it does not
+    /// matter how often this is called, and then of partitions.
     pub(super) fn be_idle(&mut self, now: u64) {
         if self.background.is_none() && self.slc.is_none() {
             return;

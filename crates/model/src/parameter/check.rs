@@ -50,7 +50,8 @@ fn check_kv(kv: &KvParameters) -> Result<(), InvalidParameter> {
     check_direction("write", &kv.write, units, kv.arithmetic)
 }
 
-/// A page is not done before its unit is free for the next one: `L >= cost(4096)`, as exact fractions.
+/// A page is not done before its unit is free for the next one: `L >= cost(4096)`, as exact
+/// fractions.
 fn check_direction(
     name: &str,
     direction: &Direction,

@@ -1,9 +1,11 @@
 //! Parameters by name: what each is called, its unit, its range, and when it may change.
 //!
-//! The same table serves the configuration, the control socket, `explain` and the book, so that a parameter has one name and one
-//! unit everywhere. Values are whole numbers; their text reads back as exactly the same number.
+//! The same table serves the configuration, the control socket, `explain` and the book, so that a
+//! parameter has one name and one unit everywhere. Values are whole numbers; their text reads back
+//! as exactly the same number.
 //!
-//! Invariants: every field of [`Parameters`] but the drive's size is in the table of its kind, once.
+//! Invariants: every field of [`Parameters`] but the drive's size is in the table of its kind,
+//! once.
 //!
 //! What it does NOT do: change a model that runs; it says whether that may be done.
 
@@ -185,7 +187,8 @@ impl Parameters {
         Ok(self.kind().parameter(name)?.get(self))
     }
 
-    /// Sets a parameter from its text, as [`Value`] shows it or as people write it. On an error nothing has changed.
+    /// Sets a parameter from its text, as [`Value`] shows it or as people write it. On an error
+    /// nothing has changed.
     ///
     /// Whether it fits the others is not looked at: that is [`Parameters::check`].
     ///

@@ -8,8 +8,8 @@ pub const PAGE_BYTES: u64 = 4096;
 /// Fewest lines of a partition: with fewer, collection is nothing like a drive's.
 pub const MIN_LINES: u64 = 64;
 
-/// Lines of a partition that data of hosts may not need, beyond those kept free for collection: the two open ones, and what
-/// collection gains at least.
+/// Lines of a partition that data of hosts may not need, beyond those kept free for collection: the
+/// two open ones, and what collection gains at least.
 const SPARE_LINES: u64 = 3;
 
 /// The geometry of a conventional drive.
@@ -27,17 +27,20 @@ pub struct Shape {
     pub lines: u64,
     /// Pages of a partition that hosts see.
     pub logical_pages: u64,
-    /// Lines that the over-provisioning asks for, before rounding up to a whole one, in thousandths.
+    /// Lines that the over-provisioning asks for, before rounding up to a whole one, in
+    /// thousandths.
     pub lines_asked_thousandths: u64,
     /// Lines that must be there beyond the data, so that collection always finds room.
     pub spare_lines: u64,
 }
 
 impl Shape {
-    /// The shape of a drive: pages per block and dies stay, the blocks of a die follow from the size.
+    /// The shape of a drive: pages per block and dies stay, the blocks of a die follow from the
+    /// size.
     ///
     /// # Errors
-    /// The parameters do not fit each other, or the drive is too small; the error names the least size.
+    /// The parameters do not fit each other, or the drive is too small; the error names the least
+    /// size.
     pub fn of(flash: &FlashParameters) -> Result<Shape, InvalidParameter> {
         let shape = Shape::unchecked(flash)?;
         if shape.is_large_enough() {

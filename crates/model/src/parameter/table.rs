@@ -45,7 +45,8 @@ enum Place {
     ),
 }
 
-/// A field of a parameter struct, as a number. `put` is only given what the range of its parameter allows.
+/// A field of a parameter struct, as a number. `put` is only given what the range of its parameter
+/// allows.
 trait Field {
     fn get(&self) -> u64;
     fn put(&mut self, raw: u64);
@@ -191,7 +192,8 @@ pub(super) fn of(kind: Kind) -> impl Iterator<Item = &'static Parameter> {
 /// Mechanisms that are off unless they are asked for.
 const EXTRAS: &[&[Parameter]] = &[CHANCE, BACKGROUND, DIES, CACHES];
 
-/// Longest time of one step: an hour of virtual time is simulated, and a command does not outlast it.
+/// Longest time of one step: an hour of virtual time is simulated, and a command does not outlast
+/// it.
 const MAX_NS: u64 = 10_000_000_000;
 /// More than any link that is planned.
 const MAX_BANDWIDTH: u64 = 1 << 40;

@@ -1,6 +1,8 @@
-//! Values with units, as text and back: `8us`, `3360MiB/s`, `550K/s`, `7%`, `4MiB`, `true`, `greedy`.
+//! Values with units, as text and back: `8us`, `3360MiB/s`, `550K/s`, `7%`, `4MiB`, `true`,
+//! `greedy`.
 //!
-//! Text that [`Value`] writes reads back as the same number. People may write fractions where the result is whole: `0.5us` is 500 ns.
+//! Text that [`Value`] writes reads back as the same number. People may write fractions where the
+//! result is whole: `0.5us` is 500 ns.
 
 use std::fmt;
 
@@ -143,7 +145,8 @@ impl Wrong {
 #[derive(Clone, Copy, PartialEq)]
 enum Fraction {
     Refused,
-    /// Of a bandwidth: no whole byte a second is lost, and published figures such as 2.4 GiB/s are not whole.
+    /// Of a bandwidth: no whole byte a second is lost, and published figures such as 2.4 GiB/s are
+    /// not whole.
     Dropped,
 }
 

@@ -1,11 +1,12 @@
-//! Parameters of a drive that somebody else describes: by their names and values, as a preset's file has them.
+//! Parameters of a drive that somebody else describes: by their names and values, as a preset's
+//! file has them.
 
 use super::blank;
 use crate::{InvalidParameter, Kind, Moment, Parameters};
 
 impl Parameters {
-    /// The parameters of a drive of `kind` and `size_bytes` from names and values. Mechanisms that are off unless they are asked for
-    /// may be left out.
+    /// The parameters of a drive of `kind` and `size_bytes` from names and values. Mechanisms that
+    /// are off unless they are asked for may be left out.
     ///
     /// Whether they fit each other and the size is not looked at: that is [`Parameters::check`].
     ///

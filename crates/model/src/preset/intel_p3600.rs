@@ -1,4 +1,5 @@
-//! Intel SSD DC P3600: 20 nm MLC flash. Its geometry is not public, so it is a pipeline, as far as its data sheet goes.
+//! Intel SSD DC P3600: 20 nm MLC flash. Its geometry is not public, so it is a pipeline, as far as
+//! its data sheet goes.
 
 use super::{Preset, Published, Source, Sourced, published, v};
 use crate::Kind;

@@ -1,12 +1,15 @@
 //! Presets: the parameters of drives that exist, every value with its source.
 //!
-//! `name` or `name@variant`. Where the values of a paper and those of its published program differ, both are variants, and the bare
-//! name is one of them. A value is kept as its text, so that its unit stands beside it, and is read by the table of parameters.
+//! `name` or `name@variant`. Where the values of a paper and those of its published program differ,
+//! both are variants, and the bare name is one of them. A value is kept as its text, so that its
+//! unit stands beside it, and is read by the table of parameters.
 //!
-//! Invariants: a preset gives every parameter of its kind once, and each with a source, but for mechanisms that are off unless they
-//! are asked for, which are off. An unpublished value is marked as assumed.
+//! Invariants: a preset gives every parameter of its kind once, and each with a source, but for
+//! mechanisms that are off unless they are asked for, which are off. An unpublished value is marked
+//! as assumed.
 //!
-//! What it does NOT do: claim that a model of these values is the drive. What was published of the drive stands beside them.
+//! What it does NOT do: claim that a model of these values is the drive. What was published of the
+//! drive stands beside them.
 
 mod given;
 mod intel_p3600;
@@ -25,7 +28,8 @@ use crate::{
     parameter::Parameter,
 };
 
-/// What Linux took for a read on the machine of NVMeVirt's authors: their script subtracts it from what was measured there.
+/// What Linux took for a read on the machine of NVMeVirt's authors: their script subtracts it from
+/// what was measured there.
 pub const LINUX_READ_NS: u64 = 6_610;
 /// The same for a write.
 pub const LINUX_WRITE_NS: u64 = 9_870;
@@ -159,12 +163,14 @@ pub enum MeasuredBy {
     /// At the device: nothing of a host is in it.
     #[default]
     Device,
-    /// By Linux above the device, on a machine such as NVMeVirt's authors': [`LINUX_READ_NS`], [`LINUX_WRITE_NS`] are in it.
+    /// By Linux above the device, on a machine such as NVMeVirt's authors': [`LINUX_READ_NS`],
+    /// [`LINUX_WRITE_NS`] are in it.
     Linux,
 }
 
 impl MeasuredBy {
-    /// The host's share of a parameter, in nanoseconds; `None` for one that a host cannot have measured.
+    /// The host's share of a parameter, in nanoseconds; `None` for one that a host cannot have
+    /// measured.
     pub fn host_ns(self, name: &str) -> Option<u64> {
         let linux = match name {
             "read_latency" => LINUX_READ_NS,
@@ -221,8 +227,9 @@ impl Preset {
         })
     }
 
-    /// The parameters of such a drive of `size_bytes`. Its pages per block and its dies are the real drive's; the blocks of a die follow
-    /// from the size. `measured_by` says what its read and write latencies hold; `None`: what their source says of them.
+    /// The parameters of such a drive of `size_bytes`. Its pages per block and its dies are the
+    /// real drive's; the blocks of a die follow from the size. `measured_by` says what its read and
+    /// write latencies hold; `None`: what their source says of them.
     ///
     /// Whether such a size can be is not looked at: that is [`Parameters::check`].
     ///

@@ -1,4 +1,5 @@
-//! Western Digital Ultrastar DC ZN540: a zoned drive that Linux attaches, TLC flash. Only the program has it, not the paper.
+//! Western Digital Ultrastar DC ZN540: a zoned drive that Linux attaches, TLC flash. Only the
+//! program has it, not the paper.
 
 use super::{Preset, Published, Source, Sourced, published, v};
 use crate::Kind;

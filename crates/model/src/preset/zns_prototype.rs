@@ -1,4 +1,5 @@
-//! The prototype of a zoned drive that NVMeVirt was compared with: TLC flash, zones on one die each.
+//! The prototype of a zoned drive that NVMeVirt was compared with: TLC flash, zones on one die
+//! each.
 
 use super::{Preset, Published, Source, Sourced, published, v};
 use crate::Kind;

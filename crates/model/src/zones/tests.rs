@@ -9,8 +9,9 @@ use crate::{Arithmetic, CollectionPolicy, FlashExtras, FlashParameters};
 const LATER: u64 = 1_000_000_000;
 const ZONE: u64 = 131_072;
 
-/// Four dies on two channels; flash pages of two pages, wordlines of four, blocks of two wordlines. Sixteen zones of 128 KiB, of which 96 KiB can be written: six wordlines,
-/// on two dies. A channel carries a byte per nanosecond, the link four.
+/// Four dies on two channels; flash pages of two pages, wordlines of four, blocks of two wordlines.
+/// Sixteen zones of 128 KiB, of which 96 KiB can be written: six wordlines, on two dies. A channel
+/// carries a byte per nanosecond, the link four.
 fn small() -> ZonesParameters {
     ZonesParameters {
         flash: FlashParameters {
@@ -123,7 +124,8 @@ fn a_write_programs_the_wordlines_that_it_fills() {
         [there(3), there(1) + PROGRAM, there(5) + PROGRAM]
     );
     assert_eq!(zones.buffer_used(0), 4096);
-    // Early completion does not wait. A wordline of zone 1 has its own die, 2, which shares the channel with die 0.
+    // Early completion does not wait. A wordline of zone 1 has its own die, 2, which shares the
+    // channel with die 0.
     let mut zones = drive(&small());
     assert_eq!(
         durations(
@@ -172,13 +174,15 @@ fn a_read_goes_over_the_link_when_all_is_sensed() {
             2000 + 15_000 + 8192 + 2048
         ]
     );
-    // Both flash pages of a wordline, on one die, one after another; those of the second wordline at the same time on the other.
+    // Both flash pages of a wordline, on one die, one after another; those of the second wordline
+    // at the same time on the other.
     let wordline = 2000 + (15_000 + 8192) + (25_000 + 8192);
     assert_eq!(
         durations(&mut prepared(), &[(LATER, read(0, 8))]),
         [wordline + 8192]
     );
-    // 32768 to 40960 was written and is in no wordline that is full: sensed all the same, in row 1: flash page 2, of the first kind. What lies beyond is not, but is sent.
+    // 32768 to 40960 was written and is in no wordline that is full: sensed all the same, in row 1:
+    // flash page 2, of the first kind. What lies beyond is not, but is sent.
     assert_eq!(
         durations(&mut prepared(), &[(LATER, read(32_768, 4))]),
         [2000 + 15_000 + 8192 + 4096]
@@ -204,7 +208,8 @@ fn a_read_goes_on_from_zone_to_zone() {
         (LATER, write(49_152, 49_152)),
         (2 * LATER, write(98_304, 32_768)),
         (3 * LATER, write(ZONE, 8192)),
-        // The last page of zone 0 (row 3 of die 1, the last flash page, kind 1) and the first of zone 1.
+        // The last page of zone 0 (row 3 of die 1, the last flash page, kind 1) and the first of
+        // zone 1.
         (4 * LATER, read(ZONE - 4096, 2)),
     ];
     assert_eq!(durations(&mut zones, &ops)[4], 2000 + 20_000 + 4096 + 2048);
@@ -251,7 +256,8 @@ fn a_reset_erases_the_blocks_that_were_begun() {
 
 #[test]
 fn a_finish_programs_what_is_left_without_data() {
-    // One wordline and a quarter: left are the second and four more, three on die 1 and two on die 0.
+    // One wordline and a quarter: left are the second and four more, three on die 1 and two on
+    // die 0.
     let mut zones = drive(&small());
     let ops = [(0, write(0, 20_480)), (LATER, finish(0)), (LATER, reset(0))];
     assert_eq!(
@@ -350,7 +356,8 @@ fn buffers_are_shared_or_of_each_zone() {
 
 #[test]
 fn a_large_write_does_not_wait_for_what_no_program_frees() {
-    // 4096 bytes stay in a wordline that is not full: at most 61440 of the 65536 are to be had, and that is what the write takes.
+    // 4096 bytes stay in a wordline that is not full: at most 61440 of the 65536 are to be had, and
+    // that is what the write takes.
     let mut zones = drive(&small());
     let ops = [(0, write(0, 4096)), (LATER, forced(ZONE, 81_920))];
     let there = 500 + 2000 + 20_480;
@@ -388,7 +395,8 @@ fn what_was_written_before_takes_no_buffer_and_programs_nothing() {
 
 #[test]
 fn bytes_of_the_buffer_belong_to_what_was_brought() {
-    // Four kibibytes from 20480 on: the gap before them fills the first wordline, but they are in the second, and stay.
+    // Four kibibytes from 20480 on: the gap before them fills the first wordline, but they are in
+    // the second, and stay.
     let mut zones = drive(&small());
     let there = 500 + 100 + 1024;
     assert_eq!(
@@ -532,7 +540,8 @@ fn suspending() -> ZonesParameters {
     parameters
 }
 
-/// The zones 0 and 2 lie on the dies 0 and 1. Two blocks of zone 0 are erased on each, from 0 and from 1000000 on.
+/// The zones 0 and 2 lie on the dies 0 and 1. Two blocks of zone 0 are erased on each, from 0 and
+/// from 1000000 on.
 #[test]
 fn the_last_erase_of_a_reset_and_program_of_a_finish_give_way_to_reads() {
     let full = || {
@@ -547,7 +556,8 @@ fn the_last_erase_of_a_reset_and_program_of_a_finish_give_way_to_reads() {
         durations(&mut full(), &ops),
         [2_000_000, 1_500_000 + 15_120]
     );
-    // At 1500000: from 1503000, 14096 later off the channel; the erase ends 17096 + 2000 later, and the reset with it.
+    // At 1500000: from 1503000, 14096 later off the channel; the erase ends 17096 + 2000 later, and
+    // the reset with it.
     let ops = [(0, reset(0)), (1_499_000, read(2 * ZONE, 1))];
     assert_eq!(durations(&mut full(), &ops), [2_019_096, 19_120]);
 
@@ -565,7 +575,8 @@ fn the_bytes_of_a_zone_come_back_when_a_program_that_gave_way_ends() {
     let mut zones = drive(&parameters);
     zones.restore_fill(2, ZONE, false);
     zones.submit(0, 0, &forced(0, 16_384));
-    // 500 + 400 + 4096, and 16384 on the channel: from 21380 to 121380. Asked for at 50000: from 53000 to 67096.
+    // 500 + 400 + 4096, and 16384 on the channel: from 21380 to 121380. Asked for at 50000: from
+    // 53000 to 67096.
     zones.submit(49_000, 1, &read(2 * ZONE, 1));
     let mut done = Vec::new();
     zones.advance(121_380 + 19_095, &mut done);
@@ -595,7 +606,8 @@ fn zones_have_planes() {
     );
 }
 
-/// A zone that was finished has all its wordlines programmed, where a finish does that: a reset erases all of its blocks.
+/// A zone that was finished has all its wordlines programmed, where a finish does that: a reset
+/// erases all of its blocks.
 #[test]
 fn a_zone_that_was_finished_before_is_reset_as_a_whole() {
     for finish_writes in [true, false] {

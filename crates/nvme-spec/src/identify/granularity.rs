@@ -1,4 +1,5 @@
-//! Namespace Granularity List: in which sizes namespaces are best created (CNS 16h; NVM 1.1, 4.1.5).
+//! Namespace Granularity List: in which sizes namespaces are best created (CNS 16h; NVM 1.1,
+//! 4.1.5).
 
 use bitfield_struct::bitfield;
 use core::mem::offset_of;
@@ -11,7 +12,8 @@ pub const GRANULARITY_DESCRIPTORS_MAX: usize = 64;
 #[bitfield(u32)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct GranularityAttributes {
-    /// Granularity Descriptor Mapping: descriptor n is for LBA format n; else descriptor 0 is for all.
+    /// Granularity Descriptor Mapping: descriptor n is for LBA format n; else descriptor 0 is for
+    /// all.
     pub gdm: bool,
     #[bits(31)]
     __: u32,

@@ -1,5 +1,5 @@
-//! Identify: which structure is asked for (CNS), and the 4096-byte structures that answer (Base 2.1,
-//! 5.1.13; NVM 1.1, 4.1.5).
+//! Identify: which structure is asked for (CNS), and the 4096-byte structures that answer
+//! (Base 2.1, 5.1.13; NVM 1.1, 4.1.5).
 //!
 //! Structures are made with `new_zeroed()` of `zerocopy::FromZeros`: what is not set is "not
 //! supported" or "not reported". Fields bear the specification's abbreviations.

@@ -17,9 +17,9 @@ pub struct Aocs {
 /// I/O Command Set specific Identify Controller for the NVM command set, 4096 bytes (CNS 06h, CSI
 /// 00h).
 ///
-/// A limit of Verify, Write Zeroes, Write Uncorrectable or Dataset Management is a recommendation, and
-/// 0 is none, where the command's bit in ONCS is set. Where that bit is clear, it is a limit, and 0 is
-/// "the command is not supported".
+/// A limit of Verify, Write Zeroes, Write Uncorrectable or Dataset Management is a recommendation,
+/// and 0 is none, where the command's bit in ONCS is set. Where that bit is clear, it is a limit,
+/// and 0 is "the command is not supported".
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct IdentifyNvmController {

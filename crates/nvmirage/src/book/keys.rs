@@ -21,8 +21,8 @@ const TABLES: &[(&str, &str, &str)] = &[
     ("`fuse` of a controller", "Fuse", "## `[[controller]]`"),
 ];
 
-/// The types of configurations, and of all that requests say: the description that is made of the program, as another test
-/// sees to.
+/// The types of configurations, and of all that requests say: the description that is made of the
+/// program, as another test sees to.
 pub(super) fn schemas() -> Value {
     let document: Value = serde_json::from_str(&page("openapi.json")).unwrap();
     document["components"]["schemas"].clone()

@@ -1,7 +1,8 @@
-//! What of the book is made of the program, or held against it: the pages that list every key and every option, and the
-//! tables of the pages that say more of them.
+//! What of the book is made of the program, or held against it: the pages that list every key and
+//! every option, and the tables of the pages that say more of them.
 //!
-//! A page that is made differs from the program when somebody changes one and not the other; the test says how to renew it.
+//! A page that is made differs from the program when somebody changes one and not the other; the
+//! test says how to renew it.
 
 mod keys;
 mod options;

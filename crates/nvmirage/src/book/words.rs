@@ -1,4 +1,5 @@
-//! The same words everywhere: what `create` takes are the keys of the configuration, which are those of requests.
+//! The same words everywhere: what `create` takes are the keys of the configuration, which are
+//! those of requests.
 
 use std::collections::BTreeSet;
 

@@ -1,13 +1,17 @@
-//! Least squares: Levenberg and Marquardt's steps, and how far each unknown is bound by what was measured.
+//! Least squares: Levenberg and Marquardt's steps, and how far each unknown is bound by what was
+//! measured.
 //!
-//! Unknowns are logarithms of factors to a start; so are residuals, in units of their noise. Each unknown is tied, weakly, to its start: one
-//! that nothing depends on stays there, and its error says so.
+//! Unknowns are logarithms of factors to a start; so are residuals, in units of their noise. Each
+//! unknown is tied, weakly, to its start: one that nothing depends on stays there, and its error
+//! says so.
 
 use super::float;
 
-/// What a factor is taken for as long as nothing was measured: its logarithm within about this much.
+/// What a factor is taken for as long as nothing was measured: its logarithm within about this
+/// much.
 const TIE: f64 = 1.0;
-/// How much noisier residuals are taken to be, step by step: so the ties lead to the right valley first.
+/// How much noisier residuals are taken to be, step by step: so the ties lead to the right valley
+/// first.
 const COARSE: [f64; 3] = [30.0, 6.0, 1.0];
 /// Steps at most, and the gain, as a share, at which there is no more to be had.
 const ROUNDS: u32 = 40;
@@ -109,7 +113,8 @@ fn descend(mut at: Vec<f64>, width: f64, residuals: &mut Residuals<'_>) -> Optio
     Some(at)
 }
 
-/// By unknown: what each residual changes by. Of two sides of which one makes nothing, the other one counts.
+/// By unknown: what each residual changes by. Of two sides of which one makes nothing, the other
+/// one counts.
 fn differences(
     at: &[f64],
     now: &[f64],
@@ -198,7 +203,8 @@ fn inverse(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     Some(result)
 }
 
-/// How many standard errors to each side hold 95 of 100, where noise was estimated from so many residuals more than unknowns.
+/// How many standard errors to each side hold 95 of 100, where noise was estimated from so many
+/// residuals more than unknowns.
 pub(super) fn ninety_five(freedom: usize) -> f64 {
     /// Student's t, two-sided 95 %, from 1 degree of freedom on.
     const STUDENT: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];

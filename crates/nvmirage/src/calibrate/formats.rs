@@ -1,7 +1,7 @@
 //! The files that measurements are in.
 //!
-//! Formats are told by their keys: the JSON of `nvmirage bench`, of `nvmirage kv bench`, of `nvmirage simulate`, and fio's. What of a file is
-//! of no use is passed over, with the reason.
+//! Formats are told by their keys: the JSON of `nvmirage bench`, of `nvmirage kv bench`, of
+//! `nvmirage simulate`, and fio's. What of a file is of no use is passed over, with the reason.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -251,7 +251,8 @@ fn of_simulate(value: Value) -> Points {
         let alone = (job.queue_depth, job.queues) == (Some(1), Some(1));
         match job.kinds.as_slice() {
             [_] => {}
-            // A zone is reset when it is written again: one after the other they do not disturb each other.
+            // A zone is reset when it is written again: one after the other they do not disturb
+            // each other.
             [write, reset] if write.kind == "write" && reset.kind == "reset" && alone => {}
             _ => return several(),
         }

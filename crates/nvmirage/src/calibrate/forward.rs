@@ -1,8 +1,9 @@
 //! What a model would have shown: the mean time of a command when so many are always in flight.
 //!
-//! One case after the other on one drive, each begun when the drive has been at rest for long. Reads go to a part that was written in
-//! order before, and on a zoned drive to all zones; writes to a drive that is as new, and no more than it takes without collection. A zone
-//! that is reset is full.
+//! One case after the other on one drive, each begun when the drive has been at rest for long.
+//! Reads go to a part that was written in order before, and on a zoned drive to all zones; writes
+//! to a drive that is as new, and no more than it takes without collection. A zone that is reset is
+//! full.
 
 mod run;
 
@@ -105,7 +106,8 @@ impl Forward {
         Ok(forward)
     }
 
-    /// The same with so much less computed, for a kind of drive that needs nothing written before it is read.
+    /// The same with so much less computed, for a kind of drive that needs nothing written before
+    /// it is read.
     pub(super) fn like(&self, of_effort: u64) -> Self {
         let Effort {
             commands,
@@ -145,7 +147,8 @@ impl Forward {
         Ok(())
     }
 
-    /// Mean times of the cases with these parameters, in nanoseconds. What a drive's shape follows from is as in [`Forward::new`].
+    /// Mean times of the cases with these parameters, in nanoseconds. What a drive's shape follows
+    /// from is as in [`Forward::new`].
     ///
     /// # Errors
     /// They make no drive.
@@ -219,11 +222,13 @@ fn written(model: &mut Model, zone: u64, capacity: u64) -> Result<(), String> {
 /// Bytes of the drive that they are tried on, at most, unless its lines need more.
 const STEADY_SIZE: u64 = 8 << 30;
 
-/// How often it is looked at how long writes take. Partitions that collect at the same time hold them up less than such as do so in turns, by 15 %, and they
-/// drift from one to the other within a million writes: so each look is at another of their courses.
+/// How often it is looked at how long writes take. Partitions that collect at the same time hold
+/// them up less than such as do so in turns, by 15 %, and they drift from one to the other within a
+/// million writes: so each look is at another of their courses.
 const STEADY_ROUNDS: u64 = 8;
 
-/// The mean time of random writes of a page to a drive in the steady state of them, so many of them in flight; tried on a small drive.
+/// The mean time of random writes of a page to a drive in the steady state of them, so many of them
+/// in flight; tried on a small drive.
 ///
 /// # Errors
 /// The parameters make no drive.
@@ -244,7 +249,8 @@ pub(super) fn sustained(flash: &FlashParameters, depth: u32, host_ns: u64) -> Re
     Ok(sum / float(STEADY_ROUNDS))
 }
 
-/// Writes up to a line more to each partition than to others, so that they are anywhere in their courses; gives when that is done.
+/// Writes up to a line more to each partition than to others, so that they are anywhere in their
+/// courses; gives when that is done.
 fn shift(
     model: &mut Model,
     mut now: u64,
@@ -274,7 +280,8 @@ fn shift(
     Ok(now)
 }
 
-/// By how much the space of a drive that can hold data exceeds the data: without the lines that collection keeps free.
+/// By how much the space of a drive that can hold data exceeds the data: without the lines that
+/// collection keeps free.
 ///
 /// # Errors
 /// The parameters make no drive.
@@ -287,8 +294,8 @@ pub(super) fn spare(flash: &FlashParameters) -> Result<f64, String> {
     Ok(pages / float(shape.logical_pages.max(1)) - 1.0)
 }
 
-/// The drive whose steady state is tried: itself, where it is small, or one of the same shape with as many lines as collection needs to be a
-/// large one's.
+/// The drive whose steady state is tried: itself, where it is small, or one of the same shape with
+/// as many lines as collection needs to be a large one's.
 pub(super) fn steady(flash: &FlashParameters) -> Result<FlashParameters, String> {
     let least = small(flash)?.size_bytes.max(STEADY_SIZE);
     Ok(FlashParameters {
@@ -301,7 +308,8 @@ fn made(parameters: &Parameters) -> Result<Model, String> {
     Model::new(parameters).map_err(|error| error.to_string())
 }
 
-/// The smallest drive of the same shape that can be, of sizes that are powers of two, and room for what a case writes.
+/// The smallest drive of the same shape that can be, of sizes that are powers of two, and room for
+/// what a case writes.
 fn small(flash: &FlashParameters) -> Result<FlashParameters, String> {
     let sizes = (31..50).map(|bits| FlashParameters {
         size_bytes: 1 << bits,

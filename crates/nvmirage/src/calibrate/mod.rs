@@ -1,13 +1,17 @@
 //! From what was measured of a drive to the parameters of a model of it.
 //!
-//! What a candidate would have shown is computed with the models themselves, in virtual time ([`forward`]); the parameters with which
-//! that comes nearest to what was measured are searched by least squares of the logarithms ([`fit`]). A parameter is told as known only
-//! where the measurements bound it on both sides, also when all others move with it; the rest is told as not identifiable, with the sweep
-//! that would help ([`sweeps`]). Some points take no part, and say how well the others foretell them.
+//! What a candidate would have shown is computed with the models themselves, in virtual time
+//! ([`forward`]); the parameters with which that comes nearest to what was measured are searched by
+//! least squares of the logarithms ([`fit`]). A parameter is told as known only where the
+//! measurements bound it on both sides, also when all others move with it; the rest is told as not
+//! identifiable, with the sweep that would help ([`sweeps`]). Some points take no part, and say how
+//! well the others foretell them.
 //!
-//! Reading order: [`samples`], [`formats`], [`unknowns`], [`start`], [`forward`], [`fit`], [`result`], [`units`], [`steady`].
+//! Reading order: [`samples`], [`formats`], [`unknowns`], [`start`], [`forward`], [`fit`],
+//! [`result`], [`units`], [`steady`].
 //!
-//! What it does NOT do: find the shape of a drive. Channels, dies, pages, cells and zones are those of the preset that is given.
+//! What it does NOT do: find the shape of a drive. Channels, dies, pages, cells and zones are those
+//! of the preset that is given.
 
 mod fit;
 mod formats;

@@ -1,4 +1,5 @@
-//! A calibration: which points take part, what is found, how sure it is, and how well it foretells the others.
+//! A calibration: which points take part, what is found, how sure it is, and how well it foretells
+//! the others.
 
 use model::{Kind, Moment, Parameters, Value};
 
@@ -26,14 +27,16 @@ const FAR: f64 = 4.0;
 const HELD_OUT_OF: usize = 2;
 /// The least share by which a point changes with an unknown that it says something of.
 const SENSITIVE: f64 = 0.1;
-/// Width of differences, as a share: of an exact model, and of one in which commands meet by chance.
+/// Width of differences, as a share: of an exact model, and of one in which commands meet by
+/// chance.
 const WIDTH: f64 = 0.03;
 const WIDTH_FLASH: f64 = 0.1;
 
 /// What a calibration begins with.
 pub(crate) struct Given<'a> {
     pub(crate) samples: &'a [Sample],
-    /// Where the search begins: shape, and all that was not measured. `None`: a drive of kind nvm, or kv if it was asked for keys, of which nothing is known.
+    /// Where the search begins: shape, and all that was not measured. `None`: a drive of kind nvm,
+    /// or kv if it was asked for keys, of which nothing is known.
     pub(crate) like: Option<Parameters>,
     /// What a host's software adds to each command.
     pub(crate) host_ns: u64,
@@ -233,7 +236,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// How well the points are met where nothing is settled, and what of the sums of squares one of the noise is.
+    /// How well the points are met where nothing is settled, and what of the sums of squares one of
+    /// the noise is.
     pub(super) fn fitness(mut self) -> Option<(f64, f64)> {
         let solution = self.solve().ok()?;
         let (noise, _) = self.noise(&solution);
@@ -301,7 +305,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// How much less well the points are met, in squares of `noise`, with one unknown elsewhere; `None` where that makes nothing.
+    /// How much less well the points are met, in squares of `noise`, with one unknown elsewhere;
+    /// `None` where that makes nothing.
     fn worse(&mut self, solution: &Solution, noise: f64, which: usize, to: f64) -> Option<f64> {
         let mut at = solution.at.clone();
         at[which] = to;

@@ -2,7 +2,8 @@
 //!
 //! A point is of use where a number of commands of one kind and size was always in flight.
 //!
-//! It does NOT judge a measurement: who has measured a cache, or a drive that throttles, gets a model of that.
+//! It does NOT judge a measurement: who has measured a cache, or a drive that throttles, gets a
+//! model of that.
 
 use model::Kind;
 
@@ -43,7 +44,8 @@ impl Act {
         Self::ALL.into_iter().find(|act| act.name() == name)
     }
 
-    /// Those that a kind of drive must have been measured with, so that nothing has to be a preset's.
+    /// Those that a kind of drive must have been measured with, so that nothing has to be a
+    /// preset's.
     pub(super) fn of_kind(kind: Kind) -> [Act; 2] {
         match kind {
             Kind::Kv => [Act::Retrieve, Act::Store],

@@ -1,4 +1,5 @@
-//! Where the search begins: the kind of the drive, the points that say something of it, and its parameters as far as they can be guessed.
+//! Where the search begins: the kind of the drive, the points that say something of it, and its
+//! parameters as far as they can be guessed.
 
 use model::{Arithmetic, Direction, Kind, Parameters};
 
@@ -68,7 +69,8 @@ pub(super) fn parameters(
                     (kv.read.latency_ns, kv.read.latency_ns);
                 kv.delete_latency_ns = kv.write.latency_ns;
             }
-            // A delete takes its latency less what a page of a store takes of its unit, which is less than all of a store.
+            // A delete takes its latency less what a page of a store takes of its unit, which is
+            // less than all of a store.
             let deletes = plain.iter().filter(|s| s.act == Act::Delete);
             if let Some(alone) = deletes.min_by_key(|s| s.depth) {
                 let own = whole(alone.mean_ns / f64::from(alone.depth));
@@ -119,7 +121,8 @@ fn guess(way: &mut Direction, samples: &[&Sample], act: Act) {
     way.latency_ns = way.latency_ns.max(whole(least));
 }
 
-/// So many units: each has its share of bandwidth and rate, and these are not so small that a page alone took longer than it did.
+/// So many units: each has its share of bandwidth and rate, and these are not so small that a page
+/// alone took longer than it did.
 pub(super) fn with_units(start: &Parameters, units: u32) -> Parameters {
     let mut start = start.clone();
     if let Parameters::Kv(kv) = &mut start {

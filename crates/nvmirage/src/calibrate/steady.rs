@@ -6,12 +6,14 @@ use super::result::{Finding, Foretold, Known, Standing};
 use super::unknowns::STEADY;
 use super::{Act, Sample, float, forward, whole};
 
-/// How far the mean time of so many writes may be from that of all, as a share: half of an interval.
+/// How far the mean time of so many writes may be from that of all, as a share: half of an
+/// interval.
 const STEADY_NOISE: f64 = 0.06;
 /// As near as the search goes, as a share of the time, and its steps.
 const NEAR: f64 = 0.02;
 const STEPS: u32 = 6;
-/// By how much less a write takes with more space, both as logarithms: at first, and at least and at most.
+/// By how much less a write takes with more space, both as logarithms: at first, and at least and
+/// at most.
 const SLOPE: f64 = -1.0;
 const SLOPES: [f64; 2] = [-1.5, -0.5];
 /// Two that are nearer to each other do not tell it.
@@ -19,8 +21,9 @@ const APART: f64 = 0.1;
 /// More space, in thousandths, than any drive has.
 const SPARE_MAX: u64 = 2000;
 
-/// Finds the space beyond what hosts see with which a drive in steady state does as many random writes as were measured, and sets it.
-/// Tried on a small drive: the large one is given as much space that can hold data for its data.
+/// Finds the space beyond what hosts see with which a drive in steady state does as many random
+/// writes as were measured, and sets it. Tried on a small drive: the large one is given as much
+/// space that can hold data for its data.
 struct Steady<'a> {
     flash: &'a FlashParameters,
     depth: u32,
@@ -42,8 +45,8 @@ impl Steady<'_> {
         Some(mean.ln())
     }
 
-    /// The space of a small drive on which writes take so long, and how their time changes with it: by the secant of the last two that were
-    /// tried, as each takes long.
+    /// The space of a small drive on which writes take so long, and how their time changes with it:
+    /// by the secant of the last two that were tried, as each takes long.
     fn small(&self, mean_ns: f64) -> Option<(f64, f64)> {
         let wanted = mean_ns.ln();
         let bound = |permille: f64| permille.clamp(10.0, float(SPARE_MAX) / 2.0);
@@ -87,7 +90,8 @@ impl Steady<'_> {
         (high < SPARE_MAX).then_some(high)
     }
 
-    /// The space of a drive of the real size that has as much for its data as a small one with so much.
+    /// The space of a drive of the real size that has as much for its data as a small one with so
+    /// much.
     fn large(&self, small: f64) -> Option<u64> {
         let wanted = forward::spare(&forward::steady(&self.with(whole(small))?).ok()?).ok()?;
         let spare = |permille| forward::spare(&self.with(permille)?).ok();
@@ -95,7 +99,8 @@ impl Steady<'_> {
     }
 }
 
-/// Finds what of a drive shows in steady state, and sets it; with what the result says of those points.
+/// Finds what of a drive shows in steady state, and sets it; with what the result says of those
+/// points.
 pub(super) fn steady_state(
     parameters: &mut Parameters,
     host_ns: u64,

@@ -12,7 +12,8 @@ use super::result::{Calibration, Finding, Given, Standing, calibrate};
 use super::samples::{Keys, Writers};
 use super::{Act, Sample, read};
 
-/// Mean times of a drive of latency `l_ns`, bytes and commands a second: the closed form of the model's definition.
+/// Mean times of a drive of latency `l_ns`, bytes and commands a second: the closed form of the
+/// model's definition.
 fn closed_form(way: [f64; 3], len: u32, depth: u32) -> f64 {
     let [latency, bytes, rate] = way;
     let cost = |len: f64| (len / bytes).max(1.0 / rate) * 1e9;
@@ -124,8 +125,9 @@ fn noise_widens_the_intervals_and_they_hold_what_is_true() {
 
 #[test]
 fn what_nothing_reaches_is_no_limit() {
-    // A rate of less than one command in 1.6 us, what 16 KiB take at 10 GB/s, would have made the larger ones faster: their time is the latency, and
-    // what they take more of the drive than a page does.
+    // A rate of less than one command in 1.6 us, what 16 KiB take at 10 GB/s, would have made the
+    // larger ones faster: their time is the latency, and what they take more of the drive than a
+    // page does.
     let free = [10_000.0, 10e9, 1e12];
     let sizes = [4096, 8192, 16384];
     let mut all = points(Act::Read, free, &sizes, &[1, 2, 4]);

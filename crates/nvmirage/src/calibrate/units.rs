@@ -1,6 +1,7 @@
 //! How many parts of a key-value drive work at the same time: a whole number, so it is tried.
 //!
-//! Commands for random keys meet at the same part the more often the fewer there are: that is seen between one command at a time and many.
+//! Commands for random keys meet at the same part the more often the fewer there are: that is seen
+//! between one command at a time and many.
 
 use model::{Kind, Moment, Parameters, Value};
 
@@ -11,7 +12,8 @@ use super::unknowns::DEPTHS;
 /// Numbers that are tried first.
 const FIRST: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// So much less is computed of each point: numbers show in how it changes with depth, far beyond chance.
+/// So much less is computed of each point: numbers show in how it changes with depth, far beyond
+/// chance.
 const LESS: u64 = 4;
 
 /// What came of each number that was tried: how well the points are met.
@@ -51,7 +53,8 @@ impl Tried {
     }
 }
 
-/// Finds the number of units, and begins the search with it; what is known of it. `None` for drives that have none.
+/// Finds the number of units, and begins the search with it; what is known of it. `None` for drives
+/// that have none.
 pub(super) fn settle(search: &mut Search<'_>) -> Option<Finding> {
     if search.start().kind() != Kind::Kv {
         return None;

@@ -19,8 +19,8 @@ Examples:
 
 /// Attach a namespace to a controller of a running server
 ///
-/// An asynchronous event notifies the controller's host. The attachment survives a restart, unless the configuration
-/// no longer has the namespace.
+/// An asynchronous event notifies the controller's host. The attachment survives a restart, unless
+/// the configuration no longer has the namespace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = ATTACH_EXAMPLES)]
 pub(super) struct Attach {
@@ -30,8 +30,8 @@ pub(super) struct Attach {
 
 /// Detach a namespace from a controller of a running server
 ///
-/// An asynchronous event notifies the controller's host; commands that it still sends there fail. The command returns
-/// when no earlier command is in flight. The namespace stays in its subsystem.
+/// An asynchronous event notifies the controller's host; commands that it still sends there fail.
+/// The command returns when no earlier command is in flight. The namespace stays in its subsystem.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DETACH_EXAMPLES)]
 pub(super) struct Detach {

@@ -48,8 +48,8 @@ Writing jobs, and --verify, overwrite what is on the drive: they need --destroy-
 
 /// Measure an NVMe drive of any vendor, over vfio-user or on this machine
 ///
-/// The load generator polls: for meaningful figures give server and host a CPU each. Lists of --bs and --qd multiply
-/// into jobs.
+/// The load generator polls: for meaningful figures give server and host a CPU each. Lists of --bs
+/// and --qd multiply into jobs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Bench {
@@ -96,7 +96,8 @@ pub(super) struct Bench {
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
 
-    /// CPU that the server polls on, to check the placement; default: one on another core than --cpu
+    /// CPU that the server polls on, to check the placement; default: one on another core than
+    /// --cpu
     #[arg(long, value_name = "N")]
     server_cpu: Option<u32>,
 

@@ -42,9 +42,10 @@ Examples:
 
 /// Fit the parameters of a model to measurements of a drive
 ///
-/// Reports which sweeps the fit needs and which are present; estimates the parameters that they identify, with
-/// confidence intervals; lists those that they do not identify; and predicts points that were left out of the fit.
-/// Reads JSON from nvmirage bench, nvmirage kv bench, nvmirage simulate and fio.
+/// Reports which sweeps the fit needs and which are present; estimates the parameters that they
+/// identify, with confidence intervals; lists those that they do not identify; and predicts points
+/// that were left out of the fit. Reads JSON from nvmirage bench, nvmirage kv bench, nvmirage
+/// simulate and fio.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Calibrate {
@@ -52,8 +53,8 @@ pub(super) struct Calibrate {
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
     from: Vec<PathBuf>,
 
-    /// Preset, or file that describes a drive: gives the kind, the geometry, and every parameter that was not
-    /// measured; without it the kind is nvm, or kv if keys were measured
+    /// Preset, or file that describes a drive: gives the kind, the geometry, and every parameter
+    /// that was not measured; without it the kind is nvm, or kv if keys were measured
     #[arg(long, value_name = "PRESET")]
     like: Option<String>,
 

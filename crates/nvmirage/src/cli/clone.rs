@@ -35,7 +35,8 @@ const TIMING: &str = ".timing";
 
 /// Clone the file of a drive that is not in use
 ///
-/// The clone includes the state files beside the medium's file. Configuration and identities are not cloned.
+/// The clone includes the state files beside the medium's file. Configuration and identities are
+/// not cloned.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Clone {

@@ -1,4 +1,5 @@
-//! `nvmirage completions`: what a shell needs to complete commands, options, and names of the running server.
+//! `nvmirage completions`: what a shell needs to complete commands, options, and names of the
+//! running server.
 
 use clap_complete::Shell;
 

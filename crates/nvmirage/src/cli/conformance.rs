@@ -41,8 +41,8 @@ that it does not have is no failure.";
 
 /// Test a drive, over vfio-user or on this machine, against the NVMe specifications
 ///
-/// Each test names its section: Base 2.1, NVM 1.1, PCIe Transport 1.1. A controller has one host at a time, so the
-/// drive is unavailable to guests during the tests.
+/// Each test names its section: Base 2.1, NVM 1.1, PCIe Transport 1.1. A controller has one host at
+/// a time, so the drive is unavailable to guests during the tests.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Conformance {
@@ -238,7 +238,8 @@ impl Output {
     }
 }
 
-/// A row for each chapter, then what is not supported, and last what fails: that is what a reader looks for.
+/// A row for each chapter, then what is not supported, and last what fails: that is what a reader
+/// looks for.
 fn in_words(outcomes: &[Outcome], output: &Output) -> String {
     let mut table = Table::new(&[
         ("chapter", Align::Left),

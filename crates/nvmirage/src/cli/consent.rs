@@ -1,5 +1,5 @@
-//! Consent to lose what a drive has: one option, `--destroy-data`, for every command that overwrites data of a drive that it
-//! has not made itself.
+//! Consent to lose what a drive has: one option, `--destroy-data`, for every command that
+//! overwrites data of a drive that it has not made itself.
 
 use super::UsageError;
 

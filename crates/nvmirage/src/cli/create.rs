@@ -28,8 +28,8 @@ Examples:
 
 /// Create a medium, a namespace, a tenant or a controller in a running server
 ///
-/// A server that was started with a configuration creates the object again at its next start; `nvmirage export`
-/// prints it.
+/// A server that was started with a configuration creates the object again at its next start;
+/// `nvmirage export` prints it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Create {
@@ -80,8 +80,8 @@ struct MediumArgs {
     #[arg(long, value_delimiter = ',', value_name = "get-log-page:LID[:BYTES]")]
     admin_allow: Vec<AdminAllow>,
 
-    /// Write size that a `drive` keeps atomic across a power failure, where it is more than the drive reports: 512B
-    /// or 4KiB
+    /// Write size that a `drive` keeps atomic across a power failure, where it is more than the
+    /// drive reports: 512B or 4KiB
     #[arg(long, value_name = "SIZE")]
     awupf: Option<Size>,
 
@@ -89,7 +89,8 @@ struct MediumArgs {
     #[arg(long, value_name = "REACTOR")]
     completions: Option<usize>,
 
-    /// Reactor that writes the completion queue head doorbells of a `drive`; default: that of --completions
+    /// Reactor that writes the completion queue head doorbells of a `drive`; default: that of
+    /// --completions
     #[arg(long, value_name = "REACTOR")]
     heads: Option<usize>,
 
@@ -125,7 +126,8 @@ struct MediumArgs {
     #[arg(long, value_name = "N")]
     max_keys: Option<u32>,
 
-    /// File in which the contents are saved when the server stops; only for `ram`, and `keyvalue` without a path
+    /// File in which the contents are saved when the server stops; only for `ram`, and `keyvalue`
+    /// without a path
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 
@@ -198,7 +200,8 @@ struct TenantArgs {
     #[arg(long, value_parser = parse::word::<Class>(&["fair", "latency"]))]
     class: Option<Class>,
 
-    /// Target latency of its commands; only with `--class latency`; default: twice their lowest latency
+    /// Target latency of its commands; only with `--class latency`; default: twice their lowest
+    /// latency
     #[arg(long, value_name = "TIME")]
     goal: Option<Span>,
 
@@ -246,7 +249,8 @@ struct ControllerArgs {
     #[arg(long, value_delimiter = ',', value_name = "MEDIA", add = live::media())]
     pool: Vec<String>,
 
-    /// Address that hosts attach to: a socket, or a folder in which the server's machine has each namespace as a file
+    /// Address that hosts attach to: a socket, or a folder in which the server's machine has each
+    /// namespace as a file
     #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER", value_parser = parse::listen)]
     listen: Listen,
 
@@ -258,7 +262,8 @@ struct ControllerArgs {
     #[arg(long)]
     page_cache: bool,
 
-    /// Mode of the socket, as in chmod: 0600 for its owner, 0660 for its group too, 0666 for all users; default: 0600
+    /// Mode of the socket, as in chmod: 0600 for its owner, 0660 for its group too, 0666 for all
+    /// users; default: 0600
     #[arg(long, value_name = "MODE")]
     socket_mode: Option<SocketMode>,
 
@@ -286,7 +291,8 @@ struct ControllerArgs {
     #[arg(long)]
     intx: bool,
 
-    /// Number of the reactor that serves the controller, from 0; default: the one with the fewest controllers
+    /// Number of the reactor that serves the controller, from 0; default: the one with the fewest
+    /// controllers
     #[arg(long)]
     reactor: Option<usize>,
 
@@ -294,8 +300,8 @@ struct ControllerArgs {
     #[arg(long, add = live::tenants())]
     tenant: Option<String>,
 
-    /// Latency sampling rate: on average one in N I/O commands is timed, 1 to 65536; 0 disables sampling; default:
-    /// 256
+    /// Latency sampling rate: on average one in N I/O commands is timed, 1 to 65536; 0 disables
+    /// sampling; default: 256
     #[arg(long, value_name = "N")]
     sample: Option<u32>,
 

@@ -1,5 +1,6 @@
-//! Ctrl-C at the terminal of a server: the first one warns where hosts would lose their drives, and a second one soon after it
-//! ends the server. Without hosts, and without a terminal, the first one does.
+//! Ctrl-C at the terminal of a server: the first one warns where hosts would lose their drives, and
+//! a second one soon after it ends the server. Without hosts, and without a terminal, the first one
+//! does.
 
 use std::{
     io::{IsTerminal, stderr, stdin},

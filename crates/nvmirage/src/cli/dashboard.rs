@@ -22,9 +22,9 @@ Examples:
 
 /// Serve a running server's dashboard to a browser
 ///
-/// The dashboard listens only on an address of this machine, and passes requests on to the control socket until it is
-/// interrupted. The address that it prints carries a token behind `#`, valid for this run; anyone who has the token
-/// can control the server.
+/// The dashboard listens only on an address of this machine, and passes requests on to the control
+/// socket until it is interrupted. The address that it prints carries a token behind `#`, valid for
+/// this run; anyone who has the token can control the server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Dashboard {
@@ -73,8 +73,9 @@ impl Dashboard {
     }
 }
 
-/// Has the desktop open an address. It is told by a file that its user alone can read, as others see a command's arguments; the file is
-/// there as long as what is returned. Where there is no desktop, the address that was printed is for a browser elsewhere.
+/// Has the desktop open an address. It is told by a file that its user alone can read, as others
+/// see a command's arguments; the file is there as long as what is returned. Where there is no
+/// desktop, the address that was printed is for a browser elsewhere.
 fn open(url: &str) -> anyhow::Result<tempfile::NamedTempFile> {
     let mut file = tempfile::Builder::new()
         .prefix("nvmirage-")

@@ -14,8 +14,8 @@ Examples:
 
 /// Delete a medium, a namespace, a tenant or a controller of a running server
 ///
-/// Objects in use are not deleted: delete controllers first, then namespaces, then media; or detach a namespace from
-/// its controllers with `nvmirage detach`. Files are kept.
+/// Objects in use are not deleted: delete controllers first, then namespaces, then media; or detach
+/// a namespace from its controllers with `nvmirage detach`. Files are kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Delete {

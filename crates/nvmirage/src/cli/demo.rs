@@ -13,9 +13,9 @@ Examples:
 
 /// Run a demonstration: two drives, verified and measured
 ///
-/// A server and a host, in separate processes, communicate over vfio-user sockets. The host identifies two drives,
-/// one in memory and one in a file, writes them, reads them back, compares every byte, and measures them. All files
-/// are removed at the end.
+/// A server and a host, in separate processes, communicate over vfio-user sockets. The host
+/// identifies two drives, one in memory and one in a file, writes them, reads them back, compares
+/// every byte, and measures them. All files are removed at the end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Demo {

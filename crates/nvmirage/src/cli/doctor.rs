@@ -44,8 +44,8 @@ pub(super) struct Doctor {
     #[arg(long, value_name = "PATH")]
     qemu: Option<PathBuf>,
 
-    /// Command line of a guest, to check whether its drive can reach its memory; guests running on this machine are
-    /// checked anyway
+    /// Command line of a guest, to check whether its drive can reach its memory; guests running on
+    /// this machine are checked anyway
     #[arg(long, value_name = "TEXT")]
     qemu_command_line: Option<String>,
 

@@ -23,8 +23,8 @@ Examples:
 
 /// List the NVMe drives of this machine, bind them to vfio-pci, return them to the kernel
 ///
-/// A drive is used through VFIO: the machine's IOMMU restricts it to the memory mapped for it. While it is bound, the
-/// kernel has no block device for it. Its data is kept.
+/// A drive is used through VFIO: the machine's IOMMU restricts it to the memory mapped for it.
+/// While it is bound, the kernel has no block device for it. Its data is kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct DriveCommand {
@@ -56,9 +56,9 @@ struct List {
 
 /// Unbind drives from the kernel's driver and bind them to vfio-pci
 ///
-/// The command rejects a drive that is mounted, used for swap, part of a volume or RAID, or held open by a process,
-/// and names the user; a drive without an IOMMU; and a drive in one IOMMU group with a function that the kernel
-/// drives. Needs root.
+/// The command rejects a drive that is mounted, used for swap, part of a volume or RAID, or held
+/// open by a process, and names the user; a drive without an IOMMU; and a drive in one IOMMU group
+/// with a function that the kernel drives. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -14,7 +14,8 @@ Examples:
 
 /// Follow the events of a running server
 ///
-/// The server keeps the last 1024 events, numbered. A reader that asks for older events gets the number of lost ones.
+/// The server keeps the last 1024 events, numbered. A reader that asks for older events gets the
+/// number of lost ones.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Events {

@@ -1,4 +1,5 @@
-//! `nvmirage explain`: what a preset is, what follows from it at a size, and what was published of the real drive.
+//! `nvmirage explain`: what a preset is, what follows from it at a size, and what was published of
+//! the real drive.
 
 mod shown;
 

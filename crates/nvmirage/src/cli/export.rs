@@ -10,8 +10,8 @@ Examples:
 
 /// Print the configuration of a running server
 ///
-/// The output includes objects created and changed at run time. Namespaces created by hosts are never part of a
-/// configuration.
+/// The output includes objects created and changed at run time. Namespaces created by hosts are
+/// never part of a configuration.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Export {

@@ -28,7 +28,8 @@ Examples:
 A command to a drive on another core moves a cache line there and one back, and a read copies its
 data: no drive is faster than these.";
 
-/// Round trips, or copies, between two looks at the clock: short, so that some run undisturbed by other threads.
+/// Round trips, or copies, between two looks at the clock: short, so that some run undisturbed by
+/// other threads.
 const ROUNDS: u32 = 4096;
 /// How long each figure is measured; the fastest of its runs counts, as what disturbs only adds.
 const TIME_NS: u64 = 300_000_000;
@@ -38,7 +39,8 @@ const COPY_MEMORY_LEN: usize = 256 << 20;
 const SMALL_MEMORY_LEN: usize = 1 << 20;
 /// How often a thread is woken: the median counts, as waking takes different ways.
 const WAKE_UPS: usize = 11;
-/// How long the other thread has slept: a CPU that has halted for longer wakes later, up to about this.
+/// How long the other thread has slept: a CPU that has halted for longer wakes later, up to about
+/// this.
 const IDLE: Duration = Duration::from_millis(200);
 
 /// Measure this machine's lower bound on drive latency

@@ -357,7 +357,8 @@ impl Client {
         }
     }
 
-    /// Keys whose first bytes, up to four, are those of `prefix`, and some that are not asked for behind these.
+    /// Keys whose first bytes, up to four, are those of `prefix`, and some that are not asked for
+    /// behind these.
     fn iterate(&mut self, prefix: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
         let buffer = self.host.device().alloc(LIST_LEN as usize)?;
         let nsid = self.keys.nsid;

@@ -22,8 +22,8 @@ Examples:
 
 /// Show the command latencies of a controller, by stage
 ///
-/// On average one in 256 commands is timed, selected at random; the others run without overhead. `nvmirage set
-/// controller NAME sample=N` changes the sampling rate. Every error is counted.
+/// On average one in 256 commands is timed, selected at random; the others run without overhead.
+/// `nvmirage set controller NAME sample=N` changes the sampling rate. Every error is counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct LatencyCommand {

@@ -1,7 +1,8 @@
 //! What a shell completes that only a running server knows: names of what it serves.
 //!
-//! A shell calls the program with [`VARIABLE`] set, and reads what could stand there. The server has [`BOUND`] to answer; where
-//! there is none, or it is slow, nothing is offered and nothing is said.
+//! A shell calls the program with [`VARIABLE`] set, and reads what could stand there. The server
+//! has [`BOUND`] to answer; where there is none, or it is slow, nothing is offered and nothing is
+//! said.
 
 use std::{
     env,
@@ -128,7 +129,8 @@ impl EnvCompleter for Bash {
     }
 }
 
-/// A command that offers no names of files: bash does, where nothing else is offered, and quotes what has to be.
+/// A command that offers no names of files: bash does, where nothing else is offered, and quotes
+/// what has to be.
 fn without_paths(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| match arg.get_action().takes_values() {
         true => arg.value_hint(ValueHint::Other),
@@ -137,7 +139,8 @@ fn without_paths(command: clap::Command) -> clap::Command {
     command.mut_subcommands(without_paths)
 }
 
-/// The words of a line, of which the last is the one that is being written; quotes keep blanks in a word.
+/// The words of a line, of which the last is the one that is being written; quotes keep blanks in a
+/// word.
 fn words_of(line: &str) -> Vec<String> {
     let (mut words, mut quote) = (vec![String::new()], None);
     let mut letters = line.trim_start().chars();

@@ -159,7 +159,8 @@ fn controllers(inventory: &Inventory) -> Table {
     table
 }
 
-/// What each has had since it is there. The share is of the cost of all tenants' commands, as weights divide it.
+/// What each has had since it is there. The share is of the cost of all tenants' commands, as
+/// weights divide it.
 fn tenants(inventory: &Inventory) -> Table {
     let mut table = Table::new(&[
         ("tenant", Align::Left),

@@ -1,7 +1,8 @@
 //! The command line: one file per subcommand, each with its arguments and what it does with them.
 //!
-//! Results go to standard output, and nothing else does; progress, warnings and errors go to standard error. The exit
-//! status is 0 when everything asked for was done, 1 when not, 2 when the command line is wrong.
+//! Results go to standard output, and nothing else does; progress, warnings and errors go to
+//! standard error. The exit status is 0 when everything asked for was done, 1 when not, 2 when the
+//! command line is wrong.
 
 mod attach;
 mod bench;
@@ -77,16 +78,17 @@ Each command has its own examples: nvmirage COMMAND --help. A command that asks 
 
 /// NVMe drives made in software.
 ///
-/// A virtual machine, or another process, sees an NVMe PCIe controller and uses it with its existing NVMe driver; the
-/// controller is backed by memory, a file, or a block device. Hosts attach over vfio-user. The server needs no kernel
-/// module and no privileges.
+/// A virtual machine, or another process, sees an NVMe PCIe controller and uses it with its
+/// existing NVMe driver; the controller is backed by memory, a file, or a block device. Hosts
+/// attach over vfio-user. The server needs no kernel module and no privileges.
 #[derive(Debug, Parser)]
 #[command(name = "nvmirage", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// Log filter for standard error, as in RUST_LOG: error, warn, info, debug, or nvmirage=debug,warn.
+    /// Log filter for standard error, as in RUST_LOG: error, warn, info, debug, or
+    /// nvmirage=debug,warn.
     ///
-    /// Default: the environment variable NVMIRAGE_LOG; without it `serve` logs from level info, other commands from
-    /// level warn.
+    /// Default: the environment variable NVMIRAGE_LOG; without it `serve` logs from level info,
+    /// other commands from level warn.
     #[arg(long, global = true, value_name = "FILTER", help_heading = "Logging")]
     log: Option<String>,
 

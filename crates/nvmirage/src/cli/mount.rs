@@ -26,8 +26,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Mount the namespaces of a drive over vfio-user as files
 ///
-/// Each namespace is a file, ns1, ns2, …, with its size and the drive's latency; fsync makes writes durable, and
-/// punched holes read as zeros. The folder must be empty. Mounting needs root, or fusermount3 of the package fuse3.
+/// Each namespace is a file, ns1, ns2, …, with its size and the drive's latency; fsync makes writes
+/// durable, and punched holes read as zeros. The folder must be empty. Mounting needs root, or
+/// fusermount3 of the package fuse3.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Mount {
@@ -38,7 +39,8 @@ pub(super) struct Mount {
     #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
     target: PathBuf,
 
-    /// Let other users open the files; except for root this needs user_allow_other in /etc/fuse.conf
+    /// Let other users open the files; except for root this needs user_allow_other in
+    /// /etc/fuse.conf
     #[arg(long)]
     allow_other: bool,
 

@@ -15,9 +15,9 @@ Examples:
 
 /// Move queues of a controller of a running server to other reactors
 ///
-/// The move is transparent to the host: a queue pauses until its commands in flight have completed. A queue whose
-/// commands do not complete within one second stays on its reactor. Queues that hosts create later are placed on the
-/// same reactors.
+/// The move is transparent to the host: a queue pauses until its commands in flight have completed.
+/// A queue whose commands do not complete within one second stays on its reactor. Queues that hosts
+/// create later are placed on the same reactors.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Move {

@@ -73,8 +73,9 @@ pub(super) fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
 pub(super) struct Control {
     /// Control socket of the server
     ///
-    /// Default: NVMIRAGE_CONTROL, else $XDG_RUNTIME_DIR/nvmirage/control.sock, or /run/nvmirage/control.sock without
-    /// XDG_RUNTIME_DIR. A read-only command falls back to the latter, with a notice.
+    /// Default: NVMIRAGE_CONTROL, else $XDG_RUNTIME_DIR/nvmirage/control.sock, or
+    /// /run/nvmirage/control.sock without XDG_RUNTIME_DIR. A read-only command falls back to the
+    /// latter, with a notice.
     #[arg(long, value_name = "unix:PATH", value_parser = unix)]
     control: Option<PathBuf>,
 }

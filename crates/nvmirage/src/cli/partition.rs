@@ -1,4 +1,5 @@
-//! `nvmirage partition`: named parts of a drive, made and changed while a server has the drive or while nobody has it.
+//! `nvmirage partition`: named parts of a drive, made and changed while a server has the drive or
+//! while nobody has it.
 
 use std::path::PathBuf;
 
@@ -33,12 +34,12 @@ Examples:
 
 /// Divide a drive into partitions for namespaces
 ///
-/// A partition is a persistent named part of a drive or file: a namespace names it with `partition = "vm1"` instead
-/// of a range. It belongs to the drive's serial number, at any address. Nothing is written to the drive: the
-/// partition table is in the state folder.
+/// A partition is a persistent named part of a drive or file: a namespace names it with
+/// `partition = "vm1"` instead of a range. It belongs to the drive's serial number, at any address.
+/// Nothing is written to the drive: the partition table is in the state folder.
 ///
-/// DRIVE is the name of a medium of a running server. Where no server uses the drive, it is the drive's address:
-/// `pci:ADDRESS`, `vfio-user:PATH`, or the path of a file, with a `/` in it.
+/// DRIVE is the name of a medium of a running server. Where no server uses the drive, it is the
+/// drive's address: `pci:ADDRESS`, `vfio-user:PATH`, or the path of a file, with a `/` in it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct PartitionCommand {
@@ -96,8 +97,8 @@ struct List {
 
 /// Extend a partition into the free space behind it; its start is unchanged
 ///
-/// Where a server uses the drive, an asynchronous event notifies the host of the partition's namespace. A partition
-/// cannot shrink.
+/// Where a server uses the drive, an asynchronous event notifies the host of the partition's
+/// namespace. A partition cannot shrink.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -147,7 +148,8 @@ struct Drive {
 
     /// Folder of the partition tables: `state_dir` of the server's configuration
     ///
-    /// Default: $XDG_STATE_HOME/nvmirage, or ~/.local/state/nvmirage. A running server uses its own.
+    /// Default: $XDG_STATE_HOME/nvmirage, or ~/.local/state/nvmirage. A running server uses its
+    /// own.
     #[arg(long, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
 

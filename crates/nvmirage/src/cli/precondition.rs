@@ -1,4 +1,5 @@
-//! `nvmirage precondition`: brings a modelled flash drive into the state of long use, without a host that writes for hours.
+//! `nvmirage precondition`: brings a modelled flash drive into the state of long use, without a
+//! host that writes for hours.
 
 use std::{
     path::PathBuf,
@@ -39,7 +40,8 @@ const BINS: usize = 10;
 
 /// Bring a modelled flash drive into steady state
 ///
-/// The drive's data is unchanged: only the page mapping and the wear, which determine latencies, are written.
+/// The drive's data is unchanged: only the page mapping and the wear, which determine latencies,
+/// are written.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
@@ -101,7 +103,8 @@ struct Report {
     seconds: f64,
     page_operations_per_s: f64,
     free_lines: usize,
-    /// Shares of full lines by how many of their pages are valid: bin `i` of ten has those from `i` tenths on.
+    /// Shares of full lines by how many of their pages are valid: bin `i` of ten has those from `i`
+    /// tenths on.
     lines_by_valid_pages: Vec<f64>,
     state: PathBuf,
     state_bytes: usize,
@@ -178,7 +181,8 @@ impl Precondition {
             format!("media {name} has no timing model, so preconditioning has no effect: add [media.timing]")
         })?;
         let path = medium.path.as_deref();
-        // What a server would not serve is not prepared: a file of another size, or with something else in it.
+        // What a server would not serve is not prepared: a file of another size, or with something
+        // else in it.
         let found = match path.filter(|path| medium.kind == MediumKind::File && path.exists()) {
             Some(_) => {
                 let opened = Medium::open(&spec_of(&medium)?);

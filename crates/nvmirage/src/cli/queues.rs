@@ -34,10 +34,10 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// Show the queues of a controller and the commands in flight
 ///
-/// CQ is a completion queue and SQ a submission queue that completes into it; queue 0 is the admin queue. Head and
-/// tail are the values that the server has read; doorbell, shadow and EventIdx are the current values in memory,
-/// which the host may have changed. `waiting` commands are in the ring; commands in `flight` were fetched and have
-/// not completed.
+/// CQ is a completion queue and SQ a submission queue that completes into it; queue 0 is the admin
+/// queue. Head and tail are the values that the server has read; doorbell, shadow and EventIdx are
+/// the current values in memory, which the host may have changed. `waiting` commands are in the
+/// ring; commands in `flight` were fetched and have not completed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct QueuesCommand {

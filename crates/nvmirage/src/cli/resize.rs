@@ -12,8 +12,8 @@ Examples:
 
 /// Resize a namespace of a running server
 ///
-/// The start is unchanged; the namespace grows into the space behind it in its medium, where there is no other
-/// namespace. An asynchronous event notifies its host.
+/// The start is unchanged; the namespace grows into the space behind it in its medium, where there
+/// is no other namespace. An asynchronous event notifies its host.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Resize {

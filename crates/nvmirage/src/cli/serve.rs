@@ -39,8 +39,8 @@ it, and SIGHUP has it read FILE again, as `nvmirage reload`.";
 
 /// Serve controllers until stopped
 ///
-/// With --media and --listen the server has one controller, `nvme0`, with a namespace for each --media. Everything
-/// else needs a configuration.
+/// With --media and --listen the server has one controller, `nvme0`, with a namespace for each
+/// --media. Everything else needs a configuration.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
@@ -51,12 +51,13 @@ pub(super) struct Serve {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["media", "listen", "doorbells"])]
     config: Option<PathBuf>,
 
-    /// Medium: null, ram, file, drive or keyvalue, with size=, path=, target=, lba_size=, direct=, poll_submissions=,
-    /// poll_completions=, register_memory=, read_only=, preset= and timing.NAME=
+    /// Medium: null, ram, file, drive or keyvalue, with size=, path=, target=, lba_size=, direct=,
+    /// poll_submissions=, poll_completions=, register_memory=, read_only=, preset= and timing.NAME=
     #[arg(long, value_name = "KIND[:KEY=VALUE,…]", requires = "listen")]
     media: Vec<MediaArg>,
 
-    /// Address that hosts attach to: a socket, or a folder in which this machine has each namespace as a file
+    /// Address that hosts attach to: a socket, or a folder in which this machine has each namespace
+    /// as a file
     #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER", value_parser = parse::listen, requires = "media")]
     listen: Option<Listen>,
 
@@ -66,13 +67,14 @@ pub(super) struct Serve {
 
     /// Control socket, for `nvmirage ls`, `create`, `delete`
     ///
-    /// Default: that of the configuration, else NVMIRAGE_CONTROL, else $XDG_RUNTIME_DIR/nvmirage/control.sock, or
-    /// /run/nvmirage/control.sock without XDG_RUNTIME_DIR. If the default socket cannot be created, the server runs
-    /// without one.
+    /// Default: that of the configuration, else NVMIRAGE_CONTROL, else
+    /// $XDG_RUNTIME_DIR/nvmirage/control.sock, or /run/nvmirage/control.sock without
+    /// XDG_RUNTIME_DIR. If the default socket cannot be created, the server runs without one.
     #[arg(long, value_name = "unix:PATH", value_parser = parse::unix)]
     control: Option<PathBuf>,
 
-    /// Start with only the configuration: the file of changes made over the control socket is renamed to *.old.json
+    /// Start with only the configuration: the file of changes made over the control socket is
+    /// renamed to *.old.json
     #[arg(long, requires = "config")]
     forget: bool,
 
@@ -129,8 +131,9 @@ impl Serve {
         Ok(())
     }
 
-    /// Takes what was made at run time before, and puts it into the configuration. Nothing is kept of a drive that the command
-    /// line makes, nor where there is no place for it and none was asked for.
+    /// Takes what was made at run time before, and puts it into the configuration. Nothing is kept
+    /// of a drive that the command line makes, nor where there is no place for it and none was
+    /// asked for.
     fn saved(&self, config: &mut Config) -> anyhow::Result<Option<Saved>> {
         let Some(file) = &self.config else {
             return Ok(None);
@@ -201,8 +204,8 @@ pub(super) fn run(
     served
 }
 
-/// Binds the control socket, or takes the one that a service manager made. One that was asked for is a must; the default
-/// one is not.
+/// Binds the control socket, or takes the one that a service manager made. One that was asked for
+/// is a must; the default one is not.
 fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> {
     if let Some((listener, path)) = service::inherited_socket()? {
         ensure!(

@@ -35,8 +35,8 @@ read_latency: what a read takes follows from its parts, as timing.read_4k_cell0"
 
 /// Change a medium, a tenant, a controller or the log of a running server
 ///
-/// A change that is impossible while the object is in use is rejected, with the moment at which it is possible: a
-/// controller reset, or creation of the medium.
+/// A change that is impossible while the object is in use is rejected, with the moment at which it
+/// is possible: a controller reset, or creation of the medium.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Set {
@@ -48,8 +48,8 @@ pub(super) struct Set {
     #[arg(value_name = "NAME|KEY=VALUE", add = live::of_kind())]
     name: String,
 
-    /// Timing parameters of a medium, as in a configuration, and states of its zones; or keys of a tenant, of a
-    /// controller or of the log
+    /// Timing parameters of a medium, as in a configuration, and states of its zones; or keys of a
+    /// tenant, of a controller or of the log
     #[arg(value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE|KEY=VALUE", add = live::changes())]
     changes: Vec<String>,
 

@@ -49,8 +49,8 @@ The same command line gives the same output, bit for bit, on any machine.";
 
 /// Simulate a workload on a modelled drive, in virtual time
 ///
-/// The simulation does not wait: an hour of the drive's time takes as long as its computation. Hosts, controller and
-/// engine are those that serve real drives; no data is moved.
+/// The simulation does not wait: an hour of the drive's time takes as long as its computation.
+/// Hosts, controller and engine are those that serve real drives; no data is moved.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Simulate {

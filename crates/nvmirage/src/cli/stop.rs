@@ -26,8 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Stop a running server, and wait until it has exited
 ///
-/// SIGTERM does the same without checking for hosts: commands in flight complete, and media are made durable. QEMU
-/// may exit when its drive disappears.
+/// SIGTERM does the same without checking for hosts: commands in flight complete, and media are
+/// made durable. QEMU may exit when its drive disappears.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Stop {

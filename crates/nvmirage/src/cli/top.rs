@@ -21,8 +21,9 @@ Examples:
 
 /// Monitor a running server in the terminal
 ///
-/// Needs a terminal of 80 x 24 or more. Shows controllers, reactors, tenants, and one controller with its commands in
-/// flight. Rates cover the time between two refreshes; latencies are those of commands timed in the last 10 s.
+/// Needs a terminal of 80 x 24 or more. Shows controllers, reactors, tenants, and one controller
+/// with its commands in flight. Rates cover the time between two refreshes; latencies are those of
+/// commands timed in the last 10 s.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Top {

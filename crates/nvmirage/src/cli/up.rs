@@ -40,8 +40,9 @@ changes nothing, and what it has made goes again where it fails.";
 
 /// Create a drive in one command, and print the QEMU options for it
 ///
-/// The drive is of a kind (null, ram, file, keyvalue), or of a preset (nvmirage explain lists them), which is in
-/// memory unless --path names a file. Medium, namespace and controller all have the drive's name.
+/// The drive is of a kind (null, ram, file, keyvalue), or of a preset (nvmirage explain lists
+/// them), which is in memory unless --path names a file. Medium, namespace and controller all have
+/// the drive's name.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Up {

@@ -1,4 +1,5 @@
-//! What hosts may ask of a drive that they share, beside reading and writing: the log pages that its operator names.
+//! What hosts may ask of a drive that they share, beside reading and writing: the log pages that
+//! its operator names.
 
 use std::{fmt, str::FromStr};
 

@@ -15,12 +15,12 @@ pub(crate) struct Control {
     /// TCP address of the control API, as `127.0.0.1:9600`; needs `token_file`. Default: none.
     #[schema(value_type = Option<String>)]
     pub(crate) tcp: Option<SocketAddr>,
-    /// File with the token that requests over TCP must carry: 32 to 512 characters. A missing file is created with
-    /// mode 0600. Only with `tcp`.
+    /// File with the token that requests over TCP must carry: 32 to 512 characters. A missing file
+    /// is created with mode 0600. Only with `tcp`.
     #[schema(value_type = Option<String>)]
     pub(crate) token_file: Option<PathBuf>,
-    /// Allow an address in `tcp` that other machines can reach. Nothing is encrypted, including the token. Default:
-    /// false.
+    /// Allow an address in `tcp` that other machines can reach. Nothing is encrypted, including the
+    /// token. Default: false.
     #[schema(required = false)]
     pub(crate) tcp_allow_remote: bool,
 }

@@ -1,7 +1,9 @@
-//! Drives that timing is taken from: the presets that the program has, and files that describe others.
+//! Drives that timing is taken from: the presets that the program has, and files that describe
+//! others.
 //!
-//! A file is told by its name: it holds a `/` or ends with `.toml`. It gives every parameter of its kind, but for mechanisms that are
-//! off unless they are asked for, each with where it is from; `nvmirage calibrate` writes such files.
+//! A file is told by its name: it holds a `/` or ends with `.toml`. It gives every parameter of its
+//! kind, but for mechanisms that are off unless they are asked for, each with where it is from;
+//! `nvmirage calibrate` writes such files.
 //!
 //! It does NOT look for files anywhere but at the path as it is written.
 
@@ -90,7 +92,8 @@ impl Drive {
     /// The drive of a preset's name, or of a file.
     ///
     /// # Errors
-    /// There is none; the message names one that may have been meant, or all. A file that cannot be used.
+    /// There is none; the message names one that may have been meant, or all. A file that cannot be
+    /// used.
     pub(crate) fn find(name: &str) -> Result<Self, String> {
         match is_file(name) {
             true => PresetFile::read(Path::new(name)).map(|file| Drive::File(Arc::new(file))),
@@ -175,7 +178,8 @@ impl Drive {
         }
     }
 
-    /// The parameters of such a drive of `size_bytes`. `by` says what its latencies hold; `None`: what their source says.
+    /// The parameters of such a drive of `size_bytes`. `by` says what its latencies hold; `None`:
+    /// what their source says.
     ///
     /// # Errors
     /// The host's share is all of a latency.
@@ -202,7 +206,8 @@ impl PresetFile {
     /// Reads one.
     ///
     /// # Errors
-    /// It cannot be read, is of another version, or does not describe a drive; each with what to do.
+    /// It cannot be read, is of another version, or does not describe a drive; each with what to
+    /// do.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let failed = |error: std::io::Error| format!("cannot read the preset {shown}: {error}");

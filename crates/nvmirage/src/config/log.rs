@@ -1,8 +1,8 @@
 //! `[log]`: which log lines are written, and how.
 //!
-//! A filter is a list of directives, `level` or `target=level`. Each names a level and a module that exist: the subscriber
-//! takes an unknown word for the name of a module, and then logs nothing. `--log`, `NVMIRAGE_LOG`, `[log]` and the control
-//! socket share this check.
+//! A filter is a list of directives, `level` or `target=level`. Each names a level and a module
+//! that exist: the subscriber takes an unknown word for the name of a module, and then logs
+//! nothing. `--log`, `NVMIRAGE_LOG`, `[log]` and the control socket share this check.
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 use tracing_subscriber::EnvFilter;
@@ -12,16 +12,16 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Log {
-    /// Log level (error, warn, info, debug, trace, off), and levels of single modules: `info,transport=debug`.
-    /// Default: `info`.
+    /// Log level (error, warn, info, debug, trace, off), and levels of single modules:
+    /// `info,transport=debug`. Default: `info`.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "checked"
     )]
     pub(crate) filter: Option<String>,
-    /// Format of a log line: `text`, `json` or `journal`. Default: `journal` where standard error is the journal's,
-    /// else `text`.
+    /// Format of a log line: `text`, `json` or `journal`. Default: `journal` where standard error
+    /// is the journal's, else `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) format: Option<Format>,
 }
@@ -34,7 +34,8 @@ pub(crate) enum Format {
     Text,
     /// One JSON object per line.
     Json,
-    /// Text with a priority prefix, as sd-daemon(3) defines it, and without a time, which the journal adds.
+    /// Text with a priority prefix, as sd-daemon(3) defines it, and without a time, which the
+    /// journal adds.
     Journal,
 }
 
@@ -132,7 +133,8 @@ fn is_target(word: &str) -> bool {
     check_target(word).is_ok()
 }
 
-/// Whether a module exists, as far as it is known: the crate, and in the program itself the module below it.
+/// Whether a module exists, as far as it is known: the crate, and in the program itself the module
+/// below it.
 fn check_target(target: &str) -> Result<(), String> {
     let mut parts = target.split("::");
     let name = parts.next().unwrap_or_default();

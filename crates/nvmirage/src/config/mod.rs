@@ -1,8 +1,9 @@
-//! The configuration file: what it may say, its defaults, and what is wrong with one that cannot be used.
+//! The configuration file: what it may say, its defaults, and what is wrong with one that cannot be
+//! used.
 //!
-//! The same types are the bodies of the control socket's requests, so that a key has one name, one unit and one
-//! default everywhere. Nothing is opened here: a configuration that passes [`Config::validate`] can still name a file
-//! that does not exist.
+//! The same types are the bodies of the control socket's requests, so that a key has one name, one
+//! unit and one default everywhere. Nothing is opened here: a configuration that passes
+//! [`Config::validate`] can still name a file that does not exist.
 
 mod allow;
 mod control;
@@ -52,12 +53,13 @@ pub(crate) const DEFAULT_LBA_SIZE: u32 = 4096;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// Folder of persistent state: the seed of derived identities, and changes that hosts and operators made.
-    /// Default: `$XDG_STATE_HOME/nvmirage`, or `~/.local/state/nvmirage`.
+    /// Folder of persistent state: the seed of derived identities, and changes that hosts and
+    /// operators made. Default: `$XDG_STATE_HOME/nvmirage`, or `~/.local/state/nvmirage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Addresses of the control API: `unix:PATH`, or a table. Default: a socket in the runtime folder.
+    /// Addresses of the control API: `unix:PATH`, or a table. Default: a socket in the runtime
+    /// folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) control: Option<Control>,
     /// Log filter and format.
@@ -75,16 +77,16 @@ pub(crate) struct Config {
     /// Namespaces: parts of media, as hosts see them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) namespace: Vec<Namespace>,
-    /// Tenants that share media by weights and rate limits, at most 1024. Default: none; every command starts at
-    /// once.
+    /// Tenants that share media by weights and rate limits, at most 1024. Default: none; every
+    /// command starts at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tenant: Vec<tenant::Tenant>,
     /// NVMe controllers that hosts attach to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) controller: Vec<Controller>,
-    /// Identity of a configuration that was built from a command line, where names are always the same: the absolute
-    /// path of its first file, else of its socket. A medium in memory is then new at every start, and nothing of it
-    /// is persistent.
+    /// Identity of a configuration that was built from a command line, where names are always the
+    /// same: the absolute path of its first file, else of its socket. A medium in memory is then
+    /// new at every start, and nothing of it is persistent.
     #[serde(skip)]
     #[schema(value_type = Option<String>)]
     pub(crate) short_form: Option<PathBuf>,
@@ -135,14 +137,16 @@ impl Mode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reactor {
-    /// CPU that the reactor is pinned to, 0 to 4095; the process must be allowed to use it. Default: not pinned.
+    /// CPU that the reactor is pinned to, 0 to 4095; the process must be allowed to use it.
+    /// Default: not pinned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu: Option<u32>,
     /// Wait policy: `poll`, `adaptive` or `interrupt`. Default: `adaptive`.
     #[serde(default)]
     pub(crate) mode: Mode,
-    /// Longest time that an adaptive reactor spins after work before it sleeps, less than 1s. The reactor spins only
-    /// for as long as spinning has recently paid. Only for `mode = "adaptive"`. Default: `50us`.
+    /// Longest time that an adaptive reactor spins after work before it sleeps, less than 1s. The
+    /// reactor spins only for as long as spinning has recently paid. Only for `mode = "adaptive"`.
+    /// Default: `50us`.
     #[serde(default = "default_spin")]
     pub(crate) spin: Span,
     /// CPU budget for spinning in adaptive mode, in percent of one CPU: 1 to 100. Default: 100.
@@ -209,74 +213,81 @@ pub(crate) struct Medium {
     pub(crate) name: String,
     /// Kind of the medium.
     pub(crate) kind: MediumKind,
-    /// File or block device. Required for `kind = "file"`; optional for `kind = "keyvalue"`, where it is the regular
-    /// file with the log of pairs.
+    /// File or block device. Required for `kind = "file"`; optional for `kind = "keyvalue"`, where
+    /// it is the regular file with the log of pairs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) path: Option<PathBuf>,
-    /// Size: 64KiB to 8EiB, a multiple of 512B; for `kind = "keyvalue"` at most 1TiB. Required for `null`, `ram` and
-    /// `keyvalue`, and for a file that does not exist; invalid for `kind = "drive"`.
+    /// Size: 64KiB to 8EiB, a multiple of 512B; for `kind = "keyvalue"` at most 1TiB. Required for
+    /// `null`, `ram` and `keyvalue`, and for a file that does not exist; invalid for
+    /// `kind = "drive"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<Size>,
-    /// Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`. Required for, and only for, `kind = "drive"`.
+    /// Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`. Required for, and only for,
+    /// `kind = "drive"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) target: Option<String>,
-    /// Namespace identifier on the drive, from 1. Only for `kind = "drive"`. Default: the first active namespace.
+    /// Namespace identifier on the drive, from 1. Only for `kind = "drive"`. Default: the first
+    /// active namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nsid: Option<u32>,
-    /// Vendor log pages of the drive that hosts may read, as `get-log-page:0xc0` or `get-log-page:0xc0:BYTES`: at
-    /// most 16 pages, LID 0xc0 to 0xff except 0xc1, 4 to 4096 bytes. Only for `kind = "drive"`. Default: none.
+    /// Vendor log pages of the drive that hosts may read, as `get-log-page:0xc0` or
+    /// `get-log-page:0xc0:BYTES`: at most 16 pages, LID 0xc0 to 0xff except 0xc1, 4 to 4096 bytes.
+    /// Only for `kind = "drive"`. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) admin_allow: Vec<AdminAllow>,
-    /// Write size that the drive keeps atomic across a power failure, where it is more than the drive reports (AWUPF,
-    /// NAWUPF): `512B` or `4KiB`. Only for `kind = "drive"`. Default: the size that the drive reports.
+    /// Write size that the drive keeps atomic across a power failure, where it is more than the
+    /// drive reports (AWUPF, NAWUPF): `512B` or `4KiB`. Only for `kind = "drive"`. Default: the
+    /// size that the drive reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) awupf: Option<Size>,
-    /// Reactor that polls all completion queues of the drive, and passes completions to the reactors that submitted
-    /// the commands. Only for `kind = "drive"`. Default: each reactor polls its own completion queue.
+    /// Reactor that polls all completion queues of the drive, and passes completions to the
+    /// reactors that submitted the commands. Only for `kind = "drive"`. Default: each reactor polls
+    /// its own completion queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) completions: Option<usize>,
-    /// Reactor that writes the drive's completion queue head doorbells. Only with `completions`, and a different
-    /// reactor. Default: the reactor in `completions`.
+    /// Reactor that writes the drive's completion queue head doorbells. Only with `completions`,
+    /// and a different reactor. Default: the reactor in `completions`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) heads: Option<usize>,
     /// Direct I/O: `auto`, `on` or `off`. Only for `kind = "file"`. Default: `auto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) direct: Option<Direct>,
-    /// Submit through a polling kernel thread (`IORING_SETUP_SQPOLL`), which occupies a CPU while there is work. Only
-    /// for `kind = "file"`. Default: false.
+    /// Submit through a polling kernel thread (`IORING_SETUP_SQPOLL`), which occupies a CPU while
+    /// there is work. Only for `kind = "file"`. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) poll_submissions: Option<bool>,
-    /// Poll the device for completions instead of taking interrupts (`IORING_SETUP_IOPOLL`). Needs direct I/O and a
-    /// device with polled queues. Only for `kind = "file"`. Default: false.
+    /// Poll the device for completions instead of taking interrupts (`IORING_SETUP_IOPOLL`). Needs
+    /// direct I/O and a device with polled queues. Only for `kind = "file"`. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) poll_completions: Option<bool>,
-    /// Register hosts' memory with the kernel, up to the limit of locked memory (`RLIMIT_MEMLOCK`). Only for `kind =
-    /// "file"`. Default: true.
+    /// Register hosts' memory with the kernel, up to the limit of locked memory (`RLIMIT_MEMLOCK`).
+    /// Only for `kind = "file"`. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) register_memory: Option<bool>,
-    /// Open the file or device read-only, and serve its namespaces write protected. Only for `kind = "file"`.
-    /// Default: false; a file or device that cannot be written is then rejected.
+    /// Open the file or device read-only, and serve its namespaces write protected. Only for
+    /// `kind = "file"`. Default: false; a file or device that cannot be written is then rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) read_only: Option<bool>,
     /// Command set: `nvme` or `samsung`. Only for `kind = "keyvalue"`. Default: `nvme`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dialect: Option<Dialect>,
-    /// Maximum number of keys, 1 to 4294967294. Only for `kind = "keyvalue"`. Default: one for each 512 bytes of
-    /// `size`.
+    /// Maximum number of keys, 1 to 4294967294. Only for `kind = "keyvalue"`. Default: one for each
+    /// 512 bytes of `size`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_keys: Option<u32>,
-    /// File in which a medium in memory, with its zones, is saved when the server stops. Only for `kind = "ram"`, and
-    /// `kind = "keyvalue"` without `path`. Default: none; the contents are not persistent.
+    /// File in which a medium in memory, with its zones, is saved when the server stops. Only for
+    /// `kind = "ram"`, and `kind = "keyvalue"` without `path`. Default: none; the contents are not
+    /// persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) state: Option<PathBuf>,
-    /// Timing model that delays the completion of commands. Default: none; commands complete as soon as they are
-    /// done.
+    /// Timing model that delays the completion of commands. Default: none; commands complete as
+    /// soon as they are done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timing: Option<Timing>,
-    /// Zones, which hosts write sequentially and reset as a whole. Only for `null`, `ram`, and regular files.
-    /// Default: none.
+    /// Zones, which hosts write sequentially and reset as a whole. Only for `null`, `ram`, and
+    /// regular files. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) zoned: Option<Zoned>,
 }
@@ -317,25 +328,27 @@ pub(crate) struct Namespace {
     pub(crate) name: String,
     /// Name of the medium that stores the namespace.
     pub(crate) media: String,
-    /// Byte range of the medium, as in `0GiB..16GiB`: starts at a multiple of 4KiB, holds at least one block, and
-    /// overlaps no other namespace. Default: all of the medium.
+    /// Byte range of the medium, as in `0GiB..16GiB`: starts at a multiple of 4KiB, holds at least
+    /// one block, and overlaps no other namespace. Default: all of the medium.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<Range>,
-    /// Partition of the drive or file, instead of `range`. Only for `drive`, and for `file` without zones. Default:
-    /// none.
+    /// Partition of the drive or file, instead of `range`. Only for `drive`, and for `file` without
+    /// zones. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) partition: Option<String>,
     /// Logical block size in bytes: 512 or 4096. Default: 4096.
     #[serde(default = "default_lba_size")]
     pub(crate) lba_size: u32,
-    /// Namespace globally unique identifier: 32 hexadecimal digits, not all zero. Default: derived once and
-    /// persistent.
+    /// Namespace globally unique identifier: 32 hexadecimal digits, not all zero. Default: derived
+    /// once and persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nguid: Option<String>,
-    /// IEEE extended unique identifier: 16 hexadecimal digits, not all zero. Default: derived once and persistent.
+    /// IEEE extended unique identifier: 16 hexadecimal digits, not all zero. Default: derived once
+    /// and persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) eui64: Option<String>,
-    /// Tenant that commands of this namespace count for, on every controller. Default: the controller's tenant.
+    /// Tenant that commands of this namespace count for, on every controller. Default: the
+    /// controller's tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
     /// Weight among the namespaces of one tenant on the medium: 1 to 10000. Default: 100.
@@ -350,9 +363,11 @@ pub(crate) enum Doorbells {
     /// Mapped where every reactor of the controller is in `poll` mode, else unmapped.
     #[default]
     Auto,
-    /// Map the doorbell page into the host. Doorbell writes cause no VM exit, and do not wake a sleeping reactor.
+    /// Map the doorbell page into the host. Doorbell writes cause no VM exit, and do not wake a
+    /// sleeping reactor.
     Mapped,
-    /// Deliver each write as a message, or through shadow doorbells where the host uses Doorbell Buffer Config.
+    /// Deliver each write as a message, or through shadow doorbells where the host uses Doorbell
+    /// Buffer Config.
     Unmapped,
     /// Deliver each write as a message; Doorbell Buffer Config is unsupported. For measuring.
     Trapped,
@@ -365,7 +380,8 @@ pub(crate) struct Fuse {
     /// Let other users of the machine open the files. Default: false.
     #[serde(default)]
     pub(crate) allow_other: bool,
-    /// Use the machine's page cache for reads and writes, which hides the drive's latency. Default: false.
+    /// Use the machine's page cache for reads and writes, which hides the drive's latency. Default:
+    /// false.
     #[serde(default)]
     pub(crate) page_cache: bool,
 }
@@ -376,22 +392,23 @@ pub(crate) struct Fuse {
 pub(crate) struct Controller {
     /// Name of the controller: 1 to 64 letters, digits, `.`, `_` or `-`.
     pub(crate) name: String,
-    /// NVM subsystem of the controller, shared by all controllers that name it. Default: a subsystem of its own,
-    /// named after the controller.
+    /// NVM subsystem of the controller, shared by all controllers that name it. Default: a
+    /// subsystem of its own, named after the controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) subsystem: Option<String>,
-    /// Names of the namespaces attached to the controller. Their identifiers in the subsystem count from 1 in the
-    /// order of first mention. Default: none.
+    /// Names of the namespaces attached to the controller. Their identifiers in the subsystem count
+    /// from 1 in the order of first mention. Default: none.
     #[serde(default)]
     pub(crate) namespaces: Vec<String>,
-    /// Names of media in whose unallocated space hosts may create namespaces; the pool belongs to the whole
-    /// subsystem. Default: none.
+    /// Names of media in whose unallocated space hosts may create namespaces; the pool belongs to
+    /// the whole subsystem. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) pool: Vec<String>,
-    /// Address that hosts attach to: `vfio-user:PATH`, or `fuse:FOLDER` for a mount on this machine.
+    /// Address that hosts attach to: `vfio-user:PATH`, or `fuse:FOLDER` for a mount on this
+    /// machine.
     pub(crate) listen: Listen,
-    /// Mode of the socket, as in chmod(1): `0600` for its owner, `0660` for its group too, `0666` for all users.
-    /// Default: `0600`.
+    /// Mode of the socket, as in chmod(1): `0600` for its owner, `0660` for its group too, `0666`
+    /// for all users. Default: `0600`.
     #[serde(default, skip_serializing_if = "SocketMode::is_default")]
     pub(crate) socket_mode: SocketMode,
     /// Mount options. Only for `listen = "fuse:FOLDER"`.
@@ -403,34 +420,36 @@ pub(crate) struct Controller {
     /// Maximum number of entries of an I/O queue: 2 to 4096. Default: 1024.
     #[serde(default = "default_queue_depth")]
     pub(crate) queue_depth: u16,
-    /// Maximum data transfer size of one command (MDTS): a power of two, 8KiB to 4MiB. Default: 1MiB.
+    /// Maximum data transfer size of one command (MDTS): a power of two, 8KiB to 4MiB. Default:
+    /// 1MiB.
     #[serde(default = "default_max_transfer")]
     pub(crate) max_transfer: Size,
-    /// Doorbell delivery to the reactor: `auto`, `mapped`, `unmapped` or `trapped`. Default: `auto`.
+    /// Doorbell delivery to the reactor: `auto`, `mapped`, `unmapped` or `trapped`. Default:
+    /// `auto`.
     #[serde(default)]
     pub(crate) doorbells: Doorbells,
-    /// Offer MSI-X. With `false` the controller offers only MSI, with up to 32 messages, for monitors that abort when
-    /// a device with MSI-X is unplugged. Default: true.
+    /// Offer MSI-X. With `false` the controller offers only MSI, with up to 32 messages, for
+    /// monitors that abort when a device with MSI-X is unplugged. Default: true.
     #[serde(default = "default_msix")]
     pub(crate) msix: bool,
     /// Provide an interrupt pin (INTx), for guests without MSI-X. Default: false.
     #[serde(default)]
     pub(crate) intx: bool,
-    /// Number of the `[[reactor]]` that serves the controller, from 0. Default: the reactor with the fewest
-    /// controllers.
+    /// Number of the `[[reactor]]` that serves the controller, from 0. Default: the reactor with
+    /// the fewest controllers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reactor: Option<usize>,
-    /// Numbers of the reactors that serve the I/O queues. The first completion queue, with the submission queues that
-    /// complete into it, is on the first reactor, and so on in turn. Default: all queues are on the controller's
-    /// reactor.
+    /// Numbers of the reactors that serve the I/O queues. The first completion queue, with the
+    /// submission queues that complete into it, is on the first reactor, and so on in turn.
+    /// Default: all queues are on the controller's reactor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reactors: Vec<usize>,
-    /// Tenant that the commands of its hosts count for, except on namespaces with a tenant of their own. Default:
-    /// none.
+    /// Tenant that the commands of its hosts count for, except on namespaces with a tenant of their
+    /// own. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
-    /// Latency sampling rate: on average one in N I/O commands is timed. 1 to 65536; 0 disables sampling. Default:
-    /// 256.
+    /// Latency sampling rate: on average one in N I/O commands is timed. 1 to 65536; 0 disables
+    /// sampling. Default: 256.
     #[serde(default = "default_sample")]
     pub(crate) sample: u32,
     /// Serial number: 1 to 20 ASCII characters. Default: derived once and persistent.
@@ -442,7 +461,8 @@ pub(crate) struct Controller {
     /// Firmware revision: 1 to 8 ASCII characters. Default: the program's version.
     #[serde(default = "default_firmware_revision")]
     pub(crate) firmware_revision: String,
-    /// NVM subsystem NQN, up to 223 bytes: `nqn.YYYY-MM.reverse.domain:name`. Default: derived once and persistent.
+    /// NVM subsystem NQN, up to 223 bytes: `nqn.YYYY-MM.reverse.domain:name`. Default: derived once
+    /// and persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) subnqn: Option<String>,
     /// PCI vendor ID: 1 to 0xfffe. Default: 0x4e56.
@@ -505,7 +525,8 @@ fn default_queues() -> u16 {
     MAX_QUEUES
 }
 
-/// Often enough for a second of a slow drive, and rarely enough to cost the fastest one less than 2 % of its instructions.
+/// Often enough for a second of a slow drive, and rarely enough to cost the fastest one less than
+/// 2 % of its instructions.
 fn default_sample() -> u32 {
     256
 }
@@ -596,8 +617,8 @@ use size::serde_as_text;
 serde_as_text!(Listen => "an address in quotes, as in \"vfio-user:/run/nvmirage/vm1.sock\"");
 
 impl Config {
-    /// What identities and kept state of a subsystem or namespace go by: its name, and in a configuration that was made
-    /// of a command line a digest of what tells that apart, too.
+    /// What identities and kept state of a subsystem or namespace go by: its name, and in a
+    /// configuration that was made of a command line a digest of what tells that apart, too.
     pub(crate) fn lasting_name(&self, name: &str) -> String {
         match &self.short_form {
             None => name.to_owned(),

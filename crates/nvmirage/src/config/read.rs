@@ -21,7 +21,8 @@ pub(crate) fn from_file(path: &Path) -> anyhow::Result<Config> {
 /// Reads and validates a configuration file that was read before.
 ///
 /// # Errors
-/// As [`from_file`]. And it is none that can be read again, as a pipe; or has nothing in it, as one has that is being written.
+/// As [`from_file`]. And it is none that can be read again, as a pipe; or has nothing in it, as one
+/// has that is being written.
 pub(crate) fn from_file_again(path: &Path) -> anyhow::Result<Config> {
     let shown = path.display();
     let metadata = std::fs::metadata(path)

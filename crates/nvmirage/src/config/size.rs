@@ -1,7 +1,8 @@
 //! Sizes, ranges and times as people write them: `64GiB`, `0GiB..16GiB`, `50us`.
 //!
-//! A size always has a unit. `KiB`, `MiB`, `GiB`, `TiB` are powers of 1024; `kB`, `MB`, `GB`, `TB` are powers of
-//! 1000, as drive makers count; a bare `k`, `m`, `g`, `t` is binary, as in fio and QEMU.
+//! A size always has a unit. `KiB`, `MiB`, `GiB`, `TiB` are powers of 1024; `kB`, `MB`, `GB`, `TB`
+//! are powers of 1000, as drive makers count; a bare `k`, `m`, `g`, `t` is binary, as in fio and
+//! QEMU.
 
 use std::{fmt, str::FromStr, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Controllers that share a subsystem: which they are, what they share, and what is wrong with that.
+//! Controllers that share a subsystem: which they are, what they share, and what is wrong with
+//! that.
 
 use std::fmt::Display;
 
@@ -40,8 +41,8 @@ impl Config {
         owner.map(Controller::subsystem)
     }
 
-    /// The namespaces of a subsystem in the order of their identifiers: those that its controllers name, then those that
-    /// lie on its pool.
+    /// The namespaces of a subsystem in the order of their identifiers: those that its controllers
+    /// name, then those that lie on its pool.
     pub(crate) fn namespaces_of(&self, subsystem: &str) -> Vec<&Namespace> {
         let controllers = self.controllers_of(subsystem);
         let named = controllers.flat_map(|c| c.namespaces.iter().map(String::as_str));
@@ -53,8 +54,8 @@ impl Config {
         names.into_iter().filter_map(find).collect()
     }
 
-    /// Takes a controller out. What it said of its whole subsystem is said by one that stays, as that is served so until its last
-    /// controller goes.
+    /// Takes a controller out. What it said of its whole subsystem is said by one that stays, as
+    /// that is served so until its last controller goes.
     pub(crate) fn remove_controller(&mut self, name: &str) -> Option<Controller> {
         let at = self.controller.iter().position(|c| c.name == name)?;
         let gone = self.controller.remove(at);

@@ -33,7 +33,8 @@ pub(crate) enum Class {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tenant {
-    /// Name that controllers and namespaces write as `tenant`: 1 to 64 letters, digits, `.`, `_` or `-`.
+    /// Name that controllers and namespaces write as `tenant`: 1 to 64 letters, digits, `.`, `_` or
+    /// `-`.
     pub(crate) name: String,
     /// Weight of the tenant on a medium that several tenants use: 1 to 10000. Default: 100.
     #[serde(default = "default_weight")]
@@ -41,18 +42,20 @@ pub(crate) struct Tenant {
     /// Scheduling class: `fair` or `latency`. Default: `fair`.
     #[serde(default)]
     pub(crate) class: Class,
-    /// Target latency of its commands, except the slowest 0.5 %; more than 0. Only for `class = "latency"`.
-    /// Default: twice their lowest latency.
+    /// Target latency of its commands, except the slowest 0.5 %; more than 0. Only for
+    /// `class = "latency"`. Default: twice their lowest latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal: Option<Span>,
-    /// Maximum number of commands per second, on all reactors together; at least 1. Default: unlimited.
+    /// Maximum number of commands per second, on all reactors together; at least 1. Default:
+    /// unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) iops: Option<u64>,
-    /// Maximum number of bytes per second, on all reactors together; more than 0. Default: unlimited.
+    /// Maximum number of bytes per second, on all reactors together; more than 0. Default:
+    /// unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bandwidth: Option<Size>,
-    /// Burst allowance of `iops` and `bandwidth`: after a rest, commands worth this time may start at once. Up to
-    /// 60s. Default: `10ms`.
+    /// Burst allowance of `iops` and `bandwidth`: after a rest, commands worth this time may start
+    /// at once. Up to 60s. Default: `10ms`.
     #[serde(default = "default_burst")]
     pub(crate) burst: Span,
     /// Maximum number of commands in flight at media, per reactor; at least 1. Default: unlimited.
@@ -99,7 +102,8 @@ impl Tenant {
         (self.iops.map(cap), bandwidth)
     }
 
-    /// The same tenant with other values of some keys, as a configuration has them; `none` takes an optional one away.
+    /// The same tenant with other values of some keys, as a configuration has them; `none` takes an
+    /// optional one away.
     ///
     /// # Errors
     /// What cannot be.

@@ -1,7 +1,7 @@
 //! `[media.timing]`: the model that says when a medium's commands are done.
 //!
-//! A preset, and any of its parameters by name. What may be written is the table of `model::parameter`; this file knows none of
-//! the names.
+//! A preset, and any of its parameters by name. What may be written is the table of
+//! `model::parameter`; this file knows none of the names.
 
 use std::{
     collections::BTreeMap,
@@ -32,27 +32,27 @@ const STATE_INTERVAL: Duration = Duration::from_secs(60);
 /// Timing model of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Timing {
-    /// Preset of a drive, as `samsung-970-pro` or `samsung-970-pro@paper`, or a file that describes a drive (its name
-    /// contains `/` or ends in `.toml`).
+    /// Preset of a drive, as `samsung-970-pro` or `samsung-970-pro@paper`, or a file that describes
+    /// a drive (its name contains `/` or ends in `.toml`).
     pub(crate) preset: String,
     /// Drive of the preset, read once: later changes of its file do not affect this medium.
     #[serde(skip)]
     drive: Found,
-    /// Point at which latencies were measured: `device` or `linux`. Only for presets of kind `nvm` and `kv`. Default:
-    /// the preset's own for its latencies; `device` for those written here.
+    /// Point at which latencies were measured: `device` or `linux`. Only for presets of kind `nvm`
+    /// and `kv`. Default: the preset's own for its latencies; `device` for those written here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) as_measured_by: Option<Measured>,
-    /// File that keeps the model's state: page mapping and wear. Only for presets of kind `flash`. Default: for a
-    /// regular file, its path with `.timing` appended; else none.
+    /// File that keeps the model's state: page mapping and wear. Only for presets of kind `flash`.
+    /// Default: for a regular file, its path with `.timing` appended; else none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) state: Option<PathBuf>,
-    /// Interval at which the state is saved while the drive works; `0s` saves only at a clean stop. Only for presets
-    /// of kind `flash`. Default: `60s`.
+    /// Interval at which the state is saved while the drive works; `0s` saves only at a clean stop.
+    /// Only for presets of kind `flash`. Default: `60s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state_interval: Option<Span>,
-    /// File that records the model's operations, written when the medium is closed, for `nvmirage fidelity --replay`;
-    /// at most 4194304 operations. Needs a new drive. Default: none.
+    /// File that records the model's operations, written when the medium is closed, for
+    /// `nvmirage fidelity --replay`; at most 4194304 operations. Needs a new drive. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) record: Option<PathBuf>,
@@ -210,7 +210,8 @@ impl Timing {
     /// Adds `name = "value"` as if it stood in a configuration.
     ///
     /// # Errors
-    /// `as_measured_by` of something else than a device or Linux, an interval that is none; anything else is looked at with the rest.
+    /// `as_measured_by` of something else than a device or Linux, an interval that is none;
+    /// anything else is looked at with the rest.
     pub(crate) fn write(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "as_measured_by" => {
@@ -230,7 +231,8 @@ impl Timing {
         Ok(())
     }
 
-    /// The drive in one word, as a command line has it: what its times follow from, and nothing else.
+    /// The drive in one word, as a command line has it: what its times follow from, and nothing
+    /// else.
     pub(crate) fn in_one_word(&self) -> String {
         let by = self.as_measured_by.map(|by| match by {
             Measured::Device => ",as_measured_by=device",
@@ -255,7 +257,8 @@ impl Timing {
         }
     }
 
-    /// The same with parameters changed while the medium works: as it is written, and all of its parameters.
+    /// The same with parameters changed while the medium works: as it is written, and all of its
+    /// parameters.
     ///
     /// # Errors
     /// Everything that is wrong; a parameter that cannot change now is told with when it can.
@@ -330,7 +333,8 @@ impl Timing {
         }
     }
 
-    /// What is recorded can be played back on a fresh drive only. One with keys is fresh whatever it holds.
+    /// What is recorded can be played back on a fresh drive only. One with keys is fresh whatever
+    /// it holds.
     pub(super) fn validate_record(&self, medium: &Medium, place: &mut Place<'_>) {
         let kind = self.drive().map(|drive| drive.kind());
         let on_file = medium.kind == MediumKind::File || self.state.is_some();
@@ -349,7 +353,8 @@ impl Timing {
         self.drive().is_ok_and(|drive| drive.kind() == Kind::Flash)
     }
 
-    /// The file that keeps its state, on a medium of this kind and file; none where nothing is kept.
+    /// The file that keeps its state, on a medium of this kind and file; none where nothing is
+    /// kept.
     pub(crate) fn state_file(&self, kind: MediumKind, path: Option<&Path>) -> Option<PathBuf> {
         if !self.has_state() || self.state.is_some() {
             return self.state.clone();

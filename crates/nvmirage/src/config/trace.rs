@@ -27,10 +27,12 @@ pub(crate) struct Trace {
     pub(crate) name: String,
     /// Name of the controller.
     pub(crate) controller: String,
-    /// File that the server creates; it must not exist. A relative path starts at the server's working directory.
+    /// File that the server creates; it must not exist. A relative path starts at the server's
+    /// working directory.
     #[schema(value_type = String)]
     pub(crate) file: PathBuf,
-    /// Trace sampling rate: on average one in N commands is recorded, 1 to 128. Default: 1, every command.
+    /// Trace sampling rate: on average one in N commands is recorded, 1 to 128. Default: 1, every
+    /// command.
     #[serde(default = "every")]
     pub(crate) sample: u32,
     /// Maximum file size, at least 64KiB; the trace ends before it is exceeded. Default: 1GiB.

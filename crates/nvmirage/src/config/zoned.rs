@@ -25,19 +25,20 @@ pub(crate) struct Zoned {
     /// Size of a zone's descriptor extension: a multiple of 64 bytes, up to 16320. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) descriptor_extension: Option<Size>,
-    /// Maximum size of one Zone Append (ZASL): a power of two above 4KiB. Default: the limit of any command.
+    /// Maximum size of one Zone Append (ZASL): a power of two above 4KiB. Default: the limit of any
+    /// command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) append_limit: Option<Size>,
-    /// Size of a zone's random write area (ZRWASZ): a multiple of `random_granularity`, up to `zone_capacity`, less
-    /// than 32MiB. Default: none.
+    /// Size of a zone's random write area (ZRWASZ): a multiple of `random_granularity`, up to
+    /// `zone_capacity`, less than 32MiB. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) random_area: Option<Size>,
-    /// Step of the write pointer in a zone with a random write area (ZRWAFG): a multiple of 4KiB that divides
-    /// `zone_capacity`. Only with `random_area`. Default: 4KiB.
+    /// Step of the write pointer in a zone with a random write area (ZRWAFG): a multiple of 4KiB
+    /// that divides `zone_capacity`. Only with `random_area`. Default: 4KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) random_granularity: Option<Size>,
-    /// Maximum number of zones with a random write area at a time (NUMZRWA): 1 to `max_active`. Only with
-    /// `random_area`. Default: `max_active`.
+    /// Maximum number of zones with a random write area at a time (NUMZRWA): 1 to `max_active`.
+    /// Only with `random_area`. Default: `max_active`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) random_zones: Option<u32>,
 }

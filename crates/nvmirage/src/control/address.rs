@@ -1,8 +1,8 @@
 //! Where a command looks for a server.
 //!
-//! `--control` counts before `NVMIRAGE_CONTROL`, and that before the default: the user's own server. A command that only reads
-//! falls back to the server of the system where the user has none. A command that changes something never does: it would
-//! change the wrong one.
+//! `--control` counts before `NVMIRAGE_CONTROL`, and that before the default: the user's own
+//! server. A command that only reads falls back to the server of the system where the user has
+//! none. A command that changes something never does: it would change the wrong one.
 
 use std::{
     ffi::OsString,
@@ -147,7 +147,8 @@ impl Address {
         matches!(self.origin, Origin::Option | Origin::Environment)
     }
 
-    /// Which server it is, where the command line does not say so: for a command that acts, and for one that falls back.
+    /// Which server it is, where the command line does not say so: for a command that acts, and for
+    /// one that falls back.
     pub(crate) fn note(&self, intent: Intent) -> Option<String> {
         let path = self.path.display();
         match (self.origin, intent) {

@@ -328,7 +328,8 @@ pub(crate) fn events(
     })
 }
 
-/// What a block of a stream of events says (HTML Standard, 9.2.6); nothing where it is there only to be heard.
+/// What a block of a stream of events says (HTML Standard, 9.2.6); nothing where it is there only
+/// to be heard.
 fn event_of(block: &str) -> anyhow::Result<Option<Event>> {
     let field = |name: &str| {
         let mut lines = block.lines();

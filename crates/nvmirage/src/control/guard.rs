@@ -25,14 +25,14 @@ pub(super) fn with_whole_bodies(router: Router) -> Router {
     router.layer(middleware::from_fn_with_state(room, whole_body))
 }
 
-/// Requests need a `Host` that no name server can have made, and a token; the dashboard itself, which says nothing of what is served,
-/// needs none.
+/// Requests need a `Host` that no name server can have made, and a token; the dashboard itself,
+/// which says nothing of what is served, needs none.
 pub(super) fn with_token(router: Router, token: Token) -> Router {
     router.layer(middleware::from_fn_with_state(Arc::new(token), admitted))
 }
 
-/// Whether a user of this machine may steer: its own, and root. The socket's mode says the same; this holds whatever became
-/// of that.
+/// Whether a user of this machine may steer: its own, and root. The socket's mode says the same;
+/// this holds whatever became of that.
 pub(super) fn may_steer(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
@@ -116,8 +116,8 @@ async fn admitted(State(token): State<Arc<Token>>, request: Request, next: Next)
     next.run(request).await
 }
 
-/// Whether a request names us by an address or as this machine. A page that has its own name resolve to this machine (DNS
-/// rebinding) sends that name.
+/// Whether a request names us by an address or as this machine. A page that has its own name
+/// resolve to this machine (DNS rebinding) sends that name.
 fn is_address(headers: &HeaderMap, uri: &Uri) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (hosts.next(), hosts.next()) {

@@ -1,7 +1,8 @@
 //! The control socket: HTTP/JSON on a UNIX socket, its server and its client.
 //!
-//! Resources are `media`, `namespaces`, `tenants` and `controllers`, with the names and units of the configuration file. Each has
-//! a file in `routes`. The socket has mode 0600: who can open it is who may steer.
+//! Resources are `media`, `namespaces`, `tenants` and `controllers`, with the names and units of
+//! the configuration file. Each has a file in `routes`. The socket has mode 0600: who can open it
+//! is who may steer.
 
 mod address;
 pub(crate) mod client;
@@ -23,7 +24,8 @@ pub(crate) use types::*;
 /// Largest body of a request, in bytes.
 pub(crate) const MAX_BODY_LEN: usize = 1 << 20;
 
-/// Largest reply that the client takes, in bytes: the numbers of many controllers, or the commands in many queues.
+/// Largest reply that the client takes, in bytes: the numbers of many controllers, or the commands
+/// in many queues.
 pub(crate) const MAX_REPLY_LEN: usize = 64 << 20;
 
 /// How whoever has started a server gets to its dashboard, in a sentence.

@@ -127,7 +127,8 @@ const MAX_TEXT_LEN: usize = 16 << 10;
 /// Bytes that are left of a word, where the text is longer than that.
 const CUT_WORD_LEN: usize = 256;
 
-/// Shortens a text that is longer than any of ours: first its words, as what a client has sent may be one, then itself.
+/// Shortens a text that is longer than any of ours: first its words, as what a client has sent may
+/// be one, then itself.
 fn shorten(text: &mut String) {
     if text.len() <= MAX_TEXT_LEN {
         return;

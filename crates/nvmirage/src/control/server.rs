@@ -29,7 +29,8 @@ use super::{
 };
 use crate::{config::Control, supervisor::Supervisor};
 
-/// A bound control socket; its path is removed when it is dropped, unless a service manager made it.
+/// A bound control socket; its path is removed when it is dropped, unless a service manager made
+/// it.
 #[derive(Debug)]
 pub(crate) struct Socket {
     listener: std::os::unix::net::UnixListener,
@@ -46,7 +47,8 @@ impl Socket {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        // the socket is made under another name, closed to others, and then moved: it is never open to anyone else
+        // the socket is made under another name, closed to others, and then moved: it is never open
+        // to anyone else
         let made = path.with_extension(format!("new.{}", std::process::id()));
         let listener = {
             match std::os::unix::net::UnixStream::connect(path) {
@@ -68,7 +70,8 @@ impl Socket {
         })
     }
 
-    /// One that a service manager made at `path`, with the mode that its unit says, and keeps when we end.
+    /// One that a service manager made at `path`, with the mode that its unit says, and keeps when
+    /// we end.
     ///
     /// # Errors
     /// What the system says.
@@ -122,8 +125,9 @@ impl Tcp {
     }
 }
 
-/// The thread that answers. It stands lower than what serves hosts, and what it starts stands there, too; changes run on
-/// threads of the program's own, as they may start threads that serve hosts.
+/// The thread that answers. It stands lower than what serves hosts, and what it starts stands
+/// there, too; changes run on threads of the program's own, as they may start threads that serve
+/// hosts.
 #[derive(Debug)]
 pub(crate) struct Server {
     stop: watch::Sender<bool>,
@@ -151,7 +155,8 @@ impl Server {
         std::thread::Builder::new()
             .name("control".into())
             .spawn(move || {
-                // of this thread alone (setpriority(2), NOTES); where it may not, it stands where it stands
+                // of this thread alone (setpriority(2), NOTES); where it may not, it stands where
+                // it stands
                 let _ = rustix::process::setpriority_process(None, limits::NICE);
                 let served = runtime.block_on(serve(socket, tcp, desk, stopped));
                 // a request that hangs does not keep the process
@@ -209,7 +214,8 @@ async fn serve(
     Ok(())
 }
 
-/// Answers what comes over TCP until `stop` says true; connections that are open then go on for a while.
+/// Answers what comes over TCP until `stop` says true; connections that are open then go on for a
+/// while.
 pub(super) async fn answer_over_tcp(
     listener: TcpListener,
     router: Router,

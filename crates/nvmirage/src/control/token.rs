@@ -99,7 +99,8 @@ impl Token {
         Ok(made)
     }
 
-    /// Whether a header `Authorization` has it (RFC 6750, 2.1); how long that takes says nothing of the token but its length.
+    /// Whether a header `Authorization` has it (RFC 6750, 2.1); how long that takes says nothing of
+    /// the token but its length.
     pub(super) fn admits(&self, authorization: Option<&str>) -> bool {
         let Some((scheme, token)) = authorization.and_then(|text| text.split_once(' ')) else {
             return false;

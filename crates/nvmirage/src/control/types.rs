@@ -1,4 +1,5 @@
-//! What requests and replies hold. Objects have the keys, units and defaults of the configuration file, whose types are within.
+//! What requests and replies hold. Objects have the keys, units and defaults of the configuration
+//! file, whose types are within.
 
 use std::collections::BTreeMap;
 
@@ -110,8 +111,8 @@ pub(crate) struct MediumStatus {
 /// Requests to a medium's underlying storage that failed for one cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct MediumErrors {
-    /// Cause: `no-space` (081h to hosts), `file-size` (a limit on the file's size), `read-only`, `gone`, `read` or
-    /// `write`.
+    /// Cause: `no-space` (081h to hosts), `file-size` (a limit on the file's size), `read-only`,
+    /// `gone`, `read` or `write`.
     pub(crate) cause: String,
     /// Number of failures since the medium was opened.
     pub(crate) count: u64,
@@ -125,8 +126,8 @@ pub(crate) struct MediumErrors {
 /// Counters of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FileStatus {
-    /// Submission calls: one for each group of operations handed to the kernel; for a file in memory, one for each
-    /// operation.
+    /// Submission calls: one for each group of operations handed to the kernel; for a file in
+    /// memory, one for each operation.
     pub(crate) submissions: u64,
     /// Successful flushes.
     pub(crate) flushes: u64,
@@ -161,7 +162,8 @@ pub(crate) struct DriveStatus {
 /// Namespace and its status.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct NamespaceStatus {
-    /// Configuration, with later changes. A namespace that a host created is named `SUBSYSTEM:NSID`.
+    /// Configuration, with later changes. A namespace that a host created is named
+    /// `SUBSYSTEM:NSID`.
     #[serde(flatten)]
     pub(crate) config: config::Namespace,
     /// Number of logical blocks.
@@ -199,7 +201,8 @@ pub(crate) struct TenantStatus {
 /// Controller and its status.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ControllerStatus {
-    /// Configuration, except that `namespaces` lists the attached namespaces, and `subsystem` is always present.
+    /// Configuration, except that `namespaces` lists the attached namespaces, and `subsystem` is
+    /// always present.
     #[serde(flatten)]
     pub(crate) config: config::Controller,
     /// Whether a host is attached.
@@ -285,7 +288,8 @@ pub(crate) struct TenantChange {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ControllerChange {
-    /// Latency sampling rate: on average one in N I/O commands is timed. 1 to 65536; 0 disables sampling.
+    /// Latency sampling rate: on average one in N I/O commands is timed. 1 to 65536; 0 disables
+    /// sampling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sample: Option<u32>,
 }
@@ -372,8 +376,8 @@ pub(crate) struct ReloadRequest {
     /// Compute the plan without applying it. Default: false.
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// Allow hosts to lose controllers and namespaces that are deleted or recreated; otherwise these are deferred.
-    /// Default: false.
+    /// Allow hosts to lose controllers and namespaces that are deleted or recreated; otherwise
+    /// these are deferred. Default: false.
     #[serde(default)]
     pub(crate) detach_hosts: bool,
 }

@@ -1,7 +1,9 @@
-//! `nvmirage demo`: a server and a host in processes of their own, two drives, every byte checked, everything measured.
+//! `nvmirage demo`: a server and a host in processes of their own, two drives, every byte checked,
+//! everything measured.
 //!
-//! Everything lies in a folder of its own below the system's temporary folder, and goes with the demo: after an error
-//! and after Ctrl-C, too. It needs no privilege, and does not touch the folder it is started in.
+//! Everything lies in a folder of its own below the system's temporary folder, and goes with the
+//! demo: after an error and after Ctrl-C, too. It needs no privilege, and does not touch the folder
+//! it is started in.
 
 mod server;
 mod shown;
@@ -56,8 +58,8 @@ const CHECK: (Rw, u32, u16) = (Rw::Write, 128 << 10, 32);
 /// How a demo is run.
 #[derive(Debug)]
 pub(crate) struct Demo {
-    /// How long each job measures. Default: [`TIME`], or less where the machine is slow, so that all of it fits into
-    /// [`ALL_TIME`].
+    /// How long each job measures. Default: [`TIME`], or less where the machine is slow, so that
+    /// all of it fits into [`ALL_TIME`].
     pub(crate) time: Option<Duration>,
     /// Print JSON.
     pub(crate) json: bool,

@@ -1,7 +1,8 @@
 //! The demo's server: this program again, as a process of its own.
 //!
-//! Invariant: it does not outlive the demo. It is told to stop when its standard input ends, which the kernel sees to
-//! even where the demo is killed; and it is killed when it does not stop in time.
+//! Invariant: it does not outlive the demo. It is told to stop when its standard input ends, which
+//! the kernel sees to even where the demo is killed; and it is killed when it does not stop in
+//! time.
 
 use std::{
     fs::{self, File},
@@ -36,7 +37,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a server of `config` with its files in `dir`, and waits until every controller is ready.
+    /// Starts a server of `config` with its files in `dir`, and waits until every controller is
+    /// ready.
     pub(super) fn start(config: &Config, dir: &Path) -> anyhow::Result<Self> {
         let file = dir.join("demo.toml");
         let log = dir.join("server.log");

@@ -1,8 +1,8 @@
 //! `nvmirage demo --vm`: a stock Debian guest on our drives.
 //!
-//! The guest's parts (QEMU where the system's is too old, a kernel, programs) come from Debian's packages into the
-//! user's cache, once. QEMU emulates the processor, so that no privilege is needed: the guest shows that it works, not
-//! how fast.
+//! The guest's parts (QEMU where the system's is too old, a kernel, programs) come from Debian's
+//! packages into the user's cache, once. QEMU emulates the processor, so that no privilege is
+//! needed: the guest shows that it works, not how fast.
 
 use std::{
     path::Path,

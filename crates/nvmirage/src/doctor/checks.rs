@@ -1,4 +1,5 @@
-//! What the kernel and the limits of this process allow, and what to do where that is less than it could be.
+//! What the kernel and the limits of this process allow, and what to do where that is less than it
+//! could be.
 
 use serde::Serialize;
 
@@ -48,7 +49,8 @@ const DESCRIPTORS: u64 = 4096;
 /// Maps of memory that the kernel gives a process by default.
 const MAPS: u64 = 65_530;
 
-/// Everything that is looked at whatever is configured. Where files are no part of that (`of_files`), what they need is advice.
+/// Everything that is looked at whatever is configured. Where files are no part of that
+/// (`of_files`), what they need is advice.
 pub(super) fn all(machine: &Snapshot, topology: &Topology, of_files: bool) -> Vec<Check> {
     let for_files = |check: Check| match (check.level, of_files) {
         (Level::Problem, false) => Check {

@@ -1,4 +1,5 @@
-//! What a configuration asks of a machine: its reactors' CPUs, its drives, its sockets' folders, memory and descriptors.
+//! What a configuration asks of a machine: its reactors' CPUs, its drives, its sockets' folders,
+//! memory and descriptors.
 
 use std::path::Path;
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::plan::Plan;
 
-/// The elements to put into a `<domain>` (libvirt, Domain XML format: CPU Tuning, NUMA Node Tuning, Memory Backing,
-/// Hypervisor features).
+/// The elements to put into a `<domain>` (libvirt, Domain XML format: CPU Tuning, NUMA Node Tuning,
+/// Memory Backing, Hypervisor features).
 pub(super) fn domain(plan: &Plan) -> String {
     let list = |cpus: &[u32]| {
         let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();

@@ -1,8 +1,10 @@
-//! What a machine is like, what of it stands in the way, and how to place reactors and guests on it.
+//! What a machine is like, what of it stands in the way, and how to place reactors and guests on
+//! it.
 //!
-//! [`topology`] reads the CPUs and nodes, [`snapshot`] everything else; [`checks`] and [`configured`] judge what was read,
-//! [`plan`] chooses CPUs, [`libvirt`] writes them down. Everything is read, nothing is changed. Files are found below a root,
-//! so that tests bring machines of their own.
+//! [`topology`] reads the CPUs and nodes, [`snapshot`] everything else; [`checks`] and
+//! [`configured`] judge what was read, [`plan`] chooses CPUs, [`libvirt`] writes them down.
+//! Everything is read, nothing is changed. Files are found below a root, so that tests bring
+//! machines of their own.
 
 mod checks;
 mod configured;

@@ -1,5 +1,5 @@
-//! Which CPU does what: reactors have cores of their own, the guest's processors the next ones of the same node, and the
-//! emulator's threads what is left.
+//! Which CPU does what: reactors have cores of their own, the guest's processors the next ones of
+//! the same node, and the emulator's threads what is left.
 
 use std::fmt::Write as _;
 

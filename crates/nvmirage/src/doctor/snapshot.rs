@@ -1,5 +1,5 @@
-//! What is read of a machine, all at once; nothing is judged here. Files are found below a root, so that tests bring machines of
-//! their own.
+//! What is read of a machine, all at once; nothing is judged here. Files are found below a root, so
+//! that tests bring machines of their own.
 
 use std::{
     fs::{self, OpenOptions},
@@ -101,7 +101,8 @@ fn is_in_group(number: &str) -> bool {
 }
 
 impl Snapshot {
-    /// Looks at the machine whose files lie below `root`, at its devices `pci`, and at `program`, or the QEMU on the `PATH`.
+    /// Looks at the machine whose files lie below `root`, at its devices `pci`, and at `program`,
+    /// or the QEMU on the `PATH`.
     pub(super) fn take(root: &Path, cpus: &[u32], pci: &[String], program: Option<&Path>) -> Self {
         let sysctl = |name: &str| word(&root.join("proc/sys").join(name));
         let system = root.join("sys/devices/system");

@@ -146,7 +146,8 @@ pub(super) fn number(path: &Path) -> Option<u64> {
 pub(super) mod tests {
     use super::*;
 
-    /// A machine of two sockets, each of two cores with two threads: core 0 has CPUs 0 and 4, and so on.
+    /// A machine of two sockets, each of two cores with two threads: core 0 has CPUs 0 and 4, and
+    /// so on.
     pub(in crate::doctor) fn two_sockets() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

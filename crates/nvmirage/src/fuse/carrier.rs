@@ -1,15 +1,18 @@
 //! Carries requests over one queue pair.
 //!
-//! The thread that reads the kernel's requests (the *reader*) submits them and does not wait. Who takes completions is one
-//! of two, never both: the reader itself, which looks for them for a moment after it has submitted, as a drive that answers
-//! within microseconds is done before any thread could be woken; or else a thread of its own, which sleeps on the queue's
-//! interrupt. The reader hands over when it has looked in vain, when another request waits, and where looking has not paid
-//! lately.
+//! The thread that reads the kernel's requests (the *reader*) submits them and does not wait. Who
+//! takes completions is one of two, never both: the reader itself, which looks for them for a
+//! moment after it has submitted, as a drive that answers within microseconds is done before any
+//! thread could be woken; or else a thread of its own, which sleeps on the queue's interrupt. The
+//! reader hands over when it has looked in vain, when another request waits, and where looking has
+//! not paid lately.
 //!
 //! Invariants:
-//! - While a command is in flight, somebody takes completions: the reader does not leave before it has handed over.
-//! - Every wait is bounded. A command that is not done in time, a drive that is gone, or a panic of a thread of the mount
-//!   ends all requests with EIO, then and from then on; memory that the drive might still write to is not used again.
+//! - While a command is in flight, somebody takes completions: the reader does not leave before it
+//!   has handed over.
+//! - Every wait is bounded. A command that is not done in time, a drive that is gone, or a panic of
+//!   a thread of the mount ends all requests with EIO, then and from then on; memory that the drive
+//!   might still write to is not used again.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -27,7 +30,8 @@ use super::{
     request::{Memory, Request},
 };
 
-/// How long the reader looks for completions, and how quick they must be on average for that to pay.
+/// How long the reader looks for completions, and how quick they must be on average for that to
+/// pay.
 const LOOK: Duration = Duration::from_micros(30);
 /// Between two questions to the kernel whether another request waits: each is a system call.
 const INPUT_LOOK: Duration = Duration::from_micros(1);

@@ -1,8 +1,9 @@
 //! Who may write to which blocks now.
 //!
-//! A write that covers a block in part reads it before and writes all of it. Another write to the same block in between
-//! would be lost, so such a writer claims its blocks for itself, and the others wait. Writers of whole blocks do not wait
-//! for each other: what two of those leave is their programs' affair, as on any drive.
+//! A write that covers a block in part reads it before and writes all of it. Another write to the
+//! same block in between would be lost, so such a writer claims its blocks for itself, and the
+//! others wait. Writers of whole blocks do not wait for each other: what two of those leave is
+//! their programs' affair, as on any drive.
 //!
 //! Invariant: claims that exclude each other are granted in the order in which they came.
 
@@ -55,8 +56,8 @@ impl Claims {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Claims blocks of a file, for itself or beside others of its kind; waits for those that exclude it, at most
-    /// `timeout`, after which there is no claim.
+    /// Claims blocks of a file, for itself or beside others of its kind; waits for those that
+    /// exclude it, at most `timeout`, after which there is no claim.
     pub(super) fn claim(
         self: &Arc<Self>,
         file: u64,

@@ -4,7 +4,8 @@ use driver::DriverError;
 use fuser::Errno;
 use nvme_spec::Status;
 
-/// The error number for a status: the one that a program would most likely handle, else an error of the device.
+/// The error number for a status: the one that a program would most likely handle, else an error of
+/// the device.
 pub(super) fn of_status(status: Status) -> Errno {
     match status {
         Status::INVALID_COMMAND_OPCODE => Errno::EOPNOTSUPP,

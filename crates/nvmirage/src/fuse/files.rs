@@ -1,7 +1,8 @@
 //! The files of a mount: one for each namespace, and which one it is when namespaces come and go.
 //!
-//! Invariant: an inode number belongs to one namespace for as long as the mount lives. A namespace of the same number that
-//! is another one by its identifiers is another file, so that who has the old one open does not write to the new one.
+//! Invariant: an inode number belongs to one namespace for as long as the mount lives. A namespace
+//! of the same number that is another one by its identifiers is another file, so that who has the
+//! old one open does not write to the new one.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! What the kernel asks of the mount, and what it is told.
 //!
-//! A flat folder with a file for each namespace. Files are neither made nor removed nor resized by programs: that is the
-//! drive's affair. Opening one with `O_TRUNC` leaves its bytes alone, as with a block device.
+//! A flat folder with a file for each namespace. Files are neither made nor removed nor resized by
+//! programs: that is the drive's affair. Opening one with `O_TRUNC` leaves its bytes alone, as with
+//! a block device.
 
 use std::{
     cell::{Cell, RefCell},
@@ -35,7 +36,8 @@ use super::{
     request::{Answer, Memory, Request},
 };
 
-/// How long the kernel may take for granted what it was told of a file. It is told of changes at once.
+/// How long the kernel may take for granted what it was told of a file. It is told of changes at
+/// once.
 const VALID: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -166,7 +168,8 @@ impl Shared {
         }
     }
 
-    /// Carries a request of a file. `data` is what it writes. One that changes blocks waits until nobody excludes it.
+    /// Carries a request of a file. `data` is what it writes. One that changes blocks waits until
+    /// nobody excludes it.
     fn carry(&self, file: &File, plan: Plan, answer: Answer, data: Option<&[u8]>) {
         let mut claim = None;
         if plan.changes_blocks() {
@@ -228,8 +231,8 @@ impl Mounted {
 
 impl Filesystem for Mounted {
     fn init(&mut self, _: &Asked, config: &mut KernelConfig) -> io::Result<()> {
-        // What a kernel does not have it does not need: the first lets requests of one file that come by io_uring or aio
-        // go beside each other.
+        // What a kernel does not have it does not need: the first lets requests of one file that
+        // come by io_uring or aio go beside each other.
         for wish in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
             let _ = config.add_capabilities(wish);
         }
@@ -297,7 +300,8 @@ impl Filesystem for Mounted {
             Ok(file) => file,
             Err(errno) => return reply.error(errno),
         };
-        // As on a file system that is mounted read-only; the owner's and root's permissions would let them.
+        // As on a file system that is mounted read-only; the owner's and root's permissions would
+        // let them.
         if file.found.read_only && flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }

@@ -1,4 +1,5 @@
-//! The mount as its reading threads see it: a panic while a request is looked at ends the mount, not the thread.
+//! The mount as its reading threads see it: a panic while a request is looked at ends the mount,
+//! not the thread.
 
 use std::{ffi::OsStr, io, sync::atomic::Ordering, time::SystemTime};
 

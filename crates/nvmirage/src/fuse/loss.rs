@@ -1,7 +1,8 @@
 //! The end of a mount whose drive, or one of whose threads, is lost.
 //!
-//! Every thread that serves a mount runs under [`caught`]: a panic is a loss of this mount, not of the process. The first loss is
-//! logged; the thread that watches the namespaces then ends the mount, so that nobody waits for an answer that cannot come.
+//! Every thread that serves a mount runs under [`caught`]: a panic is a loss of this mount, not of
+//! the process. The first loss is logged; the thread that watches the namespaces then ends the
+//! mount, so that nobody waits for an answer that cannot come.
 
 use std::{
     any::Any,
@@ -70,7 +71,8 @@ impl Loss {
 /// Runs a part of a thread of a mount.
 ///
 /// # Errors
-/// It panicked. Locks that it held are poisoned, which nobody minds: after a loss nothing is submitted any more.
+/// It panicked. Locks that it held are poisoned, which nobody minds: after a loss nothing is
+/// submitted any more.
 pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panicked {
         thread: thread::current().name().unwrap_or("unnamed").to_owned(),

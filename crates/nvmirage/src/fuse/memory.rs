@@ -13,8 +13,8 @@ use memory::{Buffer, HostMemory};
 pub(super) const EDGE_LEN: usize = 64 << 10;
 /// Most bytes of a request of the kernel.
 pub(super) const REQUEST_LEN: u32 = 1 << 20;
-/// Buffers' sizes: most requests, longer ones, and the longest, which may begin and end inside of a block. Edges have the
-/// middle one.
+/// Buffers' sizes: most requests, longer ones, and the longest, which may begin and end inside of a
+/// block. Edges have the middle one.
 const SIZES: [usize; 3] = [16 << 10, 2 * EDGE_LEN, REQUEST_LEN as usize + 2 * EDGE_LEN];
 /// Queues, doorbells, and the admin queue's data.
 const SPARE_LEN: usize = 32 << 20;

@@ -1,15 +1,18 @@
-//! A drive for the host itself: each namespace of a controller as a file, without a kernel module or a virtual machine.
+//! A drive for the host itself: each namespace of a controller as a file, without a kernel module
+//! or a virtual machine.
 //!
-//! A mount is a *host*: it drives a controller as a guest does, with our driver over vfio-user, and answers the kernel's
-//! requests for the files (FUSE). So the controller and its data path know nothing of it, it works with any server, and a
-//! file has the time of the medium behind it.
+//! A mount is a *host*: it drives a controller as a guest does, with our driver over vfio-user, and
+//! answers the kernel's requests for the files (FUSE). So the controller and its data path know
+//! nothing of it, it works with any server, and a file has the time of the medium behind it.
 //!
-//! Reading order: [`plan`] (bytes to blocks), [`claims`] (who may write where), [`request`] and [`carrier`] (commands and
-//! their completions), [`filesystem`] (what the kernel asks), [`watch`] (namespaces that come and go), [`mount`] (the
-//! folder), [`loss`] and [`guarded`] (what a lost drive or a panic does), and here how all of it begins and ends.
+//! Reading order: [`plan`] (bytes to blocks), [`claims`] (who may write where), [`request`] and
+//! [`carrier`] (commands and their completions), [`filesystem`] (what the kernel asks), [`watch`]
+//! (namespaces that come and go), [`mount`] (the folder), [`loss`] and [`guarded`] (what a lost
+//! drive or a panic does), and here how all of it begins and ends.
 //!
-//! Invariants: every wait is bounded, but for the kernel's next request; at a clean end everything written is durable and
-//! nothing is in flight. What it does NOT do: no files but those of namespaces, no names, times or owners that last.
+//! Invariants: every wait is bounded, but for the kernel's next request; at a clean end everything
+//! written is durable and nothing is in flight. What it does NOT do: no files but those of
+//! namespaces, no names, times or owners that last.
 
 mod carrier;
 mod claims;
@@ -246,14 +249,15 @@ impl Mount {
     fn try_unmount(&mut self) -> io::Result<()> {
         match self.session.take() {
             _ if !self.is_mounted => {}
-            // Its watch has unmounted it, or is about to: what is mounted there later is somebody else's.
+            // Its watch has unmounted it, or is about to: what is mounted there later is somebody
+            // else's.
             session if self.shared.loss.is_declared() => {
                 std::mem::forget(session);
                 self.await_end()?;
             }
             Some(session) if session.guard.is_finished() => {
-                // Somebody has unmounted it. Its end would unmount the folder again, and with it whatever is mounted
-                // there now.
+                // Somebody has unmounted it. Its end would unmount the folder again, and with it
+                // whatever is mounted there now.
                 std::mem::forget(session);
             }
             Some(session) => {
@@ -270,8 +274,9 @@ impl Mount {
         Ok(())
     }
 
-    /// Waits for the threads that read requests, once it is unmounted. They go on for as long as it is mounted elsewhere: a
-    /// mount namespace that was made meanwhile has a copy (mount_namespaces(7)). Then the kernel is to end it there, too.
+    /// Waits for the threads that read requests, once it is unmounted. They go on for as long as it
+    /// is mounted elsewhere: a mount namespace that was made meanwhile has a copy
+    /// (mount_namespaces(7)). Then the kernel is to end it there, too.
     fn end_session(&self, session: BackgroundSession) {
         let is_over = || session.guard.is_finished();
         if !within(UNREAD, is_over)
@@ -298,7 +303,8 @@ impl Mount {
         }
     }
 
-    /// Ends it: it is unmounted, or taken out of the tree where somebody uses it, and everything written is made durable.
+    /// Ends it: it is unmounted, or taken out of the tree where somebody uses it, and everything
+    /// written is made durable.
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
         if let Err(busy) = self.unmount() {
             tracing::warn!("{busy}; its users get errors from now on");
@@ -307,7 +313,8 @@ impl Mount {
             mount::unmount(&self.dir, true)?;
             self.is_mounted = false;
         }
-        // Where somebody has files open its threads go on; its end would unmount what is mounted there by then.
+        // Where somebody has files open its threads go on; its end would unmount what is mounted
+        // there by then.
         std::mem::forget(self.session.take());
         let carriers = &self.shared.carriers;
         let drained = carriers.iter().all(|carrier| carrier.drain(DRAIN));

@@ -20,7 +20,8 @@ const HELPER: &str = "fusermount3";
 /// Where the kernel has its connections.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
-/// Makes sure that something can be mounted at `dir`: what a process that was killed left there is unmounted.
+/// Makes sure that something can be mounted at `dir`: what a process that was killed left there is
+/// unmounted.
 pub(super) fn prepare(dir: &Path) -> anyhow::Result<()> {
     check_device()?;
     let metadata = match fs::metadata(dir) {
@@ -101,14 +102,14 @@ pub(super) fn unmount(dir: &Path, in_use: bool) -> io::Result<()> {
     }
 }
 
-/// Has the kernel end all requests of a connection, now and later, with an error. The file is its user's
-/// (Documentation/filesystems/fuse.rst).
+/// Has the kernel end all requests of a connection, now and later, with an error. The file is its
+/// user's (Documentation/filesystems/fuse.rst).
 pub(super) fn abort(connection: u32) -> io::Result<()> {
     fs::write(format!("{CONNECTIONS}/{connection}/abort"), "1")
 }
 
-/// Takes a mount out of the tree whoever uses it, and has the kernel end its requests, now and later, with an error. `connection`
-/// is its number there, for users who may not force it.
+/// Takes a mount out of the tree whoever uses it, and has the kernel end its requests, now and
+/// later, with an error. `connection` is its number there, for users who may not force it.
 pub(super) fn end(dir: &Path, connection: Option<u32>) -> io::Result<()> {
     match rustix::mount::unmount(dir, UnmountFlags::FORCE | UnmountFlags::DETACH) {
         Ok(()) => return Ok(()),

@@ -1,10 +1,11 @@
 //! Which steps a request for bytes takes on a drive that has blocks.
 //!
-//! Invariants: a plan writes no byte outside of the request, but writes back what it has read from the same block; a plan
-//! that does so says it ([`Plan::exclusive`]), and nobody else may write to its blocks meanwhile. Every command moves at
-//! most what the drive takes at once.
+//! Invariants: a plan writes no byte outside of the request, but writes back what it has read from
+//! the same block; a plan that does so says it ([`Plan::exclusive`]), and nobody else may write to
+//! its blocks meanwhile. Every command moves at most what the drive takes at once.
 //!
-//! What this module does NOT do: no I/O, and no check of the namespace's end; the caller has cut the request there.
+//! What this module does NOT do: no I/O, and no check of the namespace's end; the caller has cut
+//! the request there.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -138,8 +139,8 @@ impl Shape {
         self.plan(offset, blocks, false, steps)
     }
 
-    /// Writes `len` bytes at `offset`. Blocks at the edges that are written in part are read before; of several commands
-    /// each has FUA where one needs it.
+    /// Writes `len` bytes at `offset`. Blocks at the edges that are written in part are read
+    /// before; of several commands each has FUA where one needs it.
     pub(super) fn write(self, offset: u64, len: u32, fua: bool) -> Plan {
         let len = u64::from(len);
         let blocks = self.around(offset, len);

@@ -1,7 +1,8 @@
 //! One request of the kernel on its way: its plan, its memory, and who is to be answered.
 //!
-//! A request has one command in flight at a time. Nearly every request is one command; those that begin or end inside of
-//! a block, or are more than the drive takes at once, are several, one after the other.
+//! A request has one command in flight at a time. Nearly every request is one command; those that
+//! begin or end inside of a block, or are more than the drive takes at once, are several, one after
+//! the other.
 
 use std::time::Instant;
 
@@ -80,8 +81,8 @@ impl Memory {
 }
 
 impl Request {
-    /// The next command, with its data pointers in the slot that the queue uses next; `None` when there is none left. What
-    /// is to do between commands is done.
+    /// The next command, with its data pointers in the slot that the queue uses next; `None` when
+    /// there is none left. What is to do between commands is done.
     ///
     /// # Errors
     /// [`DriverError::Unsupported`] for more than the queue's commands may move.
@@ -157,7 +158,8 @@ impl Request {
         Ok(sqe)
     }
 
-    /// Blocks that read as zero from then on, and whose space the drive may give back. Deallocate alone promises neither.
+    /// Blocks that read as zero from then on, and whose space the drive may give back. Deallocate
+    /// alone promises neither.
     fn zeroes(&self, lba: u64, blocks: u32) -> Sqe {
         let count = Blocks::new(blocks).expect("a command's part of zeros has 1 to 65536 blocks");
         let mut sqe = self
@@ -168,7 +170,8 @@ impl Request {
         sqe
     }
 
-    /// Answers it, and gives its memory and its claim back; it is in flight no more. `scratch` is used again.
+    /// Answers it, and gives its memory and its claim back; it is in flight no more. `scratch` is
+    /// used again.
     pub(super) fn end(self, result: Result<(), Errno>, pool: &Pool, scratch: &mut Vec<u8>) {
         let Request {
             plan,

@@ -1,4 +1,5 @@
-//! Panics of the threads of a mount. Programs that use the files are children of the test, so that its end is theirs.
+//! Panics of the threads of a mount. Programs that use the files are children of the test, so that
+//! its end is theirs.
 
 use std::{
     path::Path,
@@ -92,7 +93,8 @@ fn a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().display().to_string();
         let supervisor = serve(folder.path());
-        // Each writes parts of blocks until that fails; the last keeps its file open, as a loop device does.
+        // Each writes parts of blocks until that fails; the last keeps its file open, as a loop
+        // device does.
         let write = "dd if=/dev/zero bs=512 count=4 conv=notrunc,nocreat status=none";
         let mut writers: Vec<Child> = (0..4)
             .map(|at| {
@@ -111,7 +113,8 @@ fn a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other() {
         );
 
         match thread {
-            // the other drive has nothing to read or to complete, but its namespaces are watched, too
+            // the other drive has nothing to read or to complete, but its namespaces are watched,
+            // too
             "namespaces" => set_struck(&format!("namespaces of {dir}/one")),
             _ => set_struck(thread),
         }

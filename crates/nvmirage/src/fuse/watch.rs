@@ -1,5 +1,5 @@
-//! Keeps the files as the drive's namespaces are: a thread that has the controller's admin queue, and leaves an Asynchronous
-//! Event Request with it. It also ends a mount that is lost.
+//! Keeps the files as the drive's namespaces are: a thread that has the controller's admin queue,
+//! and leaves an Asynchronous Event Request with it. It also ends a mount that is lost.
 
 use std::{
     ffi::OsStr,

@@ -17,7 +17,8 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Takes the lock, in a folder that is there; `taken` says what it means that another process has it.
+    /// Takes the lock, in a folder that is there; `taken` says what it means that another process
+    /// has it.
     ///
     /// # Errors
     /// That, and the system's.

@@ -1,7 +1,9 @@
-//! The thread that writes sidecars: reactors hand it records and learn when they are on stable storage.
+//! The thread that writes sidecars: reactors hand it records and learn when they are on stable
+//! storage.
 //!
-//! It has at most one record of a subsystem at a time. A write that fails is tried again for a while that a host can
-//! wait; then the reactor learns that the record is not kept, and hands out a newer one.
+//! It has at most one record of a subsystem at a time. A write that fails is tried again for a
+//! while that a host can wait; then the reactor learns that the record is not kept, and hands out a
+//! newer one.
 
 use std::{
     collections::BTreeMap,

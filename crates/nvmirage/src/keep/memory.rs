@@ -1,13 +1,17 @@
-//! A medium in memory over a clean stop: a file that is written at the stop, and taken at the next start.
+//! A medium in memory over a clean stop: a file that is written at the stop, and taken at the next
+//! start.
 //!
-//! Taken is taken: from then on the file says that the medium is in use, and so it does after a crash. The bytes are in
-//! memory alone then, and gone with it; an old copy of some of them would be worse than none.
+//! Taken is taken: from then on the file says that the medium is in use, and so it does after a
+//! crash. The bytes are in memory alone then, and gone with it; an old copy of some of them would
+//! be worse than none.
 //!
-//! The file, in little-endian numbers of 8 bytes: `nvmimage` in ASCII, the version (2), the bytes of the medium, 1 where
-//! they follow, and four numbers of what else it has ([`Medium::record_shape`]). Then, for each part of 64 KiB that is not all
-//! zero, its number and its bytes; after the last one all ones. Then the medium's records, its zones or its keys and values: of each its
-//! length times 256, and its kind, and its bytes, filled up with zeros; after the last one all ones, and a checksum: FNV-1a of 64 bits
-//! over the words of 8 bytes of all parts and records.
+//! The file, in little-endian numbers of 8 bytes: `nvmimage` in ASCII, the version (2), the bytes
+//! of the medium, 1 where they follow, and four numbers of what else it has
+//! ([`Medium::record_shape`]). Then, for each part of 64 KiB that is not all zero, its number and
+//! its bytes; after the last one all ones. Then the medium's records, its zones or its keys and
+//! values: of each its length times 256, and its kind, and its bytes, filled up with zeros; after
+//! the last one all ones, and a checksum: FNV-1a of 64 bits over the words of 8 bytes of all parts
+//! and records.
 
 use std::{
     fs::File,
@@ -53,11 +57,12 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Fills a medium in memory that is new with what the file holds, if it does, and takes that from the file.
+    /// Fills a medium in memory that is new with what the file holds, if it does, and takes that
+    /// from the file.
     ///
     /// # Errors
-    /// Somebody else has it; it cannot be read or written; it is something else, of another version or size, or damaged. Then it
-    /// is as it was.
+    /// Somebody else has it; it cannot be read or written; it is something else, of another version
+    /// or size, or damaged. Then it is as it was.
     pub(crate) fn take(path: &Path, medium: &Medium) -> anyhow::Result<(Self, Found)> {
         let path = std::path::absolute(path)?;
         let file = owned::open(&path, true, KEY)?.context("it was made")?;

@@ -1,8 +1,10 @@
-//! A subsystem as it is to be served: the configuration, and what was changed since it was made with that.
+//! A subsystem as it is to be served: the configuration, and what was changed since it was made
+//! with that.
 //!
-//! What is kept wins: size, block size, attachments. The configuration of today is compared with the one that is kept
-//! beside the record, so that what an operator has edited since is told from what a host has changed: another medium or
-//! range is an error, controllers that were added to a namespace get it, and controllers that were taken from it lose it.
+//! What is kept wins: size, block size, attachments. The configuration of today is compared with
+//! the one that is kept beside the record, so that what an operator has edited since is told from
+//! what a host has changed: another medium or range is an error, controllers that were added to a
+//! namespace get it, and controllers that were taken from it lose it.
 //!
 //! Nothing is opened here.
 
@@ -122,7 +124,8 @@ pub(crate) fn merge(
     Ok(merged)
 }
 
-/// Those that were there before with their identifiers, then the new ones with the lowest that are free.
+/// Those that were there before with their identifiers, then the new ones with the lowest that are
+/// free.
 fn all_controllers(
     wanted: &Wanted,
     before: Vec<ControllerRecord>,

@@ -1,7 +1,7 @@
 //! Files that are written whole, and belong to who holds a lock on them.
 //!
-//! A file is written under another name, made durable, and then takes the place of the one before: at any moment there is the old
-//! one or the new one. What is in it, others know.
+//! A file is written under another name, made durable, and then takes the place of the one before:
+//! at any moment there is the old one or the new one. What is in it, others know.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -13,7 +13,8 @@ use std::{
 use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
 
-/// Opens the file and locks it. `None` where there is none, and none is to be made. `key` is where the configuration names it.
+/// Opens the file and locks it. `None` where there is none, and none is to be made. `key` is where
+/// the configuration names it.
 ///
 /// # Errors
 /// Somebody else has it; it is no regular file; the system's.
@@ -54,7 +55,8 @@ pub(crate) struct Replaced {
     pub(crate) durable: anyhow::Result<()>,
 }
 
-/// Puts a file that `write` fills in the place of the one at `path`, all of it or nothing; it is locked.
+/// Puts a file that `write` fills in the place of the one at `path`, all of it or nothing; it is
+/// locked.
 ///
 /// # Errors
 /// The system's; the one before is still there.

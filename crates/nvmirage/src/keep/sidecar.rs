@@ -1,7 +1,9 @@
-//! The file that keeps what was changed of one subsystem: its format, its place, and who may write it.
+//! The file that keeps what was changed of one subsystem: its format, its place, and who may write
+//! it.
 //!
-//! It is written whole under another name, made durable, and then takes the place of the one before: at any moment there
-//! is the old one or the new one. Whoever serves the subsystem holds a lock beside it.
+//! It is written whole under another name, made durable, and then takes the place of the one
+//! before: at any moment there is the old one or the new one. Whoever serves the subsystem holds a
+//! lock beside it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -37,7 +39,8 @@ pub(crate) struct Sidecar {
     format: u64,
     /// Whose it is.
     pub(crate) subsystem: String,
-    /// The configuration that its namespaces were made with; none where they are as any configuration says.
+    /// The configuration that its namespaces were made with; none where they are as any
+    /// configuration says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) configuration: Option<Basis>,
     /// How it was; it has no namespaces where they are as the configuration says.
@@ -45,9 +48,9 @@ pub(crate) struct Sidecar {
 }
 
 impl Sidecar {
-    /// What is kept of a subsystem that was served with this configuration, and would have the record `plain` if nothing
-    /// had been changed. Namespaces of which nothing was changed are left out: an operator may then edit the
-    /// configuration as if there were no file.
+    /// What is kept of a subsystem that was served with this configuration, and would have the
+    /// record `plain` if nothing had been changed. Namespaces of which nothing was changed are left
+    /// out: an operator may then edit the configuration as if there were no file.
     pub(crate) fn new(
         subsystem: String,
         configuration: Basis,
@@ -118,7 +121,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The place of a subsystem's sidecar in a state folder, by its [lasting name](crate::config::Config::lasting_name).
+    /// The place of a subsystem's sidecar in a state folder, by its [lasting
+    /// name](crate::config::Config::lasting_name).
     ///
     /// # Errors
     /// The state folder is relative, and to what is not known.
@@ -145,7 +149,8 @@ impl Place {
         })
     }
 
-    /// Takes the lock, in a folder that is there: nobody else serves the subsystem while it is held.
+    /// Takes the lock, in a folder that is there: nobody else serves the subsystem while it is
+    /// held.
     pub(crate) fn claim(&self) -> anyhow::Result<Claim> {
         let path = self.folder.join(format!("{}.lock", self.stem));
         Claim::take(&path, || {

@@ -1,12 +1,13 @@
-//! Queue pairs that a host has and does not use: on its own controller, and on others of the same server.
+//! Queue pairs that a host has and does not use: on its own controller, and on others of the same
+//! server.
 
 use anyhow::{Context, bail};
 use driver::{Doorbells, bus::place::Place, prp};
 
 use super::{Host, Needs, Queue};
 
-/// Commands that an idle queue pair holds: the size of a ring matters to nobody who does not use it, but for the memory
-/// that a server keeps for it.
+/// Commands that an idle queue pair holds: the size of a ring matters to nobody who does not use
+/// it, but for the memory that a server keeps for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
     /// How many queue pairs, over all controllers.
@@ -23,7 +24,8 @@ pub(crate) const DEPTH_MAX: u16 = 1023;
 /// The most idle queue pairs of a controller that memory is set aside for.
 pub(crate) const MAX_QUEUES: u32 = 256;
 
-/// Bytes of memory for the rings and lists of an idle queue pair, on a host with commands of `block_size` bytes.
+/// Bytes of memory for the rings and lists of an idle queue pair, on a host with commands of
+/// `block_size` bytes.
 pub(super) fn queue_len(block_size: u32) -> u64 {
     let entries = u64::from(DEPTH_MAX) + 1;
     let rings = (entries * 64).next_multiple_of(4096) + (entries * 16).next_multiple_of(4096);
@@ -37,8 +39,8 @@ pub(crate) struct Kept {
 }
 
 impl Idle {
-    /// Opens them: one after the other on `host`, which keeps those it has, and on the controllers at `others`, for as
-    /// long as a controller has more.
+    /// Opens them: one after the other on `host`, which keeps those it has, and on the controllers
+    /// at `others`, for as long as a controller has more.
     pub(crate) fn open(
         self,
         host: &mut Host,

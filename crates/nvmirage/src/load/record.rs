@@ -1,4 +1,5 @@
-//! Commands as they are submitted, kept in memory until a trace is written of them: writing takes time that a job has not.
+//! Commands as they are submitted, kept in memory until a trace is written of them: writing takes
+//! time that a job has not.
 
 use std::{
     fs::File,

@@ -9,7 +9,8 @@ use driver::DriverError;
 
 use crate::report::progress;
 
-/// Between two tries. A server of ours answers after a second only, so that a host that goes is not missed.
+/// Between two tries. A server of ours answers after a second only, so that a host that goes is not
+/// missed.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long to wait for another host of a drive to go.

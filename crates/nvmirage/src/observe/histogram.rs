@@ -1,9 +1,11 @@
-//! Histograms of latencies as Prometheus has them: classic ones, with fixed buckets, and native ones, with sparse exponential buckets.
+//! Histograms of latencies as Prometheus has them: classic ones, with fixed buckets, and native
+//! ones, with sparse exponential buckets.
 //!
-//! Both are computed from what is counted ([`memory::LogHistogram`]): nanoseconds in 16 buckets of equal width in each power of two.
-//! A bound of a classic bucket is the last value of one of those, so that its count is exact. A bucket goes as a whole to the native bucket that
-//! its middle lies in. Its values are within 1/32 of the middle, and what that native bucket is taken for within a factor of 2^(1/16): see
-//! decision 43.
+//! Both are computed from what is counted ([`memory::LogHistogram`]): nanoseconds in 16 buckets of
+//! equal width in each power of two. A bound of a classic bucket is the last value of one of those,
+//! so that its count is exact. A bucket goes as a whole to the native bucket that its middle lies
+//! in. Its values are within 1/32 of the middle, and what that native bucket is taken for within a
+//! factor of 2^(1/16): see decision 43.
 
 /// Bounds of classic buckets are powers of two of nanoseconds less one, from 1 us to 17 s.
 const CLASSIC: std::ops::RangeInclusive<u32> = 10..=34;
@@ -44,8 +46,8 @@ impl Histogram {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
 
-    /// The bounds of the classic buckets in nanoseconds, each with how many values are at most as large. The one of all values is not
-    /// among them.
+    /// The bounds of the classic buckets in nanoseconds, each with how many values are at most as
+    /// large. The one of all values is not among them.
     pub(super) fn classic(&self) -> impl Iterator<Item = (u64, u64)> {
         CLASSIC.map(|power| {
             let bound = (1 << power) - 1;
@@ -90,8 +92,8 @@ impl Histogram {
     }
 }
 
-/// The native bucket of what is counted up to a value; `None` of 0. Bucket `i` has what is greater than 2^((i - 1) / 16) seconds, and not greater
-/// than 2^(i / 16).
+/// The native bucket of what is counted up to a value; `None` of 0. Bucket `i` has what is greater
+/// than 2^((i - 1) / 16) seconds, and not greater than 2^(i / 16).
 fn index(largest: u64) -> Option<i32> {
     if largest == 0 {
         return None;
@@ -141,12 +143,13 @@ mod tests {
         all
     }
 
-    /// By hand: 1 s is the end of bucket 0, as 2^0; 2 s that of bucket 16; 1.5 s lies in bucket 10, as 2^(9/16) = 1.477 and 2^(10/16) =
-    /// 1.542.
+    /// By hand: 1 s is the end of bucket 0, as 2^0; 2 s that of bucket 16; 1.5 s lies in bucket 10,
+    /// as 2^(9/16) = 1.477 and 2^(10/16) = 1.542.
     #[test]
     fn native_buckets_are_those_of_their_schema() {
         let second = 1_000_000_000;
-        // the last value of the bucket that 1.5 s counts in: 16 of them from 2^30 on are 2^26 ns wide each
+        // the last value of the bucket that 1.5 s counts in: 16 of them from 2^30 on are 2^26 ns
+        // wide each
         let counted = |ns: u64| {
             let width = 1 << (ns.ilog2() - 4);
             ns / width * width + width - 1
@@ -158,7 +161,8 @@ mod tests {
         assert_eq!((low.zeros, written_out(&low)), (3, vec![(-399, 2)]));
     }
 
-    /// No value is lost, buckets ascend, and each value is where the two errors together allow: half a bucket of ours, one of theirs.
+    /// No value is lost, buckets ascend, and each value is where the two errors together allow:
+    /// half a bucket of ours, one of theirs.
     #[test]
     fn what_is_counted_is_found_near_where_it_was() {
         let histogram = memory::LogHistogram::default();

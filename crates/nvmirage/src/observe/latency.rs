@@ -1,4 +1,5 @@
-//! What the watched commands of a controller come to ([`controller::flight`]), of all its queues together, and of those that are gone.
+//! What the watched commands of a controller come to ([`controller::flight`]), of all its queues
+//! together, and of those that are gone.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,8 @@ use utoipa::ToSchema;
 
 use super::histogram::Histogram;
 
-/// Latencies of the timed commands of an operation, from the turn that found the doorbell until the completion was
-/// posted.
+/// Latencies of the timed commands of an operation, from the turn that found the doorbell until the
+/// completion was posted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Latency {
     /// `read` (also Retrieve), `write` (also Zone Append and Store), or `other`.
@@ -22,8 +23,8 @@ pub(crate) struct Latency {
     pub(crate) count: u64,
     /// Sum of latencies, in nanoseconds.
     pub(crate) sum_ns: u64,
-    /// Histogram: upper bound of each nonempty bucket in nanoseconds, and its count. There are 16 buckets per power
-    /// of two.
+    /// Histogram: upper bound of each nonempty bucket in nanoseconds, and its count. There are 16
+    /// buckets per power of two.
     pub(crate) buckets: Vec<(u64, u64)>,
 }
 
@@ -48,7 +49,8 @@ pub(crate) struct StageTime {
 /// Commands that ended with one status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct StatusErrors {
-    /// Status with its numbers, named as in the specification; `more` sums the statuses beyond the limit.
+    /// Status with its numbers, named as in the specification; `more` sums the statuses beyond the
+    /// limit.
     pub(crate) status: String,
     /// Number of commands.
     pub(crate) count: u64,
@@ -77,7 +79,8 @@ pub(crate) struct WatchedCommand {
     pub(crate) depth: u16,
     /// Completion status.
     pub(crate) status: String,
-    /// Latency from the turn that found its doorbell until its completion was posted, in nanoseconds.
+    /// Latency from the turn that found its doorbell until its completion was posted, in
+    /// nanoseconds.
     pub(crate) latency_ns: u64,
     /// Time in each stage, by name, in nanoseconds; stages without time are omitted.
     pub(crate) stages: BTreeMap<String, u32>,
@@ -150,8 +153,8 @@ impl From<&Counted> for LatencyReport {
 }
 
 impl Latency {
-    /// The latency that so many of a million commands do not exceed, in nanoseconds, known to 1/16; `None` where none was
-    /// watched.
+    /// The latency that so many of a million commands do not exceed, in nanoseconds, known to 1/16;
+    /// `None` where none was watched.
     pub(crate) fn at(&self, of_a_million: u64) -> Option<u64> {
         let rank = (u128::from(self.count) * u128::from(of_a_million)).div_ceil(1_000_000);
         let mut below = 0;

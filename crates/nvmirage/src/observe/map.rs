@@ -1,10 +1,13 @@
-//! Maps of media: the lines of a flash drive, the zones of a zoned one. What `GET /v1/media/{name}/map` answers.
+//! Maps of media: the lines of a flash drive, the zones of a zoned one. What
+//! `GET /v1/media/{name}/map` answers.
 //!
-//! A [`Taking`] takes one from [`Look`]s, a bounded part at a time: its reactor serves its hosts in between, so that lines and zones may
-//! change while others are taken. Numbers of all together are of the last look, but for valid pages, erases and the bins, which are sums of
-//! what each look has seen.
+//! A [`Taking`] takes one from [`Look`]s, a bounded part at a time: its reactor serves its hosts in
+//! between, so that lines and zones may change while others are taken. Numbers of all together are
+//! of the last look, but for valid pages, erases and the bins, which are sums of what each look has
+//! seen.
 //!
-//! However large a drive is, a map has [`MOST_CELLS`] cells at most, each of so many lines or zones that follow one another.
+//! However large a drive is, a map has [`MOST_CELLS`] cells at most, each of so many lines or zones
+//! that follow one another.
 
 use std::borrow::Cow;
 
@@ -65,10 +68,11 @@ pub(crate) struct MapNamespace {
 pub(crate) struct FlashMap {
     /// Geometry.
     pub(crate) geometry: FlashGeometry,
-    /// Foreground collection threshold: a host write collects a line in a partition with this many free lines or
-    /// fewer.
+    /// Foreground collection threshold: a host write collects a line in a partition with this many
+    /// free lines or fewer.
     pub(crate) collect_below: u64,
-    /// Background collection threshold: an idle drive collects in a partition with fewer free lines; 0 disables it.
+    /// Background collection threshold: an idle drive collects in a partition with fewer free
+    /// lines; 0 disables it.
     pub(crate) background_below: u64,
     /// Lines per cell; the last cell of a partition may have fewer.
     pub(crate) lines_per_cell: u32,
@@ -288,7 +292,8 @@ impl Taking {
         }
     }
 
-    /// Takes up to `most` lines and zones more, and counts them off; what was taken, once that is all.
+    /// Takes up to `most` lines and zones more, and counts them off; what was taken, once that is
+    /// all.
     pub(crate) fn go_on(&mut self, look: &Look<'_>, most: &mut u32) -> Option<Taken> {
         let flash = look.timing.as_ref().and_then(|timing| timing.model.flash());
         let lines_done = flash.is_none_or(|flash| self.take_lines(flash, most));

@@ -1,4 +1,5 @@
-//! Metrics of media: of the bytes, of the model that says when commands are done, of zones and of pairs.
+//! Metrics of media: of the bytes, of the model that says when commands are done, of zones and of
+//! pairs.
 
 use super::families::{Metric, Value, by, labelled, maybe, one};
 use super::model::{FlashStatus, ModelStatus};

@@ -1,7 +1,9 @@
-//! What a running server has done, in numbers: one [`Snapshot`] that everything reads which shows numbers.
+//! What a running server has done, in numbers: one [`Snapshot`] that everything reads which shows
+//! numbers.
 //!
-//! Numbers of reactors and tenants are read where they are counted; those of controllers come from their reactors, asked once each.
-//! Counts only grow while what they are of is there; those of a controller go on over a restart, as its SMART log has them.
+//! Numbers of reactors and tenants are read where they are counted; those of controllers come from
+//! their reactors, asked once each. Counts only grow while what they are of is there; those of a
+//! controller go on over a restart, as its SMART log has them.
 
 pub(crate) mod families;
 mod histogram;

@@ -1,4 +1,5 @@
-//! What is counted of media: of the model that says when a medium's commands are done, of its zones, of its pairs.
+//! What is counted of media: of the model that says when a medium's commands are done, of its
+//! zones, of its pairs.
 
 use std::collections::BTreeMap;
 
@@ -69,12 +70,13 @@ pub(crate) struct ServerStatus {
 pub(crate) struct BusyStatus {
     /// Kind of the servers.
     pub(crate) server: String,
-    /// Type of work: `sense`, `program`, `erase`, `transfer`, `to_host`, `from_host`, `read` or `write`.
+    /// Type of work: `sense`, `program`, `erase`, `transfer`, `to_host`, `from_host`, `read` or
+    /// `write`.
     pub(crate) work: String,
     /// Number of operations.
     pub(crate) operations: u64,
-    /// Busy time summed over the servers, in nanoseconds. Operations count when they are requested, so this runs
-    /// ahead by the work that is queued.
+    /// Busy time summed over the servers, in nanoseconds. Operations count when they are requested,
+    /// so this runs ahead by the work that is queued.
     pub(crate) busy_ns: u64,
 }
 
@@ -87,8 +89,8 @@ pub(crate) struct BufferStatus {
     pub(crate) used_bytes: u64,
 }
 
-/// Counters of conventional flash, summed over all partitions. Pages have 4096 bytes. Counts of pages and erases are
-/// saved with the drive's state.
+/// Counters of conventional flash, summed over all partitions. Pages have 4096 bytes. Counts of
+/// pages and erases are saved with the drive's state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FlashStatus {
     /// Pages written by hosts.

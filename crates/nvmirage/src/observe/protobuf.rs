@@ -1,8 +1,8 @@
-//! Metrics as Prometheus' protocol buffers (`io.prometheus.client.MetricFamily`, each with its length before it): the only form that has native
-//! histograms.
+//! Metrics as Prometheus' protocol buffers (`io.prometheus.client.MetricFamily`, each with its
+//! length before it): the only form that has native histograms.
 //!
-//! The messages are those of `metrics.proto` of Prometheus' client model (proto2), as far as they are used here. They have no generated
-//! code, as they are few.
+//! The messages are those of `metrics.proto` of Prometheus' client model (proto2), as far as they
+//! are used here. They have no generated code, as they are few.
 
 use prost::Message;
 
@@ -186,7 +186,8 @@ fn buckets(histogram: &Histogram) -> Buckets {
 mod tests {
     use super::*;
 
-    /// Byte for byte after the encoding of protocol buffers and `metrics.proto`: numbers of fields and their types by hand.
+    /// Byte for byte after the encoding of protocol buffers and `metrics.proto`: numbers of fields
+    /// and their types by hand.
     #[test]
     fn a_message_is_what_its_definition_says() {
         let family = Family {

@@ -10,14 +10,14 @@ use utoipa::ToSchema;
 
 use crate::reactor::inspect::{Found, Inspection};
 
-/// Queues of a controller with the commands in flight. A completion queue and its submission queues are captured at
-/// one moment; different completion queues, shortly after each other.
+/// Queues of a controller with the commands in flight. A completion queue and its submission queues
+/// are captured at one moment; different completion queues, shortly after each other.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct QueuesReport {
     /// Time of the report, on the server's clock, in nanoseconds.
     pub(crate) time_ns: u64,
-    /// Doorbell delivery: `mapped` (the host writes into a polled page), `shadow` (the host writes into its own
-    /// buffers, Doorbell Buffer Config) or `trapped` (each write is a message).
+    /// Doorbell delivery: `mapped` (the host writes into a polled page), `shadow` (the host writes
+    /// into its own buffers, Doorbell Buffer Config) or `trapped` (each write is a message).
     pub(crate) doorbells: String,
     /// Age from which a command counts as stuck, in nanoseconds.
     pub(crate) stuck_after_ns: u64,
@@ -28,8 +28,8 @@ pub(crate) struct QueuesReport {
     pub(crate) queues: Vec<CompletionQueue>,
 }
 
-/// Completion queue with the submission queues that complete into it. A queue that is moving between reactors has
-/// only its identifier.
+/// Completion queue with the submission queues that complete into it. A queue that is moving
+/// between reactors has only its identifier.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CompletionQueue {
     /// Queue identifier; 0 for the admin queue.
@@ -71,8 +71,8 @@ pub(crate) struct CompletionRing {
     /// Doorbells.
     #[serde(flatten)]
     pub(crate) bell: DoorbellWords,
-    /// Whether fetching and posting have stopped: the queue is being deleted, its controller reset, or the memory of
-    /// a ring is unmapped.
+    /// Whether fetching and posting have stopped: the queue is being deleted, its controller reset,
+    /// or the memory of a ring is unmapped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) stopped: bool,
     /// Commands aborted after a timeout that a medium still holds.
@@ -147,12 +147,12 @@ pub(crate) struct CommandUnderWay {
     pub(crate) bytes: Option<u64>,
     /// Whether Force Unit Access is set.
     pub(crate) fua: bool,
-    /// Position: `ring`, `fairness`, `channel` (waits for room at its medium), `pair` (one of two fused commands that
-    /// wait), `medium`, `model`, `steps` (Verify and Copy), `subsystem`; for an admin command also `queue` (waits for
-    /// an I/O queue) and `event`.
+    /// Position: `ring`, `fairness`, `channel` (waits for room at its medium), `pair` (one of two
+    /// fused commands that wait), `medium`, `model`, `steps` (Verify and Copy), `subsystem`; for an
+    /// admin command also `queue` (waits for an I/O queue) and `event`.
     pub(crate) at: String,
-    /// Time since it was fetched, in nanoseconds: a lower bound, in steps of 4,096. Absent for a command in the ring,
-    /// or one that waits for an event.
+    /// Time since it was fetched, in nanoseconds: a lower bound, in steps of 4,096. Absent for a
+    /// command in the ring, or one that waits for an event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) age_ns: Option<u64>,
     /// Whether its age is at least `stuck_after`.

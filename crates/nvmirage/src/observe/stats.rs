@@ -11,8 +11,8 @@ use crate::control::{
     ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus,
 };
 
-/// All counters. A counter grows for as long as its object exists: a rate is the difference of two reports over the
-/// difference of their `time_ns`.
+/// All counters. A counter grows for as long as its object exists: a rate is the difference of two
+/// reports over the difference of their `time_ns`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Stats {
     /// Time of the report on the server's monotonic clock: nanoseconds since it started.
@@ -49,7 +49,8 @@ pub(crate) struct ControllerStats {
     pub(crate) latency: Vec<Latency>,
     /// Stages of these latencies.
     pub(crate) stages: Vec<StageTime>,
-    /// I/O commands that ended with an error since the server started, by status, the most frequent first.
+    /// I/O commands that ended with an error since the server started, by status, the most frequent
+    /// first.
     pub(crate) errors_by_status: Vec<StatusErrors>,
 }
 
@@ -79,7 +80,8 @@ pub(crate) struct QueueStats {
     pub(crate) interrupts: u64,
     /// Interrupts omitted because the host had already consumed every entry.
     pub(crate) interrupts_spared: u64,
-    /// Requests to the host to ring for its next command, because none had arrived for 1 ms; only with doorbell buffers.
+    /// Requests to the host to ring for its next command, because none had arrived for 1 ms; only
+    /// with doorbell buffers.
     pub(crate) rests: u64,
 }
 

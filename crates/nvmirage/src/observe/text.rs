@@ -1,6 +1,7 @@
 //! Metrics as text: OpenMetrics 1.0, and the older text format of Prometheus (0.0.4).
 //!
-//! They differ in the names of counters (OpenMetrics names the family without `_total`), in units, and in `# EOF`.
+//! They differ in the names of counters (OpenMetrics names the family without `_total`), in units,
+//! and in `# EOF`.
 
 use std::fmt::Write;
 
@@ -18,8 +19,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// What an `Accept` header asks for (RFC 9110, 12.5.1): of what it names, what it would rather have, and of equal ones the first. Whoever names
-    /// none gets the older text.
+    /// What an `Accept` header asks for (RFC 9110, 12.5.1): of what it names, what it would rather
+    /// have, and of equal ones the first. Whoever names none gets the older text.
     pub(crate) fn asked_for(accept: &str) -> Self {
         let mut asked = (Format::Text, 0.0);
         for range in accept.split(',') {
@@ -234,8 +235,8 @@ fn write_sample(
     writeln!(text, "{close} {number}")
 }
 
-/// A bound in nanoseconds as seconds, as Prometheus itself writes one that it got as a number: the same in all formats, or it would be another
-/// series.
+/// A bound in nanoseconds as seconds, as Prometheus itself writes one that it got as a number: the
+/// same in all formats, or it would be another series.
 fn bound_of(ns: u64) -> String {
     let seconds = ns as f64 / 1e9;
     if seconds >= 1e-4 {
@@ -277,7 +278,8 @@ mod tests {
         Sample { labels, value }
     }
 
-    /// Written by hand after the specification's text format (OpenMetrics 1.0, 4.1; Prometheus, exposition formats).
+    /// Written by hand after the specification's text format (OpenMetrics 1.0, 4.1; Prometheus,
+    /// exposition formats).
     #[test]
     fn both_formats_are_what_their_specifications_have() {
         let samples = vec![

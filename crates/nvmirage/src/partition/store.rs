@@ -1,7 +1,9 @@
-//! Where tables of partitions lie between runs: one file for each drive, in a folder of the state folder.
+//! Where tables of partitions lie between runs: one file for each drive, in a folder of the state
+//! folder.
 //!
-//! The file is named after the drive's serial number and read by anyone; it is written whole, and by who holds the lock beside
-//! it. A server takes that when it opens a drive with partitions, and has it as long as the drive.
+//! The file is named after the drive's serial number and read by anyone; it is written whole, and
+//! by who holds the lock beside it. A server takes that when it opens a drive with partitions, and
+//! has it as long as the drive.
 
 use std::{
     fs::{self, File},
@@ -62,7 +64,8 @@ impl Store {
     /// The table of a drive of so many bytes. Where there is one, it is this process's from now on.
     ///
     /// # Errors
-    /// Another process has it; it is damaged, of another version, or does not fit the drive; the system's.
+    /// Another process has it; it is damaged, of another version, or does not fit the drive; the
+    /// system's.
     pub(crate) fn open(state_dir: &Path, owner: Owner, bytes: u64) -> anyhow::Result<Self> {
         let folder = std::path::absolute(state_dir)?.join(FOLDER);
         let stem = stem_of(&owner);
@@ -212,7 +215,8 @@ fn read(path: &Path) -> anyhow::Result<Option<Content>> {
     parse().map(Some).with_context(|| unusable(path))
 }
 
-/// What the file of a drive is called: its serial number, as far as names of files go, and a digest of all that it is told by.
+/// What the file of a drive is called: its serial number, as far as names of files go, and a digest
+/// of all that it is told by.
 fn stem_of(owner: &Owner) -> String {
     let (name, all) = match owner {
         Owner::Drive {

@@ -9,7 +9,8 @@ use utoipa::ToSchema;
 
 use crate::config::{Range, Size};
 
-/// Where partitions begin: a multiple of what drives and file systems like, and of every block size.
+/// Where partitions begin: a multiple of what drives and file systems like, and of every block
+/// size.
 const ALIGN: u64 = 1 << 20;
 /// Their sizes are multiples of the largest block.
 const UNIT: u64 = 4096;
@@ -39,8 +40,8 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    /// What an open medium is, which is the file at `path` or a drive. `None` where nothing tells it from others: a drive
-    /// without a serial number.
+    /// What an open medium is, which is the file at `path` or a drive. `None` where nothing tells
+    /// it from others: a drive without a serial number.
     ///
     /// # Errors
     /// The file's path cannot be resolved.
@@ -292,7 +293,8 @@ impl Table {
         partitions.chain(others.to_vec())
     }
 
-    /// Gives one another size, where the space behind it is free. Its start stays. Whether anything changes.
+    /// Gives one another size, where the space behind it is free. Its start stays. Whether anything
+    /// changes.
     ///
     /// # Errors
     /// It cannot be; the message says how large it can become.

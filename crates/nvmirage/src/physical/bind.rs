@@ -19,8 +19,8 @@ impl System {
     /// Hands the drive to vfio-pci, where it can be opened as `pci:ADDRESS`.
     ///
     /// # Errors
-    /// Something uses the drive: says what. It stands behind no IOMMU, or shares its group with what the kernel drives. The
-    /// system refuses.
+    /// Something uses the drive: says what. It stands behind no IOMMU, or shares its group with
+    /// what the kernel drives. The system refuses.
     pub(crate) fn bind(&self, address: PciAddress) -> anyhow::Result<Drive> {
         let drive = self.drive(address)?;
         if drive.driver.as_deref() == Some(VFIO_PCI) {
@@ -107,8 +107,8 @@ impl System {
         Ok(())
     }
 
-    /// Has the kernel take the function from its driver and probe it anew, for `only` if that is named; until `wanted` has
-    /// it.
+    /// Has the kernel take the function from its driver and probe it anew, for `only` if that is
+    /// named; until `wanted` has it.
     fn move_to(&self, drive: &Drive, only: Option<&str>, wanted: &str) -> anyhow::Result<()> {
         let address = drive.address.to_string();
         let folder = self.function(drive.address);

@@ -1,12 +1,13 @@
-//! The NVMe drives of this machine, as the system shows them: which there are, who drives and uses them, and how one is
-//! handed to this program and back.
+//! The NVMe drives of this machine, as the system shows them: which there are, who drives and uses
+//! them, and how one is handed to this program and back.
 //!
 //! Everything is read from sysfs and proc below a root, so that tests have machines of their own.
 //!
-//! Invariant: no drive that anything uses is taken from the kernel, and none that a process has is given back; whoever
-//! uses it is named.
+//! Invariant: no drive that anything uses is taken from the kernel, and none that a process has is
+//! given back; whoever uses it is named.
 //!
-//! What it does not do: talk to a drive. What only a drive knows of itself is shown as far as the kernel's driver says it.
+//! What it does not do: talk to a drive. What only a drive knows of itself is shown as far as the
+//! kernel's driver says it.
 
 mod bind;
 mod users;
@@ -20,7 +21,8 @@ use anyhow::Context;
 use driver::bus::PciAddress;
 use serde::Serialize;
 
-/// The class of NVMe controllers: mass storage, non-volatile memory, NVMe (PCIe Transport 1.1, 3.8.1.4).
+/// The class of NVMe controllers: mass storage, non-volatile memory, NVMe (PCIe Transport 1.1,
+/// 3.8.1.4).
 const CLASS: &str = "0x010802";
 /// The driver that hands functions to programs.
 const VFIO_PCI: &str = "vfio-pci";
@@ -153,8 +155,8 @@ fn block_devices(folder: &Path, controllers: &[String]) -> Vec<String> {
     found
 }
 
-/// The block device of a namespace's folder: `nvme0n1` of itself, and of `nvme0c1n1`, the path by controller 1 to a
-/// namespace that several controllers may have.
+/// The block device of a namespace's folder: `nvme0n1` of itself, and of `nvme0c1n1`, the path by
+/// controller 1 to a namespace that several controllers may have.
 fn block_device(folder: &str) -> Option<String> {
     let (subsystem, rest) = digits(folder.strip_prefix("nvme")?)?;
     let rest = match rest.strip_prefix('c') {

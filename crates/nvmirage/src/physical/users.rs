@@ -1,8 +1,8 @@
 //! Who uses a drive: mounts, swap, volumes made of it, and processes that have it open.
 //!
-//! Two questions are asked. What the system's tables say gives the names; and every block device is opened with O_EXCL,
-//! which the kernel refuses for one that a file system, swap or a volume has, also where the table that names it is that
-//! of another container.
+//! Two questions are asked. What the system's tables say gives the names; and every block device is
+//! opened with O_EXCL, which the kernel refuses for one that a file system, swap or a volume has,
+//! also where the table that names it is that of another container.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -109,7 +109,8 @@ impl Users<'_> {
         described.collect()
     }
 
-    /// Processes that have a block device, a controller's or namespace's character device, or the group open.
+    /// Processes that have a block device, a controller's or namespace's character device, or the
+    /// group open.
     fn processes(&self, parts: &[String]) -> Vec<String> {
         let mut devices: Vec<String> = parts.iter().map(|part| format!("/dev/{part}")).collect();
         devices.extend(self.controllers.iter().map(|name| format!("/dev/{name}")));
@@ -145,7 +146,8 @@ impl Users<'_> {
     }
 }
 
-/// Keeps a drive's block devices from being mounted or made part of anything, for as long as it lives.
+/// Keeps a drive's block devices from being mounted or made part of anything, for as long as it
+/// lives.
 ///
 /// # Errors
 /// The name of one that is in use.

@@ -1,8 +1,9 @@
 //! A controller's listening socket and the connections on it that are no hosts yet.
 //!
-//! Connections introduce themselves beside each other, a bounded number at a time, so that one that says nothing keeps
-//! nobody out. The first that has introduced itself is the next host; while another host has the drive the rest are
-//! refused. Connections that find no place stay in the kernel's queue, which is bounded, too.
+//! Connections introduce themselves beside each other, a bounded number at a time, so that one that
+//! says nothing keeps nobody out. The first that has introduced itself is the next host; while
+//! another host has the drive the rest are refused. Connections that find no place stay in the
+//! kernel's queue, which is bounded, too.
 //!
 //! It does not decide when the next host may come: its controller must be quiet.
 
@@ -67,8 +68,8 @@ impl Door {
         }
     }
 
-    /// Watches the listening socket where there is room, and no longer where there is none: it would wake its reactor
-    /// without end.
+    /// Watches the listening socket where there is room, and no longer where there is none: it
+    /// would wake its reactor without end.
     pub(super) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
         let watches = self.callers.len() < MAX_CALLERS && self.accepts_at.is_none();
         if watches && !self.is_watched {

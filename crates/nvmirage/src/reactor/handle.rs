@@ -34,8 +34,8 @@ use crate::{
 
 /// Messages that may wait for a reactor.
 const MAILBOX_LEN: usize = 256;
-/// How long a reactor may take to answer: a removal drains commands, which is bounded by 4 s, and what is to be kept is
-/// given up after 5 s.
+/// How long a reactor may take to answer: a removal drains commands, which is bounded by 4 s, and
+/// what is to be kept is given up after 5 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two tries to put a message into a full mailbox.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
@@ -374,7 +374,8 @@ impl ReactorHandle {
         Ok(self.ask(|answer| Message::OpenChannel(medium, id, answer))??)
     }
 
-    /// Where the queues of a controller are to live that hosts make from now on: reactors by their numbers.
+    /// Where the queues of a controller are to live that hosts make from now on: reactors by their
+    /// numbers.
     pub(crate) fn spread(&self, slot: ControllerSlot, over: &[usize]) -> anyhow::Result<()> {
         let over = over.iter().map(|reactor| EngineId(*reactor as u16));
         self.ask(|answer| Message::Spread(slot, over.collect(), answer))
@@ -401,7 +402,8 @@ impl ReactorHandle {
         self.ask(Message::Counts)
     }
 
-    /// What media that are open here are like: of each what is wanted, `None` where it is not here any more.
+    /// What media that are open here are like: of each what is wanted, `None` where it is not here
+    /// any more.
     pub(crate) fn look(
         &self,
         media: Vec<(ChannelId, Wanted)>,
@@ -423,8 +425,8 @@ impl ReactorHandle {
         self.ask(|answer| Message::Sample(slot, sample, answer))
     }
 
-    /// How a controller's commands are left for a trace no more, from any thread. Its slot may be another controller's
-    /// later on: this is called before.
+    /// How a controller's commands are left for a trace no more, from any thread. Its slot may be
+    /// another controller's later on: this is called before.
     pub(crate) fn ends_trace(&self, slot: ControllerSlot) -> Box<dyn FnOnce() + Send> {
         let address = self.address.clone();
         Box::new(move || {
@@ -449,7 +451,8 @@ impl ReactorHandle {
         self.ask(|answer| Message::CloseChannel(medium, answer))
     }
 
-    /// Has it do a part of what there is to do for completions of a drive's channels that are opened after this.
+    /// Has it do a part of what there is to do for completions of a drive's channels that are
+    /// opened after this.
     pub(crate) fn open_relay(&self, medium: Arc<Medium>, duty: Duty) -> anyhow::Result<()> {
         Ok(self.ask(|answer| Message::OpenRelay(medium, duty, answer))??)
     }
@@ -464,12 +467,14 @@ impl ReactorHandle {
         Ok(self.ask(|answer| Message::AddSubsystem(Box::new(new), answer))??)
     }
 
-    /// Serves a subsystem that has no controllers no longer; whether what was changed of it is kept.
+    /// Serves a subsystem that has no controllers no longer; whether what was changed of it is
+    /// kept.
     pub(crate) fn end_subsystem(&self, slot: SubsystemSlot) -> anyhow::Result<bool> {
         self.ask(|answer| Message::EndSubsystem(slot, answer))
     }
 
-    /// Has a subsystem do what its operator asks; hosts that it concerns have noticed when this returns.
+    /// Has a subsystem do what its operator asks; hosts that it concerns have noticed when this
+    /// returns.
     pub(crate) fn request(
         &self,
         slot: SubsystemSlot,

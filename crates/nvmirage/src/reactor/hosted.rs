@@ -1,7 +1,8 @@
 //! One controller on its reactor: its host's session, and how one ends and the next begins.
 //!
-//! A host is attached when it has introduced itself ([`Door`]), and is left in order: nothing of it is in flight any more
-//! before its socket is closed, and the socket is closed so that the host sees an end of file ([`Parting`]).
+//! A host is attached when it has introduced itself ([`Door`]), and is left in order: nothing of it
+//! is in flight any more before its socket is closed, and the socket is closed so that the host
+//! sees an end of file ([`Parting`]).
 
 use std::{io, os::fd::AsFd, sync::Arc};
 
@@ -30,8 +31,8 @@ enum Host {
     None,
     /// A host is attached.
     Attached(Box<Session>),
-    /// The last host has gone, or is to go; what it left in flight is drained before its socket is closed, and that
-    /// before the next may come.
+    /// The last host has gone, or is to go; what it left in flight is drained before its socket is
+    /// closed, and that before the next may come.
     Leaving(Parting),
 }
 
@@ -97,7 +98,8 @@ impl Hosted {
         matches!(&self.host, Host::Attached(session) if session.doorbells_mapped())
     }
 
-    /// Whether it must be looked at again without being woken: replies wait for a drain, or a host is leaving.
+    /// Whether it must be looked at again without being woken: replies wait for a drain, or a host
+    /// is leaving.
     pub(super) fn is_in_transition(&self) -> bool {
         match &self.host {
             // or the next host has to wait for a controller that is not quiet
@@ -259,7 +261,8 @@ impl Hosted {
         controller.function_reset();
     }
 
-    /// Waits until nothing of the last host is in flight, which the controller bounds, and then for the end of its socket.
+    /// Waits until nothing of the last host is in flight, which the controller bounds, and then for
+    /// the end of its socket.
     fn leave(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
         let source = self.source();
         let Host::Leaving(parting) = &mut self.host else {

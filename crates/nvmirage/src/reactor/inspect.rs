@@ -1,8 +1,9 @@
 //! Looking at the queues of a controller, wherever they live ([`controller::inspect`]).
 //!
-//! Each completion queue is a question of its own to the reactor that it lives on: no reactor is held up for longer than one of
-//! them takes, and what is said of one is of one moment. All of it together has [`BOUND`]. A queue that moves meanwhile is
-//! looked for again, and one that is under way is told as that.
+//! Each completion queue is a question of its own to the reactor that it lives on: no reactor is
+//! held up for longer than one of them takes, and what is said of one is of one moment. All of it
+//! together has [`BOUND`]. A queue that moves meanwhile is looked for again, and one that is under
+//! way is told as that.
 
 use std::{
     sync::mpsc,
@@ -32,7 +33,8 @@ pub(crate) enum InspectError {
     Gone,
 }
 
-/// A completion queue and where it lives; of one that is on its way to another reactor no more is known.
+/// A completion queue and where it lives; of one that is on its way to another reactor no more is
+/// known.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) cqid: u16,

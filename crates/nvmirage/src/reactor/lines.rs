@@ -1,8 +1,9 @@
-//! How a queue that lives here interrupts a host whose session is on another reactor: by the very eventfds, which that
-//! reactor sends, again with each change of them.
+//! How a queue that lives here interrupts a host whose session is on another reactor: by the very
+//! eventfds, which that reactor sends, again with each change of them.
 //!
-//! With a change, interrupts may have gone to where the host no longer listens. So whoever takes new lines tells the
-//! controller of every queue with entries that its host has not acknowledged: one interrupt too many, and none too few.
+//! With a change, interrupts may have gone to where the host no longer listens. So whoever takes
+//! new lines tells the controller of every queue with entries that its host has not acknowledged:
+//! one interrupt too many, and none too few.
 
 use controller::Interrupt;
 use engine::{ControllerSlot, EngineId, Interrupts};

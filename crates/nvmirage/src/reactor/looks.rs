@@ -1,4 +1,5 @@
-//! Looks at media while they are served, for whoever shows what they are like: a bounded part in each turn that looks at messages.
+//! Looks at media while they are served, for whoever shows what they are like: a bounded part in
+//! each turn that looks at messages.
 
 use std::{collections::VecDeque, sync::mpsc};
 
@@ -12,7 +13,8 @@ const PER_TURN: u32 = 2048;
 /// What a medium counts beside those: what is told of it in words and lists.
 const MEDIUM: u32 = 512;
 
-/// What is asked: some media, what is wanted of each, and where the answer goes: one for each, `None` where it is not here.
+/// What is asked: some media, what is wanted of each, and where the answer goes: one for each,
+/// `None` where it is not here.
 #[derive(Debug)]
 pub(crate) struct LookAsked {
     pub(super) media: Vec<(ChannelId, Wanted)>,

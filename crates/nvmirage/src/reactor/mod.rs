@@ -1,9 +1,11 @@
-//! Threads that serve: each runs the lanes, controllers, channels and sockets that it owns, and shares nothing.
+//! Threads that serve: each runs the lanes, controllers, channels and sockets that it owns, and
+//! shares nothing.
 //!
-//! [`handle`] is the rest of the program's side: it starts a thread and sends it messages. [`run`] is the thread
-//! itself, [`hosted`] what it keeps for each controller, [`subsystems`] for each subsystem, [`poller`] what it waits for
-//! when it sleeps, [`snapshots`] what it takes of the state of drives while it serves them, [`reports`] what drives say of themselves.
-//! [`inspect`] looks at queues, wherever they live. [`presence`] says who is attached.
+//! [`handle`] is the rest of the program's side: it starts a thread and sends it messages. [`run`]
+//! is the thread itself, [`hosted`] what it keeps for each controller, [`subsystems`] for each
+//! subsystem, [`poller`] what it waits for when it sleeps, [`snapshots`] what it takes of the state
+//! of drives while it serves them, [`reports`] what drives say of themselves. [`inspect`] looks at
+//! queues, wherever they live. [`presence`] says who is attached.
 
 mod door;
 pub(crate) mod handle;

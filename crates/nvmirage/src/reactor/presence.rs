@@ -1,4 +1,5 @@
-//! Whether a controller has a host, and which process that is: the reactor writes it, any thread reads it.
+//! Whether a controller has a host, and which process that is: the reactor writes it, any thread
+//! reads it.
 
 use std::{
     os::fd::BorrowedFd,

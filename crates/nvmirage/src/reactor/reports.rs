@@ -1,7 +1,7 @@
 //! What drives say of themselves, carried to the controllers that have namespaces on them.
 //!
-//! A drive's keeper tells its channels; controllers hear of it here, on the reactor that both live on. A controller that comes later
-//! is told what there is.
+//! A drive's keeper tells its channels; controllers hear of it here, on the reactor that both live
+//! on. A controller that comes later is told what there is.
 
 use std::sync::Arc;
 

@@ -29,15 +29,17 @@ use super::{
 };
 use crate::{clock::Clock, nodes::Nodes};
 
-/// Nanoseconds between looks at the sockets while there is work, and while the reactor spins without any. A look is a
-/// system call: a host that polls would wait for it.
+/// Nanoseconds between looks at the sockets while there is work, and while the reactor spins
+/// without any. A look is a system call: a host that polls would wait for it.
 const SOCKET_LOOK_BUSY_NS: u64 = 20_000;
 const SOCKET_LOOK_IDLE_NS: u64 = 2_000;
 /// How long after the last work there may be more soon.
 const RECENTLY_NS: u64 = 10_000;
-/// A turn takes some tens of microseconds at most: one that takes longer was interrupted by what else the machine does.
+/// A turn takes some tens of microseconds at most: one that takes longer was interrupted by what
+/// else the machine does.
 const STALL_NS: u64 = 200_000;
-/// What is due next is waited for without looking at anything else for as long as a turn takes, and this at most.
+/// What is due next is waited for without looking at anything else for as long as a turn takes, and
+/// this at most.
 const DUE_WAIT_MAX_NS: u64 = 1_000;
 /// Records of watched commands that each completion queue keeps.
 const RECORDS: usize = 256;
@@ -191,8 +193,9 @@ impl Reactor {
         }
     }
 
-    /// The time of the turn after one that found nothing, whose end was at `now`. What is due before that turn would be over is
-    /// waited for with the clock alone: a turn later it would be late by half of one in the mean.
+    /// The time of the turn after one that found nothing, whose end was at `now`. What is due
+    /// before that turn would be over is waited for with the clock alone: a turn later it would be
+    /// late by half of one in the mean.
     fn wait_for_due(&self, now: Time, turn_ns: u64) -> Time {
         let due = self.engine.next_due();
         let Some(due) = due.filter(|due| due.since(now) <= turn_ns) else {
@@ -235,7 +238,8 @@ impl Reactor {
         }
     }
 
-    /// Publishes that it sleeps, arms, looks again, and only then waits. For how many nanoseconds it did.
+    /// Publishes that it sleeps, arms, looks again, and only then waits. For how many nanoseconds
+    /// it did.
     fn sleep(&mut self, at_most: Duration) -> u64 {
         self.bell.announce();
         let nothing_came = !self.media_are_due()

@@ -1,5 +1,5 @@
-//! States of the timing of media that are being taken while they are served: the channel of each does that, a part in every
-//! turn, and what is whole is handed to who asked.
+//! States of the timing of media that are being taken while they are served: the channel of each
+//! does that, a part in every turn, and what is whole is handed to who asked.
 
 use std::sync::mpsc;
 

@@ -1,4 +1,5 @@
-//! The subsystems of a reactor: who is told of operators' requests, what is kept of each, and how one ends.
+//! The subsystems of a reactor: who is told of operators' requests, what is kept of each, and how
+//! one ends.
 
 use controller::{
     ConfigError,

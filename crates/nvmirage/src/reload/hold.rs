@@ -1,4 +1,5 @@
-//! What is held back: what would take a drive from a host or bytes from memory, and all that cannot be without it.
+//! What is held back: what would take a drive from a host or bytes from memory, and all that cannot
+//! be without it.
 
 use std::collections::BTreeMap;
 
@@ -173,7 +174,8 @@ impl Holding<'_> {
         }
     }
 
-    /// A medium that one reactor serves, which it has by now, and that the controller wants on another one.
+    /// A medium that one reactor serves, which it has by now, and that the controller wants on
+    /// another one.
     fn another_reactor(&self, controller: &Controller) -> Option<String> {
         let stays = |name: &str| {
             let fate = self.fate(Kind::Media, name);

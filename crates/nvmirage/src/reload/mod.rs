@@ -1,12 +1,15 @@
-//! A configuration that is read again: what is to be done so that what is served becomes what it says.
+//! A configuration that is read again: what is to be done so that what is served becomes what it
+//! says.
 //!
-//! [`plan`] compares what is served with what is to be, and says in which order it can become so; it touches nothing, so that
-//! a plan can be shown first. `supervisor::reload` looks at what is served and carries a plan out.
+//! [`plan`] compares what is served with what is to be, and says in which order it can become so;
+//! it touches nothing, so that a plan can be shown first. `supervisor::reload` looks at what is
+//! served and carries a plan out.
 //!
 //! - Nothing is deleted before those who use it, and nothing is made before what it uses.
-//! - What cannot be now, as a host would lose its drive or memory its bytes, is held back whole, with all that hangs on it:
-//!   it stays as it is, and the next reload looks at it again.
-//! - Each configuration on the way is one that [`Config::validate`](crate::config::Config::validate) accepts.
+//! - What cannot be now, as a host would lose its drive or memory its bytes, is held back whole,
+//!   with all that hangs on it: it stays as it is, and the next reload looks at it again.
+//! - Each configuration on the way is one that
+//!   [`Config::validate`](crate::config::Config::validate) accepts.
 
 mod fate;
 mod hold;
@@ -105,8 +108,8 @@ pub(crate) enum Deed {
     Retune,
     /// The namespace is larger from now on.
     Resize(Size),
-    /// It is another tenant's, or has another weight there; of another part of a controller's commands the times are
-    /// taken; a tenant is another one.
+    /// It is another tenant's, or has another weight there; of another part of a controller's
+    /// commands the times are taken; a tenant is another one.
     Assign,
     /// The namespace is given to a controller.
     Attach(String),
@@ -151,7 +154,8 @@ pub(crate) struct Plan {
     pub(crate) kept: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Plans how what is `served` becomes what is `wanted`. With `consent` hosts lose what stands in the way.
+/// Plans how what is `served` becomes what is `wanted`. With `consent` hosts lose what stands in
+/// the way.
 ///
 /// # Errors
 /// What is held back and the rest do not fit together: everything that is wrong with that.
@@ -217,8 +221,8 @@ pub(crate) fn let_go(config: &mut Config, end: &Objects) {
     }
 }
 
-/// A controller as it is made: it says of its subsystem all that its controllers will say together, as the first of them decides
-/// it for the others. In the end each says its own again ([`settle`]).
+/// A controller as it is made: it says of its subsystem all that its controllers will say together,
+/// as the first of them decides it for the others. In the end each says its own again ([`settle`]).
 pub(crate) fn as_made(mut controller: Controller, end: &Objects) -> Controller {
     for one in &end.controller {
         if one.subsystem() == controller.subsystem() {
@@ -250,7 +254,8 @@ pub(crate) fn settle(config: &mut Config, end: &Objects, undone: &[Step]) {
     );
 }
 
-/// The objects that steps would have changed, and those that cannot be what they are in the `end` without them.
+/// The objects that steps would have changed, and those that cannot be what they are in the `end`
+/// without them.
 pub(crate) fn unfinished(undone: &[Step], end: &Objects) -> BTreeSet<Id> {
     let mut all: BTreeSet<Id> = undone.iter().map(|step| step.id.clone()).collect();
     all.extend(undone.iter().filter_map(|step| match &step.deed {
@@ -278,7 +283,8 @@ pub(crate) fn unfinished(undone: &[Step], end: &Objects) -> BTreeSet<Id> {
     all
 }
 
-/// What there is, but that what is `pending` is told as it is to be: it may be gone for the moment, to be made anew.
+/// What there is, but that what is `pending` is told as it is to be: it may be gone for the moment,
+/// to be made anew.
 pub(crate) fn and_pending(mut now: Objects, pending: &Objects) -> Objects {
     fn kind<T: Named>(now: &mut Vec<T>, pending: &[T]) {
         for one in pending {
@@ -318,8 +324,9 @@ pub(crate) fn pending(before: &Objects, end: &Objects, undone: &[Step]) -> Objec
     }
 }
 
-/// What a configuration is taken to have had, once as much of it is served as is `now`: of an object that is as it was
-/// `wanted` what the file has, of any other what it had then, so that the next reload sees what is left to do.
+/// What a configuration is taken to have had, once as much of it is served as is `now`: of an
+/// object that is as it was `wanted` what the file has, of any other what it had then, so that the
+/// next reload sees what is left to do.
 pub(crate) fn taken_over(
     then: &Objects,
     file: &Objects,

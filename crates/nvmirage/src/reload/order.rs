@@ -1,4 +1,5 @@
-//! The steps, in an order that works: those who use something let go of it first, and get what they are to have last.
+//! The steps, in an order that works: those who use something let go of it first, and get what they
+//! are to have last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,8 @@ struct Steps<'a> {
     steps: Vec<Step>,
 }
 
-/// Steps after which what is `served` is what there is in the `end`; of what has no fate nothing becomes.
+/// Steps after which what is `served` is what there is in the `end`; of what has no fate nothing
+/// becomes.
 pub(super) fn steps(served: &Served, end: &Config, fates: &BTreeMap<Id, Fate>) -> Vec<Step> {
     let mut all = Steps {
         served,
@@ -44,8 +46,8 @@ pub(super) fn steps(served: &Served, end: &Config, fates: &BTreeMap<Id, Fate>) -
     all.steps
 }
 
-/// The namespaces that controllers have in the end which are made anew: those that they have now, listed or not, but for what their
-/// list has no more, and what it has besides.
+/// The namespaces that controllers have in the end which are made anew: those that they have now,
+/// listed or not, but for what their list has no more, and what it has besides.
 pub(super) fn kept(
     served: &Served,
     end: &Config,
@@ -92,7 +94,8 @@ impl Steps<'_> {
         });
     }
 
-    /// Controllers let go of namespaces that end, and those that go on of what they are to have no more.
+    /// Controllers let go of namespaces that end, and those that go on of what they are to have no
+    /// more.
     fn detach(&mut self) {
         for (namespace, placed) in &self.served.placed {
             for user in &placed.controllers {
@@ -249,7 +252,8 @@ impl Steps<'_> {
     }
 }
 
-/// Whether a namespace is to be in another subsystem than that of a controller, which cannot have it then.
+/// Whether a namespace is to be in another subsystem than that of a controller, which cannot have
+/// it then.
 fn is_elsewhere(namespace: &str, controller: &Controller, end: &Config) -> bool {
     let home = find(&end.namespace, namespace).and_then(|namespace| home(end, namespace));
     home.is_some_and(|home| home != controller.subsystem())

@@ -34,7 +34,8 @@ const MEDIA: [&str; 7] = [
 ];
 
 prop_compose! {
-    /// A configuration: two media, four namespaces, two tenants, three controllers, each there or not.
+    /// A configuration: two media, four namespaces, two tenants, three controllers, each there or
+    /// not.
     fn any_text()(
         media in prop::array::uniform2(0..MEDIA.len()),
         namespaces in prop::array::uniform4((0..3_u32, 0..2_usize, 1..4_u64, 0..4_u32, 0..4_usize)),

@@ -149,7 +149,8 @@ impl ControllerIdentity {
             version: version(structure),
             subnqn: nul_terminated(&structure.subnqn),
             controller_id: structure.cntlid,
-            // in memory pages of 4 KiB: the driver takes no drive with larger ones (Base 2.1, 5.1.13.2.1)
+            // in memory pages of 4 KiB: the driver takes no drive with larger ones (Base 2.1,
+            // 5.1.13.2.1)
             max_transfer: match structure.mdts {
                 0 => None,
                 mdts => 4096u64.checked_shl(mdts.into()),

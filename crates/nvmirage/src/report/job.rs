@@ -64,10 +64,12 @@ pub(crate) struct JobReport {
     pub(crate) commands: u64,
     /// The measured time, without stalls.
     pub(crate) elapsed_ns: u64,
-    /// How often the machine did not let the host run, and for how long: nothing of that time counts.
+    /// How often the machine did not let the host run, and for how long: nothing of that time
+    /// counts.
     pub(crate) stalls: u64,
     pub(crate) stalled_ns: u64,
-    /// The same of our own server, as its reactor's time stamps show; left out where they account for all that the host saw.
+    /// The same of our own server, as its reactor's time stamps show; left out where they account
+    /// for all that the host saw.
     pub(crate) server_stalls: u64,
     pub(crate) server_stalled_ns: u64,
     /// Submission queue entries for each doorbell.

@@ -72,8 +72,8 @@ impl Line {
     }
 }
 
-/// A line with the time that has passed, for what takes long without telling how far it is: it comes after a second, and goes with
-/// this.
+/// A line with the time that has passed, for what takes long without telling how far it is: it
+/// comes after a second, and goes with this.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     ended: Option<mpsc::Sender<()>>,
@@ -123,7 +123,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Says on standard error what is being done, where no moving line can: a log of the run has it, too.
+/// Says on standard error what is being done, where no moving line can: a log of the run has it,
+/// too.
 pub(crate) fn note(text: &str) {
     // nobody may be there to read it
     let _ = writeln!(std::io::stderr(), "{text}");

@@ -1,4 +1,5 @@
-//! A table of text: columns as wide as what stands in them, words to the left, numbers to the right.
+//! A table of text: columns as wide as what stands in them, words to the left, numbers to the
+//! right.
 
 use std::fmt;
 

@@ -1,8 +1,10 @@
-//! What was made, changed and deleted at run time, put together with a configuration that may have been edited since.
+//! What was made, changed and deleted at run time, put together with a configuration that may have
+//! been edited since.
 //!
-//! Each object is looked at by itself, by its kind and name, in three versions: as the configuration had it when the change was
-//! made, as it was at the end, and as the configuration has it now. What only one side has changed is so; where both have, the
-//! configuration counts, and a line says what is lost by that.
+//! Each object is looked at by itself, by its kind and name, in three versions: as the
+//! configuration had it when the change was made, as it was at the end, and as the configuration
+//! has it now. What only one side has changed is so; where both have, the configuration counts, and
+//! a line says what is lost by that.
 
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +78,8 @@ macro_rules! named {
 
 named!(Medium: "media", Namespace: "namespace", Tenant: "tenant", Controller: "controller");
 
-/// Puts together what the configuration had `then`, what there was at the `end`, and what it has `now`.
+/// Puts together what the configuration had `then`, what there was at the `end`, and what it has
+/// `now`.
 pub(crate) fn merge(then: &Objects, end: &Objects, now: &Objects) -> Merged {
     let mut lost = Vec::new();
     let objects = Objects {
@@ -93,7 +96,8 @@ pub(crate) fn merge(then: &Objects, end: &Objects, now: &Objects) -> Merged {
     Merged { objects, lost }
 }
 
-/// Objects of one kind: those of the configuration in its order, then those that were made at run time in theirs.
+/// Objects of one kind: those of the configuration in its order, then those that were made at run
+/// time in theirs.
 fn kind<T: Named>(then: &[T], end: &[T], now: &[T], lost: &mut Vec<String>) -> Vec<T> {
     let mut merged = Vec::new();
     for object in now {

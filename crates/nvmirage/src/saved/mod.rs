@@ -1,12 +1,13 @@
 //! What is made, changed and deleted over the control socket, over a restart.
 //!
-//! Beside the state of subsystems there is a file for each configuration that is served, written whole before a change is
-//! answered. It holds the objects as the configuration had them, and as they are: at the next start [`merge`] puts the two together
-//! with the configuration as it is then, and what comes of it is written as soon as it is served. Nothing is written while nothing was
-//! changed.
+//! Beside the state of subsystems there is a file for each configuration that is served, written
+//! whole before a change is answered. It holds the objects as the configuration had them, and as
+//! they are: at the next start [`merge`] puts the two together with the configuration as it is
+//! then, and what comes of it is written as soon as it is served. Nothing is written while nothing
+//! was changed.
 //!
-//! What hosts and operators change of namespaces (attachments, sizes) is kept by their [subsystems](crate::keep); moves of single queues
-//! and the log are not kept.
+//! What hosts and operators change of namespaces (attachments, sizes) is kept by their
+//! [subsystems](crate::keep); moves of single queues and the log are not kept.
 
 pub(crate) mod merge;
 
@@ -66,11 +67,13 @@ enum Behind {
 }
 
 impl Saved {
-    /// Takes the file in `folder` that belongs to the configuration at `file`, and puts what it has into `config`, of which there are
-    /// lines to be told where something is lost by that. With `forget` it is put aside first.
+    /// Takes the file in `folder` that belongs to the configuration at `file`, and puts what it has
+    /// into `config`, of which there are lines to be told where something is lost by that. With
+    /// `forget` it is put aside first.
     ///
     /// # Errors
-    /// Another server has it; it cannot be read, or what comes of it is no configuration: what to do is said.
+    /// Another server has it; it cannot be read, or what comes of it is no configuration: what to
+    /// do is said.
     pub(crate) fn take(
         folder: &Path,
         file: &Path,
@@ -129,8 +132,8 @@ impl Saved {
         Ok((saved, lost))
     }
 
-    /// What came of the file and the configuration is served: from now on the file says that. Where something was lost by it,
-    /// the file as it was is put aside first.
+    /// What came of the file and the configuration is served: from now on the file says that. Where
+    /// something was lost by it, the file as it was is put aside first.
     ///
     /// # Errors
     /// The system's; the file is as it was, and the next change tries both again.
@@ -191,7 +194,8 @@ impl Saved {
     }
 }
 
-/// The folder of these files, made where it is missing: in `state_dir`, or where state is kept by default.
+/// The folder of these files, made where it is missing: in `state_dir`, or where state is kept by
+/// default.
 ///
 /// # Errors
 /// There is no place by default, or it cannot be made.

@@ -1,7 +1,8 @@
-//! What a service manager is told and asked: readiness, sockets that it made, a watchdog (sd_notify(3),
-//! sd_listen_fds(3), sd_watchdog_enabled(3)).
+//! What a service manager is told and asked: readiness, sockets that it made, a watchdog
+//! (sd_notify(3), sd_listen_fds(3), sd_watchdog_enabled(3)).
 //!
-//! Without a manager, which is when none of its environment variables is set, all of this does nothing.
+//! Without a manager, which is when none of its environment variables is set, all of this does
+//! nothing.
 
 mod watchdog;
 
@@ -76,9 +77,11 @@ fn path_of(address: &SocketAddr) -> anyhow::Result<PathBuf> {
     Ok(path.map(PathBuf::from).unwrap_or_default())
 }
 
-/// Whether standard error is the journal's stream: then lines carry a priority instead of a time (sd-daemon(3)).
+/// Whether standard error is the journal's stream: then lines carry a priority instead of a time
+/// (sd-daemon(3)).
 pub(crate) fn logs_to_journal() -> bool {
-    // systemd.exec(5): device and inode of the stream, in decimal, so that a redirected one is told apart
+    // systemd.exec(5): device and inode of the stream, in decimal, so that a redirected one is told
+    // apart
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;
     };

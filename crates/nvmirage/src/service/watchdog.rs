@@ -1,8 +1,9 @@
 //! The watchdog: the service manager hears of us as long as every reactor answers.
 //!
-//! A thread of its own asks, so that neither the control socket nor a request that takes long is between. A reactor that
-//! does not answer in time keeps the whole process from being reported, and the manager restarts it: hosts of the other
-//! reactors would hang behind a medium that they share with it.
+//! A thread of its own asks, so that neither the control socket nor a request that takes long is
+//! between. A reactor that does not answer in time keeps the whole process from being reported, and
+//! the manager restarts it: hosts of the other reactors would hang behind a medium that they share
+//! with it.
 
 use std::{
     sync::mpsc::{self, RecvTimeoutError},
@@ -14,7 +15,8 @@ use sd_notify::NotifyState;
 
 use crate::reactor::Pulse;
 
-/// Of the manager's bound, the part after which it is told again (sd_watchdog_enabled(3) advises half of it).
+/// Of the manager's bound, the part after which it is told again (sd_watchdog_enabled(3) advises
+/// half of it).
 const PART: u32 = 3;
 
 /// Tells the service manager that we live, until it is dropped.

@@ -28,7 +28,8 @@ struct Words {
 }
 
 impl State {
-    /// What the controllers of a subsystem tell hosts of it: what one of them names, else what is derived.
+    /// What the controllers of a subsystem tell hosts of it: what one of them names, else what is
+    /// derived.
     fn words(&mut self, config: &Config, name: &str) -> anyhow::Result<Words> {
         let find = |of: fn(&Controller) -> Option<&String>| {
             config.controllers_of(name).find_map(of).cloned()
@@ -185,8 +186,8 @@ impl State {
         })
     }
 
-    /// What a controller that joins a subsystem that is served must have in common with it. `before` is the
-    /// configuration without it.
+    /// What a controller that joins a subsystem that is served must have in common with it.
+    /// `before` is the configuration without it.
     pub(super) fn check_joins(
         &mut self,
         controller: &Controller,
@@ -218,8 +219,8 @@ impl State {
         Ok(())
     }
 
-    /// Begins to detach the hosts of all controllers, so that the time which they have for it is the same. What is mounted
-    /// goes with its mount.
+    /// Begins to detach the hosts of all controllers, so that the time which they have for it is
+    /// the same. What is mounted goes with its mount.
     pub(super) fn send_hosts_away(&self) -> anyhow::Result<()> {
         let mut sent = Ok(());
         for served in self.controllers.iter().filter(|c| c.mount.is_none()) {

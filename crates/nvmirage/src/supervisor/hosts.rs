@@ -1,4 +1,5 @@
-//! Hosts that are attached: whom a change would take a drive or a namespace from, and whether that is meant.
+//! Hosts that are attached: whom a change would take a drive or a namespace from, and whether that
+//! is meant.
 
 use axum::http::StatusCode;
 
@@ -49,7 +50,8 @@ impl Supervisor {
         controllers.filter_map(|c| state.host_of(&c.name)).collect()
     }
 
-    /// Asks whoever has started it to end. Without `consent` hosts keep their drives, and it goes on.
+    /// Asks whoever has started it to end. Without `consent` hosts keep their drives, and it goes
+    /// on.
     pub(crate) fn stop_unless_used(&self, consent: bool) -> Result<(), Refusal> {
         if !consent {
             refuse(&self.attached_hosts())?;

@@ -226,8 +226,8 @@ impl State {
             .collect()
     }
 
-    /// The configuration that serves what is served now. Namespaces that hosts have made are not in it: no configuration has
-    /// them.
+    /// The configuration that serves what is served now. Namespaces that hosts have made are not in
+    /// it: no configuration has them.
     pub(super) fn configuration(&self) -> anyhow::Result<config::Config> {
         let inventory = self.inventory()?;
         let mut config = self.config.clone();

@@ -183,7 +183,8 @@ impl State {
         Ok(open.medium.retune(timing)?)
     }
 
-    /// Has a medium give up zones, each as it is said; hosts that have them are told. The first that cannot be ends it.
+    /// Has a medium give up zones, each as it is said; hosts that have them are told. The first
+    /// that cannot be ends it.
     pub(super) fn lose_zones(
         &self,
         name: &str,
@@ -212,7 +213,8 @@ impl State {
         Ok(())
     }
 
-    /// A medium as a subsystem on that reactor sees it; open wherever queues of its controllers live.
+    /// A medium as a subsystem on that reactor sees it; open wherever queues of its controllers
+    /// live.
     pub(super) fn medium_for(
         &self,
         subsystem: &str,
@@ -301,7 +303,8 @@ impl State {
         Ok(())
     }
 
-    /// The parts of a medium that namespaces have now: those of subsystems, and those that no subsystem has yet.
+    /// The parts of a medium that namespaces have now: those of subsystems, and those that no
+    /// subsystem has yet.
     pub(super) fn taken(&self, medium: &str) -> anyhow::Result<Vec<Taken>> {
         let mut taken = self.taken_of_subsystems(medium)?;
         let mut deleted = Vec::new();
@@ -423,8 +426,8 @@ fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option
     Ok(Some(image))
 }
 
-/// The largest logical block of which a host can be promised that a power failure leaves it whole: what the medium says, or what
-/// the operator knows of a drive.
+/// The largest logical block of which a host can be promised that a power failure leaves it whole:
+/// what the medium says, or what the operator knows of a drive.
 fn max_lba_bytes(medium: &Medium, config: &config::Medium) -> u32 {
     let known = config.awupf.map_or(0, |size| size.0);
     let known = u32::try_from(known).unwrap_or(u32::MAX);

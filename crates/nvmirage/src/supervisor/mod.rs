@@ -1,8 +1,9 @@
-//! What is served, as a whole: it opens media, starts reactors, and makes and ends subsystems and controllers, at the
-//! start from a configuration and later on request.
+//! What is served, as a whole: it opens media, starts reactors, and makes and ends subsystems and
+//! controllers, at the start from a configuration and later on request.
 //!
-//! The configuration it holds is always one that [`Config::validate`] accepts: a request is tried on a copy first. What
-//! hosts and operators have changed since, the subsystems know, which live on their reactors.
+//! The configuration it holds is always one that [`Config::validate`] accepts: a request is tried
+//! on a copy first. What hosts and operators have changed since, the subsystems know, which live on
+//! their reactors.
 
 mod controllers;
 mod hosts;
@@ -96,7 +97,8 @@ struct State {
     troubles: Reporter,
     media: Vec<OpenMedium>,
     subsystems: Vec<Live>,
-    /// Namespaces that hosts have made in subsystems that are not served now, and that come back with them.
+    /// Namespaces that hosts have made in subsystems that are not served now, and that come back
+    /// with them.
     resting: Vec<Resting>,
     controllers: Vec<Served>,
     /// What reactors know of tenants.
@@ -135,8 +137,8 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Supervisor {
-    /// Starts to serve a configuration: all of it, or nothing. What is changed from then on is kept in `saved`; `source` is read
-    /// again when somebody asks for it.
+    /// Starts to serve a configuration: all of it, or nothing. What is changed from then on is kept
+    /// in `saved`; `source` is read again when somebody asks for it.
     pub(crate) fn start(
         config: Config,
         saved: Option<Saved>,
@@ -245,12 +247,14 @@ impl Supervisor {
         Ok(done)
     }
 
-    /// A request that panicked has left the state as it was before or after one step; later requests may go on.
+    /// A request that panicked has left the state as it was before or after one step; later
+    /// requests may go on.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How any thread sees whether each reactor answers, without waiting for a request that goes on.
+    /// How any thread sees whether each reactor answers, without waiting for a request that goes
+    /// on.
     pub(crate) fn pulses(&self) -> Vec<Pulse> {
         self.lock()
             .reactors
@@ -259,8 +263,9 @@ impl Supervisor {
             .collect()
     }
 
-    /// Waits for its turn to change what is served. Whoever decides by a look at what there is whether to change it holds
-    /// this from the look to the change: an operator's requests, and a configuration that is read again.
+    /// Waits for its turn to change what is served. Whoever decides by a look at what there is
+    /// whether to change it holds this from the look to the change: an operator's requests, and a
+    /// configuration that is read again.
     pub(crate) fn steer(&self) -> Turn<'_> {
         Turn {
             _guard: self.turn.lock().unwrap_or_else(PoisonError::into_inner),
@@ -447,7 +452,8 @@ impl Supervisor {
         })
     }
 
-    /// Moves queues of a controller to other reactors: one of them, or all and those that its hosts make from now on.
+    /// Moves queues of a controller to other reactors: one of them, or all and those that its hosts
+    /// make from now on.
     pub(crate) fn move_queues(
         &self,
         controller: &str,

@@ -18,7 +18,8 @@ use crate::{
 pub(super) enum Socket {
     /// Hosts know it.
     Public(PathBuf),
-    /// Only its mount does: a socket in a folder of our own, which is removed once the mount has attached.
+    /// Only its mount does: a socket in a folder of our own, which is removed once the mount has
+    /// attached.
     Private(TempDir),
 }
 

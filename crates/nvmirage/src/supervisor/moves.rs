@@ -33,7 +33,8 @@ impl State {
         Ok(())
     }
 
-    /// Moves one queue of a controller, or all of them, and then those that hosts make from now on, too.
+    /// Moves one queue of a controller, or all of them, and then those that hosts make from now on,
+    /// too.
     pub(super) fn move_queues(
         &mut self,
         name: &str,

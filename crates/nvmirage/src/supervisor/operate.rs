@@ -1,7 +1,7 @@
 //! What an operator changes of subsystems while hosts use them.
 //!
-//! The reactor of a subsystem decides: between a look at it and a request to it a host may have changed something, and
-//! then the request is refused.
+//! The reactor of a subsystem decides: between a look at it and a request to it a host may have
+//! changed something, and then the request is refused.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use crate::{
     reactor::subsystems::View,
 };
 
-/// What a namespace is called: its name, or for one that a host has made its subsystem's name and its identifier.
+/// What a namespace is called: its name, or for one that a host has made its subsystem's name and
+/// its identifier.
 pub(super) fn label(subsystem: &str, namespace: &Allocated) -> String {
     match &namespace.name {
         Some(name) => name.clone(),
@@ -335,7 +336,8 @@ impl State {
         }
     }
 
-    /// Serves a controller, the first of its subsystem or one more. `before` is the configuration without it.
+    /// Serves a controller, the first of its subsystem or one more. `before` is the configuration
+    /// without it.
     pub(super) fn add_controller(
         &mut self,
         controller: &Controller,

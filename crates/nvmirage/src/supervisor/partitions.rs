@@ -1,4 +1,5 @@
-//! Partitions of drives and files: what namespaces find there, and what an operator changes while they are served.
+//! Partitions of drives and files: what namespaces find there, and what an operator changes while
+//! they are served.
 //!
 //! A change is in the table, on stable storage, before a host learns of it.
 
@@ -64,8 +65,8 @@ impl Supervisor {
         Ok(range)
     }
 
-    /// Deletes a partition that no namespace is. With `erase` its bytes are zeros before its place is anybody's; that takes
-    /// long, and `begun` is dropped before.
+    /// Deletes a partition that no namespace is. With `erase` its bytes are zeros before its place
+    /// is anybody's; that takes long, and `begun` is dropped before.
     pub(crate) fn delete_partition<B>(
         &self,
         medium: &str,

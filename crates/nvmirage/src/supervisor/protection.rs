@@ -1,8 +1,9 @@
-//! Media whose device or file system takes no writes any more, or takes them again, while they are served: hosts see it
-//! (NSATTR, and an event), and their writes are refused before they reach the medium.
+//! Media whose device or file system takes no writes any more, or takes them again, while they are
+//! served: hosts see it (NSATTR, and an event), and their writes are refused before they reach the
+//! medium.
 //!
-//! A thread of its own asks: at once after a write was refused, and now and then, as the kernel tells nobody. Nothing on the
-//! command path does.
+//! A thread of its own asks: at once after a write was refused, and now and then, as the kernel
+//! tells nobody. Nothing on the command path does.
 
 use std::{
     io,

@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl Supervisor {
-    /// What stands in a controller's queues now, with at most so many commands of each submission queue. Changes of what is
-    /// served go on meanwhile.
+    /// What stands in a controller's queues now, with at most so many commands of each submission
+    /// queue. Changes of what is served go on meanwhile.
     pub(crate) fn inspect(&self, name: &str, commands: usize) -> Result<Inspection, Refusal> {
         let not_found = || Refusal::not_found("controller", name);
         let inspector = {

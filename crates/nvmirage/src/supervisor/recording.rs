@@ -1,5 +1,5 @@
-//! Recordings of what modelled drives are told, for `nvmirage fidelity --replay`: in memory while the drive works, in a file when its
-//! medium is closed.
+//! Recordings of what modelled drives are told, for `nvmirage fidelity --replay`: in memory while
+//! the drive works, in a file when its medium is closed.
 
 use std::{
     fs::File,

@@ -1,8 +1,9 @@
-//! The configuration file once more: what is served becomes what it says, step by step, each as an operator would have asked
-//! for it.
+//! The configuration file once more: what is served becomes what it says, step by step, each as an
+//! operator would have asked for it.
 //!
-//! The whole file is read and checked first, and a plan is made; with a file that cannot be used nothing has changed. A step
-//! that fails ends it: what was done stays done, and the next reload goes on from there.
+//! The whole file is read and checked first, and a plan is made; with a file that cannot be used
+//! nothing has changed. A step that fails ends it: what was done stays done, and the next reload
+//! goes on from there.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,7 +62,8 @@ struct Decided {
 }
 
 impl Supervisor {
-    /// Reads the configuration file again, and has what is served become what it says; or, dry, only says how.
+    /// Reads the configuration file again, and has what is served become what it says; or, dry,
+    /// only says how.
     pub(crate) fn reload(&self, request: ReloadRequest) -> Result<Reload, Refusal> {
         let _turn = self.steer();
         let decided = self.lock().decide(request.detach_hosts)?;
@@ -97,7 +99,8 @@ impl Supervisor {
         let mut let_go = false;
         for (at, step) in plan.steps.iter().enumerate() {
             if !let_go && !matches!(step.deed, Deed::Detach(_)) {
-                // only now: a list without what its controller still has would say that an operator has attached it
+                // only now: a list without what its controller still has would say that an operator
+                // has attached it
                 reload::let_go(&mut self.lock().config, &plan.end);
                 let_go = true;
             }
@@ -296,7 +299,8 @@ impl State {
         reload::and_pending(Objects::of(&self.config), &self.pending)
     }
 
-    /// What an operator has changed is as it is now, and no longer as a reload that has failed was to have it.
+    /// What an operator has changed is as it is now, and no longer as a reload that has failed was
+    /// to have it.
     pub(super) fn heed(&mut self, (kind, name): (&str, &str)) {
         fn forget<T: Named>(all: &mut Vec<T>, kind: &str, name: &str) {
             all.retain(|one| (T::KIND, one.name()) != (kind, name));
@@ -334,7 +338,8 @@ impl State {
         }
     }
 
-    /// A controller that was just made has these namespaces, and no others: what was deleted of them before is made again.
+    /// A controller that was just made has these namespaces, and no others: what was deleted of
+    /// them before is made again.
     fn have(&mut self, controller: &str, names: &BTreeSet<String>) -> Result<(), Refusal> {
         let config = find(&self.config.controller, controller).cloned();
         let config = config.ok_or_else(|| Refusal::not_found("controller", controller))?;
@@ -476,7 +481,8 @@ impl State {
         told
     }
 
-    /// What is served and what was said of it are one again, but for what is `undone`; subsystems keep it so.
+    /// What is served and what was said of it are one again, but for what is `undone`; subsystems
+    /// keep it so.
     fn settle(&mut self, plan: &Plan, undone: &[Step]) -> anyhow::Result<()> {
         reload::settle(&mut self.config, &plan.end, undone);
         let left = reload::unfinished(undone, &plan.end);

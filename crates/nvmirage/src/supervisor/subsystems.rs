@@ -42,7 +42,8 @@ pub(super) struct Live {
 #[derive(Debug)]
 struct LiveKept {
     place: Place,
-    /// What the configuration said when it began to be served, and of controllers when they were added.
+    /// What the configuration said when it began to be served, and of controllers when they were
+    /// added.
     wanted: Wanted,
     /// Held while it is served.
     _claim: Claim,
@@ -59,8 +60,8 @@ impl State {
         view.with_context(|| format!("cannot look at subsystem {}", live.name))
     }
 
-    /// The reactor a subsystem goes to: the one that a controller of it names, or the only one that may serve what it uses, or the
-    /// one with the fewest controllers.
+    /// The reactor a subsystem goes to: the one that a controller of it names, or the only one that
+    /// may serve what it uses, or the one with the fewest controllers.
     fn placement(&self, subsystem: &str) -> usize {
         let named = self
             .config
@@ -105,7 +106,8 @@ impl State {
         Ok(self.identities.as_ref().expect("set above"))
     }
 
-    /// Begins to serve a subsystem as the configuration and what is kept of it say, without controllers yet.
+    /// Begins to serve a subsystem as the configuration and what is kept of it say, without
+    /// controllers yet.
     pub(super) fn serve_subsystem(&mut self, name: &str) -> anyhow::Result<()> {
         let context = || format!("subsystem {name}");
         let reactor = self.placement(name);
@@ -207,7 +209,8 @@ impl State {
         Ok(())
     }
 
-    /// Where what is changed of a subsystem is kept, and the right to write there; nothing where it is not kept.
+    /// Where what is changed of a subsystem is kept, and the right to write there; nothing where it
+    /// is not kept.
     fn claim(&mut self, name: &str) -> anyhow::Result<Option<(Place, Claim)>> {
         let on_file = |medium: &str| {
             let mut media = self.config.media.iter();
@@ -374,7 +377,8 @@ impl State {
         }
     }
 
-    /// What is kept says from now on that this controller was given its namespaces by the configuration.
+    /// What is kept says from now on that this controller was given its namespaces by the
+    /// configuration.
     pub(super) fn extend_kept(&mut self, controller: &Controller) -> anyhow::Result<()> {
         let name = controller.subsystem();
         let now = self.wanted(name)?;
@@ -398,8 +402,8 @@ impl State {
         self.refresh_kept(name)
     }
 
-    /// What is kept of a subsystem is from now on compared with what the configuration says of its controllers, and of the
-    /// namespaces that were `touched`.
+    /// What is kept of a subsystem is from now on compared with what the configuration says of its
+    /// controllers, and of the namespaces that were `touched`.
     pub(super) fn say_anew(&mut self, name: &str, touched: &BTreeSet<&str>) -> anyhow::Result<()> {
         let now = self.wanted(name)?;
         let mut live = self.subsystems.iter_mut();
@@ -472,8 +476,9 @@ fn subsystem_config(name: &str, merged: Merged) -> SubsystemConfig {
     }
 }
 
-/// The record of a subsystem of which nothing differs from the configuration, but that it has had these controllers. None
-/// where what was changed made room for what the configuration had no room for.
+/// The record of a subsystem of which nothing differs from the configuration, but that it has had
+/// these controllers. None where what was changed made room for what the configuration had no room
+/// for.
 fn plain_record(
     wanted: &Wanted,
     media: &[OpenMedium],

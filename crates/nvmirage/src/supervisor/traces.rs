@@ -220,7 +220,8 @@ impl State {
         self.traces[at].recorder.stop(Reason::Stopped)
     }
 
-    /// A controller is served no longer: its traces end. They stay known, so that an operator sees why.
+    /// A controller is served no longer: its traces end. They stay known, so that an operator sees
+    /// why.
     pub(super) fn end_traces_of(&mut self, controller: &str) {
         for known in &mut self.traces {
             if known.config.controller != controller {

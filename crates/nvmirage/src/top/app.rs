@@ -145,7 +145,8 @@ impl App {
         self.selected = self.selected.min(self.lines().saturating_sub(1));
     }
 
-    /// The server does not answer. What was seen stays on the screen, and no rate is taken over the gap.
+    /// The server does not answer. What was seen stays on the screen, and no rate is taken over the
+    /// gap.
     pub(super) fn lose(&mut self, why: String) {
         if !matches!(self.link, Link::Down(_)) {
             self.course.break_off();

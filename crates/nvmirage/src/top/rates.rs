@@ -1,7 +1,9 @@
-//! What happened between samples: rates are differences over the server's time, latencies those of the last seconds.
+//! What happened between samples: rates are differences over the server's time, latencies those of
+//! the last seconds.
 //!
-//! Invariant: a difference is taken only of samples of one server. Where its clock went back it was started anew, and what was kept
-//! is forgotten; a count that fell is of something that was made anew, and is what happened since.
+//! Invariant: a difference is taken only of samples of one server. Where its clock went back it was
+//! started anew, and what was kept is forgotten; a count that fell is of something that was made
+//! anew, and is what happened since.
 
 use std::collections::{BTreeMap, VecDeque};
 

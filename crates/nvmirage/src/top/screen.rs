@@ -1,6 +1,8 @@
-//! The terminal: what is drawn goes there, and its keys come from there; or frames as text to standard output.
+//! The terminal: what is drawn goes there, and its keys come from there; or frames as text to
+//! standard output.
 //!
-//! Whatever ends the view, the terminal is as it was: a key, a signal, an error, or a panic of any thread.
+//! Whatever ends the view, the terminal is as it was: a key, a signal, an error, or a panic of any
+//! thread.
 
 use std::{
     io::{self, IsTerminal},
@@ -136,7 +138,8 @@ fn next_event() -> io::Result<Option<Event>> {
     }
 }
 
-/// Prints frames as text, each of what happened since the one before. The first one comes after an interval.
+/// Prints frames as text, each of what happened since the one before. The first one comes after an
+/// interval.
 pub(crate) fn print(options: &Options, frames: u64, width: u16) -> anyhow::Result<()> {
     hangup::end_with_reader()?;
     let mut app = options.app();

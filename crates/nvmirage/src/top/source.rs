@@ -1,4 +1,5 @@
-//! The server, asked again and again on a thread of its own: it may take its time, and keys are heard meanwhile.
+//! The server, asked again and again on a thread of its own: it may take its time, and keys are
+//! heard meanwhile.
 
 use std::{
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},

@@ -351,7 +351,8 @@ fn rates_are_differences_over_the_servers_time() {
     assert_eq!((per_s.reads, per_s.writes), (6170.0, 30.0));
     assert_eq!(per_s.read_bytes, (24 * MIB) as f64);
     let reactor = rates.reactors[0].per_s.unwrap();
-    // of four seconds one was busy, a half spun, and the rest slept, whether or not that is counted yet
+    // of four seconds one was busy, a half spun, and the rest slept, whether or not that is counted
+    // yet
     assert_eq!(
         (reactor.busy, reactor.spinning, reactor.asleep),
         (0.25, 0.125, 0.625)

@@ -1,12 +1,14 @@
 //! Traces of controllers, from the rings of their lanes into files.
 //!
-//! Each trace has a thread of its own, which takes records out of the rings ([`controller::flight::TraceRings`]) and writes them
-//! ([`trace_file`]). Reactors know nothing of it: they write into rings, over what was not taken in time, which is counted as lost.
+//! Each trace has a thread of its own, which takes records out of the rings
+//! ([`controller::flight::TraceRings`]) and writes them ([`trace_file`]). Reactors know nothing of
+//! it: they write into rings, over what was not taken in time, which is counted as lost.
 //!
 //! Invariants:
 //! - A file is one that this process has made, and it is never more than its largest size.
 //! - Whatever happens to the file, hosts do not notice: the trace ends and says why.
-//! - A trace that ends by itself tells its controller's lanes first, so that its commands cost nothing more.
+//! - A trace that ends by itself tells its controller's lanes first, so that its commands cost
+//!   nothing more.
 
 pub(crate) mod reading;
 mod recorder;

@@ -1,4 +1,5 @@
-//! Traces that were recorded: read, a part of them chosen, and made into arrivals for the simulator.
+//! Traces that were recorded: read, a part of them chosen, and made into arrivals for the
+//! simulator.
 
 use std::{
     collections::BTreeSet,

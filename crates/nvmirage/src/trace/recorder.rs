@@ -27,8 +27,8 @@ const PAUSE_IDLE: Duration = Duration::from_millis(10);
 const WRITE_AFTER: Duration = Duration::from_millis(500);
 /// Bytes of the file that are kept for its end.
 const END_ROOM: u64 = 2 << 10;
-/// The system is to begin with writing the file out each time that it has so many bytes more: the end, which waits until all are on
-/// the disk, would have too many to wait for.
+/// The system is to begin with writing the file out each time that it has so many bytes more: the
+/// end, which waits until all are on the disk, would have too many to wait for.
 const WRITE_OUT: u64 = 32 << 20;
 /// How long the file may take to be written to its end.
 const STOP_WAIT: Duration = Duration::from_secs(10);
@@ -368,8 +368,8 @@ impl Writer {
         }
     }
 
-    /// Writes what was taken, or as much of it as the file may have: then the first in the order of time, as what follows is cut
-    /// off.
+    /// Writes what was taken, or as much of it as the file may have: then the first in the order of
+    /// time, as what follows is cut off.
     fn write(&mut self) -> Result<(), Reason> {
         let all = self.taken.len();
         let mut count = all;
@@ -403,7 +403,8 @@ impl Writer {
         if more < WRITE_OUT {
             return;
         }
-        // Linux begins with writing and does not wait for it. Where it does not take the advice, the end waits longer.
+        // Linux begins with writing and does not wait for it. Where it does not take the advice,
+        // the end waits longer.
         let range = (self.written_out, NonZeroU64::new(more));
         let _ = fadvise(&self.file, range.0, range.1, Advice::DontNeed);
         self.written_out = self.len;
@@ -453,7 +454,8 @@ fn append(file: &mut File, len: &mut u64, block: &[u8]) -> Result<(), Reason> {
         *len += block.len() as u64;
         return Ok(());
     };
-    // What was written of it is of no use. Where that cannot be taken away, a reader passes over it.
+    // What was written of it is of no use. Where that cannot be taken away, a reader passes over
+    // it.
     let cut = file.set_len(*len);
     let back = cut.and_then(|()| file.seek(SeekFrom::Start(*len)));
     if let Err(error) = back {

@@ -1,5 +1,5 @@
-//! Control under abuse: what is no request, what is too much, who may not ask. The server answers clearly, within its
-//! memory, and serves as before.
+//! Control under abuse: what is no request, what is too much, who may not ask. The server answers
+//! clearly, within its memory, and serves as before.
 
 use std::{
     io::{Read, Write},
@@ -16,7 +16,8 @@ use crate::{
 
 /// Requests at once.
 const AT_ONCE: usize = 1000;
-/// What control may add to the server's memory, whatever it is sent: bodies of 16 MiB, connections and threads.
+/// What control may add to the server's memory, whatever it is sent: bodies of 16 MiB, connections
+/// and threads.
 const MOST_KIB: u64 = 64 << 10;
 
 /// Memory that the server has, in KiB (proc_pid_status(5)).
@@ -129,9 +130,11 @@ fn whatever_is_sent_it_says_what_is_wrong_and_serves_on() {
     server.stop();
 }
 
-/// A thousand requests at once, beside clients that send half of one, or read nothing of what they ask for.
+/// A thousand requests at once, beside clients that send half of one, or read nothing of what they
+/// ask for.
 fn crowd(world: &World) {
-    // they may take all places there are, and then others wait until the server closes them: fewer are
+    // they may take all places there are, and then others wait until the server closes them: fewer
+    // are
     let mut silent: Vec<UnixStream> = (0..60).map(|_| world.connect()).collect();
     for stream in &mut silent[..20] {
         stream

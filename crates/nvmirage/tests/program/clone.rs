@@ -1,5 +1,6 @@
-//! Clones on a file system that shares blocks between files: XFS, in a file of its own, mounted in a view of the file systems of
-//! its own. That takes rights; what a user without them meets is a copy, or whatever the file system of the tests does.
+//! Clones on a file system that shares blocks between files: XFS, in a file of its own, mounted in
+//! a view of the file systems of its own. That takes rights; what a user without them meets is a
+//! copy, or whatever the file system of the tests does.
 
 use std::process::Command;
 
@@ -8,7 +9,8 @@ use crate::world::{World, ran};
 /// What the script ends with where this user may not mount.
 const NO_RIGHTS: i32 = 77;
 
-/// Makes the file system, a medium with the state of its timing, and their clone; then writes to the one and the other.
+/// Makes the file system, a medium with the state of its timing, and their clone; then writes to
+/// the one and the other.
 const SCRIPT: &str = r#"
 set -eu
 PATH=$PATH:/usr/sbin:/sbin

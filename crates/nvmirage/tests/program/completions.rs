@@ -73,7 +73,8 @@ fn bash_completes_names_and_parameters_of_the_running_server() {
     assert_eq!(offered("nvmirage set @ media "), [""; 0]);
 }
 
-/// Names of files come from bash, which quotes them: a name that is a command to it is none on the line.
+/// Names of files come from bash, which quotes them: a name that is a command to it is none on the
+/// line.
 #[test]
 fn names_of_files_are_left_to_bash() {
     let world = World::new();

@@ -1,4 +1,5 @@
-//! What takes something from somebody is done where that is meant: hosts keep their drives, and drives their data.
+//! What takes something from somebody is done where that is meant: hosts keep their drives, and
+//! drives their data.
 
 use std::{
     fs,
@@ -16,7 +17,8 @@ use rustix::{
 
 use crate::world::{BOUND, Server, World, wait};
 
-/// A host of the drive at `nvme.sock` that stays until it loses it; it is attached when this returns.
+/// A host of the drive at `nvme.sock` that stays until it loses it; it is attached when this
+/// returns.
 fn host(world: &World) -> Child {
     let mut command = world.program();
     let target = world.vfio_user("nvme.sock");

@@ -1,5 +1,5 @@
-//! The dashboard's page, what it asks beside the rest of the API, and the way to it of a server without TCP. What it shows is tested
-//! in a browser (`web/test`).
+//! The dashboard's page, what it asks beside the rest of the API, and the way to it of a server
+//! without TCP. What it shows is tested in a browser (`web/test`).
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},

@@ -22,8 +22,8 @@ use crate::{
 const DRIVE: usize = 48 << 20;
 const PART: usize = 16 << 20;
 
-/// A world with a drive: another server, of a file that shows what the drive holds. It is in memory, so that nothing takes
-/// seconds that is not meant to.
+/// A world with a drive: another server, of a file that shows what the drive holds. It is in
+/// memory, so that nothing takes seconds that is not meant to.
 pub(crate) struct Drive {
     pub(crate) world: World,
     its: World,
@@ -311,7 +311,8 @@ impl Tenant {
         }
     }
 
-    /// Writes some bytes and reads them back: what that ended with, and how long the slower of the two took.
+    /// Writes some bytes and reads them back: what that ended with, and how long the slower of the
+    /// two took.
     fn turn(&mut self, byte: u8) -> (Result<(), Status>, Duration) {
         self.buffer.write_from(0, &[byte; 4096]);
         let mut slower = Duration::ZERO;
@@ -336,15 +337,16 @@ impl Tenant {
     }
 }
 
-/// A command has 4 s at a drive, and a drive that is lost is waited for as long: what is more is this machine's, and the time of
-/// a server that is asked for a register (2 s) while others wait for it.
+/// A command has 4 s at a drive, and a drive that is lost is waited for as long: what is more is
+/// this machine's, and the time of a server that is asked for a register (2 s) while others wait
+/// for it.
 const SLOWEST: Duration = Duration::from_secs(10);
 /// What another drive's tenant may wait: less than anything that the one that stands still takes.
 const PROMPT: Duration = Duration::from_secs(2);
 
-/// Two drives of one server, one of which stands still for a while (SIGSTOP). Every answer of the other one comes in time all the
-/// while, down to the slowest; every command to it ends in time, too, with the status that hosts repeat it after; and when it goes on
-/// it is used again.
+/// Two drives of one server, one of which stands still for a while (SIGSTOP). Every answer of the
+/// other one comes in time all the while, down to the slowest; every command to it ends in time,
+/// too, with the status that hosts repeat it after; and when it goes on it is used again.
 #[test]
 fn a_drive_stands_still_and_the_slowest_answer_of_the_other_one_is_prompt() {
     let (still, server) = Drive::new();
@@ -376,7 +378,8 @@ fn a_drive_stands_still_and_the_slowest_answer_of_the_other_one_is_prompt() {
             (turns, slowest)
         });
         server.stand_still();
-        // One that the drive has when it stops, one that comes when it is given up, and one when it is lost.
+        // One that the drive has when it stops, one that comes when it is given up, and one when it
+        // is lost.
         for _ in 0..3 {
             let (ended, took) = a.turn(2);
             assert_eq!(ended, Err(Status::COMMAND_INTERRUPTED));
@@ -398,8 +401,9 @@ fn a_drive_stands_still_and_the_slowest_answer_of_the_other_one_is_prompt() {
     tenants.stop();
 }
 
-/// A block is written wholly or not at all when the power fails, one at least (AWUPF is 0's based; NVM 1.1, 2.1.4): a drive with blocks
-/// of 512 bytes that promises one of its own is none for blocks of 4096, unless its operator knows better.
+/// A block is written wholly or not at all when the power fails, one at least (AWUPF is 0's based;
+/// NVM 1.1, 2.1.4): a drive with blocks of 512 bytes that promises one of its own is none for
+/// blocks of 4096, unless its operator knows better.
 #[test]
 fn blocks_that_a_power_failure_may_tear_are_refused() {
     let (drive, _server) = Drive::new();
@@ -428,7 +432,8 @@ fn blocks_that_a_power_failure_may_tear_are_refused() {
     let tenants = world.serve(&["--config", config.to_str().unwrap()]);
     let mut host = Host::attach(world, "a");
     assert_eq!(host.size(1), (16 << 20, 4096));
-    // With blocks as the drive's it is promised as much as there is; then the larger ones are no format, either.
+    // With blocks as the drive's it is promised as much as there is; then the larger ones are no
+    // format, either.
     drop(host);
     tenants.stop();
     let config = world.write(

@@ -322,7 +322,8 @@ fn use_pairs(drive: &mut Drive) {
     };
     let mut times: Vec<u128> = (0..5).map(retrieve).collect();
     times.sort_unstable();
-    // 154 us of the paper, less 6.61 of its host and at most a page on one of ten units that share 2.6 GiB/s
+    // 154 us of the paper, less 6.61 of its host and at most a page on one of ten units that share
+    // 2.6 GiB/s
     assert!(times[2] > 130_000, "{times:?} ns");
     let mut value = [0; 4];
     drive.buffer.read_into(0, &mut value);
@@ -333,15 +334,17 @@ fn use_pairs(drive: &mut Drive) {
     assert!(drive.queue.kv_exist(&keys, b"colour").is_err());
 }
 
-/// Each modelled drive takes its own time: reads are not faster than the least of its preset. One in many may be: a command
-/// arrives with the time of the reactor's turn, which is older where the machine stalled it in the midst.
+/// Each modelled drive takes its own time: reads are not faster than the least of its preset. One
+/// in many may be: a command arrives with the time of the reactor's turn, which is older where the
+/// machine stalled it in the midst.
 #[test]
 fn each_drive_has_its_own_time() {
     let world = World::new();
     let server = serve(&world);
     let mut drives = Drive::all(&world);
     let [_, _, _, optane, flash, ..] = &mut drives;
-    // Optane: 12 us of the paper less 6.61 of its host. 970 PRO: 21.5 us of firmware and 29.76 of the fastest cell.
+    // Optane: 12 us of the paper less 6.61 of its host. 970 PRO: 21.5 us of firmware and 29.76 of
+    // the fastest cell.
     flash.write(0, &pattern(0)).unwrap();
     for (drive, least) in [(optane, 5_390), (flash, 51_260)] {
         let median = drive.median_read_ns();

@@ -44,7 +44,8 @@ fn all_drives_take_what_the_oracle_says() {
     assert!((0.95 * 550e3..=550e3).contains(&rate), "{rate}");
 }
 
-/// What a host sees takes as long as the model says and more, and the way to the drive is not in the net time.
+/// What a host sees takes as long as the model says and more, and the way to the drive is not in
+/// the net time.
 #[test]
 fn a_host_sees_a_drive_for_real() {
     let world = World::new();
@@ -66,7 +67,8 @@ fn a_host_sees_a_drive_for_real() {
     let seen = &report["emulation"][0]["errors"];
     let commands = seen["commands"].as_u64().unwrap();
     assert!(commands > 100, "{seen:#}");
-    // Where the machine keeps the reactor from running behind its look at the clock, a command arrives too early.
+    // Where the machine keeps the reactor from running behind its look at the clock, a command
+    // arrives too early.
     assert!(seen["early"].as_u64().unwrap() * 20 < commands, "{seen:#}");
 }
 
@@ -84,7 +86,8 @@ fn what_cannot_be_compared_is_refused() {
     }
 }
 
-/// A small flash drive under reads and writes at random, for so long that it collects; stopped, and played back.
+/// A small flash drive under reads and writes at random, for so long that it collects; stopped, and
+/// played back.
 #[test]
 fn what_a_reactor_recorded_takes_the_same_time_again() {
     let world = World::new();
@@ -165,7 +168,8 @@ fn what_cannot_be_recorded_or_played_back_is_refused() {
     assert!(error.contains("cannot play back"), "{error}");
 }
 
-/// Pictures of virtual time alone: of a drive that collects, of zones, and of compound commands, each with its numbers in the report.
+/// Pictures of virtual time alone: of a drive that collects, of zones, and of compound commands,
+/// each with its numbers in the report.
 #[test]
 fn figures_are_drawn() {
     let world = World::new();

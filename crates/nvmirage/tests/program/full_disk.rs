@@ -1,6 +1,8 @@
-//! A disk that is full for a while, and a limit of file sizes: hosts are told, the operator is told once, and all works again.
+//! A disk that is full for a while, and a limit of file sizes: hosts are told, the operator is told
+//! once, and all works again.
 //!
-//! Root mounts a small tmpfs. Anyone else lowers the server's own limit of file sizes, which refuses writes just so.
+//! Root mounts a small tmpfs. Anyone else lowers the server's own limit of file sizes, which
+//! refuses writes just so.
 
 use std::{
     ffi::CString,
@@ -45,7 +47,8 @@ impl Drop for Mounted {
     }
 }
 
-/// The folder `small` of a world, in which files take so many bytes, and no more until there is room.
+/// The folder `small` of a world, in which files take so many bytes, and no more until there is
+/// room.
 struct Small {
     mounted: Option<Mounted>,
     mib: u64,
@@ -236,7 +239,8 @@ fn zone(drive: &mut Drive, number: u64) -> (ZoneState, u64) {
     (zone.state.zs(), zone.wp.wrapping_sub(zone.zslba))
 }
 
-/// Writes on, two blocks at a time, until there is no space: the zone that has no more, and its write pointer.
+/// Writes on, two blocks at a time, until there is no space: the zone that has no more, and its
+/// write pointer.
 fn fill(drive: &mut Drive, (mut number, mut at): (u64, u64)) -> (u64, u64) {
     loop {
         if is_full(drive.write(number * ZONE + at, &pattern(3))) {

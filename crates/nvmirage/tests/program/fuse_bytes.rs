@@ -1,6 +1,8 @@
-//! Bytes of mounted drives under many hands: unaligned writes, holes and reads at the same time, against copies in memory.
+//! Bytes of mounted drives under many hands: unaligned writes, holes and reads at the same time,
+//! against copies in memory.
 //!
-//! Every thread has a file of its own. A thread that hangs is left behind: the test fails, and the end of the server frees it.
+//! Every thread has a file of its own. A thread that hangs is left behind: the test fails, and the
+//! end of the server frees it.
 
 use std::{
     fs::{File, OpenOptions},
@@ -105,7 +107,8 @@ fn zero(file: &File, punches: bool, offset: usize, len: usize) {
     fallocate(file, flags, offset as u64, len as u64).unwrap();
 }
 
-/// Lengths of the pieces that a region is divided into: parts of blocks, whole blocks, more than a command.
+/// Lengths of the pieces that a region is divided into: parts of blocks, whole blocks, more than a
+/// command.
 const PIECES: [usize; 8] = [512, 13, 1000, 4096, 300, 20_000, 3, 7000];
 const REGION: usize = 2048 * KIB;
 const OWNERS: usize = 6;
@@ -125,7 +128,8 @@ fn pieces() -> Vec<Vec<(usize, usize)>> {
     unreachable!()
 }
 
-/// One thread's writes, holes and reads in its own pieces, each read compared; what the pieces hold at last.
+/// One thread's writes, holes and reads in its own pieces, each read compared; what the pieces hold
+/// at last.
 fn own(path: &Path, pieces: &[(usize, usize)], seed: usize) -> Vec<(usize, Vec<u8>)> {
     let file = open(path);
     let mut random = Random(seed as u64 * 0x9e37_79b9 + 1);

@@ -1,5 +1,5 @@
-//! Commands that go on for long, when what they live for goes away: their terminal, whoever reads them, or the other side of
-//! their connection. Each ends, or goes on without work.
+//! Commands that go on for long, when what they live for goes away: their terminal, whoever reads
+//! them, or the other side of their connection. Each ends, or goes on without work.
 
 use std::{
     fs::File,
@@ -64,7 +64,8 @@ fn terminal() -> (OwnedFd, OwnedFd) {
     (master, slave)
 }
 
-/// Starts a command on a terminal, and waits until it has written something; the terminal's other end.
+/// Starts a command on a terminal, and waits until it has written something; the terminal's other
+/// end.
 fn on_terminal(mut command: Command) -> (Running, OwnedFd) {
     let (master, slave) = terminal();
     let end = || Stdio::from(slave.try_clone().unwrap());

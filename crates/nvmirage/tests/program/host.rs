@@ -19,7 +19,8 @@ use crate::world::{BOUND, World};
 pub(crate) struct Host(Device<VfioUser>);
 
 impl Host {
-    /// Attaches to a controller at that socket and enables it; it is told when its namespaces change.
+    /// Attaches to a controller at that socket and enables it; it is told when its namespaces
+    /// change.
     pub(crate) fn attach(world: &World, socket: &str) -> Self {
         let path: PathBuf = world.path(socket);
         let mut device = Device::connect(path, &Options::default()).unwrap();
@@ -51,7 +52,8 @@ impl Host {
         self.0.request_event().unwrap();
     }
 
-    /// Waits for an event, which must say that namespaces changed; which ones (Base 2.1, 5.1.12.1.5).
+    /// Waits for an event, which must say that namespaces changed; which ones (Base 2.1,
+    /// 5.1.12.1.5).
     pub(crate) fn changed(&mut self) -> Vec<u32> {
         let deadline = Instant::now() + BOUND;
         let event = loop {
@@ -125,7 +127,8 @@ impl Host {
         self.0.admin(sqe, buffer.as_ref()).unwrap().dw0
     }
 
-    /// Creates a namespace of that many blocks of 4096 bytes; its identifier (Base 2.1, 5.1.21; NVM 1.1, figure 111).
+    /// Creates a namespace of that many blocks of 4096 bytes; its identifier (Base 2.1, 5.1.21; NVM
+    /// 1.1, figure 111).
     pub(crate) fn create(&mut self, blocks: u64, shared: bool) -> u32 {
         let mut page = [0; 384];
         page[0..8].copy_from_slice(&blocks.to_le_bytes());

@@ -1,4 +1,5 @@
-//! Connections to a drive's socket: those that are no hosts, those that come while there is one, and how a host is left.
+//! Connections to a drive's socket: those that are no hosts, those that come while there is one,
+//! and how a host is left.
 
 use std::{
     io::{self, ErrorKind, Read, Write},

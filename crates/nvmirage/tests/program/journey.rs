@@ -1,5 +1,6 @@
-//! A new user's way, with the command line alone: from an empty configuration to a modelled drive that is measured, changed
-//! and watched while a host works, recorded, exported, stopped and there again. And a word is the same wherever it is said.
+//! A new user's way, with the command line alone: from an empty configuration to a modelled drive
+//! that is measured, changed and watched while a host works, recorded, exported, stopped and there
+//! again. And a word is the same wherever it is said.
 
 use std::process::Stdio;
 
@@ -66,8 +67,8 @@ fn from_nothing_to_a_drive_that_is_there_again() {
     world.ok(&[&write[..], &["--verify"]].concat());
     let before = read_ns(&world);
 
-    // a host works, and is watched in a terminal and by the dashboard, while its drive becomes slower; how much is asked of the
-    // model, not of this machine
+    // a host works, and is watched in a terminal and by the dashboard, while its drive becomes
+    // slower; how much is asked of the model, not of this machine
     let mut load = world.program();
     let random = ["--rw", "randread", "--span", "4MiB", "--time", "4s"];
     load.args([&["bench", "--target", &target], &random[..]].concat());

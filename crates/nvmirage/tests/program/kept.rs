@@ -73,7 +73,8 @@ fn refuses(world: &World, config: &str) -> String {
     error
 }
 
-/// Kills the server, and waits until the kernel has let go of its file: a ring may keep that open a little longer.
+/// Kills the server, and waits until the kernel has let go of its file: a ring may keep that open a
+/// little longer.
 fn kill(world: &World, server: Server) {
     server.signal(Signal::KILL);
     server.end();

@@ -1,4 +1,5 @@
-//! Keys and values in a file: over the death of their server, over a clean stop, and what a server says that cannot take them.
+//! Keys and values in a file: over the death of their server, over a clean stop, and what a server
+//! says that cannot take them.
 
 use std::{fs, os::unix::fs::MetadataExt};
 

@@ -1,6 +1,7 @@
 //! The program as its users meet it: its binary, its files, its words.
 //!
-//! Every test has a folder of its own for sockets, media and state; servers do not outlive their tests.
+//! Every test has a folder of its own for sockets, media and state; servers do not outlive their
+//! tests.
 
 #![expect(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 

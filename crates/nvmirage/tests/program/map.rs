@@ -40,7 +40,8 @@ fn metrics(world: &World) -> std::collections::BTreeMap<String, f64> {
     samples(&world.ask("GET /metrics", &[], "").is(200).body)
 }
 
-/// The same commands in the same order, served in real time and simulated in virtual time: what becomes of pages does not depend on when.
+/// The same commands in the same order, served in real time and simulated in virtual time: what
+/// becomes of pages does not depend on when.
 #[test]
 fn collection_is_what_a_simulation_of_the_same_writes_predicts() {
     let world = World::new();
@@ -98,7 +99,8 @@ fn collection_is_what_a_simulation_of_the_same_writes_predicts() {
         number(&model["commands"]["write"]) * 32,
         number(&flash["host_pages"])
     );
-    // 8 channels of 2 dies; a block on each die of a partition is erased with a line: 16 dies in 4 partitions
+    // 8 channels of 2 dies; a block on each die of a partition is erased with a line: 16 dies in 4
+    // partitions
     assert_eq!(
         model["servers"][0],
         serde_json::json!({ "server": "die", "count": 16 })

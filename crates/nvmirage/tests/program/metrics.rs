@@ -1,4 +1,5 @@
-//! `/metrics` of a server that was used: its numbers against what hosts did, its text against promtool.
+//! `/metrics` of a server that was used: its numbers against what hosts did, its text against
+//! promtool.
 
 use std::{collections::BTreeMap, io::Write, process::Stdio};
 

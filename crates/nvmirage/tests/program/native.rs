@@ -148,7 +148,8 @@ listen = "vfio-user:low.sock"
         let asked = query(web, &format!("histogram_quantile({rank}, {family})"));
         let (known, count) = percentile(reads, rank);
         assert!(count >= 20, "{count}");
-        // half a bucket of ours to where it is taken to be, and a bucket of theirs from there: decision 43
+        // half a bucket of ours to where it is taken to be, and a bucket of theirs from there:
+        // decision 43
         let error = (1.0 + 1.0 / 32.0) * (1.0f64 / 16.0).exp2();
         assert!(
             asked <= known * error && known <= asked * error,

@@ -131,7 +131,8 @@ fn commands_that_take_long_are_shown_with_their_age_and_marked() {
     ] {
         assert_eq!(sq[key], value, "{key} of {sq:#}");
     }
-    // the host is asked to ring for what comes behind what was looked at, or was before it submitted these
+    // the host is asked to ring for what comes behind what was looked at, or was before it
+    // submitted these
     assert!(sq["event_idx"].as_u64().unwrap() <= 3, "{sq:#}");
     assert_eq!(
         (&first["doorbells"], &cq["phase"]),

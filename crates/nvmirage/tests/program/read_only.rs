@@ -1,4 +1,5 @@
-//! Media that take no writes: files and block devices that are read-only, from the start or while they are served.
+//! Media that take no writes: files and block devices that are read-only, from the start or while
+//! they are served.
 
 use std::{
     fs::{self, File, OpenOptions},

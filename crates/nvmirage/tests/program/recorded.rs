@@ -1,4 +1,5 @@
-//! What drives with zones and with keys have recorded under mixed load, played back in virtual time.
+//! What drives with zones and with keys have recorded under mixed load, played back in virtual
+//! time.
 
 use std::time::Instant;
 

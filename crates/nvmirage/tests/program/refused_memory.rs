@@ -1,4 +1,5 @@
-//! Memory of a host that the server cannot use: the host gets an error number, and the operator the reason.
+//! Memory of a host that the server cannot use: the host gets an error number, and the operator the
+//! reason.
 
 use std::{
     fs::File,

@@ -319,7 +319,8 @@ fn a_signal_does_the_same_and_the_log_has_the_plan() {
     });
     let log = || world.ask("GET /v1/log", &[], "").is(200).json();
     until("more is logged", || log()["filter"] == "debug");
-    // what the file says no more is as it is by default, and what it does not change stays as it was set
+    // what the file says no more is as it is by default, and what it does not change stays as it
+    // was set
     world.ok(&world.steer(&["set", "tenant", "web", "weight=7"]));
     world.write("config.toml", &after.replace("debug", "warn"));
     server.signal(Signal::HUP);
@@ -357,7 +358,8 @@ fn a_step_that_fails_ends_it_and_the_next_reload_goes_on() {
     server.stop();
 }
 
-/// What is served after a step that failed is a configuration that an operator can go on with, and what the operator then says counts.
+/// What is served after a step that failed is a configuration that an operator can go on with, and
+/// what the operator then says counts.
 #[test]
 fn after_a_step_that_fails_an_operator_can_go_on() {
     let world = World::new();
@@ -401,7 +403,8 @@ fn after_a_step_that_fails_an_operator_can_go_on() {
     server.stop();
 }
 
-/// A controller that is made anew has what it had: what was taken from it stays so, and what was given to it, too.
+/// A controller that is made anew has what it had: what was taken from it stays so, and what was
+/// given to it, too.
 #[test]
 fn a_controller_that_is_made_anew_has_what_it_had() {
     let more = "[[namespace]]\nname = \"c\"\nmedia = \"file\"\nrange = \"32MiB..48MiB\"\n\

@@ -1,4 +1,5 @@
-//! What is made at run time is there again after a restart, however the server ended, and can be exported.
+//! What is made at run time is there again after a restart, however the server ended, and can be
+//! exported.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};

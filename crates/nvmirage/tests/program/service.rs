@@ -1,5 +1,5 @@
-//! What a service manager sees of the program, played by the test: sd_notify(3), sd_listen_fds(3), sd-daemon(3); and its
-//! log, which may change while it runs.
+//! What a service manager sees of the program, played by the test: sd_notify(3), sd_listen_fds(3),
+//! sd-daemon(3); and its log, which may change while it runs.
 
 use std::{
     fs,

@@ -1,4 +1,5 @@
-//! Data that SGLs describe, through the whole of the program: over the socket, to media of every kind and back.
+//! Data that SGLs describe, through the whole of the program: over the socket, to media of every
+//! kind and back.
 
 use driver::{Device, DriverError, Options, QueuePair, bus::vfio_user::VfioUser, io, sgl};
 use memory::Buffer;

@@ -1,4 +1,5 @@
-//! Our own controller as the drive of tenants: of every kind of medium, and beside a reactor that sleeps.
+//! Our own controller as the drive of tenants: of every kind of medium, and beside a reactor that
+//! sleeps.
 
 use std::{
     fmt::Write as _,
@@ -183,8 +184,9 @@ fn cpu_ticks(server: &mut Server) -> u64 {
     field(11) + field(12)
 }
 
-/// A drive whose reads take 5 ms: the reactor in front of it is asleep by then, and wakes when one is done. One that polls
-/// would not sleep at all, and one that nobody wakes would sleep for a second.
+/// A drive whose reads take 5 ms: the reactor in front of it is asleep by then, and wakes when one
+/// is done. One that polls would not sleep at all, and one that nobody wakes would sleep for a
+/// second.
 #[test]
 fn a_reactor_sleeps_while_its_drive_works_and_is_woken_by_it() {
     const READS: u64 = 100;
@@ -220,7 +222,8 @@ fn a_reactor_sleeps_while_its_drive_works_and_is_woken_by_it() {
 
 const RAM: &str = "kind = \"ram\"\nsize = \"64MiB\"";
 
-/// Reactors that wait so, with the completion side of the drive on the second, or on the second and the third.
+/// Reactors that wait so, with the completion side of the drive on the second, or on the second and
+/// the third.
 fn splits(mode: &str) -> [(String, &'static str); 2] {
     let reactors = |count| format!("[[reactor]]\nmode = \"{mode}\"\n").repeat(count);
     [
@@ -294,7 +297,8 @@ fn reactors_that_sleep_wake_each_other_along_a_command() {
     }
 }
 
-/// The drive's server is killed under load and started again: what was in flight is tried again by its host, on the same queues.
+/// The drive's server is killed under load and started again: what was in flight is tried again by
+/// its host, on the same queues.
 #[test]
 fn a_drive_whose_completions_other_reactors_bring_is_lost_and_comes_back() {
     let (reactors_of, keys) = &splits("adaptive")[1];

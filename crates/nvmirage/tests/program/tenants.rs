@@ -13,7 +13,8 @@ use crate::{
     world::{Server, World},
 };
 
-/// One tenant with a cap on all queues of a controller, which live on two reactors; one with a namespace.
+/// One tenant with a cap on all queues of a controller, which live on two reactors; one with a
+/// namespace.
 const SHARED: &str = r#"
 [[reactor]]
 [[reactor]]
@@ -88,7 +89,8 @@ fn caps_hold_and_change_while_hosts_go_on() {
     set("iops=none");
     let free = reads(&mut host, 62);
     assert!(free < slow, "{free:?} and {slow:?}");
-    // The namespace is another tenant's: 8 MiB in a second are 2,048 commands, and two may come at once.
+    // The namespace is another tenant's: 8 MiB in a second are 2,048 commands, and two may come at
+    // once.
     let mut host = Host::attach(&world, "b.sock");
     let capped = reads(&mut host, 205);
     assert!(capped >= ms(95), "{capped:?}");
@@ -125,7 +127,8 @@ fn what_each_had_is_shown() {
     server.stop();
 }
 
-/// Four queues of a controller on two reactors, each with a thread that reads one block after the other.
+/// Four queues of a controller on two reactors, each with a thread that reads one block after the
+/// other.
 #[test]
 fn a_cap_holds_for_two_reactors_together() {
     let world = World::new();
@@ -157,7 +160,8 @@ fn a_cap_holds_for_two_reactors_together() {
     });
     let total: u64 = counts.iter().map(|(count, _)| count).sum();
     let took = counts.iter().map(|(_, took)| *took).max().unwrap();
-    // Earned until the last one ended, 20 saved up, and what each reactor lets go in the turn that empties the bucket.
+    // Earned until the last one ended, 20 saved up, and what each reactor lets go in the turn that
+    // empties the bucket.
     let most = 2000.0 * took.as_secs_f64() + 20.0 + 8.0;
     assert!(total as f64 <= most, "{total} in {took:?}");
     assert!(

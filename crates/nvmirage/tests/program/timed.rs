@@ -80,7 +80,8 @@ fn job(world: &World, socket: &str, args: &[&str]) -> Value {
     job
 }
 
-/// The median latency of a load, in nanoseconds. Where the machine has left no command undisturbed, once more.
+/// The median latency of a load, in nanoseconds. Where the machine has left no command undisturbed,
+/// once more.
 fn p50(world: &World, socket: &str, args: &[&str]) -> u64 {
     for _ in 0..20 {
         let job = job(world, socket, args);
@@ -92,9 +93,9 @@ fn p50(world: &World, socket: &str, args: &[&str]) -> u64 {
     panic!("every command was disturbed");
 }
 
-/// No command is done before its drive's device time, however fast the machine: Optane's 4 KiB read takes 5.39 us by the
-/// published program (12 us of Table 2 less 6.61 us of the host), the 970 Pro's at least 51.26 us (its firmware's 21.5 and the
-/// fastest cell's 29.76).
+/// No command is done before its drive's device time, however fast the machine: Optane's 4 KiB read
+/// takes 5.39 us by the published program (12 us of Table 2 less 6.61 us of the host), the 970
+/// Pro's at least 51.26 us (its firmware's 21.5 and the fastest cell's 29.76).
 #[test]
 fn commands_take_the_time_of_their_drive_and_keep_their_bytes() {
     let world = World::new();
@@ -170,7 +171,8 @@ fn a_live_parameter_changes_while_its_drive_is_served() {
         assert!(!refused.status.success(), "{args:?}");
         assert!(refused.err.contains(said), "{}", refused.err);
     }
-    // What is refused changes nothing, also not the parameter beside it that could have been changed.
+    // What is refused changes nothing, also not the parameter beside it that could have been
+    // changed.
     let refused = set(&["low", "timing.read_latency=1us", "timing.arithmetic=code"]);
     assert!(!refused.status.success());
     let slow = p50(&world, "a.sock", &["--rw", "randread"]);
@@ -216,9 +218,10 @@ fn reads_of(world: &World, socket: &str) -> f64 {
     samples(&metrics.body)[&metric]
 }
 
-/// At 1 MiB/s a block takes 3.9 ms of the medium: one command alone waits for none, and behind 16 of a neighbour for 16, or for
-/// some of them where the neighbour's host is slow to send the next. A neighbour on another medium, which has 16 commands in
-/// flight as well, costs nothing but the machine's time.
+/// At 1 MiB/s a block takes 3.9 ms of the medium: one command alone waits for none, and behind 16
+/// of a neighbour for 16, or for some of them where the neighbour's host is slow to send the next.
+/// A neighbour on another medium, which has 16 commands in flight as well, costs nothing but the
+/// machine's time.
 #[test]
 fn neighbours_on_one_medium_disturb_each_other() {
     let world = World::new();

@@ -1,4 +1,5 @@
-//! What a modelled drive has become, over a restart: the state of its timing, and the tools that make and copy it.
+//! What a modelled drive has become, over a restart: the state of its timing, and the tools that
+//! make and copy it.
 
 use std::{
     fs,
@@ -273,8 +274,8 @@ fn a_drive_is_prepared_and_served_as_that() {
     }
 }
 
-/// The least that a drive writes itself at this over-provisioning: 7 % of 5 GiB and what was rounded up are 15 %, of which a
-/// few lines are kept free (`nvmirage explain` says the same).
+/// The least that a drive writes itself at this over-provisioning: 7 % of 5 GiB and what was
+/// rounded up are 15 %, of which a few lines are kept free (`nvmirage explain` says the same).
 #[test]
 fn what_was_played_and_what_was_written_down_are_alike() {
     let world = World::new();

@@ -1,4 +1,5 @@
-//! `nvmirage top` in a real terminal: a pseudoterminal, and a program that understands what is written to it.
+//! `nvmirage top` in a real terminal: a pseudoterminal, and a program that understands what is
+//! written to it.
 
 use std::{
     fs::File,

@@ -1,4 +1,5 @@
-//! Traces of a running server: what hosts did is in the file, whatever happens to it, and other programs read it.
+//! Traces of a running server: what hosts did is in the file, whatever happens to it, and other
+//! programs read it.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -231,7 +232,8 @@ fn traces_have_names_tags_and_bounds() {
         .ask("DELETE /v1/traces/a", &[], "")
         .refuses(404, "`a`");
 
-    // one that ends by itself is there, with its reason, until it is forgotten; another one may begin meanwhile
+    // one that ends by itself is there, with its reason, until it is forgotten; another one may
+    // begin meanwhile
     start(&world, "b.trace", &["--name", "short", "--for", "1ms"]);
     let ended = await_end(&world, "short");
     assert!(

@@ -96,7 +96,8 @@ impl World {
         ran.out
     }
 
-    /// Runs the program, which must fail with status 1 and say nothing on standard output; what it says instead.
+    /// Runs the program, which must fail with status 1 and say nothing on standard output; what it
+    /// says instead.
     pub(crate) fn fails<S: AsRef<OsStr>>(&self, args: &[S]) -> String {
         let mut command = self.program();
         command.args(args);
@@ -200,7 +201,8 @@ impl Server {
         &mut self.child
     }
 
-    /// Has it stand still, and waits until all of its threads do: a signal takes a while to reach one that runs.
+    /// Has it stand still, and waits until all of its threads do: a signal takes a while to reach
+    /// one that runs.
     pub(crate) fn stand_still(&self) {
         self.signal(Signal::STOP);
         let tasks = format!("/proc/{}/task", self.child.id());

@@ -1,4 +1,5 @@
-//! Zones on a file: over the death of their server, over a clean stop, and what a server says that cannot take them.
+//! Zones on a file: over the death of their server, over a clean stop, and what a server says that
+//! cannot take them.
 
 use std::fs;
 
@@ -168,8 +169,8 @@ fn a_clean_stop_keeps_all_and_what_does_not_fit_is_refused() {
     assert!(fs::read(world.path("zns.img")).unwrap() == damaged);
 }
 
-/// Zones in memory have a file for the time between a clean stop and the next start. A start that fails has taken it, and gives it
-/// back.
+/// Zones in memory have a file for the time between a clean stop and the next start. A start that
+/// fails has taken it, and gives it back.
 #[test]
 fn zones_in_memory_are_kept_over_a_clean_stop_only() {
     let in_memory = CONFIG.replace(

@@ -1,5 +1,6 @@
-//! What beside the points is looked at: how throughput goes on over time, and what zones are worth to who knows of them. In the form of the
-//! NVMeVirt paper's figures 5b and 5c; its plots are not printed as numbers, and sizes and depths are ours.
+//! What beside the points is looked at: how throughput goes on over time, and what zones are worth
+//! to who knows of them. In the form of the NVMeVirt paper's figures 5b and 5c; its plots are not
+//! printed as numbers, and sizes and depths are ours.
 //!
 //! They are [`Points`] like others, so they are run the same ways; the oracle is not asked of them.
 
@@ -68,7 +69,8 @@ impl Course {
     }
 }
 
-/// A fresh drive is filled in order, and then overwritten at random until collection has set in. `None`: it does not collect.
+/// A fresh drive is filled in order, and then overwritten at random until collection has set in.
+/// `None`: it does not collect.
 #[must_use]
 pub fn collection(parameters: &Parameters) -> Option<Points> {
     let Parameters::Flash(_) = parameters else {
@@ -91,8 +93,8 @@ pub fn collection(parameters: &Parameters) -> Option<Points> {
     })
 }
 
-/// What hosts get that know of no zones: as many workers as at the points, but all append to the same one. `None`: there are no
-/// zones.
+/// What hosts get that know of no zones: as many workers as at the points, but all append to the
+/// same one. `None`: there are no zones.
 #[must_use]
 pub fn one_zone(parameters: &Parameters) -> Option<Points> {
     let Parameters::Zones(zones) = parameters else {
@@ -116,8 +118,8 @@ pub fn one_zone(parameters: &Parameters) -> Option<Points> {
     })
 }
 
-/// Several writers, each with zones of its own: when one is written, the next one is reset and written, and so on. `None`: there are
-/// no zones.
+/// Several writers, each with zones of its own: when one is written, the next one is reset and
+/// written, and so on. `None`: there are no zones.
 #[must_use]
 pub fn zones_in_turn(parameters: &Parameters) -> Option<Points> {
     let Parameters::Zones(zones) = parameters else {

@@ -1,13 +1,15 @@
-//! The points at which drives are compared: with a second reading of their models, with what a host's clock sees, and with what was
-//! published of them.
+//! The points at which drives are compared: with a second reading of their models, with what a
+//! host's clock sees, and with what was published of them.
 //!
-//! A point is a closed loop of one kind of command, of one size, at one depth. Its commands are a list that neither chance nor time
-//! changes, so the same ones can be given to a drive for real, to one in virtual time, and to the oracle in `tests/oracle`.
+//! A point is a closed loop of one kind of command, of one size, at one depth. Its commands are a
+//! list that neither chance nor time changes, so the same ones can be given to a drive for real, to
+//! one in virtual time, and to the oracle in `tests/oracle`.
 //!
-//! Beside the points stand [`collection`], [`one_zone`] and [`zones_in_turn`]: what is looked at over time, or is not compared with the oracle.
+//! Beside the points stand [`collection`], [`one_zone`] and [`zones_in_turn`]: what is looked at
+//! over time, or is not compared with the oracle.
 //!
-//! Invariants: reads read what [`Points::prepare`] has written and no point writes; every point begins on a drive at rest, as
-//! its [`Measured::before`] leaves it.
+//! Invariants: reads read what [`Points::prepare`] has written and no point writes; every point
+//! begins on a drive at rest, as its [`Measured::before`] leaves it.
 //!
 //! What it does NOT do: say what a drive should take (that is the model), or wait for real.
 

@@ -1,4 +1,5 @@
-//! What the oracle has said of the points of every preset, recorded: whoever compares needs no Python then.
+//! What the oracle has said of the points of every preset, recorded: whoever compares needs no
+//! Python then.
 //!
 //! `tests/oracle` writes the file, and its tests ask the oracle anew.
 

@@ -1,8 +1,9 @@
 //! Which points there are, and the commands of each.
 //!
-//! They are those of the NVMeVirt paper's figure 4, as far as its text says: 4 to 256 KiB one at a time for low-latency memory and
-//! conventional flash, reads and writes of 192 KiB by 1 to 16 writers for zones, values of several sizes for keys; and beside
-//! them deep queues, at which bandwidth and not latency decides.
+//! They are those of the NVMeVirt paper's figure 4, as far as its text says: 4 to 256 KiB one at a
+//! time for low-latency memory and conventional flash, reads and writes of 192 KiB by 1 to 16
+//! writers for zones, values of several sizes for keys; and beside them deep queues, at which
+//! bandwidth and not latency decides.
 
 use driver::program::Command;
 use model::Parameters;
@@ -26,8 +27,9 @@ const SIZES: [u32; 7] = [
     128 * KIB,
     256 * KIB,
 ];
-/// Deep queues: bytes, and commands in flight. Data sheets tell of these; where they have four queues of 32, one has as many here, as
-/// which of several goes on first after a stall is the controller's and not the model's.
+/// Deep queues: bytes, and commands in flight. Data sheets tell of these; where they have four
+/// queues of 32, one has as many here, as which of several goes on first after a stall is the
+/// controller's and not the model's.
 const DEEP: [(u32, u16); 4] = [(4 * KIB, 16), (4 * KIB, 32), (4 * KIB, 128), (64 * KIB, 32)];
 /// Sizes of values.
 const VALUES: [u32; 6] = [512, KIB, 2 * KIB, 4 * KIB, 16 * KIB, 64 * KIB];
@@ -148,7 +150,8 @@ fn zones(zone_size: u64) -> Points {
     }
 }
 
-/// The number of a key of a value of that size; those that are stored at points are others than those that are retrieved.
+/// The number of a key of a value of that size; those that are stored at points are others than
+/// those that are retrieved.
 fn key(size: usize, stored: bool, at: u64) -> u64 {
     (size as u64) << 32 | u64::from(stored) << 24 | at
 }

@@ -79,8 +79,8 @@ fn a_pipeline_takes_its_latency_alone_and_its_rate_at_depth() {
     );
 }
 
-/// Eight stores of 4 KiB one by one under the published program's rules, on the drive that its script sets: 8 x 46.13 us, and
-/// 66.7 us as one request of 32 KiB.
+/// Eight stores of 4 KiB one by one under the published program's rules, on the drive that its
+/// script sets: 8 x 46.13 us, and 66.7 us as one request of 32 KiB.
 #[test]
 fn compound_commands_by_the_published_rules() {
     let (mut parameters, _) = drive("samsung-kvssd");
@@ -108,7 +108,8 @@ fn zones_and_keys_run_to_their_ends() {
     }
 }
 
-/// Driver, controller, engine and medium add nothing, and the model is the oracle's: to the nanosecond.
+/// Driver, controller, engine and medium add nothing, and the model is the oracle's: to the
+/// nanosecond.
 #[test]
 fn all_points_take_what_the_oracle_says() {
     let mut wrong = Vec::new();
@@ -130,8 +131,9 @@ fn all_points_take_what_the_oracle_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Filled in order it takes what its dies program, 2232 MiB/s. Overwritten at random the dies have time for 159 MiB/s beside collection, where
-/// all four partitions are busy, and for a quarter of that where commands all wait for one of them.
+/// Filled in order it takes what its dies program, 2232 MiB/s. Overwritten at random the dies have
+/// time for 159 MiB/s beside collection, where all four partitions are busy, and for a quarter of
+/// that where commands all wait for one of them.
 #[test]
 fn throughput_falls_when_collection_sets_in() {
     let (parameters, _) = drive("samsung-970-pro");
@@ -159,8 +161,8 @@ fn throughput_falls_when_collection_sets_in() {
     assert!(collection(&drive("optane-p4800x").0).is_none());
 }
 
-/// A zone of the prototype is one die, which programs 192 KiB in 1.9 ms: 98 MiB/s at most, however many append to it. As many zones
-/// are as many dies.
+/// A zone of the prototype is one die, which programs 192 KiB in 1.9 ms: 98 MiB/s at most, however
+/// many append to it. As many zones are as many dies.
 #[test]
 fn one_zone_is_as_fast_as_its_die() {
     let (parameters, points) = drive("zns-prototype");

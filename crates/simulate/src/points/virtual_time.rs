@@ -1,5 +1,5 @@
-//! Points in virtual time: the same driver, controller, engine and medium as for real, on a clock that moves to whatever
-//! happens next.
+//! Points in virtual time: the same driver, controller, engine and medium as for real, on a clock
+//! that moves to whatever happens next.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use super::{KEYS_MAX, Latencies, Measured, Phase, Points, REST_NS};
 use crate::Error;
 use crate::bus::Virtual;
 
-/// When a drive is at rest and up. It is a multiple of what link and channels of `arithmetic = "code"` count in.
+/// When a drive is at rest and up. It is a multiple of what link and channels of
+/// `arithmetic = "code"` count in.
 const START_NS: u64 = 1_179_648_000;
 /// Turns at one instant after which it is not going on any more.
 const TURNS_MAX: u32 = 1 << 24;
@@ -213,8 +214,8 @@ fn bring_up(
     Ok(device)
 }
 
-/// What a point takes in virtual time, with so long between a completion and the command that follows it: each command, and all of
-/// them.
+/// What a point takes in virtual time, with so long between a completion and the command that
+/// follows it: each command, and all of them.
 ///
 /// # Errors
 /// Parameters that make no drive.
@@ -232,7 +233,8 @@ pub fn measure(
     Ok((ran, latencies))
 }
 
-/// Stores of eight values of 4 KiB, one by one and in one compound command: what each of the two takes in virtual time.
+/// Stores of eight values of 4 KiB, one by one and in one compound command: what each of the two
+/// takes in virtual time.
 ///
 /// # Errors
 /// Parameters that make no drive, or none with keys.

@@ -26,7 +26,8 @@ fn parameters(name: &str, changes: &[(&str, &str)]) -> Parameters {
     parameters
 }
 
-/// A recording of `count` commands at times of chance, that are on average half so far apart; and the model that was told.
+/// A recording of `count` commands at times of chance, that are on average half so far apart; and
+/// the model that was told.
 fn recorded(
     parameters: &Parameters,
     (count, apart_ns): (u64, u64),
@@ -54,7 +55,8 @@ fn recorded(
     (String::from_utf8(text).unwrap(), model)
 }
 
-/// Played back it takes the same time to the nanosecond; a nanosecond in one place is found, and so is another drive.
+/// Played back it takes the same time to the nanosecond; a nanosecond in one place is found, and so
+/// is another drive.
 fn takes_the_same_time_again(text: &str, parameters: &Parameters, count: u64, other: &Parameters) {
     let recording = read(text).unwrap();
     assert_eq!((recording.drive.as_str(), recording.size), ("words", SIZE));
@@ -103,7 +105,8 @@ fn flash() {
     takes_the_same_time_again(&text, &small, 50_000, &other);
 }
 
-/// Zones that are written in order, read, filled up, reset and written again; some of it where no host could write.
+/// Zones that are written in order, read, filled up, reset and written again; some of it where no
+/// host could write.
 #[test]
 fn zones() {
     for arithmetic in ["exact", "code"] {

@@ -30,7 +30,8 @@ fn arrival(at: u64, kind: Kind, offset: u64, len: u64) -> Arrival {
     }
 }
 
-/// MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, the time in units of 100 ns, offset and size in bytes.
+/// MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, the time in units
+/// of 100 ns, offset and size in bytes.
 pub(super) fn msr(line: &str) -> Parsed {
     let fields: Vec<&str> = line.split(',').collect();
     let &[at, _, _, kind, offset, len, _] = fields.as_slice() else {
@@ -91,8 +92,8 @@ pub(super) fn blkparse_queued(line: &str) -> Parsed {
     blkparse(line, "Q")
 }
 
-/// `8,0  3  1  0.000000000  697  Q  W 223490 + 8 [kjournald]`: device, processor, number, time, process, action, what,
-/// first sector, sectors. The summary behind the events has no device.
+/// `8,0 3 1 0.000000000 697 Q W 223490 + 8 [kjournald]`: device, processor, number, time, process,
+/// action, what, first sector, sectors. The summary behind the events has no device.
 fn blkparse(line: &str, wanted: &str) -> Parsed {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_event = words.first().is_some_and(|word| {

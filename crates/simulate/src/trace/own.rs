@@ -35,7 +35,8 @@ const OF_VERSION_1: usize = 6;
 /// The name of a write that is FUA.
 const FUA: &str = "WF";
 
-/// Reads a line; what it says of when the command was done, too. Compound commands are put behind those that are there.
+/// Reads a line; what it says of when the command was done, too. Compound commands are put behind
+/// those that are there.
 pub(super) fn line(
     text: &str,
     version: u8,
@@ -113,7 +114,8 @@ fn operation(name: &str, version: u8) -> Result<(Kind, bool), String> {
     Ok((*kind, *name == FUA))
 }
 
-/// A key, as its bytes in hexadecimal digits or as `#` and its hash; only commands that list have none.
+/// A key, as its bytes in hexadecimal digits or as `#` and its hash; only commands that list have
+/// none.
 fn hash(word: &str, may_be_none: bool) -> Result<u32, String> {
     let wrong = || {
         format!(
@@ -170,7 +172,8 @@ fn name(kind: Kind, fua: bool) -> &'static str {
     found.map_or("", |(name, _)| name)
 }
 
-/// Writes a line, with when the command was done, where that is told. Its compound command is one of `compounds`.
+/// Writes a line, with when the command was done, where that is told. Its compound command is one
+/// of `compounds`.
 ///
 /// # Errors
 /// Those of `out`.

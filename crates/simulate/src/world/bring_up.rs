@@ -1,4 +1,5 @@
-//! What a simulation has before it begins: a drive, a controller that a driver has brought up, and memory.
+//! What a simulation has before it begins: a drive, a controller that a driver has brought up, and
+//! memory.
 
 use controller::config::{ControllerConfig, DoorbellMode};
 use controller::namespace::Namespace;
@@ -48,7 +49,8 @@ fn controller_config(queues: u16) -> ControllerConfig {
 /// Sizes up to which a drive is prepared by doing every page operation.
 const PLAYED_MAX: u64 = 64 << 30;
 
-/// The drive: it holds no bytes. One that is told what its model is asked has no zones or keys either.
+/// The drive: it holds no bytes. One that is told what its model is asked has no zones or keys
+/// either.
 pub(super) fn drive(
     parameters: &Parameters,
     size: u64,

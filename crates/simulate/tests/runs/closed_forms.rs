@@ -27,8 +27,9 @@ fn the_rate_is_the_depth_over_the_latency_up_to_the_ceiling() {
         let count = of(&reads(depth as u32, 100 * MS), 0, Kind::Read)
             .latency_ns
             .count();
-        // A command costs 2,500 ns of the pipeline: each one begins so much later than the one before it, and then takes
-        // 10,000 again and again. The first of a full pipeline is done after 10,000.
+        // A command costs 2,500 ns of the pipeline: each one begins so much later than the one
+        // before it, and then takes 10,000 again and again. The first of a full pipeline is done
+        // after 10,000.
         let expected = match depth {
             1..=4 => (0..depth).map(|at| (100 * MS - at * 2_500) / 10_000).sum(),
             _ => (100 * MS - 10_000) / 2_500 + 1,

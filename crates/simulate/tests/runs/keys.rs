@@ -27,8 +27,9 @@ fn succeeds(plan: &Plan) -> Ran {
     ran
 }
 
-/// One at a time a page takes its latency: 56 us less the host's 9.87, and 154 less 6.61. A value of 100 bytes is done sooner by
-/// what 3996 bytes take on one of ten units: 46,130 - 3996 / 0.13958643712 = 17,502.6 ns. A delete goes without any: 16,786.2.
+/// One at a time a page takes its latency: 56 us less the host's 9.87, and 154 less 6.61. A value
+/// of 100 bytes is done sooner by what 3996 bytes take on one of ten units: 46,130 - 3996 /
+/// 0.13958643712 = 17,502.6 ns. A delete goes without any: 16,786.2.
 #[test]
 fn a_job_file_stores_retrieves_and_deletes() {
     let jobs = "[store]\nrw=write\nbs=4k\nsize=400k\n[retrieve]\nstonewall\nrw=randread\nbs=4k\nsize=400k\n[delete]\nstonewall\nrw=randtrim\nbs=4k\nsize=400k\n[small]\nstonewall\nrw=write\nbs=100\nsize=1000\n[large]\nstonewall\nrw=read\nbs=2m\nnumber_ios=3\n[flush]\nstonewall\nrw=write\nbs=100\nsize=1000\nfsync=5\n";
@@ -62,7 +63,8 @@ fn a_job_file_stores_retrieves_and_deletes() {
     );
 }
 
-/// Ten units work at the same time, if keys are spread over them: at depth bandwidth is what limits.
+/// Ten units work at the same time, if keys are spread over them: at depth bandwidth is what
+/// limits.
 #[test]
 fn keys_are_on_all_units() {
     for bs in ["512", "4k", "64k"] {
@@ -123,12 +125,13 @@ fn traces_have_commands_of_all_kinds() {
     assert_eq!(time(Kind::Append), 46_130);
     assert_eq!(time(Kind::Retrieve), 147_390);
     assert_eq!(time(Kind::List), 147_390);
-    // Exist takes the latency less what 4096 bytes take: 147,390 - 4096 / 0.27917287424 = 132,718.1.
+    // Exist takes the latency less what 4096 bytes take: 147,390 - 4096 / 0.27917287424 =
+    // 132,718.1.
     assert_eq!(time(Kind::Exist), 132_719);
     assert_eq!(time(Kind::Delete), 16_787);
     assert_eq!(time(Kind::Flush), 0);
-    // The hashes of "a", "b" and "c" leave 0, 7 and 8 by ten. The delete of "a" is behind its store for what 4096 bytes take, and then
-    // takes as long as a store without those.
+    // The hashes of "a", "b" and "c" leave 0, 7 and 8 by ten. The delete of "a" is behind its store
+    // for what 4096 bytes take, and then takes as long as a store without those.
     assert_eq!(time(Kind::Compound), 46_130);
     assert_eq!(of(&ran, 0, Kind::Compound).bytes, 12_288);
     // With its parts in order it takes one store after another, and then the delete.

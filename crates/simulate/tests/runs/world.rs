@@ -79,7 +79,8 @@ fn a_trace_arrives_when_it_did_and_waits_for_room() {
     assert_eq!(of(&ran, 0, Kind::Trim).latency_ns.count(), 1);
     assert_eq!(of(&ran, 0, Kind::Flush).latency_ns.count(), 1);
     assert_eq!(ran.jobs[0].errors, 0);
-    // With one in flight of each queue the second of the first queue waits in the host, and that counts.
+    // With one in flight of each queue the second of the first queue waits in the host, and that
+    // counts.
     plan.trace_depth = 1;
     let ran = run(&plan);
     assert_eq!(of(&ran, 0, Kind::Read).latency_ns.most(), 19_900);
@@ -182,14 +183,15 @@ fn a_full_buffer_holds_commands_up_and_loses_none() {
         [ran.drive.pages_written, ran.drive.pages_collected, 10 << 20]
     );
     assert!(ran.drive.amplification_thousandths() > 1100);
-    // A queue that the drive has no room for is fetched no further: commands take longer than in an empty buffer.
+    // A queue that the drive has no room for is fetched no further: commands take longer than in an
+    // empty buffer.
     assert!(of(&ran, 1, Kind::Write).latency_ns.percentile(50, 100) > 100_000);
 }
 
 #[test]
 fn what_finds_no_place_on_the_drive_goes_on_as_soon_as_there_is_one() {
-    // Nothing limits it but how many commands the drive holds: 4096, which are done at the same time, and nobody
-    // submits anything then.
+    // Nothing limits it but how many commands the drive holds: 4096, which are done at the same
+    // time, and nobody submits anything then.
     let direction = Direction {
         latency_ns: 10_000,
         bandwidth_bytes_per_s: 0,

@@ -42,7 +42,8 @@ fn random_writes_go_to_open_zones_and_random_reads_to_what_was_written() {
     succeeded(&ran);
     let written = of(&ran, 0, Kind::Write).bytes;
     assert_eq!(written, 1 << 30);
-    // 32 zones' bytes and up to 2 zones begun, into 16 zones that need no reset at first, if they are come to
+    // 32 zones' bytes and up to 2 zones begun, into 16 zones that need no reset at first, if they
+    // are come to
     let resets = of(&ran, 0, Kind::Reset).latency_ns.count();
     assert!((16..=33).contains(&resets), "{resets}");
     assert!(of(&ran, 1, Kind::Read).bytes > 0);

@@ -1,5 +1,5 @@
-//! Text as blkparse writes it: what was queued (Q: its doorbell was seen), issued (D: handed to its medium) and completed (C), each
-//! with a processor, which is its submission queue, counted from 0.
+//! Text as blkparse writes it: what was queued (Q: its doorbell was seen), issued (D: handed to its
+//! medium) and completed (C), each with a processor, which is its submission queue, counted from 0.
 
 use std::io::{self, Write};
 

@@ -1,7 +1,8 @@
-//! The trace event format of Chrome, which Perfetto reads, too: JSON with a slice for each command and, within, for each of its stages.
+//! The trace event format of Chrome, which Perfetto reads, too: JSON with a slice for each command
+//! and, within, for each of its stages.
 //!
-//! Slices of one track must lie within each other, and commands of a queue overlap: so a queue is a process there, and has as many threads
-//! as it had commands in flight at once.
+//! Slices of one track must lie within each other, and commands of a queue overlap: so a queue is a
+//! process there, and has as many threads as it had commands in flight at once.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -9,7 +9,8 @@ use crate::{Asked, Record};
 /// The most bytes of a line: fio reads them into 32 bits.
 const MOST: u64 = 1 << 30;
 
-/// Writes them; namespaces are the files `nvme0n1` and so on, which `--replay_redirect` of fio replaces.
+/// Writes them; namespaces are the files `nvme0n1` and so on, which `--replay_redirect` of fio
+/// replaces.
 ///
 /// # Errors
 /// Those of `out`.

@@ -1,4 +1,5 @@
-//! Traces in the formats of other programs. All of them want records in the order of time ([`crate::by_time`]).
+//! Traces in the formats of other programs. All of them want records in the order of time
+//! ([`crate::by_time`]).
 
 mod blktrace;
 mod chrome;

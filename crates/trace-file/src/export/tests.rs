@@ -17,7 +17,8 @@ fn with(read: &Record, at: u64, opcode: u8, change: fn(&mut Record)) -> Record {
     record
 }
 
-/// Six commands of two queues: two reads that overlap, a write with FUA that follows the first, a flush, a trim of 2 ranges, and one that failed.
+/// Six commands of two queues: two reads that overlap, a write with FUA that follows the first, a
+/// flush, a trim of 2 ranges, and one that failed.
 fn records() -> Vec<Record> {
     let read = Record {
         at_ns: 5_000_000,
@@ -66,7 +67,8 @@ fn fio_has_lines_of_its_third_version() {
     );
 }
 
-/// A number of ranges that a file says is counted, not counted up to: for that there is no time before a test is ended.
+/// A number of ranges that a file says is counted, not counted up to: for that there is no time
+/// before a test is ended.
 #[test]
 fn further_ranges_are_not_counted_one_by_one() {
     let most = Record {
@@ -170,7 +172,8 @@ fn a_command_has_the_first_track_that_is_free() {
     assert!(list.len() > 50, "{}", list.len());
 }
 
-/// Commands that all overlap have a track each; for a search of all of them there is no time before a test is ended.
+/// Commands that all overlap have a track each; for a search of all of them there is no time before
+/// a test is ended.
 #[test]
 fn many_commands_in_flight_are_many_tracks() {
     let mut tracks = chrome::Tracks::default();

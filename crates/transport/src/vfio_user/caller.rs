@@ -1,8 +1,9 @@
 //! A connection before it is a host: from its accept to the reply to VERSION.
 //!
-//! Anything that can open the socket can connect to it. A caller becomes a host when it has sent a VERSION that is
-//! spoken here; until then it costs a descriptor and a buffer, has no controller, and is closed after a bound. A
-//! caller whose turn does not come is refused with EBUSY, and is told which process has the drive.
+//! Anything that can open the socket can connect to it. A caller becomes a host when it has sent a
+//! VERSION that is spoken here; until then it costs a descriptor and a buffer, has no controller,
+//! and is closed after a bound. A caller whose turn does not come is refused with EBUSY, and is
+//! told which process has the drive.
 //!
 //! It does not decide whose turn it is, and it keeps no clock: times come in.
 
@@ -22,7 +23,8 @@ use super::{Parting, Session, SessionConfig, SessionEnd, number};
 
 /// How long a caller may take for its VERSION.
 const SILENCE_NS: u64 = 3_000_000_000;
-/// How long a caller waits for its turn: a host that goes and one that comes may overlap. QEMU waits 5 s for the reply.
+/// How long a caller waits for its turn: a host that goes and one that comes may overlap. QEMU
+/// waits 5 s for the reply.
 const TURN_NS: u64 = 1_000_000_000;
 /// Messages before VERSION that are refused in one poll.
 const MAX_MESSAGES: u32 = 4;
@@ -58,7 +60,8 @@ pub enum CallerEnd {
     Waited,
 }
 
-/// What a server says on a socket where a host has to introduce itself: the reply to its VERSION, or an errno.
+/// What a server says on a socket where a host has to introduce itself: the reply to its VERSION,
+/// or an errno.
 pub(super) fn agree(body: &[u8]) -> Result<Version, Errno> {
     let proposal = Version::parse(body).map_err(|_| Errno::INVAL)?;
     proposal.answer().ok_or(Errno::INVAL)
@@ -84,8 +87,9 @@ impl Caller {
         })
     }
 
-    /// Reads until a VERSION has come that is spoken here: what comes before is refused. Due when the socket is readable,
-    /// unless [`Self::is_introduced`], and at [`Self::deadline`]. `is_taken`: another host has the drive, and has not gone.
+    /// Reads until a VERSION has come that is spoken here: what comes before is refused. Due when
+    /// the socket is readable, unless [`Self::is_introduced`], and at [`Self::deadline`].
+    /// `is_taken`: another host has the drive, and has not gone.
     ///
     /// # Errors
     /// [`CallerEnd`]: drop it, by [`Self::refuse`] or [`Self::part`].
@@ -138,7 +142,8 @@ impl Caller {
         self.process
     }
 
-    /// When it has waited for too long. While a host is going, which has a bound of its own, the next one is not refused.
+    /// When it has waited for too long. While a host is going, which has a bound of its own, the
+    /// next one is not refused.
     #[must_use]
     pub fn deadline(&self, is_taken: bool) -> Option<Time> {
         match self.stage {
@@ -150,7 +155,8 @@ impl Caller {
     /// Makes a host of it: answers its VERSION.
     ///
     /// # Errors
-    /// It has gone, has not introduced itself, or there are no more descriptors; it is dropped then.
+    /// It has gone, has not introduced itself, or there are no more descriptors; it is dropped
+    /// then.
     pub fn attach(
         mut self,
         doorbells: Arc<DoorbellPages>,

@@ -1,20 +1,22 @@
 //! The eventfds by which a host is interrupted ("VFIO_USER_DEVICE_SET_IRQS").
 //!
-//! A controller says what to deliver: a vector of MSI-X, a message of MSI, or the level of the pin. A host has assigned
-//! eventfds to them. A vector or message that cannot be delivered (no eventfd yet, masked by a message or by Function
-//! Mask) is kept, once, and delivered when it can be. The level of the pin is kept nowhere: it is asked for again.
+//! A controller says what to deliver: a vector of MSI-X, a message of MSI, or the level of the pin.
+//! A host has assigned eventfds to them. A vector or message that cannot be delivered (no eventfd
+//! yet, masked by a message or by Function Mask) is kept, once, and delivered when it can be. The
+//! level of the pin is kept nowhere: it is asked for again.
 //!
-//! The pin masks itself when it is triggered. An UNMASK, as a message or by the eventfd that a host has assigned to it
-//! (which the host signals and we read: KVM does so when the guest has acknowledged the interrupt), ends that, and the
-//! controller looks at its queues again ([`controller::Controller::recheck_interrupts`]). Where the level falls before
-//! the host has taken the trigger, the trigger is taken back: QEMU would assert its line, and nothing that its guest's
-//! driver does would end that.
+//! The pin masks itself when it is triggered. An UNMASK, as a message or by the eventfd that a host
+//! has assigned to it (which the host signals and we read: KVM does so when the guest has
+//! acknowledged the interrupt), ends that, and the controller looks at its queues again
+//! ([`controller::Controller::recheck_interrupts`]). Where the level falls before the host has
+//! taken the trigger, the trigger is taken back: QEMU would assert its line, and nothing that its
+//! guest's driver does would end that.
 //!
-//! What it does NOT do: it emulates no MSI-X table, which a client does itself; there is no error or release interrupt:
-//! their types have no interrupts.
+//! What it does NOT do: it emulates no MSI-X table, which a client does itself; there is no error
+//! or release interrupt: their types have no interrupts.
 //!
-//! An eventfd is the host's. It is made non-blocking when it comes, so that a full counter is no wait. The host can
-//! undo that, and fill the counter: it then holds up the reactor that it shares.
+//! An eventfd is the host's. It is made non-blocking when it comes, so that a full counter is no
+//! wait. The host can undo that, and fill the counter: it then holds up the reactor that it shares.
 
 #[cfg(test)]
 mod pin_tests;
@@ -66,7 +68,8 @@ pub(super) struct Interrupts {
     msix: Vec<Line>,
     msi: Vec<Line>,
     pin: Option<Pin>,
-    /// Function Mask of MSI-X, or no bus mastering: those interrupts are memory writes (PCIe 6.0, 7.5.1.1.3).
+    /// Function Mask of MSI-X, or no bus mastering: those interrupts are memory writes (PCIe 6.0,
+    /// 7.5.1.1.3).
     msix_masked: bool,
     /// No bus mastering.
     msi_masked: bool,
@@ -150,7 +153,8 @@ impl Interrupts {
         }
     }
 
-    /// Takes over Function Mask of MSI-X and Bus Master Enable, which hold messages back, and no pin.
+    /// Takes over Function Mask of MSI-X and Bus Master Enable, which hold messages back, and no
+    /// pin.
     pub(super) fn follow(&mut self, controller: &Controller) {
         let may_master = controller.may_master();
         self.set_masked(controller.msix_masked() || !may_master, !may_master);
@@ -409,7 +413,8 @@ impl Pin {
     }
 
     fn assign_unmask(&mut self, eventfd: Option<EventFd>) -> Result<(), Errno> {
-        // The host has descriptors of its own for the old one, so it would be watched on after it is closed.
+        // The host has descriptors of its own for the old one, so it would be watched on after it
+        // is closed.
         if let Some(old) = self.line.unmask.take() {
             epoll::delete(&self.unmasked, &old)?;
         }
@@ -457,7 +462,8 @@ fn range(request: &SetIrqs<'_>, count: usize) -> Result<Range<usize>, Errno> {
     Ok(request.start as usize..end)
 }
 
-/// Takes a host's descriptor, if it is an eventfd: writing to anything else might block, or do worse.
+/// Takes a host's descriptor, if it is an eventfd: writing to anything else might block, or do
+/// worse.
 fn eventfd(fd: OwnedFd) -> Result<EventFd, Errno> {
     let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let target = rustix::fs::readlink(name, Vec::new())?;

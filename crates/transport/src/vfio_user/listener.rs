@@ -1,13 +1,15 @@
 //! The listening socket of one controller, as a file with mode 0600.
 //!
-//! A socket's file outlives a process that is killed, so a file at the path may be stale, or belong to a server that
-//! lives. Invariants:
-//! - Of several processes that bind one path at the same time, one gets it: each holds a lock on `PATH.lock` for as long
-//!   as it listens, and looks at `PATH` only while it does.
-//! - Nothing but a socket that refuses connections is ever replaced, and at the end only our own file is removed.
+//! A socket's file outlives a process that is killed, so a file at the path may be stale, or belong
+//! to a server that lives. Invariants:
+//! - Of several processes that bind one path at the same time, one gets it: each holds a lock on
+//!   `PATH.lock` for as long as it listens, and looks at `PATH` only while it does.
+//! - Nothing but a socket that refuses connections is ever replaced, and at the end only our own
+//!   file is removed.
 //! - The file has its mode before anyone can connect.
 //!
-//! It does not decide how many hosts are served at a time: the kernel queues those that are not accepted.
+//! It does not decide how many hosts are served at a time: the kernel queues those that are not
+//! accepted.
 
 #[cfg(test)]
 mod tests;
@@ -124,7 +126,8 @@ impl Listener {
         })
     }
 
-    /// Lets users connect that `mode` gives write permission: of the socket's group, or all. Until then its owner alone may.
+    /// Lets users connect that `mode` gives write permission: of the socket's group, or all. Until
+    /// then its owner alone may.
     ///
     /// # Errors
     /// [`BindError::System`].
@@ -216,7 +219,8 @@ fn clear(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
     rustix::fs::unlink(path).map_err(|errno| refused("replace", path, errno))
 }
 
-/// Whether the socket's process is gone. A server that does not use our lock may live behind it, so it is asked.
+/// Whether the socket's process is gone. A server that does not use our lock may live behind it, so
+/// it is asked.
 fn is_stale(address: &SocketAddrUnix) -> Result<bool, Errno> {
     let probe = rustix::net::socket_with(
         AddressFamily::UNIX,
@@ -224,7 +228,8 @@ fn is_stale(address: &SocketAddrUnix) -> Result<bool, Errno> {
         SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
         None,
     )?;
-    // Anything else than a refusal (a full queue, another type of socket, no permission) is a process's doing.
+    // Anything else than a refusal (a full queue, another type of socket, no permission) is a
+    // process's doing.
     Ok(rustix::net::connect(&probe, address) == Err(Errno::CONNREFUSED))
 }
 
@@ -235,7 +240,8 @@ fn listen(path: &Path, address: &SocketAddrUnix) -> Result<(OwnedFd, Identity), 
         SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
         None,
     )?;
-    // Linux gives the file the mode of the socket, less the umask: there is no moment with another mode.
+    // Linux gives the file the mode of the socket, less the umask: there is no moment with another
+    // mode.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, address)?;
     let listening = identity_at(path).and_then(|identity| {
@@ -249,7 +255,8 @@ fn listen(path: &Path, address: &SocketAddrUnix) -> Result<(OwnedFd, Identity), 
     Ok((socket, listening?))
 }
 
-/// The right to bind one path: a lock on a file beside it, which the system lets go when the process ends.
+/// The right to bind one path: a lock on a file beside it, which the system lets go when the
+/// process ends.
 #[derive(Debug)]
 struct Lock {
     file: OwnedFd,
@@ -276,7 +283,8 @@ impl Lock {
                 }
                 Err(errno) => return Err(refused("lock", &path, errno)),
             }
-            // A process that ended meanwhile has removed the file that we locked; another may have made a new one.
+            // A process that ended meanwhile has removed the file that we locked; another may have
+            // made a new one.
             let locked = rustix::fs::fstat(&file).map(|stat| Identity::of(&stat));
             if locked.is_ok() && locked == identity_at(&path) {
                 return Ok(Self { file, path });

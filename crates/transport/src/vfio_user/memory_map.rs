@@ -1,7 +1,8 @@
 //! DMA_MAP and DMA_UNMAP: which of the host's memory the controller may reach.
 //!
-//! The map is the session's; the controller gets a snapshot of it after each change. A DMA_UNMAP is answered only when
-//! no command that was issued before it is in flight any more ("VFIO_USER_DMA_UNMAP": all references must be released).
+//! The map is the session's; the controller gets a snapshot of it after each change. A DMA_UNMAP is
+//! answered only when no command that was issued before it is in flight any more
+//! ("VFIO_USER_DMA_UNMAP": all references must be released).
 
 use arrayvec::ArrayVec;
 use controller::Controller;
@@ -26,7 +27,8 @@ pub(super) struct MemoryMap {
     refused: u64,
 }
 
-/// Refused requests of one session that are warned of: a host that means harm must not fill the log.
+/// Refused requests of one session that are warned of: a host that means harm must not fill the
+/// log.
 const WARNINGS: u64 = 3;
 
 impl MemoryMap {
@@ -43,7 +45,8 @@ impl MemoryMap {
         &self.files
     }
 
-    /// Says why a DMA_MAP is refused: the host gets no more than an error number, and its memory stays out of reach.
+    /// Says why a DMA_MAP is refused: the host gets no more than an error number, and its memory
+    /// stays out of reach.
     fn refuse(&mut self, controller: &Controller, request: &message::DmaMap, why: &dyn Error) {
         let name = &controller.config().name;
         let (iova, bytes) = (request.iova, request.size);
@@ -70,8 +73,9 @@ impl MemoryMap {
         }
     }
 
-    /// DMA_MAP. Memory without a descriptor (a ROM, RAM that is not shared, our own doorbells, which QEMU maps back to us
-    /// for the sake of other devices) gets a region that nothing can reach.
+    /// DMA_MAP. Memory without a descriptor (a ROM, RAM that is not shared, our own doorbells,
+    /// which QEMU maps back to us for the sake of other devices) gets a region that nothing can
+    /// reach.
     pub(super) fn map(
         &mut self,
         body: &[u8],

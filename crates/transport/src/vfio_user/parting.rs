@@ -1,8 +1,9 @@
 //! The end of a connection by the server: the host sees an end of file and never a reset.
 //!
-//! A UNIX socket that is closed with unread bytes resets its peer (ECONNRESET), and QEMU 11.1 aborts where it reads that.
-//! So the server first ends what it sends, which the host reads as the end of file, and takes what the host still sends.
-//! Then, with both ways shut, it takes what is left in the socket, and closes that empty.
+//! A UNIX socket that is closed with unread bytes resets its peer (ECONNRESET), and QEMU 11.1
+//! aborts where it reads that. So the server first ends what it sends, which the host reads as the
+//! end of file, and takes what the host still sends. Then, with both ways shut, it takes what is
+//! left in the socket, and closes that empty.
 //!
 //! It answers nothing, and it keeps no clock: times come in.
 
@@ -38,8 +39,8 @@ impl Parting {
         }
     }
 
-    /// Ends what is sent, and takes what the host sends; true when that is over. Due at once, when the socket is readable,
-    /// and at [`Self::deadline`].
+    /// Ends what is sent, and takes what the host sends; true when that is over. Due at once, when
+    /// the socket is readable, and at [`Self::deadline`].
     pub fn poll(&mut self, now: Time) -> bool {
         let until = match self.until {
             Some(until) => until,
@@ -75,7 +76,8 @@ impl Parting {
 
 impl Drop for Parting {
     fn drop(&mut self) {
-        // From here on the host can send nothing more, so that the socket is empty when it is closed.
+        // From here on the host can send nothing more, so that the socket is empty when it is
+        // closed.
         let _ = self.socket.shutdown(Shutdown::Both);
         self.is_over(LAST_READS);
     }

@@ -1,8 +1,8 @@
 //! One connected host: each message gets its answer.
 //!
-//! A poll handles a bounded number of messages and never waits. A reply that must wait (`waiting`) holds up nothing but
-//! itself, except that after a DEVICE_RESET nothing is read until it is done. What the host has not read yet is kept, up
-//! to the limit of [`Connection`].
+//! A poll handles a bounded number of messages and never waits. A reply that must wait (`waiting`)
+//! holds up nothing but itself, except that after a DEVICE_RESET nothing is read until it is done.
+//! What the host has not read yet is kept, up to the limit of [`Connection`].
 
 use std::fmt;
 use std::io;
@@ -36,7 +36,8 @@ pub struct Session {
 /// Everything but the socket.
 struct Device {
     config: SessionConfig,
-    /// Whether the descriptor of the doorbells was sent: from then on they change without a message.
+    /// Whether the descriptor of the doorbells was sent: from then on they change without a
+    /// message.
     doorbells_sent: bool,
     doorbells: Arc<DoorbellPages>,
     memory: MemoryMap,
@@ -46,7 +47,8 @@ struct Device {
 }
 
 impl Session {
-    /// Serves the host at the other end of `connection`, with which a version is agreed ([`super::Caller`]).
+    /// Serves the host at the other end of `connection`, with which a version is agreed
+    /// ([`super::Caller`]).
     ///
     /// # Errors
     /// When there are no more descriptors.
@@ -83,8 +85,9 @@ impl Session {
         self.device.memory.files()
     }
 
-    /// Sends what waits, and handles the next messages. Due when the socket or [`Self::unmasked`] is readable, when the socket is or writable and
-    /// [`Self::wants_write`], in every turn while [`Self::has_pending`], and at [`Self::next_deadline`].
+    /// Sends what waits, and handles the next messages. Due when the socket or [`Self::unmasked`]
+    /// is readable, when the socket is or writable and [`Self::wants_write`], in every turn while
+    /// [`Self::has_pending`], and at [`Self::next_deadline`].
     pub fn poll(&mut self, controller: &mut Controller, now: Time) -> Polled {
         let mut messages = 0;
         let ended = self.serve(controller, now, &mut messages).err();
@@ -118,7 +121,8 @@ impl Session {
         self.send_due(controller, now)
     }
 
-    /// Ends it, so that the host sees an end of file. What it has mapped is the session's no longer.
+    /// Ends it, so that the host sees an end of file. What it has mapped is the session's no
+    /// longer.
     #[must_use]
     pub fn part(self) -> Parting {
         Parting::new(self.connection)
@@ -173,7 +177,8 @@ impl Session {
         Ok(())
     }
 
-    /// Interrupts the host. Where it has not assigned an eventfd, or has masked the interrupt, that waits.
+    /// Interrupts the host. Where it has not assigned an eventfd, or has masked the interrupt, that
+    /// waits.
     #[inline]
     pub fn raise(&mut self, interrupt: Interrupt) {
         self.device.interrupts.raise(interrupt);
@@ -185,15 +190,15 @@ impl Session {
         self.device.interrupts.changes()
     }
 
-    /// By vector of MSI-X: what interrupts the host by it now, for another thread to signal. Where there is nothing, the
-    /// session delivers it, when it can.
+    /// By vector of MSI-X: what interrupts the host by it now, for another thread to signal. Where
+    /// there is nothing, the session delivers it, when it can.
     #[must_use]
     pub fn lines(&self) -> Vec<Option<EventFd>> {
         self.device.interrupts.lines_of_msix()
     }
 
-    /// Where the controller has a pin, a descriptor that becomes readable when the host unmasks that without a message:
-    /// the same one as long as the session lives.
+    /// Where the controller has a pin, a descriptor that becomes readable when the host unmasks
+    /// that without a message: the same one as long as the session lives.
     #[must_use]
     pub fn unmasked(&self) -> Option<BorrowedFd<'_>> {
         self.device.interrupts.unmasked()
@@ -294,7 +299,8 @@ impl Device {
                 if !self.interrupts.has_pin() {
                     return Ok(answer);
                 }
-                // An UNMASK: before the guest goes on, it must have been asked to ring for its next acknowledgement.
+                // An UNMASK: before the guest goes on, it must have been asked to ring for its next
+                // acknowledgement.
                 controller.recheck_interrupts(false);
                 Ok(Answer::Later(Until::Settled(None)))
             }
@@ -335,8 +341,8 @@ impl Device {
             }
         }
         if controller.rechecks_interrupts() && !header.no_reply() {
-            // QEMU holds its lock until the reply. Where this acknowledges what the pin was triggered for, the trigger
-            // has to be taken back before, or QEMU takes it after all.
+            // QEMU holds its lock until the reply. Where this acknowledges what the pin was
+            // triggered for, the trigger has to be taken back before, or QEMU takes it after all.
             return Ok(Answer::Later(Until::Settled(Some(request))));
         }
         Ok(answer)

@@ -1,9 +1,11 @@
-//! Replies that wait: a DMA_UNMAP's for commands in flight, that of a write which clears Bus Master Enable as well, a DEVICE_RESET's for a quiet controller, that
-//! of what the pin's level depends on for that level.
+//! Replies that wait: a DMA_UNMAP's for commands in flight, that of a write which clears Bus Master
+//! Enable as well, a DEVICE_RESET's for a quiet controller, that of what the pin's level depends on
+//! for that level.
 //!
-//! A medium may hang, but a host waits 5 s at most for a reply. So after [`ABANDON_NS`] what still hangs is given up, and
-//! after [`ANSWER_NS`] the reply goes out in any case. What was given up may still be at a drive, which is kept from the
-//! memory meanwhile ([`Reach`]): the reply waits for that, too.
+//! A medium may hang, but a host waits 5 s at most for a reply. So after [`ABANDON_NS`] what still
+//! hangs is given up, and after [`ANSWER_NS`] the reply goes out in any case. What was given up may
+//! still be at a drive, which is kept from the memory meanwhile ([`Reach`]): the reply waits for
+//! that, too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,14 +22,15 @@ const ABANDON_NS: u64 = 4_000_000_000;
 /// How long a reply may take: for giving up, too, needs a turn of each lane.
 const ANSWER_NS: u64 = 4_500_000_000;
 
-/// Replies that wait at the same time. A host that asks for more is not read until one has gone out.
+/// Replies that wait at the same time. A host that asks for more is not read until one has gone
+/// out.
 const MAX_WAITING: usize = 64;
 
 /// What a reply waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// Nothing issued before the view with this epoch is in flight, or what was given up is kept from the memory that devices
-    /// reached; the reply is the request.
+    /// Nothing issued before the view with this epoch is in flight, or what was given up is kept
+    /// from the memory that devices reached; the reply is the request.
     Drained {
         epoch: u64,
         request: DmaUnmap,
@@ -35,7 +38,8 @@ pub(super) enum Until {
     },
     /// The controller has been reset.
     Reset,
-    /// Nothing is in flight to the host's memory, of which the host has taken the bus away; the reply is the request.
+    /// Nothing is in flight to the host's memory, of which the host has taken the bus away; the
+    /// reply is the request.
     OffBus(Access),
     /// The pin's level has followed; the reply is the request, where there is one.
     Settled(Option<Access>),
@@ -69,8 +73,8 @@ impl WaitingList {
         self.0.is_empty()
     }
 
-    /// Whether the next message may be handled: there is room for its reply, and no reset is going on, which everything
-    /// after it must find finished.
+    /// Whether the next message may be handled: there is room for its reply, and no reset is going
+    /// on, which everything after it must find finished.
     pub(super) fn has_room(&self) -> bool {
         let resets = self.0.back().is_some_and(|last| last.until == Until::Reset);
         self.0.len() < MAX_WAITING && !resets

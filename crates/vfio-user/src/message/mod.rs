@@ -88,7 +88,8 @@ macro_rules! plain_body {
             /// Copies the structure from the start of a body.
             ///
             /// # Errors
-            /// [`Malformed::Short`](crate::Malformed::Short) when the body is shorter than [`Self::LEN`].
+            /// [`Malformed::Short`](crate::Malformed::Short) when the body is shorter than
+            /// [`Self::LEN`].
             pub fn parse(body: &[u8]) -> Result<Self, $crate::Malformed> {
                 $crate::message::split_prefix(body).map(|(head, _)| head)
             }

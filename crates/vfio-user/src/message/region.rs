@@ -1,5 +1,5 @@
-//! `DEVICE_GET_REGION_INFO`: size, flags and mappable areas of a region. `DEVICE_GET_REGION_IO_FDS`:
-//! descriptors that replace accesses to it.
+//! `DEVICE_GET_REGION_INFO`: size, flags and mappable areas of a region.
+//! `DEVICE_GET_REGION_IO_FDS`: descriptors that replace accesses to it.
 //!
 //! The reply may carry a list of capabilities after the structure ("VFIO region capabilities").
 //! The only one known here is the list of mappable areas ("VFIO sparse mmap cap header"); others

@@ -171,8 +171,8 @@ impl Version {
 
 /// The body of a reply that refuses a `VERSION` with `EBUSY`: the device has another host.
 ///
-/// The specification gives such a reply no body, and a client need not look at it. It has the form of a `VERSION` with a
-/// member of its own.
+/// The specification gives such a reply no body, and a client need not look at it. It has the form
+/// of a `VERSION` with a member of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     /// The process of the other host, where it is known.

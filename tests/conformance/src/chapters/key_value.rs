@@ -57,7 +57,8 @@ struct Rig {
     identity: Vec<u8>,
 }
 
-/// A namespace of keys, on a controller with all command sets enabled; without the keys of these tests.
+/// A namespace of keys, on a controller with all command sets enabled; without the keys of these
+/// tests.
 fn rig(bench: &mut Bench) -> Verdict<Rig> {
     // CAP.CSS, bit 6: one or more other command sets.
     if bits(bench.cap(), 43, 43) == 0 {
@@ -223,7 +224,8 @@ fn descriptor(bench: &mut Bench) -> Verdict {
 fn not_of_blocks(bench: &mut Bench) -> Verdict {
     let rig = rig(bench)?;
     let (cqe, page) = bench.try_identify(0x00, rig.nsid)?;
-    // The specification has an error, which SPDK's driver takes for a controller that does not work.
+    // The specification has an error, which SPDK's driver takes for a controller that does not
+    // work.
     if cqe.status() != status::SUCCESS {
         return is(&cqe, INVALID_IO_COMMAND_SET);
     }

@@ -91,8 +91,9 @@ fn superblock(image: &Image, new: &Image) -> Option<Superblock> {
         .flatten()
         .max_by_key(|(one, _)| one.sequence);
     let (superblock, bytes) = newest?;
-    // Kind, frames, ring, and the words that there are of its shape: of keys the size and the dialect, and how many there are
-    // is free, where nobody has asked for a number, as long as their log is as long as this one.
+    // Kind, frames, ring, and the words that there are of its shape: of keys the size and the
+    // dialect, and how many there are is free, where nobody has asked for a number, as long as
+    // their log is as long as this one.
     let is_zoned = bytes[16] == 1;
     let words = if is_zoned {
         [16..24, 48..64, 80..112, 112..112]

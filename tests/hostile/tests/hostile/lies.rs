@@ -1,10 +1,11 @@
-//! Drives that lie, hang, or fail: their hosts' commands end, nothing of ours panics, and a drive that is in order again is
-//! used again.
+//! Drives that lie, hang, or fail: their hosts' commands end, nothing of ours panics, and a drive
+//! that is in order again is used again.
 
 use media::drive::Duty;
 use tests_hostile::{Identity, Lie, Tenant, Witness, World, command, size_of};
 
-/// Quarters of a second in which whatever hangs has ended, and a drive that is lost has been opened anew.
+/// Quarters of a second in which whatever hangs has ended, and a drive that is lost has been opened
+/// anew.
 const LONG: u32 = 60;
 
 /// Command Interrupted, Unrecovered Read Error (Base 2.1, 4.2.3).
@@ -61,7 +62,8 @@ fn lies(duties: &[Duty]) {
         assert_eq!(ended.is_ok(), is_harmless, "{lie:?}: {ended:?}");
         let status = match lie {
             _ if is_harmless => 0,
-            // Of its media, as it is; of what a host cannot have done wrong, that its bytes cannot be had.
+            // Of its media, as it is; of what a host cannot have done wrong, that its bytes cannot
+            // be had.
             Lie::Status(0x007) => INTERRUPTED,
             Lie::Status(_) => UNRECOVERED_READ,
             _ => INTERRUPTED,

@@ -1,4 +1,5 @@
-//! What a hostile host may try, one by one: the drive hears of none of it, and the other host goes on.
+//! What a hostile host may try, one by one: the drive hears of none of it, and the other host goes
+//! on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -118,7 +119,8 @@ fn namespaces_of_others() {
             let mut words = command(opcode, 0, 1, [page, 0]);
             words[0] = nsid << 32 | u64::from(opcode);
             let status = refused(&mut world, words);
-            // Of the four that there may be, those that are not active (Base 2.1, 3.2.1.4 and 3.2.1.5).
+            // Of the four that there may be, those that are not active (Base 2.1, 3.2.1.4 and
+            // 3.2.1.5).
             let expected = match nsid {
                 2 | 3 => INVALID_FIELD,
                 _ => INVALID_NAMESPACE,
@@ -130,8 +132,9 @@ fn namespaces_of_others() {
     world.check();
 }
 
-/// Addresses that are not the hostile host's to use: its read-only memory, what it has not mapped, the other host's, the
-/// windows and the driver's memory on the drive's bus, and what goes round the end of all addresses.
+/// Addresses that are not the hostile host's to use: its read-only memory, what it has not mapped,
+/// the other host's, the windows and the driver's memory on the drive's bus, and what goes round
+/// the end of all addresses.
 fn not_its_own(world: &World) -> Vec<u64> {
     let [hostile, honest] = &world.hosts;
     let windows = world.witness.windows();
@@ -394,7 +397,8 @@ fn queues_that_it_does_not_own() {
         assert_ne!(done.status, 0, "{words:x?}");
         world.honest();
     }
-    // Rings where it may not write, or not even read: the controller may find that out when it uses them.
+    // Rings where it may not write, or not even read: the controller may find that out when it uses
+    // them.
     for at in others {
         let at = at & !(PAGE - 1);
         world.admin(

@@ -93,7 +93,8 @@ impl Machine {
         }
     }
 
-    /// A Create command. The ring of a queue that will be made is made here, and may be used from then on.
+    /// A Create command. The ring of a queue that will be made is made here, and may be used from
+    /// then on.
     fn create(&mut self, admin: &Admin, succeeds: bool) -> Command {
         let (opcode, qid, size_z, dword11, misaligned) = match *admin {
             Admin::CreateCq {
@@ -145,7 +146,8 @@ impl Machine {
         }
     }
 
-    /// Abort (5.1.1) succeeds whatever it finds; a held request may be aborted, and completes with that status then.
+    /// Abort (5.1.1) succeeds whatever it finds; a held request may be aborted, and completes with
+    /// that status then.
     fn abort(&mut self, held: bool, sqid: u16) -> Result<(), Failure> {
         let request = self.model.held.front().copied().filter(|_| held);
         let (sqid, cid) = match request {
@@ -195,8 +197,8 @@ fn data_len(admin: &Admin) -> usize {
     }
 }
 
-/// The same command without what the specification leaves open: NSID where it means nothing, and which value is asked
-/// for where capabilities are.
+/// The same command without what the specification leaves open: NSID where it means nothing, and
+/// which value is asked for where capabilities are.
 fn settled(admin: &Admin) -> Admin {
     let mut admin = admin.clone();
     match &mut admin {

@@ -90,8 +90,9 @@ impl Machine {
         if self.model.facts.controller[522] & 1 == 0 || self.model.sqs[&sqid].0 < 3 {
             return Ok(());
         }
-        // A pair takes two places of the completion queue. Where every submission queue has one place of its own and no more
-        // are there, it is refused: a rule of this controller's own, with tests of its own.
+        // A pair takes two places of the completion queue. Where every submission queue has one
+        // place of its own and no more are there, it is refused: a rule of this controller's own,
+        // with tests of its own.
         let cqid = self.model.sqs[&sqid].1;
         let sharing = self.model.sqs.values().filter(|(_, id)| *id == cqid);
         let places = self.model.cqs[&cqid] - 1;
@@ -184,7 +185,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Looks at each block that a failed command may have written: it is as before, or as it would have become.
+    /// Looks at each block that a failed command may have written: it is as before, or as it would
+    /// have become.
     fn make_sure(&mut self, sqid: u16, unsure: &Unsure) -> Result<(), Failure> {
         let shift = self.model.namespaces[&unsure.nsid].shift;
         for (n, wanted) in (0..).zip(unsure.bytes.chunks(1 << shift)) {
@@ -241,7 +243,8 @@ fn deallocated(range: &Blocks) -> Vec<u8> {
     [first.to_le_bytes(), range.slba.to_le_bytes()].concat()
 }
 
-/// A source range of Copy, format 0: the first block at byte 8, NLB, 0's based, at byte 16 (NVM 1.1, figure 29).
+/// A source range of Copy, format 0: the first block at byte 8, NLB, 0's based, at byte 16 (NVM
+/// 1.1, figure 29).
 fn copied(range: &Blocks) -> Vec<u8> {
     let mut entry = vec![0; 32];
     entry[8..16].copy_from_slice(&range.slba.to_le_bytes());

@@ -53,8 +53,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Queues as a program finds them: two that share a completion queue, one of them of two entries, and one with its
-    /// own. Where fewer were allocated, some are refused.
+    /// Queues as a program finds them: two that share a completion queue, one of them of two
+    /// entries, and one with its own. Where fewer were allocated, some are refused.
     fn set_up(&mut self, queues: Option<(u16, u16)>) -> Result<(), Failure> {
         if let Some((sqs_z, cqs_z)) = queues {
             self.admin(&Admin::SetFeature {

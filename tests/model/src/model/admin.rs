@@ -12,8 +12,8 @@ use crate::program::Admin;
 const IDENTIFY: u8 = 0x06;
 
 impl Model {
-    /// What must come of an admin command, which is done with the model, too. Abort and Asynchronous Event Request are the
-    /// machine's: what they come to hangs on identifiers.
+    /// What must come of an admin command, which is done with the model, too. Abort and
+    /// Asynchronous Event Request are the machine's: what they come to hangs on identifiers.
     pub fn admin(&mut self, admin: &Admin) -> Verdict {
         match *admin {
             Admin::CreateCq {
@@ -180,7 +180,8 @@ impl Model {
         Verdict { errors, ..verdict }
     }
 
-    /// NSZE, NCAP and NUSE are all of it; FLBAS names the format with its size of a block (NVM 1.1, 4.1.5.1).
+    /// NSZE, NCAP and NUSE are all of it; FLBAS names the format with its size of a block (NVM 1.1,
+    /// 4.1.5.1).
     fn described(&self, namespace: &Namespace) -> Vec<(usize, Vec<u8>)> {
         let size = namespace.blocks().to_le_bytes().to_vec();
         let formats = &self.facts.formats;

@@ -184,7 +184,8 @@ impl Model {
         Verdict::of(errors)
     }
 
-    /// What must come of an I/O command, which is done with the model, too. Two verdicts for a fused operation.
+    /// What must come of an I/O command, which is done with the model, too. Two verdicts for a
+    /// fused operation.
     pub fn io(&mut self, io: &Io) -> (Vec<Verdict>, Option<Unsure>) {
         let verdict = match io {
             Io::Read(blocks, _, layout, fault) => {
@@ -255,8 +256,8 @@ impl Model {
         errors
     }
 
-    /// Dataset Management (NVM 1.1, 3.3.3): nothing is deallocated where a range is wrong. A block that is marked stays so
-    /// until it is written.
+    /// Dataset Management (NVM 1.1, 3.3.3): nothing is deallocated where a range is wrong. A block
+    /// that is marked stays so until it is written.
     fn deallocate(&mut self, ranges: &[Blocks], deallocates: bool) -> Verdict {
         let nsid = ranges[0].nsid;
         let of = |range: &Blocks| Blocks { nsid, ..*range };
@@ -322,7 +323,8 @@ impl Model {
         (vec![Verdict::of(errors)], unsure)
     }
 
-    /// Compare and Write (NVM 1.1, 3.3.1 and Base 2.1, 4.1.2): where one fails, the other is aborted for it.
+    /// Compare and Write (NVM 1.1, 3.3.1 and Base 2.1, 4.1.2): where one fails, the other is
+    /// aborted for it.
     fn fused(&mut self, blocks: Blocks, same: bool, seed: u8) -> Vec<Verdict> {
         let errors = self.range_errors(blocks);
         if !errors.is_empty() {

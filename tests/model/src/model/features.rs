@@ -1,4 +1,5 @@
-//! Features (Base 2.1, 4.4, 5.1.11 and 5.1.25): current and saved values, and what may be asked and set.
+//! Features (Base 2.1, 4.4, 5.1.11 and 5.1.25): current and saved values, and what may be asked and
+//! set.
 
 use std::collections::BTreeMap;
 

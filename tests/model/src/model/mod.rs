@@ -1,4 +1,5 @@
-//! What must come of a command. Statuses are numbers: the type in the upper byte, the code in the lower (Base 2.1, 4.2.3).
+//! What must come of a command. Statuses are numbers: the type in the upper byte, the code in the
+//! lower (Base 2.1, 4.2.3).
 
 mod admin;
 mod blocks;
@@ -169,8 +170,8 @@ impl Model {
         }
     }
 
-    /// A Controller Level Reset (Base 2.1, 3.7.2): queues and held requests are gone, features have their saved values,
-    /// data stays.
+    /// A Controller Level Reset (Base 2.1, 3.7.2): queues and held requests are gone, features have
+    /// their saved values, data stays.
     pub fn reset(&mut self) {
         self.cqs.clear();
         self.sqs.clear();

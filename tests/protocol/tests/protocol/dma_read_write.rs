@@ -1,5 +1,6 @@
-//! DMA_READ and DMA_WRITE: messages of a server. Ours never sends one: memory that comes without a descriptor is not
-//! reached, and a host that is asked something while it waits for its own reply would stall for 5 s.
+//! DMA_READ and DMA_WRITE: messages of a server. Ours never sends one: memory that comes without a
+//! descriptor is not reached, and a host that is asked something while it waits for its own reply
+//! would stall for 5 s.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Messages as bytes: in pieces, at once, with impossible sizes, and from hosts that do not read or go away.
+//! Messages as bytes: in pieces, at once, with impossible sizes, and from hosts that do not read or
+//! go away.
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 

@@ -1,4 +1,5 @@
-//! DEVICE_SET_IRQS for the pin: a level, derived from what the host has not acknowledged (PCIe Transport 1.1, 3.5).
+//! DEVICE_SET_IRQS for the pin: a level, derived from what the host has not acknowledged (PCIe
+//! Transport 1.1, 3.5).
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
@@ -130,7 +131,8 @@ fn an_eventfd_of_the_host_unmasks() {
 
 #[test]
 fn a_trigger_that_the_host_has_not_taken_goes_with_the_level() {
-    // QEMU would assert its line for it, and the guest's driver, which finds nothing, would never end that.
+    // QEMU would assert its line for it, and the guest's driver, which finds nothing, would never
+    // end that.
     let server = server();
     let mut host = Host::new(server.attach(0));
     let (mut drive, pin) = drive(&mut host);

@@ -57,7 +57,8 @@ fn msi_has_as_many_rounded_up_and_32_at_most() {
         let expected = Body::new().u32(16).u32(EVENTFD | MASKABLE);
         let expected = expected.u32(1).u32(count);
         assert_eq!(ask(&mut host, 16, 1).ok(), expected.0);
-        // Multiple Message Capable, bits 3:1 of Message Control, is the logarithm (PCI 3.0, 6.8.1.3).
+        // Multiple Message Capable, bits 3:1 of Message Control, is the logarithm (PCI 3.0,
+        // 6.8.1.3).
         let capability = find_capability(&mut host, 0x05);
         let control = host.region_read(7, capability + 2, 2);
         assert_eq!(1 << (control[0] >> 1 & 0b111), count);

@@ -1,4 +1,5 @@
-//! The server, message by message: one module for each message, and one for each other program that speaks to it.
+//! The server, message by message: one module for each message, and one for each other program that
+//! speaks to it.
 
 mod cloud_hypervisor_client;
 mod device_info;

@@ -67,7 +67,8 @@ fn bar0_is_at_least_16_kib_and_a_power_of_two() {
 
 #[test]
 fn mapped_doorbells_are_one_area_with_one_descriptor() {
-    // QEMU takes one descriptor for a reply, SPDK's host one for each area: with one area both are right.
+    // QEMU takes one descriptor for a reply, SPDK's host one for each area: with one area both are
+    // right.
     let server = server(true);
     let mut host = Host::new(server.attach(0));
     let reply = ask(&mut host, 64, 0);
@@ -111,7 +112,8 @@ fn the_descriptor_cannot_be_made_shorter() {
 
 #[test]
 fn too_small_a_buffer_learns_the_length_and_gets_no_capability() {
-    // QEMU asks with 32, then with what it was told; the flag CAPS with an offset of 0 makes it fail.
+    // QEMU asks with 32, then with what it was told; the flag CAPS with an offset of 0 makes it
+    // fail.
     let server = server(true);
     let mut host = Host::new(server.attach(0));
     for argsz in [32, 48, 63] {

@@ -103,7 +103,8 @@ fn as_much_data_as_the_count_says_must_come() {
 fn the_largest_write_that_is_offered_is_taken_in() {
     let server = server(true);
     let mut host = Host::new(server.attach(0));
-    // No region is as long as 1 MiB, so it is refused, but it is read and the next message is found.
+    // No region is as long as 1 MiB, so it is refused, but it is read and the next message is
+    // found.
     let reply = write(&mut host, 0, 0, &vec![0xff; 1 << 20]);
     assert_eq!(reply.errno(), errno::EINVAL);
     host.expect_in_step();

@@ -1,8 +1,9 @@
 //! What QEMU once sent, sent again: the server gives the same answers, to the byte.
 //!
-//! `cargo xtask record --doorbells mapped tests/protocol/fixtures/qemu-mapped.txt` records a session anew, and the same
-//! with `unmapped`: needed where the configuration space or the registers have changed on purpose. The guest's memory is
-//! not recorded, so every command that is fetched here is one of zeros; messages do not depend on that.
+//! `cargo xtask record --doorbells mapped tests/protocol/fixtures/qemu-mapped.txt` records a
+//! session anew, and the same with `unmapped`: needed where the configuration space or the
+//! registers have changed on purpose. The guest's memory is not recorded, so every command that is
+//! fetched here is one of zeros; messages do not depend on that.
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
@@ -165,7 +166,8 @@ fn qemu_with_doorbells_by_message() {
 
 #[test]
 fn the_sessions_are_those_of_a_guest_that_lives_on_the_drive() {
-    // Nothing else would be worth replaying: memory comes and goes, the controller is enabled and shut down.
+    // Nothing else would be worth replaying: memory comes and goes, the controller is enabled and
+    // shut down.
     for text in [
         include_str!("../../fixtures/qemu-mapped.txt"),
         include_str!("../../fixtures/qemu-unmapped.txt"),

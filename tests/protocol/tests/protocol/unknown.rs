@@ -1,4 +1,5 @@
-//! Commands that are not known, not offered, or not for servers: read to their end, refused, and in step.
+//! Commands that are not known, not offered, or not for servers: read to their end, refused, and in
+//! step.
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 

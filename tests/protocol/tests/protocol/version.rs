@@ -17,8 +17,8 @@ fn text(body: &[u8]) -> String {
 
 #[test]
 fn the_minor_version_is_the_lower_of_both() {
-    // QEMU proposes 0.0 and refuses more; SPDK and cloud-hypervisor propose 0.1; what comes later must be able to talk to
-    // us too.
+    // QEMU proposes 0.0 and refuses more; SPDK and cloud-hypervisor propose 0.1; what comes later
+    // must be able to talk to us too.
     let server = server();
     for (proposed, agreed) in [(0, 0), (1, 1), (2, 1), (u16::MAX, 1)] {
         let mut host = Host::silent(server.attach(0));

@@ -217,7 +217,8 @@ impl Host {
         }
     }
 
-    /// Deletes queues and creates them again: one, or a completion queue with all of its submission queues.
+    /// Deletes queues and creates them again: one, or a completion queue with all of its submission
+    /// queues.
     pub(super) fn delete_queues(&mut self, around: &Around<'_>) {
         debug_assert_eq!(self.phase, Phase::Running);
         let cq = self.random.index(self.cqs.len());

@@ -86,7 +86,8 @@ impl Host {
             Event::Identify => self.admin.push(Op::Identify),
             Event::NewLines => around.wire.send(Message::NewLines),
             Event::Pause => {
-                // Only for a reactor to sleep, or long enough for lanes to grow cold, or for what was lost to show.
+                // Only for a reactor to sleep, or long enough for lanes to grow cold, or for what
+                // was lost to show.
                 let most = self.random.pick(&[200_000, 3_000_000, 300_000_000]);
                 self.next_issue = now + self.random.spread(20_000, most);
                 self.next_event = self.next_event.max(self.next_issue);

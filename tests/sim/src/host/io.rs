@@ -8,7 +8,8 @@ use crate::ledger::Span;
 use crate::stamp::{self, Place};
 use crate::wire::Message;
 
-/// How long a command hangs at least that is given up: 4 s, and lanes learn a little later of what counts.
+/// How long a command hangs at least that is given up: 4 s, and lanes learn a little later of what
+/// counts.
 const GIVEN_UP_NS: u64 = 3_900_000_000;
 /// A host that polls in vain for so many nanoseconds waits for one more.
 const VAIN_SHARE: u64 = 64;
@@ -506,8 +507,8 @@ impl Host {
         }
     }
 
-    /// Stores a doorbell, where the controller looks for it (Base 2.1, Annex B.5). Some hosts use the buffers for queue 0,
-    /// some write its registers.
+    /// Stores a doorbell, where the controller looks for it (Base 2.1, Annex B.5). Some hosts use
+    /// the buffers for queue 0, some write its registers.
     fn ring(&self, slot: usize, old: u32, new: u32, around: &mut Around<'_>) {
         around.trace(self.id, || format!("doorbell {slot}: {old} -> {new}"));
         if self.manners.doorbells == Doorbells::Mapped

@@ -1,9 +1,10 @@
-//! A host as a state machine: it connects, enables its controller, creates queues, submits and verifies, and does at
-//! random what hosts do to controllers.
+//! A host as a state machine: it connects, enables its controller, creates queues, submits and
+//! verifies, and does at random what hosts do to controllers.
 //!
-//! It looks at a completion queue with interrupts only when one was raised. It believes nothing: each completion must be
-//! of a command that is out, in the right queue; each read must be what the ledger allows; nobody may write to memory that
-//! it has taken back; and everything must end in time.
+//! It looks at a completion queue with interrupts only when one was raised. It believes nothing:
+//! each completion must be of a command that is out, in the right queue; each read must be what the
+//! ledger allows; nobody may write to memory that it has taken back; and everything must end in
+//! time.
 
 mod admin;
 mod events;

@@ -1,4 +1,5 @@
-//! A host's memory: rings in one area, data in regions that come and go, and poison where nobody may write.
+//! A host's memory: rings in one area, data in regions that come and go, and poison where nobody
+//! may write.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

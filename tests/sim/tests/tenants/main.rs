@@ -226,7 +226,8 @@ fn everything_changes_while_it_runs() {
 
 #[test]
 fn namespaces_of_a_tenant_share_its_part() {
-    // Two tenants with the same weight. One has two namespaces, 1:3, on one queue; the other has one.
+    // Two tenants with the same weight. One has two namespaces, 1:3, on one queue; the other has
+    // one.
     let part = |nsid| Load {
         nsid,
         ..Load::reads(4096, 128)
@@ -325,7 +326,8 @@ fn a_tenant_has_no_more_in_flight_than_it_may() {
 
 #[test]
 fn a_medium_that_does_commands_at_once_is_shared_by_weight_too() {
-    // Its time is the reactor's: a host that sends as much as it may in each turn has as many turns as the other.
+    // Its time is the reactor's: a host that sends as much as it may in each turn has as many turns
+    // as the other.
     let load = Load {
         opcode: WRITE,
         ..Load::reads(4096, 32)

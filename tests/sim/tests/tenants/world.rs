@@ -1,6 +1,8 @@
-//! Hosts that send as much as they may to one medium, each with a controller of its own, in virtual time.
+//! Hosts that send as much as they may to one medium, each with a controller of its own, in virtual
+//! time.
 //!
-//! A turn takes no time, and everything that can happen at an instant does; then the clock moves on to whatever is next.
+//! A turn takes no time, and everything that can happen at an instant does; then the clock moves on
+//! to whatever is next.
 
 use std::sync::Arc;
 
@@ -32,7 +34,8 @@ const LARGEST: u64 = 1 << 20;
 /// When hosts begin.
 const START: u64 = SECOND;
 const MEDIUM: ChannelId = ChannelId(0);
-/// After so long without a command a lane may be cold, and its doorbell is not looked at in every turn.
+/// After so long without a command a lane may be cold, and its doorbell is not looked at in every
+/// turn.
 const ASIDE_NS: u64 = 500_000;
 
 /// What a host sends.
@@ -128,7 +131,8 @@ pub(crate) fn preset(name: &str, size: u64) -> Parameters {
 }
 
 impl World {
-    /// Hosts on equal parts of a medium of `size` bytes, with the time of a drive or, without one, none.
+    /// Hosts on equal parts of a medium of `size` bytes, with the time of a drive or, without one,
+    /// none.
     pub(crate) fn new(timing: Option<Parameters>, size: u64, hosts: Vec<Asked>) -> Self {
         let kind = MediumKind::Null { size };
         let mut medium = Medium::open(&MediumSpec { kind }).unwrap();

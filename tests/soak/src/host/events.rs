@@ -102,7 +102,8 @@ impl Host {
         Ok(())
     }
 
-    /// Gives memory again that no command uses any more, after a look whether anybody has written to it.
+    /// Gives memory again that no command uses any more, after a look whether anybody has written
+    /// to it.
     pub(super) fn map_again(&mut self) -> Result<()> {
         for region in 0..REGIONS {
             let mut out = self

@@ -1,5 +1,6 @@
-//! The ways in which doorbells reach a reactor, as QEMU sees them: it logs each write to a register that it carries
-//! to the server. What a guest stores in a page that is mapped, or in its own memory, QEMU does not see.
+//! The ways in which doorbells reach a reactor, as QEMU sees them: it logs each write to a register
+//! that it carries to the server. What a guest stores in a page that is mapped, or in its own
+//! memory, QEMU does not see.
 
 use std::fs;
 
@@ -43,7 +44,8 @@ struct Work {
     rests: u64,
 }
 
-/// Runs a guest's work, and counts what QEMU carried; `idle_load` is what the server may then take of a processor.
+/// Runs a guest's work, and counts what QEMU carried; `idle_load` is what the server may then take
+/// of a processor.
 fn run(mode: &str, doorbells: &str, idle_load: f64) -> Work {
     let served = Served::start(&CONFIG.replace("MODE", mode).replace("DOORBELLS", doorbells));
     let log = served.file("qemu-trace");
@@ -94,8 +96,9 @@ fn rests(served: &Served) -> u64 {
     rests.map(|rests| rests.expect("a number")).sum()
 }
 
-/// Counts lines such as `vfio_region_write  (vfio-user:PATH:region0+0x1008, 0x1, 4)`. Queue N's submission doorbell is
-/// at 1000h + 8N, and its completion doorbell 4 bytes after it (PCIe transport 1.1, 3.1.2).
+/// Counts lines such as `vfio_region_write (vfio-user:PATH:region0+0x1008, 0x1, 4)`. Queue N's
+/// submission doorbell is at 1000h + 8N, and its completion doorbell 4 bytes after it (PCIe
+/// transport 1.1, 3.1.2).
 fn count(log: &str) -> Rung {
     let mut rung = Rung::default();
     for line in log.lines() {
@@ -125,8 +128,9 @@ fn a_polling_reactor_with_doorbells_in_the_guest_s_memory() {
     assert_eq!(number(&report, "registrations"), 1);
     // the admin queue's doorbells are always registers
     assert!(rung.admin > 40, "{rung:?}");
-    // The driver rings when an index passes the event index. The server moves the event index only at a rest, so there is
-    // one ring for each rest, and one for each round of the queue. A slow machine pauses the guest and adds rests.
+    // The driver rings when an index passes the event index. The server moves the event index only
+    // at a rest, so there is one ring for each rest, and one for each round of the queue. A slow
+    // machine pauses the guest and adds rests.
     let commands = number(&report, "commands");
     let rounds = rung.submission.saturating_sub(rests) + rung.completion;
     assert!(rounds < commands / 200, "{rung:?}, {rests} rests");

@@ -1,5 +1,5 @@
-//! The life of a drive in one guest: identity, file system, checksums, flush and FUA, discard and write zeroes, resets
-//! under load, and a clean end; then its image, seen from outside.
+//! The life of a drive in one guest: identity, file system, checksums, flush and FUA, discard and
+//! write zeroes, resets under load, and a clean end; then its image, seen from outside.
 
 use tests_vm::{Boot, Kernel, Options, Report};
 

@@ -1,4 +1,5 @@
-//! The operator changes namespaces while a guest runs; nobody tells the guest but the drive, by asynchronous events.
+//! The operator changes namespaces while a guest runs; nobody tells the guest but the drive, by
+//! asynchronous events.
 
 use tests_vm::{Boot, Kernel, Options};
 

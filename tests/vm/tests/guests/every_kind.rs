@@ -27,7 +27,8 @@ fn a_guest_uses_a_drive_of_each_kind() {
     assert_eq!(number(&report, "disks"), 6);
     assert_eq!(number(&report, "zones"), 32);
     assert_eq!(text(&report, "model").trim(), "host-managed");
-    // Two keys in the order of their bytes, of four and of eight: their number, and before each its length (Key Value 1.1, 3.2.2).
+    // Two keys in the order of their bytes, of four and of eight: their number, and before each its
+    // length (Key Value 1.1, 3.2.2).
     let listed = "02 00 00 00 04 00 63 6f 6c 6f 00 00 08 00 6b 65 79 2d 30 30 30 31 00 00";
     assert_eq!(text(&report, "keys").trim(), listed);
 

@@ -1,5 +1,6 @@
-//! A machine without a disk of its own: the firmware's driver finds a boot loader on our drive, that one finds a kernel there,
-//! and that kernel lives on it. Or the BIOS finds a first block there, and that one another.
+//! A machine without a disk of its own: the firmware's driver finds a boot loader on our drive,
+//! that one finds a kernel there, and that kernel lives on it. Or the BIOS finds a first block
+//! there, and that one another.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -61,7 +62,8 @@ fn the_firmware_boots_linux_from_the_drive() {
     assert!(text(&report, "uevent").to_uppercase().contains(PARTITION));
     let entry = text(&report, "entry");
     assert!(entry.contains("Drive of a firmware"), "{entry}");
-    // thousands of 512 bytes that the drive had read before Linux looked at it: kernel and file system are 70 MB
+    // thousands of 512 bytes that the drive had read before Linux looked at it: kernel and file
+    // system are 70 MB
     let read = number(&report, "read-before");
     assert!(read > 100, "the firmware read {read} x 512000 bytes");
 
@@ -72,8 +74,8 @@ fn the_firmware_boots_linux_from_the_drive() {
     );
 }
 
-/// What a BIOS starts: it reads eight blocks from block 8 on by the BIOS's own driver, prints what they say on the second
-/// serial port, and turns the machine off.
+/// What a BIOS starts: it reads eight blocks from block 8 on by the BIOS's own driver, prints what
+/// they say on the second serial port, and turns the machine off.
 #[rustfmt::skip]
 const FIRST_BLOCK: [u8; 56] = [
     0x31, 0xc0,             // xor  ax, ax

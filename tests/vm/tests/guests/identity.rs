@@ -1,4 +1,5 @@
-//! What a controller says of itself, as nvme-cli decodes it: what it names as supported in one place, it names in all.
+//! What a controller says of itself, as nvme-cli decodes it: what it names as supported in one
+//! place, it names in all.
 
 use serde_json::Value;
 use tests_vm::{Options, Report};
@@ -64,8 +65,8 @@ fn bit(controller: &Value, field: &str, bit: u32) -> bool {
     value.unwrap_or_else(|| panic!("no number {field}")) >> bit & 1 == 1
 }
 
-/// Log page 05h names the commands that Identify Controller names (Base 2.1, figures 312 and 210), and those that are
-/// mandatory for an I/O controller.
+/// Log page 05h names the commands that Identify Controller names (Base 2.1, figures 312 and 210),
+/// and those that are mandatory for an I/O controller.
 fn check_commands(report: &Report) {
     let controller = json(report, "id-ctrl");
     let effects = json(report, "effects").to_string();
@@ -122,7 +123,8 @@ fn check_commands(report: &Report) {
     }
 }
 
-/// Log page 00h names the log pages that Identify Controller, and what is mandatory, make a host look for.
+/// Log page 00h names the log pages that Identify Controller, and what is mandatory, make a host
+/// look for.
 fn check_logs(report: &Report) {
     let controller = json(report, "id-ctrl");
     let logs = json(report, "logs").to_string();

@@ -1,5 +1,5 @@
-//! Interrupts as a guest counts them: by the pin of a function that has no messages to send, and by messages that are
-//! coalesced.
+//! Interrupts as a guest counts them: by the pin of a function that has no messages to send, and by
+//! messages that are coalesced.
 
 use tests_vm::{Boot, Kernel, Options};
 

@@ -1,5 +1,6 @@
-//! Keys and values in a guest, which passes commands through its own NVMe driver: Linux makes no disk of the Key Value command set,
-//! and knows nothing of Samsung's commands. nvme-cli names the statuses.
+//! Keys and values in a guest, which passes commands through its own NVMe driver: Linux makes no
+//! disk of the Key Value command set, and knows nothing of Samsung's commands. nvme-cli names the
+//! statuses.
 
 use tests_vm::Options;
 
@@ -45,14 +46,15 @@ fn a_guest_stores_and_lists_pairs_in_both_dialects() {
     let report = finish(guest);
     let told = |name: &str| text(&report, name).trim().to_owned();
 
-    // The number of keys; each key's length in two bytes, the key, and zeros to a multiple of four (KV 1.1, 3.2.3); in the order of
-    // their bytes.
+    // The number of keys; each key's length in two bytes, the key, and zeros to a multiple of four
+    // (KV 1.1, 3.2.3); in the order of their bytes.
     assert_eq!(
         told("keys"),
         "03 00 00 00 10 00 30 31 32 33 34 35 36 37 38 39 61 62 63 64 65 66 00 00 01 00 61 00 04 00 63 6f 6c 6f 00 00"
     );
     assert_eq!(told("keys-from-b"), "01 00 00 00 04 00 63 6f 6c 6f 00 00");
-    // An iterator over keys that begin with "usr": u32 count, then a u32 length and the key each, both padded to four bytes.
+    // An iterator over keys that begin with "usr": u32 count, then a u32 length and the key each,
+    // both padded to four bytes.
     assert_eq!(
         told("iterated"),
         "02 00 00 00 05 00 00 00 75 73 72 2d 31 00 00 00 05 00 00 00 75 73 72 2d 32 00 00 00"

@@ -1,6 +1,8 @@
-//! Real guests on drives that `nvmirage serve` makes: a stock Debian kernel with its own NVMe driver, under QEMU.
+//! Real guests on drives that `nvmirage serve` makes: a stock Debian kernel with its own NVMe
+//! driver, under QEMU.
 //!
-//! One file for each thing that happens to a guest; the shell scripts that guests run are in `jobs/`.
+//! One file for each thing that happens to a guest; the shell scripts that guests run are in
+//! `jobs/`.
 
 mod doorbells;
 mod drive;

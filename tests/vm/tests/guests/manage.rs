@@ -1,5 +1,6 @@
-//! A guest that manages its drive with nvme-cli: formats, namespaces of its own making, copies, uncorrectable blocks,
-//! sanitizing; and what of it is still there when the server has started again.
+//! A guest that manages its drive with nvme-cli: formats, namespaces of its own making, copies,
+//! uncorrectable blocks, sanitizing; and what of it is still there when the server has started
+//! again.
 
 use tests_vm::Options;
 

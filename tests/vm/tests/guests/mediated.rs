@@ -1,5 +1,5 @@
-//! Drives that tenants share: by our own program inside a guest, which has a drive through VFIO, behind the guest's IOMMU; and
-//! by one outside, for a guest.
+//! Drives that tenants share: by our own program inside a guest, which has a drive through VFIO,
+//! behind the guest's IOMMU; and by one outside, for a guest.
 
 use std::ops::Range;
 use std::process::Command;
@@ -10,8 +10,9 @@ use tests_vm::{Kernel, Options};
 use crate::served::{Served, finish, json, tell, text, wait};
 use crate::vfio::{BAY, boot, options};
 
-/// Two tenants of one drive, which our program in the guest has through VFIO and an IOMMU: each checks what it writes, both go on
-/// after somebody has reset the drive under them, and the drive's file holds each one's bytes in its part and nothing elsewhere.
+/// Two tenants of one drive, which our program in the guest has through VFIO and an IOMMU: each
+/// checks what it writes, both go on after somebody has reset the drive under them, and the drive's
+/// file holds each one's bytes in its part and nothing elsewhere.
 #[test]
 fn two_tenants_of_a_drive_have_their_parts_and_no_more() {
     let dir = TempDir::new().expect("a temporary folder");
@@ -23,7 +24,8 @@ fn two_tenants_of_a_drive_have_their_parts_and_no_more() {
     assert_eq!(stopped.matches("part ").count(), 6, "{stopped}");
     let (served, reset) = (text(&report, "served"), text(&report, "reset"));
     println!("{served}{reset}");
-    // a reset that was under load of both: each had commands that were lost, and told so; what came later was verified
+    // a reset that was under load of both: each had commands that were lost, and told so; what came
+    // later was verified
     assert_eq!(
         reset
             .matches("a command failed: Command Interrupted")
@@ -86,8 +88,9 @@ fn change(line: &str) -> Option<(Range<u64>, bool)> {
     Some((iova..iova.checked_add(bytes)?, is_mapped))
 }
 
-/// The drive's server outside sees every address that the drive could use: as long as our program in the guest has the drive,
-/// these are those of its rings and of its tenants' memory, and no others. When it has ended, none of them is left.
+/// The drive's server outside sees every address that the drive could use: as long as our program
+/// in the guest has the drive, these are those of its rings and of its tenants' memory, and no
+/// others. When it has ended, none of them is left.
 #[test]
 fn a_drive_behind_an_iommu_is_shown_its_tenants_windows_and_our_rings_alone() {
     let served = Served::start_logging(DRIVE, "transport=debug,info");
@@ -194,8 +197,9 @@ listen = "vfio-user:DIR/model.sock"
 doorbells = "mapped"
 "#;
 
-/// A guest's controller is mediated onto a partition of a drive that another one of our servers makes, by a model. The partition
-/// grows while the guest has a file system there, which then grows, too.
+/// A guest's controller is mediated onto a partition of a drive that another one of our servers
+/// makes, by a model. The partition grows while the guest has a file system there, which then
+/// grows, too.
 #[test]
 fn a_guest_on_a_partition_of_a_modelled_drive_that_grows() {
     let drive = Served::start(MODEL);

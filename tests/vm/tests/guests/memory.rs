@@ -1,4 +1,5 @@
-//! Memory of guests: a server cannot reach what QEMU does not share; an IOMMU of the guest maps it piece by piece.
+//! Memory of guests: a server cannot reach what QEMU does not share; an IOMMU of the guest maps it
+//! piece by piece.
 
 use std::fs;
 

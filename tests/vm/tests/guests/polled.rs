@@ -1,5 +1,5 @@
-//! The program inside a guest, on a drive with queues that are asked for completions (`poll_completions`): no other
-//! machine of a test has one.
+//! The program inside a guest, on a drive with queues that are asked for completions
+//! (`poll_completions`): no other machine of a test has one.
 
 use tests_vm::Options;
 

@@ -1,5 +1,5 @@
-//! What a driver does when it is in trouble, again and again: resets under load, unbinds under load, and new kernels that
-//! start without a shutdown of the old one.
+//! What a driver does when it is in trouble, again and again: resets under load, unbinds under
+//! load, and new kernels that start without a shutdown of the old one.
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom};

@@ -1,5 +1,5 @@
-//! The ways past the block layer: queues that the driver polls, and commands that a program passes through with io_uring, its
-//! buffers fixed or not.
+//! The ways past the block layer: queues that the driver polls, and commands that a program passes
+//! through with io_uring, its buffers fixed or not.
 
 use tests_vm::{Boot, Kernel, Options, Report};
 

@@ -1,4 +1,5 @@
-//! The Debian package in a guest with a real service manager: installed, started, confined, watched, and purged.
+//! The Debian package in a guest with a real service manager: installed, started, confined,
+//! watched, and purged.
 
 use std::time::Duration;
 

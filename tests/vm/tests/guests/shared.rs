@@ -1,4 +1,5 @@
-//! Two guests on two controllers of one subsystem, with a namespace that both have: reservations tell who may use it.
+//! Two guests on two controllers of one subsystem, with a namespace that both have: reservations
+//! tell who may use it.
 
 use tests_vm::Options;
 

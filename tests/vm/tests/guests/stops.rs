@@ -1,4 +1,5 @@
-//! Servers that stop while a guest uses their drives, as for an update: the guest loses the drives and goes on.
+//! Servers that stop while a guest uses their drives, as for an update: the guest loses the drives
+//! and goes on.
 
 use std::thread;
 use std::time::Duration;

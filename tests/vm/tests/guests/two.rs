@@ -1,5 +1,6 @@
-//! Two guests at the same time, on two controllers of one process that share a file and memory: both controllers on one
-//! reactor, or each on its own. Each guest is a tenant of the memory, and one of the two has a cap.
+//! Two guests at the same time, on two controllers of one process that share a file and memory:
+//! both controllers on one reactor, or each on its own. Each guest is a tenant of the memory, and
+//! one of the two has a cap.
 
 use tests_vm::Options;
 

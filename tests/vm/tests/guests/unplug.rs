@@ -1,4 +1,5 @@
-//! Drives that are plugged into a running guest and taken out again, and drives whose bus mastering a guest switches off.
+//! Drives that are plugged into a running guest and taken out again, and drives whose bus mastering
+//! a guest switches off.
 
 use std::time::Duration;
 
@@ -55,7 +56,8 @@ fn a_drive_without_msix_is_plugged_in_and_taken_out_twice() {
             r#"{"execute":"device_del","arguments":{"id":"hot"}}"#,
         );
         wait(&mut guest, &format!("{round}-gone"));
-        // The guest sees a device go before QEMU has closed its socket, and QEMU cannot close it while it adds another.
+        // The guest sees a device go before QEMU has closed its socket, and QEMU cannot close it
+        // while it adds another.
         served.wait_for_line("host detached");
     }
     finish(guest);

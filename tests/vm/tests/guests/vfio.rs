@@ -1,4 +1,5 @@
-//! Our own program inside a guest, where it drives the guest's drives over VFIO, behind the guest's IOMMU.
+//! Our own program inside a guest, where it drives the guest's drives over VFIO, behind the guest's
+//! IOMMU.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -32,7 +33,8 @@ pub(crate) fn options(arguments: &[&str]) -> Options {
 /// A slot that a drive can be taken out of.
 pub(crate) const BAY: &str = "pcie-root-port,id=bay,slot=1,addr=0x11";
 
-/// QEMU's arguments for a drive of its own on the file `disk`, in a slot that it can be taken out of.
+/// QEMU's arguments for a drive of its own on the file `disk`, in a slot that it can be taken out
+/// of.
 fn drive(disk: &Path) -> [String; 6] {
     let file = std::fs::File::create(disk).expect("the drive's file is made");
     file.set_len(64 << 20).expect("the drive's file has a size");
@@ -75,8 +77,8 @@ namespaces = ["memory"]
 listen = "vfio-user:DIR/vm.sock"
 "#;
 
-/// Every access passes the guest's kernel (VFIO), QEMU's IOMMU, and vfio-user: the controller keeps to the specification
-/// for a host of each of its ways.
+/// Every access passes the guest's kernel (VFIO), QEMU's IOMMU, and vfio-user: the controller keeps
+/// to the specification for a host of each of its ways.
 #[test]
 fn our_controller_conforms_over_vfio() {
     let served = Served::start(CONFIG);
@@ -95,7 +97,8 @@ fn our_controller_conforms_over_vfio() {
     let report = finish(served.boot_on(&[], &job, options(&arguments)));
     let said = text(&report, "conformance");
     println!("{said}");
-    // More than three hundred over vfio-user; VFIO hides no more than the MSI-X table and its enable bit.
+    // More than three hundred over vfio-user; VFIO hides no more than the MSI-X table and its
+    // enable bit.
     let last = said.lines().last().unwrap_or_default();
     let passed = last.split(' ').next().and_then(|n| n.parse().ok());
     assert!(passed > Some(300), "{last}");

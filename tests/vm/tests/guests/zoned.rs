@@ -1,11 +1,12 @@
-//! Zones in a guest: the same script on a drive of ours and on a zoned null_blk device of the guest's own kernel, which is the
-//! reference for what Linux makes of zones.
+//! Zones in a guest: the same script on a drive of ours and on a zoned null_blk device of the
+//! guest's own kernel, which is the reference for what Linux makes of zones.
 
 use tests_vm::{Options, Report};
 
 use crate::served::{Served, finish, tell, text, wait};
 
-/// 32 zones of 4 MiB, of which 3 MiB can be written, and 8 may be open and active; the namespace beside it has blocks.
+/// 32 zones of 4 MiB, of which 3 MiB can be written, and 8 may be open and active; the namespace
+/// beside it has blocks.
 const CONFIG: &str = r#"
 [[media]]
 name = "zones"

@@ -18,7 +18,8 @@ const NAP: Duration = Duration::from_millis(1);
 pub(super) fn burn(own: f64, nicer: f64) -> Result<()> {
     thread::spawn(move || part(own));
     thread::spawn(move || {
-        // on Linux it is of this thread; where it may not be changed, the thread is as nice as the other one
+        // on Linux it is of this thread; where it may not be changed, the thread is as nice as the
+        // other one
         let _ = rustix::process::nice(NICER);
         part(nicer);
     });

@@ -1,9 +1,10 @@
-//! `cargo xtask bench control`: what a storm of abuse on the control socket costs hosts, beside a process that burns as much of the same
-//! processors and has nothing to do with us.
+//! `cargo xtask bench control`: what a storm of abuse on the control socket costs hosts, beside a
+//! process that burns as much of the same processors and has nothing to do with us.
 //!
-//! Rounds have a case each of: alone, under the storm, beside the hog. The storm is a process of its own ([`storm`]). What it and the server's
-//! own threads for control burn in its case, the hog burns in the case that follows ([`hog`]): one of its threads as nice as the storm, one as nice as
-//! control. The ratio of their p99 is that of one round; figures are reported and never judged.
+//! Rounds have a case each of: alone, under the storm, beside the hog. The storm is a process of
+//! its own ([`storm`]). What it and the server's own threads for control burn in its case, the hog
+//! burns in the case that follows ([`hog`]): one of its threads as nice as the storm, one as nice
+//! as control. The ratio of their p99 is that of one round; figures are reported and never judged.
 
 mod hog;
 mod storm;

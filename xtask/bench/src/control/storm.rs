@@ -1,5 +1,5 @@
-//! The storm: what is no request, what is too much, what is in use, more at once than there is room for, and clients that never read. Until its
-//! input ends; then it says what was answered.
+//! The storm: what is no request, what is too much, what is in use, more at once than there is room
+//! for, and clients that never read. Until its input ends; then it says what was answered.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -15,7 +15,8 @@ use xtask_shared::workspace::Workspace;
 /// How long the server may take to end.
 pub(crate) const STOP: Duration = Duration::from_secs(60);
 
-/// An NVM model, whose latency and bandwidth are live. Its rates are limits of their own and not asked for here.
+/// An NVM model, whose latency and bandwidth are live. Its rates are limits of their own and not
+/// asked for here.
 const CONFIGURATION: &str = r#"
 state_dir = "DIR/state"
 control = "unix:DIR/control"

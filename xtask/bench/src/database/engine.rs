@@ -1,4 +1,5 @@
-//! PostgreSQL and MariaDB as children of ours, each run by a user that may do nothing else, and sysbench.
+//! PostgreSQL and MariaDB as children of ours, each run by a user that may do nothing else, and
+//! sysbench.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -94,7 +95,8 @@ impl Engine {
         &self.version
     }
 
-    /// Makes an empty database in a folder of its own in `data`, and starts it; its socket and log are in `dir`.
+    /// Makes an empty database in a folder of its own in `data`, and starts it; its socket and log
+    /// are in `dir`.
     pub(super) fn start(&self, data: &Path, dir: &Path) -> Result<Running<'_>> {
         let (data, run) = (data.join("db"), dir.join("run"));
         for folder in [&data, &run] {
@@ -147,7 +149,8 @@ impl Engine {
         words.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// No network: a socket in `run`. Logs are large enough that no point of a measurement has to wait for one to be cut.
+    /// No network: a socket in `run`. Logs are large enough that no point of a measurement has to
+    /// wait for one to be cut.
     fn serve(&self, data: &Path, run: &Path) -> Vec<String> {
         let (data, run) = (data.display(), run.display());
         let words = match self.kind {
@@ -304,7 +307,8 @@ fn ids(passwd: &str, user: &str) -> Option<(u32, u32)> {
     Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
 }
 
-/// "postgres (PostgreSQL) 15.18 (Debian …)", "/usr/sbin/mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for …".
+/// "postgres (PostgreSQL) 15.18 (Debian …)", "/usr/sbin/mariadbd Ver 10.11.19-MariaDB-0+deb12u1 for
+/// …".
 fn version_of(said: &str) -> String {
     let starts = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
     let number = said.split_whitespace().find(starts).unwrap_or_default();

@@ -1,10 +1,12 @@
 //! `cargo xtask bench database`: a database on a modelled drive of this machine itself.
 //!
-//! PostgreSQL and MariaDB, one after the other, on ext4 on a loop device on a mounted drive, whose latency and bandwidth are changed while
-//! it is served. Both do sysbench's `oltp_read_write`. Transactions a second by bandwidth and by latency, and what the database asks
-//! of its drive over time, in the form of figure 8 of the NVMeVirt paper (FAST'23); smaller, as the machine is.
+//! PostgreSQL and MariaDB, one after the other, on ext4 on a loop device on a mounted drive, whose
+//! latency and bandwidth are changed while it is served. Both do sysbench's `oltp_read_write`.
+//! Transactions a second by bandwidth and by latency, and what the database asks of its drive over
+//! time, in the form of figure 8 of the NVMeVirt paper (FAST'23); smaller, as the machine is.
 //!
-//! What it does not do: keep anything. The drive is in memory, and all of it is gone at the end. It needs root, to mount.
+//! What it does not do: keep anything. The drive is in memory, and all of it is gone at the end. It
+//! needs root, to mount.
 
 pub(super) mod drive;
 mod engine;

@@ -1,5 +1,6 @@
-//! The picture of a database on a drive, in the form of figure 8 of the NVMeVirt paper: what it uses over time by the drive's
-//! bandwidth, transactions by bandwidth and by latency, requests under way over time.
+//! The picture of a database on a drive, in the form of figure 8 of the NVMeVirt paper: what it
+//! uses over time by the drive's bandwidth, transactions by bandwidth and by latency, requests
+//! under way over time.
 
 use plot::{Axis, Mark, Panel, Picture, Scale, Series};
 

@@ -50,8 +50,8 @@ struct Counters {
     busy_ms: u64,
 }
 
-/// Reads `/sys/block/*/stat` (Documentation/block/stat.rst of Linux): sectors of 512 bytes read and written are fields 3 and 7, the time that
-/// all requests were under way field 11, counted from 1.
+/// Reads `/sys/block/*/stat` (Documentation/block/stat.rst of Linux): sectors of 512 bytes read and
+/// written are fields 3 and 7, the time that all requests were under way field 11, counted from 1.
 fn parse(text: &str) -> Option<Counters> {
     let fields: Vec<u64> = text
         .split_whitespace()
@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn counters_are_read() {
-        // reads, merged, sectors, ms; writes, merged, sectors, ms; in flight, ms busy, ms of all; of discards and flushes, too
+        // reads, merged, sectors, ms; writes, merged, sectors, ms; in flight, ms busy, ms of all;
+        // of discards and flushes, too
         let text = "  100 1 2048 30   50 2 4096 70   3 90 500   1 0 8 0 5 6\n";
         let counters = Counters {
             sectors: 6144,

@@ -1,10 +1,11 @@
 //! A tenant of a modelled drive alone, beside an honest neighbour, and beside one that means harm
 //! (`tests/soak/examples/neighbour.rs`): what its commands take.
 //!
-//! Both neighbours have 32 commands in flight and the tenant's weight. They have a processor of their own where there is one beside
-//! the server's and the tenant's; otherwise they share the tenant's, the honest one as well as the other. A hostile one that waits for
-//! answers of the socket takes that from the tenant whenever it is woken, which the tenant's own clock counts as the drive's time:
-//! so what the server saw, from the doorbell to the completion, stands beside it.
+//! Both neighbours have 32 commands in flight and the tenant's weight. They have a processor of
+//! their own where there is one beside the server's and the tenant's; otherwise they share the
+//! tenant's, the honest one as well as the other. A hostile one that waits for answers of the
+//! socket takes that from the tenant whenever it is woken, which the tenant's own clock counts as
+//! the drive's time: so what the server saw, from the doorbell to the completion, stands beside it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};

@@ -12,7 +12,8 @@ use super::served::{Served, Setup};
 const OPTANE: (&str, u64) = ("optane-p4800x", 2048);
 const FLASH: (&str, u64) = ("samsung-970-pro", 8192);
 
-/// By the clock, in one thread: what a reactor does for a command beside what the drive's own controller does for it.
+/// By the clock, in one thread: what a reactor does for a command beside what the drive's own
+/// controller does for it.
 pub(super) fn turns(mediated: &Mediated<'_>) -> Result<Vec<Row>> {
     let mut command = mediated.workspace.cargo(&[
         "run",
@@ -181,7 +182,8 @@ pub(super) fn caps(mediated: &Mediated<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A tenant of the class that goes first, one command at a time, beside a neighbour with 128, and alone.
+/// A tenant of the class that goes first, one command at a time, beside a neighbour with 128, and
+/// alone.
 pub(super) fn latency(mediated: &Mediated<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (name, size) in [OPTANE, FLASH] {

@@ -27,8 +27,8 @@ pub(super) struct Setup {
     pub(super) medium: String,
     /// Of the drive, in MiB.
     pub(super) size_mib: u64,
-    /// What each host of the drive is created with: options of `nvmirage create tenant`; empty: it is no tenant's. Without any,
-    /// the drive is driven directly.
+    /// What each host of the drive is created with: options of `nvmirage create tenant`; empty: it
+    /// is no tenant's. Without any, the drive is driven directly.
     pub(super) hosts: Vec<String>,
     /// Reactors, and what of a command each does; `None`: one that polls.
     pub(super) placement: Option<Placement>,
@@ -210,8 +210,8 @@ impl<'a> Served<'a> {
         Ok(sample)
     }
 
-    /// What the server itself saw of the first host's reads, from the doorbell to the completion: of one command of 256, in
-    /// microseconds, what so many of them did not exceed.
+    /// What the server itself saw of the first host's reads, from the doorbell to the completion:
+    /// of one command of 256, in microseconds, what so many of them did not exceed.
     pub(super) fn seen(&self, parts: &[f64]) -> Result<Vec<Option<f64>>> {
         let workspace = self.mediated.workspace;
         let mut command = workspace.command(&workspace.program())?;

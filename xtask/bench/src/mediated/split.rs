@@ -1,7 +1,9 @@
-//! Where the completion side of a drive is: one reactor for all of a command, or others for a part of it.
+//! Where the completion side of a drive is: one reactor for all of a command, or others for a part
+//! of it.
 //!
-//! Reactors have a processor each and poll where there are as many beside the host's; otherwise all of them, whichever the way, share the
-//! server's and sleep when they have nothing to do, so that the ways are compared by the same rule.
+//! Reactors have a processor each and poll where there are as many beside the host's; otherwise all
+//! of them, whichever the way, share the server's and sleep when they have nothing to do, so that
+//! the ways are compared by the same rule.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,9 @@
-//! The workloads of MDev-NVMe's table 1 (USENIX ATC 2018), each in four ways: on the drive itself, on a controller that is mediated
-//! onto it, on a controller of a file, and on qemu-storage-daemon's export of that file. All bytes are in memory.
+//! The workloads of MDev-NVMe's table 1 (USENIX ATC 2018), each in four ways: on the drive itself,
+//! on a controller that is mediated onto it, on a controller of a file, and on
+//! qemu-storage-daemon's export of that file. All bytes are in memory.
 //!
-//! What the daemon's own client cannot do, which has one queue and no mixes, is done on one queue of as many requests, or left out.
+//! What the daemon's own client cannot do, which has one queue and no mixes, is done on one queue
+//! of as many requests, or left out.
 
 use std::fmt::Write as _;
 use std::fs;

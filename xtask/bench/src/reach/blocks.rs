@@ -1,5 +1,5 @@
-//! Block sizes: bandwidth from 512 B to 4 MiB, with host buffers and a part of the medium that are as
-//! large at every block size, so that caches help none of them more than another.
+//! Block sizes: bandwidth from 512 B to 4 MiB, with host buffers and a part of the medium that are
+//! as large at every block size, so that caches help none of them more than another.
 
 use anyhow::Result;
 

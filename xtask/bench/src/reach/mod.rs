@@ -1,7 +1,8 @@
 //! `cargo xtask bench reach`: what the program is meant to reach, measured, a row each.
 //!
 //! A row is a bar, what was measured, and how far apart they are. What is compared is interleaved,
-//! and only samples with one placement of the processors are compared. Nothing here passes or fails.
+//! and only samples with one placement of the processors are compared. Nothing here passes or
+//! fails.
 
 mod blocks;
 mod doorbells;
@@ -194,7 +195,8 @@ impl Reach<'_> {
         format!("{}s", self.args.seconds)
     }
 
-    /// Measures cases in turn, until each has as many samples of one placement as rounds are asked for.
+    /// Measures cases in turn, until each has as many samples of one placement as rounds are asked
+    /// for.
     fn compare(
         &self,
         cases: usize,
@@ -222,7 +224,8 @@ impl Reach<'_> {
     }
 }
 
-/// Measures cases in turn, until each has as many samples of one placement as there are to be rounds, and at least so many.
+/// Measures cases in turn, until each has as many samples of one placement as there are to be
+/// rounds, and at least so many.
 pub(super) fn compare(
     interrupt: &Interrupt,
     (rounds, least): (u32, usize),

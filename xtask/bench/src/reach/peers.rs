@@ -1,4 +1,5 @@
-//! Against others on the same file: fio straight on it, and qemu-storage-daemon's export of one in memory.
+//! Against others on the same file: fio straight on it, and qemu-storage-daemon's export of one in
+//! memory.
 
 use anyhow::Result;
 use tests_vm::Rig;
@@ -9,11 +10,12 @@ use crate::ours::{Ours, Setup};
 use crate::sample::Sample;
 use crate::{SIZE, SIZE_MIB, fio, memory_dir, vhost, write_file};
 
-/// Rounds at least: a disk of a virtual machine is of one speed for a second, and of another the next.
+/// Rounds at least: a disk of a virtual machine is of one speed for a second, and of another the
+/// next.
 const ROUNDS: usize = 9;
 
-/// The drive's reactor and fio take turns on the same processor: on the one that takes the disk's interrupts, where that
-/// is one of the two, and on the other.
+/// The drive's reactor and fio take turns on the same processor: on the one that takes the disk's
+/// interrupts, where that is one of the two, and on the other.
 pub(super) fn file(reach: &Reach<'_>) -> Result<Vec<Row>> {
     let rig = Rig::prepare(&mut |_| {})?;
     let dir = tempfile::Builder::new()
@@ -52,8 +54,8 @@ pub(super) fn file(reach: &Reach<'_>) -> Result<Vec<Row>> {
                     ours.stop()?;
                     sample
                 };
-                // fio has no second thread to be near or far from, and a disk takes a hundred times as long as the way
-                // between two processors
+                // fio has no second thread to be near or far from, and a disk takes a hundred times
+                // as long as the way between two processors
                 sample.placement = "unknown".into();
                 Ok(sample)
             })?;

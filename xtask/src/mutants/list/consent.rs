@@ -1,4 +1,5 @@
-//! Consent: what takes a drive from a host, data from a drive, or a change to another server, is done where that is meant.
+//! Consent: what takes a drive from a host, data from a drive, or a change to another server, is
+//! done where that is meant.
 
 use super::super::{Mutation, integration, of_program};
 

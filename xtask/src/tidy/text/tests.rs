@@ -34,6 +34,17 @@ fn good_files_pass() {
 }
 
 #[test]
+fn wide_comments() {
+    let wide = "x".repeat(97);
+    assert_eq!(found_in_rust(&format!("// {wide}\n")), [""; 0]);
+    for comment in [format!("/// {wide}x"), format!("f(); // {wide}")] {
+        assert_one(&found_in_rust(&format!("{comment}\n")), "beyond column 100");
+    }
+    let row = format!("//! | a | {wide} |\nconst TEXT: &str = \"{wide}{wide}\";\n");
+    assert_eq!(found_in_rust(&row), [""; 0]);
+}
+
+#[test]
 fn control_characters() {
     assert_one(
         &found("README.md", "a\r\n"),

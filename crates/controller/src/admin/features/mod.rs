@@ -1,8 +1,10 @@
-//! Features (Base 2.1, 4.4, 5.1.11 and 5.1.25): which exist, whose they are, and their current, default and saved values.
+//! Features (Base 2.1, 4.4, 5.1.11 and 5.1.25): which exist, whose they are, and their current,
+//! default and saved values.
 //!
-//! After every Controller Level Reset a feature has its saved value, or its default where it cannot be saved or never
-//! was. Invariant: the saved value of what cannot be saved is its default. Values that only advise (arbitration, error
-//! recovery time) are kept and read back here; whoever acts on them reads them from here.
+//! After every Controller Level Reset a feature has its saved value, or its default where it cannot
+//! be saved or never was. Invariant: the saved value of what cannot be saved is its default. Values
+//! that only advise (arbitration, error recovery time) are kept and read back here; whoever acts on
+//! them reads them from here.
 
 mod saved;
 mod unkept;
@@ -79,15 +81,15 @@ pub(crate) fn data_len(fid: FeatureId, cdw11: u32) -> usize {
 /// What a feature is, whatever its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Traits {
-    /// It can be saved. Of the others, some would be wrong for the next host (its timestamp, its identifier, what it
-    /// understands), and the number of queues ends with the queues.
+    /// It can be saved. Of the others, some would be wrong for the next host (its timestamp, its
+    /// identifier, what it understands), and the number of queues ends with the queues.
     pub(crate) saveable: bool,
     /// Each namespace has a value of its own.
     pub(crate) namespace_specific: bool,
 }
 
-/// The features that exist here, and what they are. Without a volatile write cache, its feature does not exist
-/// (Base 2.1, 5.1.25.1.4).
+/// The features that exist here, and what they are. Without a volatile write cache, its feature
+/// does not exist (Base 2.1, 5.1.25.1.4).
 pub(crate) fn traits(fid: FeatureId, namespaces: &NamespaceTable) -> Option<Traits> {
     let (saveable, namespace_specific) = match fid {
         FeatureId::VOLATILE_WRITE_CACHE if !volatile_cache(namespaces) => return None,
@@ -146,14 +148,15 @@ impl Features {
         (self.current.controller.copy_formats as u16).into()
     }
 
-    /// Forgets what was set for namespaces that do not exist any more: the next one with such an identifier is another.
-    /// Whether there is something new to keep.
+    /// Forgets what was set for namespaces that do not exist any more: the next one with such an
+    /// identifier is another. Whether there is something new to keep.
     pub(crate) fn forget_namespaces(&mut self, exists: impl Fn(u32) -> bool) -> bool {
         self.current.forget_namespaces(&exists);
         self.saved.forget_namespaces(&exists)
     }
 
-    /// I/O submission and completion queues that were allocated: the highest identifiers a host may create.
+    /// I/O submission and completion queues that were allocated: the highest identifiers a host may
+    /// create.
     pub(crate) fn allocated_queues(&self) -> (u16, u16) {
         let queues = NumberOfQueues::from(self.current.controller.number_of_queues);
         (queues.nsq_z() + 1, queues.ncq_z() + 1)
@@ -163,8 +166,9 @@ impl Features {
         self.current.write_cache_enabled()
     }
 
-    /// The flush that followed from turning the write cache off has ended. Where it failed, what is in the cache is not
-    /// safe: the cache stays on, and nothing is saved. Whether there is something new to keep.
+    /// The flush that followed from turning the write cache off has ended. Where it failed, what is
+    /// in the cache is not safe: the cache stays on, and nothing is saved. Whether there is
+    /// something new to keep.
     pub(crate) fn write_cache_flushed(&mut self, safe: bool) -> bool {
         let saves = std::mem::take(&mut self.saves_write_cache);
         match safe {
@@ -238,8 +242,8 @@ impl Features {
         }
     }
 
-    /// Whether Set Features may go on to its data and value: the feature exists, can be saved where that is asked for,
-    /// and NSID fits its scope (Base 2.1, 4.4 and 5.1.25).
+    /// Whether Set Features may go on to its data and value: the feature exists, can be saved where
+    /// that is asked for, and NSID fits its scope (Base 2.1, 4.4 and 5.1.25).
     pub(crate) fn check_set(sqe: &Sqe, context: &FeatureContext) -> Result<FeatureId, Status> {
         let cdw10 = SetFeaturesCdw10::from(sqe.cdw10);
         let fid = cdw10.fid();
@@ -257,7 +261,8 @@ impl Features {
         }
     }
 
-    /// Set Features, after [`Features::check_set`]; `data` is [`data_len`] bytes from the host. Returns Dword 0.
+    /// Set Features, after [`Features::check_set`]; `data` is [`data_len`] bytes from the host.
+    /// Returns Dword 0.
     pub(crate) fn set(
         &mut self,
         sqe: &Sqe,

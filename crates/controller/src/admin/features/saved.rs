@@ -1,7 +1,9 @@
-//! Features as they are kept over a restart of the program: plain values, to be read by whoever opens the record.
+//! Features as they are kept over a restart of the program: plain values, to be read by whoever
+//! opens the record.
 //!
-//! A value that is absent was never saved: its feature starts at its default. What a record holds that cannot be (it
-//! was edited, or the controller has fewer queues or namespaces than it had) is left out when it is taken.
+//! A value that is absent was never saved: its feature starts at its default. What a record holds
+//! that cannot be (it was edited, or the controller has fewer queues or namespaces than it had) is
+//! left out when it is taken.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +14,8 @@ use super::values::{
 use super::{FeatureContext, Features};
 use crate::admin::logs::has_zones;
 
-/// Saved values of the features that can be saved, each as Dword 11 of its Set Features has it (Base 2.1, 5.1.25).
+/// Saved values of the features that can be saved, each as Dword 11 of its Set Features has it
+/// (Base 2.1, 5.1.25).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SavedFeatures {

@@ -1,8 +1,8 @@
-//! Set Features with SV whose value is not on stable storage yet: what the feature was before, so that a save that
-//! fails changes nothing.
+//! Set Features with SV whose value is not on stable storage yet: what the feature was before, so
+//! that a save that fails changes nothing.
 //!
-//! Several saves may be in flight. Each puts back only words that still hold what it set, here and in what the later
-//! ones would put back, so the order in which they fail does not matter.
+//! Several saves may be in flight. Each puts back only words that still hold what it set, here and
+//! in what the later ones would put back, so the order in which they fail does not matter.
 
 use nvme_spec::Sqe;
 use nvme_spec::command::SetFeaturesCdw10;
@@ -62,8 +62,8 @@ impl Features {
         self.unkept.retain(|unkept| unkept.sqe.cid != cid);
     }
 
-    /// A value could not be saved: current and saved value are those from before the command. The feature; `None` where
-    /// the command set none.
+    /// A value could not be saved: current and saved value are those from before the command. The
+    /// feature; `None` where the command set none.
     pub(crate) fn not_kept(&mut self, cid: u16) -> Option<FeatureId> {
         let at = self.unkept.iter().position(|u| u.sqe.cid == cid)?;
         let failed = self.unkept.remove(at);

@@ -1,7 +1,8 @@
-//! A value for each feature: what is read back, what is taken, and the defaults (Base 2.1, 5.1.25; NVM 1.1, 4.1.3).
+//! A value for each feature: what is read back, what is taken, and the defaults (Base 2.1, 5.1.25;
+//! NVM 1.1, 4.1.3).
 //!
-//! Invariant: bits that are reserved, or stand for what is not offered, are never kept. It does NOT know which value is
-//! current and which is saved.
+//! Invariant: bits that are reserved, or stand for what is not offered, are never kept. It does NOT
+//! know which value is current and which is saved.
 
 use nvme_spec::command::{GetFeaturesCdw10, SetFeaturesCdw10};
 use nvme_spec::features::{
@@ -24,8 +25,8 @@ use crate::time::Time;
 
 /// Words of one bit per interrupt vector: one of the admin queue, one per I/O queue pair.
 pub(super) const VECTOR_WORDS: usize = (MAX_IO_QUEUES as usize + 1).div_ceil(32);
-/// Stands for an over temperature threshold that was never set: it is WCTEMP (Base 2.1, 5.1.25.1.3), which a drive behind
-/// a namespace may change.
+/// Stands for an over temperature threshold that was never set: it is WCTEMP (Base 2.1,
+/// 5.1.25.1.3), which a drive behind a namespace may change.
 const OVER_DEFAULT: u32 = u32::MAX;
 /// Threshold Temperature Select: the composite temperature, and (of Set Features) all sensors.
 const TMPSEL_COMPOSITE: u8 = 0;
@@ -49,7 +50,8 @@ pub struct FeatureValues {
     pub arbitration: u32,
     /// Power Management.
     pub power_management: u32,
-    /// Over temperature threshold of the composite temperature, in kelvins; FFFFFFFFh where no host has set one.
+    /// Over temperature threshold of the composite temperature, in kelvins; FFFFFFFFh where no host
+    /// has set one.
     pub over_temperature: u32,
     /// Under temperature threshold of the composite temperature, in kelvins.
     pub under_temperature: u32,
@@ -67,8 +69,8 @@ pub struct FeatureValues {
     pub event_configuration: u32,
     /// Keep Alive Timeout, in milliseconds; 0 is none.
     pub keep_alive_ms: u32,
-    /// The first bytes of Host Behavior Support: Advanced Command Retry, telemetry area 4, LBA format extension,
-    /// dispersed namespaces.
+    /// The first bytes of Host Behavior Support: Advanced Command Retry, telemetry area 4, LBA
+    /// format extension, dispersed namespaces.
     pub host_behavior: [u8; 4],
     /// Copy Descriptor Formats Enable, of Host Behavior Support.
     pub copy_formats: u32,
@@ -250,7 +252,8 @@ impl Values {
         }
     }
 
-    /// Milliseconds go on from the value that was set, or from the last reset (Base 2.1, 5.1.25.1.7).
+    /// Milliseconds go on from the value that was set, or from the last reset (Base 2.1,
+    /// 5.1.25.1.7).
     fn timestamp(&self, now: Time) -> Timestamp {
         let passed_ms = now.since(Time(self.controller.timestamp_at_ns)) / 1_000_000;
         let ms = self.controller.timestamp_ms.wrapping_add(passed_ms);
@@ -332,9 +335,10 @@ impl Values {
         Ok(())
     }
 
-    /// Error Recovery without a namespace. The feature is a namespace's (NVM 1.1, 4.1.3.2), and NSID 0 names none. The first
-    /// revisions had one value for the controller, and SPDK's test suite for one still asks that way: it is told the
-    /// value that all attached namespaces share. Where they have several there is none to tell.
+    /// Error Recovery without a namespace. The feature is a namespace's (NVM 1.1, 4.1.3.2), and
+    /// NSID 0 names none. The first revisions had one value for the controller, and SPDK's test
+    /// suite for one still asks that way: it is told the value that all attached namespaces share.
+    /// Where they have several there is none to tell.
     fn shared_error_recovery(&self, context: &FeatureContext) -> Result<u32, Status> {
         let attached = context.namespaces.iter();
         let mut values = attached.map(|n| self.error_recovery[n.nsid as usize - 1]);
@@ -352,7 +356,8 @@ impl Values {
         cdw11: u32,
         context: &FeatureContext,
     ) -> Result<(), Status> {
-        // No namespace supports the error for deallocated blocks (NSFEAT.DAE is 0; NVM 1.1, 4.1.3.2).
+        // No namespace supports the error for deallocated blocks (NSFEAT.DAE is 0; NVM 1.1,
+        // 4.1.3.2).
         if ErrorRecovery::from(cdw11).dulbe() {
             return Err(Status::INVALID_FIELD_IN_COMMAND);
         }
@@ -380,7 +385,8 @@ impl Values {
         }
     }
 
-    /// Base 2.1, 5.1.25.2.1: once, before the first I/O queue is created; never more than was asked for.
+    /// Base 2.1, 5.1.25.2.1: once, before the first I/O queue is created; never more than was asked
+    /// for.
     fn set_number_of_queues(
         &mut self,
         wanted: NumberOfQueues,

@@ -1,5 +1,5 @@
-//! What Identify tells of the subsystem: the namespaces that exist, attached to the controller or not, and the
-//! controllers (Base 2.1, 5.1.13.2.9 to 5.1.13.2.15).
+//! What Identify tells of the subsystem: the namespaces that exist, attached to the controller or
+//! not, and the controllers (Base 2.1, 5.1.13.2.9 to 5.1.13.2.15).
 //!
 //! A namespace that is still being created exists for nobody.
 

@@ -14,7 +14,8 @@ use crate::namespace::{LBA_SHIFTS, Namespace, format_index};
 use crate::port::MediumTraits;
 use crate::subsystem::{Allocated, Pool, Subsystem};
 
-/// Every type of reservation, which persists where that is asked for; IEKEY as revision 1.3 and later define it.
+/// Every type of reservation, which persists where that is asked for; IEKEY as revision 1.3 and
+/// later define it.
 fn rescap() -> Rescap {
     Rescap::new()
         .with_ptpls(true)
@@ -53,10 +54,11 @@ fn fpi(nsid: u32, subsystem: &Subsystem) -> Fpi {
 
 /// Identify Namespace.
 ///
-/// For a namespace without logical blocks the specification has Invalid I/O Command Set (NVM 1.1, 4.1.5.1). Hosts that
-/// know of command sets ask all the same, and SPDK's driver gives up the whole controller on an error, with the NVM
-/// namespaces beside it, and takes NCAP 0 for an inactive namespace. So what does not depend on blocks is answered, with
-/// the size in bytes as its own command set has it; LBADS is 0, which is the format of no block.
+/// For a namespace without logical blocks the specification has Invalid I/O Command Set (NVM 1.1,
+/// 4.1.5.1). Hosts that know of command sets ask all the same, and SPDK's driver gives up the whole
+/// controller on an error, with the NVM namespaces beside it, and takes NCAP 0 for an inactive
+/// namespace. So what does not depend on blocks is answered, with the size in bytes as its own
+/// command set has it; LBADS is 0, which is the format of no block.
 pub(super) fn namespace(allocated: &Allocated, subsystem: &Subsystem) -> IdentifyNamespace {
     let n = &allocated.namespace;
     let mut id = IdentifyNamespace::new_zeroed();
@@ -121,7 +123,8 @@ pub(super) fn independent(
     id
 }
 
-/// EUI-64, NGUID and UUID where the namespace has names, and its command set (Base 2.1, 5.1.13.2.3).
+/// EUI-64, NGUID and UUID where the namespace has names, and its command set (Base 2.1,
+/// 5.1.13.2.3).
 pub(super) fn descriptors(n: &Namespace) -> [u8; IDENTIFY_SIZE] {
     let mut page = [0; IDENTIFY_SIZE];
     let mut at = 0;

@@ -1,4 +1,5 @@
-//! Abort (Base 2.1, 5.1.1): always answered; bit 0 of Dword 0 is set where the command was not aborted.
+//! Abort (Base 2.1, 5.1.1): always answered; bit 0 of Dword 0 is set where the command was not
+//! aborted.
 
 use nvme_spec::Sqe;
 
@@ -98,7 +99,8 @@ fn many_aborts_in_one_batch_are_all_answered() {
     rig.turns(4);
     let mut answered = Vec::new();
     while let Some(cqe) = rig.reap() {
-        // ACL is 3, 0's based: from the fifth on that is outstanding at once, they are refused, not lost.
+        // ACL is 3, 0's based: from the fifth on that is outstanding at once, they are refused, not
+        // lost.
         assert!([OK, ABORT_LIMIT_EXCEEDED].contains(&code(&cqe)));
         answered.push((cqe.cid, code(&cqe)));
     }

@@ -1,11 +1,13 @@
-//! Identify of what a subsystem has: allocated namespaces, who has them attached, controllers (Base 2.1, 5.1.13.2).
+//! Identify of what a subsystem has: allocated namespaces, who has them attached, controllers
+//! (Base 2.1, 5.1.13.2).
 
 use super::rig::*;
 use crate::port::{ChannelId, MediumTraits};
 use crate::subsystem::{Allocated, Busy, ControllerId, Pool, Subsystem, SubsystemConfig};
 use crate::testing::namespace;
 
-/// Namespace 1 is attached to both controllers, 2 to controller 2, 4 to nobody, and 7 is being created.
+/// Namespace 1 is attached to both controllers, 2 to controller 2, 4 to nobody, and 7 is being
+/// created.
 fn subsystem() -> SubsystemConfig {
     let allocated = |nsid: u32, attached: &[u16]| {
         let mut new = Allocated::everywhere(namespace(nsid, ChannelId(0), 100 * u64::from(nsid)));

@@ -1,4 +1,5 @@
-//! Arbitration (Base 2.1, 3.4.4), by counting what is fetched from submission queues that always have commands.
+//! Arbitration (Base 2.1, 3.4.4), by counting what is fetched from submission queues that always
+//! have commands.
 
 use super::rig::*;
 use crate::testing::PAGE;
@@ -14,7 +15,8 @@ const LOW: u32 = 3;
 /// Entries of a queue.
 const ENTRIES: u32 = 64;
 
-/// Submission queues 1, 2, ... with a priority and a completion queue each, full of commands and kept so.
+/// Submission queues 1, 2, ... with a priority and a completion queue each, full of commands and
+/// kept so.
 struct Load {
     rig: Rig,
     fetched: Vec<u32>,

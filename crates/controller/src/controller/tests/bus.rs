@@ -1,5 +1,5 @@
-//! Bus Master Enable and D3hot (PCI 3.0, 6.2.2; PCIe 6.0, 7.5.1.1.3; PCI PM 1.2, 5.4.1): no memory request while the
-//! function may issue none, and everything follows when it may again.
+//! Bus Master Enable and D3hot (PCI 3.0, 6.2.2; PCIe 6.0, 7.5.1.1.3; PCI PM 1.2, 5.4.1): no memory
+//! request while the function may issue none, and everything follows when it may again.
 
 use nvme_spec::Sqe;
 
@@ -139,7 +139,8 @@ fn what_hangs_is_aborted_after_four_seconds() {
     assert!(rig.memory() == before, "its completion is not posted twice");
 }
 
-/// Linux' shpchp, a kexec and a monitor's reset clear the bit on functions whose driver never set it.
+/// Linux' shpchp, a kexec and a monitor's reset clear the bit on functions whose driver never set
+/// it.
 #[test]
 fn a_host_that_never_set_the_bit_is_served() {
     let mut rig = Rig::new();

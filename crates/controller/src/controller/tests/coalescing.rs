@@ -128,7 +128,8 @@ fn a_vector_may_be_left_out() {
 
 #[test]
 fn new_settings_hold_for_what_is_withheld() {
-    // Coalescing goes; the threshold falls to what there is; the time falls; the vector is left out.
+    // Coalescing goes; the threshold falls to what there is; the time falls; the vector is left
+    // out.
     for (fid, value, raised) in [
         (0x08, 0, true),
         (0x08, 100 << 8 | 1, true),

@@ -25,7 +25,8 @@ fn copy(rig: &Rig, format: u32) -> Sqe {
     }
 }
 
-/// Enables (or not) ranges of other namespaces, format 2h: byte 4 of Host Behavior Support (Base 2.1, 5.1.25.1.14).
+/// Enables (or not) ranges of other namespaces, format 2h: byte 4 of Host Behavior Support
+/// (Base 2.1, 5.1.25.1.14).
 fn enable(rig: &mut Rig, formats: u8) {
     let mut data = [0; 512];
     data[4] = formats;
@@ -71,7 +72,8 @@ fn health_counts_copies_as_reads_and_writes_and_verifies_as_data_read() {
         ..rig.read_sqe(0, 1)
     };
     assert_eq!(run(&mut rig, 1, 0, verify), OK);
-    // Data Units Read and Written are thousands of 512 bytes, rounded up; then Host Read and Write Commands.
+    // Data Units Read and Written are thousands of 512 bytes, rounded up; then Host Read and Write
+    // Commands.
     assert_eq!(health(&mut rig), [1, 0, 0, 0]);
     let sqe = copy(&rig, 0);
     assert_eq!(run(&mut rig, 1, 1, sqe), OK);

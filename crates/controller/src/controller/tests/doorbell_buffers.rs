@@ -95,8 +95,8 @@ fn the_registration_of_doorbell_buffers_ends_at_every_reset() {
     }
 }
 
-/// A host that uses the buffers for queue 0, too, as libvfn does: it stores each doorbell there and writes the register
-/// only past EventIdx.
+/// A host that uses the buffers for queue 0, too, as libvfn does: it stores each doorbell there and
+/// writes the register only past EventIdx.
 struct Buffers {
     rig: Rig,
     tail: u32,

@@ -102,7 +102,8 @@ fn of_several_drives_the_worst_is_told_and_others_do_not_count() {
         });
     }
     let smart = rig.log(0x02, 0, 512).unwrap();
-    // The drive's own temperature threshold is nobody's here, and there is no persistent memory region.
+    // The drive's own temperature threshold is nobody's here, and there is no persistent memory
+    // region.
     assert_eq!(smart[0], 0b0001_0100);
     assert_eq!(u16_at(&smart, 1), 300);
     assert_eq!((smart[3], smart[4], smart[5]), (60, 55, 20));

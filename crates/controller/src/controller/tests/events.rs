@@ -229,8 +229,9 @@ fn a_bad_admin_doorbell_freezes_the_admin_queue_until_a_reset() {
     assert!(rig.identify(1, 0, 0).is_ok());
 }
 
-/// Doorbells are nobody's before a queue is made and after its value was one that cannot be: what is stored there then
-/// reaches nobody (Base 2.1, 5.1.2 gives a host an event for the first of them only).
+/// Doorbells are nobody's before a queue is made and after its value was one that cannot be: what
+/// is stored there then reaches nobody (Base 2.1, 5.1.2 gives a host an event for the first of them
+/// only).
 #[test]
 fn doorbells_of_frozen_and_absent_queues_are_not_looked_at() {
     let mut config = config();

@@ -318,7 +318,8 @@ fn host_behavior_is_kept() {
     rig.host.write(rig.data_page(), &[0xee; 512]);
     assert_eq!(code(&rig.get_feature(0x16, CURRENT, 0)), OK);
     assert_eq!(rig.host.read(rig.data_page(), 512), data);
-    // Bytes 0 to 3 are 0 or 1 each; of the formats of Copy descriptors (bytes 4 and 5) only 2h can be enabled.
+    // Bytes 0 to 3 are 0 or 1 each; of the formats of Copy descriptors (bytes 4 and 5) only 2h can
+    // be enabled.
     for (at, value) in [
         (0, 2),
         (1, 2),

@@ -1,4 +1,5 @@
-//! Firmware Commit and Firmware Image Download (Base 2.1, 5.1.8 and 5.1.9): the one slot is read-only.
+//! Firmware Commit and Firmware Image Download (Base 2.1, 5.1.8 and 5.1.9): the one slot is
+//! read-only.
 
 use nvme_spec::Sqe;
 
@@ -30,7 +31,8 @@ fn no_image_is_taken() {
 #[test]
 fn the_slot_cannot_be_replaced() {
     let mut rig = Rig::enabled();
-    // 000b and 001b replace the image. Slot 1 is read-only, there are no others, and 0 leaves the choice to us.
+    // 000b and 001b replace the image. Slot 1 is read-only, there are no others, and 0 leaves the
+    // choice to us.
     for action in [0b000, 0b001] {
         for slot in 0..8 {
             assert_eq!(commit(&mut rig, action, slot), INVALID_FIRMWARE_SLOT);

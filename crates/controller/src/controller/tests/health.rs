@@ -1,5 +1,5 @@
-//! What SMART / Health Information and the error log keep over a restart of the program (Base 2.1, 5.1.12.1.2 and
-//! 5.1.12.1.3).
+//! What SMART / Health Information and the error log keep over a restart of the program (Base 2.1,
+//! 5.1.12.1.2 and 5.1.12.1.3).
 
 use nvme_spec::Sqe;
 

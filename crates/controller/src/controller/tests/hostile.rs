@@ -52,7 +52,8 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Words of a command that gets somewhere: small opcodes, identifiers and addresses in the host's memory.
+/// Words of a command that gets somewhere: small opcodes, identifiers and addresses in the host's
+/// memory.
 fn command() -> impl Strategy<Value = [u32; 16]> {
     let opcode = prop_oneof![
         Just(0x00),

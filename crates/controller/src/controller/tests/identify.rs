@@ -65,7 +65,8 @@ fn controller_by_offset() {
     assert_eq!(u32_at(&id, 96), 1, "CTRATT: host identifiers of 128 bits");
     assert_eq!((id[512], id[513]), (0x66, 0x44), "SQES, CQES");
     assert_eq!(u32_at(&id, 516), 32, "NN");
-    // Compare, Write Uncorrectable, Dataset Management, Write Zeroes, save and select, reservations, timestamp, Verify, Copy with single atomicity.
+    // Compare, Write Uncorrectable, Dataset Management, Write Zeroes, save and select,
+    // reservations, timestamp, Verify, Copy with single atomicity.
     assert_eq!(u16_at(&id, 520), 0b11_1111_1111, "ONCS");
     assert_eq!(u16_at(&id, 534), 0b101, "CDFS: formats 0h and 2h");
     assert_eq!(u16_at(&id, 522), 1, "FUSES: Compare and Write");
@@ -73,7 +74,8 @@ fn controller_by_offset() {
     assert_eq!(atomic, [0; 3], "AWUN, AWUPF, ACWU: one block");
     assert_eq!(id[524], 0, "FNA");
     assert_eq!(id[525], 0b111, "VWC: present, and Flush takes FFFFFFFFh");
-    // No alignment asked for, Bit Buckets, lists longer than the data; nothing keyed, no offsets, no metadata.
+    // No alignment asked for, Bit Buckets, lists longer than the data; nothing keyed, no offsets,
+    // no metadata.
     assert_eq!(u32_at(&id, 536), 1 | 1 << 16 | 1 << 18, "SGLS");
     assert_eq!(&id[768..801], b"nqn.2014-08.org.nvmexpress:uuid:x");
     assert!(id[801..1024].iter().all(|byte| *byte == 0));
@@ -328,7 +330,8 @@ fn opcodes_that_are_not_served_are_invalid() {
             "{opcode:#x}"
         );
     }
-    // Device Self-test (14h), Security (81h, 82h) and, without a pool, Namespace Management (0Dh) are among them.
+    // Device Self-test (14h), Security (81h, 82h) and, without a pool, Namespace Management (0Dh)
+    // are among them.
     let effects = rig.log(0x05, 0, 4096).unwrap();
     for opcode in 0..256 {
         let expected = u32::from(served.contains(&(opcode as u8)));

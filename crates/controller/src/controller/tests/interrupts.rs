@@ -354,7 +354,8 @@ fn what_was_raised_is_counted() {
     assert_eq!(counted, 2);
 }
 
-/// A monitor that takes any access for the end of an interrupt asks again while the handler is still busy.
+/// A monitor that takes any access for the end of an interrupt asks again while the handler is
+/// still busy.
 #[test]
 fn a_level_that_was_told_is_not_told_again_before_the_handler_had_its_time() {
     let mut rig = rig();

@@ -35,7 +35,8 @@ fn a_host_that_is_silent_too_long_loses_its_controller() {
     assert_eq!(rig.csts(), RDY);
     assert_eq!(keep_alive(&mut rig), OK);
     rig.wait(1999 * MS);
-    // Other commands, of either kind, do not restart the timer: traffic based keep alive is not offered.
+    // Other commands, of either kind, do not restart the timer: traffic based keep alive is not
+    // offered.
     assert!(rig.identify(1, 0, 0).is_ok());
     let read = rig.read_sqe(1, 1);
     rig.submit_io(1, 0, read);

@@ -1,4 +1,5 @@
-//! Enable, disable, resets and failure (Base 2.1, 3.5 to 3.7 and 9.5): both edges of RDY are bounded.
+//! Enable, disable, resets and failure (Base 2.1, 3.5 to 3.7 and 9.5): both edges of RDY are
+//! bounded.
 
 use std::sync::Arc;
 
@@ -66,7 +67,8 @@ fn a_controller_reset_keeps_the_admin_queue_registers_and_forgets_the_rest() {
     rig.create_pair(1, 8);
 }
 
-/// A host that did not notice a reset submits one more command, and then enables the controller with the same queues.
+/// A host that did not notice a reset submits one more command, and then enables the controller
+/// with the same queues.
 #[test]
 fn what_was_submitted_while_disabled_is_not_done() {
     let mut rig = Rig::enabled();

@@ -185,8 +185,9 @@ fn effects_tell_every_io_command_that_is_served() {
     let mut rig = Rig::enabled();
     rig.create_pair(1, 64);
     let log = rig.log(0x05, 0, 4096).unwrap();
-    // Bit 1: changes logical blocks. No scope, which Linux takes for an unusual effect. Flush, Write, Read, Write Uncorrectable, Compare, Write Zeroes, Dataset Management,
-    // Verify, Reservation Register, Report, Acquire and Release, Copy.
+    // Bit 1: changes logical blocks. No scope, which Linux takes for an unusual effect. Flush,
+    // Write, Read, Write Uncorrectable, Compare, Write Zeroes, Dataset Management, Verify,
+    // Reservation Register, Report, Acquire and Release, Copy.
     let effects = [
         (0x00, 1),
         (0x01, 3),

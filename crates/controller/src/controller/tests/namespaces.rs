@@ -1,4 +1,5 @@
-//! Namespace Management and Namespace Attachment (Base 2.1, 5.1.20, 5.1.21 and 8.1.15; NVM 1.1, 4.1.6).
+//! Namespace Management and Namespace Attachment (Base 2.1, 5.1.20, 5.1.21 and 8.1.15; NVM 1.1,
+//! 4.1.6).
 
 use nvme_spec::Sqe;
 
@@ -201,8 +202,8 @@ fn a_format_that_no_pool_can_do_is_invalid() {
     assert_eq!(world.format(0, 1, 0), INVALID_FORMAT);
 }
 
-/// AWUPF promises that one logical block at least is written wholly or not at all when the power fails: so there is no format with
-/// blocks of which a medium says no such thing.
+/// AWUPF promises that one logical block at least is written wholly or not at all when the power
+/// fails: so there is no format with blocks of which a medium says no such thing.
 #[test]
 fn blocks_that_a_medium_may_tear_are_no_format() {
     let mut tearing = pool(0, MIB);

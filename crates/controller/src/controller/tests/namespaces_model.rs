@@ -1,5 +1,5 @@
-//! Random programs of several hosts that create, attach, detach, format and delete namespaces and write to them, with
-//! restarts in between, against a model: sets, and a map of bytes.
+//! Random programs of several hosts that create, attach, detach, format and delete namespaces and
+//! write to them, with restarts in between, against a model: sets, and a map of bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! Namespaces whose medium takes no writes (Base 2.1, 8.1.16.2; NVM 1.1, 3.2): what hosts are told, and what they may do.
+//! Namespaces whose medium takes no writes (Base 2.1, 8.1.16.2; NVM 1.1, 3.2): what hosts are told,
+//! and what they may do.
 
 use nvme_spec::Sqe;
 
@@ -29,7 +30,8 @@ fn rig() -> Rig {
     rig
 }
 
-/// Currently Write Protected of Identify Namespace, and of the structure that is independent of command sets.
+/// Currently Write Protected of Identify Namespace, and of the structure that is independent of
+/// command sets.
 fn protected(rig: &mut Rig, nsid: u32) -> (u8, u8) {
     let of = |rig: &mut Rig, cns, at: usize| rig.identify(cns, nsid, 0).unwrap()[at] & 1;
     (of(rig, 0x00, 99), of(rig, 0x08, 8))

@@ -5,7 +5,8 @@ use super::rig::*;
 #[test]
 fn cap_reads_the_same_as_two_dwords_and_as_a_qword() {
     let rig = Rig::new();
-    // MQES 63 (64 entries), CQR, AMS bit 0, TO 20 x 500 ms, NSSRS, NVM command set and others, CRWMS; DSTRD, MPSMIN and MPSMAX 0.
+    // MQES 63 (64 entries), CQR, AMS bit 0, TO 20 x 500 ms, NSSRS, NVM command set and others,
+    // CRWMS; DSTRD, MPSMIN and MPSMAX 0.
     let low = 63 | 1 << 16 | 1 << 17 | 20 << 24;
     let high = 1 << (36 - 32) | 1 << (37 - 32) | 1 << (43 - 32) | 1 << (59 - 32);
     assert_eq!(rig.read32(CAP), low);

@@ -1,4 +1,5 @@
-//! Two hosts, each with a controller of one subsystem, and a namespace that both have (Base 2.1, 8.1.22).
+//! Two hosts, each with a controller of one subsystem, and a namespace that both have (Base 2.1,
+//! 8.1.22).
 
 use nvme_spec::{Cqe, Sqe};
 
@@ -364,7 +365,8 @@ fn a_reset_makes_a_host_without_identifier_another_one() {
     pair.rig(0).disable();
     pair.turns(4);
     assert_eq!(pair.block(1, READ), OK, "its holder is gone");
-    // One with an identifier stays registered, but its controller has another host until that says who it is.
+    // One with an identifier stays registered, but its controller has another host until that says
+    // who it is.
     pair.rig(1).disable();
     pair.rig(1).enable();
     pair.rig(1).create_pair(1, 64);

@@ -28,7 +28,8 @@ pub(super) const ASQ: u64 = 0x28;
 pub(super) const ACQ: u64 = 0x30;
 pub(super) const CRTO: u64 = 0x68;
 
-/// Enabled, NVM command set, 4 KiB pages, round robin, 64-byte and 16-byte entries: what Linux writes.
+/// Enabled, NVM command set, 4 KiB pages, round robin, 64-byte and 16-byte entries: what Linux
+/// writes.
 pub(super) const CC_ENABLE: u32 = 0x0046_0001;
 
 // CSTS (Base 2.1, 3.1.4.6).
@@ -378,7 +379,8 @@ impl Rig {
         self.cid
     }
 
-    /// The next admin completion, if there is one; without telling the controller that it was consumed.
+    /// The next admin completion, if there is one; without telling the controller that it was
+    /// consumed.
     pub(super) fn peek(&mut self) -> Option<Cqe> {
         let at = Iova(self.host.page(ACQ_PAGE).0 + u64::from(self.cq_head) * 16);
         let bytes = self.host.read(at, 16);

@@ -160,7 +160,8 @@ fn finish(rig: &mut Rig) {
 fn while_it_goes_on_only_some_admin_commands_are_served() {
     let mut rig = in_progress();
     assert_eq!(log(&mut rig).1 & 0b111, SANITIZING);
-    // Get Log Page: Error Information, SMART, Changed Namespaces, Reservation Notification, Sanitize Status.
+    // Get Log Page: Error Information, SMART, Changed Namespaces, Reservation Notification,
+    // Sanitize Status.
     for lid in 0..256 {
         let expected = match lid {
             0x01 | 0x02 | 0x04 | 0x80 | 0x81 => None,

@@ -13,7 +13,8 @@ const CURRENT: u32 = 0;
 const DEFAULT: u32 = 1;
 const SAVED: u32 = 2;
 
-/// (feature, Dword 11 to set, Dword 11 to get, the value then, its default), of all that can be saved.
+/// (feature, Dword 11 to set, Dword 11 to get, the value then, its default), of all that can be
+/// saved.
 const SAVEABLE: [(u32, u32, u32, u32, u32); 10] = [
     (0x01, 0x0403_0207, 0, 0x0403_0207, 5),
     (0x02, 0x0000_0040, 0, 0x0000_0040, 0),

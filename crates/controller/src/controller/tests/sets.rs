@@ -183,7 +183,8 @@ fn the_log_of_effects_is_by_command_set() {
     };
     let entry = |page: &[u8], opcode: usize| u32_at(page, 1024 + opcode * 4) & 3;
     let zones = effects(ZNS).unwrap();
-    // Append and Management Send change blocks, Management Receive does not; Write Uncorrectable is not there.
+    // Append and Management Send change blocks, Management Receive does not; Write Uncorrectable is
+    // not there.
     let opcodes = [0x7d, 0x79, 0x7a, 0x01, 0x02, 0x04, 0x7b];
     let expected = [3, 3, 1, 3, 1, 0, 0];
     assert_eq!(opcodes.map(|opcode| entry(&zones, opcode)), expected);

@@ -1,4 +1,5 @@
-//! Shutdown by CC.SHN (Base 2.1, 3.6.1): media with a volatile cache are flushed, then SHST tells, and all of it is bounded.
+//! Shutdown by CC.SHN (Base 2.1, 3.6.1): media with a volatile cache are flushed, then SHST tells,
+//! and all of it is bounded.
 
 use super::rig::*;
 use crate::port::Cause;

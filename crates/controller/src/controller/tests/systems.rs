@@ -1,8 +1,10 @@
-//! How operating systems, firmware and user-space drivers drive a controller, as programs: one file for each.
+//! How operating systems, firmware and user-space drivers drive a controller, as programs: one file
+//! for each.
 //!
-//! The order of the steps, the values that are written and what is looked at afterwards are the driver's, told in our
-//! words from what its public source or its behaviour on the bus shows. What a step must come to is from the
-//! specification. A program asserts what its driver checks, and would give up or go wrong on.
+//! The order of the steps, the values that are written and what is looked at afterwards are the
+//! driver's, told in our words from what its public source or its behaviour on the bus shows. What
+//! a step must come to is from the specification. A program asserts what its driver checks, and
+//! would give up or go wrong on.
 
 mod freebsd;
 mod illumos;
@@ -62,8 +64,8 @@ impl Buffers {
         buffers
     }
 
-    /// Stores a doorbell; whether the register is to be written, too (Base 2.1, Annex B.5): where it passes EventIdx, in
-    /// 16 bits, as virtio has it.
+    /// Stores a doorbell; whether the register is to be written, too (Base 2.1, Annex B.5): where
+    /// it passes EventIdx, in 16 bits, as virtio has it.
     fn store(&self, rig: &Rig, slot: u64, value: u32) -> bool {
         let at = Iova(self.shadow.0 + 4 * slot);
         let old = rig.host.read_u32(at) as u16;
@@ -88,7 +90,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Queues of so many entries, with these flags in Dword 11 beside the completion queue's identifier.
+    /// Queues of so many entries, with these flags in Dword 11 beside the completion queue's
+    /// identifier.
     fn create(rig: &mut Rig, qid: u16, entries: u32, cq_flags: u32, sq_flags: u32) -> Self {
         rig.host.write(rig.cq_page(qid), &[0; 4096]);
         let mut cq = rig.create_cq_sqe(qid, entries);

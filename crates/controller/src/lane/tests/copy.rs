@@ -62,7 +62,8 @@ fn copy(rig: &mut Rig, to: u64, ranges: &[From], format: u32) -> (Status, u32) {
     (cqe.status.status(), cqe.dw0)
 }
 
-/// Namespace 1 has the first half of the medium and 2 the second; 3 is on another medium; 4 has blocks of 4 KiB.
+/// Namespace 1 has the first half of the medium and 2 the second; 3 is on another medium; 4 has
+/// blocks of 4 KiB.
 fn namespaces() -> Vec<Namespace> {
     let mut second = namespace(2, MEDIUM_ID, BLOCKS / 2);
     second.start = MEDIUM as u64 / 2;
@@ -297,8 +298,8 @@ fn model(bytes: &mut [u8], to: u64, ranges: &[From]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Several copies at a time to places of their own in namespace 1, out of places that none of them writes, on a medium
-    /// that has room only now and then, with aborts in between.
+    /// Several copies at a time to places of their own in namespace 1, out of places that none of
+    /// them writes, on a medium that has room only now and then, with aborts in between.
     #[test]
     fn copies_are_what_the_model_copies(
         commands in prop::collection::vec(

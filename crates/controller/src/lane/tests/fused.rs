@@ -45,7 +45,8 @@ fn statuses(done: &[Cqe]) -> Vec<(u16, Status)> {
     done.iter().map(status).collect()
 }
 
-/// Submits commands with one doorbell update; what they end with, in the order of their completions.
+/// Submits commands with one doorbell update; what they end with, in the order of their
+/// completions.
 fn run(rig: &mut Rig, commands: &[Sqe]) -> Vec<(u16, Status)> {
     for sqe in commands {
         rig.store(1, *sqe);

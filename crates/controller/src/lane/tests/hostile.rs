@@ -1,5 +1,5 @@
-//! Submission queue entries of any bytes: each is completed once, and no medium is asked for anything outside it (the
-//! test medium panics).
+//! Submission queue entries of any bytes: each is completed once, and no medium is asked for
+//! anything outside it (the test medium panics).
 
 use nvme_spec::Sqe;
 use proptest::prelude::*;

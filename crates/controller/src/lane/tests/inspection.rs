@@ -102,7 +102,8 @@ fn each_place_is_told() {
     assert_eq!(places(&look(&rig, 9, 0), 1), [Model, Model, Channel]);
     rig.medium().keeps_time = false;
     rig.medium().capacity = 99;
-    // Verify, before its first step and at it; Reservation Report; two fused commands that find no room
+    // Verify, before its first step and at it; Reservation Report; two fused commands that find no
+    // room
     rig.submit(2, command(0x0c, 20));
     rig.turn();
     assert_eq!(places(&look(&rig, 9, 0), 2), [Steps]);

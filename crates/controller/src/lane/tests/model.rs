@@ -1,5 +1,5 @@
-//! Random hosts against a model of queues: every command completes exactly once, with the right identifier, SQ head and
-//! phase, and the places of a shared queue add up.
+//! Random hosts against a model of queues: every command completes exactly once, with the right
+//! identifier, SQ head and phase, and the places of a shared queue add up.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -169,7 +169,8 @@ impl World {
             assert_eq!(at, 0, "in order");
         }
         let (_, number) = queue.submitted.remove(at).unwrap();
-        // The head goes forward only, has passed the command's entry, and has not passed what was submitted.
+        // The head goes forward only, has passed the command's entry, and has not passed what was
+        // submitted.
         let entries = queue.entries;
         let head = u32::from(cqe.sq_head);
         assert!(head < entries);
@@ -194,7 +195,8 @@ impl World {
     }
 
     fn remake(&mut self, sqid: u16) {
-        // Every command that was fetched has been posted; those that were not are gone with the queue.
+        // Every command that was fetched has been posted; those that were not are gone with the
+        // queue.
         while let Some(cqe) = self.rig.consume() {
             self.completed(cqe);
         }

@@ -16,7 +16,8 @@ use crate::port::{Channel, ChannelId, Channels};
 use crate::state::{FORMAT_VERSION, area_bytes, slots_for};
 use crate::testing::{Host, Manner, TestMedium, namespace};
 
-/// Pages of the host's memory: 0 to 15 for the completion ring, 16 for each submission ring after that, then data.
+/// Pages of the host's memory: 0 to 15 for the completion ring, 16 for each submission ring after
+/// that, then data.
 pub(super) const PAGES: u64 = 2048;
 const RING_PAGES: u64 = 16;
 /// First page of data.
@@ -51,8 +52,8 @@ pub(super) const VECTOR: u16 = 3;
 pub(super) const MEDIUM_ID: ChannelId = ChannelId(0);
 
 impl Rig {
-    /// A lane with a completion queue of `cq` entries and submission queues 1, 2, ... of the given sizes; namespace 1
-    /// is on a medium of [`MEDIUM`] bytes that answers in this `manner`.
+    /// A lane with a completion queue of `cq` entries and submission queues 1, 2, ... of the given
+    /// sizes; namespace 1 is on a medium of [`MEDIUM`] bytes that answers in this `manner`.
     pub(super) fn new(cq: u32, sqs: &[u32], manner: Manner) -> Self {
         Self::on(Host::new(PAGES), cq, sqs, manner)
     }

@@ -1,5 +1,6 @@
-//! What a process that dies leaves behind, read from the state file as its keeper would read it, at the moments when
-//! somebody else can act on what was done: when a medium is asked, and when the host sees a completion.
+//! What a process that dies leaves behind, read from the state file as its keeper would read it, at
+//! the moments when somebody else can act on what was done: when a medium is asked, and when the
+//! host sees a completion.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

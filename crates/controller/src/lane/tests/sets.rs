@@ -1,4 +1,5 @@
-//! Commands of a namespace's own command set: they reach the medium with their data, and its answer reaches the host.
+//! Commands of a namespace's own command set: they reach the medium with their data, and its answer
+//! reaches the host.
 
 use std::sync::Arc;
 

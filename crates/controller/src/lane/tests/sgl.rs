@@ -1,4 +1,5 @@
-//! Commands whose data is described by SGLs, from the queue to the medium (Base 2.1, 4.3.2; NVM 1.1, 3.3).
+//! Commands whose data is described by SGLs, from the queue to the medium (Base 2.1, 4.3.2; NVM
+//! 1.1, 3.3).
 
 use memory::Iova;
 use nvme_spec::{Sqe, Status};

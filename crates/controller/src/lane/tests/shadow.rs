@@ -1,4 +1,5 @@
-//! Doorbell Buffer Config (Base 2.1, 5.2.5): which value counts, and when the host is asked to ring.
+//! Doorbell Buffer Config (Base 2.1, 5.2.5): which value counts, and when the host is asked to
+//! ring.
 
 use memory::Iova;
 use nvme_spec::Status;
@@ -66,8 +67,8 @@ fn quirk_a_queue_whose_shadow_is_never_written_is_driven_by_the_register() {
 #[test]
 fn quirk_a_late_trapped_write_does_not_turn_a_queue_back() {
     let mut rig = rig(16, &[8]);
-    // The host wrote 1 to the shadow and, asked to ring, to the register; the register's write is still on its way
-    // when it goes on by the shadow alone.
+    // The host wrote 1 to the shadow and, asked to ring, to the register; the register's write is
+    // still on its way when it goes on by the shadow alone.
     rig.submit(1, read(0));
     rig.turn();
     for cid in 1..4 {
@@ -87,8 +88,8 @@ fn quirk_a_late_trapped_write_does_not_turn_a_queue_back() {
 
 #[test]
 fn quirk_a_shadow_that_comes_round_to_its_first_value_still_counts() {
-    // The shadow was registered at 0, and a late trapped write left 5 in the register; eight commands later it is 0
-    // again.
+    // The shadow was registered at 0, and a late trapped write left 5 in the register; eight
+    // commands later it is 0 again.
     let mut rig = rig(16, &[8]);
     for cid in 0..7 {
         assert_eq!(rig.run(read(cid)), Status::SUCCESSFUL_COMPLETION);
@@ -102,7 +103,8 @@ fn quirk_a_shadow_that_comes_round_to_its_first_value_still_counts() {
 
 #[test]
 fn quirk_what_the_shadow_held_before_is_no_doorbell() {
-    // A queue made anew after a host let its shadow stand: 5 of the old queue is not a tail of the new one.
+    // A queue made anew after a host let its shadow stand: 5 of the old queue is not a tail of the
+    // new one.
     let mut rig = Rig::new(16, &[], Manner::Synchronous);
     let at = rig.host.page(SHADOW).0 + 4 * sq_tail_slot(1) as u64;
     rig.host.write_u32(Iova(at), 5);

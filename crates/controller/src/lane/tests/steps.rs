@@ -1,5 +1,5 @@
-//! Commands that take several steps: Verify, and what deletes, aborts, stops, unmaps and changes of namespaces make of a
-//! command between two steps and in one.
+//! Commands that take several steps: Verify, and what deletes, aborts, stops, unmaps and changes of
+//! namespaces make of a command between two steps and in one.
 
 use nvme_spec::{Sqe, Status};
 

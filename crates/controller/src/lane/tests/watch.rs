@@ -57,7 +57,8 @@ fn the_times_of_a_command_are_those_of_its_stages() {
     let (mut rig, watching) = rig(Manner::Asynchronous, 1, 16);
     rig.submit(1, read(5));
     turn(&mut rig);
-    // Seen, fetched, let go, handed over, had by the medium, ended, raised: a tick lies between each and the next.
+    // Seen, fetched, let go, handed over, had by the medium, ended, raised: a tick lies between
+    // each and the next.
     let [record] = watching.records.last(16).try_into().unwrap();
     let medium = 2 * TICK as u32;
     let tick = TICK as u32;
@@ -122,7 +123,8 @@ fn one_of_so_many_is_watched_and_no_pattern_hides() {
         count(&watching, Operation::Read),
         count(&watching, Operation::Write),
     );
-    // Of 8000, 2000; and of those, a fourth: within five standard deviations of a binomial, which is wider.
+    // Of 8000, 2000; and of those, a fourth: within five standard deviations of a binomial, which
+    // is wider.
     assert!(reads.abs_diff(1500) < 175, "{reads}");
     assert!(writes.abs_diff(500) < 110, "{writes}");
     let cids = watching.records.last(4096);
@@ -251,7 +253,8 @@ fn a_trace_can_be_of_one_command_of_so_many() {
     assert!(written.abs_diff(500) < 120, "{written}");
 }
 
-/// All of a batch were in the ring from the look that saw them, not from when the one before was fetched.
+/// All of a batch were in the ring from the look that saw them, not from when the one before was
+/// fetched.
 #[test]
 fn commands_of_a_batch_were_seen_together() {
     let (mut rig, trace, _) = traced(Manner::Synchronous, 1, 128);

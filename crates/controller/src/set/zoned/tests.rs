@@ -8,7 +8,8 @@ fn namespace(nsid: u32, blocks: u64) -> crate::namespace::Namespace {
     testing::namespace(nsid, ChannelId(0), blocks)
 }
 
-/// Zones of 1 MiB, four of which may be active and two open, with an extension of 128 bytes, and appends of at most 16 KiB.
+/// Zones of 1 MiB, four of which may be active and two open, with an extension of 128 bytes, and
+/// appends of at most 16 KiB.
 const SET: Zoned = Zoned {
     zone_bytes: 1 << 20,
     max_active: 4,
@@ -138,7 +139,8 @@ fn identify_tells_limits_less_one_and_zones_in_blocks() {
     assert_eq!((word(2832), word(2836), page[2840]), (256, 0, 2));
     assert!(page[2848..].iter().all(|byte| *byte == 0));
     assert_eq!(SET.identify_controller()[0], 2);
-    // Random write areas: OZCS bit 1, NUMZRWA less one, granularity and size in blocks of 512, explicit flush.
+    // Random write areas: OZCS bit 1, NUMZRWA less one, granularity and size in blocks of 512,
+    // explicit flush.
     let page = RANDOM.identify_namespace(&namespace(1, 4096));
     assert_eq!(page[2..4], [3, 0]);
     assert_eq!(page[44..53], [2, 0, 0, 0, 32, 0, 128, 0, 1]);

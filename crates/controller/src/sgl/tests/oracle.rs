@@ -1,4 +1,5 @@
-//! Random lists, most of them nearly right, against what the specification says of each descriptor and each byte.
+//! Random lists, most of them nearly right, against what the specification says of each descriptor
+//! and each byte.
 
 use std::collections::BTreeSet;
 
@@ -74,7 +75,8 @@ impl Oracle<'_> {
         self.left -= 1;
     }
 
-    /// One descriptor at its place in a segment: where the list goes on, or that it is wrong (an error is noted).
+    /// One descriptor at its place in a segment: where the list goes on, or that it is wrong (an
+    /// error is noted).
     fn descriptor(&mut self, raw: Raw, ends: bool, in_last: bool) -> Result<Option<Raw>, ()> {
         let address = u64::from_le_bytes(raw[..8].try_into().unwrap());
         let length = u32::from_le_bytes(raw[8..12].try_into().unwrap());
@@ -128,7 +130,8 @@ impl Oracle<'_> {
                 self.error(INVALID_NUMBER);
                 return Err(());
             }
-            // A segment may be read as a whole: what is wrong in it stands beside its not being there.
+            // A segment may be read as a whole: what is wrong in it stands beside its not being
+            // there.
             let bytes = 0..u64::from(length);
             let mut addresses = bytes.map(|n| start + n);
             if !addresses.all(|byte| self.reachable(byte, Need::DeviceReads)) {
@@ -237,7 +240,8 @@ fn length() -> impl Strategy<Value = Length> {
     ]
 }
 
-/// Writes the segments, each with the descriptor of the next one behind it, and gives that of the first.
+/// Writes the segments, each with the descriptor of the next one behind it, and gives that of the
+/// first.
 fn lay_out(host: &Host, segments: &[(u64, Vec<Raw>)], announced: bool) -> Option<Raw> {
     let mut next: Option<Raw> = None;
     for (at, blocks) in segments.iter().rev() {
@@ -254,7 +258,8 @@ fn lay_out(host: &Host, segments: &[(u64, Vec<Raw>)], announced: bool) -> Option
     next
 }
 
-/// Maps pages by `kinds`; pages of one kind that `joined` joins are one region. Where regions begin comes back.
+/// Maps pages by `kinds`; pages of one kind that `joined` joins are one region. Where regions begin
+/// comes back.
 fn map(host: &mut Host, kinds: &[Kind], joined: u32) -> Vec<bool> {
     let mut begins = vec![false; kinds.len()];
     let mut first = 0;

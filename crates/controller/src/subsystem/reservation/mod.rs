@@ -1,10 +1,12 @@
-//! Reservations of one namespace (Base 2.1, 8.1.22): who is registered, who holds what, and what each may do.
+//! Reservations of one namespace (Base 2.1, 8.1.22): who is registered, who holds what, and what
+//! each may do.
 //!
-//! A registrant is a host, not a controller: controllers with the same Host Identifier speak for the same host. A
-//! controller whose host never set an identifier stands for a host of its own, which is gone at the next reset.
+//! A registrant is a host, not a controller: controllers with the same Host Identifier speak for
+//! the same host. A controller whose host never set an identifier stands for a host of its own,
+//! which is gone at the next reset.
 //!
-//! Invariants: a holder is a registrant; without registrants there is no reservation. This decides; it does NOT wait for
-//! commands in flight, keep anything, or tell hosts: it says whom to tell.
+//! Invariants: a holder is a registrant; without registrants there is no reservation. This decides;
+//! it does NOT wait for commands in flight, keep anything, or tell hosts: it says whom to tell.
 
 mod report;
 mod serve;
@@ -22,7 +24,8 @@ use serde::{Deserialize, Serialize};
 
 use super::set::{ControllerId, MAX_CONTROLLERS};
 
-/// The most registrants of a namespace: one host for each controller that can be, and as many that have gone.
+/// The most registrants of a namespace: one host for each controller that can be, and as many that
+/// have gone.
 const MAX_REGISTRANTS: usize = 2 * MAX_CONTROLLERS as usize;
 
 /// A host as reservations know it.
@@ -106,7 +109,8 @@ fn is_all_registrants(rtype: u8) -> bool {
         || rtype == ReservationType::EXCLUSIVE_ACCESS_ALL_REGISTRANTS
 }
 
-/// Whether registrants share the holder's access: the registrants only and the all registrants types.
+/// Whether registrants share the holder's access: the registrants only and the all registrants
+/// types.
 fn admits_registrants(rtype: u8) -> bool {
     let rtype_ = ReservationType(rtype);
     is_all_registrants(rtype)
@@ -147,8 +151,8 @@ impl Reservation {
         }
     }
 
-    /// Whether the host may read, and whether it may write (Base 2.1, 8.1.22, Command Behavior in the Presence of a
-    /// Reservation).
+    /// Whether the host may read, and whether it may write (Base 2.1, 8.1.22, Command Behavior in
+    /// the Presence of a Reservation).
     #[must_use]
     pub fn access(&self, host: Host) -> (bool, bool) {
         let Some(held) = self.held else {
@@ -170,8 +174,8 @@ impl Reservation {
         self.ptpl = persists;
     }
 
-    /// What is left after a power cycle: all of it where that was asked for, else nothing. Hosts without an identifier are
-    /// others then.
+    /// What is left after a power cycle: all of it where that was asked for, else nothing. Hosts
+    /// without an identifier are others then.
     #[must_use]
     pub fn after_power_cycle(mut self) -> Self {
         if !self.ptpl {
@@ -184,8 +188,8 @@ impl Reservation {
         self
     }
 
-    /// The host is another one from now on: a controller without a Host Identifier was reset (Base 2.1, 5.1.25.1.28).
-    /// Whether anything changed.
+    /// The host is another one from now on: a controller without a Host Identifier was reset
+    /// (Base 2.1, 5.1.25.1.28). Whether anything changed.
     pub(super) fn forget(&mut self, host: Host) -> bool {
         let there = self.registrant(host).is_some();
         if there {
@@ -288,7 +292,8 @@ impl Reservation {
         Ok(())
     }
 
-    /// A registrant goes. A reservation that it alone holds is released, and those who had access by it are told.
+    /// A registrant goes. A reservation that it alone holds is released, and those who had access
+    /// by it are told.
     fn unregister(&mut self, host: Host, notices: &mut Notices) {
         let was_holder = self.is_holder(host);
         self.registrants.retain(|r| r.host != host);
@@ -323,7 +328,8 @@ impl Reservation {
         }
         self.check_key(host, crkey)?;
         if action != AcquireAction::ACQUIRE {
-            // Nothing of whoever was preempted is in flight when this completes: there is nothing more to abort.
+            // Nothing of whoever was preempted is in flight when this completes: there is nothing
+            // more to abort.
             return self.preempt(host, rtype, prkey);
         }
         match self.held {
@@ -334,8 +340,8 @@ impl Reservation {
         Ok(Notices::new())
     }
 
-    /// Preempt (Base 2.1, 8.1.22.7): registrants with that key go, and where the holder is one of them, the reservation is
-    /// replaced.
+    /// Preempt (Base 2.1, 8.1.22.7): registrants with that key go, and where the holder is one of
+    /// them, the reservation is replaced.
     fn preempt(
         &mut self,
         host: Host,

@@ -12,8 +12,8 @@ use crate::subsystem::ControllerId;
 /// A controller that has the namespace attached, and its host.
 pub(super) type Registered = (ControllerId, Host);
 
-/// The whole structure: one entry for each controller of a registered host, and one for a registered host that has no
-/// controller now. `extended`: with identifiers of 128 bits.
+/// The whole structure: one entry for each controller of a registered host, and one for a
+/// registered host that has no controller now. `extended`: with identifiers of 128 bits.
 pub(super) fn report(
     reservation: &Reservation,
     controllers: &[Registered],

@@ -1,8 +1,9 @@
 //! How reservation commands come to a subsystem, and what follows from them.
 //!
-//! A command that changes a reservation is an operation: it is decided when its turn comes, and answered when nothing that
-//! was fetched before is in flight anywhere, so that a host which was told of its reservation never sees a late write of
-//! another's. A host whose commands are preempted so needs no abort of each (Preempt and Abort is Preempt).
+//! A command that changes a reservation is an operation: it is decided when its turn comes, and
+//! answered when nothing that was fetched before is in flight anywhere, so that a host which was
+//! told of its reservation never sees a late write of another's. A host whose commands are
+//! preempted so needs no abort of each (Preempt and Abort is Preempt).
 
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::reservation::{
@@ -15,7 +16,8 @@ use super::{Host, ReservationCommand};
 use crate::lane::Forward;
 use crate::subsystem::{Change, ControllerId, Operation, Requester, Step, Subsystem};
 
-/// Notifications that wait for a controller; more are lost, and their count shows that (Base 2.1, 5.1.12.1.32).
+/// Notifications that wait for a controller; more are lost, and their count shows that (Base 2.1,
+/// 5.1.12.1.32).
 const MAX_NOTICES: usize = 255;
 
 /// A reservation notification of a controller.
@@ -110,7 +112,8 @@ impl Subsystem {
         self.member(id).map_or(Host::Anonymous(id), |m| m.host)
     }
 
-    /// The host behind a controller has told its identifier (feature 81h), of 64 or 128 bits; 0 is none.
+    /// The host behind a controller has told its identifier (feature 81h), of 64 or 128 bits; 0 is
+    /// none.
     ///
     /// # Errors
     /// Host Identifier Inconsistent Format: another controller's host has one of the other size.
@@ -139,8 +142,8 @@ impl Subsystem {
         Ok(())
     }
 
-    /// A Controller Level Reset: its host has no identifier any more, and a host without one is another one from now on
-    /// (Base 2.1, 5.1.25.1.28).
+    /// A Controller Level Reset: its host has no identifier any more, and a host without one is
+    /// another one from now on (Base 2.1, 5.1.25.1.28).
     pub(crate) fn controller_was_reset(&mut self, id: ControllerId) {
         let anonymous = Host::Anonymous(id);
         let namespaces: Vec<(u32, super::Reservation)> = self
@@ -178,7 +181,8 @@ impl Subsystem {
             .unwrap_or_default()
     }
 
-    /// Why the host behind a controller may not change a namespace with an admin command; `None` where it may.
+    /// Why the host behind a controller may not change a namespace with an admin command; `None`
+    /// where it may.
     #[must_use]
     pub(crate) fn write_refusal(&self, id: ControllerId, nsid: u32) -> Option<Status> {
         let (_, writes) = self

@@ -131,8 +131,8 @@ fn what_an_operator_creates_or_grows_in_a_pool_is_erased_and_nobody_elses() {
 }
 
 proptest! {
-    /// Against a byte map of the pool: allocations never overlap, are found whenever a gap is large enough, and the
-    /// unallocated capacity is what the map says.
+    /// Against a byte map of the pool: allocations never overlap, are found whenever a gap is large
+    /// enough, and the unallocated capacity is what the map says.
     #[test]
     fn allocations_fill_gaps_and_never_overlap(
         steps in proptest::collection::vec((any::<bool>(), 1_u64..20, 0_usize..8), 1..40),

@@ -10,7 +10,8 @@ use super::*;
 const DEPTH: u16 = 3;
 const ENTRIES: u32 = DEPTH as u32 + 1;
 
-/// The controller's side: it posts while it has been told of a free place, as Base 2.1, 4.2.4 has it.
+/// The controller's side: it posts while it has been told of a free place, as Base 2.1, 4.2.4 has
+/// it.
 struct Controller {
     memory: Arc<QueueMemory>,
     tail: u32,

@@ -1,4 +1,5 @@
-//! Fetch and Add, a vendor specific command: adds Dword 10 to a counter that the namespace has, and returns what it was before.
+//! Fetch and Add, a vendor specific command: adds Dword 10 to a counter that the namespace has, and
+//! returns what it was before.
 
 use controller::port::{Added, Channel, Done, Outcome, Request};
 use controller::set::{Access, Asked, CommandSet, Data};

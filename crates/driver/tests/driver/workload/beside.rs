@@ -1,4 +1,5 @@
-//! What a host does beside a job, on the same thread: a cold queue, a storm of stores, the same job on another drive.
+//! What a host does beside a job, on the same thread: a cold queue, a storm of stores, the same job
+//! on another drive.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -10,8 +11,9 @@ use driver::workload::{Job, JobResult, Neighbour, Rw, Setting, run_in};
 use super::{device, job};
 use crate::rig::with_ram;
 
-/// Random reads with a cold queue beside them, used again after `every_ns`, by a clock that gains `step_ns` with every
-/// look: the job's result; and of the cold reads the longest, how many were measured, and how many failed.
+/// Random reads with a cold queue beside them, used again after `every_ns`, by a clock that gains
+/// `step_ns` with every look: the job's result; and of the cold reads the longest, how many were
+/// measured, and how many failed.
 fn with_a_cold_queue(every_ns: u64, step_ns: u64, runtime: Duration) -> (JobResult, [u64; 3]) {
     let mut device = device();
     let namespace = device.namespace(1).unwrap();

@@ -1,4 +1,5 @@
-//! A channel and its keeper: what it is told, what it asks for, and what it does about a drive that does not answer.
+//! A channel and its keeper: what it is told, what it asks for, and what it does about a drive that
+//! does not answer.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use super::super::windows::{LEAST_BYTES, Table};
 use super::{ABORT_TICKS, ABORTS, DriveChannel};
 
 impl<B: Bus> DriveChannel<B> {
-    /// What is to be done now and then: hears the keeper, asks it for what commands were without, and looks for those that
-    /// hang.
+    /// What is to be done now and then: hears the keeper, asks it for what commands were without,
+    /// and looks for those that hang.
     #[inline]
     pub fn tend(&mut self) {
         while let Ok(news) = self.news.try_recv() {
@@ -50,13 +51,14 @@ impl<B: Bus> DriveChannel<B> {
         &self.report
     }
 
-    /// Readable when the keeper has told something, and where the drive interrupts, when it has completed something.
+    /// Readable when the keeper has told something, and where the drive interrupts, when it has
+    /// completed something.
     pub fn wait_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// The second look of a reactor that is about to sleep: whether there is something to do for a reap that nobody will tell
-    /// of. What is posted behind the look signals.
+    /// The second look of a reactor that is about to sleep: whether there is something to do for a
+    /// reap that nobody will tell of. What is posted behind the look signals.
     pub fn is_due(&mut self) -> bool {
         self.rested = true;
         // Before the look: what is told after that signals again.
@@ -102,7 +104,8 @@ impl<B: Bus> DriveChannel<B> {
             .is_none_or(|queue| queue.wakes != Wakes::Does)
     }
 
-    /// A tick is over: a reactor that had much to do in it, and never wanted to sleep, needs no interrupts.
+    /// A tick is over: a reactor that had much to do in it, and never wanted to sleep, needs no
+    /// interrupts.
     fn quiet_down(&mut self) {
         let rested = std::mem::take(&mut self.rested);
         let Some(queue) = &mut self.queue else { return };
@@ -194,7 +197,8 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Gives the queue pair back where the drive has a command in memory that its host has taken back.
+    /// Gives the queue pair back where the drive has a command in memory that its host has taken
+    /// back.
     fn give_up_taken_back(&mut self) {
         let pins = &self.pins;
         let is_so = self.ops.iter().any(|op| {
@@ -245,8 +249,8 @@ impl<B: Bus> DriveChannel<B> {
                 self.interrupted += 1;
             }
         }
-        // Who did not get to look for seconds finds out what the drive has done meanwhile first. Once: a drive may do other things
-        // without end.
+        // Who did not get to look for seconds finds out what the drive has done meanwhile first.
+        // Once: a drive may do other things without end.
         let is_spared = is_posted && (hangs || !to_abort.is_empty()) && !self.spared;
         self.spared = is_spared;
         if !has_queue {
@@ -294,7 +298,8 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Data that goes through a buffer of ours, perhaps only because the drive does not know its memory yet.
+    /// Data that goes through a buffer of ours, perhaps only because the drive does not know its
+    /// memory yet.
     #[cold]
     pub(super) fn want(&mut self, segments: &[Segment<'_>], view: &Arc<DmaView>) {
         let unknown = |segment: &Segment<'_>| {
@@ -314,8 +319,8 @@ impl<B: Bus> DriveChannel<B> {
 impl<B: Bus> Drop for DriveChannel<B> {
     fn drop(&mut self) {
         self.tell_counts();
-        // What the drive still does, it does to memory that the keeper has from here on. Where the keeper is busy, its thread is
-        // waited for: it answers in seconds, whatever the drive does.
+        // What the drive still does, it does to memory that the keeper has from here on. Where the
+        // keeper is busy, its thread is waited for: it answers in seconds, whatever the drive does.
         let close = Job::Close {
             channel: self.number,
             queue: self.queue.take(),

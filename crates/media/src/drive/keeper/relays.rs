@@ -1,4 +1,5 @@
-//! The keeper and the relays: who has which half of a queue pair, and what waits for it to come back.
+//! The keeper and the relays: who has which half of a queue pair, and what waits for it to come
+//! back.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -87,7 +88,8 @@ impl<B: Bus> Relays<B> {
         }
     }
 
-    /// A queue pair of a channel: whole where nobody brings completions, and otherwise without what relays have of it from now on.
+    /// A queue pair of a channel: whole where nobody brings completions, and otherwise without what
+    /// relays have of it from now on.
     pub(super) fn make_pair(
         &mut self,
         device: &mut Device<B>,
@@ -139,7 +141,8 @@ impl<B: Bus> Relays<B> {
 }
 
 impl<B: Bus> Keeper<B> {
-    /// A reactor is there for the completions of channels: they get queue pairs of which it has a part.
+    /// A reactor is there for the completions of channels: they get queue pairs of which it has a
+    /// part.
     pub(super) fn open_relay(&mut self, duty: Duty, orders: Sender<Order<B>>, its: Sleeper) {
         self.relays.all.push(RelayClient { duty, orders, its });
     }

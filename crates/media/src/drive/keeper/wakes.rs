@@ -1,4 +1,5 @@
-//! Interrupts of queue pairs: switched on for who wants to sleep, and off for who polls (decision 48).
+//! Interrupts of queue pairs: switched on for who wants to sleep, and off for who polls
+//! (decision 48).
 
 use driver::Device;
 use driver::bus::Bus;
@@ -21,7 +22,8 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// A channel's reactor polls, and is not to be signalled. There is no answer: it counts on none of that until it asks again.
+    /// A channel's reactor polls, and is not to be signalled. There is no answer: it counts on none
+    /// of that until it asks again.
     pub(super) fn quiet(&mut self, channel: u32) {
         let mut clients = self.clients.iter_mut();
         let Some(client) = clients.find(|client| client.channel == channel) else {
@@ -41,7 +43,8 @@ impl<B: Bus> Keeper<B> {
     }
 }
 
-/// Has the interrupt of a channel's queue pair wake its reactor, or who brings its completions: that one is told by itself.
+/// Has the interrupt of a channel's queue pair wake its reactor, or who brings its completions:
+/// that one is told by itself.
 pub(super) fn connect<B: Bus>(
     device: &Device<B>,
     client: &Client<B>,

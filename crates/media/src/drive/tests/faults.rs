@@ -178,7 +178,8 @@ pub(super) fn a_drive_has_no_more_channels_than_queues() {
     assert!(open().is_ok());
 }
 
-/// A reactor that stood still finds old commands that the drive has done meanwhile: it takes what was posted, and gives nothing up.
+/// A reactor that stood still finds old commands that the drive has done meanwhile: it takes what
+/// was posted, and gives nothing up.
 #[test]
 fn what_the_drive_has_answered_is_taken_before_it_is_given_up() {
     let mut rig = Rig::new(Shape::default());
@@ -209,8 +210,9 @@ fn what_the_drive_has_answered_is_taken_before_it_is_given_up() {
     assert_eq!(rig.ended.remove(&kept), Some(INTERRUPTED));
 }
 
-/// The keeper is busy for longer than a command may take, with memory that a drive is to reach: time goes on for channels, so commands
-/// that come meanwhile are young when it is done, and one that hangs is found by then.
+/// The keeper is busy for longer than a command may take, with memory that a drive is to reach:
+/// time goes on for channels, so commands that come meanwhile are young when it is done, and one
+/// that hangs is found by then.
 #[test]
 fn time_goes_on_while_the_keeper_is_busy() {
     let mut rig = Rig::new(Shape::default());
@@ -237,8 +239,9 @@ fn time_goes_on_while_the_keeper_is_busy() {
     assert_eq!(rig.ended.remove(&hangs), Some(INTERRUPTED));
 }
 
-/// Somebody else disables the drive, which then answers nothing: it is reset when that is found, and what was in flight ends as
-/// interrupted. That takes none of the seconds that an admin command has.
+/// Somebody else disables the drive, which then answers nothing: it is reset when that is found,
+/// and what was in flight ends as interrupted. That takes none of the seconds that an admin command
+/// has.
 #[test]
 fn a_drive_that_somebody_else_has_disabled_is_reset() {
     // Found by who gives its queue up, and by who asks for its health.

@@ -142,7 +142,8 @@ impl World {
                     .collect();
                 let request = Request::Deallocate { ranges: &ranges };
                 assert_eq!(self.rig.run(host, &request, &[]), Outcome::OK);
-                // Whole pages of memory go, and read as zero; of others it is open, so nobody looks at them any more.
+                // Whole pages of memory go, and read as zero; of others it is open, so nobody looks
+                // at them any more.
                 for (at, len) in places {
                     let request = Request::WriteZeroes {
                         offset: at * 512,

@@ -121,7 +121,8 @@ fn a_queue_is_deleted_when_its_halves_have_come_back() {
         rig.mood.hangs.store(true, Ordering::Relaxed);
         let hung = rig.add(&host, &READ, &[(0, 4096)]);
         rig.tick(HANG_TICKS);
-        // The channel has given its queue pair up. Relays that do nothing about it keep it where it is.
+        // The channel has given its queue pair up. Relays that do nothing about it keep it where it
+        // is.
         for _ in 0..3 {
             rig.now += 1;
             rig.keeper.look(rig.now);
@@ -167,7 +168,8 @@ fn a_drive_that_comes_back_is_split_as_before() {
     });
 }
 
-/// The drive has as many queue pairs as channels: one that is opened waits for the one of another that was closed.
+/// The drive has as many queue pairs as channels: one that is opened waits for the one of another
+/// that was closed.
 #[test]
 fn a_channel_waits_for_a_queue_that_is_to_come_back() {
     split(|| {

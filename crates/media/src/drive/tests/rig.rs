@@ -1,4 +1,5 @@
-//! What the tests have: a drive, its keeper, which does something when it is told to, a channel and a host.
+//! What the tests have: a drive, its keeper, which does something when it is told to, a channel and
+//! a host.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -50,7 +51,8 @@ pub(super) struct Moody {
 pub(super) struct Mood {
     /// It keeps what comes, and does nothing.
     pub(super) hangs: AtomicBool,
-    /// It has no room for what begins at [`STUCK`], which its controller then keeps: that can be aborted.
+    /// It has no room for what begins at [`STUCK`], which its controller then keeps: that can be
+    /// aborted.
     pub(super) is_stuck: AtomicBool,
     /// It does what it has kept.
     pub(super) releases: AtomicBool,

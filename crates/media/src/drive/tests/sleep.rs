@@ -180,7 +180,8 @@ fn who_wanted_to_sleep_keeps_the_drives_signals() {
     assert!(signals_after(&mut rig, &host, BUSY_COMMANDS));
 }
 
-/// The queue is deleted while its signals are off, and comes back: it asks for those of the new one.
+/// The queue is deleted while its signals are off, and comes back: it asks for those of the new
+/// one.
 #[test]
 fn another_queue_is_as_quiet_as_the_one_before() {
     let host = Host::new();

@@ -95,7 +95,8 @@ pub(super) fn memory_is_kept_for_the_drive_as_long_as_it_has_a_command_there() {
     assert!(rig.keeper.shared().is_empty());
 }
 
-/// A host whose memory the drive reaches, with a command there that hangs. The memory is taken back.
+/// A host whose memory the drive reaches, with a command there that hangs. The memory is taken
+/// back.
 fn taken_back(rig: &mut Rig) -> (Host, u64) {
     let mut host = Host::new();
     rig.run(&host, &read(0, 4096), &[(0, 4096)]);

@@ -364,7 +364,8 @@ fn what_is_not_polled_for_goes_to_the_second_ring_and_nobody_sleeps_on_what_is()
             ring.disarm();
         }
         assert!(!ring.rings[1].is_due());
-        // The file is not opened for direct I/O, so it ends with an error: but it ends, and by asking alone.
+        // The file is not opened for direct I/O, so it ends with an error: but it ends, and by
+        // asking alone.
         let ended = loop {
             ring.run_completions().unwrap();
             if let Some(ended) = ring.next() {

@@ -64,7 +64,8 @@ enum Step {
     Clear,
 }
 
-/// Few keys, so that they meet; zeros at the end, and keys that differ behind their first 16 bytes only.
+/// Few keys, so that they meet; zeros at the end, and keys that differ behind their first 16 bytes
+/// only.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     let lens = prop_oneof![3 => 1..6usize, 2 => 14..20usize, 1 => Just(KEY_MAX)];
     (lens, 0..3u8, 0..3u8).prop_map(|(len, fill, last)| {

@@ -88,7 +88,8 @@ fn one_that_fails_leaves_the_others() {
         (0x81, b"key4", b"", 64),
         (0x81, b"key2", b"last", 0),
     ];
-    // Four bits each: idempotent 9, no key 6, opcode 3, key size 2, capacity 8, option 4. The status is the first one's.
+    // Four bits each: idempotent 9, no key 6, opcode 3, key size 2, capacity 8, option 4. The
+    // status is the first one's.
     assert_eq!(run(&mut rig, &subs), (0x380, 0x0482_3690));
     assert_eq!(value_of(&mut rig, b"key1").unwrap(), b"one");
     assert_eq!(value_of(&mut rig, b"key2").unwrap(), b"last");
@@ -107,7 +108,8 @@ fn malformed_heads_do_nothing() {
     assert_eq!(rig.with(batch(0, data.len()), &data), (0x002, 0));
     assert_eq!(rig.with(batch(9, data.len()), &data), (0x002, 0));
     assert_eq!(rig.with(batch(2, 508), &data[..508]), (0x301, 0));
-    // The data end before the second value, or a size leads out of them: of the sub-command, or of all addresses.
+    // The data end before the second value, or a size leads out of them: of the sub-command, or of
+    // all addresses.
     let end = data.len() - 64;
     assert_eq!(rig.with(batch(2, end), &data[..end]), (0x301, 0));
     for size in [65, 1 << 20, u32::MAX] {

@@ -1,4 +1,5 @@
-//! Pairs on a disk that crashes: they come back as they were after one of the commands, and not before the last flush.
+//! Pairs on a disk that crashes: they come back as they were after one of the commands, and not
+//! before the last flush.
 
 use std::collections::BTreeMap;
 
@@ -356,7 +357,8 @@ fn a_full_medium_is_overwritten_for_ever() {
 
 #[test]
 fn a_compound_command_is_there_after_a_crash_or_it_is_not() {
-    // More and less than its first store has room beside, in a frame that another value has nearly filled.
+    // More and less than its first store has room beside, in a frame that another value has nearly
+    // filled.
     for len in [100, 1000, 1400, 1800, 2200] {
         for seed in 0..9 {
             let mut life = Life::new(new_image(), seed);

@@ -133,7 +133,8 @@ fn a_list_takes_a_turn_for_each_slice() {
     for number in 0..500 {
         both.command(sqe(0x01, &key(number), 5), b"value");
     }
-    // 12 bytes for each key; a key that is looked at counts as 128, so that there are eight in a turn.
+    // 12 bytes for each key; a key that is looked at counts as 128, so that there are eight in a
+    // turn.
     for (room, turns) in [(4, 0), (15, 0), (28, 0), (5000, 52), (20_000, 62)] {
         let done = both.command(sqe(0x06, &key(0), room), &vec![0xee; room as usize]);
         assert_eq!(done, (0, 0));

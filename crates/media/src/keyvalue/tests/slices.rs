@@ -31,7 +31,8 @@ impl Sliced {
         }
     }
 
-    /// Adds a command whose data are `len` bytes of the host from `at` on, in pieces of odd lengths.
+    /// Adds a command whose data are `len` bytes of the host from `at` on, in pieces of odd
+    /// lengths.
     fn add(&mut self, opcode: u8, key: &[u8], at: usize, len: u32) -> Added {
         let mut sqe = Sqe {
             opcode,

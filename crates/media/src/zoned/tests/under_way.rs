@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// The write pointer of zone 0 after a crash while a write is under way that was asked for behind others, which a flush has
-/// covered: by writes that have ended before, and one that has not. Nothing where the disk has ended that, too, by this seed.
+/// The write pointer of zone 0 after a crash while a write is under way that was asked for behind
+/// others, which a flush has covered: by writes that have ended before, and one that has not.
+/// Nothing where the disk has ended that, too, by this seed.
 fn pointer_after_crash(random: bool, seed: u64) -> Option<(u64, u64)> {
     let mut rig = Rig::new(new_image(), seed, &[]);
     if random {

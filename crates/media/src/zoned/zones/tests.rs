@@ -1,5 +1,5 @@
-//! Expectations from ZNS 1.1, 2.1.1.3 (figure "Zone State Machine") and 3.4.3; and random programs against a model that
-//! counts everything anew each time.
+//! Expectations from ZNS 1.1, 2.1.1.3 (figure "Zone State Machine") and 3.4.3; and random programs
+//! against a model that counts everything anew each time.
 
 mod random;
 
@@ -209,7 +209,8 @@ fn writes_are_refused_for_what_is_wrong_with_them() {
     ] {
         assert_eq!(write(&mut zones, offset, len), expected, "{offset} {len}");
     }
-    // A write opens implicitly, what is explicit stays so, and what is written to its capacity is full.
+    // A write opens implicitly, what is explicit stays so, and what is written to its capacity is
+    // full.
     assert_eq!(zones.get(3).state, State::IMPLICITLY_OPENED);
     assert_eq!(zones.get(2).state, State::FULL);
     zones.act(Action::OPEN, 7).unwrap();
@@ -309,7 +310,8 @@ fn an_extension_makes_an_empty_zone_active_until_it_is_reset() {
     assert_eq!(zones.in_use(), (0, 0));
 }
 
-/// The simplest thing that keeps zones: everything is counted anew, and what was opened implicitly is a list.
+/// The simplest thing that keeps zones: everything is counted anew, and what was opened implicitly
+/// is a list.
 #[derive(Default)]
 struct Model {
     zones: Vec<(State, u64)>,

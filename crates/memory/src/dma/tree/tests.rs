@@ -1,5 +1,5 @@
-//! The chunks themselves: how they split, join and are shared. That the map as a whole is right is tested from outside,
-//! with few regions; here there are many, without memory behind them.
+//! The chunks themselves: how they split, join and are shared. That the map as a whole is right is
+//! tested from outside, with few regions; here there are many, without memory behind them.
 
 use std::{collections::BTreeMap, ptr};
 

@@ -1,4 +1,5 @@
-//! Collection while nobody asks for anything, so that a burst of writes after a pause finds free lines.
+//! Collection while nobody asks for anything, so that a burst of writes after a pause finds free
+//! lines.
 
 use crate::error::ParameterError;
 use crate::flash::geometry::Geometry;

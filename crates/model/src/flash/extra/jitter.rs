@@ -1,8 +1,10 @@
-//! Times that are spread lognormally around what they should be: `ns * exp(sigma * z)`, `z` standard normal, so that half of them are shorter and half longer.
+//! Times that are spread lognormally around what they should be: `ns * exp(sigma * z)`, `z`
+//! standard normal, so that half of them are shorter and half longer.
 //!
-//! In whole numbers throughout. `z` is the sum of twelve uniform numbers of 16 bits less its mean, in units of 2^-16: its deviation is 1 and it ends at six. Three numbers of
-//! 64 bits give the twelve, each from its lowest 16 bits up. The exponential is a power of two: whole part and fraction of `sigma * z / ln 2`, the fraction bit by bit
-//! from the table of roots of 2.
+//! In whole numbers throughout. `z` is the sum of twelve uniform numbers of 16 bits less its mean,
+//! in units of 2^-16: its deviation is 1 and it ends at six. Three numbers of 64 bits give the
+//! twelve, each from its lowest 16 bits up. The exponential is a power of two: whole part and
+//! fraction of `sigma * z / ln 2`, the fraction bit by bit from the table of roots of 2.
 
 use super::random::Random;
 
@@ -57,7 +59,8 @@ impl Spread {
         if !self.is_on() {
             return ns;
         }
-        let exponent = i64::from(self.sigma_permille) * normal(random) / 1000; // in 2^-16, at most 12, towards 0
+        // In 2^-16, at most 12, towards 0.
+        let exponent = i64::from(self.sigma_permille) * normal(random) / 1000;
         scale(ns, exponent)
     }
 }

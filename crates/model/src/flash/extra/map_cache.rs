@@ -5,7 +5,8 @@ const NONE: u32 = u32::MAX;
 /// Logical pages of a partition whose places one page of its map tells.
 pub(in crate::flash) const PAGES: u32 = 1024;
 
-/// The pages of one partition's map that are in memory, in the order in which they were used last: a list through all pages of the map, whether they are there or not.
+/// The pages of one partition's map that are in memory, in the order in which they were used last:
+/// a list through all pages of the map, whether they are there or not.
 #[derive(Debug)]
 pub(in crate::flash) struct MapCache {
     limit: u32,

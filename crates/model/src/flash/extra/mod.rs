@@ -1,4 +1,5 @@
-//! Mechanisms that are off unless a parameter turns them on. The book defines them, under *Optional*.
+//! Mechanisms that are off unless a parameter turns them on. The book defines them, under
+//! *Optional*.
 //!
 //! - [`background`]: collection while nobody asks for anything.
 //! - [`jitter`]: senses, programs and erases that take longer or shorter, by chance.
@@ -9,7 +10,8 @@
 //!
 //! Planes need no more than a time for each of them, and are where dies are.
 //!
-//! Chance comes from a seed, in the order in which operations are asked of dies: the same commands at the same times give the same results.
+//! Chance comes from a seed, in the order in which operations are asked of dies: the same commands
+//! at the same times give the same results.
 
 pub(super) mod background;
 mod jitter;

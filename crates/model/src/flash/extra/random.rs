@@ -1,4 +1,5 @@
-//! Chance from a seed: SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number Generators*, 2014).
+//! Chance from a seed: SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number
+//! Generators*, 2014).
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flash) struct Random {

@@ -19,7 +19,8 @@ impl Retry {
         self.per_million > 0
     }
 
-    /// How often a sense is repeated. Each look takes one number, of which the upper 32 bits count; off, it takes none.
+    /// How often a sense is repeated. Each look takes one number, of which the upper 32 bits count;
+    /// off, it takes none.
     pub(super) fn repeats(self, random: &mut Random) -> u64 {
         if !self.is_on() {
             return 0;

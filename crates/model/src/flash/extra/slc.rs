@@ -1,4 +1,5 @@
-//! A cache of single-bit cells: what hosts write is programmed faster while there is room, and folded into the cells proper while nobody asks for anything.
+//! A cache of single-bit cells: what hosts write is programmed faster while there is room, and
+//! folded into the cells proper while nobody asks for anything.
 
 use std::collections::VecDeque;
 

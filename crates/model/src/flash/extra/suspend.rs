@@ -1,8 +1,10 @@
 //! Programs and erases that are suspended when a read wants their die.
 //!
-//! Of each die the last operation is known, and who waits for its end: only that one can move, as what is asked of a die after it has its time from then on.
+//! Of each die the last operation is known, and who waits for its end: only that one can move, as
+//! what is asked of a die after it has its time from then on.
 //!
-//! What it does NOT do: know what else the die does. Whoever asks says from when on the die is free, and takes the end that comes out of it.
+//! What it does NOT do: know what else the die does. Whoever asks says from when on the die is
+//! free, and takes the end that comes out of it.
 
 use crate::flash::{Buffer, Dies};
 use crate::moving::Slot;
@@ -81,8 +83,9 @@ impl Suspension {
         self.last[die].waiting.push(waiting);
     }
 
-    /// When the sense of a read begins that is asked for at `at`, if the last operation of its die gives way to it. `free` is from when on all of the die is free;
-    /// [`Suspension::sensed`] follows.
+    /// When the sense of a read begins that is asked for at `at`, if the last operation of its die
+    /// gives way to it. `free` is from when on all of the die is free; [`Suspension::sensed`]
+    /// follows.
     pub(in crate::flash) fn begin(&self, die: usize, at: u64, free: u64) -> Option<u64> {
         let last = &self.last[die];
         if free > last.end || !(last.begin..last.end).contains(&at) {
@@ -112,7 +115,8 @@ impl Suspension {
     }
 }
 
-/// Bytes of a pool of the buffer come back when what was asked of a die last ends, at `end` as things stand.
+/// Bytes of a pool of the buffer come back when what was asked of a die last ends, at `end` as
+/// things stand.
 pub(crate) fn give_back(
     buffer: &mut Buffer,
     dies: &mut Dies,

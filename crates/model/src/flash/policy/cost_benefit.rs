@@ -1,7 +1,9 @@
-//! Cost-benefit: what is gained and how long that has lasted, over what it costs to read and write the valid pages again
-//! (Rosenblum and Ousterhout, *The Design and Implementation of a Log-Structured File System*, 1992, section 3.6).
+//! Cost-benefit: what is gained and how long that has lasted, over what it costs to read and write
+//! the valid pages again (Rosenblum and Ousterhout, *The Design and Implementation of a
+//! Log-Structured File System*, 1992, section 3.6).
 //!
-//! The greatest `(pages - valid) * age / (2 * valid)`; of several the one that was filled first. A line without a valid page comes before all.
+//! The greatest `(pages - valid) * age / (2 * valid)`; of several the one that was filled first. A
+//! line without a valid page comes before all.
 
 use std::cmp::Ordering;
 

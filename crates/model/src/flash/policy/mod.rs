@@ -1,4 +1,5 @@
-//! Which line is collected. Another policy is one file here, a variant of [`CollectionPolicy`] and a line in [`policy`].
+//! Which line is collected. Another policy is one file here, a variant of [`CollectionPolicy`] and
+//! a line in [`policy`].
 
 mod cost_benefit;
 mod fifo;

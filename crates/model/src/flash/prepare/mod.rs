@@ -1,8 +1,10 @@
 //! Drives in the state of long use: what uniform random overwrites of single pages lead to.
 //!
-//! - [`Flash::precondition`] plays it: every page is placed and collected as in use, in no time. It is what steady state means here.
-//! - [`Flash::seeded`] writes it down, for drives too large for that: a small drive of the same lines and over-provisioning is played, and the lines of the large one are
-//!   given as many valid pages. Which pages those are is drawn; how often lines were erased is not known and left at 0.
+//! - [`Flash::precondition`] plays it: every page is placed and collected as in use, in no time. It
+//!   is what steady state means here.
+//! - [`Flash::seeded`] writes it down, for drives too large for that: a small drive of the same
+//!   lines and over-provisioning is played, and the lines of the large one are given as many valid
+//!   pages. Which pages those are is drawn; how often lines were erased is not known and left at 0.
 //!
 //! What it does NOT do: prepare for another workload.
 
@@ -81,7 +83,8 @@ impl Overwrite for Flash {
     }
 }
 
-/// Writes every page in order, and then capacities at random until write amplification has changed by less than 2 % from one to the next.
+/// Writes every page in order, and then capacities at random until write amplification has changed
+/// by less than 2 % from one to the next.
 fn play(drive: &mut impl Overwrite, seed: u64, tell: &mut dyn FnMut(Progress)) -> Prepared {
     let pages = drive.pages();
     let begin = drive.written();
@@ -128,8 +131,9 @@ fn per_mille(part: u64, whole: u64) -> u64 {
 }
 
 impl Flash {
-    /// Brings the drive into the steady state of uniform random overwrites of single pages, by real page operations and in no time: every page in order, then capacities
-    /// at random until write amplification has changed by less than 2 % from one to the next.
+    /// Brings the drive into the steady state of uniform random overwrites of single pages, by real
+    /// page operations and in no time: every page in order, then capacities at random until write
+    /// amplification has changed by less than 2 % from one to the next.
     pub fn precondition(&mut self, seed: u64) -> Prepared {
         self.precondition_telling(seed, &mut |_| ())
     }

@@ -1,4 +1,5 @@
-//! A permutation of `0..count` that needs no memory: a Feistel network on the next power of four, walked until it comes back below `count`.
+//! A permutation of `0..count` that needs no memory: a Feistel network on the next power of four,
+//! walked until it comes back below `count`.
 
 use crate::flash::extra::random::Random;
 

@@ -11,16 +11,19 @@ use crate::parameters::FlashParameters;
 
 /// Lines of the small drive at most: the few that are kept free then count no more.
 const MOST_LINES: u32 = 4096;
-/// How often it is looked at: each line is as one at some look, so that what the drive is by chance at one time does not count.
+/// How often it is looked at: each line is as one at some look, so that what the drive is by chance
+/// at one time does not count.
 const LOOKS: u64 = 64;
 /// Pages of its lines at least, if the large drive's have as many.
 const LEAST_LINE: u32 = 64;
-/// And about as many pages: lines of a thousand pages cost 1 % less than larger ones, lines of 256 pages 3 %.
+/// And about as many pages: lines of a thousand pages cost 1 % less than larger ones, lines of 256
+/// pages 3 %.
 const MOST_PAGES: u32 = 1 << 22;
 
 impl Flash {
-    /// A drive in the steady state of uniform random overwrites of single pages, as [`Flash::precondition`] makes it, without the page operations that lead there: its
-    /// lines have as many valid pages as those of a small drive that was played.
+    /// A drive in the steady state of uniform random overwrites of single pages, as
+    /// [`Flash::precondition`] makes it, without the page operations that lead there: its lines
+    /// have as many valid pages as those of a small drive that was played.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! What collection costs under uniform random writes, against closed forms and simulations of others; and how well random reads use dies.
+//! What collection costs under uniform random writes, against closed forms and simulations of
+//! others; and how well random reads use dies.
 
 use super::*;
 
@@ -13,7 +14,8 @@ fn lines_of(pages: u64, lines: u64, permille: u32, policy: CollectionPolicy) -> 
     }
 }
 
-/// Write amplification of `measured` capacities of uniform random writes, after one in order and `before` random ones.
+/// Write amplification of `measured` capacities of uniform random writes, after one in order and
+/// `before` random ones.
 fn amplification(parameters: &FlashParameters, seed: u64, before: u64, measured: u64) -> f64 {
     let mut flash = drive(parameters);
     let pages = flash.geometry.pages();
@@ -27,8 +29,9 @@ fn amplification(parameters: &FlashParameters, seed: u64, before: u64, measured:
     1.0 + (end.collected_pages - start.collected_pages) as f64 / host
 }
 
-/// First in, first out: a page of the oldest line is still valid with probability p = exp(-(1 - p) (1 + OP)), as (1 - p) (1 + OP) capacities were
-/// written since; and what is written again is 1 / (1 - p).
+/// First in, first out: a page of the oldest line is still valid with probability p = exp(-(1 - p)
+/// (1 + OP)), as (1 - p) (1 + OP) capacities were written since; and what is written again is 1 /
+/// (1 - p).
 fn fifo_in_theory(overprovisioning: f64) -> f64 {
     let mut valid: f64 = 0.5;
     for _ in 0..10_000 {
@@ -52,7 +55,8 @@ fn fifo_costs_what_the_closed_form_says() {
     }
 }
 
-/// What share of the dies that `depth` random reads could use are sensing, over a long time: everything but the sense takes no time.
+/// What share of the dies that `depth` random reads could use are sensing, over a long time:
+/// everything but the sense takes no time.
 fn dies_at_work(depth: u64, seed: u64) -> f64 {
     const SENSE: u64 = 50_000;
     const DIES: u32 = 16;
@@ -120,8 +124,9 @@ fn ten_seeds(parameters: &FlashParameters) -> (f64, f64) {
     (mean, 2.262 * (squares / 9.0 / 10.0).sqrt())
 }
 
-/// First in, first out, against the closed form for the lines without the two that are free or open; greedy against the means of ten seeds of a plain simulation of such a
-/// drive, which knows nothing of credits or dies. Within 3 %, and that is not by chance.
+/// First in, first out, against the closed form for the lines without the two that are free or
+/// open; greedy against the means of ten seeds of a plain simulation of such a drive, which knows
+/// nothing of credits or dies. Within 3 %, and that is not by chance.
 #[test]
 fn ten_seeds_agree_with_what_is_known() {
     for (permille, simulated) in [(70, 7.497), (140, 4.146), (280, 2.443)] {

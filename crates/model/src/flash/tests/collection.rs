@@ -4,8 +4,9 @@ use super::*;
 
 const START: u64 = 1_000_000_000;
 
-/// 248 pages are placed: the lines 0 to 49 hold pages 0 to 199 in order, and of the first 16 of them all but the last page were written again, into lines 50 to 61.
-/// Two lines are free, and the next write has no credit.
+/// 248 pages are placed: the lines 0 to 49 hold pages 0 to 199 in order, and of the first 16 of
+/// them all but the last page were written again, into lines 50 to 61. Two lines are free, and the
+/// next write has no credit.
 fn about_to_collect(parameters: &FlashParameters) -> Flash {
     let mut flash = drive(parameters);
     (0..200).for_each(|page| flash.place_only(page));
@@ -105,7 +106,8 @@ fn a_wordline_of_collection_that_is_not_full_waits_for_the_next_victim() {
     parameters.oneshot_bytes = 8192;
     let mut flash = drive(&parameters);
     (0..200).for_each(|page| flash.place_only(page));
-    // As in `about_to_collect`: each victim has one valid page, its last, in a flash page of the second kind.
+    // As in `about_to_collect`: each victim has one valid page, its last, in a flash page of the
+    // second kind.
     (0..64)
         .filter(|page| page % 4 != 3)
         .for_each(|page| flash.place_only(page));
@@ -121,15 +123,17 @@ fn a_wordline_of_collection_that_is_not_full_waits_for_the_next_victim() {
     // Its second page does.
     let second = durations_of(&mut flash, START + 10_000_000, 101);
     assert_eq!(second, 500 + 100 + 1024 + 8192 + 100_000);
-    // The fourth collects again: now two pages are there, sensed far apart, and programmed after the second.
+    // The fourth collects again: now two pages are there, sensed far apart, and programmed after
+    // the second.
     assert_eq!(durations_of(&mut flash, START + 20_000_000, 102), 0);
     let again = durations_of(&mut flash, START + 30_000_000, 103);
     let collected = 20_000 + 4096 + 8192 + 100_000 + 1_000_000;
     assert_eq!(again, collected + 8192 + 100_000);
 }
 
-/// Two dies with a channel each, flash pages of one page, wordlines of two, blocks of two wordlines. The first die is busy for 43288 ns with reads when a line is
-/// collected whose pages `kept` are valid; gives from when on the second die is free.
+/// Two dies with a channel each, flash pages of one page, wordlines of two, blocks of two
+/// wordlines. The first die is busy for 43288 ns with reads when a line is collected whose pages
+/// `kept` are valid; gives from when on the second die is free.
 fn second_die_after_collection(kept: [u64; 4]) -> u64 {
     let mut parameters = one_die();
     parameters.size_bytes = 400 * PAGE;
@@ -150,14 +154,17 @@ fn second_die_after_collection(kept: [u64; 4]) -> u64 {
 
 #[test]
 fn a_wordline_of_collection_waits_for_the_slowest_of_its_own_senses() {
-    // The first wordline has pages 2 and 3, of the second die, sensed to 14096 and 38192; it goes to the first die, 43288 to 51480, programmed at 151480. Of
-    // the second wordline page 4 is sensed there after that, to 165576, page 6 on the second die, to 52288. It goes to the second die at 165576.
+    // The first wordline has pages 2 and 3, of the second die, sensed to 14096 and 38192; it goes
+    // to the first die, 43288 to 51480, programmed at 151480. Of the second wordline page 4 is
+    // sensed there after that, to 165576, page 6 on the second die, to 52288. It goes to the second
+    // die at 165576.
     assert_eq!(
         second_die_after_collection([2, 3, 4, 6]),
         165_576 + 8192 + 100_000 + 1_000_000
     );
-    // The first wordline has page 0, sensed to 57384, and page 2, to 14096. The second has 3 and 6, of the second die, sensed to 38192 and 52288, and does not wait
-    // for what the first waited for.
+    // The first wordline has page 0, sensed to 57384, and page 2, to 14096. The second has 3 and 6,
+    // of the second die, sensed to 38192 and 52288, and does not wait for what the first waited
+    // for.
     assert_eq!(
         second_die_after_collection([0, 2, 3, 6]),
         52_288 + 8192 + 100_000 + 1_000_000
@@ -166,7 +173,8 @@ fn a_wordline_of_collection_waits_for_the_slowest_of_its_own_senses() {
 
 #[test]
 fn every_die_of_the_victim_is_erased_and_flash_pages_go_before_dies() {
-    // Two dies on one channel, a flash page and wordline of one page, two rows: line pages 0, 1 are row 0 of dies 0, 1, and 2, 3 row 1.
+    // Two dies on one channel, a flash page and wordline of one page, two rows: line pages 0, 1 are
+    // row 0 of dies 0, 1, and 2, 3 row 1.
     let mut parameters = one_die();
     parameters.dies_per_channel = 2;
     parameters.block_bytes = 8192;
@@ -177,9 +185,11 @@ fn every_die_of_the_victim_is_erased_and_flash_pages_go_before_dies() {
         .filter(|page| page % 4 == 0 || page % 4 == 3)
         .for_each(|page| flash.place_only(page));
     assert_eq!(flash.free_lines(), 2);
-    // Row 0 first: die 1 senses (kind 0) to 10000 and is on the channel to 14096. Its page goes to die 0 of the new line: on the channel from 14096 to
-    // 18192, programmed at 118192. Then die 0 senses (kind 1) after that, to 138192, channel to 142288; goes to die 1, which is free since
-    // 14096: channel 142288 to 146384, programmed at 246384. Erased: die 0 at 1142288, die 1 at 1246384.
+    // Row 0 first: die 1 senses (kind 0) to 10000 and is on the channel to 14096. Its page goes to
+    // die 0 of the new line: on the channel from 14096 to 18192, programmed at 118192. Then die 0
+    // senses (kind 1) after that, to 138192, channel to 142288; goes to die 1, which is free since
+    // 14096: channel 142288 to 146384, programmed at 246384. Erased: die 0 at 1142288, die 1
+    // at 1246384.
     let mut done = Vec::new();
     flash.submit(START, 0, &forced(199, 1));
     assert_eq!(flash.dies.all_free() - START, 1_246_384);
@@ -203,10 +213,12 @@ fn policies_choose_differently() {
             .filter(|&line| lines(&flash).erases(line) > 0);
         erased.collect::<Vec<_>>()
     };
-    // Line 3 loses three pages, line 1 one, all others none, until 48 pages are written again. Of those, 44 are written again at once.
+    // Line 3 loses three pages, line 1 one, all others none, until 48 pages are written again. Of
+    // those, 44 are written again at once.
     let mut rewrite = vec![12, 13, 14, 4];
     rewrite.extend((0..44).map(|_| 199));
-    // Lines 51 to 60 hold only copies of page 199 that are not valid any more; line 51 is the first of them.
+    // Lines 51 to 60 hold only copies of page 199 that are not valid any more; line 51 is the first
+    // of them.
     assert_eq!(victim(CollectionPolicy::Greedy, &rewrite), [51]);
     assert_eq!(victim(CollectionPolicy::Fifo, &rewrite), [1]);
     assert_eq!(victim(CollectionPolicy::CostBenefit, &rewrite), [51]);
@@ -260,7 +272,8 @@ fn a_line_without_an_invalid_page_is_no_victim() {
     ] {
         assert_eq!(policy::policy(named).victim(&lines), None);
     }
-    // Of several lines with as few valid pages the one that was filled first, whichever changed last.
+    // Of several lines with as few valid pages the one that was filled first, whichever changed
+    // last.
     lines.invalidate(0);
     lines.invalidate(1);
     assert_eq!(

@@ -15,7 +15,8 @@ fn with_pages(parameters: &FlashParameters, pages: u64) -> Flash {
 #[test]
 fn a_read_is_firmware_sense_channel_and_link() {
     let mut flash = with_pages(&four_dies(), 64);
-    // Page 0 lies in the first flash page of a block, page 2 in the second, which is of the other kind.
+    // Page 0 lies in the first flash page of a block, page 2 in the second, which is of the other
+    // kind.
     assert_eq!(
         durations(&mut flash, &[(LATER, read(0, 1))]),
         [1000 + 10_000 + 4096 + 1024]
@@ -46,7 +47,8 @@ fn pages_of_one_flash_page_are_one_sense() {
     let mut flash = with_pages(&four_dies(), 64);
     let whole = 2000 + 15_000 + 8192 + 2048;
     assert_eq!(durations(&mut flash, &[(LATER, read(0, 2))]), [whole]);
-    // Pages 1 and 2: two senses of the same die, one after another; the second starts when the first has left the channel.
+    // Pages 1 and 2: two senses of the same die, one after another; the second starts when the
+    // first has left the channel.
     let mut flash = with_pages(&four_dies(), 64);
     let both = 2000 + (10_000 + 4096) + (20_000 + 4096) + 1024;
     assert_eq!(durations(&mut flash, &[(LATER, read(1, 2))]), [both]);
@@ -111,7 +113,8 @@ fn dies_work_at_the_same_time_and_share_channels_and_the_link() {
 
 #[test]
 fn a_write_is_done_in_the_buffer_or_on_flash() {
-    // Data is there after 500 + 4 * 100 and 4096 ns on the link; the wordline is 16384 ns on the channel.
+    // Data is there after 500 + 4 * 100 and 4096 ns on the link; the wordline is 16384 ns on the
+    // channel.
     let mut flash = drive(&four_dies());
     assert_eq!(durations(&mut flash, &[(0, write(0, 4))]), [4996]);
     let mut flash = drive(&four_dies());
@@ -133,7 +136,8 @@ fn a_write_is_done_in_the_buffer_or_on_flash() {
         [500 + 300 + 3072]
     );
     assert_eq!(flash.buffer_used(), 3 * PAGE);
-    // Parts of two pages: two pages in the map, one in the firmware's count, 2048 bytes on the link.
+    // Parts of two pages: two pages in the map, one in the firmware's count, 2048 bytes on the
+    // link.
     let mut flash = drive(&four_dies());
     let parts = Op::Write {
         offset: 3072,
@@ -159,7 +163,8 @@ fn wordlines_go_from_die_to_die_and_then_to_the_next_row() {
     // Dies 0 and 2 share a channel: the third wordline is transferred after the first.
     assert_eq!(ends, [first, first + 2 * 16_384 + 100_000]);
     let mut flash = with_pages(&four_dies(), 16);
-    // The fifth wordline is on die 0 again, in row 1: its flash pages are 2 and 3 of the block, of the kinds 0 and 1.
+    // The fifth wordline is on die 0 again, in row 1: its flash pages are 2 and 3 of the block, of
+    // the kinds 0 and 1.
     let ops = [
         (0, write(16, 4)),
         (LATER, read(16, 1)),
@@ -181,7 +186,8 @@ fn wordlines_go_from_die_to_die_and_then_to_the_next_row() {
 fn bytes_come_back_when_their_wordline_is_programmed_and_a_write_waits_for_them() {
     let mut flash = drive(&four_dies());
     let mut done = Vec::new();
-    // A command never takes what wordlines may hold that are not full: 65536 - (16384 - 4096) of these 16 pages.
+    // A command never takes what wordlines may hold that are not full: 65536 - (16384 - 4096) of
+    // these 16 pages.
     assert_eq!(flash.submit(0, 0, &write(0, 16)), Admission::Accepted);
     assert_eq!(flash.buffer_used(), 53_248);
     let there = 500 + 1600 + 16_384;
@@ -196,7 +202,8 @@ fn bytes_come_back_when_their_wordline_is_programmed_and_a_write_waits_for_them(
     assert_eq!(flash.next_event(), Some(programmed));
     flash.advance(programmed - 1, &mut done);
     assert!(!flash.has_room(&write(16, 4)));
-    // Two wordlines on two channels end together; the next two hold what is left: a page and nothing.
+    // Two wordlines on two channels end together; the next two hold what is left: a page and
+    // nothing.
     flash.advance(programmed, &mut done);
     assert_eq!(flash.buffer_used(), 53_248 - 2 * 16_384);
     assert_eq!(flash.next_event(), Some(programmed + 16_384));
@@ -293,7 +300,8 @@ fn partitions_have_pages_dies_and_channels_of_their_own() {
     parameters.partitions = 2;
     parameters.size_bytes = 3200 * 2 * PAGE;
     let mut flash = drive(&parameters);
-    // Up to a page for each partition is a small read. Pages 0, 2, 4, 6 are the first wordline of partition 0.
+    // Up to a page for each partition is a small read. Pages 0, 2, 4, 6 are the first wordline of
+    // partition 0.
     (0..8).for_each(|page| flash.place_only(page));
     assert_eq!(
         durations(&mut flash, &[(0, read(0, 2))]),
@@ -301,8 +309,9 @@ fn partitions_have_pages_dies_and_channels_of_their_own() {
     );
     let mut flash = drive(&parameters);
     (0..8).for_each(|page| flash.place_only(page));
-    // Pages 1 to 4: 2 and 4 in partition 0, 1 and 3 in partition 1, which are one flash page; its channel is its own.
-    // Partition 0 comes first: page 2 (kind 0), then page 4 (kind 1) of the same die.
+    // Pages 1 to 4: 2 and 4 in partition 0, 1 and 3 in partition 1, which are one flash page; its
+    // channel is its own. Partition 0 comes first: page 2 (kind 0), then page 4 (kind 1) of the
+    // same die.
     let sensed_first = 2000 + 10_000 + 4096;
     let sensed_second = sensed_first + 20_000 + 4096;
     assert_eq!(

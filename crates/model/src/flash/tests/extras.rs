@@ -50,7 +50,8 @@ fn a_stall_is_no_arrival_and_what_is_off_does_nothing() {
     let mut flash = full(&one_die());
     flash.advance(u64::MAX, &mut Vec::new());
     assert_eq!(flash.counters().erased_lines, 0);
-    // Sixteen pages fill the buffer for long; what comes next stalls, and the drive has been idle since the first.
+    // Sixteen pages fill the buffer for long; what comes next stalls, and the drive has been idle
+    // since the first.
     let mut parameters = with_background(3);
     parameters.program_ns = 10_000_000;
     let mut flash = full(&parameters);

@@ -1,4 +1,5 @@
-//! Planes, single-bit cells, misses of the map, suspension: worked by hand, and what holds for whatever is asked of a drive.
+//! Planes, single-bit cells, misses of the map, suspension: worked by hand, and what holds for
+//! whatever is asked of a drive.
 
 use proptest::prelude::*;
 
@@ -26,7 +27,8 @@ fn planes_sense_apart_and_program_together() {
         (0, Op::Flush),
         (0, read(1, 1)),
     ];
-    // Both sense from 1000 to 11000, kind 0, and share the channel. Page 2 is in plane 0, free from 15096 on, and of kind 1.
+    // Both sense from 1000 to 11000, kind 0, and share the channel. Page 2 is in plane 0, free from
+    // 15096 on, and of kind 1.
     let third = 15_096 + 20_000 + 4096;
     let programmed = third + 8192 + 100_000;
     assert_eq!(
@@ -160,9 +162,11 @@ fn a_read_waits_for_the_map_and_a_write_does_not() {
         // Not written, and map page 0 is forgotten.
         (at(2), read(1024, 1)),
         (at(3), read(0, 1)),
-        // The map's pages 0 and 1: one is there, the other one senses on die 1; all of the read is after both. Die 0 has nothing of these pages.
+        // The map's pages 0 and 1: one is there, the other one senses on die 1; all of the read is
+        // after both. Die 0 has nothing of these pages.
         (at(4), read(1023, 2)),
-        // The sense on die 2 leaves over channel 0 before the data of the wordline on die 0, which does not fit before it, arrives.
+        // The sense on die 2 leaves over channel 0 before the data of the wordline on die 0, which
+        // does not fit before it, arrives.
         (at(5), forced(2048, 4)),
     ];
     assert_eq!(
@@ -219,7 +223,8 @@ fn a_program_gives_way_to_reads_so_often() {
     let ops = [
         (0, forced(10, 1)),
         (10, Op::Flush),
-        // Asked for at 21000: from 24000 to 34000, 38096 off the channel. The program ends 17096 + 2000 later, at 124816.
+        // Asked for at 21000: from 24000 to 34000, 38096 off the channel. The program ends 17096 +
+        // 2000 later, at 124816.
         (20_000, read(0, 1)),
         // At 40000, before 40096: from there to 54096; 16000 later, at 140816.
         (39_000, read(0, 1)),
@@ -269,7 +274,8 @@ fn what_waits_for_a_program_moves_with_it() {
 
 #[test]
 fn nothing_gives_way_before_it_begins_or_when_something_waits_behind_it() {
-    // At 1000 the data of the program is not there: the sense waits for it, and the next one for that.
+    // At 1000 the data of the program is not there: the sense waits for it, and the next one for
+    // that.
     let mut flash = drive(&suspending(9));
     flash.place_only(0);
     let ops = [
@@ -292,14 +298,16 @@ fn nothing_gives_way_before_it_begins_or_when_something_waits_behind_it() {
 
 #[test]
 fn an_erase_and_a_fold_give_way_and_a_collections_sense_does_not_ask_for_it() {
-    // As in `a_line_is_collected`: the erase ends what a write of one page has the die do before its own program.
+    // As in `a_line_is_collected`: the erase ends what a write of one page has the die do before
+    // its own program.
     let mut parameters = suspending(1);
     parameters.extras.background_below = 3;
     let mut flash = drive(&parameters);
     (0..200).for_each(|page| flash.place_only(page));
     let but_the_last = (0..64).filter(|page| page % 4 != 3);
     but_the_last.for_each(|page| flash.place_only(page));
-    // In the background at 0: the erase begins at 128192. Asked for at 201000, sensed to 218096 (kind 1), and 2000.
+    // In the background at 0: the erase begins at 128192. Asked for at 201000, sensed to 218096
+    // (kind 1), and 2000.
     let erase = 20_000 + 4096 + 4096 + 100_000;
     let moved = 3000 + 20_000 + 4096 + 2000;
     assert_eq!(

@@ -1,4 +1,5 @@
-//! Vectors worked by hand from the book's page, properties under random programs, and what collection is known to cost.
+//! Vectors worked by hand from the book's page, properties under random programs, and what
+//! collection is known to cost.
 
 mod amplification;
 mod collection;
@@ -13,8 +14,9 @@ use super::*;
 use crate::units::PAGE_LEN;
 use crate::{Arithmetic, CollectionPolicy, FlashExtras};
 
-/// Four dies on two channels, flash pages of two pages, wordlines of four, blocks of four wordlines; 64 lines of 64 pages, 3200 of them logical.
-/// A channel carries a byte per nanosecond, the link four.
+/// Four dies on two channels, flash pages of two pages, wordlines of four, blocks of four
+/// wordlines; 64 lines of 64 pages, 3200 of them logical. A channel carries a byte per nanosecond,
+/// the link four.
 fn four_dies() -> FlashParameters {
     FlashParameters {
         arithmetic: Arithmetic::Exact,

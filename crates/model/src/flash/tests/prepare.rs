@@ -3,7 +3,8 @@
 use super::*;
 use crate::flash::prepare::Method;
 
-/// The layout of a drive of 8 GiB with four partitions of 32 KiB wordlines, at a sixteenth of its blocks' size: about 147 lines in each.
+/// The layout of a drive of 8 GiB with four partitions of 32 KiB wordlines, at a sixteenth of its
+/// blocks' size: about 147 lines in each.
 fn eight_gibibytes(policy: CollectionPolicy) -> FlashParameters {
     FlashParameters {
         size_bytes: (8 << 30) / 16,

@@ -1,4 +1,5 @@
-//! Random programs: whatever is written, trimmed and collected, the map and the counts agree with what a simple book-keeper says.
+//! Random programs: whatever is written, trimmed and collected, the map and the counts agree with
+//! what a simple book-keeper says.
 
 use std::collections::{BTreeMap, BTreeSet};
 

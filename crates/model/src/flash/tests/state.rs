@@ -147,7 +147,8 @@ proptest! {
     ) {
         let mut bytes = saved(&used(&small(), 3000));
         for (position, value) in changes {
-            // In the first part are the counts and lines of the first partition, in the rest mostly the map.
+            // In the first part are the counts and lines of the first partition, in the rest mostly
+            // the map.
             let end = if early { 1632 } else { bytes.len() - 12 };
             let at = 104 + position.index((end - 104) / 4) * 4;
             bytes[at..at + 4].copy_from_slice(&value.wrapping_sub(3).to_le_bytes());

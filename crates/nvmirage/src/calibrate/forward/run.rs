@@ -9,7 +9,8 @@ use super::super::samples::{Keys, Writers};
 use super::super::{Act, float};
 use super::{Case, Effort, READ_FROM};
 
-/// A buffer is as full as it gets after this many times its size, and after so many commands at most.
+/// A buffer is as full as it gets after this many times its size, and after so many commands at
+/// most.
 const BUFFERS: u64 = 6;
 const WARM_MAX: u64 = 20_000;
 /// What a case takes of a drive at most, in bytes.

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A prototype of 4 channels with 4 dies each, and smaller zones: so that all dies are written soon.
+/// A prototype of 4 channels with 4 dies each, and smaller zones: so that all dies are written
+/// soon.
 fn prototype(changes: &[(&str, &str)]) -> (Parameters, u64) {
     let zone = 16 << 20;
     let size = 64 * zone;

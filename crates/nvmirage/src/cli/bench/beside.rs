@@ -1,4 +1,5 @@
-//! What `nvmirage bench` does beside its jobs: idle queue pairs, a cold one, a neighbour that stores into its doorbells.
+//! What `nvmirage bench` does beside its jobs: idle queue pairs, a cold one, a neighbour that
+//! stores into its doorbells.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use driver::{
@@ -32,8 +33,8 @@ const STORM_DEPTH: u16 = 31;
 pub(super) struct BesideArgs {
     /// Number of idle queue pairs to open
     ///
-    /// They are on the target's controller, as many as it has left beside those in use; the rest are on those of
-    /// --idle-at, in turn.
+    /// They are on the target's controller, as many as it has left beside those in use; the rest
+    /// are on those of --idle-at, in turn.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) idle_queues: u32,
 
@@ -57,8 +58,8 @@ pub(super) struct BesideArgs {
     #[arg(long, value_name = "WHAT", value_parser = stores(), default_value = "wild")]
     storm: Stores,
 
-    /// Addresses of further drives that run each job at the same time, on the same thread; several separated by
-    /// commas
+    /// Addresses of further drives that run each job at the same time, on the same thread; several
+    /// separated by commas
     ///
     /// Each drive has its own results.
     #[arg(
@@ -230,7 +231,8 @@ impl Besides {
         self.also.iter().map(|other| other.target.clone()).collect()
     }
 
-    /// Lets go of other controllers. One that had wild values stored into its doorbells is left as it is.
+    /// Lets go of other controllers. One that had wild values stored into its doorbells is left as
+    /// it is.
     pub(super) fn leave(self) -> anyhow::Result<()> {
         for mut other in self.also {
             other.host.device().delete_queue_pair(other.queue)?;

@@ -1,5 +1,5 @@
-//! Eight stores of 4 KiB, one by one and as one compound command, by the rules of NVMeVirt's published program, beside what its authors
-//! measured of it.
+//! Eight stores of 4 KiB, one by one and as one compound command, by the rules of NVMeVirt's
+//! published program, beside what its authors measured of it.
 
 use anyhow::anyhow;
 use model::{Moment, Parameters, preset::LINUX_WRITE_NS};
@@ -8,7 +8,8 @@ use simulate::points;
 
 use crate::report::units;
 
-/// What the paper has of eight puts, one by one and in one command (FAST 2023, its compound command).
+/// What the paper has of eight puts, one by one and in one command (FAST 2023, its compound
+/// command).
 const PUBLISHED_NS: [u64; 2] = [469_000, 86_000];
 /// The head of a compound command and what each part has beside its value take one more page.
 pub(super) const HEAD_BYTES: u32 = 512;
@@ -17,7 +18,8 @@ pub(super) const HEAD_BYTES: u32 = 512;
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Compound {
     pub(super) preset: String,
-    /// With the drive as it is: in virtual time, one by one and in one command whose parts start together.
+    /// With the drive as it is: in virtual time, one by one and in one command whose parts start
+    /// together.
     pub(super) exact_ns: [u64; 2],
     /// With `arithmetic = "code"`: the parts are one request of all their bytes.
     pub(super) code_ns: [u64; 2],

@@ -1,5 +1,5 @@
-//! What is measured only to be drawn: throughput over time, when collection sets in and when zones are written in turn, and what workers get
-//! that all append to one zone.
+//! What is measured only to be drawn: throughput over time, when collection sets in and when zones
+//! are written in turn, and what workers get that all append to one zone.
 
 use driver::program::Ran;
 use model::preset::Preset;
@@ -40,7 +40,8 @@ pub(super) struct Zones {
     pub(super) one_zone: Vec<PointReport>,
 }
 
-/// A drive that is filled and overwritten at random, where the preset collects and `only` is part of this course's name.
+/// A drive that is filled and overwritten at random, where the preset collects and `only` is part
+/// of this course's name.
 pub(super) fn collection(
     preset: &Preset,
     real: Option<(Cpus, &Interrupt)>,

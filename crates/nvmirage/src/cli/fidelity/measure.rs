@@ -54,8 +54,8 @@ pub(super) struct Real {
     pub(super) placements: Vec<Placement>,
 }
 
-/// How much later than its time a host sees a command done: over all commands of points with one in flight, whose times do not
-/// depend on what was before.
+/// How much later than its time a host sees a command done: over all commands of points with one in
+/// flight, whose times do not depend on what was before.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Errors {
     pub(super) commands: u64,
@@ -79,7 +79,8 @@ pub(super) struct Drive<'p> {
 }
 
 impl<'p> Drive<'p> {
-    /// With the points whose names have `only` in them, and where those are `drawn`, with what stands beside them in a picture.
+    /// With the points whose names have `only` in them, and where those are `drawn`, with what
+    /// stands beside them in a picture.
     pub(super) fn new(preset: &'p Preset, only: &str, drawn: bool) -> anyhow::Result<Self> {
         let parameters = preset.parameters(preset.size_bytes, None)?;
         let mut points = points::of(&parameters);
@@ -101,8 +102,8 @@ impl<'p> Drive<'p> {
         })
     }
 
-    /// Runs every point so many times, in turn; `progress` is told of the runs that are done and of commands, and says whether
-    /// to go on.
+    /// Runs every point so many times, in turn; `progress` is told of the runs that are done and of
+    /// commands, and says whether to go on.
     pub(super) fn run_for_real(
         &mut self,
         cpus: Cpus,
@@ -168,8 +169,8 @@ impl<'p> Drive<'p> {
         })
     }
 
-    /// What a way to the drive and back of `baseline_ns` adds to a command in this loop: all of it where commands come one by one,
-    /// nothing where they wait for the drive anyway.
+    /// What a way to the drive and back of `baseline_ns` adds to a command in this loop: all of it
+    /// where commands come one by one, nothing where they wait for the drive anyway.
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     fn way_ns(&self, measured: &Measured, baseline_ns: f64, alone_ns: u64) -> anyhow::Result<f64> {
         if measured.point.workers * measured.point.queue_depth == 1 && !self.has_history(measured) {
@@ -185,7 +186,8 @@ impl<'p> Drive<'p> {
         Ok((slow.mean_ns() + delay) as f64 - alone_ns as f64)
     }
 
-    /// Whether a command's time depends on those before it although they are done: a write goes on behind the buffer.
+    /// Whether a command's time depends on those before it although they are done: a write goes on
+    /// behind the buffer.
     fn has_history(&self, measured: &Measured) -> bool {
         let is_flash = matches!(self.parameters, Parameters::Flash(_) | Parameters::Zones(_));
         is_flash && matches!(measured.point.op, PointOp::Write | PointOp::Append)
@@ -199,7 +201,8 @@ impl<'p> Drive<'p> {
         }
     }
 
-    /// What a host saw of the commands of a point, net and in order of time, and what virtual time says of them.
+    /// What a host saw of the commands of a point, net and in order of time, and what virtual time
+    /// says of them.
     pub(super) fn distribution(&self, name: &str) -> anyhow::Result<Option<[Vec<f64>; 2]>> {
         let mut all = self.points.measured.iter().zip(&self.runs);
         let Some((measured, runs)) =
@@ -227,7 +230,8 @@ impl<'p> Drive<'p> {
         Ok(Some([seen, expected]))
     }
 
-    /// What the null drive's commands took, of each run in order of time; none where nothing was run.
+    /// What the null drive's commands took, of each run in order of time; none where nothing was
+    /// run.
     pub(super) fn null(&self) -> Vec<&[u64]> {
         let all = self.runs.iter().flatten();
         let shown = all.filter(|run| !run.null_ns.is_empty());
@@ -279,8 +283,8 @@ impl Real {
     }
 }
 
-/// Whether a picture of what is called `only` shows this point, too: writers that have a zone each beside those that share one, and
-/// single stores beside those of eight.
+/// Whether a picture of what is called `only` shows this point, too: writers that have a zone each
+/// beside those that share one, and single stores beside those of eight.
 fn is_drawn_with(parameters: &Parameters, only: &str, point: Point) -> bool {
     match parameters {
         Parameters::Zones(_) => ZONES.contains(only) && point.op == PointOp::Write,

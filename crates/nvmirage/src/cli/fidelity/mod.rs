@@ -1,5 +1,6 @@
-//! `nvmirage fidelity`: how far a modelled drive is what it is meant to be. Three claims that are never mixed: what the model computes
-//! against a second reading of its definition, what a host's clock sees against the model, and the model against real drives.
+//! `nvmirage fidelity`: how far a modelled drive is what it is meant to be. Three claims that are
+//! never mixed: what the model computes against a second reading of its definition, what a host's
+//! clock sees against the model, and the model against real drives.
 
 mod compound;
 mod courses;
@@ -43,9 +44,10 @@ The book's \"Accuracy of the timing models\" describes each column.";
 
 /// Compare modelled drives with their definition, with host-side measurements, and with real drives
 ///
-/// Each point is a closed loop of commands of one size. The oracle is a second implementation of the models'
-/// definition, whose results are recorded. Virtual time runs driver, controller, engine and model on a simulated
-/// clock. The real runs serve the drive from one CPU and load it from another, beside a null drive.
+/// Each point is a closed loop of commands of one size. The oracle is a second implementation of
+/// the models' definition, whose results are recorded. Virtual time runs driver, controller, engine
+/// and model on a simulated clock. The real runs serve the drive from one CPU and load it from
+/// another, beside a null drive.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Fidelity {
@@ -77,7 +79,8 @@ pub(super) struct Fidelity {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "only", "runs", "no_real", "cpu", "server_cpu", "plots"])]
     replay: Option<PathBuf>,
 
-    /// Folder for SVG plots of the results, as the paper's figures 3, 4 and 5; those of 5b and 5c are measured for it
+    /// Folder for SVG plots of the results, as the paper's figures 3, 4 and 5; those of 5b and 5c
+    /// are measured for it
     #[arg(long, value_name = "FOLDER")]
     plots: Option<PathBuf>,
 

@@ -1,4 +1,5 @@
-//! Published measurements of the real drives, at the points that they are of: only such as no parameter of the model was taken from.
+//! Published measurements of the real drives, at the points that they are of: only such as no
+//! parameter of the model was taken from.
 
 use model::preset::{LINUX_READ_NS, Preset};
 use serde::Serialize;
@@ -7,7 +8,8 @@ use simulate::points::{Point, PointOp};
 /// A published figure beside the model's.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Comparison {
-    /// Mean time of a command, in nanoseconds; that of a throughput is depth over rate. `None` where no figure is known.
+    /// Mean time of a command, in nanoseconds; that of a throughput is depth over rate. `None`
+    /// where no figure is known.
     pub(super) published: Option<f64>,
     /// As it was published.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -175,7 +177,8 @@ fn why_none(preset: &str) -> &'static str {
     }
 }
 
-/// The largest difference that NVMeVirt's authors found between their model and the drive, in per cent.
+/// The largest difference that NVMeVirt's authors found between their model and the drive, in per
+/// cent.
 pub(super) fn of_nvmevirt(preset: &str) -> Option<f64> {
     match preset {
         "optane-p4800x" => Some(12.2),

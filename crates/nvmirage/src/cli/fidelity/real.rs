@@ -1,12 +1,15 @@
-//! Points for real: a modelled drive on a reactor with a CPU of its own, a host on another one, and beside the drive a null one on
-//! the same reactor, by which the way to a drive and back is measured.
+//! Points for real: a modelled drive on a reactor with a CPU of its own, a host on another one, and
+//! beside the drive a null one on the same reactor, by which the way to a drive and back is
+//! measured.
 //!
-//! Host and reactor are threads of this process and know each other by a vfio-user socket and shared memory, as a host in another
-//! process would. The drive's bytes are in memory and are copied like any others, but for a drive that is to forget them ([`Bytes`]).
+//! Host and reactor are threads of this process and know each other by a vfio-user socket and
+//! shared memory, as a host in another process would. The drive's bytes are in memory and are
+//! copied like any others, but for a drive that is to forget them ([`Bytes`]).
 //!
-//! A look of the host at its clock that is later than [`STALL_NS`] after the last, and a turn of the reactor that takes longer
-//! than its own bound, mean that the machine has not let a thread run: commands that it falls on, or all of a run, do not
-//! count, and how many were left out is told.
+//! A look of the host at its clock that is later than [`STALL_NS`] after the last, and a turn of
+//! the reactor that takes longer than its own bound, mean that the machine has not let a thread
+//! run: commands that it falls on, or all of a run, do not count, and how many were left out is
+//! told.
 
 use std::time::Duration;
 
@@ -35,7 +38,8 @@ use crate::{
 pub(super) const STALL_NS: u64 = 20_000;
 /// Time between phases, for the drive's buffer to be written.
 const REST: Duration = Duration::from_millis(5);
-/// Commands that the way to the null drive is measured by, and those where its percentiles are shown.
+/// Commands that the way to the null drive is measured by, and those where its percentiles are
+/// shown.
 const BASELINE: u64 = 1000;
 const BASELINE_SHOWN: u64 = 50_000;
 /// Goes to a place far from the last one, and in the end to each.
@@ -188,7 +192,8 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// Serves a drive of `preset`, and has it ready for its points. The calling thread stays on the host's CPU.
+    /// Serves a drive of `preset`, and has it ready for its points. The calling thread stays on the
+    /// host's CPU.
     pub(super) fn new(
         preset: &Preset,
         parameters: &Parameters,
@@ -238,7 +243,8 @@ impl Rig {
         }
     }
 
-    /// Runs a program once as it is, for what it does over time, until `interrupt` and no longer than [`COURSE_NS`].
+    /// Runs a program once as it is, for what it does over time, until `interrupt` and no longer
+    /// than [`COURSE_NS`].
     pub(super) fn run_once(
         &mut self,
         measured: &Measured,
@@ -298,7 +304,8 @@ impl Rig {
     }
 }
 
-/// Whether what is measured beside this point shows how much the way to a drive varies: writes of 4 KiB, one at a time.
+/// Whether what is measured beside this point shows how much the way to a drive varies: writes of
+/// 4 KiB, one at a time.
 fn shows_null(measured: &Measured) -> bool {
     let point = &measured.point;
     let alone = point.workers == 1 && point.queue_depth == 1;

@@ -40,7 +40,8 @@ pub(super) struct Bench {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     compound: Option<u8>,
 
-    /// Allow keys to be overwritten that have the names of the benchmark's own; these are deleted at the end
+    /// Allow keys to be overwritten that have the names of the benchmark's own; these are deleted
+    /// at the end
     #[arg(long)]
     destroy_data: bool,
 
@@ -63,8 +64,8 @@ struct Figures {
     del: Figure,
 }
 
-/// Of one kind of command; operations are keys, and latencies are those of commands, from their submission until their completions
-/// were seen.
+/// Of one kind of command; operations are keys, and latencies are those of commands, from their
+/// submission until their completions were seen.
 #[derive(Debug, Serialize)]
 struct Figure {
     ops_per_s: f64,
@@ -95,7 +96,8 @@ impl Bench {
     fn data_len(&self, value_len: u32) -> u32 {
         match self.compound {
             None => value_len,
-            // A head, and of each sub-command its own, the key and the value, each in whole 64 bytes.
+            // A head, and of each sub-command its own, the key and the value, each in whole
+            // 64 bytes.
             Some(keys) => 512 + u32::from(keys) * (64 + 64 + value_len.next_multiple_of(64)),
         }
     }
@@ -150,7 +152,8 @@ impl Bench {
         )
     }
 
-    /// Does one kind of command with every key; those of a key that is not there are no errors of Delete.
+    /// Does one kind of command with every key; those of a key that is not there are no errors of
+    /// Delete.
     fn measure(
         &self,
         client: &mut Client,

@@ -1,4 +1,5 @@
-//! The series as pictures: throughput, the 99th percentile, and what collection does, one below the other.
+//! The series as pictures: throughput, the 99th percentile, and what collection does, one below the
+//! other.
 
 use anyhow::ensure;
 use plot::{Axis, Mark, Panel, Picture, Scale, Series};

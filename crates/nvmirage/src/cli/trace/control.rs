@@ -35,9 +35,9 @@ Examples:
 
 /// Start recording a controller's commands
 ///
-/// The server creates the file, readable only by its user, and never overwrites one; a relative path starts at the
-/// server's working directory. Recording adds overhead to each command; commands that cannot be recorded in time are
-/// counted as lost.
+/// The server creates the file, readable only by its user, and never overwrites one; a relative
+/// path starts at the server's working directory. Recording adds overhead to each command; commands
+/// that cannot be recorded in time are counted as lost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = START_EXAMPLES)]
 pub(super) struct Start {

@@ -1,4 +1,5 @@
-//! `nvmirage trace`: what hosts ask of a controller, recorded into a file, and what is made of that.
+//! `nvmirage trace`: what hosts ask of a controller, recorded into a file, and what is made of
+//! that.
 
 mod control;
 mod file;
@@ -20,8 +21,9 @@ Examples:
 
 /// Record the commands of a controller; inspect, export and replay the trace
 ///
-/// A trace has every I/O command of all queues, or a sample of them, with times by stage; it has no admin commands.
-/// It is a compressed binary file with a version, readable up to its last complete block if the server is killed.
+/// A trace has every I/O command of all queues, or a sample of them, with times by stage; it has no
+/// admin commands. It is a compressed binary file with a version, readable up to its last complete
+/// block if the server is killed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct TraceCommand {

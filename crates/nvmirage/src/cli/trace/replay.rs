@@ -27,7 +27,8 @@ Examples:
   nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --destroy-data --speed 0.5 --from 10s --within 5s
       Five seconds of it, at half speed";
 
-/// Memory that is shared with the drive for data, at most; with fewer commands in flight where more were needed.
+/// Memory that is shared with the drive for data, at most; with fewer commands in flight where more
+/// were needed.
 const MEMORY: u64 = 1 << 30;
 /// Queue pairs that are used at most.
 const MOST_QUEUES: u16 = 16;
@@ -36,10 +37,11 @@ const TRANSFER_MAX: u32 = (MEMORY / MOST_QUEUES as u64) as u32;
 
 /// Replay a trace on a drive of any vendor
 ///
-/// Replays reads, writes (with generated data), flushes, Write Zeroes and deallocations; appends and zone changes
-/// where the drive has zones; stores, retrievals, deletions and existence checks where it has keys. Each command is
-/// submitted at its recorded time, or a scaled one, on as many queue pairs as were recorded, up to those the drive
-/// has. Commands that ended with an error, or that need data a trace does not have, are left out and counted.
+/// Replays reads, writes (with generated data), flushes, Write Zeroes and deallocations; appends
+/// and zone changes where the drive has zones; stores, retrievals, deletions and existence checks
+/// where it has keys. Each command is submitted at its recorded time, or a scaled one, on as many
+/// queue pairs as were recorded, up to those the drive has. Commands that ended with an error, or
+/// that need data a trace does not have, are left out and counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Replay {
@@ -70,7 +72,8 @@ pub(super) struct Replay {
     #[arg(long)]
     wrap: bool,
 
-    /// Namespace of the drive that takes all commands. Default: the one with the recorded identifier
+    /// Namespace of the drive that takes all commands. Default: the one with the recorded
+    /// identifier
     #[arg(long, value_name = "N")]
     to_nsid: Option<u32>,
 
@@ -126,7 +129,8 @@ impl Replay {
     }
 }
 
-/// Commands in flight of each queue pair, `qd` at most, so that their data has room in what [`needs`] asks for.
+/// Commands in flight of each queue pair, `qd` at most, so that their data has room in what
+/// [`needs`] asks for.
 fn depth(qd: u16, transfer_len: u32, queues: u16) -> u16 {
     let of_each = MEMORY / (u64::from(transfer_len) * u64::from(MOST_QUEUES));
     let all = of_each.max(1) * u64::from(MOST_QUEUES);
@@ -211,7 +215,8 @@ fn shown(replayed: &Replayed) -> String {
 mod tests {
     use super::*;
 
-    /// However large transfers are: fewer queue pairs have no more commands than there is memory for.
+    /// However large transfers are: fewer queue pairs have no more commands than there is memory
+    /// for.
     #[test]
     fn data_has_room_whatever_a_trace_says() {
         let lens = [4096, 12 << 10, 1 << 20, 40 << 20, 48 << 20, TRANSFER_MAX];

@@ -1,5 +1,5 @@
-//! What `nvmirage up` has made so far. It goes again, in reverse order, where something fails later; what was there before
-//! stays.
+//! What `nvmirage up` has made so far. It goes again, in reverse order, where something fails
+//! later; what was there before stays.
 
 use std::{
     fs, io,

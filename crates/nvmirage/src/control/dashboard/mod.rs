@@ -1,7 +1,9 @@
-//! The dashboard: a page that asks the API as any client does. It holds no secret, and is answered without a token.
+//! The dashboard: a page that asks the API as any client does. It holds no secret, and is answered
+//! without a token.
 //!
-//! What is embedded was built of `web/` by `build.rs`, or is a page that says how to build with it. Its files are named by their
-//! content, so that browsers keep them; the page itself they ask for anew.
+//! What is embedded was built of `web/` by `build.rs`, or is a page that says how to build with it.
+//! Its files are named by their content, so that browsers keep them; the page itself they ask for
+//! anew.
 
 mod proxy;
 

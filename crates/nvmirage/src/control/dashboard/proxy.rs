@@ -1,11 +1,13 @@
-//! A way to the dashboard of a server that listens on its control socket alone: an address of this machine, for as long as the command
-//! runs, that passes requests on to the socket.
+//! A way to the dashboard of a server that listens on its control socket alone: an address of this
+//! machine, for as long as the command runs, that passes requests on to the socket.
 //!
-//! Who asks needs a token that is made for the run, and an address in `Host`, as for a server's own address; requests and connections
-//! have the server's bounds, and it knows nothing of what it passes on.
+//! Who asks needs a token that is made for the run, and an address in `Host`, as for a server's own
+//! address; requests and connections have the server's bounds, and it knows nothing of what it
+//! passes on.
 //!
-//! Where the server does not begin an answer, who asked is told what happened (502). Where an answer has begun and breaks off, it
-//! breaks off here, too: its length is not reached, or its last chunk does not come.
+//! Where the server does not begin an answer, who asked is told what happened (502). Where an
+//! answer has begun and breaks off, it breaks off here, too: its length is not reached, or its last
+//! chunk does not come.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -26,8 +28,8 @@ use tokio::{
 
 use super::super::{Refusal, guard, limits, server, token::Token};
 
-/// Headers of one connection, beside those that `Connection` names (RFC 9110, 7.6.1). `Trailer` is one of them, as no trailers are
-/// passed on.
+/// Headers of one connection, beside those that `Connection` names (RFC 9110, 7.6.1). `Trailer` is
+/// one of them, as no trailers are passed on.
 const OF_ONE_CONNECTION: [HeaderName; 7] = [
     header::CONNECTION,
     HeaderName::from_static("proxy-connection"),
@@ -141,7 +143,8 @@ async fn ask(stream: UnixStream, mut request: Request) -> anyhow::Result<Respons
     tokio::spawn(connection);
     let path = request.uri().path_and_query();
     *request.uri_mut() = path.context("it names no path")?.as_str().parse()?;
-    // to 1.0 the server would send answers whose end is that of the connection: nobody could tell them from those that break off
+    // to 1.0 the server would send answers whose end is that of the connection: nobody could tell
+    // them from those that break off
     *request.version_mut() = Version::HTTP_11;
     strip(request.headers_mut());
     for name in &OURS {
@@ -202,7 +205,8 @@ mod tests {
         assert_eq!(left, ["content-type", "last-event-id", "www-authenticate"]);
     }
 
-    /// What a client gets of a server that reads a request, says `words`, and ends the connection, or keeps it where `holds`.
+    /// What a client gets of a server that reads a request, says `words`, and ends the connection,
+    /// or keeps it where `holds`.
     async fn through(words: &'static str, holds: bool) -> String {
         asked("HTTP/1.1", words, holds).await
     }

@@ -1,4 +1,5 @@
-//! `/v1/configuration`: all of it, as a file would have it; `/v1/reload`: the file once more; and `/v1/stop`: the end.
+//! `/v1/configuration`: all of it, as a file would have it; `/v1/reload`: the file once more; and
+//! `/v1/stop`: the end.
 
 use axum::{Json, body::Bytes, extract::State, http::StatusCode};
 use utoipa_axum::routes;
@@ -36,7 +37,8 @@ async fn reload(State(desk): Shared, bytes: Bytes) -> Result<Json<Reload>, Refus
     changing(desk, move |s| s.reload(request)).await.map(Json)
 }
 
-/// Stop the server; attached hosts lose their drives only with `detach_hosts`, and requests in flight are answered
+/// Stop the server; attached hosts lose their drives only with `detach_hosts`, and requests in
+/// flight are answered
 #[utoipa::path(post, path = "/v1/stop", tag = "server", params(Consent), responses((status = 202, body = Stopping)))]
 async fn stop(
     State(desk): Shared,

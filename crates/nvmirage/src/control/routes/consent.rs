@@ -11,8 +11,8 @@ use crate::control::Refusal;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Consent {
-    /// Allow hosts to lose the controllers and namespaces that the request takes from them. Without it the request
-    /// fails with 409 while a host is attached, and `errors` lists the hosts.
+    /// Allow hosts to lose the controllers and namespaces that the request takes from them. Without
+    /// it the request fails with 409 while a host is attached, and `errors` lists the hosts.
     #[serde(default)]
     #[param(default = false)]
     pub(super) detach_hosts: bool,

@@ -1,7 +1,8 @@
 //! `/v1/events`: what happens, as it happens (server-sent events, HTML Standard 9.2).
 //!
-//! A reader that goes on where it was names the last event that it has: `Last-Event-ID`, or `since`. One that is so slow that events
-//! are gone is told how many (`lost`), and cut: it looks at what there is, and begins anew.
+//! A reader that goes on where it was names the last event that it has: `Last-Event-ID`, or
+//! `since`. One that is so slow that events are gone is told how many (`lost`), and cut: it looks
+//! at what there is, and begins anew.
 
 use std::convert::Infallible;
 
@@ -81,7 +82,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next event, when there is one; none for a reader that is cut. Asked only when the connection takes more.
+    /// The next event, when there is one; none for a reader that is cut. Asked only when the
+    /// connection takes more.
     async fn next(mut self) -> Option<(Result<Sent, Infallible>, Self)> {
         if self.cut {
             return None;

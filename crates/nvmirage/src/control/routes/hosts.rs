@@ -1,4 +1,5 @@
-//! `/v1/hosts`: who is attached, by the controller that it is attached to. A host comes and goes of its own accord.
+//! `/v1/hosts`: who is attached, by the controller that it is attached to. A host comes and goes of
+//! its own accord.
 
 use axum::{
     Json,

@@ -1,8 +1,9 @@
 //! Objects by name: how they are shown, made, confirmed and changed, whatever their kind.
 //!
-//! An object's tag (`ETag`) is a digest of its configuration, so that what it counts changes no tag. A request with
-//! `If-Match` is carried out where the object still has that tag; the look and the change are one turn
-//! ([`Supervisor::steer`]), between which no other request changes anything.
+//! An object's tag (`ETag`) is a digest of its configuration, so that what it counts changes no
+//! tag. A request with `If-Match` is carried out where the object still has that tag; the look and
+//! the change are one turn ([`Supervisor::steer`]), between which no other request changes
+//! anything.
 
 use axum::{
     Json,
@@ -260,7 +261,8 @@ fn differences(there: &Value, wanted: &Value) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-/// Kinds whose configuration an operator sends: a status, what it is called, where it comes from, how it is made.
+/// Kinds whose configuration an operator sends: a status, what it is called, where it comes from,
+/// how it is made.
 macro_rules! configured {
     ($($status:ty, $config:ty, $kind:literal, $all:expr, $in:ident, $create:ident;)+) => {$(
         impl Item for $status {

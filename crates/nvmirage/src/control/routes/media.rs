@@ -70,8 +70,8 @@ async fn put_medium(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct MapQuery {
-    /// Approximate maximum number of cells of the map, 1 to 4096; each cell covers as many lines or zones as that
-    /// needs. Flash has at least one cell for each of its partitions.
+    /// Approximate maximum number of cells of the map, 1 to 4096; each cell covers as many lines or
+    /// zones as that needs. Flash has at least one cell for each of its partitions.
     #[serde(default = "cells")]
     #[param(default = 1024, minimum = 1, maximum = 4096)]
     cells: u32,

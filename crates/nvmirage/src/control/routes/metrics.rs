@@ -17,7 +17,8 @@ pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(metrics))
 }
 
-/// All metrics, in OpenMetrics 1.0, Prometheus protocol buffers or Prometheus text, as `Accept` requests
+/// All metrics, in OpenMetrics 1.0, Prometheus protocol buffers or Prometheus text, as `Accept`
+/// requests
 #[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, content_type = "text/plain", body = String)))]
 async fn metrics(State(supervisor): Shared, headers: HeaderMap) -> Result<Response, Refusal> {
     let accept = headers.get(header::ACCEPT);

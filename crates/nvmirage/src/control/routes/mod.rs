@@ -1,8 +1,9 @@
 //! What the server answers: one file for each resource, each with its `routes`.
 //!
-//! A route is a function with `#[utoipa::path]`, and `.routes(routes!(function, ...))` puts it there: functions of one path
-//! with different methods stand in one `routes!`. `/openapi.json` and the book's list of routes are made of that; a test
-//! compares the book with them. Path parameters and the problems that any route may answer are added in `openapi.rs`.
+//! A route is a function with `#[utoipa::path]`, and `.routes(routes!(function, ...))` puts it
+//! there: functions of one path with different methods stand in one `routes!`. `/openapi.json` and
+//! the book's list of routes are made of that; a test compares the book with them. Path parameters
+//! and the problems that any route may answer are added in `openapi.rs`.
 
 mod configuration;
 mod consent;

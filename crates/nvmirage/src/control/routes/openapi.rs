@@ -78,8 +78,8 @@ fn document() -> OpenApi {
     document
 }
 
-/// A type that is a part of another one (`allOf`) forbids no keys: they are the other's. As a request's body it is refused with keys
-/// that are unknown all the same.
+/// A type that is a part of another one (`allOf`) forbids no keys: they are the other's. As a
+/// request's body it is refused with keys that are unknown all the same.
 fn open_parts(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
     let wholes = schemas.values().filter_map(|schema| match schema {
         RefOr::T(Schema::AllOf(whole)) => Some(whole),

@@ -38,8 +38,8 @@ pub(crate) struct ParameterStatus {
     name: String,
     /// Current value, as in a configuration.
     value: String,
-    /// Current value as a number: nanoseconds, bytes, bytes per second (0: unlimited), commands per second (0:
-    /// unlimited), tenths of a percent, a count, 0 or 1, or an index into `words`.
+    /// Current value as a number: nanoseconds, bytes, bytes per second (0: unlimited), commands per
+    /// second (0: unlimited), tenths of a percent, a count, 0 or 1, or an index into `words`.
     raw: u64,
     /// Unit: `time`, `bandwidth`, `rate`, `size`, `count`, `percent`, `flag` or `word`.
     unit: String,
@@ -48,8 +48,8 @@ pub(crate) struct ParameterStatus {
     /// Valid words, for the unit `word`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     words: Vec<String>,
-    /// Moment at which a change is possible: `live`, at any time; `reset`, when its controller is reset; `fixed`,
-    /// only when the medium is created.
+    /// Moment at which a change is possible: `live`, at any time; `reset`, when its controller is
+    /// reset; `fixed`, only when the medium is created.
     applies: String,
     /// Effect of the parameter.
     description: String,

@@ -1,8 +1,9 @@
 //! The thread that writes the state of drives' timing while they work.
 //!
-//! Now and then it asks the reactor that serves a medium for the state of its drive. The reactor takes that a part in each
-//! turn, and goes on serving; this thread makes it bytes and writes them. Nothing is asked of a drive that has not changed.
-//! One medium at a time: a state has some bytes for each page of the drive.
+//! Now and then it asks the reactor that serves a medium for the state of its drive. The reactor
+//! takes that a part in each turn, and goes on serving; this thread makes it bytes and writes them.
+//! Nothing is asked of a drive that has not changed. One medium at a time: a state has some bytes
+//! for each page of the drive.
 
 use std::{
     io,
@@ -177,7 +178,8 @@ impl Entry {
 }
 
 impl Watched {
-    /// Writes the state of the drive, where it has changed since the count `since`; gives its count of changes.
+    /// Writes the state of the drive, where it has changed since the count `since`; gives its count
+    /// of changes.
     fn checkpoint(&self, since: Option<u64>) -> anyhow::Result<Option<u64>> {
         let now = self.ask_for(None)?;
         if now.is_none_or(|now| Some(now.changes) == since) {

@@ -1,4 +1,5 @@
-//! The file with the state of a medium's timing: whoever serves the medium [owns](owned) it. What its bytes mean, `model` knows.
+//! The file with the state of a medium's timing: whoever serves the medium [owns](owned) it. What
+//! its bytes mean, `model` knows.
 
 use std::{
     fs::File,
@@ -13,10 +14,12 @@ use crate::keep::owned::{self, Replaced};
 /// Where a configuration names the file.
 const KEY: &str = "timing.state";
 
-/// Runs of so many zeros are left out of the file: a drive that was never written to needs hardly any space.
+/// Runs of so many zeros are left out of the file: a drive that was never written to needs hardly
+/// any space.
 const HOLE: usize = 64 << 10;
 
-/// Bytes that the state of a drive of this size never has: a line has 24 bytes beside those of its pages, and a page 4.
+/// Bytes that the state of a drive of this size never has: a line has 24 bytes beside those of its
+/// pages, and a page 4.
 pub(crate) fn longest(size_bytes: u64) -> u64 {
     (1 << 20) + size_bytes / 64
 }
@@ -30,7 +33,8 @@ pub(crate) struct StateFile {
 }
 
 impl StateFile {
-    /// Takes the file, with what it holds; nothing where there is none. What has more bytes than `longest` is none.
+    /// Takes the file, with what it holds; nothing where there is none. What has more bytes than
+    /// `longest` is none.
     ///
     /// # Errors
     /// Somebody else has it; it cannot be read.

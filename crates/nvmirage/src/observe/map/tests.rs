@@ -70,7 +70,8 @@ fn a_map_is_the_same_however_it_is_taken_and_has_every_page() {
     assert_eq!(sliced.flash_map.as_ref(), Some(&map));
     assert!(turns >= lines / 7 && turns <= lines / 7 + 1, "{turns}");
 
-    // one line a cell; a page of 4096 bytes for each that was written, and lines are filled in their order
+    // one line a cell; a page of 4096 bytes for each that was written, and lines are filled in
+    // their order
     assert_eq!(map.lines_per_cell, 1);
     let cells = || map.partitions.iter().map(|p| &p.cells);
     let sum = |of: fn(&LineCells) -> &Vec<u32>| -> u32 { cells().flat_map(of).sum() };

@@ -152,7 +152,8 @@ fn a_table_that_cannot_be_is_refused() {
     assert!(with(&[("a", "0B..1MiB"), ("a", "1MiB..2MiB")]).contains("listed twice"));
 }
 
-/// Whatever is done, no two have a byte in common, and none lies on what others have or behind the end.
+/// Whatever is done, no two have a byte in common, and none lies on what others have or behind the
+/// end.
 #[test]
 fn partitions_stay_apart_whatever_is_done() {
     let mut seed = 0x5eed_u64;

@@ -1,4 +1,5 @@
-//! A server as far as plans go: it does a step as an operator would ask for it, and refuses what a server refuses.
+//! A server as far as plans go: it does a step as an operator would ask for it, and refuses what a
+//! server refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -295,7 +296,8 @@ impl Model {
         if !placed.controllers.remove(controller) {
             return Err("it is not attached".into());
         }
-        // a host goes on without it where its controller's list says so, and not because something is deleted
+        // a host goes on without it where its controller's list says so, and not because something
+        // is deleted
         let lists = |all: &[Controller]| {
             find(all, controller).is_some_and(|c| c.namespaces.iter().any(|n| n == name))
         };

@@ -1,4 +1,5 @@
-//! One controller: its latencies, the depth of its queues over time, its queues and the commands in them.
+//! One controller: its latencies, the depth of its queues over time, its queues and the commands in
+//! them.
 
 use ratatui::{style::Style, text::Line};
 

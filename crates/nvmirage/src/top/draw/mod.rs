@@ -1,7 +1,8 @@
 //! The picture: lines of cells, for any size from 40 columns and 8 lines on.
 //!
-//! A view is a list of lines; what there is too little room for is scrolled ([`table`]) or left out from the right, and
-//! nothing is wrapped. With colours off (NO_COLOR) all that is told by colour is told by words, too.
+//! A view is a list of lines; what there is too little room for is scrolled ([`table`]) or left out
+//! from the right, and nothing is wrapped. With colours off (NO_COLOR) all that is told by colour
+//! is told by words, too.
 
 mod controller;
 mod overview;

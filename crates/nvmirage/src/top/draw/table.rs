@@ -51,7 +51,8 @@ pub(super) struct Row {
     pub(super) style: Style,
 }
 
-/// The columns, of which the first has what is left over of the width; those are left out, from the right, that there is no room for.
+/// The columns, of which the first has what is left over of the width; those are left out, from the
+/// right, that there is no room for.
 fn fit(columns: &[Column], width: usize) -> Vec<Column> {
     let mut fitted = columns.to_vec();
     let needed = |columns: &[Column]| columns.iter().map(|c| c.width + 1).sum::<usize>() - 1;
@@ -71,7 +72,8 @@ fn line(cells: impl Iterator<Item = String>) -> String {
     cells.join(" ")
 }
 
-/// Puts the headings and as many rows as there are lines for, around the one that is chosen. How many those are.
+/// Puts the headings and as many rows as there are lines for, around the one that is chosen. How
+/// many those are.
 pub(super) fn put(
     page: &mut Page<'_>,
     columns: &[Column],

@@ -41,7 +41,8 @@ pub(super) enum Data {
     Nothing,
     /// So many bytes to the host.
     ToHost(u32),
-    /// So many bytes of its own, in blocks of so many bytes, the first of which is to lie at that block.
+    /// So many bytes of its own, in blocks of so many bytes, the first of which is to lie at that
+    /// block.
     FromHost {
         len: u32,
         block_len: u32,

@@ -1,7 +1,7 @@
 //! Asking a drive what a trace's hosts have asked theirs, at the same times or scaled ones.
 //!
-//! [`plan`] makes the commands ([`make`]) and looks whether the drive has what they name, before the first is submitted; [`run`] submits them and
-//! notes how late that was.
+//! [`plan`] makes the commands ([`make`]) and looks whether the drive has what they name, before
+//! the first is submitted; [`run`] submits them and notes how late that was.
 
 mod make;
 mod plan;
@@ -74,7 +74,8 @@ pub(crate) struct Replayed {
     /// How long that took, in nanoseconds, and how long the recording did.
     pub(crate) elapsed_ns: u64,
     pub(crate) recorded_ns: u64,
-    /// How late commands were submitted, in nanoseconds; nothing where they were as soon as there was room.
+    /// How late commands were submitted, in nanoseconds; nothing where they were as soon as there
+    /// was room.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) late: Option<Latencies>,
     /// Commands that found their queue full.

@@ -61,7 +61,8 @@ impl Plan {
     }
 }
 
-/// Bytes of the largest transfer that records ask for and that is not more than `most`; at least a page.
+/// Bytes of the largest transfer that records ask for and that is not more than `most`; at least a
+/// page.
 pub(crate) fn transfer_len(records: &[Record], most: u32) -> u32 {
     let moved = |record: &Record| match record.asked() {
         Ok(Asked::Read { len, .. } | Asked::Write { len, .. } | Asked::Append { len, .. }) => {
@@ -210,7 +211,8 @@ fn namespaces(
     for nsid in &recorded {
         let found = match settings.nsid {
             Some(wanted) => of(wanted),
-            // A flush of all, which comes last here: it is one of the first that other commands go to.
+            // A flush of all, which comes last here: it is one of the first that other commands go
+            // to.
             None if *nsid == nvme_spec::NSID_ALL => {
                 let first = all.values().next().copied();
                 first.or(target.namespaces.first().copied())
@@ -345,7 +347,8 @@ mod tests {
             detail,
             ..record(0x79, 16, 0)
         };
-        // Zone Send Actions of ZNS 1.1, figure "Zone Management Send - Command Dword 13"; 100h is Select All
+        // Zone Send Actions of ZNS 1.1, figure "Zone Management Send - Command Dword 13"; 100h is
+        // Select All
         let taken = [1, 2, 3, 4, 0x104].map(send);
         // Offline, Set Zone Descriptor Extension, Flush Explicit ZRWA Range, what is reserved
         let left_out = [5, 0x10, 0x11, 0, 6, 0x105].map(send);
@@ -370,8 +373,8 @@ mod tests {
         assert_eq!(left_out, [("change zones in another way", 6)]);
     }
 
-    /// Store, Retrieve, Delete and Exist as KV 1.1 has them: the value's size in CDW10, the key's length and options in CDW11, the
-    /// key in CDW2, 3, 14 and 15.
+    /// Store, Retrieve, Delete and Exist as KV 1.1 has them: the value's size in CDW10, the key's
+    /// length and options in CDW11, the key in CDW2, 3, 14 and 15.
     #[test]
     fn keys_are_asked_for_with_their_options() {
         let with_key = |opcode, blocks, detail| Record {
@@ -385,7 +388,8 @@ mod tests {
             with_key(2, 4096, 1 << 8 | 6),
             with_key(0x14, 0, 6),
             with_key(0x10, 0, 6),
-            // Flush; List; Store of more than there is room for; without a key; in a namespace of blocks
+            // Flush; List; Store of more than there is room for; without a key; in a namespace of
+            // blocks
             with_key(0, 0, 0),
             with_key(6, 4096, 6),
             with_key(1, 1 << 20, 6),

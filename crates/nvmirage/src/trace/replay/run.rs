@@ -127,7 +127,8 @@ fn has_zones(host: &mut Host, nsid: u32) -> anyhow::Result<bool> {
     };
     match device.admin(sqe, Some(&page)) {
         Ok(_) => {
-            // some answer with zeros: a zoned namespace has extended LBA formats, the first of which has a zone size
+            // some answer with zeros: a zoned namespace has extended LBA formats, the first of
+            // which has a zone size
             let mut zone_size = [0; 8];
             page.read_into(2816, &mut zone_size);
             Ok(u64::from_le_bytes(zone_size) > 0)
@@ -197,7 +198,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Each block of a write begins with where it is to lie and the number of its command: no two are the same.
+    /// Each block of a write begins with where it is to lie and the number of its command: no two
+    /// are the same.
     fn stamp(&self, place: usize, (len, block_len, lba): (u32, u32, u64), number: u64) {
         for block in 0..len / block_len {
             let at = place + (block * block_len) as usize;

@@ -1,6 +1,8 @@
-//! The Zoned Namespace command set (ZNS 1.1), and random write areas (TP 4076, which ZNS 1.2 has in its text).
+//! The Zoned Namespace command set (ZNS 1.1), and random write areas (TP 4076, which ZNS 1.2 has in
+//! its text).
 //!
-//! Zones that are read only or offline cannot be made by a host: they are tested where a drive has some.
+//! Zones that are read only or offline cannot be made by a host: they are tested where a drive has
+//! some.
 
 mod lost;
 mod random;

@@ -70,7 +70,8 @@ impl Zone {
     }
 }
 
-/// A namespace of zones on a controller with all command sets enabled, and what it says of itself. Its zones are reset.
+/// A namespace of zones on a controller with all command sets enabled, and what it says of itself.
+/// Its zones are reset.
 pub(super) struct Rig<'b> {
     pub(super) bench: &'b mut Bench,
     pub(super) pair: Pair,
@@ -83,7 +84,8 @@ pub(super) struct Rig<'b> {
     pub(super) extension: usize,
     /// Zones there are.
     pub(super) count: u64,
-    /// First blocks of the zones that are empty, all of them but those that are read only or offline.
+    /// First blocks of the zones that are empty, all of them but those that are read only or
+    /// offline.
     pub(super) empty: Vec<u64>,
     /// Blocks of the first of them that can be written.
     pub(super) capacity: u64,
@@ -211,7 +213,8 @@ impl<'b> Rig<'b> {
         Ok((cqe, bytes[..len].to_vec()))
     }
 
-    /// The zones from a block on, as far as `room` of them have place: how many the report counts, and those.
+    /// The zones from a block on, as far as `room` of them have place: how many the report counts,
+    /// and those.
     pub(super) fn report(
         &mut self,
         slba: u64,
@@ -308,7 +311,8 @@ impl<'b> Rig<'b> {
         Ok(u32::try_from(self.capacity).map_or(blocks, |most| blocks.min(most)))
     }
 
-    /// Writes a zone to this many blocks from its start, where it is `from` blocks from there, without a look at what.
+    /// Writes a zone to this many blocks from its start, where it is `from` blocks from there,
+    /// without a look at what.
     pub(super) fn fill(&mut self, start: u64, from: u64, to: u64) -> Verdict {
         let most = self.blocks_most()?;
         let mut at = from;
@@ -320,7 +324,8 @@ impl<'b> Rig<'b> {
         Ok(())
     }
 
-    /// Not supported unless blocks that were never written are said to read as zeros (DLFEAT, bits 2:0).
+    /// Not supported unless blocks that were never written are said to read as zeros (DLFEAT, bits
+    /// 2:0).
     pub(super) fn needs_zeros(&self) -> Verdict {
         if u8_at(&self.ns.identity, 33) & 0b111 != 1 {
             return not_supported("DLFEAT: what deallocated blocks read as is not said");

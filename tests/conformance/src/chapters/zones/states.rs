@@ -63,7 +63,8 @@ pub(super) fn hidden_from_others(bench: &mut Bench) -> Verdict {
 /// Every state that a host can bring a zone into.
 const STATES: [u8; 5] = [EMPTY, IMPLICIT, EXPLICIT, CLOSED, FULL];
 
-/// An action on the first zone in each of [`STATES`] leads to these; none: Invalid Zone State Transition.
+/// An action on the first zone in each of [`STATES`] leads to these; none: Invalid Zone State
+/// Transition.
 fn leads(bench: &mut Bench, action: u32, to: [Option<u8>; 5]) -> Verdict {
     let mut rig = Rig::new(bench)?;
     let start = rig.first();

@@ -1,9 +1,10 @@
 //! FreeBSD, sys/dev/nvme: attach, interrupts by MSI-X and by the pin, events, shutdown.
 //!
-//! From the driver's public source: admin queues have 128 entries; the threshold feature is read before temperature
-//! warnings are asked for; as many event requests as AERL allows, at most eight, are left outstanding; every namespace
-//! up to NN is identified and taken where NSZE is not 0; interrupt coalescing is always set; a shared interrupt handler
-//! masks by INTMS, looks at all queues, and unmasks by INTMC. A shutdown waits for SHST.
+//! From the driver's public source: admin queues have 128 entries; the threshold feature is read
+//! before temperature warnings are asked for; as many event requests as AERL allows, at most eight,
+//! are left outstanding; every namespace up to NN is identified and taken where NSZE is not 0;
+//! interrupt coalescing is always set; a shared interrupt handler masks by INTMS, looks at all
+//! queues, and unmasks by INTMC. A shutdown waits for SHST.
 
 use super::super::rig::*;
 use super::*;
@@ -33,7 +34,8 @@ fn events(rig: &mut Rig) -> usize {
     let threshold = rig.get_feature(0x04, 0, 0);
     assert_eq!(code(&threshold), OK);
     let told = !matches!(threshold.dw0 & 0xffff, 0 | 0xffff);
-    // Spare, reliability, read only, backup; the temperature where there is a threshold; namespaces and firmware.
+    // Spare, reliability, read only, backup; the temperature where there is a threshold; namespaces
+    // and firmware.
     let wanted = 0x1d | u32::from(told) << 1 | 1 << 8 | 1 << 9;
     assert_eq!(code(&rig.set_feature(0x0b, wanted)), OK);
     let requests = (usize::from(id[259]) + 1).min(8);
@@ -136,7 +138,8 @@ fn masks_interrupts_and_sets_coalescing() {
     assert_eq!(code(&rig.set_feature(0x09, 5)), INVALID_FIELD);
 }
 
-/// nvme_ctrlr_async_event_log_page_cb: a critical warning is read, no longer asked for, and the request comes again.
+/// nvme_ctrlr_async_event_log_page_cb: a critical warning is read, no longer asked for, and the
+/// request comes again.
 #[test]
 fn a_warning_is_asked_for_no_more_and_told_once() {
     let mut rig = Rig::new();

@@ -1,9 +1,10 @@
 //! illumos, usr/src/uts/common/io/nvme.
 //!
-//! From the driver's public source: the admin queues have 256 entries where CAP allows it; an event request is left
-//! outstanding before the controller is identified; error and health logs are read at attach; the write cache is turned
-//! on where there is one; namespaces are identified up to NN with their descriptors from version 1.3 on, and the common
-//! namespace, FFFFFFFFh, only where Namespace Management is offered.
+//! From the driver's public source: the admin queues have 256 entries where CAP allows it; an event
+//! request is left outstanding before the controller is identified; error and health logs are read
+//! at attach; the write cache is turned on where there is one; namespaces are identified up to NN
+//! with their descriptors from version 1.3 on, and the common namespace, FFFFFFFFh, only where
+//! Namespace Management is offered.
 
 use super::super::rig::*;
 use super::*;
@@ -61,7 +62,8 @@ fn attaches_reads_logs_and_works() {
     }
 }
 
-/// nvme_quiesce: no time for anything but a shutdown, with everything in place; then the next kernel attaches.
+/// nvme_quiesce: no time for anything but a shutdown, with everything in place; then the next
+/// kernel attaches.
 #[test]
 fn fast_reboot_shuts_down_with_queues_in_place() {
     let mut rig = Rig::new();

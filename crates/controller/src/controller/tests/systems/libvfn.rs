@@ -1,9 +1,10 @@
 //! libvfn: a driver in user space that polls, over VFIO.
 //!
-//! From the driver's public source: doorbell buffers are registered as soon as the controller is ready, and used from
-//! then on for every queue, that for admin commands included. A doorbell is stored in the buffer; its register is written
-//! only where EventIdx lies between the buffer's old value and the new one, both included, in 16 bits. Command
-//! identifiers are of no order; each completion is acknowledged by itself.
+//! From the driver's public source: doorbell buffers are registered as soon as the controller is
+//! ready, and used from then on for every queue, that for admin commands included. A doorbell is
+//! stored in the buffer; its register is written only where EventIdx lies between the buffer's old
+//! value and the new one, both included, in 16 bits. Command identifiers are of no order; each
+//! completion is acknowledged by itself.
 
 use super::super::rig::*;
 use super::*;

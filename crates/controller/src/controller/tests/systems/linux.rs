@@ -1,8 +1,9 @@
 //! Linux, drivers/nvme/host, 6.12 and later: probe, reset work, scan work, events, removal.
 //!
-//! From the driver's public source: 64-bit registers are written and read as two halves, the lower first; admin queues
-//! have 32 entries; the event request has the identifier 30 and there is one; CNS 08h is asked for where VS is 2.0 or
-//! later; queues are deleted, all submission queues first, before CC.EN is cleared.
+//! From the driver's public source: 64-bit registers are written and read as two halves, the lower
+//! first; admin queues have 32 entries; the event request has the identifier 30 and there is one;
+//! CNS 08h is asked for where VS is 2.0 or later; queues are deleted, all submission queues first,
+//! before CC.EN is cleared.
 
 use super::super::rig::*;
 use super::*;
@@ -94,8 +95,8 @@ fn identify(rig: &mut Rig) {
         3,
         "Write, which changes blocks"
     );
-    // CNS 06h for the NVM command set: limits beside MDTS. Zero is none for Write Zeroes; ranges of Deallocate are
-    // taken from it only where it has some.
+    // CNS 06h for the NVM command set: limits beside MDTS. Zero is none for Write Zeroes; ranges of
+    // Deallocate are taken from it only where it has some.
     let nvm = rig.identify(0x06, 0, 0).unwrap();
     assert_eq!(nvm[..3], [0; 3]);
     assert_eq!(oncs >> 2 & 1, 1, "Dataset Management");
@@ -126,7 +127,8 @@ fn queues(rig: &mut Rig) -> [Pair; 2] {
 /// Asynchronous events: OAES tells which, then one request is left outstanding.
 fn events(rig: &mut Rig) {
     let id = rig.identify(0x01, 0, 0).unwrap();
-    // Namespace attributes, firmware activation, asymmetric access, discovery: what it knows of them.
+    // Namespace attributes, firmware activation, asymmetric access, discovery: what it knows of
+    // them.
     let wanted = u32_at(&id, 92) & (1 << 8 | 1 << 9 | 1 << 11 | 1 << 31);
     assert_eq!(wanted >> 8 & 1, 1, "changes of namespaces are told");
     assert_eq!(code(&rig.set_feature(0x0b, wanted)), OK);
@@ -153,7 +155,8 @@ fn scan(rig: &mut Rig) {
         assert_eq!(namespace[128 + 4 * format + 2], 9, "LBADS");
         assert!(rig.identify(0x05, nsid, 0).is_ok());
     }
-    // Identifiers that stay tell a disk from another: at least one of the two is there for namespace 1.
+    // Identifiers that stay tell a disk from another: at least one of the two is there for
+    // namespace 1.
     let namespace = rig.identify(0x00, 1, 0).unwrap();
     assert!(namespace[104..128].iter().any(|byte| *byte != 0));
 }
@@ -181,7 +184,8 @@ fn disable(rig: &mut Rig, pairs: &[Pair]) {
     rig.clear_enable();
 }
 
-/// A namespace comes while the system runs: the event, the list of changed namespaces, a scan, the next request.
+/// A namespace comes while the system runs: the event, the list of changed namespaces, a scan, the
+/// next request.
 #[test]
 fn a_namespace_that_comes_is_scanned() {
     let mut rig = Rig::new();
@@ -229,7 +233,8 @@ fn a_namespace_that_comes_is_scanned() {
     assert!(cqe.status.dnr(), "or it would be tried again");
 }
 
-/// nvme_timeout: an Abort, and when the command still does not come, a reset; then everything is built anew.
+/// nvme_timeout: an Abort, and when the command still does not come, a reset; then everything is
+/// built anew.
 #[test]
 fn a_command_that_hangs_is_aborted_and_then_reset() {
     use crate::testing::Manner;
@@ -267,8 +272,8 @@ fn a_command_that_hangs_is_aborted_and_then_reset() {
     write_and_read(&mut rig, &mut pairs[0], 1, 5);
 }
 
-/// `nvme format`: the effects of the command tell the kernel to look at everything again, and the disk has other blocks
-/// then.
+/// `nvme format`: the effects of the command tell the kernel to look at everything again, and the
+/// disk has other blocks then.
 #[test]
 fn a_format_is_followed_by_a_scan() {
     let mut rig = Rig::new();

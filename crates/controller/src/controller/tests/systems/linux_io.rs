@@ -1,8 +1,9 @@
 //! Linux, drivers/nvme/host/pci.c: how data and doorbells go once the queues are there.
 //!
-//! From the driver's public source: a large request with few pieces goes by an SGL where SGLS offers it, PSDT 01b, one
-//! Data Block in the command or a Last Segment of them; everything else by PRPs. With doorbell buffers the register is
-//! written only where the new value passes EventIdx. Polled queues have no interrupts. Deallocate has up to 256 ranges.
+//! From the driver's public source: a large request with few pieces goes by an SGL where SGLS
+//! offers it, PSDT 01b, one Data Block in the command or a Last Segment of them; everything else by
+//! PRPs. With doorbell buffers the register is written only where the new value passes EventIdx.
+//! Polled queues have no interrupts. Deallocate has up to 256 ranges.
 
 use super::super::rig::*;
 use super::linux::enable;
@@ -71,7 +72,8 @@ fn large_requests_go_by_sgls() {
     }
 }
 
-/// Two pages, three pages by a list, and a list that ends in a page behind the first: nvme_pci_setup_prps.
+/// Two pages, three pages by a list, and a list that ends in a page behind the first:
+/// nvme_pci_setup_prps.
 #[test]
 fn small_requests_go_by_prps() {
     let mut rig = Rig::new();
@@ -105,8 +107,9 @@ fn small_requests_go_by_prps() {
     }
 }
 
-/// nvme_dbbuf_update_and_check_event: a queue that is busy is rung by the shadow; one whose controller sleeps, by the
-/// register. Rings go round many times, so the comparison wraps with them.
+/// nvme_dbbuf_update_and_check_event: a queue that is busy is rung by the shadow; one whose
+/// controller sleeps, by the register. Rings go round many times, so the comparison wraps with
+/// them.
 #[test]
 fn the_register_is_written_only_where_it_is_asked_for() {
     let mut rig = Rig::new();

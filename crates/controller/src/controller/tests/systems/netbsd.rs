@@ -1,8 +1,9 @@
 //! NetBSD, sys/dev/ic/nvme.c and ld_nvme.c.
 //!
-//! From the driver's public source: it goes the way of OpenBSD's, but has a queue pair for each processor, asks by Number
-//! of Queues how many there are, and gives each a vector where MSI-X has enough. Namespaces are disks, identified up to
-//! NN; their cache is read and switched by feature 06h, and discards are Dataset Management of one range.
+//! From the driver's public source: it goes the way of OpenBSD's, but has a queue pair for each
+//! processor, asks by Number of Queues how many there are, and gives each a vector where MSI-X has
+//! enough. Namespaces are disks, identified up to NN; their cache is read and switched by feature
+//! 06h, and discards are Dataset Management of one range.
 
 use super::super::rig::*;
 use super::*;

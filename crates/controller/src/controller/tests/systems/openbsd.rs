@@ -1,9 +1,9 @@
 //! OpenBSD, sys/dev/ic/nvme.c and sys/dev/pci/nvme_pci.c.
 //!
-//! From the driver's public source: it asks for no number of queues and makes one I/O pair of 128 entries at most, on
-//! vector 0 as the admin queue is; with the pin, its handler masks by INTMS and unmasks by INTMC, and unmasks once when
-//! it has attached; every namespace up to NN is a SCSI target; a shutdown deletes the queues, then sets SHN and polls
-//! SHST for four seconds.
+//! From the driver's public source: it asks for no number of queues and makes one I/O pair of 128
+//! entries at most, on vector 0 as the admin queue is; with the pin, its handler masks by INTMS and
+//! unmasks by INTMC, and unmasks once when it has attached; every namespace up to NN is a SCSI
+//! target; a shutdown deletes the queues, then sets SHN and polls SHST for four seconds.
 
 use super::super::rig::*;
 use super::*;

@@ -1,8 +1,9 @@
 //! QEMU's block driver `nvme://`, block/nvme.c: a driver in user space over VFIO.
 //!
-//! From the driver's public source: queues of 128 entries or what CAP allows; one interrupt for all of them, MSI-X vector
-//! 0; the controller and one namespace are identified; Write Zeroes and Dataset Management are used where ONCS has them;
-//! the write cache is on where VWC says that there is one, and feature 06h is not asked for.
+//! From the driver's public source: queues of 128 entries or what CAP allows; one interrupt for all
+//! of them, MSI-X vector 0; the controller and one namespace are identified; Write Zeroes and
+//! Dataset Management are used where ONCS has them; the write cache is on where VWC says that there
+//! is one, and feature 06h is not asked for.
 
 use super::super::rig::*;
 use super::*;

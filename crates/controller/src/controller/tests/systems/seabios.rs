@@ -1,8 +1,8 @@
 //! SeaBIOS, src/hw/nvme.c, as recorded with QEMU.
 //!
-//! Registers go by dwords; AQA before ASQ and ACQ; admin queues have as many entries as fit into a page, 64 and 256; one
-//! I/O pair without interrupts; namespaces up to NN, with blocks of 512 bytes only. While CC.EN is 1 the machine remaps
-//! its memory.
+//! Registers go by dwords; AQA before ASQ and ACQ; admin queues have as many entries as fit into a
+//! page, 64 and 256; one I/O pair without interrupts; namespaces up to NN, with blocks of 512 bytes
+//! only. While CC.EN is 1 the machine remaps its memory.
 
 use super::super::rig::*;
 use super::*;
@@ -40,7 +40,8 @@ fn enables_and_remaps_memory() {
     assert_eq!(rig.reap().map(|cqe| code(&cqe)), Some(OK));
 }
 
-/// Its I/O pair survives a remap, too: it reads the boot loader, and the shadows of the BIOS are switched in between.
+/// Its I/O pair survives a remap, too: it reads the boot loader, and the shadows of the BIOS are
+/// switched in between.
 #[test]
 fn reads_a_boot_sector_between_remaps() {
     let mut rig = Rig::new();

@@ -1,10 +1,11 @@
 //! SPDK, lib/nvme: a driver in user space that polls.
 //!
-//! From the driver's public source: the steps of its initialisation in their order, with 32 admin entries; every critical
-//! warning is asked for, and as many event requests as AERL allows are left outstanding; where KAS is not 0 a Keep Alive
-//! Timeout of ten seconds is set, read back, and kept by a command every five; the Host Identifier has 16 bytes where
-//! CTRATT says so; doorbell buffers come after the namespaces and before the I/O queues, and are never used for queue 0;
-//! I/O queues have no interrupts; data of several pieces goes by an SGL whose last segment is the only one.
+//! From the driver's public source: the steps of its initialisation in their order, with 32 admin
+//! entries; every critical warning is asked for, and as many event requests as AERL allows are left
+//! outstanding; where KAS is not 0 a Keep Alive Timeout of ten seconds is set, read back, and kept
+//! by a command every five; the Host Identifier has 16 bytes where CTRATT says so; doorbell buffers
+//! come after the namespaces and before the I/O queues, and are never used for queue 0; I/O queues
+//! have no interrupts; data of several pieces goes by an SGL whose last segment is the only one.
 
 use super::super::rig::*;
 use super::*;

@@ -1,8 +1,9 @@
 //! U-Boot, drivers/nvme/nvme.c.
 //!
-//! From the driver's public source: admin and I/O queues have two entries; it asks for one I/O queue; Create I/O
-//! Completion Queue enables interrupts, on vector 0, though nobody handles them; completions are polled; namespaces up to
-//! NN are identified; transfers are cut to MDTS. It leaves the controller enabled when it starts a system.
+//! From the driver's public source: admin and I/O queues have two entries; it asks for one I/O
+//! queue; Create I/O Completion Queue enables interrupts, on vector 0, though nobody handles them;
+//! completions are polled; namespaces up to NN are identified; transfers are cut to MDTS. It leaves
+//! the controller enabled when it starts a system.
 
 use super::super::rig::*;
 use super::*;
@@ -43,7 +44,8 @@ fn loads_a_kernel_in_pieces_of_mdts() {
     }
 }
 
-/// Interrupts that nobody takes hold nothing up, and the system that comes finds the controller enabled.
+/// Interrupts that nobody takes hold nothing up, and the system that comes finds the controller
+/// enabled.
 #[test]
 fn hands_over_without_a_shutdown() {
     let mut rig = Rig::new();

@@ -1,8 +1,9 @@
 //! UEFI firmware: EDK II, MdeModulePkg/Bus/Pci/NvmExpressDxe.
 //!
-//! From the driver's public source: admin queues of two entries; two I/O pairs, one of two entries for what waits, one of
-//! up to 256 for what does not; interrupts never enabled, every completion polled; older versions do not ask for a number
-//! of queues; namespaces up to NN are taken where NCAP is not 0. Before the system starts, SHN is set and SHST polled.
+//! From the driver's public source: admin queues of two entries; two I/O pairs, one of two entries
+//! for what waits, one of up to 256 for what does not; interrupts never enabled, every completion
+//! polled; older versions do not ask for a number of queues; namespaces up to NN are taken where
+//! NCAP is not 0. Before the system starts, SHN is set and SHST polled.
 
 use super::super::rig::*;
 use super::*;
@@ -84,7 +85,8 @@ fn asks_for_two_queues_where_it_asks() {
     write_and_read(&mut rig, &mut waits, 1, 0);
 }
 
-/// It does not shut down before a warm reset: the next start finds the controller enabled, with queues.
+/// It does not shut down before a warm reset: the next start finds the controller enabled, with
+/// queues.
 #[test]
 fn a_warm_reset_leaves_the_controller_enabled() {
     let mut rig = Rig::new();

@@ -1,10 +1,11 @@
 //! Windows 10, 11 and Server: stornvme.sys.
 //!
-//! Its source is not public; what is told here is its behaviour on the bus. AQA, ASQ and ACQ are expected to read back
-//! while the controller is enabled, and requests for events to be held, not failed (24H2 and Server 2025). Coalescing and
-//! arbitration are set before the queues; queues have a vector each; data always goes by PRPs; a failure that a host may
-//! clear is met by a controller reset. Hibernation and crash dumps use a second, polling driver that starts the
-//! controller anew with small queues and one I/O pair without interrupts.
+//! Its source is not public; what is told here is its behaviour on the bus. AQA, ASQ and ACQ are
+//! expected to read back while the controller is enabled, and requests for events to be held, not
+//! failed (24H2 and Server 2025). Coalescing and arbitration are set before the queues; queues have
+//! a vector each; data always goes by PRPs; a failure that a host may clear is met by a controller
+//! reset. Hibernation and crash dumps use a second, polling driver that starts the controller anew
+//! with small queues and one I/O pair without interrupts.
 
 use super::super::rig::*;
 use super::*;
@@ -70,8 +71,8 @@ fn features(rig: &mut Rig) {
     // Power states: 0 is the only one, and the one it is in.
     let power = rig.get_feature(0x02, 0, 0);
     assert_eq!((code(&power), power.dw0 & 0x1f), (OK, 0));
-    // What it asks for whether or not it is offered, it takes no for an answer: autonomous power states, the host
-    // memory buffer, non-operational power.
+    // What it asks for whether or not it is offered, it takes no for an answer: autonomous power
+    // states, the host memory buffer, non-operational power.
     for fid in [0x0c, 0x0d, 0x11] {
         assert_eq!(code(&rig.get_feature(fid, 0, 0)), INVALID_FIELD, "{fid:#x}");
     }
@@ -152,8 +153,8 @@ fn scsi_commands_become_commands_here() {
     );
 }
 
-/// Its cluster's disks are shared by reservations: an identifier of the host, a registration that ignores keys, a
-/// reservation for registrants, and a report.
+/// Its cluster's disks are shared by reservations: an identifier of the host, a registration that
+/// ignores keys, a reservation for registrants, and a report.
 #[test]
 fn a_cluster_reserves_its_disk() {
     let mut rig = Rig::new();
@@ -195,8 +196,8 @@ fn a_cluster_reserves_its_disk() {
     assert_eq!(pair.status(&mut rig, release), OK);
 }
 
-/// Hibernation: a normal shutdown; the dump driver starts the controller with what memory it has and polls; the
-/// resumed system starts it again.
+/// Hibernation: a normal shutdown; the dump driver starts the controller with what memory it has
+/// and polls; the resumed system starts it again.
 #[test]
 fn hibernates_through_its_dump_driver() {
     let mut rig = Rig::new();
@@ -228,7 +229,8 @@ fn hibernates_through_its_dump_driver() {
     write_and_read(&mut rig, &mut pair, 1, 2);
 }
 
-/// A crash: the dump driver comes while commands are in flight and takes the controller by CC.EN alone.
+/// A crash: the dump driver comes while commands are in flight and takes the controller by CC.EN
+/// alone.
 #[test]
 fn dumps_after_a_crash() {
     use crate::testing::Manner;
@@ -255,8 +257,8 @@ fn dumps_after_a_crash() {
     }
 }
 
-/// Reset of a PC, or of a disk by its owner: a block erase where SANICAP offers it, whose log is polled, and which a
-/// restart in between does not end.
+/// Reset of a PC, or of a disk by its owner: a block erase where SANICAP offers it, whose log is
+/// polled, and which a restart in between does not end.
 #[test]
 fn erases_its_disk_for_good() {
     let mut rig = Rig::new();

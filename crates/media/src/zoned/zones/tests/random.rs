@@ -1,4 +1,5 @@
-//! Random write areas (TP 4076): an area of 8 KiB, and one of the same size behind it whose writes commit, in steps of 4 KiB.
+//! Random write areas (TP 4076): an area of 8 KiB, and one of the same size behind it whose writes
+//! commit, in steps of 4 KiB.
 
 use controller::set::RandomAreas;
 use nvme_spec::Status;
@@ -204,7 +205,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Block after block: the write pointer takes a step for as long as a block that is written is behind the area.
+/// Block after block: the write pointer takes a step for as long as a block that is written is
+/// behind the area.
 fn write_of_model(wp: &mut u64, first: u64, blocks: u64) -> Result<(), Status> {
     let last = first + blocks - 1;
     if (last + 1) * 512 > CAPACITY {

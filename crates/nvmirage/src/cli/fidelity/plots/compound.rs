@@ -1,5 +1,5 @@
-//! Eight stores, one by one and in one command, as bars: by the rules of the published program, step by step up to what its authors
-//! published.
+//! Eight stores, one by one and in one command, as bars: by the rules of the published program,
+//! step by step up to what its authors published.
 
 use std::path::Path;
 
@@ -25,7 +25,8 @@ pub(in super::super) fn compound(
     }
 }
 
-/// Of eight stores and of one compound command at the points, in nanoseconds, each as `time` has it.
+/// Of eight stores and of one compound command at the points, in nanoseconds, each as `time` has
+/// it.
 fn at_points(
     points: &[PointReport],
     time: impl Fn(&PointReport) -> Option<f64>,

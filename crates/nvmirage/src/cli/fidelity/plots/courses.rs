@@ -1,4 +1,5 @@
-//! Throughput over time when collection sets in (the paper's figure 5b), and what zones are worth to who writes them (5c).
+//! Throughput over time when collection sets in (the paper's figure 5b), and what zones are worth
+//! to who writes them (5c).
 
 use std::path::Path;
 

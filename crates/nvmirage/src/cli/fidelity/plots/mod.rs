@@ -1,5 +1,6 @@
-//! The figures: time or throughput over the points, in virtual time and for real (the paper's figure 4), and how the times of commands of 16 KiB
-//! are spread (5a); and percentiles of a drive that takes no time, over the runs (3).
+//! The figures: time or throughput over the points, in virtual time and for real (the paper's
+//! figure 4), and how the times of commands of 16 KiB are spread (5a); and percentiles of a drive
+//! that takes no time, over the runs (3).
 
 mod compound;
 mod courses;
@@ -229,7 +230,8 @@ fn null(runs: &[&[u64]]) -> Option<Panel> {
     })
 }
 
-/// A thousand steps of the share of sorted times that are over, but for the last one in a thousand: that is the machine's.
+/// A thousand steps of the share of sorted times that are over, but for the last one in a thousand:
+/// that is the machine's.
 #[expect(clippy::cast_precision_loss, reason = "a picture has 1000 pixels")]
 fn share(times: &[f64]) -> Vec<(f64, f64)> {
     let steps = 0..1000_usize.min(times.len());

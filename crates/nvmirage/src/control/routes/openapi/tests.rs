@@ -80,7 +80,8 @@ fn every_operation_says_what_it_answers() {
     }
 }
 
-/// Every key of a type that is made of others, with how often they have it, and whether one of them forbids those of the others.
+/// Every key of a type that is made of others, with how often they have it, and whether one of them
+/// forbids those of the others.
 fn keys_of(schemas: &Value, schema: &Value, keys: &mut BTreeMap<String, usize>) -> bool {
     let mut forbids = schema["additionalProperties"] == false;
     for key in schema["properties"].as_object().into_iter().flatten() {
@@ -96,8 +97,8 @@ fn keys_of(schemas: &Value, schema: &Value, keys: &mut BTreeMap<String, usize>) 
     forbids
 }
 
-/// An object is valid under all parts of its type at once (JSON Schema 2020-12, core, 10.2.1.1): so no key is in two of them, with two
-/// meanings, and none of them forbids what it does not know.
+/// An object is valid under all parts of its type at once (JSON Schema 2020-12, core, 10.2.1.1): so
+/// no key is in two of them, with two meanings, and none of them forbids what it does not know.
 #[test]
 fn what_is_answered_can_be_valid_under_its_type() {
     let document: Value = serde_json::from_str(&text()).unwrap();
