@@ -58,11 +58,12 @@ fn check_version(said: &str) -> io::Result<()> {
         22 => minor >= 12,
         _ => major > 22,
     };
-    match will_do {
-        true => Ok(()),
-        false => Err(io::Error::other(format!(
+    if will_do {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!(
             "Node.js {major}.{minor} does not do for the dashboard: install {NODE}"
-        ))),
+        )))
     }
 }
 
@@ -112,19 +113,23 @@ pub(crate) fn install(web: &Path, retries: u32, log: &Path) -> io::Result<()> {
     let offline = is_offline(env::var("CARGO_NET_OFFLINE").ok().as_deref());
     npm.args(arguments(offline, retries)).current_dir(web);
     let ran = run(&mut npm, "npm", BOUND, log);
-    ran.map_err(|error| match offline {
-        true => io::Error::other(format!(
-            "{error}; it was to ask no network (CARGO_NET_OFFLINE)"
-        )),
-        false => error,
+    ran.map_err(|error| {
+        if offline {
+            io::Error::other(format!(
+                "{error}; it was to ask no network (CARGO_NET_OFFLINE)"
+            ))
+        } else {
+            error
+        }
     })?;
     fs::write(web.join("node_modules").join(STAMP), versions)
 }
 
 fn arguments(offline: bool, retries: u32) -> Vec<String> {
-    let source = match offline {
-        true => "--offline",
-        false => "--prefer-offline",
+    let source = if offline {
+        "--offline"
+    } else {
+        "--prefer-offline"
     };
     let mut all = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", source]
         .map(String::from)

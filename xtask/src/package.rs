@@ -216,9 +216,10 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => found.extend(files(&entry.path())?),
-            false => found.push(entry.path()),
+        if entry.file_type()?.is_dir() {
+            found.extend(files(&entry.path())?)
+        } else {
+            found.push(entry.path())
         }
     }
     found.sort();

@@ -415,9 +415,10 @@ impl Soak<'_> {
                 command.args(["--queue", &queue.to_string()]);
             }
         }
-        match command.output()?.status.success() {
-            true => self.summary.moves += 1,
-            false => self.summary.refused += 1,
+        if command.output()?.status.success() {
+            self.summary.moves += 1
+        } else {
+            self.summary.refused += 1
         }
         Ok(())
     }

@@ -61,9 +61,10 @@ pub fn build(
     put: impl FnMut(u64, u64),
 ) -> Result<Prps, PrpError> {
     if len == 0 {
-        return match iova.is_multiple_of(4) {
-            true => Ok(Prps::default()),
-            false => Err(PrpError::Misaligned),
+        return if iova.is_multiple_of(4) {
+            Ok(Prps::default())
+        } else {
+            Err(PrpError::Misaligned)
         };
     }
     build_of_pieces([(iova, len)], list, list_pages, put)

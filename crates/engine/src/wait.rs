@@ -129,9 +129,10 @@ impl Waiting {
             if let Some(slept) = self.slept.take() {
                 self.learn(now, slept, spin_ns);
             }
-            self.limit_ns = match budget_percent < 100 {
-                true => self.learned_ns.min(self.charge(now, budget_percent)),
-                false => self.learned_ns,
+            self.limit_ns = if budget_percent < 100 {
+                self.learned_ns.min(self.charge(now, budget_percent))
+            } else {
+                self.learned_ns
             };
         }
         self.last_work = now;

@@ -15,7 +15,7 @@
 //! own end is looked at again), schedule, have a clock of its own, or retry what the host can
 //! retry.
 //!
-//! Unsafe code stands in `file/ring.rs` alone.
+//! Unsafe code stands in `file/ring/mod.rs` alone.
 #![deny(
     unsafe_code,
     clippy::disallowed_types,

@@ -316,10 +316,7 @@ mod tests {
                     }
                 };
                 let Some(slot) = free.pop() else { continue };
-                let ranges = match deallocates {
-                    true => pieces.len() as u16,
-                    false => 0,
-                };
+                let ranges = if deallocates { pieces.len() as u16 } else { 0 };
                 for (place, (offset, len)) in table[usize::from(slot) * STRIDE..].iter_mut().zip(&pieces) {
                     *place = [*offset, *len];
                 }

@@ -591,13 +591,12 @@ impl Port for TimedChannel {
         };
         // What failed at once takes no time of the drive's.
         if !matches!(moved, Some((_, outcome)) if is_refused(outcome)) {
-            match self.inner.happened().is_some() {
-                true => {
-                    self.tell(Untold { number, told: 0 });
-                    // It is not done before all is told.
-                    self.held[number as usize].awaited += u32::from(self.untold.is_some());
-                }
-                false => self.ask(number, request),
+            if self.inner.happened().is_some() {
+                self.tell(Untold { number, told: 0 });
+                // It is not done before all is told.
+                self.held[number as usize].awaited += u32::from(self.untold.is_some());
+            } else {
+                self.ask(number, request)
             }
         }
         // What a key-value command is to the model, it is known by what it has done. That there is

@@ -237,10 +237,7 @@ impl Claimant {
         if self.shared.unclaimed.load(Ordering::Acquire) {
             return false;
         }
-        let wanted = match changes {
-            true => self.holder(),
-            false => READERS,
-        };
+        let wanted = if changes { self.holder() } else { READERS };
         claim.whole = each_word(ranges, claim.held, |index| {
             let taken = take(self.shared.word(index), wanted, self.holder(), claim.waited);
             claim.held += usize::from(taken);
@@ -300,9 +297,10 @@ fn take(word: &AtomicU32, wanted: u32, own: u32, again: bool) -> bool {
     loop {
         let (is_free, is_waited) = (now & COUNT == 0, now & WAITED != 0);
         let holder = now & HOLDER;
-        let may = match is_free {
-            true => again || !is_waited,
-            false => !is_waited && (holder == own || holder == wanted),
+        let may = if is_free {
+            again || !is_waited
+        } else {
+            !is_waited && (holder == own || holder == wanted)
         };
         let next = match (may, is_free) {
             (false, _) => now | WAITED,

@@ -152,9 +152,10 @@ pub(crate) fn private(len: usize) -> io::Result<(OwnMap, StorePages)> {
     let map = OwnMap::anonymous_aligned(whole, HUGE_PAGE_LEN)?;
     // An error is a kernel without huge pages.
     let asked = map.advise(0, whole, Advice::LinuxHugepage).is_ok();
-    let pages = match asked && gives_where_asked() {
-        true => StorePages::HugeAsWritten,
-        false => StorePages::Usual,
+    let pages = if asked && gives_where_asked() {
+        StorePages::HugeAsWritten
+    } else {
+        StorePages::Usual
     };
     Ok((map.shortened(len), pages))
 }

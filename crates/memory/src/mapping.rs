@@ -231,19 +231,19 @@ impl Mapping {
             .and_then(|len| len.checked_next_multiple_of(unit))
             .ok_or_else(too_large)?;
         let charge = Charge::new(budget, span as u64)?;
-        let protection = match writable {
-            true => ProtFlags::READ | ProtFlags::WRITE,
-            false => ProtFlags::READ,
+        let protection = if writable {
+            ProtFlags::READ | ProtFlags::WRITE
+        } else {
+            ProtFlags::READ
         };
         // Pages can be put together only where address and place in the file are both at a huge
         // page's start.
         let usual_pages = unit < HUGE_PAGE_LEN && span >= HUGE_PAGE_LEN && range.offset == 0;
-        let (room, flags) = match usual_pages {
-            true => {
-                let room = OwnMap::room(span, HUGE_PAGE_LEN)?;
-                (Some(room), MapFlags::SHARED | MapFlags::FIXED)
-            }
-            false => (None, MapFlags::SHARED),
+        let (room, flags) = if usual_pages {
+            let room = OwnMap::room(span, HUGE_PAGE_LEN)?;
+            (Some(room), MapFlags::SHARED | MapFlags::FIXED)
+        } else {
+            (None, MapFlags::SHARED)
         };
         let place = room
             .as_ref()

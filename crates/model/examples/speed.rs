@@ -44,16 +44,17 @@ fn run(case: &Case) {
     }
     let mut op = || {
         let offset = random.below(case.size / u64::from(case.len)) * u64::from(case.len);
-        match random.below(10) < case.reads_of_ten {
-            true => Op::Read {
+        if random.below(10) < case.reads_of_ten {
+            Op::Read {
                 offset,
                 len: case.len,
-            },
-            false => Op::Write {
+            }
+        } else {
+            Op::Write {
                 offset,
                 len: case.len,
                 fua: false,
-            },
+            }
         }
     };
     let begin = Instant::now();

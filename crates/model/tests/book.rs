@@ -80,9 +80,10 @@ fn the_page_of_presets() {
 fn section(page: &mut String, preset: &Preset) {
     let default = presets().find(|p| p.name == preset.name && p.is_default);
     let default = default.filter(|_| !preset.is_default);
-    let heading = match preset.is_default {
-        true => preset.name.to_owned(),
-        false => preset.full_name(),
+    let heading = if preset.is_default {
+        preset.name.to_owned()
+    } else {
+        preset.full_name()
     };
     let _ = write!(page, "\n## `{heading}`\n\n{}. ", preset.about);
     match (default, preset.variant) {

@@ -20,9 +20,10 @@ const HUNG_UP: i32 = 129;
 /// Ends the process when the terminal that keys come from goes away.
 pub(crate) fn end_with_terminal() -> io::Result<()> {
     let stdin = io::stdin();
-    let terminal = match stdin.is_terminal() {
-        true => stdin.as_fd().try_clone_to_owned()?,
-        false => std::fs::File::open("/dev/tty")?.into(),
+    let terminal = if stdin.is_terminal() {
+        stdin.as_fd().try_clone_to_owned()?
+    } else {
+        std::fs::File::open("/dev/tty")?.into()
     };
     watch(terminal, HUNG_UP)
 }

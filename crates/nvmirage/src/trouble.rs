@@ -171,9 +171,10 @@ fn run(entries: &Weak<Entries>, ends: &AtomicBool, read_only: &OnceLock<Thread>)
         if let (true, Some(thread)) = (is_read_only, read_only.get()) {
             thread.unpark();
         }
-        match stands {
-            true => thread::park_timeout(LOOK),
-            false => thread::park(),
+        if stands {
+            thread::park_timeout(LOOK)
+        } else {
+            thread::park()
         }
     }
 }

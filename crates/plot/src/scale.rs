@@ -54,9 +54,10 @@ impl Ruler {
             (f64::INFINITY, f64::NEG_INFINITY),
             |(least, most), value| (least.min(value), most.max(value)),
         );
-        let (least, most) = match least > most {
-            true => (1.0, 1.0),
-            false => (least, most),
+        let (least, most) = if least > most {
+            (1.0, 1.0)
+        } else {
+            (least, most)
         };
         let (from, to) = match &axis.scale {
             Scale::FromZero(at_least) => (least.min(0.0), (most * (1.0 + air)).max(*at_least)),
@@ -68,9 +69,11 @@ impl Ruler {
             Scale::Decades => (least / 1.5, most * 1.8),
             Scale::Places(names) => (-0.5, names.len().max(1) as f64 - 0.5),
         };
-        let to = match to - from > from.abs().max(1.0) / LARGEST.sqrt() {
-            false if !is_of_powers(&axis.scale) => from + 1.0,
-            _ => to,
+        let to = if to - from <= from.abs().max(1.0) / LARGEST.sqrt() && !is_of_powers(&axis.scale)
+        {
+            from + 1.0
+        } else {
+            to
         };
         let even = RangedCoordf64::from(from..to);
         let values = match &axis.scale {
@@ -79,9 +82,10 @@ impl Ruler {
             Scale::Decades => powers(from, to, 10.0, &[1.0, 2.0, 5.0]),
             Scale::Places(names) => (0..names.len()).map(|at| at as f64).collect(),
         };
-        let line = match is_of_powers(&axis.scale) {
-            true => Line::Powers((from..to).log_scale().into()),
-            false => Line::Even(even),
+        let line = if is_of_powers(&axis.scale) {
+            Line::Powers((from..to).log_scale().into())
+        } else {
+            Line::Even(even)
         };
         let ticks = named(axis, &values);
         Self { line, ticks }
@@ -135,9 +139,10 @@ impl Ranged for Ruler {
 
     /// The values that are written. The library asks for lines between them, too: there are none.
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        match hint.weight().allow_light_points() {
-            true => Vec::new(),
-            false => self.ticks.iter().map(|tick| tick.value).collect(),
+        if hint.weight().allow_light_points() {
+            Vec::new()
+        } else {
+            self.ticks.iter().map(|tick| tick.value).collect()
         }
     }
 
@@ -201,13 +206,14 @@ fn powers(from: f64, to: f64, base: f64, between: &[f64]) -> Vec<f64> {
 fn digits(value: f64, step: f64) -> String {
     let places = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
     let text = format!("{value:.places$}");
-    match text
+    if text
         .trim_start_matches('-')
         .chars()
         .all(|c| matches!(c, '0' | '.'))
     {
-        true => text.trim_start_matches('-').to_owned(),
-        false => text,
+        text.trim_start_matches('-').to_owned()
+    } else {
+        text
     }
 }
 

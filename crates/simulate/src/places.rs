@@ -83,10 +83,10 @@ impl Zipf {
         let (mut rank, mut sum) = (0, 0u128);
         while rank < count {
             let bits = (rank + 1).ilog2();
-            let len = match rank + 1 < EXACT {
-                true => 1,
-                // A part ends where its power of two does.
-                false => 1 << (bits - PARTS_BITS),
+            let len = if rank + 1 < EXACT {
+                1
+            } else {
+                1 << (bits - PARTS_BITS)
             };
             let len = len.min(count - rank);
             sum += u128::from(weight(rank + 1 + (len - 1) / 2)) * u128::from(len);

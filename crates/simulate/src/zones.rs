@@ -110,9 +110,10 @@ impl Walk {
         let count = usize::try_from(len / zone).unwrap_or(0);
         // With an increment each has a part of its own; else they take turns.
         let apart = job.offset_increment.of(u64::MAX) > 0;
-        let (turn, of) = match apart {
-            true => (0, 1),
-            false => (usize::from(worker), usize::from(job.workers)),
+        let (turn, of) = if apart {
+            (0, 1)
+        } else {
+            (usize::from(worker), usize::from(job.workers))
         };
         let own: Vec<usize> = (first..first + count).skip(turn).step_by(of).collect();
         if own.is_empty() {
@@ -191,9 +192,10 @@ impl Walk {
                 return Place::At(zone as u64 * table.zone + from);
             }
             let next = zone + 1;
-            self.reads = match self.part.contains(&next) {
-                true => (next, 0),
-                false => (self.part.start, 0),
+            self.reads = if self.part.contains(&next) {
+                (next, 0)
+            } else {
+                (self.part.start, 0)
             };
         }
         Place::Nowhere

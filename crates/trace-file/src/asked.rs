@@ -174,10 +174,7 @@ impl Record {
             Operation::ZoneManagement => {
                 // Zone Send Action and Select All, with which SLBA means nothing (ZNS 1.1, 3.4.3)
                 let all = self.detail & 1 << 8 != 0;
-                let start = match all {
-                    true => Some(0),
-                    false => self.first_byte(),
-                };
+                let start = if all { Some(0) } else { self.first_byte() };
                 Asked::Zone {
                     start: start.ok_or("name no blocks")?,
                     action: self.detail as u8,

@@ -154,9 +154,10 @@ fn operations(records: &[Record]) -> Vec<OperationStats> {
             stats.name = record.name();
         }
         stats.count += 1;
-        match record.is_success() {
-            true => stats.bytes += u64::from(record.bytes),
-            false => stats.errors += 1,
+        if record.is_success() {
+            stats.bytes += u64::from(record.bytes)
+        } else {
+            stats.errors += 1
         }
         latencies.push(record.latency_ns());
     }

@@ -113,9 +113,10 @@ fn bench_of(
     // It sleeps where the host can wake it, so that EventIdx has a meaning.
     bus.set_sleeps(!mapped);
     // A file takes real time, however fast the bus's goes: about as long as a turn does.
-    let (turn_ns, bound) = match is_file {
-        true => (200, Duration::from_secs(20)),
-        false => (1000, Duration::from_millis(500)),
+    let (turn_ns, bound) = if is_file {
+        (200, Duration::from_secs(20))
+    } else {
+        (1000, Duration::from_millis(500))
     };
     bus.set_turn_ns(turn_ns);
     let options = Options {

@@ -46,9 +46,10 @@ fn file(input: &Input) -> Vec<u8> {
     if let Some(bytes) = &input.bytes {
         return bytes.clone();
     }
-    let mut file = match input.header {
-        true => Encoder::default().header(&Header::default()).to_vec(),
-        false => [&b"NVMTRACE"[..], &[2, 0, 0, 0]].concat(),
+    let mut file = if input.header {
+        Encoder::default().header(&Header::default()).to_vec()
+    } else {
+        [&b"NVMTRACE"[..], &[2, 0, 0, 0]].concat()
     };
     if input.first {
         file[8] = 1;

@@ -165,9 +165,10 @@ impl World {
     /// A host maps its memory for its controller, or takes it back.
     pub fn map(&mut self, tenant: Tenant, is_mapped: bool) {
         let host = self.host(tenant);
-        match is_mapped {
-            true => host.map(),
-            false => host.unmap(),
+        if is_mapped {
+            host.map()
+        } else {
+            host.unmap()
         }
         let (view, lost) = host.view();
         self.controller(tenant).set_view(view, lost);

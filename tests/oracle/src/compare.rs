@@ -28,9 +28,10 @@ pub struct Case {
 impl Case {
     /// What `--only` calls it.
     pub fn label(&self) -> String {
-        match self.scaled {
-            true => format!("{}, small", self.name),
-            false => self.name.clone(),
+        if self.scaled {
+            format!("{}, small", self.name)
+        } else {
+            self.name.clone()
         }
     }
 }

@@ -331,9 +331,10 @@ fn config(
         queues: options.queues,
         queue_depth: options.queue_depth,
         max_transfer: 1 << 20,
-        doorbells: match options.mapped {
-            true => DoorbellMode::Mapped,
-            false => DoorbellMode::Unmapped,
+        doorbells: if options.mapped {
+            DoorbellMode::Mapped
+        } else {
+            DoorbellMode::Unmapped
         },
         msix: options.msix,
         intx: options.intx,

@@ -199,9 +199,10 @@ impl SimChannel {
             return cause;
         }
         let disk = &mut *self.disk.borrow_mut();
-        let cause = match op.fails {
-            true => op.fail(disk, &mut self.scratch),
-            false => op.run(disk, &mut self.scratch),
+        let cause = if op.fails {
+            op.fail(disk, &mut self.scratch)
+        } else {
+            op.run(disk, &mut self.scratch)
         };
         op.cause = Some(cause);
         cause

@@ -47,19 +47,20 @@ pub fn build(seed: u64, trace_from: u64) -> World {
         Reactor::new(engine, random.fork(), pauses)
     });
     let reactors = reactors.collect();
-    let bounds = match hangs {
-        true => Bounds {
+    let bounds = if hangs {
+        Bounds {
             io_ns: 5 * HANG_NS,
             admin_ns: 2 * HANG_NS,
             unmap_ns: 4_700 * MILLISECOND,
             reset_ns: 10 * HANG_NS,
-        },
-        false => Bounds {
+        }
+    } else {
+        Bounds {
             io_ns: 100 * MILLISECOND,
             admin_ns: 100 * MILLISECOND,
             unmap_ns: 100 * MILLISECOND,
             reset_ns: 300 * MILLISECOND,
-        },
+        }
     };
     let mut world = World {
         hosts: Vec::new(),
@@ -206,9 +207,10 @@ fn manners(random: &mut Random, busy: u64) -> Manners {
         think_ns: random.spread(100, busy),
         event_ns: random.spread(10_000, MILLISECOND / 2),
         // Aggregation Time in 100 us, Aggregation Threshold, 0's based.
-        coalescing: match random.once_in(4) {
-            true => 0x100 * random.between(1, 3) as u16 + random.between(1, 20) as u16,
-            false => 0,
+        coalescing: if random.once_in(4) {
+            0x100 * random.between(1, 3) as u16 + random.between(1, 20) as u16
+        } else {
+            0
         },
         large: random.pick(&[2, 8, 64]),
         buffered_admin: random.once_in(2),

@@ -77,9 +77,10 @@ pub fn look(block: &[u8], place: Place) -> Found {
     }
     let salt = salt(first, write);
     let differs = |at: &usize| word_of(block, *at) != salt.wrapping_add(*at as u64);
-    let at = match first == expected {
-        true => (2..block.len() / 8).find(differs).unwrap_or(0),
-        false => 0,
+    let at = if first == expected {
+        (2..block.len() / 8).find(differs).unwrap_or(0)
+    } else {
+        0
     };
     Found::Wrong {
         at,

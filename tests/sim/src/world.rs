@@ -298,9 +298,10 @@ impl World {
             self.step()?;
         }
         self.settle();
-        match self.ledger.has_open() {
-            true => Err(Failure("something is open that nobody has".into())),
-            false => Ok(()),
+        if self.ledger.has_open() {
+            Err(Failure("something is open that nobody has".into()))
+        } else {
+            Ok(())
         }
     }
 

@@ -183,9 +183,10 @@ impl Neighbour {
             self.refused += u64::from(!cqe.status.status().is_success());
         }
         while self.queue.next_cid().is_some() {
-            let sqe = match is_hostile {
-                true => self.wrong(),
-                false => self.read(),
+            let sqe = if is_hostile {
+                self.wrong()
+            } else {
+                self.read()
             };
             self.queue
                 .submit(sqe)

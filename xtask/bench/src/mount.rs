@@ -117,9 +117,10 @@ fn report(workspace: &Workspace, args: &MountArgs, results: &Results) -> Result<
     let json = json!({ "block_size": 4096, "rw": "randread", "rows": rows });
     std::fs::create_dir_all(workspace.logs())?;
     std::fs::write(workspace.logs().join("mount.json"), format!("{json:#}\n"))?;
-    match args.json {
-        true => println!("{json:#}"),
-        false => print!("{}", table(&summaries)),
+    if args.json {
+        println!("{json:#}")
+    } else {
+        print!("{}", table(&summaries))
     }
     Ok(())
 }

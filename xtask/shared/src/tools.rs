@@ -320,9 +320,10 @@ fn parse_version(text: &str) -> Option<String> {
 }
 
 fn will_do(tool: &Tool, have: &str) -> bool {
-    match tool.exact {
-        true => have == tool.version,
-        false => new_enough(have, tool.version),
+    if tool.exact {
+        have == tool.version
+    } else {
+        new_enough(have, tool.version)
     }
 }
 

@@ -114,9 +114,10 @@ fn numbers(word: &str) -> String {
             - number
                 .trim_start_matches(|c: char| c.is_alphabetic() || c == '/')
                 .len();
-        rest = match UNITS.contains(&&number[..letters]) {
-            true => &number[letters..],
-            false => number,
+        rest = if UNITS.contains(&&number[..letters]) {
+            &number[letters..]
+        } else {
+            number
         };
     }
     text + rest

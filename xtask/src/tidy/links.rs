@@ -64,9 +64,10 @@ fn wrong_link(
         None => (target, None),
     };
     let folder = Path::new(page).parent().unwrap_or(Path::new(""));
-    let path = match file.is_empty() {
-        true => PathBuf::from(page),
-        false => resolved(&folder.join(file)),
+    let path = if file.is_empty() {
+        PathBuf::from(page)
+    } else {
+        resolved(&folder.join(file))
     };
     if !exists(&path) {
         return Some(format!("leads to {target}, which is not there"));

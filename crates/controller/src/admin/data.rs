@@ -176,9 +176,10 @@ impl Controller {
                 return Ok(reply);
             }
         }
-        match SetFeaturesCdw10::from(sqe.cdw10).sv() {
-            true => Ok(self.keep_features(sqe.cid, subsystem)),
-            false => Ok(Reply::Done(dw0)),
+        if SetFeaturesCdw10::from(sqe.cdw10).sv() {
+            Ok(self.keep_features(sqe.cid, subsystem))
+        } else {
+            Ok(Reply::Done(dw0))
         }
     }
 

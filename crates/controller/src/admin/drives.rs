@@ -70,9 +70,10 @@ impl Drives {
             DriveHealth {
                 warning: CriticalWarning::from(u8::from(a.warning) | u8::from(b.warning)),
                 temperature: a.temperature.max(b.temperature),
-                spare: match left(a.spare) <= left(b.spare) {
-                    true => a.spare,
-                    false => b.spare,
+                spare: if left(a.spare) <= left(b.spare) {
+                    a.spare
+                } else {
+                    b.spare
                 },
                 used: a.used.max(b.used),
                 media_errors: a.media_errors.saturating_add(b.media_errors),

@@ -88,9 +88,10 @@ pub(super) fn features(namespaces: &NamespaceTable) -> FeatureIdsSupportedAndEff
     let mut log = FeatureIdsSupportedAndEffectsLog::new_zeroed();
     for (fid, entry) in (0..=u8::MAX).zip(&mut log.fids) {
         if let Some(traits) = features::traits(FeatureId(fid), namespaces) {
-            let scope = match traits.namespace_specific {
-                true => NAMESPACE,
-                false => CONTROLLER,
+            let scope = if traits.namespace_specific {
+                NAMESPACE
+            } else {
+                CONTROLLER
             };
             *entry = FeatureEffects::new().with_fsupp(true).with_fsp(scope);
         }

@@ -310,9 +310,10 @@ impl Controller {
     fn fetch_admin(&mut self) -> Option<Sqe> {
         let admin = self.admin.as_mut()?;
         let looked = admin.look(&self.doorbells);
-        let fetched = match self.pending.operations() < OPERATION_LIMIT {
-            true => admin.fetch(),
-            false => Ok(None),
+        let fetched = if self.pending.operations() < OPERATION_LIMIT {
+            admin.fetch()
+        } else {
+            Ok(None)
         };
         if looked.is_err() {
             let frozen = [

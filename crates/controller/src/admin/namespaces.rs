@@ -90,9 +90,10 @@ impl Controller {
         self.receive(sqe, &mut data)?;
         let controllers = parse_controllers(&data)?;
         subsystem.check_idle(nsid)?;
-        let plan = match attach {
-            true => Plan::Attach { nsid, controllers },
-            false => Plan::Detach { nsid, controllers },
+        let plan = if attach {
+            Plan::Attach { nsid, controllers }
+        } else {
+            Plan::Detach { nsid, controllers }
         };
         Ok(self.begin_plan(sqe, nsid, plan, subsystem))
     }

@@ -52,10 +52,7 @@ proptest! {
         if let Some(plain) = plain(&words) {
             prop_assert_eq!((plain.nsid, plain.prp), (sqe.nsid, [sqe.prp1, sqe.prp2]));
             let (blocks, fua) = (plain.blocks, false);
-            let command = match plain.writes {
-                false => Command::Read { blocks, fua },
-                true => Command::Write { blocks, fua },
-            };
+            let command = if !plain.writes { Command::Read { blocks, fua } } else { Command::Write { blocks, fua } };
             prop_assert_eq!(parse(&sqe), Ok(command));
         }
     }

@@ -29,9 +29,10 @@ impl Controller {
                 .as_ref()
                 .map(|admin| self.inspect_admin(admin, look)),
             queues: lanes.map(|(cqid, _)| cqid).collect(),
-            priorities: match self.is_arbitrating() {
-                true => priorities.collect(),
-                false => Vec::new(),
+            priorities: if self.is_arbitrating() {
+                priorities.collect()
+            } else {
+                Vec::new()
             },
         }
     }

@@ -137,9 +137,10 @@ impl Controller {
     /// Queues may have come or gone.
     pub(super) fn rewatch(&mut self) {
         let watched = self.has_silent_doorbells() && self.admin.is_some();
-        self.watch.pairs = match watched {
-            true => 1 + usize::from(self.queues.highest()),
-            false => 0,
+        self.watch.pairs = if watched {
+            1 + usize::from(self.queues.highest())
+        } else {
+            0
         };
     }
 

@@ -127,9 +127,10 @@ impl Queues {
         };
         let waits = matches!(&self.sqs[position], Some(member) if member.waiting.is_some());
         Demand {
-            commands: match waits {
-                true => 0,
-                false => available.min(self.room(position)),
+            commands: if waits {
+                0
+            } else {
+                available.min(self.room(position))
             },
             waits,
         }

@@ -130,9 +130,10 @@ impl Queues {
         }
         let quota = self.take_quota(position);
         let count = room.min(available).min(quota);
-        let went = match G::WATCHES {
-            false => self.fetch(position, count, issuer),
-            true => self.fetch_some_watched(position, count, issuer),
+        let went = if !G::WATCHES {
+            self.fetch(position, count, issuer)
+        } else {
+            self.fetch_some_watched(position, count, issuer)
         };
         let left = self.available(position);
         turn.fetched += available - left;
@@ -282,15 +283,16 @@ impl Queues {
         issuer: &mut Issuer<'_, C, G>,
     ) -> Went {
         // What was issued in part is not held back half-way.
-        let flow = match G::HOLDS && self.slots.get(index).outstanding == 0 {
-            true => match issuer.may_pass(sqe.nsid) {
+        let flow = if G::HOLDS && self.slots.get(index).outstanding == 0 {
+            match issuer.may_pass(sqe.nsid) {
                 Ok(flow) => flow,
                 Err(flow) => {
                     issuer.gate.held(flow);
                     return self.hold(index, position, flow);
                 }
-            },
-            false => None,
+            }
+        } else {
+            None
         };
         self.issue_passed(index, position, sqe, issuer, flow)
     }

@@ -195,9 +195,10 @@ impl<C: Channel> Viewer<'_, C> {
             let channel = self.channels.get(namespace.channel);
             channel.is_some_and(C::keeps_time)
         };
-        match inspect::is_for_all(nsid) {
-            true => self.namespaces.iter().any(keeps),
-            false => self.namespaces.get(nsid).is_some_and(keeps),
+        if inspect::is_for_all(nsid) {
+            self.namespaces.iter().any(keeps)
+        } else {
+            self.namespaces.get(nsid).is_some_and(keeps)
         }
     }
 }

@@ -106,9 +106,10 @@ const TIMED_WEIGHT: u64 = 8;
 /// What bytes that a channel copies come to.
 #[inline]
 fn weighed<C: Channel>(channel: &C, bytes: u64) -> u64 {
-    match channel.keeps_time() {
-        true => bytes * TIMED_WEIGHT,
-        false => bytes,
+    if channel.keeps_time() {
+        bytes * TIMED_WEIGHT
+    } else {
+        bytes
     }
 }
 
@@ -167,12 +168,11 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         }
         let ByteRange { offset, len } = self.transfer(namespace, plain.blocks).ok()?;
         let len = len as u32;
-        let (request, need) = match plain.writes {
-            false => (Request::Read { offset, len }, Need::DeviceWrites),
-            true => {
-                let fua = false;
-                (Request::Write { offset, len, fua }, Need::DeviceReads)
-            }
+        let (request, need) = if !plain.writes {
+            (Request::Read { offset, len }, Need::DeviceWrites)
+        } else {
+            let fua = false;
+            (Request::Write { offset, len, fua }, Need::DeviceReads)
         };
         let channel = self.channels.get_mut(namespace.channel)?;
         let flow = match self.gate.pass(namespace) {

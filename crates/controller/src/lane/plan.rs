@@ -346,9 +346,10 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
             slba: entry.slba,
             count: u32::from(entry.nlb_z) + 1,
         };
-        let namespace = match across {
-            false => destination,
-            true => self.named(entry.snsid)?,
+        let namespace = if !across {
+            destination
+        } else {
+            self.named(entry.snsid)?
         };
         if namespace.lba_shift != destination.lba_shift {
             return Err(Status::INCOMPATIBLE_NAMESPACE_OR_FORMAT);

@@ -222,9 +222,10 @@ impl Queues {
             };
             let slot = self.slots.slot(going.slot);
             let nsid = Sqe::from_words(slot.sqe).nsid;
-            let passed = match G::HOLDS {
-                true => issuer.may_pass(nsid),
-                false => Ok(None),
+            let passed = if G::HOLDS {
+                issuer.may_pass(nsid)
+            } else {
+                Ok(None)
             };
             let Ok(flow) = passed else {
                 going.at = At::Full;

@@ -101,9 +101,10 @@ impl Allocated {
 
     /// Its logical blocks in so many bytes; none where its command set has none.
     fn blocks_of(&self, len: u64) -> u64 {
-        match self.namespace.has_blocks() {
-            true => len >> self.namespace.lba_shift,
-            false => 0,
+        if self.namespace.has_blocks() {
+            len >> self.namespace.lba_shift
+        } else {
+            0
         }
     }
 
@@ -627,9 +628,10 @@ impl Directory {
                 && this.offset < other.offset.saturating_add(other.len)
                 && other.offset < this.offset.saturating_add(this.len)
         };
-        match self.namespaces.iter().any(overlaps) {
-            true => Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY),
-            false => Ok(()),
+        if self.namespaces.iter().any(overlaps) {
+            Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY)
+        } else {
+            Ok(())
         }
     }
 

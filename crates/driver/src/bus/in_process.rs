@@ -406,9 +406,10 @@ impl<C: Channel> Bus for InProcess<C> {
         let file = memory.file().ok_or_else(|| {
             DriverError::Unsupported("memory of this process alone cannot be shared".to_owned())
         })?;
-        let access = match memory.is_writable() {
-            true => Access::READ_WRITE,
-            false => Access::READ,
+        let access = if memory.is_writable() {
+            Access::READ_WRITE
+        } else {
+            Access::READ
         };
         let (_, len) = memory.as_raw();
         self.map(file, base, len, access)

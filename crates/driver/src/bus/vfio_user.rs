@@ -255,9 +255,10 @@ impl Bus for VfioUser {
         let file = memory.file().ok_or_else(|| {
             DriverError::Unsupported("memory of this process alone cannot be shared".to_owned())
         })?;
-        let flags = match memory.is_writable() {
-            true => DmaMapFlags::READ | DmaMapFlags::WRITE,
-            false => DmaMapFlags::READ,
+        let flags = if memory.is_writable() {
+            DmaMapFlags::READ | DmaMapFlags::WRITE
+        } else {
+            DmaMapFlags::READ
         };
         let (_, len) = memory.as_raw();
         self.request("memory of a host", |client| {

@@ -252,8 +252,5 @@ fn is_new(words: [u64; 2], phase: bool) -> bool {
 
 #[inline]
 fn after(at: u32, entries: u32) -> u32 {
-    match at + 1 == entries {
-        true => 0,
-        false => at + 1,
-    }
+    if at + 1 == entries { 0 } else { at + 1 }
 }

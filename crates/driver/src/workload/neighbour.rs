@@ -111,9 +111,10 @@ impl<B: Bus, K: Clock> Beside for Neighbour<'_, B, K> {
         record.elapsed_ns = now - first - record.stalled_ns;
         let free = self.line.queue.in_flight() < self.job.queue_depth;
         if free {
-            let at = match taken > 0 {
-                true => times.now,
-                false => self.clock.now_ns(),
+            let at = if taken > 0 {
+                times.now
+            } else {
+                self.clock.now_ns()
             };
             self.line
                 .submit(&mut self.traffic, at, self.blocks_per_unit, |_| {});

@@ -71,9 +71,10 @@ impl Counted {
 
     /// One has to wait.
     pub(super) fn waits(&mut self, by_cap: bool) {
-        match by_cap {
-            true => self.now.capped += 1,
-            false => self.now.held += 1,
+        if by_cap {
+            self.now.capped += 1
+        } else {
+            self.now.held += 1
         }
     }
 

@@ -150,9 +150,10 @@ impl Window {
         if self.probe.is_some() {
             return PROBE;
         }
-        match beside_latency {
-            true => self.open.min(self.beside >> FRACTION_BITS),
-            false => self.open,
+        if beside_latency {
+            self.open.min(self.beside >> FRACTION_BITS)
+        } else {
+            self.open
         }
     }
 
@@ -181,9 +182,10 @@ impl Window {
     pub(super) fn heard(&mut self, late: bool) {
         let beside = self.beside;
         let narrowest = (2 * COMMAND) << FRACTION_BITS;
-        let changed = match late {
-            true => beside - beside / LATE_PART,
-            false => beside + beside / (LATE_PART * RARE),
+        let changed = if late {
+            beside - beside / LATE_PART
+        } else {
+            beside + beside / (LATE_PART * RARE)
         };
         self.beside = changed.clamp(narrowest, self.open.max(PROBE) << FRACTION_BITS);
     }

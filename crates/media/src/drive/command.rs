@@ -92,9 +92,10 @@ pub(super) fn make<B: Bus>(
     let mut cursor = op.cursor;
     let prps = if let Some(index) = bounce {
         let buffer = &queue.bounce[usize::from(index)];
-        let gathered = match opcode == NvmOpcode::WRITE {
-            true => data::gather(pieces.run(slot, op.cursor, len), view?, buffer),
-            false => true,
+        let gathered = if opcode == NvmOpcode::WRITE {
+            data::gather(pieces.run(slot, op.cursor, len), view?, buffer)
+        } else {
+            true
         };
         if !gathered {
             return None;

@@ -72,9 +72,10 @@ impl Pieces {
         let places = &mut self.table[usize::from(slot) * MAX_SEGMENTS..];
         for (place, segment) in places.iter_mut().zip(segments) {
             let len = u64::from(segment.len());
-            *place = match segment.is_sink() {
-                true => [0, len | SINK],
-                false => [segment.iova().0, len],
+            *place = if segment.is_sink() {
+                [0, len | SINK]
+            } else {
+                [segment.iova().0, len]
             };
         }
     }
@@ -137,15 +138,16 @@ impl Iterator for Run<'_> {
             is_sink: word & SINK != 0,
         };
         self.left -= len;
-        self.cursor = match len == room {
-            true => Cursor {
+        self.cursor = if len == room {
+            Cursor {
                 piece: self.cursor.piece + 1,
                 within: 0,
-            },
-            false => Cursor {
+            }
+        } else {
+            Cursor {
                 within: self.cursor.within + len,
                 ..self.cursor
-            },
+            }
         };
         Some(part)
     }

@@ -81,9 +81,10 @@ impl Facts {
             transfer_len: device.transfer_len_max(),
             volatile_cache: identity.vwc.vwcp(),
             deallocates: oncs.nvmdsmsv(),
-            zeroes_len: match oncs.nvmwzsv() {
-                true => zeroes_len(device, &identity, block_len)?,
-                false => 0,
+            zeroes_len: if oncs.nvmwzsv() {
+                zeroes_len(device, &identity, block_len)?
+            } else {
+                0
             },
             deallocated_reads_zero: about.dlfeat.drb() == DeallocatedReads::ZEROES,
             optimal_bytes: block_len.max(4096),
@@ -147,9 +148,10 @@ fn zeroes_len<B: Bus>(
 /// which nothing is promised, as nothing is by us.
 fn whole_bytes(identity: &IdentifyController, about: &IdentifyNamespace, block_len: u32) -> u32 {
     let has_own = about.nsfeat.nsabp();
-    let units_z = match has_own && about.nawupf_z != 0 {
-        true => about.nawupf_z,
-        false => identity.awupf_z,
+    let units_z = if has_own && about.nawupf_z != 0 {
+        about.nawupf_z
+    } else {
+        identity.awupf_z
     };
     let promised = u64::from(block_len) * (u64::from(units_z) + 1);
     let mut whole = (1 << promised.ilog2()).min(MAX_LBA_BYTES);

@@ -267,13 +267,15 @@ impl FileMedium {
             }
             Access::Buffered(why) => format!("buffered I/O: {why}"),
         };
-        let submissions = match self.looks.kernel_thread {
-            true => ", submissions polled for by the kernel",
-            false => "",
+        let submissions = if self.looks.kernel_thread {
+            ", submissions polled for by the kernel"
+        } else {
+            ""
         };
-        let completions = match self.looks.at_device {
-            true => ", completions polled for",
-            false => "",
+        let completions = if self.looks.at_device {
+            ", completions polled for"
+        } else {
+            ""
         };
         format!(
             "{kind} '{}', {}, {access}{submissions}{completions}",

@@ -91,9 +91,10 @@ pub(super) fn open(
         size: actual,
         is_block_device,
         is_memory: !is_block_device && is_memory(&fd),
-        device: match is_block_device {
-            true => status.st_rdev,
-            false => status.st_dev,
+        device: if is_block_device {
+            status.st_rdev
+        } else {
+            status.st_dev
         },
         access,
         optimal_bytes: preferred.clamp(SECTOR as u32, 1 << 20).next_power_of_two(),
@@ -133,9 +134,10 @@ fn open_existing(path: &Path, read_only: bool) -> Result<Option<(OwnedFd, bool)>
             });
         }
     };
-    let access = match read_only {
-        true => OFlags::RDONLY,
-        false => OFlags::RDWR,
+    let access = if read_only {
+        OFlags::RDONLY
+    } else {
+        OFlags::RDWR
     };
     let flags = access | OFlags::CLOEXEC | exclusive;
     let fd = patiently(|| {
@@ -204,9 +206,10 @@ fn patiently<T>(mut take: impl FnMut() -> Result<T, MediumError>) -> Result<T, M
 
 /// Readers share a lock, which keeps writers out.
 fn lock(fd: &OwnedFd, path: &Path, read_only: bool) -> Result<(), MediumError> {
-    let kind = match read_only {
-        true => libc::F_RDLCK,
-        false => libc::F_WRLCK,
+    let kind = if read_only {
+        libc::F_RDLCK
+    } else {
+        libc::F_WRLCK
     };
     match fcntl(fd, FcntlArg::F_OFD_SETLK(&whole_file(kind))) {
         Ok(_) => Ok(()),

@@ -171,13 +171,11 @@ impl Shared {
         let mut waiting = Vec::new();
         loop {
             let idle = waiting.is_empty() && self.lock().entries.is_empty();
-            let wait = match waiting.is_empty() {
-                true => LOOK,
-                false => SETTLE,
-            };
-            let ask = match idle {
-                true => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                false => asked.recv_timeout(wait),
+            let wait = if waiting.is_empty() { LOOK } else { SETTLE };
+            let ask = if idle {
+                asked.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                asked.recv_timeout(wait)
             };
             match ask {
                 Ok(ask) => waiting.extend(ask),
@@ -424,10 +422,7 @@ impl Buffers {
         }
         self.slices = wanted;
         self.seen.store(
-            match self.refused {
-                true => NOTHING,
-                false => state.version,
-            },
+            if self.refused { NOTHING } else { state.version },
             Ordering::Relaxed,
         );
     }

@@ -54,11 +54,10 @@ impl Uring {
         wake: &EventFd,
         depth: u16,
     ) -> io::Result<Uring> {
-        let entries = match looks.kernel_thread {
-            // Operations end before the thread gives their entries back, and so the next ones meet
-            // them there.
-            true => 2 * u32::from(depth),
-            false => depth.into(),
+        let entries = if looks.kernel_thread {
+            2 * u32::from(depth)
+        } else {
+            depth.into()
         };
         let ring = match best(looks).build(entries) {
             // Linux 6.1 knows all it is asked for; an older one refuses what it does not know.
@@ -115,9 +114,10 @@ impl Uring {
 
     /// Whether completions write to the descriptor.
     pub(super) fn set_wakes(&mut self, on: bool) {
-        match on {
-            true => self.ring.completion().enable_eventfd(),
-            false => self.ring.completion().disable_eventfd(),
+        if on {
+            self.ring.completion().enable_eventfd()
+        } else {
+            self.ring.completion().disable_eventfd()
         }
     }
 
@@ -210,9 +210,10 @@ impl Uring {
 
     /// Operations that the kernel has taken and not answered, or may take without being asked.
     pub(super) fn taken(&mut self) -> u32 {
-        match self.looks.kernel_thread {
-            true => self.in_kernel,
-            false => self.in_kernel - self.ring.submission().len() as u32,
+        if self.looks.kernel_thread {
+            self.in_kernel
+        } else {
+            self.in_kernel - self.ring.submission().len() as u32
         }
     }
 

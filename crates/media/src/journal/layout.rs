@@ -81,9 +81,10 @@ impl Layout {
     /// frame would not fit in front of its end.
     pub(super) fn next(&self, end: u64) -> u64 {
         let left = self.ring_len - end % self.ring_len;
-        match left < self.frame_len.into() {
-            true => end + left,
-            false => end,
+        if left < self.frame_len.into() {
+            end + left
+        } else {
+            end
         }
     }
 

@@ -422,12 +422,11 @@ impl<C: Port> KeyValueChannel<C> {
             return Added::Done(ticket, outcome);
         };
         durable.changed(&mut pairs.pairs, copied);
-        match fua {
-            true => {
-                durable.hold(ticket, outcome, &mut pairs.pairs);
-                Added::Pending
-            }
-            false => Added::Done(ticket, outcome),
+        if fua {
+            durable.hold(ticket, outcome, &mut pairs.pairs);
+            Added::Pending
+        } else {
+            Added::Done(ticket, outcome)
         }
     }
 }

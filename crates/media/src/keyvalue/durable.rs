@@ -261,9 +261,10 @@ impl<C: Port> Durable<C> {
 impl Held {
     /// How it ends where the flush ended so.
     fn ends(&self, flush: Outcome) -> Outcome {
-        match flush.cause == Outcome::OK.cause {
-            true => self.outcome,
-            false => flush,
+        if flush.cause == Outcome::OK.cause {
+            self.outcome
+        } else {
+            flush
         }
     }
 }

@@ -51,17 +51,19 @@ pub(super) fn execute(
                 Ok(rule) => rule,
                 Err(status) => return Answer::of(status),
             };
-            let done = match later.is_for(sqe.cdw10) {
-                true => later.store(pairs, (key, rule), (0, sqe.cdw10)),
-                false => pairs.store(key, rule, sqe.cdw10, &mut host),
+            let done = if later.is_for(sqe.cdw10) {
+                later.store(pairs, (key, rule), (0, sqe.cdw10))
+            } else {
+                pairs.store(key, rule, sqe.cdw10, &mut host)
             };
             ops.push(KvKind::Store, key, done.map_or(0, |()| sqe.cdw10));
             done.map(|()| 0)
         }
         KvOpcode::RETRIEVE => {
-            let done = match later.is_for(sqe.cdw10) {
-                true => pairs.retrieve(key, 0, sqe.cdw10, later),
-                false => pairs.retrieve(key, 0, sqe.cdw10, &mut host),
+            let done = if later.is_for(sqe.cdw10) {
+                pairs.retrieve(key, 0, sqe.cdw10, later)
+            } else {
+                pairs.retrieve(key, 0, sqe.cdw10, &mut host)
             };
             ops.push(KvKind::Retrieve, key, done.unwrap_or(0).min(sqe.cdw10));
             done

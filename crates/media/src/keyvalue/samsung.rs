@@ -126,9 +126,10 @@ fn one(
             } else {
                 value_len(command, has)?
             };
-            let done = match later.is_for(room) {
-                true => pairs.retrieve(key, command.offset, room, later),
-                false => pairs.retrieve(key, command.offset, room, &mut host),
+            let done = if later.is_for(room) {
+                pairs.retrieve(key, command.offset, room, later)
+            } else {
+                pairs.retrieve(key, command.offset, room, &mut host)
             };
             let returned = done.map_or(0, |len| (len - command.offset).min(room));
             ops.push(KvKind::Retrieve, key, returned);

@@ -230,9 +230,10 @@ impl Later {
             && let Some((at, len)) = self.pieces.pop()
         {
             let now = len.min((slice.left / copies).max(1));
-            match self.to_host {
-                true => memory.put_from(store, at, now),
-                false => memory.take_into(store, at, now),
+            if self.to_host {
+                memory.put_from(store, at, now)
+            } else {
+                memory.take_into(store, at, now)
             }
             if now < len {
                 self.pieces.push((at + u64::from(now), len - now));
@@ -448,19 +449,18 @@ impl Slices {
     #[cold]
     pub(super) fn go_on(&mut self, medium: &mut KeyValue) -> Option<Done> {
         let (ticket, mut outcome) = self.going.take()?;
-        let ended = match medium.later.listing.is_some() {
-            true => match medium.go_on(&mut self.memory) {
+        let ended = if medium.later.listing.is_some() {
+            match medium.go_on(&mut self.memory) {
                 Some((head, answer)) => {
                     self.memory.put_head(head);
                     outcome = answer.into();
                     true
                 }
                 None => false,
-            },
-            false => {
-                let KeyValue { pairs, later, .. } = medium;
-                pairs.with_log(|pairs, log| later.copy(pairs.bytes(), log, &mut self.memory))
             }
+        } else {
+            let KeyValue { pairs, later, .. } = medium;
+            pairs.with_log(|pairs, log| later.copy(pairs.bytes(), log, &mut self.memory))
         };
         if !ended {
             self.going = Some((ticket, outcome));

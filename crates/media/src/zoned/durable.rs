@@ -341,9 +341,10 @@ impl<C: Port> ZonedChannel<C> {
         };
         let bits = ticket.bits();
         let is_whole = to > from && !self.zones().get(zone).random;
-        let added = match is_whole {
-            true => self.below.add(ticket, &request, &[], &self.waiting.nothing),
-            false => Added::Full(ticket),
+        let added = if is_whole {
+            self.below.add(ticket, &request, &[], &self.waiting.nothing)
+        } else {
+            Added::Full(ticket)
         };
         match added {
             Added::Pending => {

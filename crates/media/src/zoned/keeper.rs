@@ -169,9 +169,10 @@ impl State {
 
     /// What the log is to say of a zone.
     fn recorded(&self, keeper: &Keeper, number: u32, out: &[Out]) -> Zone {
-        let zone = match out.iter().any(|out| out.what.is_write_to(number)) {
-            true => self.zones.up_to(number, keeper.ended[number as usize]),
-            false => self.zones.get(number),
+        let zone = if out.iter().any(|out| out.what.is_write_to(number)) {
+            self.zones.up_to(number, keeper.ended[number as usize])
+        } else {
+            self.zones.get(number)
         };
         zone.after_restart()
     }

@@ -231,9 +231,10 @@ impl<C> ZonedChannel<C> {
     /// Nothing is out that a write to the zone would have to wait for.
     fn may_write(&self, zone: u32) -> Result<(), Stopped> {
         let erased = |out: &Out| out.what.is_erase() && out.what.meets(zone);
-        match self.out.iter().any(erased) {
-            true => Err(Stopped::Waits),
-            false => Ok(()),
+        if self.out.iter().any(erased) {
+            Err(Stopped::Waits)
+        } else {
+            Ok(())
         }
     }
 
@@ -247,9 +248,10 @@ impl<C> ZonedChannel<C> {
             } => from <= last && first <= to,
             Taken::Synced { .. } => false,
         };
-        match self.out.iter().any(meets) {
-            true => Err(Stopped::Waits),
-            false => Ok(()),
+        if self.out.iter().any(meets) {
+            Err(Stopped::Waits)
+        } else {
+            Ok(())
         }
     }
 
@@ -290,9 +292,10 @@ fn find_append(
 fn zone_of(zones: &Zones, sqe: &Sqe, extent: ByteRange, lba_shift: u8) -> Result<u32, Status> {
     let offset = offset_of(extent, lba_shift, zone_slba(sqe))?;
     let zone = zones.at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
-    match zones.start(zone) == offset {
-        true => Ok(zone),
-        false => Err(Status::INVALID_FIELD_IN_COMMAND),
+    if zones.start(zone) == offset {
+        Ok(zone)
+    } else {
+        Err(Status::INVALID_FIELD_IN_COMMAND)
     }
 }
 

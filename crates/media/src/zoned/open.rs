@@ -191,8 +191,5 @@ pub(super) fn sweep(zones: &Zones, storage: &impl Storage) -> std::io::Result<()
             (next, cleared) = (to, true);
         }
     }
-    match cleared {
-        true => storage.sync(),
-        false => Ok(()),
-    }
+    if cleared { storage.sync() } else { Ok(()) }
 }

@@ -50,9 +50,10 @@ impl Reported<'_> {
         let room = total.saturating_sub(size_of::<ZoneReportHeader>());
         let fit = room / (size_of::<ZoneDescriptor>() + extension);
         let matching = all.clone().filter(chosen);
-        let count = match cdw13.partial() {
-            true => matching.take(fit).count(),
-            false => matching.count(),
+        let count = if cdw13.partial() {
+            matching.take(fit).count()
+        } else {
+            matching.count()
         };
         let mut out = Cursor::new(segments);
         let mut header = ZoneReportHeader::new_zeroed();

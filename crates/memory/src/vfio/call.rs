@@ -134,9 +134,10 @@ pub(super) fn set_irqs(
     first: u32,
     eventfds: &[Option<BorrowedFd<'_>>],
 ) -> io::Result<c_int> {
-    let data = match eventfds.is_empty() {
-        true => abi::VFIO_IRQ_SET_DATA_NONE,
-        false => abi::VFIO_IRQ_SET_DATA_EVENTFD,
+    let data = if eventfds.is_empty() {
+        abi::VFIO_IRQ_SET_DATA_NONE
+    } else {
+        abi::VFIO_IRQ_SET_DATA_EVENTFD
     };
     let count = u32::try_from(eventfds.len()).map_err(io::Error::other)?;
     let header = argsz::<abi::vfio_irq_set>();
@@ -166,9 +167,10 @@ pub(super) unsafe fn map_dma(
     (start, len): (u64, u64),
     may_write: bool,
 ) -> io::Result<()> {
-    let flags = match may_write {
-        true => abi::VFIO_DMA_MAP_FLAG_READ | abi::VFIO_DMA_MAP_FLAG_WRITE,
-        false => abi::VFIO_DMA_MAP_FLAG_READ,
+    let flags = if may_write {
+        abi::VFIO_DMA_MAP_FLAG_READ | abi::VFIO_DMA_MAP_FLAG_WRITE
+    } else {
+        abi::VFIO_DMA_MAP_FLAG_READ
     };
     let mut map = abi::vfio_iommu_type1_dma_map {
         argsz: argsz::<abi::vfio_iommu_type1_dma_map>(),

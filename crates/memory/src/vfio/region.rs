@@ -25,14 +25,13 @@ impl RegionInfo {
         let [flags, cap_offset] = [4, 12].map(|at| u32_at(answer, at));
         let (flags, cap_offset) = (flags?, cap_offset?);
         let (len, offset) = (u64_at(answer, 16)?, u64_at(answer, 24)?);
-        let mappable = match flags & abi::VFIO_REGION_INFO_FLAG_MMAP != 0 {
-            false => Vec::new(),
-            true => {
-                let chained = flags & abi::VFIO_REGION_INFO_FLAG_CAPS != 0;
-                let areas = chained.then(|| areas(answer, cap_offset)).flatten();
-                // no list of areas: the whole region may be mapped
-                areas.unwrap_or_else(|| vec![(0, len)])
-            }
+        let mappable = if flags & abi::VFIO_REGION_INFO_FLAG_MMAP == 0 {
+            Vec::new()
+        } else {
+            let chained = flags & abi::VFIO_REGION_INFO_FLAG_CAPS != 0;
+            let areas = chained.then(|| areas(answer, cap_offset)).flatten();
+            // no list of areas: the whole region may be mapped
+            areas.unwrap_or_else(|| vec![(0, len)])
         };
         Some(RegionInfo {
             len,

@@ -134,17 +134,19 @@ impl Cost {
 impl Simple {
     /// What kind of drive it is.
     pub(crate) fn kind(&self) -> Kind {
-        match self.rules.is_kv {
-            true => Kind::Kv,
-            false => Kind::Nvm,
+        if self.rules.is_kv {
+            Kind::Kv
+        } else {
+            Kind::Nvm
         }
     }
 
     /// Its units: what they do is not told apart by what it takes.
     pub fn activity(&self) -> Activity {
-        let server = match self.rules.is_kv {
-            true => Server::Unit,
-            false => Server::Pipeline,
+        let server = if self.rules.is_kv {
+            Server::Unit
+        } else {
+            Server::Pipeline
         };
         Activity {
             servers: vec![(server, self.busy.len() as u64)],
@@ -222,9 +224,10 @@ impl Simple {
                 if !ops.iter().any(|op| moves(&op)) {
                     return now;
                 }
-                let cost = match ops.iter().any(stores) {
-                    true => self.rules.write,
-                    false => self.rules.read,
+                let cost = if ops.iter().any(stores) {
+                    self.rules.write
+                } else {
+                    self.rules.read
                 };
                 self.request(now, 0, len, cost)
             }

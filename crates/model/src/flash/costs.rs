@@ -28,9 +28,10 @@ impl Costs {
 
     /// From the arrival of a read to its senses. It is a small one with up to `small` bytes.
     pub(crate) fn before_read(&self, len: u32, small: u64) -> u64 {
-        match u64::from(len) <= small {
-            true => self.read_4k,
-            false => self.read,
+        if u64::from(len) <= small {
+            self.read_4k
+        } else {
+            self.read
         }
     }
 
@@ -45,9 +46,10 @@ impl Costs {
     /// When a write is done whose data was `fetched`, and the last wordline that it filled
     /// `programmed`, by then.
     pub(crate) fn write_done(&self, fua: bool, fetched: u64, programmed: u64) -> u64 {
-        match self.waits_for_programs(fua) {
-            true => programmed.max(fetched),
-            false => fetched,
+        if self.waits_for_programs(fua) {
+            programmed.max(fetched)
+        } else {
+            fetched
         }
     }
 

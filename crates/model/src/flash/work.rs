@@ -181,9 +181,10 @@ pub(super) struct Work<'a> {
 impl Work<'_> {
     /// Programs what the host's wordline holds; its bytes of the buffer come back then.
     fn program_for_host(&mut self, die: usize) {
-        let cells = match self.cached.dies.len() < self.cache {
-            true => Cells::Single,
-            false => Cells::Proper,
+        let cells = if self.cached.dies.len() < self.cache {
+            Cells::Single
+        } else {
+            Cells::Proper
         };
         if cells == Cells::Single {
             self.cached.dies.push_back(die);

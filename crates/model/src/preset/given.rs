@@ -28,13 +28,14 @@ impl Parameters {
             .map(|p| p.name)
             .filter(|name| !names.contains(name))
             .collect();
-        match missing.is_empty() {
-            true => Ok(parameters),
-            false => Err(InvalidParameter::Unfit(format!(
+        if missing.is_empty() {
+            Ok(parameters)
+        } else {
+            Err(InvalidParameter::Unfit(format!(
                 "a drive of kind {} needs these parameters, too: {}",
                 kind.name(),
                 missing.join(", ")
-            ))),
+            )))
         }
     }
 }

@@ -84,9 +84,10 @@ impl Asked<'_> {
         };
         let depth = within(self.depth.saturating_mul(self.queues), DEPTH_MAX);
         let depth = depth.ok_or("its depth cannot be")?;
-        let block_bytes = match act.is_bare() {
-            true => 0,
-            false => within(self.block_bytes, BLOCK_MAX).ok_or("its block size cannot be")?,
+        let block_bytes = if act.is_bare() {
+            0
+        } else {
+            within(self.block_bytes, BLOCK_MAX).ok_or("its block size cannot be")?
         };
         let writers = match (act, random) {
             (Act::Write, false) => u32::try_from(self.queues).unwrap_or(depth),
@@ -226,9 +227,10 @@ fn of_simulate(value: Value) -> Points {
         let order = if job.random == Some(true) { "rand" } else { "" };
         let kind = &commands.kind;
         let act = Act::named(kind).ok_or_else(|| format!("{kind} tells nothing"))?;
-        let block_bytes = match act.is_bare() {
-            true => 0,
-            false => commands.block_size.ok_or("its commands differ in size")?,
+        let block_bytes = if act.is_bare() {
+            0
+        } else {
+            commands.block_size.ok_or("its commands differ in size")?
         };
         Asked {
             name: &job.name,

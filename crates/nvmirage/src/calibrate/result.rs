@@ -249,10 +249,10 @@ impl<'a> Search<'a> {
         let mut parameters = self.start.clone();
         let settled = self.settled.iter().map(|s| (&s.unknown, s.at));
         for (unknown, at) in settled.chain(self.open.iter().zip(at.iter().copied())) {
-            match at.is_finite() {
-                true => unknown.scale(&self.start, at.exp(), &mut parameters).ok()?,
-                // There is no such limit.
-                false => unknown.lift(&mut parameters).ok()?,
+            if at.is_finite() {
+                unknown.scale(&self.start, at.exp(), &mut parameters).ok()?
+            } else {
+                unknown.lift(&mut parameters).ok()?
             }
         }
         parameters.check().is_ok().then_some(parameters)
@@ -297,9 +297,10 @@ impl<'a> Search<'a> {
                     Kind::Nvm => NOISE_LEAST,
                     Kind::Flash | Kind::Zns | Kind::Kv => NOISE_OF_CHANCE,
                 };
-                match noise > least {
-                    true => (noise, fit::ninety_five(freedom)),
-                    false => (least, 1.96),
+                if noise > least {
+                    (noise, fit::ninety_five(freedom))
+                } else {
+                    (least, 1.96)
                 }
             }
         }
@@ -388,11 +389,12 @@ impl<'a> Search<'a> {
             for _ in 0..12 {
                 let middle = (inside + outside) / 2.0;
                 self.settled[place].at = middle;
-                match self.cost(&without.at).is_some_and(|cost| {
+                if self.cost(&without.at).is_some_and(|cost| {
                     (cost - without.cost * NOISE_LEAST.powi(2)) / noise.powi(2) < POSSIBLE
                 }) {
-                    true => inside = middle,
-                    false => outside = middle,
+                    inside = middle
+                } else {
+                    outside = middle
                 }
             }
             let settled = &mut self.settled[place];
@@ -450,9 +452,10 @@ impl<'a> Search<'a> {
         let (mut inside, mut outside) = (0.0, to);
         for _ in 0..10 {
             let middle = (inside + outside) / 2.0;
-            match self.is_possible(solution, noise, which, own + middle) {
-                true => inside = middle,
-                false => outside = middle,
+            if self.is_possible(solution, noise, which, own + middle) {
+                inside = middle
+            } else {
+                outside = middle
             }
         }
         inside

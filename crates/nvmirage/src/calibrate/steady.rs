@@ -82,9 +82,10 @@ impl Steady<'_> {
         let (mut low, mut high) = (0, SPARE_MAX);
         while high - low > 1 {
             let middle = (low + high) / 2;
-            match holds(middle) {
-                true => high = middle,
-                false => low = middle,
+            if holds(middle) {
+                high = middle
+            } else {
+                low = middle
             }
         }
         (high < SPARE_MAX).then_some(high)

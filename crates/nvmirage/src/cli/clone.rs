@@ -99,9 +99,10 @@ impl Clone {
         files.reverse();
         let seconds = begun.elapsed().as_secs_f64();
         let report = Report { files, seconds };
-        match self.json {
-            true => report::print_json(&report),
-            false => report::print(&report.in_words()),
+        if self.json {
+            report::print_json(&report)
+        } else {
+            report::print(&report.in_words())
         }
     }
 }
@@ -109,12 +110,13 @@ impl Clone {
 impl Report {
     fn in_words(&self) -> String {
         let line = |file: &Cloned| {
-            let how = match file.shared {
-                true => "its blocks are shared".to_owned(),
-                false => format!(
+            let how = if file.shared {
+                "its blocks are shared".to_owned()
+            } else {
+                format!(
                     "{} were copied: this file system shares no blocks between these files",
                     report::units::bytes(file.copied_bytes)
-                ),
+                )
             };
             format!("{}: {how}\n", file.path.display())
         };

@@ -67,9 +67,10 @@ impl Doctor {
             command_line: self.qemu_command_line,
         };
         let report = Report::of(Path::new("/"), &cpu::usable()?, &asked)?;
-        match self.json {
-            true => report::print_json(&report)?,
-            false => report::print(&shown(&report))?,
+        if self.json {
+            report::print_json(&report)?
+        } else {
+            report::print(&shown(&report))?
         }
         let problems = report.problems();
         anyhow::ensure!(

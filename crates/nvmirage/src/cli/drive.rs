@@ -89,10 +89,7 @@ impl DriveCommand {
         match self.what {
             What::List(List { json }) => {
                 let drives = system.drives()?;
-                match json {
-                    true => report::print_json(&drives),
-                    false => report::print(&shown(&drives)),
-                }
+                if json { report::print_json(&drives) } else { report::print(&shown(&drives)) }
             }
             What::Bind(Bind { addresses }) => addresses.into_iter().try_for_each(|address| {
                 let drive = system.bind(address)?;

@@ -43,9 +43,10 @@ impl Events {
         }
         hangup::end_with_reader()?;
         control::client::events(&self.control.to_read()?, self.since, |event| {
-            match self.json {
-                true => report::print(&format!("{}\n", serde_json::to_string(&event)?))?,
-                false => report::print(&shown(&event, SystemTime::now()))?,
+            if self.json {
+                report::print(&format!("{}\n", serde_json::to_string(&event)?))?
+            } else {
+                report::print(&shown(&event, SystemTime::now()))?
             }
             left -= 1;
             Ok(left > 0)

@@ -132,9 +132,12 @@ impl EnvCompleter for Bash {
 /// A command that offers no names of files: bash does, where nothing else is offered, and quotes
 /// what has to be.
 fn without_paths(command: clap::Command) -> clap::Command {
-    let command = command.mut_args(|arg| match arg.get_action().takes_values() {
-        true => arg.value_hint(ValueHint::Other),
-        false => arg,
+    let command = command.mut_args(|arg| {
+        if arg.get_action().takes_values() {
+            arg.value_hint(ValueHint::Other)
+        } else {
+            arg
+        }
     });
     command.mut_subcommands(without_paths)
 }

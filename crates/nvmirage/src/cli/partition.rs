@@ -317,9 +317,10 @@ fn shown(tables: &[(Owner, Table)]) -> String {
             ("range", Align::Left),
         ]);
         let partitions = table.partitions().iter().map(|p| {
-            let name = match p.deleting {
-                true => format!("{} (being deleted)", p.name),
-                false => p.name.clone(),
+            let name = if p.deleting {
+                format!("{} (being deleted)", p.name)
+            } else {
+                p.name.clone()
             };
             (name, p.range)
         });

@@ -142,9 +142,10 @@ impl Precondition {
         flash.save(&mut bytes);
         file.write(&bytes)?;
         let report = Report::of(&flash, prepared, seconds, &file, bytes.len());
-        match self.json {
-            true => report::print_json(&report),
-            false => report::print(&report.in_words()),
+        if self.json {
+            report::print_json(&report)
+        } else {
+            report::print(&report.in_words())
         }
     }
 

@@ -77,9 +77,10 @@ impl QueuesCommand {
         let Some(Span(interval)) = self.watch else {
             return report::print(&shown(&look()?));
         };
-        let before = match io::stdout().is_terminal() {
-            true => CLEAR,
-            false => "",
+        let before = if io::stdout().is_terminal() {
+            CLEAR
+        } else {
+            ""
         };
         loop {
             let text = shown(&look()?);
@@ -228,17 +229,19 @@ fn commands(report: &QueuesReport) -> String {
             more += &format!("{count} more of SQ {queue}: --commands shows up to 1024\n");
         }
     }
-    match table.is_empty() {
-        true => more,
-        false => format!("{table}{more}"),
+    if table.is_empty() {
+        more
+    } else {
+        format!("{table}{more}")
     }
 }
 
 /// The name of a command, or its number where the specification has no name for it.
 fn named(name: &str, opcode: u8) -> String {
-    match name.starts_with("reserved") {
-        true => format!("opcode {opcode:02x}h"),
-        false => name.to_owned(),
+    if name.starts_with("reserved") {
+        format!("opcode {opcode:02x}h")
+    } else {
+        name.to_owned()
     }
 }
 

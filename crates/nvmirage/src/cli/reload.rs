@@ -46,14 +46,16 @@ impl ReloadCommand {
             dry_run: self.dry_run,
             detach_hosts: self.detach_hosts,
         };
-        let socket = match self.dry_run {
-            true => self.control.to_read()?,
-            false => self.control.to_change()?,
+        let socket = if self.dry_run {
+            self.control.to_read()?
+        } else {
+            self.control.to_change()?
         };
         let reload = control::client::reload(&socket, request)?;
-        match self.json {
-            true => report::print_json(&reload)?,
-            false => report::print(&shown(&reload))?,
+        if self.json {
+            report::print_json(&reload)?
+        } else {
+            report::print(&shown(&reload))?
         }
         anyhow::ensure!(
             self.dry_run || reload.is_whole(),

@@ -259,12 +259,11 @@ async fn serve(
     supervisor
         .watch_protection()
         .context("cannot start a thread")?;
-    let server = match steerable {
-        true => {
-            let server = Server::start(socket, tcp, supervisor.clone());
-            Some(server.context("cannot start a thread")?)
-        }
-        false => None,
+    let server = if steerable {
+        let server = Server::start(socket, tcp, supervisor.clone());
+        Some(server.context("cannot start a thread")?)
+    } else {
+        None
     };
     let inventory = supervisor.inventory();
     let inventory = inventory.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;

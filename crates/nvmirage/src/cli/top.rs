@@ -53,9 +53,10 @@ pub(super) struct Top {
 fn interval(text: &str) -> Result<Span, String> {
     let span: Span = text.parse()?;
     let bounds = Duration::from_millis(100)..=Duration::from_secs(60);
-    match bounds.contains(&span.0) {
-        true => Ok(span),
-        false => Err(format!("`{text}` is not between 100ms and 1min")),
+    if bounds.contains(&span.0) {
+        Ok(span)
+    } else {
+        Err(format!("`{text}` is not between 100ms and 1min"))
     }
 }
 

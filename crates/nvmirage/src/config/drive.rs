@@ -95,9 +95,10 @@ impl Drive {
     /// There is none; the message names one that may have been meant, or all. A file that cannot be
     /// used.
     pub(crate) fn find(name: &str) -> Result<Self, String> {
-        match is_file(name) {
-            true => PresetFile::read(Path::new(name)).map(|file| Drive::File(Arc::new(file))),
-            false => find_preset(name).map(Drive::Known),
+        if is_file(name) {
+            PresetFile::read(Path::new(name)).map(|file| Drive::File(Arc::new(file)))
+        } else {
+            find_preset(name).map(Drive::Known)
         }
     }
 

@@ -120,12 +120,13 @@ fn check(directive: &str) -> Result<(), String> {
         }
         None => directive,
     };
-    match LEVELS.iter().any(|one| level.eq_ignore_ascii_case(one)) {
-        true => Ok(()),
-        false => Err(format!(
+    if LEVELS.iter().any(|one| level.eq_ignore_ascii_case(one)) {
+        Ok(())
+    } else {
+        Err(format!(
             "unknown level `{level}`{}",
             suggestion(&level.to_ascii_lowercase(), LEVELS.into_iter())
-        )),
+        ))
     }
 }
 

@@ -279,9 +279,10 @@ impl Timing {
             timing.changes.insert(name.clone(), text.clone());
         }
         problems.extend(parameters.check().err().map(|error| error.to_string()));
-        match problems.is_empty() {
-            true => Ok((timing, parameters)),
-            false => Err(problems),
+        if problems.is_empty() {
+            Ok((timing, parameters))
+        } else {
+            Err(problems)
         }
     }
 

@@ -108,9 +108,10 @@ impl Surroundings<'_> {
             && default.origin == Origin::User
             && !default.path.exists()
             && self.service.exists();
-        match falls_back {
-            true => named(self.service.to_owned(), Origin::Fallback),
-            false => Ok(default),
+        if falls_back {
+            named(self.service.to_owned(), Origin::Fallback)
+        } else {
+            Ok(default)
         }
     }
 }

@@ -148,9 +148,10 @@ pub(crate) fn delete_controller(
 
 /// A path of a request that may take something from a host.
 fn with_consent(path: &str, detach_hosts: bool) -> String {
-    match detach_hosts {
-        true => format!("{path}?detach_hosts=true"),
-        false => path.to_owned(),
+    if detach_hosts {
+        format!("{path}?detach_hosts=true")
+    } else {
+        path.to_owned()
     }
 }
 
@@ -241,9 +242,10 @@ pub(crate) fn delete_partition(
         checked(name)?
     );
     let body = serde_json::to_vec(&PartitionEnd { erase })?;
-    let timeout = match erase {
-        true => ERASE_TIMEOUT,
-        false => REQUEST_TIMEOUT,
+    let timeout = if erase {
+        ERASE_TIMEOUT
+    } else {
+        REQUEST_TIMEOUT
     };
     request_within(timeout, socket, Method::DELETE, &path, Some(body)).map(drop)
 }

@@ -83,16 +83,17 @@ async fn read<'a>(
     let permit = room.acquire_many(kib).await;
     let permit = permit.map_err(|error| Refusal::failed(&error.into()))?;
     let read = Limited::new(body, MAX_BODY_LEN).collect().await;
-    let read = read.map_err(
-        |error| match error.is::<http_body_util::LengthLimitError>() {
-            true => too_large(),
-            false => Refusal::new(
+    let read = read.map_err(|error| {
+        if error.is::<http_body_util::LengthLimitError>() {
+            too_large()
+        } else {
+            Refusal::new(
                 StatusCode::BAD_REQUEST,
                 "broken off",
                 format!("the request body is incomplete: {error}"),
-            ),
-        },
-    )?;
+            )
+        }
+    })?;
     Ok((read.to_bytes(), permit))
 }
 

@@ -135,9 +135,12 @@ fn shorten(text: &mut String) {
     }
     let words = text.split_inclusive(char::is_whitespace);
     let mut short: String = words
-        .map(|word| match word.len() > CUT_WORD_LEN {
-            true => format!("{}… ", &word[..word.floor_char_boundary(CUT_WORD_LEN)]),
-            false => word.to_owned(),
+        .map(|word| {
+            if word.len() > CUT_WORD_LEN {
+                format!("{}… ", &word[..word.floor_char_boundary(CUT_WORD_LEN)])
+            } else {
+                word.to_owned()
+            }
         })
         .collect();
     if short.len() > MAX_TEXT_LEN {

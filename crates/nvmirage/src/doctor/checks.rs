@@ -244,9 +244,10 @@ fn clock(machine: &Snapshot) -> Check {
     let has = |flag: &str| machine.cpu_flags.iter().any(|one| one == flag);
     let invariant = has("constant_tsc") && has("nonstop_tsc");
     let source = machine.clock_source.as_deref().unwrap_or("not told");
-    let found = match invariant {
-        true => format!("{source}, the processor's own goes on at one rate"),
-        false => source.to_owned(),
+    let found = if invariant {
+        format!("{source}, the processor's own goes on at one rate")
+    } else {
+        source.to_owned()
     };
     match source {
         "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page" | "arch_sys_counter" => good(what, found),
@@ -272,13 +273,10 @@ fn qemu(qemu: &Qemu) -> Check {
             .but(Level::Advice, "name a QEMU with --qemu"),
         Qemu::Found(program, version) => {
             let found = good(what, format!("{version}, {}", program.display()));
-            match *version >= NEEDED {
-                true => found,
-                false => found.but(
-                    Level::Problem,
-                    format!("its guests cannot attach a drive: vfio-user-pci needs QEMU {NEEDED}; on Debian 13, newer versions are in trixie-backports"),
-                ),
-            }
+            if *version >= NEEDED { found } else { found.but(
+                Level::Problem,
+                format!("its guests cannot attach a drive: vfio-user-pci needs QEMU {NEEDED}; on Debian 13, newer versions are in trixie-backports"),
+            ) }
         }
     }
 }
@@ -313,12 +311,13 @@ pub(super) fn shared(called: &str, args: &[String]) -> Check {
     let on = is("share=on") || is("share=true") || is("\"share\":true");
     let off = is("share=off") || is("share=false") || is("\"share\":false");
     // a memfd is shared unless somebody says otherwise (QEMU, Invocation: memory-backend-memfd)
-    match on || (is("memory-backend-memfd") && !off) {
-        true => good(what, "its memory is shared"),
-        false => good(what, "its memory is not shared").but(
-            Level::Problem,
-            "its drive cannot access it: write -object memory-backend-memfd,id=mem,size=4G,share=on -machine memory-backend=mem; `nvmirage qemu-args` prints all of it",
-        ),
+    if on || (is("memory-backend-memfd") && !off) {
+        good(what, "its memory is shared")
+    } else {
+        good(what, "its memory is not shared").but(
+        Level::Problem,
+        "its drive cannot access it: write -object memory-backend-memfd,id=mem,size=4G,share=on -machine memory-backend=mem; `nvmirage qemu-args` prints all of it",
+    )
     }
 }
 

@@ -47,12 +47,13 @@ fn reactors(config: &Config, topology: &Topology, checks: &mut Vec<Check>) {
         let what = format!("reactor {index}");
         let Some(id) = reactor.cpu else {
             let check = good(what, format!("{}, not pinned", reactor.mode.name()));
-            checks.push(match polls {
-                true => check.but(
+            checks.push(if polls {
+                check.but(
                     Level::Advice,
                     "it polls and is not pinned: write cpu = N, with an otherwise unused CPU",
-                ),
-                false => check,
+                )
+            } else {
+                check
             });
             continue;
         };
@@ -102,15 +103,16 @@ fn drives(config: &Config, machine: &Snapshot, topology: &Topology, checks: &mut
         ),
         _ => groups,
     });
-    checks.push(match machine.has_vfio_pci {
-        true => good("vfio-pci", "loaded"),
-        false => good("vfio-pci", "not loaded").but(
+    checks.push(if machine.has_vfio_pci {
+        good("vfio-pci", "loaded")
+    } else {
+        good("vfio-pci", "not loaded").but(
             Level::Problem,
             format!(
                 "drives need it: run modprobe vfio-pci, then nvmirage drive bind {}",
                 addresses[0]
             ),
-        ),
+        )
     });
     checks.push(match &machine.vfio {
         Device::Usable => good("VFIO", "usable"),
@@ -122,9 +124,10 @@ fn drives(config: &Config, machine: &Snapshot, topology: &Topology, checks: &mut
     });
     if let Some(limit) = machine.locked_memory {
         let own = DRIVE_MEMORY.saturating_mul(addresses.len() as u64);
-        let level = match limit < own {
-            true => Level::Problem,
-            false => Level::Advice,
+        let level = if limit < own {
+            Level::Problem
+        } else {
+            Level::Advice
         };
         let advice = format!(
             "drives need all memory of their hosts locked, plus {} of their own: LimitMEMLOCK=infinity, or ulimit -l unlimited",
@@ -174,12 +177,13 @@ fn memory(config: &Config, topology: &Topology) -> Option<Check> {
     }
     let (shown, all) = (units::bytes(wanted), units::bytes(there_is));
     let found = good("media in memory", format!("{shown} when full, of {all}"));
-    Some(match wanted > there_is {
-        true => found.but(
+    Some(if wanted > there_is {
+        found.but(
             Level::Advice,
             "they cannot all be filled: make them smaller, or use kind = \"file\"",
-        ),
-        false => found,
+        )
+    } else {
+        found
     })
 }
 

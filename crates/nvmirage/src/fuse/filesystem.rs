@@ -134,9 +134,10 @@ impl Shared {
             ctime: self.since,
             crtime: self.since,
             kind: FileType::RegularFile,
-            perm: match file.found.read_only {
-                true => self.mode & !0o222,
-                false => self.mode,
+            perm: if file.found.read_only {
+                self.mode & !0o222
+            } else {
+                self.mode
             },
             nlink: 1,
             uid: self.owner.0,
@@ -305,9 +306,10 @@ impl Filesystem for Mounted {
         if file.found.read_only && flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
-        let flags = match self.0.page_cache {
-            true => FopenFlags::empty(),
-            false => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+        let flags = if self.0.page_cache {
+            FopenFlags::empty()
+        } else {
+            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
         };
         self.0.open.fetch_add(1, Ordering::Relaxed);
         reply.opened(FileHandle(0), flags);

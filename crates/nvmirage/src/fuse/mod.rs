@@ -229,9 +229,10 @@ impl Mount {
     /// How often its files are open.
     pub(crate) fn open_files(&self) -> usize {
         // A mount that is lost serves nobody, whoever still has its files open.
-        match self.shared.loss.is_declared() {
-            true => 0,
-            false => self.shared.open.load(Ordering::Relaxed),
+        if self.shared.loss.is_declared() {
+            0
+        } else {
+            self.shared.open.load(Ordering::Relaxed)
         }
     }
 
@@ -297,9 +298,10 @@ impl Mount {
 
     /// Waits for the end of a lost mount.
     fn await_end(&self) -> io::Result<()> {
-        match within(DRAIN, || self.shared.loss.is_ended()) {
-            true => Ok(()),
-            false => Err(io::ErrorKind::TimedOut.into()),
+        if within(DRAIN, || self.shared.loss.is_ended()) {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
         }
     }
 
@@ -325,9 +327,10 @@ impl Mount {
             anyhow::ensure!(thread.join().is_ok(), "a thread of the mount panicked");
         }
         let is_lost = self.shared.loss.is_declared();
-        let flushed = match drained && !is_lost {
-            true => self.flush(),
-            false => Err(DriverError::Gone),
+        let flushed = if drained && !is_lost {
+            self.flush()
+        } else {
+            Err(DriverError::Gone)
         };
         let mut device = self.watch.stop()?;
         if is_lost {
@@ -410,9 +413,10 @@ fn session_config(options: &Options, threads: usize) -> Config {
         MountOption::NoAtime,
         MountOption::DefaultPermissions,
     ];
-    config.acl = match options.allow_other {
-        true => SessionACL::All,
-        false => SessionACL::Owner,
+    config.acl = if options.allow_other {
+        SessionACL::All
+    } else {
+        SessionACL::Owner
     };
     config.n_threads = Some(threads);
     config.clone_fd = threads > 1;

@@ -91,9 +91,10 @@ pub(super) fn explain(error: &io::Error) -> &'static str {
 
 /// Unmounts a folder: unless somebody uses it, or whoever uses it.
 pub(super) fn unmount(dir: &Path, in_use: bool) -> io::Result<()> {
-    let flags = match in_use {
-        true => UnmountFlags::DETACH,
-        false => UnmountFlags::empty(),
+    let flags = if in_use {
+        UnmountFlags::DETACH
+    } else {
+        UnmountFlags::empty()
     };
     match rustix::mount::unmount(dir, flags) {
         Ok(()) => Ok(()),

@@ -61,11 +61,12 @@ impl Wait {
 
 /// An error with what a user can do about a drive that may have another host.
 pub(crate) fn advised(error: DriverError) -> anyhow::Error {
-    match error.may_have_host() {
-        true => anyhow::anyhow!(
+    if error.may_have_host() {
+        anyhow::anyhow!(
             "{error}; a controller has one host at a time: disconnect the other host, or wait for it with --wait"
-        ),
-        false => error.into(),
+        )
+    } else {
+        error.into()
     }
 }
 

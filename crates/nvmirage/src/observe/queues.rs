@@ -167,18 +167,20 @@ fn is_zero(value: &u32) -> bool {
 /// Why a submission queue is frozen.
 fn frozen_sq(bad: BadDoorbell, entries: u32) -> String {
     let value = bad.value;
-    match value < entries {
-        true => format!("doorbell value {value} passes the entries that were free"),
-        false => outside(value, entries),
+    if value < entries {
+        format!("doorbell value {value} passes the entries that were free")
+    } else {
+        outside(value, entries)
     }
 }
 
 /// Why a completion queue is.
 fn frozen_cq(bad: BadDoorbell, entries: u32) -> String {
     let value = bad.value;
-    match value < entries {
-        true => format!("doorbell value {value} passes the entries that were posted"),
-        false => outside(value, entries),
+    if value < entries {
+        format!("doorbell value {value} passes the entries that were posted")
+    } else {
+        outside(value, entries)
     }
 }
 

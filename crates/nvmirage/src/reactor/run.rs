@@ -211,9 +211,10 @@ impl Reactor {
 
     /// How long until the next look at the sockets.
     fn look_interval_ns(&self, idle_ns: u64) -> u64 {
-        match idle_ns < RECENTLY_NS && self.in_transition.is_empty() {
-            true => SOCKET_LOOK_BUSY_NS,
-            false => SOCKET_LOOK_IDLE_NS,
+        if idle_ns < RECENTLY_NS && self.in_transition.is_empty() {
+            SOCKET_LOOK_BUSY_NS
+        } else {
+            SOCKET_LOOK_IDLE_NS
         }
     }
 

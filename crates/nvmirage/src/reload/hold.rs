@@ -60,9 +60,12 @@ pub(super) fn what_is_in_the_end(
 ) -> Objects {
     fn kind<T: Named>(kind: Kind, now: &[T], wanted: &[T], held: &BTreeMap<Id, String>) -> Vec<T> {
         let is_held = |one: &&T| held.contains_key(&(kind, one.name().to_owned()));
-        let stays = |one: &T| match is_held(&one) {
-            true => find(now, one.name()).cloned(),
-            false => Some(one.clone()),
+        let stays = |one: &T| {
+            if is_held(&one) {
+                find(now, one.name()).cloned()
+            } else {
+                Some(one.clone())
+            }
         };
         let gone = now.iter().filter(|one| find(wanted, one.name()).is_none());
         let stay = gone.filter(is_held).cloned();
@@ -140,9 +143,10 @@ impl Holding<'_> {
                 && let Growth::Shrinks(range) = growth(&namespace, &wanted, self.served)
             {
                 let size = crate::config::Size(range.len());
-                let first = match self.served.placed.contains_key(name) {
-                    true => format!("nvmirage resize {name} {size} --shrink"),
-                    false => format!("nvmirage delete namespace {name}"),
+                let first = if self.served.placed.contains_key(name) {
+                    format!("nvmirage resize {name} {size} --shrink")
+                } else {
+                    format!("nvmirage delete namespace {name}")
                 };
                 let why =
                     format!("data behind {size} would be lost: to allow that, run `{first}` first");

@@ -336,9 +336,12 @@ pub(crate) fn taken_over(
     fn kind<T: Named>(then: &[T], file: &[T], wanted: &[T], now: &[T]) -> Vec<T> {
         let gone = then.iter().filter(|one| find(file, one.name()).is_none());
         let names = file.iter().chain(gone).map(Named::name);
-        let taken = names.filter_map(|name| match find(wanted, name) == find(now, name) {
-            true => find(file, name),
-            false => find(then, name),
+        let taken = names.filter_map(|name| {
+            if find(wanted, name) == find(now, name) {
+                find(file, name)
+            } else {
+                find(then, name)
+            }
         });
         taken.cloned().collect()
     }
@@ -362,9 +365,12 @@ pub(crate) fn taken_over(
 
 /// What a configuration says that counts at the next start only: the key, and what to do.
 pub(crate) fn needs_restart(running: &Config, file: &Config) -> Vec<&'static str> {
-    let with_one = |config: &Config| match config.reactor.is_empty() {
-        true => vec![config::Reactor::default()],
-        false => config.reactor.clone(),
+    let with_one = |config: &Config| {
+        if config.reactor.is_empty() {
+            vec![config::Reactor::default()]
+        } else {
+            config.reactor.clone()
+        }
     };
     [
         ("state_dir", running.state_dir != file.state_dir),

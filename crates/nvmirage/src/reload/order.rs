@@ -239,9 +239,10 @@ impl Steps<'_> {
             let listed_now = now.namespaces.contains(&name);
             let listed_then = then.namespaces.contains(&name);
             let dropped = listed_now && !listed_then;
-            let comes = match listed_then && !listed_now {
-                true => anew || !had(&name),
-                false => anew && had(&name) && !dropped && !is_elsewhere(&name, then, self.end),
+            let comes = if listed_then && !listed_now {
+                anew || !had(&name)
+            } else {
+                anew && had(&name) && !dropped && !is_elsewhere(&name, then, self.end)
             };
             if comes {
                 let detail = format!("to controller {}", now.name);

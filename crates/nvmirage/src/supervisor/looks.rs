@@ -105,9 +105,10 @@ impl State {
         here.map(|namespace| {
             let extent = self.extent(&namespace.config)?;
             let lba_size = namespace.config.lba_size;
-            let bytes = match has_blocks {
-                true => namespace.blocks * u64::from(lba_size),
-                false => extent.len(),
+            let bytes = if has_blocks {
+                namespace.blocks * u64::from(lba_size)
+            } else {
+                extent.len()
             };
             Ok(MapNamespace {
                 name: namespace.config.name,

@@ -276,11 +276,12 @@ impl State {
     /// Gives a namespace another size; a smaller one only where `shrink` says so.
     pub(super) fn resize(&mut self, name: &str, size: Size, shrink: bool) -> Result<(), Refusal> {
         let Some(found) = self.find(name)? else {
-            return Err(match self.is_configured(name) {
-                true => Refusal::conflict(format!(
+            return Err(if self.is_configured(name) {
+                Refusal::conflict(format!(
                     "namespace `{name}` is in no subsystem: attach it first, or delete it and create it with another range"
-                )),
-                false => Refusal::not_found("namespace", name),
+                ))
+            } else {
+                Refusal::not_found("namespace", name)
             });
         };
         self.refuse_size_of_partition(name)?;

@@ -46,15 +46,16 @@ impl State {
                 continue;
             }
             let (media, read_only) = (open.name.as_str(), open.medium.traits().read_only);
-            match read_only {
-                true => tracing::warn!(
+            if read_only {
+                tracing::warn!(
                     media,
                     "the medium became read-only: its namespaces are write protected until it accepts writes again"
-                ),
-                false => tracing::info!(
+                )
+            } else {
+                tracing::info!(
                     media,
                     "the medium accepts writes again: its namespaces are no longer write protected"
-                ),
+                )
             }
             if let Err(error) = self.protect(media, read_only) {
                 tracing::error!(media, "cannot notify its hosts: {error}");

@@ -54,9 +54,10 @@ fn ask(socket: &Address, mut order: Order, orders: &Receiver<Order>, news: &Send
     let mut last = None::<Instant>;
     loop {
         let due = last.map_or_else(Instant::now, |last| last + order.interval);
-        let wait = match order.is_paused {
-            true => Duration::from_secs(3600),
-            false => due.saturating_duration_since(Instant::now()),
+        let wait = if order.is_paused {
+            Duration::from_secs(3600)
+        } else {
+            due.saturating_duration_since(Instant::now())
         };
         match orders.recv_timeout(wait) {
             Ok(new) => {

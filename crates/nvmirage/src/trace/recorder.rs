@@ -237,9 +237,10 @@ impl Work {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Reason::Time;
             }
-            pause = match self.writer.seen() > before {
-                true => PAUSE_BUSY,
-                false => PAUSE_IDLE,
+            pause = if self.writer.seen() > before {
+                PAUSE_BUSY
+            } else {
+                PAUSE_IDLE
             };
         }
     }
@@ -392,9 +393,10 @@ impl Writer {
         self.since = None;
         self.shared.bytes.store(self.len, Ordering::Relaxed);
         self.write_out();
-        match count == all {
-            true => Ok(()),
-            false => Err(Reason::Size),
+        if count == all {
+            Ok(())
+        } else {
+            Err(Reason::Size)
         }
     }
 

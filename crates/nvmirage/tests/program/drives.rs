@@ -319,9 +319,10 @@ impl Tenant {
         for is_write in [true, false] {
             let start = Instant::now();
             let (queue, at) = (&mut self.queue, &self.namespace);
-            let ended = match is_write {
-                true => queue.write(at, 0, 8, &self.buffer, false),
-                false => queue.read(at, 0, 8, &self.buffer),
+            let ended = if is_write {
+                queue.write(at, 0, 8, &self.buffer, false)
+            } else {
+                queue.read(at, 0, 8, &self.buffer)
             };
             slower = slower.max(start.elapsed());
             match ended {

@@ -228,10 +228,10 @@ fn one_process_serves_a_drive_of_each_kind_to_hosts_at_the_same_time() {
         drive.write(last, &pattern(number + 100)).unwrap();
     }
     for (number, name) in NAMES.into_iter().enumerate().take(5) {
-        let wanted = match BLOCKS.contains(&name) {
-            true => [pattern(number), pattern(number + 100)],
-            // its reads leave buffers as they are
-            false => [vec![0xa5; 2 * BLOCK], vec![0xa5; 2 * BLOCK]],
+        let wanted = if BLOCKS.contains(&name) {
+            [pattern(number), pattern(number + 100)]
+        } else {
+            [vec![0xa5; 2 * BLOCK], vec![0xa5; 2 * BLOCK]]
         };
         let read = [7, last].map(|lba| drives[number].read(lba, 2));
         assert!(read == wanted, "{name} holds something else");

@@ -100,9 +100,10 @@ fn at_once<T: Send + 'static>(
 
 /// Makes a range zero.
 fn zero(file: &File, punches: bool, offset: usize, len: usize) {
-    let flags = match punches {
-        true => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-        false => FallocateFlags::ZERO_RANGE,
+    let flags = if punches {
+        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE
+    } else {
+        FallocateFlags::ZERO_RANGE
     };
     fallocate(file, flags, offset as u64, len as u64).unwrap();
 }

@@ -71,20 +71,17 @@ fn a_user_has_the_helper_mount_and_unmount() {
     // where the one that was built may lie in a folder that others may not enter
     fs::copy(env!("CARGO_BIN_EXE_nvmirage"), &program).unwrap();
     fs::write(folder.join("script"), SCRIPT).unwrap();
-    let mut command = match rustix::process::geteuid().is_root() {
-        true => {
-            for path in [&world.path(""), &folder, &folder.join("drive")] {
-                chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-            }
-            let mut command = Command::new("unshare");
-            command.args(["--mount", "sh", "-c", AS_NOBODY]);
-            command
+    let mut command = if rustix::process::geteuid().is_root() {
+        for path in [&world.path(""), &folder, &folder.join("drive")] {
+            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
         }
-        false => {
-            let mut command = Command::new("sh");
-            command.args(["-x", "script"]);
-            command
-        }
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", AS_NOBODY]);
+        command
+    } else {
+        let mut command = Command::new("sh");
+        command.args(["-x", "script"]);
+        command
     };
     command
         .current_dir(&folder)

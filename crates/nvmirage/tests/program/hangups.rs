@@ -319,9 +319,10 @@ fn a_command_whose_server_is_killed_ends_or_is_idle() {
         thread::sleep(Duration::from_millis(700));
         assert!(child.0.try_wait().unwrap().is_none(), "{args:?} has ended");
         server.signal(Signal::KILL);
-        match ends {
-            true => assert_eq!(wait(&mut child.0).code(), Some(1), "{args:?}"),
-            false => is_idle(&args.join(" "), child.0.id()),
+        if ends {
+            assert_eq!(wait(&mut child.0).code(), Some(1), "{args:?}")
+        } else {
+            is_idle(&args.join(" "), child.0.id())
         }
     }
 }

@@ -82,9 +82,10 @@ pub(super) fn millionths(value: &str) -> Result<u64, String> {
     }
     let text = format!("{whole}{part:0<6}");
     let value: u64 = text.parse().map_err(|_| wrong())?;
-    match (1..=5 * THETA_UNIT).contains(&value) {
-        true => Ok(value),
-        false => Err(wrong()),
+    if (1..=5 * THETA_UNIT).contains(&value) {
+        Ok(value)
+    } else {
+        Err(wrong())
     }
 }
 

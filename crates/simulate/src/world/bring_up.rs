@@ -83,13 +83,12 @@ pub(super) fn drive(
             kind: parameters.kind().name(),
         });
     };
-    let drive = match size <= PLAYED_MAX {
-        true => {
-            let mut drive = Flash::new(flash)?;
-            drive.precondition(plan.seed);
-            drive
-        }
-        false => Flash::seeded(flash, plan.seed)?.0,
+    let drive = if size <= PLAYED_MAX {
+        let mut drive = Flash::new(flash)?;
+        drive.precondition(plan.seed);
+        drive
+    } else {
+        Flash::seeded(flash, plan.seed)?.0
     };
     let mut state = Vec::new();
     drive.save(&mut state);

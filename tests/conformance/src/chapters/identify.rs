@@ -361,9 +361,10 @@ fn uuid_form(bench: &mut Bench) -> Verdict {
             same("variant", uuid[8] >> 6, 0b10)?;
         }
     }
-    match any {
-        true => Ok(()),
-        false => not_supported("no namespace has a UUID"),
+    if any {
+        Ok(())
+    } else {
+        not_supported("no namespace has a UUID")
     }
 }
 

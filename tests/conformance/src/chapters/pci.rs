@@ -78,9 +78,10 @@ const BUS_MASTER: u16 = 1 << 2;
 
 fn set_bus_master(bench: &mut Bench, on: bool) -> Verdict {
     let command = bench.config16(0x04)?;
-    let command = match on {
-        true => command | BUS_MASTER,
-        false => command & !BUS_MASTER,
+    let command = if on {
+        command | BUS_MASTER
+    } else {
+        command & !BUS_MASTER
     };
     bench.set_config16(0x04, command)
 }
@@ -333,9 +334,10 @@ fn msix_tables(bench: &mut Bench) -> Verdict {
 
 /// Who sees no table and no enable bit cannot judge them.
 fn needs_msix_seen(bench: &Bench) -> Verdict {
-    match bench.bus().hides_msix() {
-        true => not_supported("the system keeps MSI-X to itself, as VFIO does"),
-        false => Ok(()),
+    if bench.bus().hides_msix() {
+        not_supported("the system keeps MSI-X to itself, as VFIO does")
+    } else {
+        Ok(())
     }
 }
 

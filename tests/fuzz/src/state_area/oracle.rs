@@ -53,9 +53,10 @@ pub(crate) fn read(image: &Image, new: &Image, keys: bool) -> Option<Found> {
         return None;
     }
     let records = split(&frames)?;
-    let records = match keys {
-        true => pairs(&records)?,
-        false => zones(&records)?,
+    let records = if keys {
+        pairs(&records)?
+    } else {
+        zones(&records)?
     };
     Some(Found {
         records,

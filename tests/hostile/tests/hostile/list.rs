@@ -169,9 +169,10 @@ fn pointers_to_what_is_not_its_own() {
         // In a list, at its first, its last, and the place behind which the next list is.
         for place in [0u64, 1, 2] {
             for number in 0..3 {
-                let entry = match number == place {
-                    true => address,
-                    false => page(&world, number + 1),
+                let entry = if number == place {
+                    address
+                } else {
+                    page(&world, number + 1)
                 };
                 world.hosts[0].poke(list + number * 8, &entry.to_le_bytes());
             }

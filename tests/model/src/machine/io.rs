@@ -203,9 +203,12 @@ impl Machine {
             let completion = self.host.wait(sqid, 1)?[0];
             let as_before = before[0]
                 .judge(completion.status, completion.dw0)
-                .and_then(|()| match before[0].succeeds() {
-                    true => self.compare_data(&before[0], &layout, len),
-                    false => Ok(()),
+                .and_then(|()| {
+                    if before[0].succeeds() {
+                        self.compare_data(&before[0], &layout, len)
+                    } else {
+                        Ok(())
+                    }
                 });
             if let Err(failure) = as_before {
                 if completion.status != 0 || self.host.take_data(&layout, len) != wanted {

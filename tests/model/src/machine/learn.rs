@@ -17,9 +17,12 @@ const FEATURES: [u8; 10] = [0x01, 0x02, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a
 pub(super) fn learn(host: &mut Host) -> Result<Facts, Failure> {
     let controller = ask(host, identify(bare(0x06, 0), 0x01, 0), 4096)?;
     let first = ask(host, identify(bare(0x06, NAMESPACES[0].0), 0x00, 0), 4096)?;
-    let known = |what: &str, found: u64, wanted: u64| match found == wanted {
-        true => Ok(()),
-        false => Err(format!("{what} is {found:#x}, and must be {wanted:#x}")),
+    let known = |what: &str, found: u64, wanted: u64| {
+        if found == wanted {
+            Ok(())
+        } else {
+            Err(format!("{what} is {found:#x}, and must be {wanted:#x}"))
+        }
     };
     known("MDTS", 4096 << controller[77], TRANSFER_MAX.into())?;
     known("NN", number(&controller, 516, 4), NAMESPACE_LIMIT.into())?;

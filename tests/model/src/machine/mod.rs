@@ -157,9 +157,10 @@ impl Machine {
                 ));
             }
         }
-        match self.host.is_rest_spoiled(layout, len) {
-            true => Ok(()),
-            false => Err("memory beside its data was written".into()),
+        if self.host.is_rest_spoiled(layout, len) {
+            Ok(())
+        } else {
+            Err("memory beside its data was written".into())
         }
     }
 }

@@ -92,9 +92,10 @@ impl Model {
             Admin::EventRequest => {
                 // AERL, 0's based.
                 let most = usize::from(self.facts.controller[259]) + 1;
-                Verdict::of(match self.held.len() < most {
-                    true => vec![],
-                    false => vec![EVENT_LIMIT],
+                Verdict::of(if self.held.len() < most {
+                    vec![]
+                } else {
+                    vec![EVENT_LIMIT]
                 })
             }
             Admin::Abort { .. } | Admin::KeepAlive => Verdict::success(),

@@ -242,9 +242,10 @@ fn the_reply_to_what_hangs_waits_until_no_device_reaches_the_memory() {
             host.expect_in_step();
         }
         // What lets go is waited for, and what does not is no longer than a host waits.
-        match lets_go {
-            true => server.reach(false),
-            false => server.advance(Duration::from_millis(500)),
+        if lets_go {
+            server.reach(false)
+        } else {
+            server.advance(Duration::from_millis(500))
         }
         let reply = host.receive();
         assert_eq!((reply.id, reply.ok()), (id, body(0, 0, PAGE).0));

@@ -198,12 +198,13 @@ impl Host {
         queue.interrupts = interrupts;
         self.clear_doorbell(2 * (cq + 1) + 1);
         let queue = &mut self.cqs[cq];
-        match queue.renew(&self.ram, entries) {
-            true => Ok(()),
-            false => self.fail(
+        if queue.renew(&self.ram, entries) {
+            Ok(())
+        } else {
+            self.fail(
                 around,
                 format!("completion queue {}: written to after its end", cq + 1),
-            ),
+            )
         }
     }
 
@@ -211,9 +212,10 @@ impl Host {
     pub(super) fn renew_sq(&mut self, sq: usize, around: &Around<'_>) -> Result<(), Failure> {
         let entries = self.random.spread(2, queue::SQ_ENTRIES.into()) as u32;
         self.clear_doorbell(2 * (sq + 1));
-        match self.sqs[sq].renew(&self.ram, entries) {
-            true => Ok(()),
-            false => self.fail(around, format!("submission queue {}: written to", sq + 1)),
+        if self.sqs[sq].renew(&self.ram, entries) {
+            Ok(())
+        } else {
+            self.fail(around, format!("submission queue {}: written to", sq + 1))
         }
     }
 

@@ -269,9 +269,10 @@ impl Host {
         for cq in 0..self.cqs.len() {
             if is_due(self.cqs[cq].look_at) {
                 self.cqs[cq].look_at = None;
-                let most = match self.random.once_in(4) {
-                    true => self.random.between(1, 16) as usize,
-                    false => usize::MAX,
+                let most = if self.random.once_in(4) {
+                    self.random.between(1, 16) as usize
+                } else {
+                    usize::MAX
                 };
                 self.look_at_queue(cq, most, around)?;
                 self.look_again(cq, now);
@@ -435,9 +436,10 @@ impl Host {
         }
         let may = around.ledger.may_differ(*span, expected, *mark);
         around.ledger.drop_read(*span);
-        match may {
-            true => Ok(()),
-            false => self.fail(around, format!("a difference that cannot be: {command:?}")),
+        if may {
+            Ok(())
+        } else {
+            self.fail(around, format!("a difference that cannot be: {command:?}"))
         }
     }
 

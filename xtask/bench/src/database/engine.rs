@@ -313,9 +313,10 @@ fn version_of(said: &str) -> String {
     let starts = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
     let number = said.split_whitespace().find(starts).unwrap_or_default();
     let number = number.split('-').next().unwrap_or_default();
-    match said.contains("PostgreSQL") {
-        true => format!("PostgreSQL {number}"),
-        false => format!("MariaDB {number}"),
+    if said.contains("PostgreSQL") {
+        format!("PostgreSQL {number}")
+    } else {
+        format!("MariaDB {number}")
     }
 }
 

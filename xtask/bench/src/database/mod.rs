@@ -96,9 +96,10 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &DatabaseA
     });
     let file = workspace.logs().join("database.json");
     fs::write(&file, format!("{json:#}\n"))?;
-    match args.json {
-        true => println!("{json:#}"),
-        false => println!("{} has all of it", file.display()),
+    if args.json {
+        println!("{json:#}")
+    } else {
+        println!("{} has all of it", file.display())
     }
     Ok(())
 }

@@ -65,19 +65,17 @@ impl Placement {
         let others: Vec<u32> = beside.take(most).copied().collect();
         // The same for every way: with a processor less for the largest, none has its own.
         let shared = others.len() < most;
-        let cpus = match shared {
-            true => vec![server; way + 1],
-            false => [server].into_iter().chain(others).take(way + 1).collect(),
+        let cpus = if shared {
+            vec![server; way + 1]
+        } else {
+            [server].into_iter().chain(others).take(way + 1).collect()
         };
         Self { cpus, shared }
     }
 
     /// The reactors of a configuration.
     pub(super) fn reactors(&self) -> String {
-        let mode = match self.shared {
-            true => "interrupt",
-            false => "poll",
-        };
+        let mode = if self.shared { "interrupt" } else { "poll" };
         self.cpus.iter().fold(String::new(), |mut text, cpu| {
             let _ = write!(text, "[[reactor]]\ncpu = {cpu}\nmode = {mode:?}\n");
             text
@@ -95,9 +93,10 @@ impl Placement {
 
     /// How the reactors have their processors, for the heading of a table.
     pub(super) fn described(&self) -> &'static str {
-        match self.shared {
-            true => "reactors share one processor and sleep",
-            false => "reactors poll, on a processor each",
+        if self.shared {
+            "reactors share one processor and sleep"
+        } else {
+            "reactors poll, on a processor each"
         }
     }
 }

@@ -32,15 +32,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "book-reason",
         guard: "what is not run says why",
-        file: "xtask/src/book/page.rs",
-        from: "match reason.is_empty() {",
-        to: "match rest.is_empty() {",
+        file: "xtask/src/book/page/mod.rs",
+        from: "if reason.is_empty() {",
+        to: "if rest.is_empty() {",
         test: of_xtask("book::page::tests::what_is_not_run_has_a_reason"),
     },
     Mutation {
         name: "book-language",
         guard: "no block is passed over because of its language",
-        file: "xtask/src/book/page.rs",
+        file: "xtask/src/book/page/mod.rs",
         from: "(language, None) if SHOWN.contains(&language) => Ok(Kind::Shown),",
         to: "(_, None) => Ok(Kind::Shown),",
         test: of_xtask(

@@ -57,7 +57,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "prp-offset",
         guard: "only the first PRP entry has an offset",
-        file: "crates/controller/src/prp.rs",
+        file: "crates/controller/src/prp/mod.rs",
         from: "        if page_offset(entry) != 0 {\n",
         to: "        if page_offset(entry) & 3 != 0 {\n",
         test: unit(
@@ -68,7 +68,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "prp-chain",
         guard: "a pointer to the next page of a PRP list has no offset",
-        file: "crates/controller/src/prp.rs",
+        file: "crates/controller/src/prp/mod.rs",
         from: "            if page_offset(list) != 0 {\n",
         to: "            if page_offset(list) & 7 != 0 {\n",
         test: unit("controller", "prp::tests::a_chain_pointer_has_no_offset"),
@@ -76,7 +76,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "sgl-length",
         guard: "an SGL that describes less than the data is refused",
-        file: "crates/controller/src/sgl.rs",
+        file: "crates/controller/src/sgl/mod.rs",
         from: "    if walk.left > 0 {\n",
         to: "    if walk.left > 4096 {\n",
         test: unit(
@@ -87,7 +87,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "sgl-end",
         guard: "an SGL descriptor ends at the last address at most",
-        file: "crates/controller/src/sgl.rs",
+        file: "crates/controller/src/sgl/mod.rs",
         from: "    match descriptor.address.checked_add(last) {\n",
         to: "    match Some(descriptor.address.wrapping_add(last)) {\n",
         test: unit(
@@ -98,7 +98,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "sgl-circle",
         guard: "segments that lead back to themselves end with the limit",
-        file: "crates/controller/src/sgl.rs",
+        file: "crates/controller/src/sgl/mod.rs",
         from: "if descriptors > u64::from(MAX_DESCRIPTORS) {",
         to: "if descriptors > 2 * u64::from(MAX_DESCRIPTORS) {",
         test: unit(
@@ -109,7 +109,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "sgl-keyed",
         guard: "descriptors that are no addresses are refused",
-        file: "crates/controller/src/sgl.rs",
+        file: "crates/controller/src/sgl/mod.rs",
         from: "if identifier.sub_type() != SglDescriptorSubType::ADDRESS {",
         to: "if identifier.sub_type().0 > 1 {",
         test: unit(
@@ -153,7 +153,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "straight-pages",
         guard: "two pages are one run only where the second follows the first",
-        file: "crates/controller/src/prp.rs",
+        file: "crates/controller/src/prp/mod.rs",
         from: "len <= first + PAGE && prp1.wrapping_add(first.into()) == prp2;",
         to: "len <= first + PAGE;",
         test: unit(
@@ -164,7 +164,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "straight-flags",
         guard: "a command with Force Unit Access or a directive is no plain one",
-        file: "crates/controller/src/command.rs",
+        file: "crates/controller/src/command/mod.rs",
         from: "|| cdw12 > u32::from(u16::MAX) {",
         to: "{",
         test: unit(
@@ -186,7 +186,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "compare-and-write",
         guard: "a fused write is not done where its comparison fails",
-        file: "crates/media/src/ram.rs",
+        file: "crates/media/src/ram/mod.rs",
         from: "    if there != old {\n",
         to: "    if there != old && offset == 1 {\n",
         test: PROGRAMS,

@@ -36,7 +36,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "consent-bench",
         guard: "a bench that verifies reads overwrites data only where that is meant",
-        file: "crates/nvmirage/src/cli/bench.rs",
+        file: "crates/nvmirage/src/cli/bench/mod.rs",
         from: "if self.destroy_data || !(writes || self.verify) {",
         to: "if self.destroy_data || !writes {",
         test: program("consent::a_bench_that_would_overwrite_data_says_so_first"),
@@ -62,7 +62,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "up-undo",
         guard: "what `up` has made goes again where it fails",
-        file: "crates/nvmirage/src/cli/up.rs",
+        file: "crates/nvmirage/src/cli/up/mod.rs",
         from: "                made.object(kind, word, name);",
         to: "                let _ = (kind, word);",
         test: program("up::a_drive_that_a_server_refuses_leaves_nothing_there"),
@@ -71,8 +71,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "log-level",
         guard: "a word that is no level does not turn the log off",
         file: "crates/nvmirage/src/config/log.rs",
-        from: "match LEVELS.iter().any(|one| level.eq_ignore_ascii_case(one)) {",
-        to: "match !level.is_empty() {",
+        from: "if LEVELS.iter().any(|one| level.eq_ignore_ascii_case(one)) {",
+        to: "if !level.is_empty() {",
         test: of_program(
             "config::log::tests::a_filter_that_would_log_nothing_by_a_typo_is_refused",
         ),

@@ -17,7 +17,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "drive-pin",
         guard: "a host's memory is kept for the drive as long as it has a command there",
-        file: "crates/media/src/drive/channel.rs",
+        file: "crates/media/src/drive/channel/mod.rs",
         from: "(!segments.is_empty()).then(|| self.pins.pin(view))",
         to: "(segments.is_empty()).then(|| self.pins.pin(view))",
         test: unit(
@@ -138,7 +138,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "drive-disabled-by-others",
         guard: "a drive that somebody else has disabled is reset at once, and asked for nothing before",
-        file: "crates/media/src/drive/keeper.rs",
+        file: "crates/media/src/drive/keeper/mod.rs",
         from: "Ok(status) if status.rdy() => return true,",
         to: "Ok(status) if status.rdy() || self.now > 0 => return true,",
         test: unit(
@@ -149,7 +149,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "drive-next-queue-wakes",
         guard: "the queues of a drive that comes back wake their reactors, too",
-        file: "crates/media/src/drive/keeper.rs",
+        file: "crates/media/src/drive/keeper/mod.rs",
         from: "connect(device, client, &self.relays)\n                    {\n                        queue.wakes = wakes;",
         to: "Some(Wakes::Does)\n                    {\n                        queue.wakes = wakes;",
         test: unit(
@@ -160,7 +160,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "drive-rings-later",
         guard: "a doorbell that could not be rung at once is rung later",
-        file: "crates/driver/src/queue.rs",
+        file: "crates/driver/src/queue/mod.rs",
         from: "self.tail_moved = rang == Rang::NotYet;",
         to: "self.tail_moved = false;",
         test: unit(

@@ -118,7 +118,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "second-ring",
         guard: "flushes and durable writes do not go to a ring that asks the device",
-        file: "crates/media/src/file/ring.rs",
+        file: "crates/media/src/file/ring/mod.rs",
         from: "let second = self.rings[0].looks_at_device() && !io.is_polled_for();",
         to: "let second = self.rings[0].looks_at_device() && io.is_polled_for();",
         test: POLLED,
@@ -146,7 +146,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "claim-memory",
         guard: "commands of two reactors on one medium in memory do not mix",
-        file: "crates/media/src/ram.rs",
+        file: "crates/media/src/ram/mod.rs",
         from: ".must_claim(|claimant| slices.claim_at_once(claimant))",
         to: ".must_claim(|claimant| slices.claim_at_once(claimant)) && false",
         test: integration(
@@ -217,7 +217,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "file-slices-durable",
         guard: "slices of a durable write are on the media before it ends",
-        file: "crates/media/src/file/channel.rs",
+        file: "crates/media/src/file/channel/mod.rs",
         from: "_ if sliced => self.after_all(slot),",
         to: "_ if sliced && left > 0 => self.after_all(slot),",
         test: unit(

@@ -18,7 +18,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-identifiers",
         guard: "a command submitted while completions are looked at has the identifier of none of those to come",
-        file: "crates/driver/src/queue.rs",
+        file: "crates/driver/src/queue/mod.rs",
         from: "                *in_flight = false;\n",
         to: "                *in_flight = false;\n                self.free.push(cid);\n",
         test: unit(

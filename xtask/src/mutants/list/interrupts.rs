@@ -72,7 +72,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "pin-once",
         guard: "the pin is triggered once until the host has unmasked it",
-        file: "crates/transport/src/vfio_user/interrupts.rs",
+        file: "crates/transport/src/vfio_user/interrupts/mod.rs",
         from: "            self.line.masked = self.triggered;\n",
         to: "",
         test: integration(
@@ -106,7 +106,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "bus-interrupts",
         guard: "without bus mastering no interrupt goes by MSI",
-        file: "crates/transport/src/vfio_user/interrupts.rs",
+        file: "crates/transport/src/vfio_user/interrupts/mod.rs",
         from: "                    line.deliver(self.msi_masked);\n                }\n            }\n            Interrupt::Pin",
         to: "                    line.deliver(false);\n                }\n            }\n            Interrupt::Pin",
         test: unit(

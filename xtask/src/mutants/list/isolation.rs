@@ -30,7 +30,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "completion-of-another-queue",
         guard: "a drive's completion names the queue that the command was in",
-        file: "crates/driver/src/queue.rs",
+        file: "crates/driver/src/queue/mod.rs",
         from: "Some(in_flight) if *in_flight && sqid == self.qid => {",
         to: "Some(in_flight) if *in_flight => {",
         test: integration(
@@ -42,7 +42,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "taken-back-deletes-queue",
         guard: "commands in memory that is taken back have 2 s",
-        file: "crates/media/src/drive/keeper.rs",
+        file: "crates/media/src/drive/keeper/mod.rs",
         from: "self.tell_all(|| News::TakenBack);",
         to: "",
         test: unit(
@@ -87,7 +87,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "taken-back-by-death",
         guard: "a host that is gone has taken everything back",
-        file: "crates/memory/src/dma.rs",
+        file: "crates/memory/src/dma/mod.rs",
         from: "            lent.reach().take_back();\n        }\n    }\n}",
         to: "            lent.reach();\n        }\n    }\n}",
         test: unit(

@@ -45,7 +45,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kv-keys",
         guard: "there are no more keys than the medium has room for",
-        file: "crates/media/src/keyvalue/pairs.rs",
+        file: "crates/media/src/keyvalue/pairs/mod.rs",
         from: "            if !self.index.has_room() {",
         to: "            if false {",
         test: unit(
@@ -56,7 +56,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kv-largest",
         guard: "no value is larger than one may be",
-        file: "crates/media/src/keyvalue/pairs.rs",
+        file: "crates/media/src/keyvalue/pairs/mod.rs",
         from: "if len > VALUE_MAX {",
         to: "if false {",
         test: unit("media", "keyvalue::pairs::tests::values_have_their_limit"),

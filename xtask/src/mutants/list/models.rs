@@ -17,7 +17,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "model-gaps",
         guard: "a transfer takes the first gap that it fits in",
-        file: "crates/model/src/server.rs",
+        file: "crates/model/src/server/mod.rs",
         from: "            if begin >= start.saturating_add(length) {\n                break;\n            }\n",
         to: "            let _ = begin;\n",
         test: FLASH,
@@ -25,7 +25,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "model-carry",
         guard: "fractions of a nanosecond are carried on",
-        file: "crates/model/src/server.rs",
+        file: "crates/model/src/server/mod.rs",
         from: "        self.0 = pace.add(start, cost);\n        self.0\n",
         to: "        let end = pace.add(start, cost);\n        self.0 = Exact { part: 0, ..end };\n        end\n",
         test: NVM,
@@ -41,7 +41,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "model-delete",
         guard: "a delete is a write",
-        file: "crates/model/src/kv.rs",
+        file: "crates/model/src/kv/mod.rs",
         from: "KvKind::Delete => (&mut rules.write, &mut unit.write, 0, rules.delete),",
         to: "KvKind::Delete => (&mut rules.read, &mut unit.read, 0, rules.delete),",
         test: KEY_VALUE,
@@ -121,7 +121,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "model-waiting",
         guard: "a write waits for nothing that comes back by no event",
-        file: "crates/model/src/zones.rs",
+        file: "crates/model/src/zones/mod.rs",
         from: "need: new.min(most),",
         to: "need: new,",
         test: ZONES,
@@ -129,7 +129,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "model-blocks",
         guard: "a block that was begun is erased",
-        file: "crates/model/src/zones.rs",
+        file: "crates/model/src/zones/mod.rs",
         from: "wordlines.div_ceil(u64::from(self.shape.die.rows))",
         to: "(wordlines / u64::from(self.shape.die.rows))",
         test: ZONES,
@@ -137,7 +137,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "model-finish",
         guard: "what a finish programs comes back when that is done",
-        file: "crates/model/src/zones.rs",
+        file: "crates/model/src/zones/mod.rs",
         from: "give_back(&mut self.buffer, &mut self.dies, die, end, (pool, held));\n            }",
         to: "self.buffer.drop_now(pool, held);\n            }",
         test: ZONES,
@@ -207,7 +207,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "model-whole-after-change",
         guard: "with a change of parameters a pipeline is free from a whole nanosecond on",
-        file: "crates/model/src/server.rs",
+        file: "crates/model/src/server/mod.rs",
         from: "whole: self.0.whole.saturating_add(u64::from(self.0.part > 0)),",
         to: "whole: self.0.whole,",
         test: RANDOM,

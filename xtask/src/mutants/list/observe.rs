@@ -199,7 +199,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "map-in-parts",
         guard: "a look at a large drive takes a bounded part in a turn",
-        file: "crates/nvmirage/src/observe/map.rs",
+        file: "crates/nvmirage/src/observe/map/mod.rs",
         from: "                if *most == 0 {\n                    return false;\n                }\n                *most -= 1;\n                self.take_line",
         to: "                *most = most.saturating_sub(1);\n                self.take_line",
         test: of_program(
@@ -209,7 +209,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "zones-counted-once",
         guard: "a zone counts in one state",
-        file: "crates/media/src/zoned/zones.rs",
+        file: "crates/media/src/zoned/zones/mod.rs",
         from: "        self.states[place(from)] -= 1;\n",
         to: "",
         test: integration(

@@ -6,7 +6,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "partition-apart",
         guard: "a partition is not made where something is",
-        file: "crates/nvmirage/src/partition/table.rs",
+        file: "crates/nvmirage/src/partition/table/mod.rs",
         from: "match self.taken(taken).find(|t| t.range.overlaps(range)) {",
         to: "match self.taken(taken).find(|t| t.range == range) {",
         test: of_program(
@@ -16,7 +16,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "partition-grows-into-another",
         guard: "a partition grows as far as nobody is behind it",
-        file: "crates/nvmirage/src/partition/table.rs",
+        file: "crates/nvmirage/src/partition/table/mod.rs",
         from: ".filter(|t| t.range.start >= range.end)",
         to: ".filter(|t| t.range.start > range.end)",
         test: of_program("partition::table::tests::partitions_stay_apart_whatever_is_done"),
@@ -24,7 +24,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "partition-two-writers",
         guard: "who changes a table has read it with the lock",
-        file: "crates/nvmirage/src/partition/store.rs",
+        file: "crates/nvmirage/src/partition/store/mod.rs",
         from: "        if self.claim.is_none() {\n            self.claim()",
         to: "        if false {\n            self.claim()",
         test: of_program("partition::store::tests::two_do_not_have_it_at_once"),

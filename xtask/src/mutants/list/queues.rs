@@ -84,8 +84,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "full-admin-queue",
         guard: "a full admin completion queue stalls the admin submission queue",
         file: "crates/controller/src/admin/mod.rs",
-        from: "if self.sq.available() == 0 || !self.reserve() {",
-        to: "if self.sq.available() == 0 || !(self.reserve() || true) {",
+        from: "!next_is_ordered || !self.reserve() {",
+        to: "!next_is_ordered || !(self.reserve() || true) {",
         test: unit(
             "controller",
             "controller::tests::queues::a_full_admin_completion_queue_stalls_and_loses_nothing",

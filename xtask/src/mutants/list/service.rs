@@ -58,7 +58,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "socket-mode-set",
         guard: "others may connect where the configuration says so",
-        file: "crates/transport/src/vfio_user/listener.rs",
+        file: "crates/transport/src/vfio_user/listener/mod.rs",
         from: "        rustix::fs::chmod(&self.path, mode)",
         to: "        Ok::<(), Errno>(drop(mode))",
         test: unit(

@@ -18,7 +18,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "simulate-cold",
         guard: "a queue that was idle for long is looked at when its host rings",
-        file: "crates/simulate/src/world.rs",
+        file: "crates/simulate/src/world/mod.rs",
         from: "        if was_aside {\n",
         to: "        if was_aside && false {\n",
         test: run("closed_forms::a_pause_longer_than_a_lane_stays_hot_delays_nothing"),
@@ -26,7 +26,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "simulate-held",
         guard: "what the drive had no room for is tried again at the instant at which room was made",
-        file: "crates/simulate/src/world.rs",
+        file: "crates/simulate/src/world/mod.rs",
         from: "rung || worked && held || self.is_due()",
         to: "rung || self.is_due()",
         test: run("world::what_finds_no_place_on_the_drive_goes_on_as_soon_as_there_is_one"),
@@ -34,7 +34,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "simulate-warm-up",
         guard: "what the drive does inside is counted from the very start where there is no warm-up",
-        file: "crates/simulate/src/world.rs",
+        file: "crates/simulate/src/world/mod.rs",
         from: "        self.pass_to(START_NS);\n",
         to: "",
         test: run("world::a_full_buffer_holds_commands_up_and_loses_none"),
@@ -66,7 +66,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "simulate-refused",
         guard: "a key of a job file that is not taken is refused",
-        file: "crates/simulate/src/fio.rs",
+        file: "crates/simulate/src/fio/mod.rs",
         from: "            _ => return Err(unknown()),\n",
         to: "            _ => {}\n",
         test: unit(
@@ -78,14 +78,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "simulate-own-zones",
         guard: "workers of a job write to zones of their own",
         file: "crates/simulate/src/zones.rs",
-        from: "            false => (usize::from(worker), usize::from(job.workers)),\n",
-        to: "            false => (0, 1),\n",
+        from: "            (usize::from(worker), usize::from(job.workers))\n",
+        to: "            (0, 1)\n",
         test: run("zones::zones_are_written_in_order_and_reset_when_they_are_written_again"),
     },
     Mutation {
         name: "simulate-prepared",
         guard: "what was done to prepare a drive counts in no interval",
-        file: "crates/simulate/src/world.rs",
+        file: "crates/simulate/src/world/mod.rs",
         from: "        let done = device.bus().drive(Figures::of);\n",
         to: "        let done = Figures::default();\n",
         test: run("zones::a_prepared_drive_collects_from_the_first_write_on"),
@@ -93,7 +93,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "simulate-keys",
         guard: "a place of a job is a key of its own",
-        file: "crates/simulate/src/job.rs",
+        file: "crates/simulate/src/job/mod.rs",
         from: "model::key_hash(&driver::program::key(offset))",
         to: "model::key_hash(&driver::program::key(offset & 0))",
         test: run("keys::a_place_is_the_same_key_for_all_jobs"),
@@ -101,7 +101,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "simulate-fua",
         guard: "a job file that asks keys for FUA is refused",
-        file: "crates/simulate/src/fio.rs",
+        file: "crates/simulate/src/fio/mod.rs",
         from: "                must(!(job.fua && job.keyed), NO_FUA)?;\n",
         to: "",
         test: unit("simulate", "fio::tests::for_a_drive_with_keys"),
@@ -125,7 +125,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "simulate-due",
         guard: "a due time that is off by a nanosecond is found",
-        file: "crates/simulate/src/recording.rs",
+        file: "crates/simulate/src/recording/mod.rs",
         from: "        if done != *real {\n",
         to: "        if done.abs_diff(*real) > 1 {\n",
         test: unit("simulate", "recording::tests::zones"),
@@ -153,7 +153,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "calibrate-overwrite",
         guard: "a preset that was written is not overwritten",
-        file: "crates/nvmirage/src/cli/calibrate.rs",
+        file: "crates/nvmirage/src/cli/calibrate/mod.rs",
         from: "        .create_new(true)\n",
         to: "        .create(true)\n        .truncate(true)\n",
         test: integration(

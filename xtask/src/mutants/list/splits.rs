@@ -39,7 +39,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "split-wait",
         guard: "a channel waits for a queue that is to come back, and the drive is not given up for it",
-        file: "crates/media/src/drive/keeper.rs",
+        file: "crates/media/src/drive/keeper/mod.rs",
         from: "if self.relays.is_parting() {",
         to: "if self.relays.is_parting() && self.clients.is_empty() {",
         test: unit(

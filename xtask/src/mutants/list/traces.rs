@@ -117,7 +117,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "trace-keys",
         guard: "a trace has the key of a command",
-        file: "crates/controller/src/command.rs",
+        file: "crates/controller/src/command/mod.rs",
         from: "        key,\n        ..Named::default()",
         to: "        ..Named::default()",
         test: integration(

@@ -40,9 +40,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "wear-finished",
         guard: "a zone that was finished has all its wordlines programmed",
-        file: "crates/model/src/zones.rs",
-        from: "match is_full && self.finish_writes {",
-        to: "match is_full && self.finish_writes && false {",
+        file: "crates/model/src/zones/mod.rs",
+        from: "if is_full && self.finish_writes {",
+        to: "if is_full && self.finish_writes && false {",
         test: state("zones::tests::a_zone_that_was_finished_before_is_reset_as_a_whole"),
     },
     Mutation {
@@ -92,7 +92,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "wear-raw",
         guard: "a file with zones is no medium of bytes",
-        file: "crates/media/src/medium.rs",
+        file: "crates/media/src/medium/mod.rs",
         from: "            refuse_state(&file)?;\n            Ok(file)",
         to: "            Ok(file)",
         test: integration(
@@ -104,7 +104,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "wear-raw-damaged",
         guard: "nor is one whose log can no longer be read",
-        file: "crates/media/src/medium.rs",
+        file: "crates/media/src/medium/mod.rs",
         from: "Err(StateError::NotOurs) => return Ok(()),",
         to: "Err(_) => return Ok(()),",
         test: integration(

@@ -7,7 +7,7 @@ const fn media(name: &'static str) -> Test {
     integration("media", &["--test", "media"], name)
 }
 
-const ZONES: &str = "crates/media/src/zoned/zones.rs";
+const ZONES: &str = "crates/media/src/zoned/zones/mod.rs";
 const LAYER: &str = "crates/media/src/zoned/mod.rs";
 const MANAGE: &str = "crates/media/src/zoned/manage.rs";
 const KEEPER: &str = "crates/media/src/zoned/keeper.rs";
@@ -43,8 +43,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "zone-active-limit",
         guard: "never more zones are active than may be",
         file: ZONES,
-        from: "match most > 0 && !is_active(from) && self.active >= most {",
-        to: "match most > 0 && !is_active(from) && self.active > most {",
+        from: "if most > 0 && !is_active(from) && self.active >= most {",
+        to: "if most > 0 && !is_active(from) && self.active > most {",
         test: unit(
             "media",
             "zoned::zones::tests::an_implicitly_opened_zone_makes_room_and_an_explicitly_opened_one_does_not",
@@ -209,8 +209,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "zone-pointer-ahead",
         guard: "no write pointer is recorded ahead of bytes under way",
         file: KEEPER,
-        from: "let zone = match out.iter().any(|out| out.what.is_write_to(number)) {",
-        to: "let zone = match out.iter().any(|out| out.what.is_write_to(number) && false) {",
+        from: "let zone = if out.iter().any(|out| out.what.is_write_to(number)) {",
+        to: "let zone = if out.iter().any(|out| out.what.is_write_to(number) && false) {",
         test: unit(
             "media",
             "zoned::tests::under_way::a_write_pointer_does_not_come_back_ahead_of_bytes_under_way",

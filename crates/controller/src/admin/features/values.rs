@@ -343,9 +343,10 @@ impl Values {
         let attached = context.namespaces.iter();
         let mut values = attached.map(|n| self.error_recovery[n.nsid as usize - 1]);
         let first = values.next().unwrap_or_default();
-        match values.all(|value| value == first) {
-            true => Ok(first),
-            false => Err(Status::INVALID_NAMESPACE_OR_FORMAT),
+        if values.all(|value| value == first) {
+            Ok(first)
+        } else {
+            Err(Status::INVALID_NAMESPACE_OR_FORMAT)
         }
     }
 
@@ -451,9 +452,10 @@ impl Values {
 
 /// Bytes of the Host Identifier that Dword 11 speaks of (Base 2.1, 5.1.25.1.28).
 pub(super) fn host_identifier_len(cdw11: HostIdentifier) -> usize {
-    match cdw11.exhid() {
-        true => EXTENDED_HOST_IDENTIFIER_SIZE,
-        false => HOST_IDENTIFIER_SIZE,
+    if cdw11.exhid() {
+        EXTENDED_HOST_IDENTIFIER_SIZE
+    } else {
+        HOST_IDENTIFIER_SIZE
     }
 }
 

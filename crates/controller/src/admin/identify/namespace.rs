@@ -29,9 +29,10 @@ fn rescap() -> Rescap {
 }
 
 fn dlfeat(traits: &MediumTraits) -> Dlfeat {
-    let reads = match traits.deallocated_reads_zero {
-        true => DeallocatedReads::ZEROES,
-        false => DeallocatedReads::NOT_REPORTED,
+    let reads = if traits.deallocated_reads_zero {
+        DeallocatedReads::ZEROES
+    } else {
+        DeallocatedReads::NOT_REPORTED
     };
     Dlfeat::new().with_drb(reads).with_wzds(traits.deallocate)
 }

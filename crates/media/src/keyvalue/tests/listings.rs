@@ -249,10 +249,7 @@ proptest! {
             let keys: Vec<Vec<u8>> = subs.iter()
                 .map(|sub| [&key(sub.0)[..], &[b'l'; 90][..if sub.1 { 90 } else { 0 }]].concat()).collect();
             let subs: Vec<_> = subs.iter().enumerate()
-                .map(|(at, sub)| match sub.2 {
-                    true => (0xa1, &keys[at][..], &[][..], 0),
-                    false => (0x81, &keys[at][..], &values[at][..], sub.4),
-                })
+                .map(|(at, sub)| if sub.2 { (0xa1, &keys[at][..], &[][..], 0) } else { (0x81, &keys[at][..], &values[at][..], sub.4) })
                 .collect();
             let data = payload(&subs);
             both.command(batch(subs.len() as u8, data.len()), &data);

@@ -100,12 +100,11 @@ impl Suspension {
     /// That sense ended at `end`; gives from when on the die is free.
     pub(in crate::flash) fn sensed(&mut self, die: usize, at: u64, end: u64) -> u64 {
         let last = &mut self.last[die];
-        let longer = match last.is_suspended(at, self.resume) {
-            true => end - last.sensed,
-            false => {
-                last.suspended += 1;
-                (end - at).saturating_add(self.resume)
-            }
+        let longer = if last.is_suspended(at, self.resume) {
+            end - last.sensed
+        } else {
+            last.suspended += 1;
+            (end - at).saturating_add(self.resume)
         };
         last.sensed = end;
         last.end = last.end.saturating_add(longer);

@@ -215,9 +215,10 @@ fn level(all: &mut [u32], total: u64, most: u32) {
             let step = u64::from(share).min(sum.abs_diff(total));
             let step = u32::try_from(step).expect("no more than the share");
             let before = u64::from(*one);
-            *one = match sum < total {
-                true => one.saturating_add(step).min(most),
-                false => one.saturating_sub(step),
+            *one = if sum < total {
+                one.saturating_add(step).min(most)
+            } else {
+                one.saturating_sub(step)
             };
             sum = sum - before + u64::from(*one);
         }

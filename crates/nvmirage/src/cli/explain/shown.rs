@@ -17,9 +17,10 @@ pub(super) fn list(all: &[Listed]) -> String {
     ]);
     for one in all {
         let (bare, _) = one.preset.split_once('@').unwrap_or((&one.preset, ""));
-        let name = match one.is_default && bare != one.preset {
-            true => format!("{} = {bare}", one.preset),
-            false => one.preset.clone(),
+        let name = if one.is_default && bare != one.preset {
+            format!("{} = {bare}", one.preset)
+        } else {
+            one.preset.clone()
         };
         table.row(vec![
             name,
@@ -37,9 +38,10 @@ impl Report {
         let others = self.variants.iter().filter(|v| **v != self.preset);
         let others: Vec<&str> = others.map(String::as_str).collect();
         if !others.is_empty() {
-            let bare = match self.default_of_its_name {
-                true => "the bare name means this one",
-                false => "the bare name means another one",
+            let bare = if self.default_of_its_name {
+                "the bare name means this one"
+            } else {
+                "the bare name means another one"
             };
             let _ = writeln!(
                 text,
@@ -120,9 +122,10 @@ impl Report {
         ]);
         for alone in &self.latencies {
             let ns = |ns: u64| units::nanoseconds(ns as f64);
-            let time = match alone.least_ns == alone.most_ns {
-                true => ns(alone.least_ns),
-                false => format!("{} to {}", ns(alone.least_ns), ns(alone.most_ns)),
+            let time = if alone.least_ns == alone.most_ns {
+                ns(alone.least_ns)
+            } else {
+                format!("{} to {}", ns(alone.least_ns), ns(alone.most_ns))
             };
             table.row(vec![alone.what.into(), block(alone.bytes), time]);
         }

@@ -126,9 +126,10 @@ impl Fidelity {
         }
         let presets = self.presets()?;
         let interrupt = Interrupt::install()?;
-        let cpus = match self.no_real {
-            true => None,
-            false => Some(self.cpus()?),
+        let cpus = if self.no_real {
+            None
+        } else {
+            Some(self.cpus()?)
         };
         let mut report = Report {
             nvmirage: env!("CARGO_PKG_VERSION"),

@@ -273,13 +273,15 @@ impl Rig {
         let run = Run {
             raw_ns,
             baseline_ns: mean(&baseline).0,
-            null_ns: match shows_null(measured) {
-                true => in_order(&baseline),
-                false => Vec::new(),
+            null_ns: if shows_null(measured) {
+                in_order(&baseline)
+            } else {
+                Vec::new()
             },
-            latencies_ns: match alone {
-                true => ran.latencies_ns.concat(),
-                false => Vec::new(),
+            latencies_ns: if alone {
+                ran.latencies_ns.concat()
+            } else {
+                Vec::new()
             },
             #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
             rate: all as f64 * 1e9 / ran.elapsed_ns.max(1) as f64,

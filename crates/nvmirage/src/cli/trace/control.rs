@@ -127,9 +127,10 @@ impl Ls {
             return report::print_json(&inventory.traces);
         }
         let table = table(&inventory.traces);
-        match table.is_empty() {
-            true => report::print("no traces\n"),
-            false => report::print(&table.to_string()),
+        if table.is_empty() {
+            report::print("no traces\n")
+        } else {
+            report::print(&table.to_string())
         }
     }
 }

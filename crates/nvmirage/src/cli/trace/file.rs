@@ -93,13 +93,14 @@ impl Dump {
             text += "        time s queue   cid nsid                   lba   blocks depth      latency command\n";
         }
         for record in &loaded.records {
-            match self.json {
-                true => writeln!(
+            if self.json {
+                writeln!(
                     text,
                     "{}",
                     serde_json::to_string(&Shown::of(record, start))?
-                )?,
-                false => line(record, start, &mut text)?,
+                )?
+            } else {
+                line(record, start, &mut text)?
             }
             if text.len() > 1 << 16 {
                 report::print(&text)?;

@@ -118,9 +118,10 @@ impl Replay {
         bar.clear();
         let replayed = replayed?;
         host.leave()?;
-        match self.json {
-            true => report::print_json(&replayed)?,
-            false => report::print(&shown(&replayed))?,
+        if self.json {
+            report::print_json(&replayed)?
+        } else {
+            report::print(&shown(&replayed))?
         }
         let failed: u64 = replayed.errors.iter().map(|(_, count)| count).sum();
         anyhow::ensure!(failed == 0, "{failed} commands ended with an error");

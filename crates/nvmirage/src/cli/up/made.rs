@@ -55,9 +55,10 @@ impl Made {
         let (mut gone, mut left) = (Vec::new(), Vec::new());
         while let Some(thing) = self.0.pop() {
             // what is on it, or in it, is still there
-            let removed = match left.is_empty() {
-                true => thing.remove(server),
-                false => Err(anyhow::anyhow!("what was made after it is still there")),
+            let removed = if left.is_empty() {
+                thing.remove(server)
+            } else {
+                Err(anyhow::anyhow!("what was made after it is still there"))
             };
             match removed {
                 Ok(true) => gone.push(thing.to_string()),

@@ -30,9 +30,10 @@ async fn read_configuration(State(supervisor): Shared) -> Result<Json<Config>, R
 /// Reload the configuration file and apply it
 #[utoipa::path(post, path = "/v1/reload", tag = "server", request_body = ReloadRequest, responses((status = 200, body = Reload)))]
 async fn reload(State(desk): Shared, bytes: Bytes) -> Result<Json<Reload>, Refusal> {
-    let request: ReloadRequest = match bytes.is_empty() {
-        true => ReloadRequest::default(),
-        false => body(&bytes)?,
+    let request: ReloadRequest = if bytes.is_empty() {
+        ReloadRequest::default()
+    } else {
+        body(&bytes)?
     };
     changing(desk, move |s| s.reload(request)).await.map(Json)
 }

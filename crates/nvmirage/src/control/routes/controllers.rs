@@ -124,9 +124,10 @@ async fn put_attachment(
 ) -> Result<Done, Refusal> {
     let work = move |s: &Supervisor, name: &str| {
         let controller = ControllerStatus::named(s, name)?;
-        match controller.config.namespaces.contains(&namespace) {
-            true => Ok(()),
-            false => s.attach(&namespace, name),
+        if controller.config.namespaces.contains(&namespace) {
+            Ok(())
+        } else {
+            s.attach(&namespace, name)
         }
     };
     item::change::<ControllerStatus>(desk, name, headers, work).await

@@ -3,7 +3,7 @@
 //! A route is a function with `#[utoipa::path]`, and `.routes(routes!(function, ...))` puts it
 //! there: functions of one path with different methods stand in one `routes!`. `/openapi.json` and
 //! the book's list of routes are made of that; a test compares the book with them. Path parameters
-//! and the problems that any route may answer are added in `openapi.rs`.
+//! and the problems that any route may answer are added in `openapi/mod.rs`.
 
 mod configuration;
 mod consent;

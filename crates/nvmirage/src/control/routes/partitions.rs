@@ -83,9 +83,10 @@ async fn delete_partition(
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<StatusCode, Refusal> {
-    let PartitionEnd { erase } = match bytes.is_empty() {
-        true => PartitionEnd::default(),
-        false => body(&bytes)?,
+    let PartitionEnd { erase } = if bytes.is_empty() {
+        PartitionEnd::default()
+    } else {
+        body(&bytes)?
     };
     let condition = Condition::of(&headers)?;
     changing(desk, move |s| {

@@ -285,9 +285,10 @@ impl Model {
         if placed.subsystem != subsystem {
             return Err(format!("it is in subsystem {}", placed.subsystem));
         }
-        match placed.controllers.insert(controller.to_owned()) {
-            true => Ok(()),
-            false => Err("it is attached already".into()),
+        if placed.controllers.insert(controller.to_owned()) {
+            Ok(())
+        } else {
+            Err("it is attached already".into())
         }
     }
 
@@ -304,9 +305,10 @@ impl Model {
         let is_said = lists(&self.served.config.controller) && !lists(&self.end.controller);
         let stays = is_said && find(&self.end.namespace, name).is_some();
         let is_hosts = self.served.hosts.contains(controller);
-        match is_hosts && !self.consent && !stays {
-            true => Err("a host has it".into()),
-            false => Ok(()),
+        if is_hosts && !self.consent && !stays {
+            Err("a host has it".into())
+        } else {
+            Ok(())
         }
     }
 }

@@ -97,9 +97,10 @@ fn latencies(controller: &ControllerRates, width: usize) -> String {
         line
     };
     let long = line("p50/p99/max", true);
-    match long.chars().count() <= width {
-        true => long,
-        false => line("p50/p99", false),
+    if long.chars().count() <= width {
+        long
+    } else {
+        line("p50/p99", false)
     }
 }
 
@@ -250,9 +251,10 @@ fn commands(inspected: &Inspected, selected: usize, page: &mut Page<'_>) -> usiz
             one.age_ns.map_or(String::new(), |ns| time(Some(ns))),
             if one.stuck { "STUCK" } else { "" }.to_owned(),
         ],
-        style: match one.stuck {
-            true => page.theme.bad(),
-            false => Style::new(),
+        style: if one.stuck {
+            page.theme.bad()
+        } else {
+            Style::new()
         },
     };
     let rows: Vec<_> = inspected.commands.iter().map(row).collect();

@@ -30,9 +30,10 @@ impl Theme {
     }
 
     fn colored(self, color: Color) -> Style {
-        match self.is_colored {
-            true => Style::new().fg(color),
-            false => Style::new(),
+        if self.is_colored {
+            Style::new().fg(color)
+        } else {
+            Style::new()
         }
     }
 
@@ -117,12 +118,11 @@ pub(super) fn draw(app: &mut App, theme: Theme, area: Rect, buffer: &mut Buffer)
         let bad = theme.bad();
         page.text(format!("no answer, trying again: {why}"), bad);
     }
-    let lines = match app.shows_help {
-        true => {
-            help(&mut page);
-            app.page
-        }
-        false => body(app, &mut page),
+    let lines = if app.shows_help {
+        help(&mut page);
+        app.page
+    } else {
+        body(app, &mut page)
     };
     app.page = lines;
     let mut foot = Page {

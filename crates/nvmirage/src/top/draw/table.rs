@@ -38,9 +38,10 @@ pub(super) fn pad(text: &str, width: usize, is_number: bool) -> String {
             _ => format!("{kept}~"),
         };
     }
-    match is_number {
-        true => format!("{text:>width$}"),
-        false => format!("{text:<width$}"),
+    if is_number {
+        format!("{text:>width$}")
+    } else {
+        format!("{text:<width$}")
     }
 }
 

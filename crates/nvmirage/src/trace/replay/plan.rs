@@ -97,9 +97,10 @@ pub(crate) fn plan(
     for record in records {
         let asked = record.asked().and_then(|asked| {
             let is_left_out = settings.reads_only && asked.changes();
-            match is_left_out {
-                true => Err("change data"),
-                false => Ok(asked),
+            if is_left_out {
+                Err("change data")
+            } else {
+                Ok(asked)
             }
         });
         let made = asked.map(|asked| {

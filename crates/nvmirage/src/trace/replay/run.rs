@@ -108,9 +108,10 @@ fn held(host: &mut Host, nsid: u32) -> anyhow::Result<Option<Held>> {
         Err(DriverError::Status { .. } | DriverError::Unsupported(_)) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    Ok(Some(match has_zones(host, nsid)? {
-        true => Held::Zones(namespace),
-        false => Held::Blocks(namespace),
+    Ok(Some(if has_zones(host, nsid)? {
+        Held::Zones(namespace)
+    } else {
+        Held::Blocks(namespace)
     }))
 }
 
@@ -271,9 +272,10 @@ pub(crate) fn run(
                 .get(next)
                 .map_or(now, |step| step.due_ns);
             let left = due.saturating_sub(now);
-            match notes.in_flight == 0 && left > NAP_ABOVE_NS {
-                true => std::thread::sleep(Duration::from_nanos((left / 2).min(NAP_MAX_NS))),
-                false => std::thread::yield_now(),
+            if notes.in_flight == 0 && left > NAP_ABOVE_NS {
+                std::thread::sleep(Duration::from_nanos((left / 2).min(NAP_MAX_NS)))
+            } else {
+                std::thread::yield_now()
             }
         }
         progress(next);

@@ -68,9 +68,10 @@ pub(super) fn lost_actions(bench: &mut Bench) -> Verdict {
         }
         same("Zone State", rig.zone(zones[0])?.state, state)?;
     }
-    match any {
-        true => Ok(()),
-        false => not_supported("every zone is in order"),
+    if any {
+        Ok(())
+    } else {
+        not_supported("every zone is in order")
     }
 }
 

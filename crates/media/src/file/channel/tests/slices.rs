@@ -46,10 +46,12 @@ fn no_turn_copies_more_than_a_slice() {
                 .ready
                 .push_back(slot.expect("nobody is in its way"));
         }
-        let took = turns(&mut fixture, || match is_memory {
-            true => count(&std::fs::read(&path).unwrap()),
-            // A thread of the kernel may write between two turns.
-            false => 0,
+        let took = turns(&mut fixture, || {
+            if is_memory {
+                count(&std::fs::read(&path).unwrap())
+            } else {
+                0
+            }
         });
         assert!(took >= 3 * LEN / SLICE, "{took} turns");
         let bytes = std::fs::read(&path).unwrap();

@@ -238,10 +238,7 @@ proptest! {
                 Step::Commit(last) => {
                     let to = wp.saturating_add_signed(last + 1);
                     let steps = [8, 16].contains(&to.wrapping_sub(wp));
-                    let expected = match steps && to * 512 <= CAPACITY {
-                        true => { wp = to; Ok(None) }
-                        false => Err(Status::INVALID_ZONE_OPERATION_REQUEST),
-                    };
+                    let expected = if steps && to * 512 <= CAPACITY { wp = to; Ok(None) } else { Err(Status::INVALID_ZONE_OPERATION_REQUEST) };
                     prop_assert_eq!(zones.commit(0, to * 512), expected);
                 }
             }

@@ -133,9 +133,12 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &MediatedA
     let plot = workspace.logs().join("mediated.svg");
     let plot = args.plot.as_ref().unwrap_or(&plot);
     workloads.plot(plot)?;
-    let beside = |taken: bool, name: &str| match taken {
-        true => plot.with_extension(name),
-        false => plot.clone(),
+    let beside = |taken: bool, name: &str| {
+        if taken {
+            plot.with_extension(name)
+        } else {
+            plot.clone()
+        }
     };
     let is_taken = !workloads.is_empty();
     split.plot(&beside(is_taken, "split.svg"))?;

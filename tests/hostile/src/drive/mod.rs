@@ -614,9 +614,10 @@ impl Bus for Witness {
 
     fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {
         let file = memory.file().expect("hosts have files");
-        let access = match memory.is_writable() {
-            true => Access::READ_WRITE,
-            false => Access::READ,
+        let access = if memory.is_writable() {
+            Access::READ_WRITE
+        } else {
+            Access::READ
         };
         self.show(file, (base.0, memory.as_raw().1), access, false)
     }

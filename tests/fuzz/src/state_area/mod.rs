@@ -45,14 +45,15 @@ struct Place {
 }
 
 fn spec(keys: bool, path: PathBuf) -> MediumSpec {
-    let kind = match keys {
-        true => MediumKind::KeyValue {
+    let kind = if keys {
+        MediumKind::KeyValue {
             path: Some(path),
             size: VALUES,
             keys: None,
             dialect: Dialect::Nvme,
-        },
-        false => MediumKind::Zoned {
+        }
+    } else {
+        MediumKind::Zoned {
             of: Box::new(MediumKind::File {
                 path,
                 size: Some(ZONES * ZONE),
@@ -75,7 +76,7 @@ fn spec(keys: bool, path: PathBuf) -> MediumSpec {
                     zones: 2,
                 }),
             },
-        },
+        }
     };
     MediumSpec { kind }
 }

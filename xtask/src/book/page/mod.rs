@@ -283,7 +283,7 @@ fn kind(language: &str, text: &str, marks: Vec<Marked>) -> Result<Kind, String> 
         (language, None) if SHOWN.contains(&language) => Ok(Kind::Shown),
         (_, Some(_)) => Err(format!("this mark says nothing of a block of {language}")),
         (other, None) => Err(format!(
-            "is of the language {other}, which this book does not have: xtask/src/book/page.rs says what is done with each"
+            "is of the language {other}, which this book does not have: xtask/src/book/page/mod.rs says what is done with each"
         )),
     }
 }
@@ -301,9 +301,10 @@ fn not_run(text: &str) -> Option<Result<String, String>> {
 /// The reason behind `not run`.
 fn reason_of(rest: &str) -> Result<String, String> {
     let reason = rest.strip_prefix(':').unwrap_or_default().trim();
-    match reason.is_empty() {
-        true => Err("`not run:` needs a reason behind it".into()),
-        false => Ok(reason.to_owned()),
+    if reason.is_empty() {
+        Err("`not run:` needs a reason behind it".into())
+    } else {
+        Ok(reason.to_owned())
     }
 }
 
@@ -313,9 +314,10 @@ fn parse_mark(text: &str) -> Result<Mark, String> {
     }
     if let Some(name) = text.strip_prefix("file ") {
         let inside = !name.contains(['/', ' ', '\'']) && !name.starts_with('.');
-        return match inside {
-            true => Ok(Mark::File(name.to_owned())),
-            false => Err("a file lies in the page's folder, and has no space in its name".into()),
+        return if inside {
+            Ok(Mark::File(name.to_owned()))
+        } else {
+            Err("a file lies in the page's folder, and has no space in its name".into())
         };
     }
     let mut words = text.split(',').map(str::trim);
@@ -351,9 +353,10 @@ fn parse_mark(text: &str) -> Result<Mark, String> {
             ));
         }
     }
-    match commands.hidden {
-        true => Ok(Mark::Run(commands)),
-        false => Ok(Mark::Commands(commands)),
+    if commands.hidden {
+        Ok(Mark::Run(commands))
+    } else {
+        Ok(Mark::Commands(commands))
     }
 }
 
@@ -369,5 +372,4 @@ pub(crate) fn pages_of(summary: &str) -> Vec<&str> {
 }
 
 #[cfg(test)]
-#[path = "page/tests.rs"]
 mod tests;

@@ -260,9 +260,10 @@ impl Function {
     fn place(&self, space: Space, offset: u64, len: usize) -> io::Result<u64> {
         let region = self.region(space);
         let end = offset.checked_add(len as u64);
-        match end.is_some_and(|end| end <= region.len) {
-            true => Ok(region.offset + offset),
-            false => Err(io::ErrorKind::InvalidInput.into()),
+        if end.is_some_and(|end| end <= region.len) {
+            Ok(region.offset + offset)
+        } else {
+            Err(io::ErrorKind::InvalidInput.into())
         }
     }
 

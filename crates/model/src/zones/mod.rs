@@ -181,9 +181,10 @@ impl Zones {
         let (capacity, oneshot) = (self.shape.capacity, self.shape.oneshot());
         if let Some(zone) = self.zones.get_mut(zone as usize) {
             zone.fill = bytes.min(capacity);
-            zone.programmed = match is_full && self.finish_writes {
-                true => self.shape.wordlines,
-                false => zone.fill / oneshot,
+            zone.programmed = if is_full && self.finish_writes {
+                self.shape.wordlines
+            } else {
+                zone.fill / oneshot
             };
         }
     }
@@ -225,9 +226,10 @@ impl Zones {
     /// the one that all share.
     pub fn buffer_used(&self, zone: u32) -> u64 {
         let pool = self.shape.pool(zone as usize);
-        match pool < self.waiting.len() {
-            true => self.buffer.used(pool),
-            false => 0,
+        if pool < self.waiting.len() {
+            self.buffer.used(pool)
+        } else {
+            0
         }
     }
 

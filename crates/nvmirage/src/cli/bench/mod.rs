@@ -279,9 +279,10 @@ impl Bench {
         if self.destroy_data || !(writes || self.verify) {
             return Ok(());
         }
-        let option = match writes {
-            true => format!("--rw {}", self.rw),
-            false => "--verify".to_owned(),
+        let option = if writes {
+            format!("--rw {}", self.rw)
+        } else {
+            "--verify".to_owned()
         };
         let places = std::iter::once(target).chain(self.beside.also());
         let places: Vec<String> = places.map(Place::to_string).collect();

@@ -28,9 +28,10 @@ impl Bus for Notes {
     }
 
     fn try_ring(&self, offset: u64, value: u32) -> Result<bool, DriverError> {
-        match self.busy.load(Ordering::Relaxed) {
-            true => Ok(false),
-            false => self.ring(offset, value).map(|()| true),
+        if self.busy.load(Ordering::Relaxed) {
+            Ok(false)
+        } else {
+            self.ring(offset, value).map(|()| true)
         }
     }
 

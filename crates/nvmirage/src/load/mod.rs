@@ -179,15 +179,14 @@ impl Host {
         let busy = reactor.and_then(|(before, after)| busy_ns(&before, &after));
         let did_not_run =
             reactor.is_some_and(|(before, after)| explains(&before, &after, &result.lulls));
-        Ok(match did_not_run {
-            false => JobReport::new(&result, busy),
-            true => {
-                let Lulls { count, ns, .. } = result.lulls;
-                JobReport {
-                    server_stalls: count,
-                    server_stalled_ns: ns,
-                    ..JobReport::new(&result.without_lulls(), busy)
-                }
+        Ok(if !did_not_run {
+            JobReport::new(&result, busy)
+        } else {
+            let Lulls { count, ns, .. } = result.lulls;
+            JobReport {
+                server_stalls: count,
+                server_stalled_ns: ns,
+                ..JobReport::new(&result.without_lulls(), busy)
             }
         })
     }

@@ -349,9 +349,10 @@ impl Ring {
             "one operation a slot"
         );
         let second = self.rings[0].looks_at_device() && !io.is_polled_for();
-        let registered = match second {
-            true => None,
-            false => self.slots[usize::from(slot)].registered,
+        let registered = if second {
+            None
+        } else {
+            self.slots[usize::from(slot)].registered
         };
         let entry = self.entry(slot, io, registered);
         let entry = entry.user_data(u64::from(slot));

@@ -392,9 +392,10 @@ impl Stream {
             places,
             random,
             read_percent: job.read_percent,
-            bytes_left: match endless {
-                true => u64::MAX,
-                false => once.saturating_mul(job.loops),
+            bytes_left: if endless {
+                u64::MAX
+            } else {
+                once.saturating_mul(job.loops)
             },
             commands_left: job.commands.unwrap_or(u64::MAX),
             flush_every: job.flush_every,

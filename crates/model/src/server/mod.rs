@@ -168,12 +168,13 @@ impl Free {
     /// through.
     pub(crate) fn take(&mut self, pace: &mut Pace, now: u64, len: u32) -> Exact {
         let cost = pace.cost(len);
-        let start = match self.0.whole < now {
-            true => Exact {
+        let start = if self.0.whole < now {
+            Exact {
                 whole: now,
                 part: 0,
-            },
-            false => self.0,
+            }
+        } else {
+            self.0
         };
         self.0 = pace.add(start, cost);
         self.0

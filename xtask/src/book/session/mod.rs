@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Folders of the machine that a page has its own of.
 const FOLDERS: &[&str] = &["/mnt", "/run", "/tmp", "/var/lib/nvmirage", "/var/log"];
 
-const PRELUDE: &str = include_str!("session.sh");
+const PRELUDE: &str = include_str!("../session.sh");
 
 /// What pages are run with.
 #[derive(Debug, Clone, Copy)]
@@ -246,9 +246,10 @@ impl<'a> Session<'a> {
         let out = self.folder.path().join("out");
         let read = |name: String| fs::read_to_string(out.join(name)).unwrap_or_default();
         let text = read(number.to_string());
-        let text = match text.is_empty() {
-            true => read(format!("{number}.server")),
-            false => text,
+        let text = if text.is_empty() {
+            read(format!("{number}.server"))
+        } else {
+            text
         };
         self.as_shown(&text)
     }
@@ -420,9 +421,10 @@ fn body_of(number: usize, commands: &Commands) -> String {
 /// What checks a configuration, or a description of a drive.
 fn configuration(number: usize, text: &str, name: Option<&str>) -> String {
     let file = name.map_or_else(|| format!("block-{number}.toml"), str::to_owned);
-    let command = match text.trim_start().starts_with("nvmirage_preset") {
-        true => "explain",
-        false => "check",
+    let command = if text.trim_start().starts_with("nvmirage_preset") {
+        "explain"
+    } else {
+        "check"
     };
     let keep = match name {
         Some(_) => "",
@@ -448,5 +450,4 @@ fn first_command(text: &str) -> (&str, &str) {
 }
 
 #[cfg(test)]
-#[path = "session/tests.rs"]
 mod tests;

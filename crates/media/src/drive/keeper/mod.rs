@@ -199,9 +199,10 @@ impl<B: Bus> Keeper<B> {
         (jobs, ticks): (Receiver<Job<B>>, Arc<AtomicU32>),
         counting: Arc<Counting>,
     ) -> Self {
-        let (tell_warden, warden) = match device.bus().can_revoke() {
-            true => Some(Warden::new()).unzip(),
-            false => (None, None),
+        let (tell_warden, warden) = if device.bus().can_revoke() {
+            Some(Warden::new()).unzip()
+        } else {
+            (None, None)
         };
         Keeper {
             name,
@@ -541,11 +542,12 @@ impl<B: Bus> Keeper<B> {
         self.retry_at = self.now + RETRY_TICKS;
         let opened = (self.reopen)().and_then(|mut device| {
             let facts = Facts::learn(&mut device, Some(self.facts.nsid))?;
-            match facts == *self.facts {
-                true => Ok(device),
-                false => Err(DriverError::Unsupported(
+            if facts == *self.facts {
+                Ok(device)
+            } else {
+                Err(DriverError::Unsupported(
                     "it is another drive, or has another size: restart the server".to_owned(),
-                )),
+                ))
             }
         });
         match opened {

@@ -121,9 +121,10 @@ impl Calibrate {
             write_new(path, &file.to_text())?;
             document.written = Some(path.display().to_string());
         }
-        match self.json {
-            true => report::print_json(&document),
-            false => report::print(&shown::text(&document)),
+        if self.json {
+            report::print_json(&document)
+        } else {
+            report::print(&shown::text(&document))
         }
     }
 

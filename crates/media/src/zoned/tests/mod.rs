@@ -113,9 +113,10 @@ fn recover(disk: &Disk) -> Result<State, crate::StateError> {
 fn version(state: &State, zone: u32, wrote: Vec<(u64, u32)>) -> Version {
     let now = state.zones.get(zone).after_restart();
     let at = zone as usize * 64;
-    let extension = match now.extended {
-        true => state.extensions[at..at + 64].to_vec(),
-        false => Vec::new(),
+    let extension = if now.extended {
+        state.extensions[at..at + 64].to_vec()
+    } else {
+        Vec::new()
     };
     // Where the area begins that the last byte ends in; what writes nothing has moved it itself.
     let end = wrote.iter().map(|(sector, _)| (sector + 1) * SECTOR).max();

@@ -225,9 +225,10 @@ impl Simulate {
                 commands: now.commands,
                 elapsed_ns: now.virtual_ns,
             });
-            match interrupt.is_set() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if interrupt.is_set() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         });
         line.clear();
@@ -323,9 +324,10 @@ impl Simulate {
         if let Some(path) = &self.plot {
             write(path, &plot::svg(&self.preset, &document.runs)?)?;
         }
-        match self.json {
-            true => report::print_json(document),
-            false => report::print(&shown::text(&document.runs)),
+        if self.json {
+            report::print_json(document)
+        } else {
+            report::print(&shown::text(&document.runs))
         }
     }
 }

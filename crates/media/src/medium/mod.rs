@@ -533,9 +533,10 @@ impl Medium {
 
     /// Bytes that are copied at a time.
     fn slice(&self) -> u32 {
-        match self.has_timing() {
-            true => ram::TIMED_SLICE,
-            false => ram::SLICE,
+        if self.has_timing() {
+            ram::TIMED_SLICE
+        } else {
+            ram::SLICE
         }
     }
 

@@ -133,9 +133,10 @@ impl Kv {
             KvKind::List => (&mut rules.read, &mut unit.read, op.len, rules.list),
         };
         let is_write = matches!(op.kind, KvKind::Store | KvKind::Append | KvKind::Delete);
-        let spent = match is_write {
-            true => &mut self.written_for,
-            false => &mut self.read,
+        let spent = if is_write {
+            &mut self.written_for
+        } else {
+            &mut self.read
         };
         spent.take(pace, len);
         let through = free.take(pace, now, len);

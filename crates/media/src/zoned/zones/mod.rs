@@ -147,9 +147,12 @@ impl Zones {
             open: 0,
             active: 0,
             random: 0,
-            states: std::array::from_fn(|state| match state == place(ZoneState::EMPTY) {
-                true => geometry.zones,
-                false => 0,
+            states: std::array::from_fn(|state| {
+                if state == place(ZoneState::EMPTY) {
+                    geometry.zones
+                } else {
+                    0
+                }
             }),
             implicit: VecDeque::with_capacity(geometry.max_open.min(geometry.zones) as usize),
         }
@@ -198,9 +201,10 @@ impl Zones {
             return Err(Status::LBA_OUT_OF_RANGE);
         };
         let offline = |zone: u32| self.get(zone).state == ZoneState::OFFLINE;
-        match (first..=last).any(offline) {
-            true => Err(Status::ZONE_IS_OFFLINE),
-            false => Ok(()),
+        if (first..=last).any(offline) {
+            Err(Status::ZONE_IS_OFFLINE)
+        } else {
+            Ok(())
         }
     }
 
@@ -226,16 +230,13 @@ impl Zones {
             return Err(Status::ZONE_INVALID_WRITE);
         }
         let closes = self.room(state)?;
-        let moves_to = match random {
-            false => end,
-            // What is behind the area moves it, by whole steps from where it is, so far that the
-            // write ends in it. An area is at least a step: that is no more than the zone has.
-            true => {
-                let step = self.geometry.granularity();
-                let first = written % step;
-                let over = end.saturating_sub(first + self.geometry.random_bytes());
-                first + over.next_multiple_of(step)
-            }
+        let moves_to = if !random {
+            end
+        } else {
+            let step = self.geometry.granularity();
+            let first = written % step;
+            let over = end.saturating_sub(first + self.geometry.random_bytes());
+            first + over.next_multiple_of(step)
         };
         Ok(Write {
             zone,
@@ -288,9 +289,10 @@ impl Zones {
             return zone;
         }
         let written = zone.written.min(pointer);
-        let area = match zone.random {
-            true => self.geometry.random_bytes(),
-            false => 0,
+        let area = if zone.random {
+            self.geometry.random_bytes()
+        } else {
+            0
         };
         Zone {
             written,
@@ -494,9 +496,10 @@ impl Zones {
 
     fn check_active(&self, from: ZoneState) -> Result<(), Status> {
         let most = self.geometry.max_active;
-        match most > 0 && !is_active(from) && self.active >= most {
-            true => Err(Status::TOO_MANY_ACTIVE_ZONES),
-            false => Ok(()),
+        if most > 0 && !is_active(from) && self.active >= most {
+            Err(Status::TOO_MANY_ACTIVE_ZONES)
+        } else {
+            Ok(())
         }
     }
 

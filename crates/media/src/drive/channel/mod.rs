@@ -219,9 +219,10 @@ impl<B: Bus> DriveChannel<B> {
                 commit,
                 fua,
             } => {
-                let stage = match commit && self.facts.volatile_cache {
-                    true => Fused::Commit,
-                    false => Fused::Compare,
+                let stage = if commit && self.facts.volatile_cache {
+                    Fused::Commit
+                } else {
+                    Fused::Compare
                 };
                 (Kind::Fused { stage, len }, offset, len.into(), fua)
             }
@@ -230,10 +231,13 @@ impl<B: Bus> DriveChannel<B> {
                 len,
                 deallocate,
                 fua,
-            } => match self.facts.zeroes_len > 0 {
-                true => (Kind::Zeroes { deallocate }, offset, len, fua),
-                false => (Kind::ZeroWrites, offset, len, fua),
-            },
+            } => {
+                if self.facts.zeroes_len > 0 {
+                    (Kind::Zeroes { deallocate }, offset, len, fua)
+                } else {
+                    (Kind::ZeroWrites, offset, len, fua)
+                }
+            }
             Request::Deallocate { ranges } => {
                 self.order.set_ranges(slot, ranges);
                 let ranges = ranges.len() as u16;
@@ -297,9 +301,10 @@ impl<B: Bus> DriveChannel<B> {
     fn make_ready(&mut self, slot: u16) {
         let op = &mut self.ops[usize::from(slot)];
         op.is_queued = true;
-        match op.bounced {
-            true => self.ready_bounced.push_back(slot),
-            false => self.ready.push_back(slot),
+        if op.bounced {
+            self.ready_bounced.push_back(slot)
+        } else {
+            self.ready.push_back(slot)
         }
     }
 
@@ -327,12 +332,13 @@ impl<B: Bus> DriveChannel<B> {
         };
         let op = &mut self.ops[usize::from(slot)];
         while op.left > 0 && !op.has_failed() {
-            let bounce = match op.bounced && !op.kind_needs_no_data() {
-                true => match self.bounces.last() {
+            let bounce = if op.bounced && !op.kind_needs_no_data() {
+                match self.bounces.last() {
                     Some(bounce) => Some(*bounce),
                     None => return Placed::NoRoom,
-                },
-                false => None,
+                }
+            } else {
+                None
             };
             let Some(cid) = queue.pair.next_cid() else {
                 return Placed::NoRoom;
@@ -398,9 +404,10 @@ impl<B: Bus> DriveChannel<B> {
     fn step(&mut self, slot: u16) -> Next {
         let op = &mut self.ops[usize::from(slot)];
         if !op.bounced {
-            return match op.left > 0 && !op.has_failed() {
-                true => Next::Again,
-                false => Next::End(op.outcome),
+            return if op.left > 0 && !op.has_failed() {
+                Next::Again
+            } else {
+                Next::End(op.outcome)
             };
         }
         self.step_bounced(slot)

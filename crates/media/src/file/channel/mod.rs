@@ -79,9 +79,10 @@ impl FileChannel {
         claimant: Claimant,
         slice: Option<u32>,
     ) -> io::Result<FileChannel> {
-        let way = match medium.opened.is_memory {
-            true => Way::Calls,
-            false => Way::Rings(medium.looks),
+        let way = if medium.opened.is_memory {
+            Way::Calls
+        } else {
+            Way::Rings(medium.looks)
         };
         let registers = medium.register_memory;
         let ring = Ring::new(medium.opened.fd.as_fd(), depth, way, registers).map_err(|error| {
@@ -198,9 +199,10 @@ impl FileChannel {
                 commit,
                 fua,
             } => {
-                let stage = match commit {
-                    true => Fused::Commit,
-                    false => Fused::Compare,
+                let stage = if commit {
+                    Fused::Commit
+                } else {
+                    Fused::Compare
                 };
                 (Kind::Fused { stage, len }, offset, len.into(), fua)
             }
@@ -315,9 +317,10 @@ impl FileChannel {
                 }
             }
             Kind::Zeros => {
-                let round = match op.sliced {
-                    true => round,
-                    false => left.min(ZEROS_BYTES.into()) as u32,
+                let round = if op.sliced {
+                    round
+                } else {
+                    left.min(ZEROS_BYTES.into()) as u32
                 };
                 Io::Write {
                     from: Buffer::Zeros(round),
