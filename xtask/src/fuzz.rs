@@ -6,15 +6,13 @@
 //! compiler take them, so no second toolchain is needed. Inputs that are found go to a folder under
 //! the target directory; the corpus in `fuzz/corpus` is only read.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use anyhow::{Context as _, Result, bail, ensure};
-
 use clap::Args;
 
 use crate::counts::Counts;

@@ -6,12 +6,11 @@
 //! message with its header in hexadecimal. Lines that start with `#` are for a person.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;

@@ -9,14 +9,12 @@
 //! standard input does.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use std::{fmt, fs, thread};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;

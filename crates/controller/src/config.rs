@@ -10,7 +10,7 @@ use memory::PAGE;
 pub const MAX_IO_QUEUES: u16 = 64;
 /// The most entries of one queue.
 pub const MAX_QUEUE_DEPTH: u16 = 4096;
-pub use crate::prp::MAX_TRANSFER;
+pub use port::prp::MAX_TRANSFER;
 /// Namespace ids a host may name by default: 1 to this (NN). Firmware asks for each of them in
 /// turn, so it is small.
 pub const DEFAULT_NAMESPACE_LIMIT: u32 = 32;

@@ -14,7 +14,7 @@ use memory::{Counter, Histogram, LogHistogram, RECORD_WORDS, Records};
 use nvme_spec::{Status, key_value::KEY_MAX, opcode::Csi, opcode::NvmOpcode, zoned::ZonedOpcode};
 
 use crate::counters::EachNamespace;
-use crate::time::Time;
+use port::time::Time;
 
 /// Where the time of a command goes, in the order in which it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

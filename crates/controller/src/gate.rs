@@ -8,8 +8,8 @@
 //! What it does NOT do: decide. The engine does, where there are tenants; where there are none,
 //! lanes take their turns through [`Open`], which costs nothing.
 
-use crate::namespace::Namespace;
-use crate::time::Time;
+use port::namespace::Namespace;
+use port::time::Time;
 
 /// Commands that are held back or let go together, as a gate numbers them: one tenant's to one
 /// namespace.

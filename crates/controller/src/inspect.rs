@@ -15,9 +15,9 @@ use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
 use nvme_spec::{NSID_ALL, Sqe};
 
 use crate::command;
-use crate::namespace::NamespaceTable;
 use crate::queue::BellView;
-use crate::time::Time;
+use port::namespace::NamespaceTable;
+use port::time::Time;
 
 /// Nanoseconds of a tick, as a power of two.
 const TICK_SHIFT: u32 = 12;

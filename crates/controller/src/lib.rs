@@ -1,13 +1,11 @@
-//! What an NVMe controller does: a pure state machine, and the ports that media and transports
-//! implement.
+//! What an NVMe controller does: a pure state machine.
 //!
-//! No clock, thread, descriptor or async is in here: time is handed in ([`time::Time`]), memory
-//! comes as a view of the host's mappings (`memory::DmaView`), and whoever drives a controller
-//! decides when it gets a turn.
+//! No clock, thread, descriptor or async is in here: time is handed in ([`port::time::Time`]),
+//! memory comes as a view of the host's mappings (`memory::DmaView`), and whoever drives a
+//! controller decides when it gets a turn.
 //!
-//! Reading order: [`port`] (what a medium implements), [`ticket`] (the duty to complete a command
-//! once), [`lane`] (one completion queue with its submission queues: the hot path), [`prp`],
-//! [`sgl`], [`command`], [`set`] (command sets beside NVM), then the admin side.
+//! Reading order: [`port`] (what a medium implements), [`lane`] (one completion queue with its
+//! submission queues: the hot path), [`sgl`], [`command`], then the admin side.
 //!
 //! What it does NOT do: it raises no interrupt and answers no socket (transports do), moves no data
 //! (media do), and does not schedule (the engine does).
@@ -29,23 +27,13 @@ pub mod gate;
 pub mod identity;
 pub mod inspect;
 pub mod lane;
-pub mod namespace;
 mod pci;
-pub mod port;
-pub mod prp;
 pub mod queue;
 mod registers;
-pub mod set;
 pub mod sgl;
 pub mod state;
-pub mod status;
 pub mod subsystem;
-pub mod ticket;
-pub mod time;
 
 pub use admin::logs::{REACTOR_LOG, ReactorLog};
 pub use config::{ConfigError, ControllerConfig, DoorbellMode};
 pub use controller::{Controller, Failure, Interrupt};
-
-#[cfg(test)]
-mod testing;

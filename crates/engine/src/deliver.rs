@@ -3,10 +3,8 @@
 use controller::{
     Controller,
     lane::{LaneCommand, Posted},
-    port::Channel,
-    ticket::OwnerKey,
-    time::Time,
 };
+use port::{Channel, ticket::OwnerKey, time::Time};
 
 use crate::{
     Engine,

@@ -3,8 +3,8 @@
 use controller::{
     inspect::{CompletionView, ControllerView, Look},
     lane::Lane,
-    port::Channel,
 };
+use port::Channel;
 
 use crate::{Engine, lanes::Slot, lanes::Whose, mail::EngineId, turn::ControllerSlot};
 

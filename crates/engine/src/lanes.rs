@@ -11,8 +11,8 @@
 
 use std::collections::VecDeque;
 
-use controller::{
-    lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, LaneTable, Posted},
+use controller::lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, LaneTable, Posted};
+use port::{
     ticket::{OwnerKey, Ticket},
     time::Time,
 };

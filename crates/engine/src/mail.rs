@@ -12,10 +12,8 @@
 //! command of its host is ever in two places. What does not become empty in time goes on where it
 //! was.
 
-use controller::{
-    lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, Posted},
-    ticket::{OwnerKey, Ticket},
-};
+use controller::lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, Posted};
+use port::ticket::{OwnerKey, Ticket};
 
 use crate::turn::ControllerSlot;
 

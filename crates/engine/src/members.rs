@@ -7,7 +7,8 @@
 //!
 //! A subsystem is hot while one of its controllers is, or something of its own is.
 
-use controller::{Controller, port::Channel, port::Channels, subsystem::Subsystem, time::Time};
+use controller::{Controller, subsystem::Subsystem};
+use port::{Channel, Channels, time::Time};
 
 use crate::mail::EngineId;
 use crate::turn::{ControllerSlot, SubsystemSlot};

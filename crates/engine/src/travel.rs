@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use controller::{
-    lane::{Lane, LaneCommand, LaneEvent},
-    ticket::OwnerKey,
-    time::Time,
-};
+use controller::lane::{Lane, LaneCommand, LaneEvent};
 use memory::Told;
+use port::{ticket::OwnerKey, time::Time};
 
 use crate::{
     lanes::{Lanes, Slot, Whose, slot_of},

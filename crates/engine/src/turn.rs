@@ -1,13 +1,7 @@
 //! One turn of a reactor, from doorbells to interrupts.
 
-use controller::{
-    Controller, Interrupt,
-    flight::WatchSpec,
-    port::{Channel, ChannelId, Channels, Done},
-    subsystem::Subsystem,
-    ticket::OwnerKey,
-    time::Time,
-};
+use controller::{Controller, Interrupt, flight::WatchSpec, subsystem::Subsystem};
+use port::{Channel, ChannelId, Channels, Done, ticket::OwnerKey, time::Time};
 
 use crate::{
     Idle, Mode,

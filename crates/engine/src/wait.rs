@@ -14,7 +14,7 @@
 //! interval that grows with the time it has been idle. Work that such a look finds came at an
 //! unknown time since the one before; the earliest counts.
 
-use controller::time::Time;
+use port::time::Time;
 
 /// How a reactor waits for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use controller::port::{Added, Channel as Port, Done, DriveReport, Request};
-use controller::ticket::Ticket;
-use controller::time::Time;
 use driver::bus::place::AnyBus;
 use memory::{DmaView, Segment};
 use model::Op;
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Added, Channel as Port, Done, DriveReport, Request};
 
 use crate::drive::DriveChannel;
 use crate::file::FileChannel;
@@ -19,7 +19,7 @@ use crate::timed::TimedChannel;
 use crate::told::{self, ToldChannel};
 use crate::zoned::{ZoneLoss, ZoneLossError, ZonedChannel};
 
-/// One reactor's handle on a medium: see [`controller::port::Channel`] for how it is used.
+/// One reactor's handle on a medium: see [`port::Channel`] for how it is used.
 ///
 /// It keeps what it needs of the medium alive. Dropping it waits up to five seconds for the
 /// commands that are in flight, and completes none of them.

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use controller::port::{Added, Cause, Channel as Port, Done, Outcome, Request};
-use controller::ticket::Ticket;
 use memory::{DmaView, Segment};
+use port::ticket::{Parked, Ticket};
+use port::{Added, Cause, Channel as Port, Done, Outcome, Request};
 
 use crate::journal::Storage;
 
@@ -39,7 +39,7 @@ impl Random {
 
 #[derive(Debug)]
 struct Ongoing {
-    ticket: u64,
+    ticket: Parked,
     outcome: Outcome,
     write: u64,
     /// A flush: what had ended before.
@@ -285,7 +285,7 @@ impl Port for Disk {
             _ => {}
         }
         self.0.get_mut().ongoing.push(Ongoing {
-            ticket: ticket.into_bits(),
+            ticket: ticket.park(),
             outcome,
             write,
             flushes,
@@ -318,7 +318,7 @@ impl Port for Disk {
                 inner.settle(&BTreeSet::from([write]));
             }
             done.push(Done {
-                ticket: Ticket::from_bits(ticket),
+                ticket: ticket.unpark(),
                 outcome,
             });
         }

@@ -11,8 +11,8 @@
 
 use std::collections::VecDeque;
 
-use controller::port::ByteRange;
 use memory::{Claim, Claimant};
+use port::ByteRange;
 
 use super::overlap::{Overlaps, Ranges, Touched};
 

@@ -1,9 +1,9 @@
 //! Which requests media of blocks can have: the look that channels take again, although controllers
 //! have looked.
 
-use controller::port::{ByteRange, Cause, FUSED_BYTES, Outcome, Request};
-use controller::prp::MAX_SEGMENTS;
 use memory::Segment;
+use port::prp::MAX_SEGMENTS;
+use port::{ByteRange, Cause, FUSED_BYTES, Outcome, Request};
 
 use crate::order::MAX_RANGES;
 

@@ -18,15 +18,15 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
-use controller::port::{Added, Cause, Channel as Port, Done, Outcome, Request};
-use controller::ticket::Ticket;
-use controller::time::Time;
 use memory::{DmaView, Segment};
 use model::{
     Admission, Due, Flash, Model, Op, ParameterError, Parameters, Prepared, Recording, Room,
     Snapshot, Timing as _,
 };
 use nvme_spec::command::DSM_RANGES_MAX;
+use port::ticket::{Parked, Ticket};
+use port::time::Time;
+use port::{Added, Cause, Channel as Port, Done, Outcome, Request};
 
 use crate::channel::Channel;
 use crate::look::{Asked, Stalls, TimingLook};
@@ -63,10 +63,10 @@ struct Untold {
 }
 
 /// A command that was taken and is not done.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Held {
-    /// The owner's ticket, as bits.
-    ticket: u64,
+    /// The owner's ticket.
+    ticket: Option<Parked>,
     outcome: Outcome,
     /// What has still to happen: its bytes, and each part that the model was asked for.
     awaited: u32,
@@ -382,16 +382,15 @@ impl TimedChannel {
     }
 
     /// A number for a command; `None` where all are taken.
-    fn number(&mut self, held: Held) -> Option<u32> {
+    fn number(&mut self) -> Option<u32> {
         // Those that are done and not told count: who reaps has room for so many.
         if self.holds() >= self.depth {
             return None;
         }
         if let Some(number) = self.free.pop() {
-            self.held[number as usize] = held;
             return Some(number);
         }
-        self.held.push(held);
+        self.held.push(Held::default());
         u32::try_from(self.held.len() - 1).ok()
     }
 
@@ -399,10 +398,12 @@ impl TimedChannel {
     fn happened(&mut self, number: u32) {
         let held = &mut self.held[number as usize];
         held.awaited -= 1;
-        if held.awaited == 0 {
+        if held.awaited == 0
+            && let Some(parked) = held.ticket.take()
+        {
             self.free.push(number);
             self.done.push(Done {
-                ticket: Ticket::from_bits(held.ticket),
+                ticket: parked.unpark(),
                 outcome: held.outcome,
             });
         }
@@ -518,7 +519,11 @@ impl TimedChannel {
 
     /// The bytes of a command have moved, or have not.
     fn bytes_moved(&mut self, ticket: Ticket, outcome: Outcome) {
-        let number = ticket.into_bits() as u32;
+        let Some(number) = ticket.number() else {
+            debug_assert!(false, "not one of ours: {ticket:?}");
+            return ticket.retire();
+        };
+        ticket.retire();
         let held = &mut self.held[number as usize];
         held.outcome = outcome;
         if std::mem::take(&mut held.asks_later) {
@@ -569,25 +574,24 @@ impl Port for TimedChannel {
         if !self.has_room(request) {
             return Added::Full(ticket);
         }
-        let held = Held {
-            ticket: ticket.into_bits(),
-            outcome: Outcome::OK,
-            awaited: 1,
-            asks_later: false,
+        let Some(number) = self.number() else {
+            return Added::Full(ticket);
         };
-        let bits = held.ticket;
-        let Some(number) = self.number(held) else {
-            return Added::Full(Ticket::from_bits(bits));
-        };
-        let below = Ticket::from_bits(number.into());
+        let below = Ticket::numbered(number);
         let moved = match self.inner.add(below, request, segments, view) {
             Added::Full(below) => {
                 below.retire();
                 self.free.push(number);
-                return Added::Full(Ticket::from_bits(bits));
+                return Added::Full(ticket);
             }
             Added::Pending => None,
             Added::Done(below, outcome) => Some((below, outcome)),
+        };
+        self.held[number as usize] = Held {
+            ticket: Some(ticket.park()),
+            outcome: Outcome::OK,
+            awaited: 1,
+            asks_later: false,
         };
         // What failed at once takes no time of the drive's.
         if !matches!(moved, Some((_, outcome)) if is_refused(outcome)) {

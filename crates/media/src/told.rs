@@ -19,15 +19,15 @@
 
 use std::sync::Arc;
 
-use controller::namespace::Namespace;
-use controller::port::{Added, Cause, Channel, Done, Outcome, Request};
-use controller::set::{Access, Asked, CommandSet, Data};
-use controller::ticket::Ticket;
 use memory::{DmaView, Segment};
 use model::{KvKind, KvOp, Op, ZoneOp};
 use nvme_spec::log::CommandEffects;
 use nvme_spec::opcode::Csi;
 use nvme_spec::{Sqe, Status};
+use port::namespace::Namespace;
+use port::set::{Access, Asked, CommandSet, Data};
+use port::ticket::Ticket;
+use port::{Added, Cause, Channel, Done, Outcome, Request};
 
 /// Opcodes, whose lowest bits say which way data goes (Base 2.1, figure 91): none, from the host,
 /// to it.

@@ -17,8 +17,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::thread::Thread;
 
-use controller::port::{Cause, Outcome};
 use nvme_spec::Status;
+use port::{Cause, Outcome};
 
 /// Why requests to a medium's backing fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

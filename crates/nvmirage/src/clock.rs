@@ -1,6 +1,6 @@
 //! The one clock: monotonic nanoseconds from the time stamp counter.
 
-use controller::time::Time;
+use port::time::Time;
 
 /// Reads time for reactors and load generators.
 #[derive(Clone, Debug)]

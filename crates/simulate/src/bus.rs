@@ -12,8 +12,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::port::ChannelId;
-use controller::time::Time;
 use controller::{Controller, Interrupt};
 use driver::DriverError;
 use driver::bus::{Bus, MappedDoorbells};
@@ -21,6 +19,8 @@ use engine::{ControllerSlot, Engine, Turn};
 use media::Channel;
 use memory::{Access, ClientMappings, DmaMap, DoorbellPages, EventFd, HostMemory, Iova};
 use nvme_spec::registers::DOORBELLS;
+use port::ChannelId;
+use port::time::Time;
 
 /// What a turn takes while a controller is brought up.
 const TURN_NS: u64 = 1_000;

@@ -12,14 +12,14 @@ use std::time::Duration;
 use conformance::{Bench, Miss, Options, Outcome, Selection};
 use controller::Controller;
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::namespace::Namespace;
-use controller::port::{ChannelId, Channels};
-use controller::set::RandomAreas;
 use controller::subsystem::{Subsystem, SubsystemConfig};
 use driver::Doorbells;
-use driver::bus::in_process::InProcess;
+use loopback::InProcess;
 use media::{Dialect, Direct, FileIo, Medium, MediumKind, MediumSpec, ZoneLoss, ZoneSpec};
 use memory::DoorbellPages;
+use port::namespace::Namespace;
+use port::set::RandomAreas;
+use port::{ChannelId, Channels};
 
 /// Bytes of the medium: half for each namespace.
 const MEDIUM_LEN: u64 = 64 << 20;

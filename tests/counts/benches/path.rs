@@ -11,15 +11,15 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use controller::command;
-use controller::namespace::NamespaceTable;
-use controller::port::{Added, Channel as _, ChannelId, Request};
-use controller::prp::{self, Segments};
 use controller::queue::{Bells, Cq, Sq};
-use controller::ticket::Ticket;
 use gungraun::prelude::*;
 use media::{Channel, MediumKind};
 use memory::{Buffer, DoorbellPages, Hint, HostSq, Iova, Need};
 use nvme_spec::{Cqe, Sqe};
+use port::namespace::NamespaceTable;
+use port::prp::{self, Segments};
+use port::ticket::Ticket;
+use port::{Added, Channel as _, ChannelId, Request};
 use tests_counts::{COMMANDS, Doorbells, Load, Memory, Rig, channel, file, namespace, null, ram};
 
 const BATCH: u32 = 32;
@@ -223,7 +223,7 @@ fn issue(mut with: Issue) -> Issue {
             offset: index * 4096,
             len: 4096,
         });
-        let ticket = Ticket::from_bits(index);
+        let ticket = Ticket::numbered(index as u32);
         match channel.add(ticket, &request, &segments, view) {
             Added::Done(ticket, outcome) => {
                 black_box(outcome);
@@ -249,7 +249,7 @@ fn add_and_submit(mut with: Issue) -> Issue {
             offset: u64::from(index) * 4096,
             len: 4096,
         });
-        let ticket = Ticket::from_bits(index.into());
+        let ticket = Ticket::numbered(index.into());
         match channel.add(ticket, &request, &segments, view) {
             Added::Pending => {}
             other => panic!("a file that is not there at once says {other:?}"),

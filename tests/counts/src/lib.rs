@@ -15,10 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use controller::flight::{TraceRings, TraceSpec, WatchSpec};
-use controller::namespace::Namespace;
-use controller::port::{Channel as Port, ChannelId, MediumTraits};
 use controller::subsystem::{Subsystem, SubsystemConfig};
-use controller::time::Time;
 use controller::{Controller, ControllerConfig, DoorbellMode};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Channel, Direct, FileIo, Medium, MediumKind, MediumSpec};
@@ -27,6 +24,9 @@ use memory::{
     Iova,
 };
 use nvme_spec::{Cqe, Sqe};
+use port::namespace::Namespace;
+use port::time::Time;
+use port::{Channel as Port, ChannelId, MediumTraits};
 
 pub use mediated::{Direct as DirectDrive, Mediated};
 

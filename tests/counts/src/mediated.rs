@@ -6,15 +6,15 @@
 use std::sync::Arc;
 
 use controller::config::DEFAULT_VENDOR_ID;
-use controller::port::{ChannelId, Channels};
 use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, ControllerConfig};
-use driver::bus::in_process::InProcess;
 use driver::{Device, Options, QueuePair};
+use loopback::InProcess;
 use media::Channel;
 use media::drive::{Drive, DriveChannel, Keeper};
 use memory::{Buffer, Claims, DoorbellPages};
 use nvme_spec::Sqe;
+use port::{ChannelId, Channels};
 
 use crate::{COMMANDS, DATA_LEN, Doorbells, ENTRIES, Load, Rig, channel, config, namespace, null};
 
@@ -38,7 +38,7 @@ fn device() -> Device<Bus> {
         ..Options::default()
     };
     let mut device =
-        Device::in_process(controller, subsystem, pages, true, channels, &options).unwrap();
+        loopback::device(controller, subsystem, pages, true, channels, &options).unwrap();
     device.enable().unwrap();
     device
 }

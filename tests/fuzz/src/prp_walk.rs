@@ -3,8 +3,8 @@
 use std::{os::fd::AsFd, sync::Arc};
 
 use arbitrary::Arbitrary;
-use controller::prp::{self, Segments};
 use memory::{Access, Buffer, ClientMappings, DmaMap, Hint, HostMemory, Iova, Mapping, Need};
+use port::prp::{self, Segments};
 
 const PAGE: u64 = 4096;
 const PAGES: u64 = 24;

@@ -5,17 +5,17 @@ use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
 
 use controller::{
     Controller, ControllerConfig, DoorbellMode, Interrupt,
-    namespace::Namespace,
-    port::{Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request},
     subsystem::{Subsystem, SubsystemConfig},
-    ticket::Ticket,
-    time::Time,
 };
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Medium, MediumKind, MediumSpec};
 use memory::{
     Access, Buffer, ClientMappings, DmaMap, DmaView, DoorbellPages, HostMemory, Iova, Mapping,
     Segment,
+};
+use port::{
+    Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request, namespace::Namespace,
+    ticket::Ticket, time::Time,
 };
 
 /// Bytes of a page.

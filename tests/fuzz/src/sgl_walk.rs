@@ -4,11 +4,12 @@
 use std::{os::fd::AsFd, sync::Arc};
 
 use arbitrary::Arbitrary;
-use controller::{prp::Segments, sgl};
+use controller::sgl;
 use memory::{
     Access, Buffer, ClientMappings, DmaMap, Hint, HostMemory, Iova, Mapping, Need, Segment,
 };
 use nvme_spec::sgl::SglDescriptor;
+use port::prp::Segments;
 
 const PAGE: u64 = 4096;
 const PAGES: u64 = 10;

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::namespace::Namespace;
-use controller::port::{ChannelId, MediumTraits};
 use controller::subsystem::{Subsystem, SubsystemConfig};
-use controller::time::Time;
 use controller::{Controller, Interrupt};
 use driver::{Device, DriverError};
 use engine::{ControllerSlot, Engine, Mode};
 use media::drive::{Drive, DriveChannel, Duty, Keeper, Relay, options};
 use memory::{Claims, DoorbellPages};
+use port::namespace::Namespace;
+use port::time::Time;
+use port::{ChannelId, MediumTraits};
 
 use crate::host::{ENTRIES, QUEUES};
 use crate::{BLOCK, Completion, Host, PARTS, UNTOUCHED, Witness, Words, command};

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use controller::Controller;
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::namespace::Namespace;
-use controller::port::{ChannelId, Channels};
 use controller::subsystem::{Subsystem, SubsystemConfig};
 use driver::bus::Bus;
-use driver::bus::in_process::InProcess;
+use loopback::InProcess;
 use media::{Medium, MediumKind, MediumSpec};
 use memory::{Buffer, DoorbellPages, HostCq, HostMemory, HostSq, Iova};
+use port::namespace::Namespace;
+use port::{ChannelId, Channels};
 
 use crate::program::Fault;
 use crate::wire::{Command, Completion};

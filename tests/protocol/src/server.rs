@@ -10,15 +10,15 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use controller::namespace::Namespace;
-use controller::port::{Added, Channel, ChannelId, Done, Outcome, Request};
 use controller::subsystem::{Subsystem, SubsystemConfig};
-use controller::ticket::Ticket;
-use controller::time::Time;
 use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Medium, MediumKind, MediumSpec};
 use memory::{DmaView, DoorbellPages, EventFd, Reach, Segment};
+use port::namespace::Namespace;
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Added, Channel, ChannelId, Done, Outcome, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use transport::vfio_user::{Caller, Session, SessionConfig};
 

@@ -12,10 +12,10 @@ use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use controller::port::{Added, Cause, Channel, Done, MediumTraits, Outcome, Request};
-use controller::ticket::Ticket;
-use controller::time::Time;
 use memory::{DmaView, Hint, Iova, Need, Segment};
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Added, Cause, Channel, Done, MediumTraits, Outcome, Request};
 
 use crate::random::Random;
 

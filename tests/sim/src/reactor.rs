@@ -6,13 +6,14 @@
 
 use std::collections::VecDeque;
 
-use controller::port::Channel;
+use controller::Interrupt;
 use controller::subsystem::OperatorRequest;
-use controller::{Interrupt, time::Time};
 use engine::{
     ControllerSlot, Engine, EngineId, Idle, Interrupts, Mail, MoveError, Moved, SubsystemSlot,
 };
 use nvme_spec::Status;
+use port::Channel;
+use port::time::Time;
 
 use crate::medium::Port;
 use crate::random::Random;

@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use controller::{
     Controller, ControllerConfig, DoorbellMode,
-    namespace::Namespace,
-    port::ChannelId,
     subsystem::{Subsystem, SubsystemConfig},
-    time::Time,
 };
 use engine::{Engine, EngineId, Mode};
 use media::{MediumKind, MediumSpec};
 use memory::DoorbellPages;
+use port::{ChannelId, namespace::Namespace, time::Time};
 
 use crate::around::{Bounds, Tally};
 use crate::drive;

@@ -4,9 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use controller::{Controller, time::Time};
+use controller::Controller;
 use engine::ControllerSlot;
 use memory::{Access, DmaMap, DmaView, DoorbellPages, Iova, LostFlag};
+use port::time::Time;
 
 use crate::wire::{Answer, Message, Wire};
 

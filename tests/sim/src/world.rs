@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use controller::port::ChannelId;
 use engine::{EngineId, SubsystemSlot};
+use port::ChannelId;
 
 use crate::around::{Around, Bounds, Failure, Tally};
 use crate::host::{Host, Space};
@@ -311,7 +311,7 @@ impl World {
             && !self.operator.changes()
             && self.reactors.iter_mut().all(|reactor| {
                 let mut channels = reactor.engine.channels_mut().iter();
-                channels.all(|(_, port)| controller::port::Channel::in_flight(port) == 0)
+                channels.all(|(_, port)| port::Channel::in_flight(port) == 0)
             })
     }
 

@@ -29,6 +29,8 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use serde_json::Value;
 use tests_vm::Rig;
+use xtask_shared::process::Interrupt;
+use xtask_shared::workspace::Workspace;
 
 use self::control::ControlArgs;
 use self::database::DatabaseArgs;
@@ -37,8 +39,6 @@ use self::mount::MountArgs;
 use self::ours::{Ours, Setup, output};
 use self::reach::ReachArgs;
 use self::sample::{Results, Sample, Subject};
-use xtask_shared::process::Interrupt;
-use xtask_shared::workspace::Workspace;
 
 /// Of each medium: much more than the caches hold, little enough to be written whole before it is
 /// measured.

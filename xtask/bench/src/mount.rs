@@ -10,13 +10,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
 use tests_vm::{Rig, Server};
-
-use super::database::drive::Loop;
-use super::fio;
-use super::sample::{Results, Subject, Summary};
-use super::{Cpus, memory_dir, write_file};
 use xtask_shared::process::Interrupt;
 use xtask_shared::workspace::Workspace;
+
+use super::database::drive::Loop;
+use super::sample::{Results, Subject, Summary};
+use super::{Cpus, fio, memory_dir, write_file};
 
 /// What is measured.
 #[derive(Debug, Args)]

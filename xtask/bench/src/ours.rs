@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 use tests_vm::Server;
+use xtask_shared::workspace::Workspace;
 
 use super::process::cpu_time;
 use super::sample::Sample;
-use xtask_shared::workspace::Workspace;
 
 /// How long the server may take to end.
 const STOP: Duration = Duration::from_secs(20);
@@ -225,8 +225,9 @@ pub(crate) fn sample(job: &Value) -> Result<Sample> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn a_job_becomes_a_sample() {

@@ -1,9 +1,8 @@
 //! Processes that are measured: started on one processor, and how long they ran.
 
-use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use anyhow::{Context, Result, ensure};
 use rustix::thread::{CpuSet, sched_setaffinity};

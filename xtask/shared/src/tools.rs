@@ -6,12 +6,11 @@
 //! package that has it compiled, checked against the digest that stands here, or by `cargo install`
 //! where there is no such package for this machine or no pip; valgrind as Debian's package.
 
-use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 use tests_vm::cache::{Cache, Note, key_hash};

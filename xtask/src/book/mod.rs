@@ -12,22 +12,20 @@ mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::{fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
+use page::{Kind, Page};
+use session::{Ran, With};
 
 use crate::counts::Counts;
 use crate::process::Interrupt;
 use crate::stages::Context;
 use crate::tidy::Finding;
 use crate::workspace::Workspace;
-
-use page::{Kind, Page};
-use session::{Ran, With};
 
 const SOURCE: &str = "book/src";
 const SUMMARY: &str = "book/src/SUMMARY.md";

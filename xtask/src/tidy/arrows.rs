@@ -9,20 +9,19 @@ use super::Finding;
 /// For each crate, those of ours that it may depend on. A crate that is not here may not exist.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("conformance", &["driver", "memory"]),
-    ("controller", &["memory", "nvme-spec"]),
+    ("controller", &["memory", "nvme-spec", "port"]),
+    ("driver", &["memory", "nvme-spec", "vfio-user"]),
+    ("engine", &["controller", "memory", "port"]),
     (
-        "driver",
-        &["controller", "memory", "nvme-spec", "vfio-user"],
+        "loopback",
+        &["controller", "driver", "memory", "nvme-spec", "port"],
     ),
-    ("engine", &["controller", "memory"]),
-    (
-        "media",
-        &["controller", "driver", "memory", "model", "nvme-spec"],
-    ),
+    ("media", &["driver", "memory", "model", "nvme-spec", "port"]),
     ("memory", &[]),
     ("model", &[]),
     ("nvme-spec", &[]),
     ("plot", &[]),
+    ("port", &["memory", "nvme-spec"]),
     (
         "nvmirage",
         &[
@@ -35,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "model",
             "nvme-spec",
             "plot",
+            "port",
             "simulate",
             // The guest of `nvmirage demo --vm` is that of the tests.
             "tests-vm",
@@ -53,6 +53,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "memory",
             "model",
             "nvme-spec",
+            "port",
         ],
     ),
     (
@@ -61,9 +62,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "controller",
             "driver",
             "engine",
+            "loopback",
             "media",
             "memory",
             "nvme-spec",
+            "port",
         ],
     ),
     (
@@ -74,6 +77,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "media",
             "memory",
             "nvme-spec",
+            "port",
             "tests-hostile",
             "trace-file",
             "transport",
@@ -83,9 +87,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Neither has nvme-spec: their numbers are typed from the specification once more.
     (
         "tests-hostile",
-        &["controller", "driver", "engine", "media", "memory"],
+        &["controller", "driver", "engine", "media", "memory", "port"],
     ),
-    ("tests-model", &["controller", "driver", "media", "memory"]),
+    (
+        "tests-model",
+        &[
+            "controller",
+            "driver",
+            "loopback",
+            "media",
+            "memory",
+            "port",
+        ],
+    ),
     ("tests-oracle", &["model", "simulate"]),
     (
         "tests-protocol",
@@ -95,6 +109,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "media",
             "memory",
             "nvme-spec",
+            "port",
             // The guest of `nvmirage demo --vm` is that of the tests.
             "tests-vm",
             "transport",
@@ -110,6 +125,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "memory",
             "model",
             "nvme-spec",
+            "port",
         ],
     ),
     (
@@ -120,7 +136,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("trace-file", &["nvme-spec"]),
     (
         "transport",
-        &["controller", "memory", "nvme-spec", "vfio-user"],
+        &["controller", "memory", "nvme-spec", "port", "vfio-user"],
     ),
     ("vfio-user", &[]),
     ("xtask", &["tests-vm", "vfio-user", "xtask-shared"]),
@@ -130,8 +146,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// What the tests of a crate may use beside that.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
-    ("conformance", &["controller", "media"]),
+    ("conformance", &["controller", "loopback", "media", "port"]),
+    ("driver", &["controller", "loopback", "port"]),
     ("engine", &["nvme-spec"]),
+    ("media", &["controller", "loopback"]),
 ];
 
 /// Checks the output of `cargo metadata --no-deps`.

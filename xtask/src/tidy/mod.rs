@@ -12,10 +12,9 @@ mod text;
 mod truth;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::{fmt, fs};
 
 use anyhow::{Context, Result, ensure};
 

@@ -14,8 +14,8 @@ use crate::admin::identify::{identify, sets};
 use crate::admin::logs::{LogRequest, LogSources};
 use crate::controller::Controller;
 use crate::lane::LaneTable;
-use crate::prp::{Segments, walk};
 use crate::subsystem::{NSID_NONE, Step, Subsystem};
+use port::prp::{Segments, walk};
 
 impl Controller {
     /// Copies `bytes` to where the command's PRPs point.

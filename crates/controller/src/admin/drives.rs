@@ -16,8 +16,8 @@ use nvme_spec::log::{CriticalWarning, LogPageId};
 use super::events::Event;
 use super::temperature;
 use crate::controller::Controller;
-use crate::namespace::NamespaceTable;
-use crate::port::{ChannelId, DriveReport};
+use port::namespace::NamespaceTable;
+use port::{ChannelId, DriveReport};
 
 /// The reports, by the channels of their drives.
 #[derive(Clone, Debug, Default)]

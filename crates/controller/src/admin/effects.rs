@@ -12,14 +12,12 @@ use nvme_spec::log::{
     CommandEffects, CommandsSupportedAndEffectsLog, FeatureEffects,
     FeatureIdsSupportedAndEffectsLog, Scope,
 };
-use nvme_spec::opcode::{AdminOpcode, Csi, NvmOpcode};
-use nvme_spec::{Sqe, Status};
+use nvme_spec::opcode::{AdminOpcode, Csi};
 use zerocopy::FromZeros;
 
 use super::features;
-use crate::command;
-use crate::namespace::NamespaceTable;
-use crate::set::CommandSet;
+use port::namespace::NamespaceTable;
+use port::set::{CommandSet, nvm_effects};
 
 const NAMESPACE: Scope = Scope::new().with_nss(true);
 const CONTROLLER: Scope = Scope::new().with_ctrls(true);
@@ -38,7 +36,7 @@ pub(super) fn commands(
     }
     for (opcode, entry) in (0..=u8::MAX).zip(&mut log.iocs) {
         let mut effects = sets.iter().filter_map(|set| set.effects(opcode));
-        let nvm = || nvm(opcode).filter(|_| csi == Csi::NVM);
+        let nvm = || nvm_effects(opcode).filter(|_| csi == Csi::NVM);
         *entry = effects.next().or_else(nvm).unwrap_or_default();
     }
     log
@@ -58,29 +56,6 @@ fn admin(opcode: AdminOpcode) -> CommandEffects {
         AdminOpcode::GET_LBA_STATUS => none.with_csp(NAMESPACE),
         _ => none.with_csp(CONTROLLER),
     }
-}
-
-/// What an I/O command of the NVM command set has; `None` where it is not known at all, whatever
-/// its fields say.
-pub(crate) fn nvm(opcode: u8) -> Option<CommandEffects> {
-    let sqe = Sqe {
-        opcode,
-        ..Sqe::default()
-    };
-    if command::parse(&sqe) == Err(Status::INVALID_COMMAND_OPCODE) {
-        return None;
-    }
-    let writes = [
-        NvmOpcode::WRITE,
-        NvmOpcode::WRITE_UNCORRECTABLE,
-        NvmOpcode::WRITE_ZEROES,
-        NvmOpcode::DATASET_MANAGEMENT,
-        NvmOpcode::COPY,
-    ];
-    // No scope: Linux takes any effect but LBCC of an I/O command for an unusual one, and says so
-    // once.
-    let changes = writes.contains(&NvmOpcode(opcode));
-    Some(CommandEffects::new().with_csupp(true).with_lbcc(changes))
 }
 
 /// The page of features. None changes user data or what Identify says.

@@ -10,8 +10,8 @@ use nvme_spec::{Sqe, Status};
 use super::Reply;
 use super::features::Features;
 use crate::controller::Controller;
-use crate::namespace::LBA_SHIFTS;
 use crate::subsystem::{Plan, Subsystem};
+use port::namespace::LBA_SHIFTS;
 
 /// The size of logical blocks, as a power of two, that an index of the table of formats stands for.
 /// Its upper bits count only where the host has set LBAFEE (Base 2.1, 5.1.25.1.14).

@@ -10,7 +10,7 @@ use nvme_spec::Status;
 use crate::admin::Reply;
 use crate::admin::logs::LoggedError;
 use crate::controller::{Controller, Failure};
-use crate::time::Time;
+use port::time::Time;
 
 /// KAS of Identify Controller, in units of 100 ms.
 pub(crate) const KAS: u16 = 1;

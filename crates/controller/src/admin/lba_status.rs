@@ -11,8 +11,8 @@ use zerocopy::IntoBytes;
 
 use crate::admin::Reply;
 use crate::controller::Controller;
-use crate::namespace::Namespace;
-use crate::subsystem::BlockRanges;
+use port::BlockRanges;
+use port::namespace::Namespace;
 
 /// The most blocks of one descriptor, whose count is 0's based.
 const DESCRIPTOR_BLOCKS: u64 = 1 << 32;
@@ -97,7 +97,7 @@ fn list(marked: &BlockRanges, (first, end): (u64, u64), room: usize) -> Vec<u8> 
 #[cfg(test)]
 mod tests {
     use super::list;
-    use crate::subsystem::BlockRanges;
+    use port::BlockRanges;
 
     fn marked(ranges: &[(u64, u64)]) -> BlockRanges {
         let mut marked = BlockRanges::default();

@@ -31,8 +31,8 @@ use crate::admin::effects;
 use crate::admin::health::Health;
 use crate::admin::reservations::Notifications;
 use crate::counters::ReactorCounters;
-use crate::namespace::{Namespace, NamespaceTable};
-use crate::set::CommandSet;
+use port::namespace::{Namespace, NamespaceTable};
+use port::set::CommandSet;
 
 /// Entries of the Error Information log.
 pub(crate) const ERROR_ENTRIES: usize = 64;

@@ -40,8 +40,8 @@ use crate::config::DoorbellMode;
 use crate::controller::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
 use crate::queue::{BadDoorbell, Bells, Cq, Pool, QueueError, RingAbsent, Sq};
-use crate::status;
 use crate::subsystem::{Answer, Operation, Plan, Requester, Step, Subsystem};
+use port::status;
 
 pub(crate) use pending::{ABORT_LIMIT, OPERATION_LIMIT, Pending, Waiting};
 pub(crate) use queues::IoQueues;

@@ -5,7 +5,7 @@
 
 use nvme_spec::Sqe;
 
-use crate::time::Time;
+use port::time::Time;
 
 /// Abort commands that may be outstanding: ACL + 1.
 pub(crate) const ABORT_LIMIT: usize = 4;

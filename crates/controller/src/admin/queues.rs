@@ -24,7 +24,7 @@ use crate::flight::Watched;
 use crate::lane::{Lane, LaneCommand, LaneConfig, LaneTable, QueueName, SqSpec};
 use crate::queue::QueueError;
 use crate::state::slots_for;
-use crate::ticket::OwnerKey;
+use port::ticket::OwnerKey;
 
 /// Queue identifiers, the admin queue's (0) among them.
 const IDS: usize = MAX_IO_QUEUES as usize + 1;

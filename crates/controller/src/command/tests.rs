@@ -2,7 +2,6 @@
 
 use nvme_spec::copy::CopyDescriptorFormat;
 use nvme_spec::{Sqe, Status};
-
 use proptest::prelude::*;
 
 use super::{Blocks, Command, CopyRanges, DeallocateRanges, first_block, parse, plain};
@@ -31,6 +30,20 @@ fn numbers_of_blocks_are_zero_based() {
             panic!("a read")
         };
         assert_eq!((blocks.slba, blocks.count), (BLOCKS.slba, nlb + 1));
+    }
+}
+
+/// A command set beside NVM asks `port` for the effects of NVM's own commands.
+#[test]
+fn effects_are_known_of_the_opcodes_that_are_parsed() {
+    for opcode in 0..=u8::MAX {
+        let command = Sqe {
+            opcode,
+            ..Sqe::default()
+        };
+        let is_parsed = parse(&command) != Err(Status::INVALID_COMMAND_OPCODE);
+        let effects = port::set::nvm_effects(opcode);
+        assert_eq!(effects.is_some(), is_parsed, "{opcode:#04x}");
     }
 }
 

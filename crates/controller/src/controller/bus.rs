@@ -14,7 +14,7 @@ use nvme_spec::Status;
 
 use super::{Controller, DEADLINE_NS};
 use crate::lane::{LaneCommand, LaneTable};
-use crate::time::Time;
+use port::time::Time;
 
 /// The completion of an admin command that waits for the bus.
 type Withheld = (u16, [u32; 2], Status);

@@ -14,11 +14,11 @@ use crate::lane::{
     Copying, EPOCH_FORWARDED, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable,
     QueueName,
 };
-use crate::namespace::{Namespace, NamespaceTable};
-use crate::port::{Channel, ChannelId, Channels};
 use crate::subsystem::Subsystem;
-use crate::ticket::OwnerKey;
-use crate::time::Time;
+use port::namespace::{Namespace, NamespaceTable};
+use port::ticket::OwnerKey;
+use port::time::Time;
+use port::{Channel, ChannelId, Channels};
 
 impl Controller {
     /// One turn: takes what lanes have to tell, moves on with what registers ask for, and serves

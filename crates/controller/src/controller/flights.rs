@@ -8,7 +8,7 @@ use crate::admin::queues::IoCq;
 use crate::counters::{Counted, LaneCounters, QueueCounted};
 use crate::flight::{FlightRecords, Past, WatchSpec, Watched, Watching};
 use crate::lane::{LaneCommand, LaneTable};
-use crate::ticket::OwnerKey;
+use port::ticket::OwnerKey;
 
 /// What is watched of a controller.
 #[derive(Debug, Default)]

@@ -10,11 +10,11 @@ use nvme_spec::Status;
 use super::Controller;
 use crate::admin::{Reply, Waiting};
 use crate::lane::{LaneCommand, LaneTable};
-use crate::namespace::NamespaceTable;
-use crate::port::{Added, Cause, Channel, ChannelId, Channels, Outcome, Request};
 use crate::subsystem::Subsystem;
-use crate::ticket::{OwnerKey, Ticket};
-use crate::time::Time;
+use port::namespace::NamespaceTable;
+use port::ticket::{OwnerKey, Ticket};
+use port::time::Time;
+use port::{Added, Cause, Channel, ChannelId, Channels, Outcome, Request};
 
 /// Media being flushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Flush {
                 self.failed = true;
                 continue;
             };
-            let ticket = Ticket::new(key, id.0, self.generation);
+            let ticket = Ticket::issue(key, id.0, self.generation);
             match channel.add(ticket, &Request::Flush, &[], view) {
                 Added::Pending => {
                     self.out += 1;

@@ -32,8 +32,8 @@ use super::Controller;
 use crate::admin::AdminQueue;
 use crate::lane::{Lane, LaneTable, Posted};
 use crate::pci::Mechanism;
-use crate::ticket::OwnerKey;
-use crate::time::Time;
+use port::ticket::OwnerKey;
+use port::time::Time;
 
 /// Aggregation Time is in units of 100 us.
 const TIME_UNIT_NS: u64 = 100_000;

@@ -21,10 +21,10 @@ use crate::admin::events::Events;
 use crate::admin::reservations::Notifications;
 use crate::admin::{AdminQueue, IoQueues};
 use crate::lane::{LaneCommand, LaneTable, QueueName};
-use crate::port::{Channel, Channels, Outcome};
 use crate::queue::QueueError;
-use crate::ticket::Ticket;
-use crate::time::Time;
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Channel, Channels, Outcome};
 
 /// Where a controller is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,12 +38,12 @@ use crate::arbitration::Arbiter;
 use crate::config::{ConfigError, ControllerConfig};
 use crate::counters::ReactorCounters;
 use crate::lane::ShadowSpec;
-use crate::namespace::NamespaceTable;
 use crate::pci::{self, BAR4_SIZE, ConfigEffect, ConfigSpace, MsixTable};
 use crate::registers::Registers;
 use crate::subsystem::{ControllerId, Subsystem};
-use crate::ticket::OwnerKey;
-use crate::time::Time;
+use port::namespace::NamespaceTable;
+use port::ticket::OwnerKey;
+use port::time::Time;
 
 pub use self::interrupts::Interrupt;
 pub use self::lifecycle::{EnableError, Failure};

@@ -20,7 +20,7 @@ use memory::DoorbellPages;
 use super::Controller;
 use crate::config::DoorbellMode;
 use crate::lane::QueueName;
-use crate::ticket::OwnerKey;
+use port::ticket::OwnerKey;
 
 /// What a look needs, in one place: with many controllers, to fetch it is what a look costs.
 #[derive(Debug)]

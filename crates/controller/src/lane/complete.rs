@@ -9,11 +9,11 @@ use super::queues::{MAX_UNLOGGED_FAILURES, Queues};
 use super::slots::store_completion;
 use super::watch::OTHER_MARKS;
 use crate::command;
-use crate::port::Outcome;
 use crate::queue::RingAbsent;
 use crate::state::{SlotState, SqState, slot_state, sq_state};
-use crate::status;
-use crate::ticket::Ticket;
+use port::Outcome;
+use port::status;
+use port::ticket::Ticket;
 
 // Commands of zones, among those of blocks.
 const APPEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);

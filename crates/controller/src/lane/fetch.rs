@@ -10,9 +10,9 @@ use super::queues::Queues;
 use super::slots::store_fetched;
 use super::straight::Met;
 use crate::gate::{FlowId, Gate};
-use crate::port::Channel;
 use crate::queue::{Bells, RingAbsent};
 use crate::state::slot_state;
+use port::Channel;
 
 /// Commands fetched from one submission queue in one turn. Large enough to share the cost of a
 /// turn, small enough that a flooded queue holds up the others for microseconds only.

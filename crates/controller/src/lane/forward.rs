@@ -11,11 +11,11 @@ use nvme_spec::{Sqe, Status};
 use super::Lane;
 use super::queues::Queues;
 use crate::command::{self, Command};
-use crate::namespace::Restrictions;
-use crate::prp::Segments;
-use crate::set::Access;
 use crate::state::slot_state;
-use crate::ticket::Ticket;
+use port::namespace::Restrictions;
+use port::prp::Segments;
+use port::set::Access;
+use port::ticket::Ticket;
 
 /// Most bytes of data that a forwarded command comes with: two keys (Base 2.1, 7.5 and 7.6).
 pub(super) const DATA_LEN: usize = 16;
@@ -129,7 +129,7 @@ impl Lane {
             let mut data = [0; DATA_LEN];
             data[..8].copy_from_slice(&slba.to_le_bytes());
             data[8..].copy_from_slice(&blocks.to_le_bytes());
-            let ticket = Ticket::new(self.home_key, index, slot.generation);
+            let ticket = Ticket::issue(self.home_key, index, slot.generation);
             slot.outstanding = 1;
             slot.state = slot_state::IN_FLIGHT;
             self.queues.count_forwarded(index);

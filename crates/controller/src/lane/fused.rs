@@ -24,9 +24,9 @@ use super::issue::{Asked, Issuer, permit, range, walk};
 use super::queues::Queues;
 use crate::command::{self, Command};
 use crate::gate::{FlowId, Gate};
-use crate::port::{ByteRange, Channel, FUSED_BYTES, Request};
-use crate::prp::Segments;
 use crate::state::{SlotState, slot_state};
+use port::prp::Segments;
+use port::{ByteRange, Channel, FUSED_BYTES, Request};
 
 /// What the two commands end with.
 type Statuses = (Status, Status);

@@ -22,9 +22,9 @@ use super::issue::{Asked, COPIED_PER_TURN, Issuer};
 use super::message::LaneTurn;
 use super::queues::Queues;
 use crate::gate::{FlowId, Gate, Pass, Work};
-use crate::port::Channel;
 use crate::state::SlotState;
-use crate::time::Time;
+use port::Channel;
+use port::time::Time;
 
 /// Nothing comes behind a command in its list.
 const LAST: u16 = u16::MAX;

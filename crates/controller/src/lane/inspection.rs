@@ -12,9 +12,9 @@ use super::Lane;
 use super::fetch::FORWARDED;
 use super::queues::{Member, Queues};
 use crate::inspect::{self, CommandView, CompletionView, Look, Place, SubmissionView};
-use crate::namespace::NamespaceTable;
-use crate::port::{Channel, Channels};
 use crate::state::{MAX_SQS, SlotState, slot_state};
+use port::namespace::NamespaceTable;
+use port::{Channel, Channels};
 
 /// Commands of a lane that are shown at most, of all its submission queues together.
 const MOST_SHOWN: usize = 2048;
@@ -191,7 +191,7 @@ impl<C: Channel> Viewer<'_, C> {
     /// Whether the medium of a namespace keeps the time of a model, or some medium where all are
     /// meant.
     fn keeps_time(&self, nsid: u32) -> bool {
-        let keeps = |namespace: &crate::namespace::Namespace| {
+        let keeps = |namespace: &port::namespace::Namespace| {
             let channel = self.channels.get(namespace.channel);
             channel.is_some_and(C::keeps_time)
         };

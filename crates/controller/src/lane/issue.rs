@@ -18,16 +18,16 @@ use super::message::Copying;
 use super::watch::{self, Handed};
 use crate::command::{self, Blocks, Command, DeallocateRanges, Plain};
 use crate::gate::{Gate, Pass};
-use crate::namespace::{Namespace, NamespaceTable};
-use crate::port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request};
-use crate::prp::{self, Segments};
 use crate::queue::Sq;
-use crate::set::{self, Data};
 use crate::sgl;
 use crate::state::SlotState;
-use crate::status;
-use crate::ticket::{OwnerKey, Ticket};
-use crate::time::Time;
+use port::namespace::{Namespace, NamespaceTable};
+use port::prp::{self, Segments};
+use port::set::{self, Data};
+use port::status;
+use port::ticket::{OwnerKey, Ticket};
+use port::time::Time;
+use port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request};
 
 /// What became of a command.
 pub(super) enum Issued {
@@ -358,7 +358,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         if channel.copies() {
             self.copied += weighed(channel, bytes);
         }
-        let ticket = Ticket::new(self.key, index, slot.generation);
+        let ticket = Ticket::issue(self.key, index, slot.generation);
         let begun = watch::begin::<G>(self.clock);
         let added = channel.add(ticket, &request, &self.segments, self.view);
         watch::end(begun, &*channel, &mut self.handed);
@@ -433,7 +433,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
             }
         }
         self.forwards.push_back(Forward {
-            ticket: Ticket::new(self.home_key, index, slot.generation),
+            ticket: Ticket::issue(self.home_key, index, slot.generation),
             sqe: *sqe,
             data,
         });
@@ -669,7 +669,7 @@ fn ask<C: Channel>(
     request: &Request<'_>,
     (segments, view): (&[Segment<'_>], &Arc<DmaView>),
 ) -> Asked {
-    let ticket = Ticket::new(key, index, slot.generation);
+    let ticket = Ticket::issue(key, index, slot.generation);
     match channel.add(ticket, request, segments, view) {
         Added::Done(ticket, Outcome { cause, .. }) => {
             debug_assert_eq!(ticket.owner(), key);

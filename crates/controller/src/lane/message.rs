@@ -11,10 +11,10 @@ use nvme_spec::registers::sq_tail_slot;
 
 use super::{Forward, Lane};
 use crate::flight::Watching;
-use crate::namespace::NamespaceTable;
 use crate::queue::{QueueError, check_entries};
 use crate::state::MAX_SQS;
-use crate::ticket::{OwnerKey, Ticket};
+use port::namespace::NamespaceTable;
+use port::ticket::{OwnerKey, Ticket};
 
 /// From the controller to a lane.
 #[derive(Debug)]

@@ -64,13 +64,13 @@ use self::slots::Slots;
 use crate::counters::LaneCounters;
 use crate::gate::{Gate, Open, Watched};
 use crate::inspect;
-use crate::namespace::NamespaceTable;
-use crate::port::{ByteRange, Channel, Channels, Outcome};
-use crate::prp::Segments;
 use crate::queue::{Bells, Cq, QueueError};
 use crate::state::{MAX_SQS, QueueState, SlotState};
-use crate::ticket::{OwnerKey, Ticket};
-use crate::time::Time;
+use port::namespace::NamespaceTable;
+use port::prp::Segments;
+use port::ticket::{OwnerKey, Ticket};
+use port::time::Time;
+use port::{ByteRange, Channel, Channels, Outcome};
 
 pub use self::fetch::BATCH;
 pub(crate) use self::fetch::EPOCH_FORWARDED;
@@ -104,7 +104,7 @@ pub struct LaneConfig {
     pub generation: u64,
     /// Zeroed, with at least [`crate::state::slots_for`] slots.
     pub state: Area<QueueState, SlotState>,
-    /// Most bytes of one command, at most [`crate::prp::MAX_TRANSFER`].
+    /// Most bytes of one command, at most [`port::prp::MAX_TRANSFER`].
     pub mdts_bytes: u32,
     /// Whether the volatile write cache is disabled.
     pub write_through: bool,
@@ -221,7 +221,7 @@ impl Lane {
             hint: Hint::default(),
             ranges: Vec::with_capacity(nvme_spec::command::DSM_RANGES_MAX),
             forwards: VecDeque::new(),
-            mdts_bytes: mdts_bytes.min(crate::prp::MAX_TRANSFER),
+            mdts_bytes: mdts_bytes.min(port::prp::MAX_TRANSFER),
             write_through,
             copying,
             queues,

@@ -11,7 +11,7 @@ use memory::Told;
 
 use super::Lane;
 use super::queues::pause;
-use crate::ticket::OwnerKey;
+use port::ticket::OwnerKey;
 
 /// Where a lane lives.
 #[derive(Debug)]

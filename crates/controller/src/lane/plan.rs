@@ -24,9 +24,9 @@ use crate::command::{
     self, Blocks, COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES, Command, CopyRanges,
 };
 use crate::gate::Gate;
-use crate::namespace::Namespace;
-use crate::port::{ByteRange, Channel, ChannelId, Request};
 use crate::state::SlotState;
+use port::namespace::Namespace;
+use port::{ByteRange, Channel, ChannelId, Request};
 
 /// Bytes that Copy carries in one step.
 pub(super) const SCRATCH_BYTES: u32 = 128 << 10;

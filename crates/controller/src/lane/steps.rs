@@ -26,8 +26,8 @@ use super::issue::{Asked, Issuer};
 use super::plan::{Ask, Data, Plan, Room, VERIFY_BYTES};
 use super::queues::Queues;
 use crate::gate::Gate;
-use crate::port::Channel;
 use crate::state::{SlotState, slot_state};
+use port::Channel;
 
 /// Commands that go on at a time.
 pub(super) const MOST: usize = 4;

@@ -21,8 +21,8 @@ use super::slots::{store_completion, store_fetched};
 use crate::command;
 use crate::counters::LaneCounters;
 use crate::gate::Gate;
-use crate::port::Channel;
 use crate::queue::{Batch, RingAbsent};
+use port::Channel;
 
 /// Why the straight way ended.
 pub(super) enum Met {

@@ -19,9 +19,9 @@ use super::queues::{Member, Queues};
 use crate::command;
 use crate::flight::{FlightRecord, Stage, Watching};
 use crate::gate::Gate;
-use crate::port::Channel;
 use crate::state::MAX_SQS;
-use crate::time::Time;
+use port::Channel;
+use port::time::Time;
 
 /// Watched commands that a lane holds at a time.
 const ROOM: usize = 4096;

@@ -25,7 +25,7 @@ use nvme_spec::sgl::{
     SglDescriptorType,
 };
 
-use crate::prp::Segments;
+use port::prp::Segments;
 
 /// Most descriptors of one command behind the one in it, those of segments and of nothing included.
 pub const MAX_DESCRIPTORS: u32 = 2048;

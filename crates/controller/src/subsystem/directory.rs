@@ -12,15 +12,15 @@ use std::sync::Arc;
 use nvme_spec::opcode::Csi;
 use nvme_spec::{NSID_ALL, Status};
 
-use super::ranges::BlockRanges;
 use super::record::{ControllerRecord, Record};
 use super::reservation::{Host, Reservation};
 use super::sanitize::{Sanitize, SanitizeChange};
 use super::set::{ControllerId, ControllerSet};
 use crate::config::{ConfigError, check_namespaces};
-use crate::namespace::{Namespace, NamespaceTable, Restrictions};
-use crate::port::{ByteRange, ChannelId, MediumTraits};
-use crate::set::CommandSet;
+use port::BlockRanges;
+use port::namespace::{Namespace, NamespaceTable, Restrictions};
+use port::set::CommandSet;
+use port::{ByteRange, ChannelId, MediumTraits};
 
 /// Sizes of allocations are multiples of this, in bytes.
 pub const GRANULE: u64 = 4096;

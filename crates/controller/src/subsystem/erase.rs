@@ -9,8 +9,8 @@
 use memory::{DmaView, Need, Scratch, Segment};
 
 use super::directory::Allocated;
-use crate::port::{Added, ByteRange, Cause, Channel, ChannelId, Channels, Outcome, Request};
-use crate::ticket::{OwnerKey, Ticket};
+use port::ticket::{OwnerKey, Ticket};
+use port::{Added, ByteRange, Cause, Channel, ChannelId, Channels, Outcome, Request};
 
 /// Bytes of one request: what a medium in memory clears in well under a millisecond.
 const SLICE: u64 = 1 << 20;
@@ -190,7 +190,7 @@ impl Erasing {
                 self.failed = true;
                 return true;
             };
-            let ticket = Ticket::new(key, slot, generation);
+            let ticket = Ticket::issue(key, slot, generation);
             match self.add(ticket, next, channel) {
                 Added::Full(ticket) => {
                     let _ = ticket.fulfil();

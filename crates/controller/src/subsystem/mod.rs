@@ -23,7 +23,6 @@ mod erase;
 mod operation;
 mod operator;
 mod plan;
-mod ranges;
 mod record;
 mod reservation;
 mod sanitize;
@@ -39,17 +38,16 @@ use nvme_spec::opcode::NvmOpcode;
 
 use crate::config::{ConfigError, MAX_NAMESPACES};
 use crate::lane::Forward;
-use crate::namespace::NamespaceTable;
-use crate::port::{Channel, Channels, Outcome};
-use crate::ticket::{OwnerKey, Ticket};
-use crate::time::Time;
+use port::namespace::NamespaceTable;
+use port::ticket::{OwnerKey, Ticket};
+use port::time::Time;
+use port::{Channel, Channels, Outcome};
 
 pub use self::directory::{Allocated, Busy, Change, Directory, GRANULE, Pool};
 pub use self::erase::{Erase, Round};
 pub use self::operation::{Answer, NSID_NONE, Operation, Requester, Step};
 pub use self::operator::OperatorRequest;
 pub use self::plan::Plan;
-pub use self::ranges::{BlockRanges, RANGES_MAX, TooManyRanges};
 pub use self::record::{ControllerRecord, NamespaceRecord, Record, RestoreError};
 pub use self::reservation::{Host, Registrant, Reservation, ReservationCommand};
 pub use self::sanitize::{Sanitize, SanitizeChange, SanitizeOutcome, SanitizeRecord};
@@ -94,7 +92,7 @@ impl SubsystemConfig {
     #[must_use]
     pub fn with_namespaces(
         namespace_limit: u32,
-        namespaces: impl IntoIterator<Item = crate::namespace::Namespace>,
+        namespaces: impl IntoIterator<Item = port::namespace::Namespace>,
     ) -> Self {
         SubsystemConfig {
             name: "subsystem".to_owned(),
@@ -437,7 +435,7 @@ impl Subsystem {
 
     /// For tests: from now on there are these namespaces, each attached everywhere.
     #[cfg(test)]
-    pub(crate) fn set_namespaces(&mut self, namespaces: Vec<crate::namespace::Namespace>) {
+    pub(crate) fn set_namespaces(&mut self, namespaces: Vec<port::namespace::Namespace>) {
         let same = |n: &&Allocated| namespaces.contains(&n.namespace);
         let kept: Vec<u32> = self
             .directory

@@ -16,9 +16,9 @@ use super::erase::{Budget, Erase, Erasing};
 use super::plan::Plan;
 use super::reservation::{Host, ReservationCommand};
 use super::set::ControllerId;
-use crate::port::{Channel, Channels};
-use crate::ticket::Ticket;
-use crate::time::Time;
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Channel, Channels};
 
 /// What an [`Operation`] is about that is about no namespace.
 pub const NSID_NONE: u32 = 0;

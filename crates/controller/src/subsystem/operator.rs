@@ -8,7 +8,7 @@ use super::erase::Erase;
 use super::operation::{Operation, Requester, Step};
 use super::plan::Plan;
 use super::set::ControllerSet;
-use crate::port::ByteRange;
+use port::ByteRange;
 
 /// A request of the operator's. Hosts that are concerned learn of it by an asynchronous event.
 #[derive(Clone, Debug, PartialEq, Eq)]

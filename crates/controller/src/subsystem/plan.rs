@@ -13,11 +13,11 @@ use super::directory::{Allocated, Busy, Change, GRANULE};
 use super::erase::Erase;
 use super::operation::{Operation, Step};
 use super::operator::OperatorRequest;
-use super::ranges::BlockRanges;
 use super::reservation::Reservation;
 use super::set::{ControllerId, ControllerSet};
 use crate::identity;
-use crate::namespace::Namespace;
+use port::BlockRanges;
+use port::namespace::Namespace;
 
 /// What a command asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,13 +7,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::directory::{Allocated, Busy, Pool};
-use super::ranges::BlockRanges;
 use super::reservation::Reservation;
 use super::sanitize::SanitizeRecord;
 use super::set::ControllerId;
 use crate::admin::features::SavedFeatures;
 use crate::admin::health::HealthRecord;
-use crate::namespace::Namespace;
+use port::BlockRanges;
+use port::namespace::Namespace;
 
 /// A subsystem's record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -333,7 +333,7 @@ impl Allocated {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::port::{ChannelId, MediumTraits};
+    use port::{ChannelId, MediumTraits};
 
     fn pool() -> Pool {
         Pool {

@@ -16,9 +16,9 @@ use super::Subsystem;
 use super::erase::{Budget, Erasing};
 use super::operation::{Moved, NSID_NONE, Operation, Running, Wait};
 use crate::controller::DEADLINE_NS;
-use crate::port::{Channel, Channels, Outcome};
-use crate::ticket::Ticket;
-use crate::time::Time;
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Channel, Channels, Outcome};
 
 /// Operations that are begun, or go on, in one turn, so that a host that floods a namespace leaves
 /// its neighbours theirs.

@@ -5,7 +5,6 @@
 //! take `&self` because a device and its queue pairs use one bus; what must
 //! exclude another is the bus's own affair.
 
-pub mod in_process;
 mod pci_address;
 pub mod place;
 pub mod vfio;

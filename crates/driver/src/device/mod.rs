@@ -18,9 +18,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use controller::Controller;
-use controller::port::{Channel, Channels};
-use controller::subsystem::Subsystem;
 use memory::{Buffer, DoorbellPages, EventFd, HostCq, HostMemory, HostSq, Iova};
 use nvme_spec::event::EventDw0;
 use nvme_spec::prp::PAGE_SIZE;
@@ -29,7 +26,6 @@ use nvme_spec::{cqe::CQE_SIZE, sqe::SQE_SIZE};
 
 pub use bring_up::Shutdown;
 
-use crate::bus::in_process::InProcess;
 use crate::bus::place::{AnyBus, Place};
 use crate::bus::vfio_user::VfioUser;
 use crate::bus::{Bus, MappedDoorbells};
@@ -101,28 +97,6 @@ impl Device<AnyBus> {
     /// Those of [`Place::open`], and those of [`Self::open`].
     pub fn at(place: &Place, options: &Options) -> Result<Self, DriverError> {
         Self::open(place.open(options.timeout)?, options)
-    }
-}
-
-impl<C: Channel> Device<InProcess<C>> {
-    /// Drives a controller of our own on the caller's thread. `doorbells` are
-    /// those that the controller was made with, and `mapped` whether the driver
-    /// stores into them.
-    ///
-    /// # Errors
-    /// Those of [`Self::open`].
-    pub fn in_process(
-        controller: Controller,
-        subsystem: Subsystem,
-        doorbells: Arc<DoorbellPages>,
-        mapped: bool,
-        channels: Channels<C>,
-        options: &Options,
-    ) -> Result<Self, DriverError> {
-        Self::open(
-            InProcess::new(controller, subsystem, doorbells, mapped, channels),
-            options,
-        )
     }
 }
 

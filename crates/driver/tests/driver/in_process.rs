@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use controller::config::DoorbellMode;
-use controller::port::Cause;
 use driver::bus::Bus;
 use driver::io::Blocks;
 use driver::{Doorbells, DriverError, Full, Options, QueuePair, Shutdown};
@@ -14,6 +13,7 @@ use nvme_spec::log::LogPageId;
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::registers::CSTS;
 use nvme_spec::{Sqe, Status};
+use port::Cause;
 
 use crate::rig::{Manner, QUEUE_ENTRIES, RamDevice, open, options, with_ram};
 

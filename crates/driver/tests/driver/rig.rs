@@ -7,15 +7,13 @@ use std::time::Duration;
 
 use controller::Controller;
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::namespace::Namespace;
-use controller::port::{
-    Added, Cause, Channel, ChannelId, Channels, Done, MediumTraits, Outcome, Request,
-};
 use controller::subsystem::{Subsystem, SubsystemConfig};
-use controller::ticket::Ticket;
-use driver::bus::in_process::InProcess;
 use driver::{Device, DriverError, Options};
+use loopback::InProcess;
 use memory::{DmaView, DoorbellPages, Segment};
+use port::namespace::Namespace;
+use port::ticket::Ticket;
+use port::{Added, Cause, Channel, ChannelId, Channels, Done, MediumTraits, Outcome, Request};
 
 /// Bytes of the medium.
 pub(crate) const MEDIUM_LEN: u64 = 16 << 20;
@@ -240,7 +238,7 @@ pub(crate) fn open(doorbells: DoorbellMode, options: &Options) -> Result<RamDevi
     let mut subsystem = Subsystem::new(subsystem).unwrap();
     let controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
     let mapped = doorbells == DoorbellMode::Mapped;
-    Device::in_process(controller, subsystem, pages, mapped, channels, options)
+    loopback::device(controller, subsystem, pages, mapped, channels, options)
 }
 
 pub(crate) fn options() -> Options {

@@ -15,7 +15,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use controller::time::Time;
+use port::time::Time;
 
 /// Sixteenths of a nanosecond in a second.
 const SECOND: u128 = 16_000_000_000;

@@ -8,7 +8,7 @@
 //!
 //! The same on two levels: tenants that share a medium, and the namespaces of one tenant on it.
 
-use controller::time::Time;
+use port::time::Time;
 
 /// Bits of a tag's fraction: what a weight divides is far from rounding.
 const FRACTION_BITS: u32 = 16;

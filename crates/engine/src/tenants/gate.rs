@@ -1,10 +1,7 @@
 //! How lanes ask: the gate of one lane, and what becomes of a lane's commands when it ends.
 
-use controller::{
-    gate::{FlowId, Gate, Pass, Work},
-    namespace::Namespace,
-    time::Time,
-};
+use controller::gate::{FlowId, Gate, Pass, Work};
+use port::{namespace::Namespace, time::Time};
 
 use super::{NamespaceKey, TenantId, Tenants};
 

@@ -32,11 +32,8 @@ mod window;
 
 use std::sync::Arc;
 
-use controller::{
-    gate::{FlowId, Work},
-    port::ChannelId,
-    time::Time,
-};
+use controller::gate::{FlowId, Work};
+use port::{ChannelId, time::Time};
 
 pub use self::bucket::Cap;
 use self::bucket::Purse;

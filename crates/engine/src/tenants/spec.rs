@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use controller::{
-    port::{Channel, ChannelId},
-    time::Time,
-};
+use port::{Channel, ChannelId, time::Time};
 
 use super::bucket::{Bucket, Cap};
 use super::figures::Had;

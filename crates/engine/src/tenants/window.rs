@@ -19,7 +19,8 @@
 
 use std::collections::BTreeMap;
 
-use controller::{gate::Work, time::Time};
+use controller::gate::Work;
+use port::time::Time;
 
 /// What a command costs beside its bytes.
 pub(super) const COMMAND: u64 = 4096;

@@ -7,12 +7,8 @@ use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
 use controller::{
     Controller, ControllerConfig, DoorbellMode, Interrupt,
     inspect::Look,
-    namespace::Namespace,
-    port::{Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request},
     queue::BellView,
     subsystem::{Subsystem, SubsystemConfig},
-    ticket::Ticket,
-    time::Time,
 };
 use engine::{ControllerSlot, Engine, EngineId, Mail, Mode};
 use memory::{
@@ -20,6 +16,10 @@ use memory::{
     Iova, LostFlag, Segment,
 };
 use nvme_spec::{Cqe, Sqe};
+use port::{
+    Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request, namespace::Namespace,
+    ticket::Ticket, time::Time,
+};
 
 const MEMORY_LEN: usize = 4 << 20;
 const ENTRIES: u32 = 16;

@@ -3,9 +3,9 @@
 use controller::{
     DoorbellMode::{Mapped, Unmapped},
     Interrupt::{Pin, Vector},
-    time::Time,
 };
 use engine::Idle;
+use port::time::Time;
 
 use crate::common::{Event::*, Host, Queue, Rig};
 

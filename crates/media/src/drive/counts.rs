@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use controller::port::DriveReport;
+use port::DriveReport;
 
 use super::op::GONE;
 use crate::trouble::Troubles;

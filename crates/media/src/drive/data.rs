@@ -10,9 +10,9 @@
 
 use std::sync::Arc;
 
-use controller::prp::MAX_SEGMENTS;
 use memory::{Buffer, DmaView, Hint, Iova, Need, Segment};
 use nvme_spec::prp::PAGE_SIZE;
+use port::prp::MAX_SEGMENTS;
 
 use super::op::Cursor;
 use super::windows::Table;

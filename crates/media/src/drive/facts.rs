@@ -1,11 +1,11 @@
 //! What a drive says of itself, as far as it matters to its tenants.
 
-use controller::port::MediumTraits;
 use driver::bus::Bus;
 use driver::io::Namespace;
 use driver::{Device, DriverError};
 use nvme_spec::identify::namespace::{DeallocatedReads, IdentifyNamespace};
 use nvme_spec::identify::{Cns, IDENTIFY_SIZE, IdentifyController, IdentifyNvmController};
+use port::MediumTraits;
 use zerocopy::FromBytes;
 
 /// The largest logical block of a namespace here.

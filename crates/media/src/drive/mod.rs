@@ -43,11 +43,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-use controller::port::MediumTraits;
 use driver::bus::Bus;
 use driver::bus::place::{AnyBus, Place};
 use driver::{Device, DriverError, Options};
 use memory::{Claimant, EventFd};
+use port::MediumTraits;
 
 pub use self::channel::DriveChannel;
 use self::channel::Parts;

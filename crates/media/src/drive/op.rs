@@ -2,9 +2,10 @@
 
 use std::num::NonZeroI32;
 
-use controller::port::{Cause, Outcome};
 use memory::PinId;
 use nvme_spec::Status;
+use port::ticket::Parked;
+use port::{Cause, Outcome};
 
 /// What a slot is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,15 +85,14 @@ impl Kind {
 
 #[derive(Debug)]
 pub(super) struct Op {
-    pub(super) in_use: bool,
     /// It touches bytes, and so may have to wait for others.
     pub(super) touches: bool,
     /// It stands in a row of those that are to be placed.
     pub(super) is_queued: bool,
     /// Its data does not go where it is: it is copied to or from memory of ours.
     pub(super) bounced: bool,
-    /// `Ticket::into_bits`; in a slot that is in use the duty is here.
-    pub(super) ticket: u64,
+    /// In a slot that is in use.
+    pub(super) ticket: Option<Parked>,
     pub(super) kind: Kind,
     pub(super) fua: bool,
     /// What the drive has not been asked for yet: bytes from the namespace's first.
@@ -125,11 +125,10 @@ pub(super) struct Cursor {
 impl Op {
     pub(super) fn idle() -> Self {
         Op {
-            in_use: false,
             touches: false,
             is_queued: false,
             bounced: false,
-            ticket: 0,
+            ticket: None,
             kind: Kind::Flush,
             fua: false,
             offset: 0,
@@ -192,7 +191,7 @@ mod tests {
 
     #[test]
     fn hosts_see_what_concerns_them() {
-        let of = |status| controller::status::of(outcome_of(status, Kind::Read).cause).0;
+        let of = |status| port::status::of(outcome_of(status, Kind::Read).cause).0;
         for (status, seen) in [
             (0x000, 0x000),
             // Unrecovered Read Error, and one of protection information.

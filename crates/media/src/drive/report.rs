@@ -3,11 +3,11 @@
 //! It is asked by the keeper, now and then, so that no host's command ever reaches the drive for
 //! it; hosts' controllers answer from what was said last.
 
-use controller::port::{DriveReport, ReportedPage};
 use driver::bus::Bus;
 use driver::{Device, DriverError};
 use nvme_spec::NSID_ALL;
 use nvme_spec::log::{LogPageId, SmartLog};
+use port::{DriveReport, ReportedPage};
 use zerocopy::FromBytes;
 
 /// A log page that is read and shown.

@@ -38,8 +38,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use controller::port::{Cause, MediumTraits, Outcome};
 use memory::Claimant;
+use port::{Cause, MediumTraits, Outcome};
 use rustix::fs::{FallocateFlags, fdatasync, fstat};
 
 pub(crate) use self::channel::FileChannel;

@@ -1,9 +1,11 @@
 //! What a slot of a channel is doing, what it asks of the kernel, and what an error of that means.
 
-use controller::port::{Cause, Outcome, Request};
-use nvme_spec::Status;
-use rustix::fs::FallocateFlags;
 use std::num::NonZeroI32;
+
+use nvme_spec::Status;
+use port::ticket::Parked;
+use port::{Cause, Outcome, Request};
+use rustix::fs::FallocateFlags;
 
 use super::Clear;
 
@@ -45,11 +47,10 @@ pub(super) enum Fused {
 
 #[derive(Debug)]
 pub(super) struct Op {
-    pub(super) in_use: bool,
     /// It touches bytes, and so may have to wait.
     pub(super) touches: bool,
-    /// `Ticket::into_bits`; in a slot that is in use the duty is here.
-    pub(super) ticket: u64,
+    /// In a slot that is in use.
+    pub(super) ticket: Option<Parked>,
     pub(super) kind: Kind,
     /// What is still to be done.
     pub(super) offset: u64,
@@ -89,9 +90,8 @@ impl Kind {
 impl Op {
     pub(super) fn idle() -> Self {
         Op {
-            in_use: false,
             touches: false,
-            ticket: 0,
+            ticket: None,
             kind: Kind::Sync,
             offset: 0,
             left: 0,

@@ -46,9 +46,9 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 
-use controller::port::{Added, ByteRange, Channel as Port, Outcome, Request};
-use controller::ticket::Ticket;
 use memory::{Need, Scratch};
+use port::ticket::Ticket;
+use port::{Added, ByteRange, Channel as Port, Outcome, Request};
 
 use self::crc::Crc;
 pub(crate) use self::layout::{BLOCK, Kind, Layout, SHAPE_WORDS, Shape, Superblock};
@@ -58,15 +58,15 @@ pub(crate) use self::storage::Storage;
 
 /// Frames that a journal has in memory: one that is filled, and those that are being written.
 const FRAMES: usize = 4;
-/// Tickets of a journal: no lane, controller or subsystem has these. That of a frame's piece says
+/// Numbers of a journal's tickets: no other channel counts so far. That of a frame's piece says
 /// which frame and which of its blocks.
-const TICKETS: u64 = 0xFFFF_FFFF_FFFF_0000;
+const TICKETS: u32 = 0xFFFF_0000;
 /// For a byte that the medium is handed in a turn it is asked to take so many back: pages are freed
 /// in less time than they are copied.
 const GIVEN_BACK_PER_BYTE: u64 = 64;
-const SYNC: u64 = TICKETS | 0x8000;
-const SUPERBLOCK: u64 = TICKETS | 0x8001;
-const GIVE_BACK: u64 = TICKETS | 0x8002;
+const SYNC: u32 = TICKETS | 0x8000;
+const SUPERBLOCK: u32 = TICKETS | 0x8001;
+const GIVE_BACK: u32 = TICKETS | 0x8002;
 
 /// Why a state cannot be taken from a file.
 #[derive(Debug, thiserror::Error)]
@@ -431,7 +431,7 @@ impl Journal {
 
     /// Whether a ticket is the journal's.
     pub(crate) fn owns(ticket: &Ticket) -> bool {
-        ticket.bits() >= TICKETS
+        ticket.number().is_some_and(|number| number >= TICKETS)
     }
 
     /// A turn of the owner's has begun: of frames the medium is handed a slice in it.
@@ -506,8 +506,8 @@ impl Journal {
             // Before it is asked, which may end it at once.
             let frame = &mut self.frames[index];
             (frame.handed, frame.pieces) = (from + len, frame.pieces + 1);
-            let bits = TICKETS | (u64::from(from) / BLOCK * FRAMES as u64) | index as u64;
-            if !self.ask(below, bits, &request, Some((index, from))) {
+            let number = TICKETS | (from / BLOCK as u32 * FRAMES as u32) | index as u32;
+            if !self.ask(below, number, &request, Some((index, from))) {
                 let frame = &mut self.frames[index];
                 (frame.handed, frame.pieces) = (from, frame.pieces - 1);
                 return false;
@@ -521,7 +521,7 @@ impl Journal {
     fn ask(
         &mut self,
         below: &mut impl Port,
-        bits: u64,
+        number: u32,
         request: &Request<'_>,
         frame: Option<(usize, u32)>,
     ) -> bool {
@@ -538,7 +538,7 @@ impl Journal {
             }
             _ => &[],
         };
-        let added = below.add(Ticket::from_bits(bits), request, segments, scratch.view());
+        let added = below.add(Ticket::numbered(number), request, segments, scratch.view());
         match added {
             Added::Pending => self.in_flight += 1,
             Added::Done(ticket, outcome) => {
@@ -555,13 +555,14 @@ impl Journal {
 
     /// A request of the journal's has ended.
     pub(crate) fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
-        let bits = ticket.into_bits();
+        let number = ticket.number().unwrap_or_default();
+        ticket.retire();
         self.in_flight -= 1;
-        if outcome.cause != Outcome::OK.cause && bits != GIVE_BACK {
-            self.failed(bits, outcome);
+        if outcome.cause != Outcome::OK.cause && number != GIVE_BACK {
+            self.failed(number, outcome);
             return;
         }
-        match bits {
+        match number {
             GIVE_BACK => {}
             SYNC => {
                 if let Move::Sync { start, until, .. } = self.moving {

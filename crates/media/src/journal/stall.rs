@@ -11,7 +11,7 @@
 //! A flush that failed is remembered by the file below, which lets no later one succeed: what it
 //! may have lost is not in memory any more.
 
-use controller::port::Outcome;
+use port::Outcome;
 
 use super::{FRAMES, Frame, Journal, Move, SUPERBLOCK, SYNC, Stage};
 
@@ -111,8 +111,8 @@ impl Journal {
     }
 
     /// A request of the journal's has failed.
-    pub(super) fn failed(&mut self, bits: u64, outcome: Outcome) {
-        match bits {
+    pub(super) fn failed(&mut self, number: u32, outcome: Outcome) {
+        match number {
             SYNC => {
                 if let Move::Sync { start, until, .. } = self.moving {
                     self.moving = Move::Waits { start, until };

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use controller::port::{Cause, Channel as _, Done, Outcome, Request};
-use controller::ticket::Ticket;
 use memory::DmaView;
+use port::testing;
+use port::ticket::Ticket;
+use port::{Cause, Channel as _, Done, Outcome, Request};
 use proptest::prelude::*;
 
 use super::*;
@@ -132,7 +133,7 @@ impl Owner {
         while let Some((end, covers)) = self.waiting.front().copied()
             && self.journal.settled() >= end
         {
-            let ticket = Ticket::from_bits(self.next);
+            let ticket = Ticket::numbered(self.next as u32);
             let view = DmaView::empty();
             match self.disk.add(ticket, &Request::Flush, &[], &view) {
                 Added::Full(ticket) => {
@@ -151,7 +152,10 @@ impl Owner {
             if Journal::owns(&ticket) {
                 self.journal.complete(ticket, outcome);
             } else {
-                let covers = self.flushing.remove(&ticket.into_bits()).unwrap();
+                let covers = self
+                    .flushing
+                    .remove(&u64::from(testing::number(ticket)))
+                    .unwrap();
                 self.flushed = self.flushed.max(covers);
             }
         }

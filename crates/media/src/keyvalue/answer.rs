@@ -1,9 +1,9 @@
 //! What a command of a dialect ends with, and what it costs.
 
-use controller::port::{Cause, Outcome};
 use model::{KvKind, KvOp, Op, key_hash};
 use nvme_spec::Status;
 use nvme_spec::samsung::SUB_COMMANDS_MAX;
+use port::{Cause, Outcome};
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,27 +1,26 @@
 //! A key-value medium, and the one channel that may use it.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::{fmt, io};
 
-use controller::port::{Added, Cause, Channel as Port, Done, MediumTraits, Outcome, Request};
-use controller::set::CommandSet;
-use controller::ticket::Ticket;
 use memory::{Claimant, DmaView, Segment};
 use model::Op;
+use port::set::CommandSet;
+use port::ticket::Ticket;
+use port::{Added, Cause, Channel as Port, Done, MediumTraits, Outcome, Request};
 
 use super::answer::Ops;
 use super::durable::{Admits, Durable};
-use super::log;
 use super::open::{self, OnFile};
 #[cfg(test)]
 use super::pairs::Pairs;
 use super::set::{NvmeSet, SamsungSet, Told};
 use super::slices::{Later, Slices};
 use super::space::{Space, UNIT};
-use super::{Dialect, KeyValue};
+use super::{Dialect, KeyValue, log};
 use crate::error::MediumError;
 use crate::file::{FileChannel, FileMedium};
 use crate::journal::StateError;
@@ -502,13 +501,14 @@ impl<C: Port> Port for KeyValueChannel<C> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use controller::port::ByteRange;
     use memory::DmaMap;
-    use nvme_spec::Status;
+    use nvme_spec::identify::IDENTIFY_SIZE;
     use nvme_spec::key_value::{KvOpcode, set_key};
     use nvme_spec::samsung::{SamsungOpcode, status};
-    use nvme_spec::{Sqe, identify::IDENTIFY_SIZE};
+    use nvme_spec::{Sqe, Status};
+    use port::ByteRange;
+
+    use super::*;
 
     fn medium(dialect: Dialect) -> Arc<KeyValueMedium> {
         Arc::new(KeyValueMedium::open(1 << 20, 10, dialect).unwrap())
@@ -516,9 +516,9 @@ mod tests {
 
     fn add(channel: &mut KeyValueChannel, request: &Request<'_>) -> Outcome {
         let view = DmaMap::new(1).view();
-        match channel.add(Ticket::from_bits(7), request, &[], &view) {
+        match channel.add(Ticket::numbered(7), request, &[], &view) {
             Added::Done(ticket, outcome) => {
-                assert_eq!(ticket.into_bits(), 7);
+                assert_eq!(port::testing::number(ticket), 7);
                 outcome
             }
             added => panic!("{added:?}"),

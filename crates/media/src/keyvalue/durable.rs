@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use controller::port::{Added, Channel as Port, Done, Outcome, Request};
-use controller::ticket::Ticket;
 use memory::DmaView;
+use port::ticket::{Parked, Ticket, TicketId};
+use port::{Added, Channel as Port, Done, Outcome, Request};
 
 use super::log::Log;
 use super::pairs::Pairs;
@@ -23,12 +23,20 @@ pub(super) enum Admits {
     Never(Outcome),
 }
 
-/// A ticket that waits for the log, or for a flush of the file.
-#[derive(Clone, Copy, Debug)]
+/// A ticket that waits for the log.
+#[derive(Debug)]
 struct Held {
-    bits: u64,
+    ticket: Parked,
     /// How far the log must be written.
     until: u64,
+    /// How it ends where that succeeds.
+    outcome: Outcome,
+}
+
+/// A ticket for which the file is flushed.
+#[derive(Debug)]
+struct Flushing {
+    id: TicketId,
     /// How it ends where that succeeds.
     outcome: Outcome,
 }
@@ -40,7 +48,7 @@ pub(super) struct Durable<C> {
     /// Those that wait for the log, in its order.
     held: VecDeque<Held>,
     /// Those that wait for a flush.
-    flushing: Vec<Held>,
+    flushing: Vec<Flushing>,
     /// What ended without the file.
     ended: Vec<Done>,
     /// What the file has ended.
@@ -144,7 +152,7 @@ impl<C: Port> Durable<C> {
             log.journal.retry();
         }
         self.held.push_back(Held {
-            bits: ticket.into_bits(),
+            ticket: ticket.park(),
             until: u64::MAX,
             outcome,
         });
@@ -210,24 +218,34 @@ impl<C: Port> Durable<C> {
         }
         journal.drive(&mut self.below);
         let stalled = journal.stalled();
-        while let Some(held) = self.held.front().copied()
-            && (stalled.is_some() || held.until <= journal.settled())
-        {
-            self.held.pop_front();
-            let ticket = Ticket::from_bits(held.bits);
-            if let Some(outcome) = stalled.filter(|_| held.until > journal.settled()) {
+        let is_due = |held: &mut Held| stalled.is_some() || held.until <= journal.settled();
+        while let Some(held) = self.held.pop_front_if(is_due) {
+            let Held {
+                ticket,
+                until,
+                outcome,
+            } = held;
+            let (ticket, wanted) = (ticket.unpark(), outcome);
+            let id = ticket.id();
+            if let Some(outcome) = stalled.filter(|_| until > journal.settled()) {
                 self.ended.push(Done { ticket, outcome });
                 continue;
             }
             match self.below.add(ticket, &Request::Flush, &[], &self.nothing) {
-                Added::Pending => self.flushing.push(held),
-                Added::Done(ticket, outcome) => {
-                    let outcome = held.ends(outcome);
+                Added::Pending => self.flushing.push(Flushing {
+                    id,
+                    outcome: wanted,
+                }),
+                Added::Done(ticket, flushed) => {
+                    let outcome = ends(wanted, flushed);
                     self.ended.push(Done { ticket, outcome });
                 }
                 Added::Full(ticket) => {
-                    ticket.retire();
-                    self.held.push_front(held);
+                    self.held.push_front(Held {
+                        ticket: ticket.park(),
+                        until,
+                        outcome: wanted,
+                    });
                     break;
                 }
             }
@@ -247,9 +265,11 @@ impl<C: Port> Durable<C> {
                 }
                 continue;
             }
-            let bits = ticket.bits();
-            let at = self.flushing.iter().position(|held| held.bits == bits);
-            let outcome = at.map_or(outcome, |at| self.flushing.swap_remove(at).ends(outcome));
+            let id = ticket.id();
+            let at = self.flushing.iter().position(|flushing| flushing.id == id);
+            let outcome = at.map_or(outcome, |at| {
+                ends(self.flushing.swap_remove(at).outcome, outcome)
+            });
             done.push(Done { ticket, outcome });
         }
         self.reaped = reaped;
@@ -258,13 +278,11 @@ impl<C: Port> Durable<C> {
     }
 }
 
-impl Held {
-    /// How it ends where the flush ended so.
-    fn ends(&self, flush: Outcome) -> Outcome {
-        if flush.cause == Outcome::OK.cause {
-            self.outcome
-        } else {
-            flush
-        }
+/// How a ticket ends that is to end as `wanted` where a flush succeeds, which ended as `flushed`.
+fn ends(wanted: Outcome, flushed: Outcome) -> Outcome {
+    if flushed.cause == Outcome::OK.cause {
+        wanted
+    } else {
+        flushed
     }
 }

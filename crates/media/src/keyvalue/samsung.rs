@@ -16,7 +16,6 @@
 //!
 //! The batch command is [`super::compound`].
 
-use controller::prp;
 use memory::{DmaView, Hint, Need, Segment};
 use model::KvKind;
 use nvme_spec::samsung::{
@@ -24,6 +23,7 @@ use nvme_spec::samsung::{
     SamsungOpcode, StoreOption, status,
 };
 use nvme_spec::{Sqe, Status};
+use port::prp;
 
 use super::answer::{Answer, Ops};
 use super::compound;

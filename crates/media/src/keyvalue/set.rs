@@ -4,16 +4,17 @@
 //! Nothing here depends on what keys there are, but for the utilization that Identify tells.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
-use controller::namespace::Namespace;
-use controller::set::{Access, Asked, CommandSet, Data};
 use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::key_value::{IdentifyKvNamespace, KEY_MAX, KvFormat, KvOpcode};
 use nvme_spec::log::CommandEffects;
 use nvme_spec::opcode::{Csi, NvmOpcode};
 use nvme_spec::samsung::{IteratorOption, RetrieveOption, SamsungCommand, SamsungOpcode, status};
 use nvme_spec::{Sqe, Status};
+use port::namespace::Namespace;
+use port::set::{Access, Asked, CommandSet, Data};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::pairs::VALUE_MAX;
@@ -188,8 +189,9 @@ impl CommandSet for SamsungSet {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use port::{ChannelId, MediumTraits};
+
     use super::*;
-    use controller::port::{ChannelId, MediumTraits};
 
     pub(in super::super) fn namespace() -> Namespace {
         Namespace {

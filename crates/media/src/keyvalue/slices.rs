@@ -11,11 +11,11 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use controller::port::{Cause, Done, Outcome};
-use controller::prp::{MAX_SEGMENTS, MAX_TRANSFER};
-use controller::ticket::Ticket;
 use memory::{DmaView, Hint, Iova, Need, Segment, Store};
 use nvme_spec::samsung::SUB_COMMANDS_MAX;
+use port::prp::{MAX_SEGMENTS, MAX_TRANSFER};
+use port::ticket::Ticket;
+use port::{Cause, Done, Outcome};
 
 use super::KeyValue;
 use super::data::{Host, Sink, Source, Target};

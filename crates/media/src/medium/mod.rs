@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use controller::port::MediumTraits;
-use controller::set::CommandSet;
 use driver::bus::place::{AnyBus, Place};
 use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
+use port::MediumTraits;
+use port::set::CommandSet;
 
 use crate::channel::{Channel, IoCounts, Kind};
 use crate::drive::{Drive, DriveCounts, DriveIdentity, Duty, Relay, ShownPage};

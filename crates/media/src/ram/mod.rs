@@ -9,11 +9,9 @@ mod slices;
 
 use std::sync::Arc;
 
-use controller::port::{
-    Added, ByteRange, Cause, Channel, Done, FUSED_BYTES, MediumTraits, Outcome, Request,
-};
-use controller::ticket::Ticket;
 use memory::{Claim, Claimant, DmaView, Segment, Store, StorePages};
+use port::ticket::Ticket;
+use port::{Added, ByteRange, Cause, Channel, Done, FUSED_BYTES, MediumTraits, Outcome, Request};
 
 use self::slices::{Op, Slices};
 pub(crate) use self::slices::{SLICE, TIMED_SLICE};

@@ -17,9 +17,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use controller::port::{Cause, Done, FUSED_BYTES, Outcome, Request};
-use controller::ticket::Ticket;
 use memory::{Claim, Claimant, DmaView, Hint, Iova, Need, Segment, Store};
+use port::ticket::Ticket;
+use port::{Cause, Done, FUSED_BYTES, Outcome, Request};
 
 /// Bytes that are copied at a time: those of a batch of 32 commands of 4 KiB.
 pub(crate) const SLICE: u32 = 128 << 10;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use controller::port::{Added, Cause, Channel, Done, Outcome, Request};
-use controller::ticket::Ticket;
 use memory::{
     Access, Buffer, Claims, ClientMappings, DmaMap, DmaView, Hint, HostMemory, Iova, Need, Segment,
     Store,
 };
+use port::testing;
+use port::ticket::Ticket;
+use port::{Added, Cause, Channel, Done, Outcome, Request};
 
 use super::RamChannel;
 
@@ -59,7 +60,7 @@ impl Rig {
                 .unwrap()
         };
         let segments: Vec<Segment<'_>> = pieces.iter().map(find).collect();
-        let ticket = Ticket::from_bits(bits);
+        let ticket = Ticket::numbered(bits as u32);
         let is_full = self.channel.is_full(request);
         let added = self.channel.add(ticket, request, &segments, &self.view);
         assert_eq!(is_full, matches!(added, Added::Full(_)));
@@ -73,7 +74,7 @@ impl Rig {
             self.channel.reap(&mut done);
             if let Some(Done { ticket, outcome }) = done.pop() {
                 assert!(done.is_empty());
-                return (count, ticket.into_bits(), outcome);
+                return (count, u64::from(testing::number(ticket)), outcome);
             }
         }
         unreachable!("a command ends")
@@ -153,7 +154,7 @@ fn what_shares_bytes_with_it_waits_and_others_do_not() {
     assert_eq!(ended(rig.add(8, &small(4096 - 512), &data)), Outcome::OK);
     assert_eq!(ended(rig.add(8, &small(end), &data)), Outcome::OK);
     assert_eq!(ended(rig.add(8, &Request::Flush, &[])), Outcome::OK);
-    let ranges = [0, end - 1].map(|offset| controller::port::ByteRange { offset, len: 512 });
+    let ranges = [0, end - 1].map(|offset| port::ByteRange { offset, len: 512 });
     refused(rig.add(8, &Request::Deallocate { ranges: &ranges }, &[]));
     // A large one as well.
     refused(rig.add(8, &READ, &[(0, MIB as u32)]));

@@ -11,9 +11,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use controller::port::{Added, Cause, Channel as Port, Done, Outcome, Request};
-use controller::ticket::Ticket;
 use memory::DmaView;
+use port::ticket::{Parked, Ticket};
+use port::{Added, Cause, Channel as Port, Done, Outcome, Request};
 
 use super::keeper::Keeper;
 use super::{Out, Taken, ZonedChannel};
@@ -37,9 +37,9 @@ pub(super) struct Waiting {
     nothing: Arc<DmaView>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Held {
-    bits: u64,
+    ticket: Parked,
     until: Option<u64>,
     what: Step,
 }
@@ -79,7 +79,7 @@ impl Waiting {
 
     fn hold(&mut self, ticket: Ticket, what: Step) {
         self.held.push_back(Held {
-            bits: ticket.into_bits(),
+            ticket: ticket.park(),
             until: None,
             what,
         });
@@ -184,11 +184,9 @@ impl<C: Port> ZonedChannel<C> {
         };
         keeper.journal.drive(below);
         let (settled, stalled) = (keeper.journal.settled(), keeper.journal.stalled());
-        while let Some(held) = self.waiting.held.front().copied()
-            && held.until.is_some_and(|until| until <= settled)
-        {
-            self.waiting.held.pop_front();
-            if !self.go_on(held) {
+        let is_due = |held: &mut Held| held.until.is_some_and(|until| until <= settled);
+        while let Some(held) = self.waiting.held.pop_front_if(is_due) {
+            if let Some(held) = self.go_on(held) {
                 self.waiting.held.push_front(held);
                 break;
             }
@@ -198,9 +196,15 @@ impl<C: Port> ZonedChannel<C> {
         }
     }
 
-    /// The next step of what has waited for the log. False where the medium below has no room.
-    fn go_on(&mut self, held: Held) -> bool {
-        let request = match (held.what, self.waiting.erased) {
+    /// The next step of what has waited for the log. It comes back where the medium below has no
+    /// room.
+    fn go_on(&mut self, held: Held) -> Option<Held> {
+        let Held {
+            ticket,
+            until,
+            what,
+        } = held;
+        let request = match (what, self.waiting.erased) {
             (Step::Reset, Some(erased)) => {
                 let range = self.ranges[erased];
                 Request::WriteZeroes {
@@ -212,21 +216,25 @@ impl<C: Port> ZonedChannel<C> {
             }
             _ => Request::Flush,
         };
-        let ticket = Ticket::from_bits(held.bits);
+        let ticket = ticket.unpark();
+        let id = Some(ticket.id());
         match self.below.add(ticket, &request, &[], &self.waiting.nothing) {
             Added::Full(ticket) => {
-                ticket.retire();
-                return false;
+                let ticket = ticket.park();
+                return Some(Held {
+                    ticket,
+                    until,
+                    what,
+                });
             }
             Added::Pending => {
-                if let Step::Flush(Some(result)) = held.what {
+                if let Step::Flush(Some(result)) = what {
                     let what = Taken::Synced { result };
-                    let bits = held.bits;
-                    self.out.push(Out { bits, what });
+                    self.out.push(Out { id, what });
                 }
             }
             Added::Done(ticket, outcome) => {
-                if let Step::Flush(Some(result)) = held.what {
+                if let Step::Flush(Some(result)) = what {
                     let outcome = self.ended(Taken::Synced { result }, outcome);
                     self.waiting.failed.push(Done { ticket, outcome });
                 } else if let Some(done) = self.below_ended(Done { ticket, outcome }) {
@@ -234,14 +242,14 @@ impl<C: Port> ZonedChannel<C> {
                 }
             }
         }
-        true
+        None
     }
 
     /// The log cannot be written now: whatever waits for what is not written fails.
     fn fail_held(&mut self, settled: u64, outcome: Outcome) {
         let waits = |held: &mut Held| held.until.is_none_or(|until| until > settled);
         while let Some(held) = self.waiting.held.pop_back_if(waits) {
-            let ticket = Ticket::from_bits(held.bits);
+            let ticket = held.ticket.unpark();
             let outcome = match self.take_out(&ticket) {
                 Some(what) => self.ended(what, outcome),
                 None => outcome,
@@ -311,11 +319,14 @@ impl<C: Port> ZonedChannel<C> {
                 let erased = self.waiting.erased.map_or(0, |erased| erased + 1);
                 if erased < self.ranges.len() {
                     self.waiting.erased = Some(erased);
-                    let bits = ticket.into_bits();
-                    self.out.push(Out { bits, what });
+                    let id = Some(ticket.id());
+                    self.out.push(Out { id, what });
                     // Nothing is to be recorded before it.
-                    let (until, what) = (Some(0), Step::Reset);
-                    self.waiting.held.push_front(Held { bits, until, what });
+                    self.waiting.held.push_front(Held {
+                        ticket: ticket.park(),
+                        until: Some(0),
+                        what: Step::Reset,
+                    });
                     return None;
                 }
             }
@@ -339,7 +350,7 @@ impl<C: Port> ZonedChannel<C> {
             deallocate: true,
             fua: false,
         };
-        let bits = ticket.bits();
+        let id = Some(ticket.id());
         let is_whole = to > from && !self.zones().get(zone).random;
         let added = if is_whole {
             self.below.add(ticket, &request, &[], &self.waiting.nothing)
@@ -349,7 +360,7 @@ impl<C: Port> ZonedChannel<C> {
         match added {
             Added::Pending => {
                 let what = Taken::Undo { zone, outcome };
-                self.out.push(Out { bits, what });
+                self.out.push(Out { id, what });
                 None
             }
             Added::Done(ticket, undone) => {

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use controller::port::{Added, ByteRange, Channel as Port, Outcome, Request};
-use controller::ticket::Ticket;
 use memory::{DmaView, Segment};
 use model::{Op, ZoneOp};
 use nvme_spec::zoned::{ZoneSendAction, ZoneSendCdw13, ZoneState, zone_slba};
 use nvme_spec::{Sqe, Status};
+use port::ticket::Ticket;
+use port::{Added, ByteRange, Channel as Port, Outcome, Request};
 
 use super::zones::{Acted, Zones};
-use super::{Out, RANGES_MAX, Stopped, Taken, ZonedChannel, bits_of};
+use super::{Out, RANGES_MAX, Stopped, Taken, ZonedChannel, id_of};
 
 impl<C: Port> ZonedChannel<C> {
     /// Zone Management Send.
@@ -164,7 +164,7 @@ impl<C: Port> ZonedChannel<C> {
             return self.reset_kept(ticket, first, last);
         }
         let mut ranges = std::mem::take(&mut self.ranges);
-        let bits = bits_of(ticket);
+        let id = id_of(ticket);
         let found = self.find_written(first, last, &mut ranges);
         let added = found.map(|()| self.erase(ticket, &ranges, view));
         self.ranges = ranges;
@@ -176,7 +176,7 @@ impl<C: Port> ZonedChannel<C> {
         let what = Taken::Erase { first, last };
         match added {
             None => Err(Stopped::Ends(Outcome::OK)),
-            Some(added) => Ok(self.taken(added, bits, what)),
+            Some(added) => Ok(self.taken(added, id, what)),
         }
     }
 
@@ -215,8 +215,8 @@ impl<C: Port> ZonedChannel<C> {
         match ticket.take_if(|_| erases) {
             None => Err(Stopped::Ends(Outcome::OK)),
             Some(ticket) => {
-                let (bits, what) = (ticket.bits(), Taken::Erase { first, last });
-                self.out.push(Out { bits, what });
+                let (id, what) = (Some(ticket.id()), Taken::Erase { first, last });
+                self.out.push(Out { id, what });
                 self.hold_reset(ticket);
                 Ok(Added::Pending)
             }

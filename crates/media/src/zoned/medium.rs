@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::sync::{Arc, PoisonError};
 use std::{io, path::Path};
 
-use controller::set::{RandomAreas, Zoned};
 use nvme_spec::zoned::{DESCRIPTOR_EXTENSION_UNIT, ZoneState};
+use port::set::{RandomAreas, Zoned};
 
 use super::zones::{Geometry, Zones};
 use super::{State, ZonedChannel, open};

@@ -26,13 +26,13 @@ mod zones;
 
 use std::sync::Arc;
 
-use controller::port::{Added, ByteRange, Cause, Channel as Port, Done, Outcome, Request};
-use controller::set::Zoned;
-use controller::ticket::Ticket;
 use memory::{DmaView, Segment};
 use model::{Op, ZoneOp};
 use nvme_spec::zoned::{DESCRIPTOR_EXTENSION_UNIT, ZoneAppendCdw12, ZonedOpcode, zone_slba};
 use nvme_spec::{Sqe, Status};
+use port::set::Zoned;
+use port::ticket::{Ticket, TicketId};
+use port::{Added, ByteRange, Cause, Channel as Port, Done, Outcome, Request};
 
 use self::durable::Waiting;
 use self::keeper::Keeper;
@@ -72,7 +72,7 @@ impl State {
 #[derive(Clone, Copy, Debug)]
 struct Out {
     /// The ticket's.
-    bits: u64,
+    id: Option<TicketId>,
     what: Taken,
 }
 
@@ -119,7 +119,7 @@ impl Taken {
 
 impl Out {
     fn is_for(&self, ticket: &Ticket) -> bool {
-        ticket.bits() == self.bits
+        self.id == Some(ticket.id())
     }
 }
 
@@ -261,8 +261,8 @@ impl<C> ZonedChannel<C> {
     }
 }
 
-fn bits_of(ticket: &Option<Ticket>) -> u64 {
-    ticket.as_ref().map_or(0, Ticket::bits)
+fn id_of(ticket: &Option<Ticket>) -> Option<TicketId> {
+    ticket.as_ref().map(Ticket::id)
 }
 
 /// Where a logical block of a namespace is in its medium.
@@ -423,7 +423,7 @@ impl<C: Port> ZonedChannel<C> {
     ) -> Result<Added, Stopped> {
         let Write { zone, offset, .. } = write;
         self.may_write(zone)?;
-        let bits = bits_of(ticket);
+        let id = id_of(ticket);
         // With a log a durable write is flushed behind it.
         let fua_below = fua && !self.is_kept();
         let request = Request::Write {
@@ -445,7 +445,7 @@ impl<C: Port> ZonedChannel<C> {
             fua,
             from: write.end - u64::from(len),
         };
-        Ok(self.taken(added, bits, what))
+        Ok(self.taken(added, id, what))
     }
 
     /// Zeros over what was written in a random write area: `len` bytes of them, whether durably.
@@ -458,7 +458,7 @@ impl<C: Port> ZonedChannel<C> {
         view: &Arc<DmaView>,
     ) -> Added {
         let Write { zone, offset, .. } = write;
-        let bits = bits_of(ticket);
+        let id = id_of(ticket);
         let added = self.hand_on(ticket, request, &[], view);
         if matches!(added, Added::Full(_)) {
             return added;
@@ -473,7 +473,7 @@ impl<C: Port> ZonedChannel<C> {
             fua,
             from: write.end - len,
         };
-        self.taken(added, bits, what)
+        self.taken(added, id, what)
     }
 
     /// The medium below has taken a write.
@@ -490,8 +490,8 @@ impl<C: Port> ZonedChannel<C> {
     }
 
     /// What the medium below has not refused is out, or has ended.
-    fn taken(&mut self, added: Added, bits: u64, what: Taken) -> Added {
-        self.out.push(Out { bits, what });
+    fn taken(&mut self, added: Added, id: Option<TicketId>, what: Taken) -> Added {
+        self.out.push(Out { id, what });
         match added {
             Added::Done(ticket, outcome) => match self.below_ended(Done { ticket, outcome }) {
                 Some(Done { ticket, outcome }) => Added::Done(ticket, outcome),

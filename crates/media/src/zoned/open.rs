@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use controller::set::Zoned;
+use port::set::Zoned;
 
 use super::keeper::{Keeper, ZONE_IN_LOG};
 use super::zones::{Geometry, Zones};

@@ -1,7 +1,6 @@
 //! What Zone Management Receive reports (ZNS 1.1, 3.4.2), written into the host's memory as it is
 //! made.
 
-use controller::port::ByteRange;
 use memory::Segment;
 use nvme_spec::Sqe;
 use nvme_spec::Status;
@@ -9,6 +8,7 @@ use nvme_spec::zoned::{
     ReportingOption, ZoneAttributes, ZoneDescriptor, ZoneDescriptorState, ZoneDescriptorType,
     ZoneReceiveAction, ZoneReceiveCdw13, ZoneReportHeader, ZoneState, ZoneType, zone_slba,
 };
+use port::ByteRange;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::zones::{Zone, Zones};

@@ -8,8 +8,8 @@ use std::sync::{
 };
 use std::thread;
 
-use controller::port::{ByteRange, Cause, Channel as _, Outcome, Request};
 use media::{Direct, Medium, MediumKind, MediumSpec};
+use port::{ByteRange, Cause, Channel as _, Outcome, Request};
 
 use crate::common::{Host, Runner, in_memory, on_disk, open_file};
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{Host, Runner, file_spec, is_open_direct, on_disk, open_file, pattern};
-use controller::port::{ByteRange, Cause, Outcome, Request};
 use media::{Direct, Medium, MediumError, MediumKind};
+use port::{ByteRange, Cause, Outcome, Request};
 
 const MIB: usize = 1 << 20;
 const SIZE: usize = 8 * MIB;

@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use crate::common::{Host, Runner, in_memory, on_disk, open_file, pattern};
-use controller::port::{ByteRange, Cause, Channel as _, Outcome, Request};
 use media::{Direct, Medium, MediumKind, MediumSpec};
+use port::{ByteRange, Cause, Channel as _, Outcome, Request};
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use controller::port::{Added, Channel as _, Done, Outcome, Request};
-use controller::ticket::Ticket;
-use controller::time::Time;
 use media::{Channel, Direct, FileIo, Medium, MediumKind, MediumSpec};
 use memory::{
     Access, ClientMappings, DmaMap, DmaView, Hint, HostMemory, Iova, Mapping, Need, Segment,
 };
+use port::testing;
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Added, Channel as _, Done, Outcome, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FallocateFlags;
 
@@ -135,15 +136,17 @@ impl Runner {
         pieces: &[(usize, usize)],
     ) -> Option<u64> {
         let id = self.next;
-        let ticket = Ticket::from_bits(id);
+        let ticket = Ticket::numbered(id as u32);
         match self
             .channel
             .add(ticket, request, &host.segments(pieces), &host.view)
         {
             Added::Pending => assert!(self.pending.insert(id)),
-            Added::Done(ticket, outcome) => self.ended.push((ticket.into_bits(), outcome)),
+            Added::Done(ticket, outcome) => self
+                .ended
+                .push((u64::from(testing::number(ticket)), outcome)),
             Added::Full(ticket) => {
-                assert_eq!(ticket.into_bits(), id);
+                assert_eq!(u64::from(testing::number(ticket)), id);
                 return None;
             }
         }
@@ -175,7 +178,7 @@ impl Runner {
 
     fn take_done(&mut self) {
         for Done { ticket, outcome } in self.done.drain(..) {
-            let id = ticket.into_bits();
+            let id = u64::from(testing::number(ticket));
             assert!(self.pending.remove(&id), "each ticket comes back once");
             self.ended.push((id, outcome));
         }

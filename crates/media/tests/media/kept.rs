@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use controller::port::{ByteRange, Outcome, Request};
 use media::{Direct, Medium, MediumError, MediumKind, MediumSpec, ZoneLoss, ZoneSpec};
 use nvme_spec::Sqe;
+use port::{ByteRange, Outcome, Request};
 
 use crate::common::{Host, Runner, file_spec, in_memory, on_disk, pattern};
 

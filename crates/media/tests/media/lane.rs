@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use controller::counters::LaneCounters;
 use controller::lane::{BATCH, Copying, Lane, LaneCommand, LaneConfig, Quota, SqSpec};
-use controller::namespace::{Namespace, NamespaceTable};
-use controller::port::{Channel as _, Channels, Done, Outcome, Request};
 use controller::state::{FORMAT_VERSION, area_bytes, slots_for};
 use media::{Channel, Direct, Medium, MediumKind, MediumSpec};
 use memory::{DoorbellPages, Iova, StateFile};
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
 use nvme_spec::{Cqe, Sqe, Status};
+use port::namespace::{Namespace, NamespaceTable};
+use port::{Channel as _, Channels, Done, Outcome, Request};
 
 use crate::common::{BASE, Host, Runner, on_disk, open_file, pattern};
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::common::{Host, Runner, file_spec, in_memory, on_disk, pattern};
-use controller::port::{ByteRange, Cause, Outcome, Request};
 use media::{Direct, Medium, MediumKind, MediumSpec};
+use port::{ByteRange, Cause, Outcome, Request};
 use proptest::prelude::*;
 
 const SECTOR: usize = 512;

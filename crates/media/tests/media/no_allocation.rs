@@ -2,9 +2,9 @@
 
 use crate::common::{Host, on_disk, open_file};
 use allocation_counter::measure;
-use controller::port::{Added, ByteRange, Channel as _, Done, Request};
-use controller::ticket::Ticket;
 use media::{Direct, Medium, MediumKind, MediumSpec};
+use port::ticket::Ticket;
+use port::{Added, ByteRange, Channel as _, Done, Request};
 
 const DEPTH: usize = 8;
 
@@ -60,7 +60,7 @@ fn no_command_allocates() {
         let mut run = || {
             for request in &requests {
                 for segments in &segments {
-                    match channel.add(Ticket::from_bits(1), request, segments, &host.view) {
+                    match channel.add(Ticket::numbered(1), request, segments, &host.view) {
                         Added::Pending => {}
                         Added::Done(ticket, _) | Added::Full(ticket) => ticket.retire(),
                     }

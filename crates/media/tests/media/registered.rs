@@ -5,8 +5,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use controller::port::{Outcome, Request};
 use media::Direct;
+use port::{Outcome, Request};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::common::{Host, Runner, on_disk, open_file, pattern};

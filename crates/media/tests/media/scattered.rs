@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::common::{DISCARDED, Host, Runner, is_open_direct, on_disk, open_file, pattern};
-use controller::port::{Cause, Outcome, Request};
 use media::{Direct, Medium, MediumKind, MediumSpec};
+use port::{Cause, Outcome, Request};
 
 const SIZE: usize = 1 << 20;
 

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use controller::port::{ByteRange, Cause, Channel as _, Outcome, Request};
-use controller::time::Time;
 use media::{Dialect, Direct, Medium, MediumKind, MediumSpec, ZoneSpec};
 use model::{
     CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters, KvParameters,
@@ -12,6 +10,8 @@ use model::{
 };
 use nvme_spec::key_value::set_key;
 use nvme_spec::{Sqe, Status};
+use port::time::Time;
+use port::{ByteRange, Cause, Channel as _, Outcome, Request};
 
 use crate::common::{Host, Runner, file_spec, on_disk, pattern};
 

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use controller::port::{ByteRange, Cause, Outcome, Request};
-use controller::set::RandomAreas;
 use media::{Medium, MediumError, MediumKind, MediumSpec, ZoneSpec};
 use nvme_spec::{Sqe, Status};
+use port::set::RandomAreas;
+use port::{ByteRange, Cause, Outcome, Request};
 
 use crate::common::{Host, Runner};
 

@@ -1,7 +1,7 @@
 //! `[media.zoned]`: zones over a medium, which hosts write in order and reset as a whole.
 
-use controller::set::RandomAreas;
 use media::ZoneSpec;
+use port::set::RandomAreas;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -16,7 +16,8 @@ mod queues;
 mod stats;
 mod text;
 
-use controller::{counters::Counted, time::Time};
+use controller::counters::Counted;
+use port::time::Time;
 
 use crate::control::{
     ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus,

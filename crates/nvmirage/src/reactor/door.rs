@@ -9,7 +9,7 @@
 
 use std::{io, os::fd::AsFd};
 
-use controller::time::Time;
+use port::time::Time;
 use transport::vfio_user::{Caller, CallerEnd, Listener};
 
 use super::poller::{Poller, Source};

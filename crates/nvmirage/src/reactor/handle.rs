@@ -11,11 +11,12 @@ use anyhow::{Context, anyhow};
 use controller::counters::{Counted, ReactorCounters};
 use controller::flight::TraceSpec;
 use controller::inspect::{CompletionView, ControllerView};
-use controller::{ConfigError, ControllerConfig, port::ChannelId, subsystem::OperatorRequest};
+use controller::{ConfigError, ControllerConfig, subsystem::OperatorRequest};
 use engine::{ControllerSlot, EngineId, Mail, Mode, MoveError, SubsystemSlot};
 use media::{Duty, Medium, ZoneLoss, ZoneLossError};
 use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
+use port::ChannelId;
 
 use super::{
     lines::Vectors,

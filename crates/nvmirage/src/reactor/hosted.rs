@@ -6,9 +6,10 @@
 
 use std::{io, os::fd::AsFd, sync::Arc};
 
-use controller::{Controller, Interrupt, flight::WatchSpec, time::Time};
+use controller::{Controller, Interrupt, flight::WatchSpec};
 use engine::ControllerSlot;
 use memory::{ClientMappings, DmaView, DoorbellPages, LostFlag, Pieces};
+use port::time::Time;
 use transport::vfio_user::{Caller, Listener, Parting, Session, SessionConfig};
 
 use super::{

@@ -3,8 +3,8 @@
 
 use std::{collections::VecDeque, sync::mpsc};
 
-use controller::port::{ChannelId, Channels};
 use media::Channel;
+use port::{ChannelId, Channels};
 
 use crate::observe::{Taken, Taking, Wanted};
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ::controller::port::{ChannelId, DriveReport};
+use ::port::{ChannelId, DriveReport};
 use engine::Engine;
 
 use super::hosted::Hosted;

@@ -8,12 +8,11 @@ use controller::{
     counters::{Counted, ReactorCounters},
     flight::{TraceSpec, WatchSpec},
     inspect::Look,
-    port::ChannelId,
-    time::Time,
 };
 use engine::{ControllerSlot, Engine, EngineId, Idle, Mode, MoveError, Moved};
 use media::{Medium, ZoneLoss, ZoneLossError};
 use memory::{Bell, DoorbellPages, EventFd, mailbox::Receiver};
+use port::{ChannelId, time::Time};
 use transport::vfio_user::SessionConfig;
 
 use super::{

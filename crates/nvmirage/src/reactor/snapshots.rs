@@ -3,8 +3,8 @@
 
 use std::sync::mpsc;
 
-use controller::port::{ChannelId, Channels};
 use media::Channel;
+use port::{ChannelId, Channels};
 
 use crate::keep::timing::checkpoints::{Asked, Taken};
 

@@ -229,12 +229,10 @@ impl Hosted {
 mod tests {
     use std::sync::{Arc, mpsc};
 
-    use controller::{
-        subsystem::{ControllerId, ControllerRecord, Record},
-        time::Time,
-    };
+    use controller::subsystem::{ControllerId, ControllerRecord, Record};
     use engine::Mode;
     use memory::{Bell, EventFd};
+    use port::time::Time;
 
     use super::*;
     use crate::keep::{
@@ -295,15 +293,15 @@ mod tests {
         /// A namespace of one block comes to be.
         fn change(&mut self) -> mpsc::Receiver<Result<u32, Status>> {
             let (answer, answered) = mpsc::sync_channel(1);
-            let namespace = controller::namespace::Namespace {
+            let namespace = port::namespace::Namespace {
                 nsid: 1,
-                channel: controller::port::ChannelId(0),
+                channel: port::ChannelId(0),
                 start: 0,
                 blocks: 1,
                 lba_shift: 12,
                 nguid: [0; 16],
                 eui64: [0; 8],
-                traits: controller::port::MediumTraits::default(),
+                traits: port::MediumTraits::default(),
                 restrictions: None,
                 set: None,
             };

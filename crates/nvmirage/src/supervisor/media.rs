@@ -3,8 +3,9 @@
 use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 use anyhow::Context;
-use controller::{port::ChannelId, subsystem::Allocated};
+use controller::subsystem::Allocated;
 use media::{Dialect, Direct, Duty, FileIo, Medium, MediumKind as Backing, MediumSpec};
+use port::ChannelId;
 
 use super::{
     OpenMedium, State, operate::label, recording::RecordingFile, subsystems::medium_basis, timing,

@@ -29,7 +29,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use ::controller::port::ChannelId;
+use ::port::ChannelId;
 use anyhow::Context;
 use engine::{ControllerSlot, Mode};
 use tokio::sync::Notify;

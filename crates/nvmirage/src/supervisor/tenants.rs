@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use controller::port::ChannelId;
 use engine::{
     ControllerSlot, Engine, EngineId,
     tenants::{Budget, NamespaceKey, TenantFigures, TenantId},
 };
+use port::ChannelId;
 
 use super::{State, exists, refuse_problems};
 use crate::{
@@ -64,7 +64,7 @@ pub(crate) enum TenantNews {
 
 impl TenantNews {
     /// Tells an engine.
-    pub(crate) fn tell<C: controller::port::Channel>(self, engine: &mut Engine<C>) {
+    pub(crate) fn tell<C: port::Channel>(self, engine: &mut Engine<C>) {
         match self {
             TenantNews::Tenant(id, spec, budget) => engine.set_tenant(id, spec, budget),
             TenantNews::Namespace(key, tenant, weight) => {

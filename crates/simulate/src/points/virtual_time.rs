@@ -5,10 +5,7 @@ use std::sync::Arc;
 
 use controller::Controller;
 use controller::config::{self, ControllerConfig, DoorbellMode};
-use controller::namespace::Namespace;
-use controller::port::ChannelId;
 use controller::subsystem::{Subsystem, SubsystemConfig};
-use controller::time::Time;
 use driver::key_value::{Dialect, Keys};
 use driver::program::{self, Command, Pace, Ran, Rules, Target, Worker};
 use driver::{Device, Doorbells, DriverError, Options, QueuePair};
@@ -16,6 +13,9 @@ use engine::{Engine, Mode};
 use media::{MAX_DEPTH, Medium, MediumKind, MediumSpec, ZoneSpec};
 use memory::{Buffer, DoorbellPages};
 use model::Parameters;
+use port::ChannelId;
+use port::namespace::Namespace;
+use port::time::Time;
 
 use super::{KEYS_MAX, Latencies, Measured, Phase, Points, REST_NS};
 use crate::Error;

@@ -2,16 +2,16 @@
 //! memory.
 
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::namespace::Namespace;
-use controller::port::ChannelId;
 use controller::subsystem::{Subsystem, SubsystemConfig};
-use controller::time::Time;
 use controller::{Controller, config};
 use driver::{Device, Doorbells, Options};
 use engine::{Engine, Mode};
 use media::{MAX_DEPTH, Medium, MediumKind, MediumSpec, ZoneSpec};
 use memory::{Buffer, DoorbellPages};
 use model::{Flash, Parameters};
+use port::ChannelId;
+use port::namespace::Namespace;
+use port::time::Time;
 use std::sync::Arc;
 
 use crate::bus::Virtual;

@@ -8,10 +8,10 @@
 mod bring_up;
 mod work;
 
-use controller::port::Channel;
 use driver::Device;
 use memory::Buffer;
 use model::Parameters;
+use port::Channel;
 use std::ops::ControlFlow;
 
 use crate::bus::Virtual;

@@ -12,9 +12,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use controller::time::Time;
 use memory::DoorbellPages;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use port::time::Time;
 use rustix::io::Errno;
 use vfio_user::message::{Refusal, Version};
 use vfio_user::{Command, Connection, HEADER_LEN, Header, Message};

@@ -12,7 +12,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use controller::time::Time;
+use port::time::Time;
 use vfio_user::Connection;
 
 /// How long a host may take to close its side.

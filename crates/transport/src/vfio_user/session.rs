@@ -9,9 +9,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use controller::time::Time;
 use controller::{Controller, Failure, Interrupt};
 use memory::{ClientMappings, DoorbellPages, EventFd};
+use port::time::Time;
 use rustix::io::Errno;
 use vfio_user::message::{Access, DeviceFlags, DeviceInfo, irq_index, region_index};
 use vfio_user::{Command, Connection, Header, Message};

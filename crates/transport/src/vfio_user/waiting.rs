@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use controller::Controller;
-use controller::time::Time;
 use memory::dma::Reach;
+use port::time::Time;
 use rustix::io::Errno;
 use vfio_user::Header;
 use vfio_user::message::{Access, DmaUnmap};

@@ -5,7 +5,7 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-use controller::time::Time;
+use port::time::Time;
 use transport::vfio_user::{Caller, CallerEnd, SessionEnd};
 
 const SECOND: u64 = 1_000_000_000;

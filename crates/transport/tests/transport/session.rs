@@ -7,9 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use controller::subsystem::{Subsystem, SubsystemConfig};
-use controller::time::Time;
 use controller::{Controller, ControllerConfig, DoorbellMode};
 use memory::DoorbellPages;
+use port::time::Time;
 use transport::vfio_user::{Caller, Session, SessionConfig, SessionEnd};
 
 /// A session that nobody gives turns to but the test.

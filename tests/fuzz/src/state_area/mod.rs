@@ -11,8 +11,8 @@ mod oracle;
 use std::{cell::RefCell, fs::File, os::fd::AsRawFd, path::PathBuf};
 
 use arbitrary::Arbitrary;
-use controller::set::RandomAreas;
 use media::{Dialect, Direct, FileIo, Medium, MediumError, MediumKind, MediumSpec, ZoneSpec};
+use port::set::RandomAreas;
 
 use self::image::{Frame, Image, Super};
 

@@ -6,10 +6,7 @@
 
 use std::sync::Arc;
 
-use controller::namespace::Namespace;
-use controller::port::{Channel as _, ChannelId};
 use controller::subsystem::{Subsystem, SubsystemConfig};
-use controller::time::Time;
 use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
 use engine::tenants::{Budget, Cap, NamespaceKey, TenantFigures, TenantId, TenantSpec};
 use engine::{ControllerSlot, Engine, EngineId, Mode};
@@ -19,6 +16,9 @@ use memory::{
 };
 use model::{Flash, Parameters};
 use nvme_spec::{Cqe, Sqe};
+use port::namespace::Namespace;
+use port::time::Time;
+use port::{Channel as _, ChannelId};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const READ: u8 = 2;

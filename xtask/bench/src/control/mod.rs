@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
+use xtask_shared::process::Interrupt;
+use xtask_shared::workspace::Workspace;
 
 use super::Cpus;
 use super::ours::{Ours, Setup};
 use super::process::Running;
 use super::reach::{Row, shown, table};
 use super::sample::{Sample, median};
-use xtask_shared::process::Interrupt;
-use xtask_shared::workspace::Workspace;
 
 /// How long the storm has blown before it is measured.
 const BLOWN: Duration = Duration::from_millis(300);

@@ -1,14 +1,13 @@
 //! PostgreSQL and MariaDB as children of ours, each run by a user that may do nothing else, and
 //! sysbench.
 
-use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};

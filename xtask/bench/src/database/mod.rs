@@ -21,14 +21,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
+use xtask_shared::process::Interrupt;
+use xtask_shared::workspace::Workspace;
 
 use self::drive::Drive;
 use self::engine::{Engine, Load, Running};
 use self::forgetful::Forgetful;
 use self::results::{Point, Run};
 use self::watch::Watch;
-use xtask_shared::process::Interrupt;
-use xtask_shared::workspace::Workspace;
 
 const NAMES: [&str; 2] = ["postgresql", "mariadb"];
 

@@ -19,6 +19,8 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 use serde_json::json;
+use xtask_shared::process::Interrupt;
+use xtask_shared::workspace::Workspace;
 
 use self::hostile::Beside;
 use self::split::Placement;
@@ -26,8 +28,6 @@ use self::workloads::Workloads;
 use super::Cpus;
 use super::reach::Row;
 use super::sample::Sample;
-use xtask_shared::process::Interrupt;
-use xtask_shared::workspace::Workspace;
 
 /// What is measured.
 #[derive(Debug, Args)]

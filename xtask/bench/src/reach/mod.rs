@@ -19,12 +19,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
+use xtask_shared::process::Interrupt;
+use xtask_shared::workspace::Workspace;
 
 use super::Cpus;
 use super::ours::output;
 use super::sample::{Results, Sample, Subject, Summary, of_placement};
-use xtask_shared::process::Interrupt;
-use xtask_shared::workspace::Workspace;
 
 /// What is measured.
 #[derive(Debug, Args)]

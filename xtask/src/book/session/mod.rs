@@ -17,9 +17,8 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tests_vm::lines::{Lines, NoLine};
 
-use super::guest;
-use super::output;
 use super::page::{Block, Commands, Kind, Page};
+use super::{guest, output};
 use crate::process::Interrupt;
 use crate::workspace::Workspace;
 

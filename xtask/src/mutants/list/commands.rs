@@ -13,33 +13,33 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "partition-offset",
         guard: "blocks are counted from where the namespace begins in its medium",
-        file: "crates/controller/src/namespace.rs",
+        file: "crates/port/src/namespace.rs",
         from: "offset: self.start + (slba << self.lba_shift),",
         to: "offset: slba << self.lba_shift,",
         test: unit(
-            "controller",
+            "port",
             "namespace::tests::ranges_that_pass_the_end_or_wrap_are_refused",
         ),
     },
     Mutation {
         name: "bounds",
         guard: "no block behind the end of a namespace is reached",
-        file: "crates/controller/src/namespace.rs",
+        file: "crates/port/src/namespace.rs",
         from: "if end > self.blocks {",
         to: "if end > self.blocks + 1 {",
         test: unit(
-            "controller",
+            "port",
             "namespace::tests::ranges_that_pass_the_end_or_wrap_are_refused",
         ),
     },
     Mutation {
         name: "bounds-wrap",
         guard: "a range that passes the last block address is refused",
-        file: "crates/controller/src/namespace.rs",
+        file: "crates/port/src/namespace.rs",
         from: "let end = slba.checked_add(blocks)?;",
         to: "let end = slba.wrapping_add(blocks);",
         test: unit(
-            "controller",
+            "port",
             "namespace::tests::ranges_that_pass_the_end_or_wrap_are_refused",
         ),
     },
@@ -57,21 +57,18 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "prp-offset",
         guard: "only the first PRP entry has an offset",
-        file: "crates/controller/src/prp/mod.rs",
+        file: "crates/port/src/prp/mod.rs",
         from: "        if page_offset(entry) != 0 {\n",
         to: "        if page_offset(entry) & 3 != 0 {\n",
-        test: unit(
-            "controller",
-            "prp::tests::offsets_where_none_may_be_are_refused",
-        ),
+        test: unit("port", "prp::tests::offsets_where_none_may_be_are_refused"),
     },
     Mutation {
         name: "prp-chain",
         guard: "a pointer to the next page of a PRP list has no offset",
-        file: "crates/controller/src/prp/mod.rs",
+        file: "crates/port/src/prp/mod.rs",
         from: "            if page_offset(list) != 0 {\n",
         to: "            if page_offset(list) & 7 != 0 {\n",
-        test: unit("controller", "prp::tests::a_chain_pointer_has_no_offset"),
+        test: unit("port", "prp::tests::a_chain_pointer_has_no_offset"),
     },
     Mutation {
         name: "sgl-length",
@@ -153,13 +150,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "straight-pages",
         guard: "two pages are one run only where the second follows the first",
-        file: "crates/controller/src/prp/mod.rs",
+        file: "crates/port/src/prp/mod.rs",
         from: "len <= first + PAGE && prp1.wrapping_add(first.into()) == prp2;",
         to: "len <= first + PAGE;",
-        test: unit(
-            "controller",
-            "prp::tests::quirk_the_first_entry_has_an_offset",
-        ),
+        test: unit("port", "prp::tests::quirk_the_first_entry_has_an_offset"),
     },
     Mutation {
         name: "straight-flags",

@@ -21,9 +21,11 @@ const SAFE_CRATES: &[&str] = &[
     "controller",
     "driver",
     "engine",
+    "loopback",
     "model",
     "nvme-spec",
     "nvmirage",
+    "port",
     "simulate",
     "trace-file",
     "transport",
@@ -31,7 +33,14 @@ const SAFE_CRATES: &[&str] = &[
 ];
 
 /// Crates on the way of a command, which turn on the lists of clippy.toml.
-const DATA_PATH_CRATES: &[&str] = &["controller", "engine", "media", "memory", "transport"];
+const DATA_PATH_CRATES: &[&str] = &[
+    "controller",
+    "engine",
+    "media",
+    "memory",
+    "port",
+    "transport",
+];
 const DATA_PATH_LINTS: [&str; 3] = [
     "disallowed_types",
     "disallowed_methods",

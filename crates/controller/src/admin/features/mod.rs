@@ -22,8 +22,8 @@ use nvme_spec::reservation::ReservationNotificationMask;
 use nvme_spec::{NSID_ALL, Sqe, Status};
 
 use crate::admin::identify::volatile_cache;
-use crate::namespace::NamespaceTable;
-use crate::time::Time;
+use port::namespace::NamespaceTable;
+use port::time::Time;
 
 pub use saved::SavedFeatures;
 pub use values::FeatureValues;

@@ -21,7 +21,7 @@ use crate::admin::keep_alive::KEEP_ALIVE_UNIT_MS;
 use crate::admin::logs::has_zones;
 use crate::arbitration::RECOMMENDED_BURST;
 use crate::config::MAX_IO_QUEUES;
-use crate::time::Time;
+use port::time::Time;
 
 /// Words of one bit per interrupt vector: one of the admin queue, one per I/O queue pair.
 pub(super) const VECTOR_WORDS: usize = (MAX_IO_QUEUES as usize + 1).div_ceil(32);

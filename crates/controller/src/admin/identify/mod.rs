@@ -32,9 +32,9 @@ use crate::arbitration::RECOMMENDED_BURST;
 use crate::config::DoorbellMode;
 use crate::controller::Controller;
 use crate::identity::LOCAL_OUI;
-use crate::namespace::NamespaceTable;
-use crate::set::CommandSet;
 use crate::subsystem::{Allocated, Subsystem};
+use port::namespace::NamespaceTable;
+use port::set::CommandSet;
 
 /// RTD3E: a shutdown is bounded by the drain, 4 s, and the flush, 30 s, and some time between them;
 /// in microseconds.

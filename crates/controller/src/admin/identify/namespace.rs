@@ -10,9 +10,9 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::command::{COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES};
 use crate::identity;
-use crate::namespace::{LBA_SHIFTS, Namespace, format_index};
-use crate::port::MediumTraits;
 use crate::subsystem::{Allocated, Pool, Subsystem};
+use port::MediumTraits;
+use port::namespace::{LBA_SHIFTS, Namespace, format_index};
 
 /// Every type of reservation, which persists where that is asked for; IEKEY as revision 1.3 and
 /// later define it.

@@ -4,7 +4,7 @@
 use nvme_spec::Sqe;
 
 use super::rig::*;
-use crate::testing::Manner;
+use port::testing::Manner;
 
 fn abort(sqid: u16, cid: u16) -> Sqe {
     Sqe {

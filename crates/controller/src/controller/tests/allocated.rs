@@ -2,9 +2,9 @@
 //! (Base 2.1, 5.1.13.2).
 
 use super::rig::*;
-use crate::port::{ChannelId, MediumTraits};
 use crate::subsystem::{Allocated, Busy, ControllerId, Pool, Subsystem, SubsystemConfig};
-use crate::testing::namespace;
+use port::testing::namespace;
+use port::{ChannelId, MediumTraits};
 
 /// Namespace 1 is attached to both controllers, 2 to controller 2, 4 to nobody, and 7 is being
 /// created.

@@ -2,9 +2,9 @@
 //! have commands.
 
 use super::rig::*;
-use crate::testing::PAGE;
 use nvme_spec::Sqe;
 use nvme_spec::registers::sq_tail_slot;
+use port::testing::PAGE;
 
 /// CC.AMS 001b.
 const WEIGHTED: u32 = 1 << 11;

@@ -5,7 +5,7 @@ use nvme_spec::Sqe;
 
 use super::rig::*;
 use crate::lane::LaneTable;
-use crate::testing::Manner;
+use port::testing::Manner;
 
 // Configuration space: Command, and control and status of Power Management.
 const COMMAND: u64 = 0x04;

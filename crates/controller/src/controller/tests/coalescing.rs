@@ -2,7 +2,7 @@
 
 use super::rig::*;
 use crate::controller::Interrupt::{Message, Pin, Vector};
-use crate::time::Time;
+use port::time::Time;
 
 const US: u64 = 1000;
 

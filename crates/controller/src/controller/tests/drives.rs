@@ -6,7 +6,7 @@ use nvme_spec::log::{CriticalWarning, LogPageId, SmartLog};
 use zerocopy::FromZeros;
 
 use super::rig::*;
-use crate::port::{ChannelId, DriveReport, ReportedPage};
+use port::{ChannelId, DriveReport, ReportedPage};
 
 const INVALID_LOG_PAGE: u16 = 0x109;
 

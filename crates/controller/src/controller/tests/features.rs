@@ -3,8 +3,8 @@
 use nvme_spec::Sqe;
 
 use super::rig::*;
-use crate::port::Cause;
-use crate::testing::{Manner, Seen};
+use port::Cause;
+use port::testing::{Manner, Seen};
 
 const CURRENT: u32 = 0;
 const DEFAULT: u32 = 1;

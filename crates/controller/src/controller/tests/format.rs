@@ -4,9 +4,9 @@ use nvme_spec::Sqe;
 
 use super::rig::{INTERNAL, INVALID_FIELD, OK, Rig, code, config, namespaces, u64_at};
 use super::world::{FORMAT, FORMAT_IN_PROGRESS, Fields, INVALID_FORMAT, SANITIZE, World, pool};
-use crate::port::{Cause, ChannelId};
 use crate::subsystem::{Allocated, ControllerId, ControllerSet, SubsystemConfig};
-use crate::testing::{Manner, namespace};
+use port::testing::{Manner, namespace};
+use port::{Cause, ChannelId};
 
 const MIB: u64 = 1 << 20;
 const ALL: u32 = 0xffff_ffff;

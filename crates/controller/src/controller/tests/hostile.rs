@@ -4,7 +4,7 @@ use nvme_spec::Sqe;
 use proptest::prelude::*;
 
 use super::rig::*;
-use crate::testing::Manner;
+use port::testing::Manner;
 
 /// What a hostile host does.
 #[derive(Clone, Debug)]

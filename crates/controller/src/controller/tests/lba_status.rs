@@ -1,9 +1,10 @@
 //! Get LBA Status (NVM 1.1, 4.2.1).
 
 use nvme_spec::Sqe;
+use port::BlockRanges;
 
 use super::rig::*;
-use crate::subsystem::{Allocated, BlockRanges, Busy, SubsystemConfig};
+use crate::subsystem::{Allocated, Busy, SubsystemConfig};
 
 /// Scan, and return what is tracked.
 const SCAN: u32 = 0x10;

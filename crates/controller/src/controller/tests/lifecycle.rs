@@ -8,8 +8,8 @@ use nvme_spec::Sqe;
 use super::rig::*;
 use crate::controller::{Controller, EnableError, Failure, Interrupt};
 use crate::subsystem::{Subsystem, SubsystemConfig};
-use crate::testing::Manner;
 use memory::DoorbellPages;
+use port::testing::Manner;
 
 /// Tries to enable with these settings; CSTS after a few turns.
 fn enable_with(cc: u32, prepare: impl Fn(&mut Rig)) -> u32 {

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::rig::*;
 use crate::counters::ReactorCounters;
-use crate::namespace::Namespace;
-use crate::port::Cause;
+use port::Cause;
+use port::namespace::Namespace;
 
 #[test]
 fn supported_pages_are_those_that_answer() {
@@ -354,7 +354,7 @@ fn smart_tells_hours_and_busy_minutes() {
         "idle minutes do not count as busy"
     );
     rig.create_pair(1, 8);
-    rig.medium(0).manner = crate::testing::Manner::Hanging;
+    rig.medium(0).manner = port::testing::Manner::Hanging;
     let read = rig.read_sqe(1, 1);
     rig.submit_io(1, 0, read);
     rig.wait(90 * SECOND);

@@ -4,7 +4,7 @@ use memory::Iova;
 use nvme_spec::Sqe;
 
 use super::rig::*;
-use crate::testing::PAGE;
+use port::testing::PAGE;
 
 /// The same addresses lead to other memory: a host that has moved its queues there finds them used.
 #[test]

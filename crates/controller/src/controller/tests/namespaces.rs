@@ -12,12 +12,12 @@ use super::world::{
     INSUFFICIENT_CAPACITY, INVALID_FORMAT, IS_PRIVATE, LIST_INVALID, NOT_ATTACHED, NS_ATTACHMENT,
     NS_MANAGEMENT, SANITIZE, THIN_PROVISIONING, World, pool,
 };
-use crate::port::{Cause, ChannelId};
 use crate::subsystem::{
     Allocated, ControllerId, ControllerSet, Host, Operation, Requester, ReservationCommand, Step,
     SubsystemConfig,
 };
-use crate::testing::namespace;
+use port::testing::namespace;
+use port::{Cause, ChannelId};
 
 const MIB: u64 = 1 << 20;
 /// NSID_ALL (Base 2.1, 3.2.1.2).

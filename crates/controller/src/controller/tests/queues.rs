@@ -4,7 +4,7 @@ use nvme_spec::{Cqe, Sqe};
 
 use super::rig::*;
 use crate::controller::Interrupt;
-use crate::testing::Manner;
+use port::testing::Manner;
 
 #[test]
 fn a_pair_serves_a_command() {
@@ -297,7 +297,7 @@ fn sixty_four_pairs_of_4096_entries() {
     config.queues = 64;
     config.queue_depth = 4096;
     let mut rig = Rig::with(config);
-    rig.host = crate::testing::Host::new(64 * 80 + 256);
+    rig.host = port::testing::Host::new(64 * 80 + 256);
     rig.tell_view();
     rig.enable();
     let cqe = rig.set_feature(0x07, 0x003f_003f);

@@ -5,7 +5,7 @@ use nvme_spec::Sqe;
 
 use super::rig::*;
 use crate::subsystem::OperatorRequest;
-use crate::testing::Seen;
+use port::testing::Seen;
 
 const READ_ONLY_RANGE: u16 = 0x182;
 const WRITE_PROTECTED: u16 = 0x020;

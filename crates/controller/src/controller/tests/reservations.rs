@@ -6,8 +6,8 @@ use nvme_spec::{Cqe, Sqe};
 use super::rig::*;
 use crate::controller::DEADLINE_NS;
 use crate::subsystem::{Allocated, Record, Subsystem, SubsystemConfig};
-use crate::testing::Manner;
-use crate::ticket::OwnerKey;
+use port::testing::Manner;
+use port::ticket::OwnerKey;
 
 // Opcodes (Base 2.1, figure 556; NVM 1.1, figure 17).
 const WRITE: u8 = 0x01;

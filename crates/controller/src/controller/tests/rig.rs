@@ -8,12 +8,12 @@ use nvme_spec::{Cqe, Sqe};
 use crate::config::{ControllerConfig, DoorbellMode};
 use crate::controller::{Controller, Interrupt};
 use crate::lane::{Lane, LaneTable};
-use crate::namespace::Namespace;
-use crate::port::{Channel, ChannelId, Channels, Done, MediumTraits};
 use crate::subsystem::{Subsystem, SubsystemConfig};
-use crate::testing::{Host, Manner, PAGE, TestMedium, namespace};
-use crate::ticket::OwnerKey;
-use crate::time::Time;
+use port::namespace::Namespace;
+use port::testing::{Host, Manner, PAGE, TestMedium, namespace};
+use port::ticket::OwnerKey;
+use port::time::Time;
+use port::{Channel, ChannelId, Channels, Done, MediumTraits};
 
 // Offsets of registers (Base 2.1, figure 35), typed here again.
 pub(super) const CAP: u64 = 0x00;

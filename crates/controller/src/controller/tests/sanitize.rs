@@ -7,9 +7,9 @@ use super::world::{
     FORMAT, Fields, NS_ATTACHMENT, NS_MANAGEMENT, SANITIZE, SANITIZE_FAILED, SANITIZE_IN_PROGRESS,
     World, pool,
 };
-use crate::port::{Cause, ChannelId};
 use crate::subsystem::{SanitizeOutcome, Subsystem, SubsystemConfig};
-use crate::testing::{Manner, Seen, namespace};
+use port::testing::{Manner, Seen, namespace};
+use port::{Cause, ChannelId};
 
 const MIB: u64 = 1 << 20;
 // SANACT (Base 2.1, figure 372).

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::rig::*;
 use crate::admin::features::SavedFeatures;
-use crate::port::Cause;
 use crate::subsystem::{ControllerId, ControllerRecord, SubsystemConfig};
+use port::Cause;
 
 const SV: u32 = 1 << 31;
 const CURRENT: u32 = 0;
@@ -133,7 +133,7 @@ fn saved_values_are_handed_to_the_next_process() {
     rig.turns(4);
     assert_eq!(
         rig.medium(0).seen,
-        [crate::testing::Seen::Write(0, 512, true)]
+        [port::testing::Seen::Write(0, 512, true)]
     );
 }
 
@@ -357,7 +357,7 @@ fn a_save_that_fails_changes_nothing() {
     rig.turns(4);
     assert_eq!(
         rig.medium(0).seen.last(),
-        Some(&crate::testing::Seen::Write(0, 512, false))
+        Some(&port::testing::Seen::Write(0, 512, false))
     );
 }
 

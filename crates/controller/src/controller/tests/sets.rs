@@ -8,11 +8,11 @@ use nvme_spec::opcode::Csi;
 use nvme_spec::registers::CC;
 
 use super::rig::*;
-use crate::namespace::Namespace;
-use crate::port::{ByteRange, Cause, ChannelId};
-use crate::set::{Asked, CommandSet, Zoned};
 use crate::subsystem::SubsystemConfig;
-use crate::testing::{Seen, namespace};
+use port::namespace::Namespace;
+use port::set::{Asked, CommandSet, Zoned};
+use port::testing::{Seen, namespace};
+use port::{ByteRange, Cause, ChannelId};
 
 /// Command Set Identifiers.
 const KEY_VALUE: u32 = 1;

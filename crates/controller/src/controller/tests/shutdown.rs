@@ -2,8 +2,8 @@
 //! and all of it is bounded.
 
 use super::rig::*;
-use crate::port::Cause;
-use crate::testing::{Manner, Seen};
+use port::Cause;
+use port::testing::{Manner, Seen};
 
 const NORMAL: u32 = 1 << 14;
 const ABRUPT: u32 = 2 << 14;

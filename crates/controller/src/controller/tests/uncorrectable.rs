@@ -4,7 +4,7 @@ use nvme_spec::Sqe;
 
 use super::rig::*;
 use crate::subsystem::SubsystemConfig;
-use crate::testing::Manner;
+use port::testing::Manner;
 
 const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;
@@ -111,7 +111,7 @@ fn writing_makes_blocks_readable_again_and_no_others() {
 fn a_write_that_fails_clears_no_mark() {
     let mut io = Io::new(Manner::Asynchronous);
     assert_eq!(io.io(WRITE_UNCORRECTABLE, 8, 1), OK);
-    io.rig.medium(0).fault = Some(crate::port::Cause::WriteFailed);
+    io.rig.medium(0).fault = Some(port::Cause::WriteFailed);
     // Write Fault (NVM 1.1, figure 20).
     assert_eq!(io.io(WRITE, 8, 1), 0x280);
     io.rig.medium(0).fault = None;

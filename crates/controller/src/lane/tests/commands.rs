@@ -7,9 +7,9 @@ use nvme_spec::{Sqe, Status};
 
 use super::rig::{CQID, DATA, MEDIUM, MEDIUM_ID, Rig, VECTOR, command, config, read, transfer};
 use crate::lane::{FailedCommand, Lane, LaneEvent, Posted};
-use crate::port::{ByteRange, Cause, ChannelId};
 use crate::queue::QueueError;
-use crate::testing::{Host, Manner, Seen, TestMedium, namespace};
+use port::testing::{Host, Manner, Seen, TestMedium, namespace};
+use port::{ByteRange, Cause, ChannelId};
 
 const BLOCKS: u64 = MEDIUM as u64 / 512;
 

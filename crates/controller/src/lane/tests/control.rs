@@ -5,7 +5,7 @@ use nvme_spec::{Cqe, Status};
 use super::rig::{Rig, read};
 use crate::lane::{LaneCommand, LaneEvent};
 use crate::state::ZOMBIE_SLOTS;
-use crate::testing::{Manner, Seen};
+use port::testing::{Manner, Seen};
 
 const REMOVE: LaneCommand = LaneCommand::RemoveQueue { sqid: 1 };
 const REMOVED: LaneEvent = LaneEvent::QueueRemoved { sqid: 1 };
@@ -264,7 +264,7 @@ fn a_ticket_that_comes_back_twice_does_not_complete_the_next_command() {
     rig.submit(1, read(2));
     rig.turn();
     assert_eq!(rig.lane.in_flight(), 1);
-    let first = crate::ticket::Ticket::new(rig.lane.key(), 0, 0);
-    rig.lane.complete(first, crate::port::Outcome::OK);
+    let first = port::ticket::Ticket::issue(rig.lane.key(), 0, 0);
+    rig.lane.complete(first, port::Outcome::OK);
     assert_eq!(rig.lane.in_flight(), 1);
 }

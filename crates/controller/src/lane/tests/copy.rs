@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use super::rig::{DATA, MEDIUM, MEDIUM_ID, Rig, command};
 use crate::lane::{Copying, LaneCommand};
-use crate::namespace::Namespace;
-use crate::port::{Cause, ChannelId};
-use crate::testing::{Manner, Seen, TestMedium, namespace};
+use port::namespace::Namespace;
+use port::testing::{Manner, Seen, TestMedium, namespace};
+use port::{Cause, ChannelId};
 
 const BLOCKS: u64 = MEDIUM as u64 / 512;
 /// The page that holds the ranges.

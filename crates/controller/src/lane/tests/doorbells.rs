@@ -5,7 +5,7 @@ use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
 
 use super::rig::{CQID, Rig, read};
 use crate::lane::{BATCH, LaneEvent, LaneFault, QueueName};
-use crate::testing::{Manner, Seen};
+use port::testing::{Manner, Seen};
 
 fn bad(queue: QueueName, value: u32) -> LaneEvent {
     LaneEvent::Fault(LaneFault::InvalidDoorbell { queue, value })

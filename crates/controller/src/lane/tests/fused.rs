@@ -5,9 +5,9 @@ use proptest::prelude::*;
 
 use super::rig::{DATA, MEDIUM, MEDIUM_ID, Rig, command};
 use crate::lane::{LaneCommand, LaneEvent};
-use crate::namespace::Restrictions;
-use crate::port::Cause;
-use crate::testing::{Manner, Seen, namespace};
+use port::Cause;
+use port::namespace::Restrictions;
+use port::testing::{Manner, Seen, namespace};
 
 const OK: Status = Status::SUCCESSFUL_COMPLETION;
 const MISSING: Status = Status::ABORTED_MISSING_FUSED;

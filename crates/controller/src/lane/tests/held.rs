@@ -7,10 +7,10 @@ use nvme_spec::{Cqe, Sqe, Status};
 use super::rig::{DATA, MEDIUM, MEDIUM_ID, Rig, command, read};
 use crate::gate::{FlowId, Gate, Pass, Work};
 use crate::lane::{LaneCommand, LaneEvent, LaneTurn};
-use crate::namespace::Namespace;
-use crate::port::Channel;
-use crate::testing::{Manner, namespace};
-use crate::time::Time;
+use port::Channel;
+use port::namespace::Namespace;
+use port::testing::{Manner, namespace};
+use port::time::Time;
 
 const OK: Status = Status::SUCCESSFUL_COMPLETION;
 

@@ -5,7 +5,7 @@ use nvme_spec::Sqe;
 use proptest::prelude::*;
 
 use super::rig::{DATA, MEDIUM, MEDIUM_ID, PAGES, Rig};
-use crate::testing::{Host, Manner, PAGE, namespace};
+use port::testing::{Host, Manner, PAGE, namespace};
 
 /// Mostly an address of the host's, often a page, sometimes anything.
 fn address() -> impl Strategy<Value = u64> {

@@ -12,8 +12,8 @@ use super::shadow::{event_idx, register};
 use crate::inspect::{CommandView, CompletionView, Look, Place, SubmissionView};
 use crate::lane::LaneCommand;
 use crate::queue::BadDoorbell;
-use crate::testing::Manner;
-use crate::time::Time;
+use port::testing::Manner;
+use port::time::Time;
 
 fn look(rig: &Rig, commands: usize, now: u64) -> CompletionView {
     let now = Time(now);

@@ -6,7 +6,7 @@ use nvme_spec::registers::sq_tail_slot;
 
 use super::rig::{CQID, DATA, PAGES, Rig, read};
 use crate::lane::{LaneCommand, LaneEvent, LaneFault, QueueName};
-use crate::testing::{Host, Manner};
+use port::testing::{Host, Manner};
 
 /// Rings in one region, data in another, from page [`DATA`] on, half of it each.
 fn rig(manner: Manner) -> Rig {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::rig::{Rig, read};
 use super::watch::watching;
 use crate::lane::{LaneCommand, LaneEvent};
-use crate::testing::Manner;
+use port::testing::Manner;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {

@@ -2,7 +2,7 @@
 
 use super::rig::{Rig, read};
 use crate::lane::Posted;
-use crate::testing::Manner;
+use port::testing::Manner;
 
 fn rig() -> Rig {
     let mut rig = Rig::new(16, &[16], Manner::Synchronous);

@@ -11,10 +11,10 @@ use crate::counters::LaneCounters;
 use crate::lane::{
     BATCH, Copying, Lane, LaneCommand, LaneConfig, LaneEvent, LaneTurn, Quota, ShadowSpec, SqSpec,
 };
-use crate::namespace::{Namespace, NamespaceTable};
-use crate::port::{Channel, ChannelId, Channels};
 use crate::state::{FORMAT_VERSION, area_bytes, slots_for};
-use crate::testing::{Host, Manner, TestMedium, namespace};
+use port::namespace::{Namespace, NamespaceTable};
+use port::testing::{Host, Manner, TestMedium, namespace};
+use port::{Channel, ChannelId, Channels};
 
 /// Pages of the host's memory: 0 to 15 for the completion ring, 16 for each submission ring after
 /// that, then data.

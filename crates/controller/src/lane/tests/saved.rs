@@ -12,12 +12,12 @@ use zerocopy::FromBytes;
 
 use super::rig::{CQID, MEDIUM_ID, PAGES, Rig, VECTOR, config, read};
 use crate::lane::{Lane, LaneCommand, SqSpec};
-use crate::port::{Added, Channel, Channels, Done, Outcome, Request};
 use crate::state::{
     FORMAT_VERSION, QueueState, SlotState, area_bytes, slot_state, slots_for, sq_state,
 };
-use crate::testing::{Host, Manner, namespace};
-use crate::ticket::Ticket;
+use port::testing::{Host, Manner, namespace};
+use port::ticket::Ticket;
+use port::{Added, Channel, Channels, Done, Outcome, Request};
 
 /// The state in the file: the queues and the slots that hold a command.
 fn saved(file: &StateFile, entries: u32) -> (QueueState, Vec<SlotState>) {

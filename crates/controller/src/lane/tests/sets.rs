@@ -7,10 +7,10 @@ use nvme_spec::{Sqe, Status};
 
 use super::rig::{DATA, MEDIUM_ID, Rig, command};
 use crate::lane::LaneCommand;
-use crate::namespace::Restrictions;
-use crate::port::{ByteRange, Outcome};
-use crate::set::Zoned;
-use crate::testing::{Manner, Seen, namespace};
+use port::namespace::Restrictions;
+use port::set::Zoned;
+use port::testing::{Manner, Seen, namespace};
+use port::{ByteRange, Outcome};
 
 /// Where namespace 1 is: 64 zones of 16 KiB.
 const EXTENT: ByteRange = ByteRange {

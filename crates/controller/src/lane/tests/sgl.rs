@@ -5,8 +5,8 @@ use memory::Iova;
 use nvme_spec::{Sqe, Status};
 
 use super::rig::{DATA, Rig, command};
-use crate::port::ByteRange;
-use crate::testing::{Manner, Seen};
+use port::ByteRange;
+use port::testing::{Manner, Seen};
 
 const OK: Status = Status::SUCCESSFUL_COMPLETION;
 

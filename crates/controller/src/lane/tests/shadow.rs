@@ -7,7 +7,7 @@ use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
 
 use super::rig::{CQID, DATA, PAGES, Rig, config, read};
 use crate::lane::{Lane, LaneCommand, LaneEvent, Registration, ShadowSpec};
-use crate::testing::{Host, Manner, namespace};
+use port::testing::{Host, Manner, namespace};
 
 const SHADOW: u64 = 400;
 const EVENT_IDX: u64 = 401;

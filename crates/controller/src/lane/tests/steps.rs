@@ -6,9 +6,9 @@ use nvme_spec::{Sqe, Status};
 use super::copy::{From, complete, copy_command, store_ranges};
 use super::rig::{MEDIUM, MEDIUM_ID, Rig, command, read};
 use crate::lane::{LaneCommand, LaneEvent};
-use crate::namespace::Restrictions;
-use crate::port::Cause;
-use crate::testing::{Manner, Seen, namespace};
+use port::Cause;
+use port::namespace::Restrictions;
+use port::testing::{Manner, Seen, namespace};
 
 const BLOCKS: u64 = MEDIUM as u64 / 512;
 

@@ -9,9 +9,9 @@ use nvme_spec::registers::sq_tail_slot;
 
 use super::rig::{DATA, MEDIUM_ID, PAGES, config};
 use crate::lane::{Lane, LaneCommand, SqSpec};
-use crate::port::{Added, Channel, Channels, Done, Outcome, Request};
-use crate::testing::{Host, namespace};
-use crate::ticket::Ticket;
+use port::testing::{Host, namespace};
+use port::ticket::Ticket;
+use port::{Added, Channel, Channels, Done, Outcome, Request};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {

@@ -12,8 +12,8 @@ use crate::flight::{
     Watching,
 };
 use crate::lane::LaneCommand;
-use crate::testing::Manner;
-use crate::time::Time;
+use port::testing::Manner;
+use port::time::Time;
 
 /// Each look at the clock comes so many nanoseconds after the one before.
 const TICK: u64 = 10;

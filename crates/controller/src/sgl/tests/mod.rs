@@ -6,8 +6,8 @@ use nvme_spec::Status;
 use nvme_spec::sgl::SglDescriptor;
 
 use super::{MAX_DESCRIPTORS, walk};
-use crate::prp::{MAX_SEGMENTS, Segments};
-use crate::testing::{Host, PAGE};
+use port::prp::{MAX_SEGMENTS, Segments};
+use port::testing::{Host, PAGE};
 
 mod oracle;
 

@@ -11,7 +11,7 @@ use super::{
     BIT_BUCKET, DATA_BLOCK, DATA_TRANSFER_ERROR, DESCRIPTORS, INVALID_NUMBER, INVALID_SEGMENT,
     LAST_SEGMENT, LENGTH_INVALID, PIECES, Piece, Raw, SEGMENT, TYPE_INVALID, raw, walked,
 };
-use crate::testing::{Host, PAGE};
+use port::testing::{Host, PAGE};
 
 const PAGES: u64 = 24;
 

@@ -7,8 +7,8 @@ use nvme_spec::Status;
 use proptest::prelude::*;
 
 use super::*;
-use crate::port::{ByteRange, ChannelId, MediumTraits};
-use crate::testing::{Manner, Seen, TestMedium, namespace};
+use port::testing::{Manner, Seen, TestMedium, namespace};
+use port::{ByteRange, ChannelId, MediumTraits};
 
 const CHANNEL: ChannelId = ChannelId(0);
 const MIB: u64 = 1 << 20;

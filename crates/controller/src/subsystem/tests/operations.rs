@@ -70,7 +70,7 @@ fn a_medium_that_fails_undoes_the_operation() {
     let mut subsystem = Subsystem::new(config()).unwrap();
     let id = subsystem.join("a").unwrap();
     let mut channels = channels(Manner::Synchronous);
-    channels.get_mut(CHANNEL).unwrap().fault = Some(crate::port::Cause::WriteFailed);
+    channels.get_mut(CHANNEL).unwrap().fault = Some(port::Cause::WriteFailed);
     let range = ByteRange {
         offset: 0,
         len: MIB,

@@ -1,11 +1,11 @@
 //! Fetch and Add, a vendor specific command: adds Dword 10 to a counter that the namespace has, and
 //! returns what it was before.
 
-use controller::port::{Added, Channel, Done, Outcome, Request};
-use controller::set::{Access, Asked, CommandSet, Data};
-use controller::{namespace::Namespace, ticket::Ticket};
 use memory::{DmaView, Segment};
 use nvme_spec::{Sqe, Status, log::CommandEffects, opcode::Csi};
+use port::set::{Access, Asked, CommandSet, Data};
+use port::{Added, Channel, Done, Outcome, Request};
+use port::{namespace::Namespace, ticket::Ticket};
 use std::sync::Arc;
 
 /// Its opcode: vendor specific, and without data.

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use controller::Controller;
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::namespace::Namespace;
-use controller::port::{Added, Channel, ChannelId, Channels, Done, MediumTraits, Outcome, Request};
 use controller::subsystem::{Subsystem, SubsystemConfig};
-use controller::ticket::Ticket;
-use driver::{Device, DriverError, Options};
+use driver::{DriverError, Options};
 use fetch_add::{Counting, FETCH_AND_ADD, FetchAdd};
 use memory::{DmaView, DoorbellPages, Segment};
 use nvme_spec::log::LogPageId;
 use nvme_spec::{Sqe, Status};
+use port::namespace::Namespace;
+use port::ticket::Ticket;
+use port::{Added, Channel, ChannelId, Channels, Done, MediumTraits, Outcome, Request};
 
 /// A medium that says yes.
 struct Null;
@@ -80,7 +80,7 @@ fn a_vendor_command_of_one_file_is_reached_by_a_host() {
     let controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
     let options = Options::default();
     let mut device =
-        Device::in_process(controller, subsystem, pages, true, channels, &options).unwrap();
+        loopback::device(controller, subsystem, pages, true, channels, &options).unwrap();
     device.enable().unwrap();
     let mut queue = device.create_queue_pair(8, false).unwrap();
 

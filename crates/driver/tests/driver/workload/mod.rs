@@ -8,11 +8,11 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use controller::config::DoorbellMode;
-use controller::port::Cause;
 use driver::bus::Bus;
 use driver::program::{self, Command, Pace, Ran, Rules, Target, Worker};
 use driver::workload::{Job, JobResult, Phase, Rw, Setting, run, run_in};
 use driver::{DriverError, Options};
+use port::Cause;
 
 use crate::rig::{Manner, RamDevice, open, options, with_ram};
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::TrySendError;
 
-use controller::port::DriveReport;
 use driver::bus::Bus;
 use memory::{DmaView, Lent, Segment};
+use port::DriveReport;
 
 use super::super::counts::Counting;
 use super::super::keeper::{BOUNCES, BUSY_COMMANDS, Job, News, Wakes};
@@ -202,7 +202,7 @@ impl<B: Bus> DriveChannel<B> {
     fn give_up_taken_back(&mut self) {
         let pins = &self.pins;
         let is_so = self.ops.iter().any(|op| {
-            let at_drive = op.in_use && op.outstanding > 0;
+            let at_drive = op.ticket.is_some() && op.outstanding > 0;
             let view = op.pin.filter(|_| at_drive).map(|pin| pins.view(pin));
             view.is_some_and(|view| view.lent().any(|lent| lent.reach().is_taken_back()))
         });
@@ -215,7 +215,7 @@ impl<B: Bus> DriveChannel<B> {
     fn end_outstanding(&mut self) {
         for slot in 0..self.ops.len() as u16 {
             let op = &mut self.ops[usize::from(slot)];
-            if op.in_use && op.outstanding > 0 {
+            if op.ticket.is_some() && op.outstanding > 0 {
                 op.outstanding = 0;
                 op.bounce = None;
                 op.outcome = INTERRUPTED;
@@ -235,7 +235,10 @@ impl<B: Bus> DriveChannel<B> {
         let is_posted = self.queue.as_ref().is_some_and(|q| q.pair.is_posted());
         let mut hangs = false;
         let mut to_abort = Vec::new();
-        for (slot, op) in (0..).zip(self.ops.iter_mut()).filter(|(_, op)| op.in_use) {
+        for (slot, op) in (0..)
+            .zip(self.ops.iter_mut())
+            .filter(|(_, op)| op.ticket.is_some())
+        {
             let ticks = now.wrapping_sub(op.since);
             let is_near = ticks + ABORT_TICKS >= op.kind.hang_ticks();
             if is_near && op.outstanding > 0 && !op.is_aborted {

@@ -28,12 +28,12 @@ use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Weak};
 
-use controller::port::{Added, Cause, Channel, Done, DriveReport, Outcome, Request};
-use controller::ticket::Ticket;
 use driver::QueuePair;
 use driver::bus::Bus;
 use memory::{DmaView, EventFd, Segment, ViewPins};
 use nvme_spec::Cqe;
+use port::ticket::Ticket;
+use port::{Added, Cause, Channel, Done, DriveReport, Outcome, Request};
 
 use super::Held;
 use super::counts::Counting;
@@ -383,7 +383,7 @@ impl<B: Bus> DriveChannel<B> {
     fn answered(&mut self, cqe: &Cqe, done: &mut Vec<Done>) {
         let slot = self.slots[usize::from(cqe.cid)];
         let op = &mut self.ops[usize::from(slot)];
-        debug_assert!(op.in_use && op.outstanding > 0);
+        debug_assert!(op.ticket.is_some() && op.outstanding > 0);
         op.outstanding -= 1;
         let status = cqe.status.status();
         if !status.is_success() && !op.has_failed() {
@@ -466,23 +466,22 @@ impl<B: Bus> DriveChannel<B> {
         if let Some(pin) = op.pin.take() {
             self.pins.unpin(pin);
         }
-        op.in_use = false;
         match outcome.cause {
             Cause::None if op.kind.moves() => self.counting.troubles.succeeded(op.kind.reads()),
             Cause::None => {}
             _ => self.counting.troubles.note(&outcome),
         }
-        let (ticket, touches) = (op.ticket, op.touches);
+        let (parked, touches) = (op.ticket.take(), op.touches);
         self.in_flight -= 1;
         if touches {
             self.order.end(slot);
             self.begin_free();
         }
         self.free.push(slot);
-        done.push(Done {
-            ticket: Ticket::from_bits(ticket),
+        done.extend(parked.map(|parked| Done {
+            ticket: parked.unpark(),
             outcome,
-        });
+        }));
     }
 
     /// Lets those begin that nobody is in the way of any more.
@@ -567,7 +566,7 @@ impl<B: Bus> Channel for DriveChannel<B> {
         self.fill(slot, request, segments, view);
         let touched = self.touched(slot);
         let op = &mut self.ops[usize::from(slot)];
-        (op.in_use, op.ticket) = (true, ticket.into_bits());
+        op.ticket = Some(ticket.park());
         op.touches = touched.is_some();
         self.in_flight += 1;
         if touched.is_none_or(|touched| self.order.begin(slot, touched)) {

@@ -21,10 +21,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use controller::port::DriveReport;
 use driver::bus::Bus;
 use driver::{Device, DriverError, QueuePair, Shutdown};
 use memory::{Bell, Buffer, EventFd, Iova, Lent, ViewPins};
+use port::DriveReport;
 
 use super::clock::Clock;
 use super::counts::Counting;

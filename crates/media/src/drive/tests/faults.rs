@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use controller::port::{ByteRange, Cause, Channel as _, Outcome, Request};
+use port::{ByteRange, Cause, Channel as _, Outcome, Request};
 
 use super::rig::{Host, Rig, SIZE, STUCK, Shape};
 use crate::drive::channel::ABORT_TICKS;

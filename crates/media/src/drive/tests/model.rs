@@ -1,6 +1,6 @@
 //! Random requests, and what a vector of bytes says that they do.
 
-use controller::port::{ByteRange, Cause, Outcome, Request};
+use port::{ByteRange, Cause, Outcome, Request};
 use proptest::prelude::*;
 
 use super::rig::{Host, Rig, SIZE, Shape};

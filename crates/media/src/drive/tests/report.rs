@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use controller::port::{DriveReport, ReportedPage, Request};
 use nvme_spec::log::{CriticalWarning, LogPageId, SmartLog};
+use port::{DriveReport, ReportedPage, Request};
 use zerocopy::FromZeros;
 
 use super::rig::{Host, Rig, Shape};

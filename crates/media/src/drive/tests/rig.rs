@@ -8,18 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use controller::Controller;
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::namespace::Namespace;
-use controller::port::{
-    Added, Channel as Port, ChannelId, Channels, Done, DriveReport, Outcome, Request,
-};
 use controller::subsystem::{Subsystem, SubsystemConfig};
-use controller::ticket::Ticket;
-use driver::bus::in_process::InProcess;
 use driver::{Device, DriverError, Options};
+use loopback::InProcess;
 use memory::{
     Access, Buffer, Claims, ClientMappings, DmaMap, DmaView, DoorbellPages, Hint, HostMemory, Iova,
     Mapping, Need, Reach, Segment,
 };
+use port::namespace::Namespace;
+use port::testing;
+use port::ticket::Ticket;
+use port::{Added, Channel as Port, ChannelId, Channels, Done, DriveReport, Outcome, Request};
 
 use crate::drive::channel::DriveChannel;
 use crate::drive::keeper::Keeper;
@@ -179,7 +178,7 @@ pub(super) fn device(
         interrupts: true,
         ..options()
     };
-    let mut device = Device::in_process(controller, subsystem, pages, true, channels, &options)?;
+    let mut device = loopback::device(controller, subsystem, pages, true, channels, &options)?;
     // What takes seconds is over in some ten thousand turns.
     device.bus().set_turn_ns(100_000);
     device.enable()?;
@@ -282,11 +281,12 @@ impl Rig {
     ) -> Option<u64> {
         let id = self.next;
         let segments = host.segments(pieces);
-        let ticket = Ticket::from_bits(id);
+        let ticket = Ticket::numbered(id as u32);
         match self.channel.add(ticket, request, &segments, &host.view) {
             Added::Pending => {}
             Added::Done(ticket, outcome) => {
-                self.ended.insert(ticket.into_bits(), outcome);
+                self.ended
+                    .insert(u64::from(testing::number(ticket)), outcome);
             }
             Added::Full(ticket) => {
                 ticket.retire();
@@ -309,7 +309,9 @@ impl Rig {
         }
         self.channel.reap(&mut self.done);
         for Done { ticket, outcome } in self.done.drain(..) {
-            let twice = self.ended.insert(ticket.into_bits(), outcome);
+            let twice = self
+                .ended
+                .insert(u64::from(testing::number(ticket)), outcome);
             assert!(twice.is_none(), "each ticket comes back once");
         }
     }

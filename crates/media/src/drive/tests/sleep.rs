@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use controller::port::{Outcome, Request};
+use port::{Outcome, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::rig::{Host, Rig, Shape};

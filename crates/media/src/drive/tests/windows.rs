@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use controller::port::{Channel as _, Outcome, Request};
+use port::{Channel as _, Outcome, Request};
 
 use super::rig::{Host, Rig, Shape};
 use crate::drive::op::INTERRUPTED;

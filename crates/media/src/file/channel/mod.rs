@@ -16,9 +16,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use controller::port::{Added, Cause, Channel, Done, Outcome, Request};
-use controller::ticket::Ticket;
 use memory::{Claimant, DmaView, Segment};
+use port::ticket::Ticket;
+use port::{Added, Cause, Channel, Done, Outcome, Request};
 
 use super::direct::{Access, Alignment};
 use super::op::{Buffer, Fused, Io, Kind, Op, failed, moved_wrong, request_reads};
@@ -556,12 +556,11 @@ impl FileChannel {
     fn give_back(&mut self, slot: u16, outcome: Outcome, done: &mut Vec<Done>) {
         let op = &mut self.ops[usize::from(slot)];
         self.medium.note(op.kind, &outcome);
-        op.in_use = false;
-        self.in_flight -= 1;
-        done.push(Done {
-            ticket: Ticket::from_bits(op.ticket),
-            outcome,
-        });
+        if let Some(parked) = op.ticket.take() {
+            self.in_flight -= 1;
+            let ticket = parked.unpark();
+            done.push(Done { ticket, outcome });
+        }
     }
 
     /// The ring refuses for good: from now on everything fails.
@@ -576,7 +575,7 @@ impl FileChannel {
     /// still touch stays pinned until the ring is dropped.
     fn fail_all(&mut self, errno: i32, done: &mut Vec<Done>) {
         for slot in 0..self.ops.len() as u16 {
-            if self.ops[usize::from(slot)].in_use {
+            if self.ops[usize::from(slot)].ticket.is_some() {
                 let outcome = failed(self.reads(slot), errno);
                 self.give_back(slot, outcome, done);
             }
@@ -610,7 +609,7 @@ impl Channel for FileChannel {
             return Added::Full(ticket);
         };
         let op = &mut self.ops[usize::from(slot)];
-        (op.in_use, op.ticket) = (true, ticket.into_bits());
+        op.ticket = Some(ticket.park());
         self.in_flight += 1;
         if self.begin(slot, request, segments, view) {
             self.make_ready(slot);

@@ -40,7 +40,7 @@ use super::registrar::Buffers;
 use super::uring::{Looks, Uring};
 
 /// Segments of one command, as many as a controller makes of one.
-pub(super) const MAX_SEGMENTS: usize = controller::prp::MAX_SEGMENTS;
+pub(super) const MAX_SEGMENTS: usize = port::prp::MAX_SEGMENTS;
 /// The kernel's UIO_MAXIOV.
 const MAX_IOVECS: usize = 1024;
 /// iovecs from one slot's first to the next slot's: an odd number of cache lines, so that the

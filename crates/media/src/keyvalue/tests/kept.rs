@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use controller::port::{Added, ByteRange, Cause, Channel as _, Done, Outcome, Request};
-use controller::ticket::Ticket;
 use memory::Scratch;
+use port::ticket::Ticket;
+use port::{Added, ByteRange, Cause, Channel as _, Done, Outcome, Request, testing};
 use proptest::prelude::*;
 
 use super::super::channel::{KeyValueChannel, KeyValueMedium};
@@ -109,7 +109,7 @@ impl Life {
         segment.write_from(0, data);
         let segments = if data.is_empty() { &[] } else { &[segment][..] };
         let view = self.scratch.view().clone();
-        let ticket = Ticket::from_bits(self.next);
+        let ticket = Ticket::numbered(self.next as u32);
         match self.channel.add(ticket, request, segments, &view) {
             Added::Full(ticket) => ticket.retire(),
             Added::Pending if self.channel.is_slicing() => {
@@ -130,7 +130,7 @@ impl Life {
 
     /// A flush, and how it ended.
     fn flush(&mut self) -> Outcome {
-        let ticket = Ticket::from_bits(self.next);
+        let ticket = Ticket::numbered(self.next as u32);
         self.next += 1;
         let view = self.scratch.view().clone();
         match self.channel.add(ticket, &Request::Flush, &[], &view) {
@@ -169,7 +169,7 @@ impl Life {
             let segment = self.scratch.segment(data.len() as u32, Need::DeviceWrites);
             segment.write_from(0, data);
             let segments = if data.is_empty() { &[] } else { &[segment][..] };
-            let ticket = Ticket::from_bits(self.next);
+            let ticket = Ticket::numbered(self.next as u32);
             match self.channel.add(ticket, &request, segments, &view) {
                 Added::Done(ticket, outcome) => {
                     ticket.retire();
@@ -222,7 +222,7 @@ impl Life {
             }
         }
         for Done { ticket, .. } in done {
-            let bits = ticket.into_bits();
+            let bits = u64::from(testing::number(ticket));
             let Some(covers) = self.ongoing.remove(&bits) else {
                 assert_eq!(ended, Some((bits, false)), "once");
                 continue;
@@ -424,7 +424,7 @@ fn no_turn_copies_more_than_a_slice_into_the_log_or_to_the_disk() {
         };
         let mut turns = 0;
         loop {
-            let ticket = Ticket::from_bits(round.into());
+            let ticket = Ticket::numbered(round.into());
             match channel.add(ticket, &request, &segments, scratch.view()) {
                 Added::Pending => break,
                 Added::Full(ticket) => ticket.retire(),

@@ -1,7 +1,7 @@
 //! What takes several turns against the same done at once: lists, iterators, compound commands.
 
-use controller::port::{Added, ByteRange, Cause, Channel as _, Done, Request};
-use controller::ticket::Ticket;
+use port::ticket::Ticket;
+use port::{Added, ByteRange, Cause, Channel as _, Done, Request};
 use proptest::prelude::*;
 
 use super::super::index::KEY_MAX;
@@ -56,7 +56,7 @@ impl Both {
             segments.push(found.unwrap());
             at += part;
         }
-        let ticket = Ticket::from_bits(7);
+        let ticket = Ticket::numbered(7);
         self.channel.add(ticket, &request, &segments, view)
     }
 

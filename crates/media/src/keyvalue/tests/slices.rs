@@ -1,9 +1,9 @@
 //! Large values, copied 16 KiB at a time.
 
-use controller::port::{Added, ByteRange, Channel as _, Done, Outcome, Request};
-use controller::ticket::Ticket;
 use nvme_spec::Status;
 use nvme_spec::key_value::set_key;
+use port::ticket::Ticket;
+use port::{Added, ByteRange, Channel as _, Done, Outcome, Request};
 
 use super::super::{KeyValueChannel, KeyValueMedium};
 use super::*;
@@ -56,7 +56,7 @@ impl Sliced {
             segments.push(found.unwrap());
             done += part;
         }
-        let ticket = Ticket::from_bits(7);
+        let ticket = Ticket::numbered(7);
         self.channel.add(ticket, &request, &segments, view)
     }
 
@@ -79,7 +79,7 @@ impl Sliced {
         }
         assert_eq!(self.channel.in_flight(), 0);
         let Done { ticket, outcome } = done.remove(0);
-        assert_eq!(ticket.into_bits(), 7);
+        assert_eq!(port::testing::number(ticket), 7);
         outcome
     }
 

@@ -10,10 +10,10 @@ mod under_way;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use controller::port::ByteRange;
-use controller::set::RandomAreas;
 use memory::{Need, Scratch};
 use nvme_spec::zoned::ZoneState;
+use port::ByteRange;
+use port::set::RandomAreas;
 use proptest::prelude::*;
 
 use super::zones::Zone;
@@ -85,9 +85,9 @@ struct Rig {
     channel: ZonedChannel<Disk>,
     past: Vec<Past>,
     /// Commands that are under way: what they have made, and what they flush.
-    ongoing: BTreeMap<u64, (Made, Option<Made>)>,
+    ongoing: BTreeMap<TicketId, (Made, Option<Made>)>,
     ended: Made,
-    next: u64,
+    next: u32,
     numbers: u32,
     scratch: Scratch,
 }
@@ -183,13 +183,12 @@ impl Rig {
             segment.write_from(sector * SECTOR as u32, &number.to_le_bytes());
         }
         let view = self.scratch.view().clone();
-        let id = self.next;
+        let ticket = Ticket::numbered(self.next);
+        let id = ticket.id();
         self.next += 1;
         let flushes = matches!(request, Request::Flush).then(|| self.ended.clone());
         let segments = if bytes > 0 { &[segment][..] } else { &[] };
-        let added = self
-            .channel
-            .add(Ticket::from_bits(id), request, segments, &view);
+        let added = self.channel.add(ticket, request, segments, &view);
         // What is durable when it ends covers itself.
         let covers = |made: &Made| match request {
             Request::Write { fua: true, .. }
@@ -251,7 +250,7 @@ impl Rig {
     fn crash(mut self) -> (Vec<u8>, Vec<Past>) {
         for out in &self.channel.out {
             let made = match out.what {
-                Taken::Write { .. } => self.ongoing.get(&out.bits),
+                Taken::Write { .. } => out.id.and_then(|id| self.ongoing.get(&id)),
                 _ => None,
             };
             for (zone, version) in made.into_iter().flat_map(|(made, _)| made) {
@@ -273,7 +272,8 @@ impl Rig {
         self.channel.reap(&mut done);
         for Done { ticket, outcome } in done {
             assert_eq!(outcome.cause, Outcome::OK.cause);
-            let (made, flushes) = self.ongoing.remove(&ticket.into_bits()).expect("once");
+            let (made, flushes) = self.ongoing.remove(&ticket.id()).expect("once");
+            ticket.retire();
             self.ended.extend(made);
             self.flushed(flushes);
         }

@@ -18,9 +18,9 @@
 
 use std::collections::VecDeque;
 
-use controller::set::RandomAreas;
 use nvme_spec::Status;
 use nvme_spec::zoned::{ZoneSendAction, ZoneState};
+use port::set::RandomAreas;
 
 /// What the zones of a medium are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

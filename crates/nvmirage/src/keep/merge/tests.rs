@@ -1,6 +1,6 @@
 //! The configuration and what is kept, put together: expectations written by hand.
 
-use controller::port::{ChannelId, MediumTraits};
+use port::{ChannelId, MediumTraits};
 
 use super::*;
 use crate::config::MediumKind;

@@ -193,11 +193,7 @@ fn a_namespace_that_comes_is_scanned() {
     let mut pairs = queues(&mut rig);
     events(&mut rig);
     let mut added = namespaces();
-    added.push(crate::testing::namespace(
-        2,
-        crate::port::ChannelId(1),
-        1024,
-    ));
+    added.push(port::testing::namespace(2, port::ChannelId(1), 1024));
     rig.set_namespaces(added);
     rig.turns(4);
     let event = rig.reap().expect("an event");
@@ -237,7 +233,7 @@ fn a_namespace_that_comes_is_scanned() {
 /// built anew.
 #[test]
 fn a_command_that_hangs_is_aborted_and_then_reset() {
-    use crate::testing::Manner;
+    use port::testing::Manner;
     let mut rig = Rig::new();
     enable(&mut rig);
     let mut pairs = queues(&mut rig);

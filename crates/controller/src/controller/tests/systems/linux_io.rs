@@ -142,7 +142,7 @@ fn the_register_is_written_only_where_it_is_asked_for() {
 }
 
 /// Arms every lane: what sleeping does. The keys of all.
-fn arm(rig: &mut Rig) -> Vec<crate::ticket::OwnerKey> {
+fn arm(rig: &mut Rig) -> Vec<port::ticket::OwnerKey> {
     rig.turns(4);
     let keys: Vec<_> = rig.lanes.iter().map(|lane| lane.key()).collect();
     for key in &keys {
@@ -204,5 +204,5 @@ fn discards_zeroes_and_flushes() {
         ..Sqe::default()
     };
     assert_eq!(pair.status(&mut rig, flush), OK);
-    assert_eq!(rig.medium(0).seen, [crate::testing::Seen::Flush]);
+    assert_eq!(rig.medium(0).seen, [port::testing::Seen::Flush]);
 }

@@ -58,7 +58,7 @@ fn the_cache_is_read_and_switched() {
     assert_eq!(pairs[0].status(&mut rig, write), OK);
     assert_eq!(
         rig.medium(0).seen,
-        [crate::testing::Seen::Write(512, 512, true)]
+        [port::testing::Seen::Write(512, 512, true)]
     );
     assert_eq!(code(&rig.set_feature(0x06, 1)), OK);
     // Can it be kept? Its saved value is asked for by the capabilities of the feature.

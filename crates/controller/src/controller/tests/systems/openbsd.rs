@@ -95,8 +95,5 @@ fn shuts_down_when_its_queues_are_gone() {
     assert_eq!(rig.delete_cq(1), OK);
     rig.shut_down();
     // It waits four seconds for that, and the medium has been flushed.
-    assert_eq!(
-        rig.medium(0).seen.last(),
-        Some(&crate::testing::Seen::Flush)
-    );
+    assert_eq!(rig.medium(0).seen.last(), Some(&port::testing::Seen::Flush));
 }

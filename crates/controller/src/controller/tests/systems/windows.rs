@@ -138,8 +138,8 @@ fn scsi_commands_become_commands_here() {
     let mut unmap = io(&rig, DATASET_MANAGEMENT, 1, 0, 1);
     (unmap.cdw10, unmap.cdw11, unmap.cdw12) = (0, 1 << 2, 0);
     assert_eq!(pair.status(&mut rig, unmap), OK);
-    use crate::testing::Seen;
-    let range = crate::port::ByteRange {
+    use port::testing::Seen;
+    let range = port::ByteRange {
         offset: 9 * 512,
         len: 8 * 512,
     };
@@ -208,7 +208,7 @@ fn hibernates_through_its_dump_driver() {
     rig.shut_down();
     assert_eq!(
         rig.medium(0).seen.last(),
-        Some(&crate::testing::Seen::Flush),
+        Some(&port::testing::Seen::Flush),
         "nothing is left in the cache"
     );
     rig.clear_enable();
@@ -233,7 +233,7 @@ fn hibernates_through_its_dump_driver() {
 /// alone.
 #[test]
 fn dumps_after_a_crash() {
-    use crate::testing::Manner;
+    use port::testing::Manner;
     let mut rig = Rig::new();
     start(&mut rig);
     let mut pair = Pair::with_vector(&mut rig, 1, 64);

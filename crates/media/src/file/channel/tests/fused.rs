@@ -42,7 +42,7 @@ impl Lent {
             .view
             .translate(&mut hint, Iova(0), len, Need::DeviceReads);
         let added = fixture.channel.add(
-            Ticket::from_bits(77),
+            Ticket::numbered(77),
             request,
             &[segment.unwrap()],
             &self.view,

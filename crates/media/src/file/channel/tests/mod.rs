@@ -3,8 +3,8 @@
 use std::num::NonZeroI32;
 use std::path::PathBuf;
 
-use controller::port::ByteRange;
 use memory::{ClientMappings, DmaMap, Hint, HostMemory, Iova, Need};
+use port::ByteRange;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FallocateFlags;
 
@@ -52,7 +52,7 @@ impl Fixture {
 
     fn add(&mut self, request: &Request<'_>) -> Added {
         self.channel
-            .add(Ticket::from_bits(77), request, &[], &DmaView::empty())
+            .add(Ticket::numbered(77), request, &[], &DmaView::empty())
     }
 
     /// Begins a request: its slot, and the operation it wants.
@@ -66,7 +66,7 @@ impl Fixture {
     fn at_once(&mut self, request: &Request<'_>) -> Outcome {
         match self.add(request) {
             Added::Done(ticket, outcome) => {
-                assert_eq!(ticket.into_bits(), 77);
+                assert_eq!(port::testing::number(ticket), 77);
                 outcome
             }
             other => panic!("{other:?}"),
@@ -555,7 +555,7 @@ fn durable_writes_say_so_however_the_bytes_travel() {
             };
             let added = fixture
                 .channel
-                .add(Ticket::from_bits(77), &request, &[segment], &view);
+                .add(Ticket::numbered(77), &request, &[segment], &view);
             assert!(matches!(added, Added::Pending));
             let slot = fixture.channel.ready.pop_front().unwrap();
             assert_eq!(

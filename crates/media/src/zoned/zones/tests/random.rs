@@ -1,9 +1,9 @@
 //! Random write areas (TP 4076): an area of 8 KiB, and one of the same size behind it whose writes
 //! commit, in steps of 4 KiB.
 
-use controller::set::RandomAreas;
 use nvme_spec::Status;
 use nvme_spec::zoned::{ZoneSendAction as Action, ZoneState as State};
+use port::set::RandomAreas;
 use proptest::prelude::*;
 
 use super::super::{Geometry, Zone, Zones};

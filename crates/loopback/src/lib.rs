@@ -10,6 +10,7 @@
 //! looks again, and from then on only a register write or a deadline wakes it.
 //! A doorbell that should have been a register write and was not then shows as a
 //! timeout.
+#![forbid(unsafe_code)]
 
 use std::cell::{RefCell, RefMut};
 use std::os::fd::BorrowedFd;
@@ -17,18 +18,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::lane::{Lane, LaneTable};
-use controller::port::{Channel, Channels, Done};
 use controller::subsystem::Subsystem;
-use controller::ticket::OwnerKey;
-use controller::time::Time;
 use controller::{Controller, Interrupt};
+use driver::bus::{Bus, MappedDoorbells};
+use driver::{Device, DriverError, Options};
 use memory::{
     Access, ClientMappings, DmaMap, DoorbellPages, EventFd, HostMemory, Iova, Lent, full_fence,
 };
 use nvme_spec::registers::DOORBELLS;
+use port::ticket::OwnerKey;
+use port::time::Time;
+use port::{Channel, Channels, Done};
 
-use super::{Bus, MappedDoorbells};
-use crate::DriverError;
+/// Drives a controller of our own on the caller's thread. `doorbells` are those that the controller
+/// was made with, and `mapped` whether the driver stores into them.
+///
+/// # Errors
+/// Those of [`Device::open`].
+pub fn device<C: Channel>(
+    controller: Controller,
+    subsystem: Subsystem,
+    doorbells: Arc<DoorbellPages>,
+    mapped: bool,
+    channels: Channels<C>,
+    options: &Options,
+) -> Result<Device<InProcess<C>>, DriverError> {
+    let bus = InProcess::new(controller, subsystem, doorbells, mapped, channels);
+    Device::open(bus, options)
+}
 
 /// By how much a turn moves time on, in nanoseconds.
 const TURN_NS: u64 = 1_000;

@@ -16,8 +16,7 @@ use nvme_spec::zoned::{
 use nvme_spec::{Sqe, Status};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Access, Asked, CommandSet, Data};
-use crate::admin::effects;
+use super::{Access, Asked, CommandSet, Data, nvm_effects};
 use crate::namespace::{LBA_SHIFTS, Namespace};
 
 /// What is told of the zones of a medium.
@@ -149,7 +148,7 @@ impl CommandSet for Zoned {
         match NvmOpcode(opcode) {
             // It would have to move write pointers, which are not where its marks are kept.
             NvmOpcode::WRITE_UNCORRECTABLE => None,
-            _ => effects::nvm(opcode),
+            _ => nvm_effects(opcode),
         }
     }
 

@@ -110,8 +110,9 @@ impl TryFrom<&[(u64, u64)]> for BlockRanges {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn ranges_that_touch_become_one() {

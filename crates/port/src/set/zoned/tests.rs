@@ -1,8 +1,7 @@
 use nvme_spec::{Sqe, Status};
 
 use super::{Access, Asked, CommandSet, Data, RandomAreas, Zoned};
-use crate::port::ChannelId;
-use crate::testing;
+use crate::{ChannelId, testing};
 
 fn namespace(nsid: u32, blocks: u64) -> crate::namespace::Namespace {
     testing::namespace(nsid, ChannelId(0), blocks)

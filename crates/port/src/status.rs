@@ -7,7 +7,7 @@
 use nvme_spec::Status;
 use nvme_spec::cqe::StatusField;
 
-use crate::port::Cause;
+use crate::Cause;
 
 /// The status for a medium's `cause`.
 #[must_use]
@@ -73,9 +73,10 @@ fn may_pass(status: Status) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{field, is_logged, is_media_error, of};
-    use crate::port::Cause;
     use nvme_spec::Status;
+
+    use super::{field, is_logged, is_media_error, of};
+    use crate::Cause;
 
     #[test]
     fn causes_have_the_status_codes_of_the_specification() {

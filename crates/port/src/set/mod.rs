@@ -4,8 +4,8 @@
 //! what the controller must know of a command before it hands it on: which way its data goes and
 //! how much of it there is, and whether it reads or changes what is there. It says what Identify
 //! and the log of effects tell. What a command *does* it does not say: that is the medium's, which
-//! gets it as [`Request::Command`](crate::port::Request::Command) with the data found, and answers
-//! with a status and a result of its own ([`Outcome`](crate::port::Outcome)).
+//! gets it as [`Request::Command`](crate::Request::Command) with the data found, and answers
+//! with a status and a result of its own ([`Outcome`](crate::Outcome)).
 //!
 //! Whatever a set does not claim is the NVM command set's, and reaches the medium as any medium's
 //! requests do. A new set, or a vendor's extension, is a type that implements the trait, in one
@@ -19,7 +19,7 @@
 //!   of namespaces without blocks ([`Namespace::blocks`] is 0), in which no block is ever inside.
 //!
 //! A format or a sanitize operation does not go through a set's commands: its medium is asked for
-//! [`Request::Renew`](crate::port::Request::Renew).
+//! [`Request::Renew`](crate::Request::Renew).
 //!
 //! It does NOT keep a state of a namespace, nor check what depends on one.
 
@@ -29,12 +29,47 @@ use std::fmt;
 
 use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::log::CommandEffects;
-use nvme_spec::opcode::Csi;
+use nvme_spec::opcode::{Csi, NvmOpcode};
 use nvme_spec::{Sqe, Status};
 
+pub use self::zoned::{RandomAreas, Zoned};
 use crate::namespace::Namespace;
 
-pub use self::zoned::{RandomAreas, Zoned};
+/// Commands of the NVM command set that controllers execute.
+const NVM: [NvmOpcode; 13] = [
+    NvmOpcode::READ,
+    NvmOpcode::WRITE,
+    NvmOpcode::FLUSH,
+    NvmOpcode::COMPARE,
+    NvmOpcode::WRITE_ZEROES,
+    NvmOpcode::WRITE_UNCORRECTABLE,
+    NvmOpcode::DATASET_MANAGEMENT,
+    NvmOpcode::VERIFY,
+    NvmOpcode::COPY,
+    NvmOpcode::RESERVATION_REGISTER,
+    NvmOpcode::RESERVATION_ACQUIRE,
+    NvmOpcode::RESERVATION_RELEASE,
+    NvmOpcode::RESERVATION_REPORT,
+];
+
+/// The effects of a command of the NVM command set; `None` for an opcode that no controller here
+/// executes, whatever its fields say.
+#[must_use]
+pub fn nvm_effects(opcode: u8) -> Option<CommandEffects> {
+    let opcode = NvmOpcode(opcode);
+    let writes = [
+        NvmOpcode::WRITE,
+        NvmOpcode::WRITE_UNCORRECTABLE,
+        NvmOpcode::WRITE_ZEROES,
+        NvmOpcode::DATASET_MANAGEMENT,
+        NvmOpcode::COPY,
+    ];
+    // No scope: Linux takes any effect but LBCC of an I/O command for an unusual one, and says so
+    // once.
+    let effects = CommandEffects::new().with_csupp(true);
+    let is_known = NVM.contains(&opcode);
+    is_known.then(|| effects.with_lbcc(writes.contains(&opcode)))
+}
 
 /// What a command set, or a vendor's extension of one, is to the controller. See the module.
 pub trait CommandSet: fmt::Debug + Send + Sync {

@@ -7,16 +7,14 @@ use std::sync::Arc;
 use memory::{Access, Buffer, ClientMappings, DmaMap, DmaView, HostMemory, Iova, Mapping, Segment};
 
 use crate::namespace::Namespace;
-use crate::port::{
-    Added, ByteRange, Cause, Channel, ChannelId, Done, MediumTraits, Outcome, Request,
-};
 use crate::ticket::Ticket;
+use crate::{Added, ByteRange, Cause, Channel, ChannelId, Done, MediumTraits, Outcome, Request};
 
-pub(crate) const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 
 /// A host's memory: one memfd, mapped for the device from [`Host::BASE`] on, in regions of one page
 /// each or as one.
-pub(crate) struct Host {
+pub struct Host {
     ram: Buffer,
     map: DmaMap,
     mapping: Arc<Mapping>,
@@ -24,17 +22,17 @@ pub(crate) struct Host {
 
 impl Host {
     /// Where its memory begins for the device.
-    pub(crate) const BASE: u64 = 0x4000_0000;
+    pub const BASE: u64 = 0x4000_0000;
 
     /// Memory of `pages` pages, mapped as one region.
-    pub(crate) fn new(pages: u64) -> Self {
+    pub fn new(pages: u64) -> Self {
         let mut host = Self::unmapped(pages);
         host.map_pages(0, pages);
         host
     }
 
     /// Memory of `pages` pages, of which none is mapped.
-    pub(crate) fn unmapped(pages: u64) -> Self {
+    pub fn unmapped(pages: u64) -> Self {
         let len = (pages * PAGE) as usize;
         let memory = HostMemory::new(len).unwrap();
         let fd = memory.fd().as_fd().try_clone_to_owned().unwrap();
@@ -46,7 +44,7 @@ impl Host {
     }
 
     /// Maps `count` pages from page `first` on, as one region.
-    pub(crate) fn map_pages(&mut self, first: u64, count: u64) {
+    pub fn map_pages(&mut self, first: u64, count: u64) {
         self.map_as(
             first,
             count,
@@ -57,7 +55,7 @@ impl Host {
         );
     }
 
-    pub(crate) fn map_as(&mut self, first: u64, count: u64, access: Access) {
+    pub fn map_as(&mut self, first: u64, count: u64, access: Access) {
         let backing = Some((self.mapping.clone(), first * PAGE));
         self.map
             .map(self.page(first), count * PAGE, access, backing)
@@ -65,7 +63,7 @@ impl Host {
     }
 
     /// Maps `count` pages at `at`, as one region, which is the memory from page `memory` on.
-    pub(crate) fn map_elsewhere(&mut self, at: Iova, count: u64, memory: u64) {
+    pub fn map_elsewhere(&mut self, at: Iova, count: u64, memory: u64) {
         let access = Access {
             read: true,
             write: true,
@@ -75,7 +73,7 @@ impl Host {
     }
 
     /// Maps pages without a descriptor: the device knows of them and cannot reach them.
-    pub(crate) fn map_without_descriptor(&mut self, first: u64, count: u64) {
+    pub fn map_without_descriptor(&mut self, first: u64, count: u64) {
         let access = Access {
             read: true,
             write: true,
@@ -86,45 +84,45 @@ impl Host {
     }
 
     /// Unmaps the regions in `count` pages from page `first` on.
-    pub(crate) fn unmap_pages(&mut self, first: u64, count: u64) {
+    pub fn unmap_pages(&mut self, first: u64, count: u64) {
         self.map.unmap(self.page(first), count * PAGE).unwrap();
     }
 
-    pub(crate) fn view(&self) -> Arc<DmaView> {
+    pub fn view(&self) -> Arc<DmaView> {
         self.map.view()
     }
 
     /// The device's address of page `number`.
-    pub(crate) fn page(&self, number: u64) -> Iova {
+    pub fn page(&self, number: u64) -> Iova {
         Iova(Self::BASE + number * PAGE)
     }
 
-    pub(crate) fn write(&self, at: Iova, bytes: &[u8]) {
+    pub fn write(&self, at: Iova, bytes: &[u8]) {
         self.ram.write_from((at.0 - Self::BASE) as usize, bytes);
     }
 
-    pub(crate) fn read(&self, at: Iova, len: usize) -> Vec<u8> {
+    pub fn read(&self, at: Iova, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.ram.read_into((at.0 - Self::BASE) as usize, &mut bytes);
         bytes
     }
 
-    pub(crate) fn write_u32(&self, at: Iova, value: u32) {
+    pub fn write_u32(&self, at: Iova, value: u32) {
         self.write(at, &value.to_le_bytes());
     }
 
-    pub(crate) fn read_u32(&self, at: Iova) -> u32 {
+    pub fn read_u32(&self, at: Iova) -> u32 {
         u32::from_le_bytes(self.read(at, 4).try_into().unwrap())
     }
 
-    pub(crate) fn write_u64(&self, at: Iova, value: u64) {
+    pub fn write_u64(&self, at: Iova, value: u64) {
         self.write(at, &value.to_le_bytes());
     }
 }
 
 /// How a [`TestMedium`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub enum Manner {
     /// At once.
     Synchronous,
     /// From the next reap on.
@@ -135,7 +133,7 @@ pub(crate) enum Manner {
 
 /// A request as a medium saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub enum Seen {
     Read(u64, u32),
     Write(u64, u32, bool),
     Compare(u64, u32),
@@ -150,24 +148,24 @@ pub(crate) enum Seen {
 }
 
 /// A medium in a vector.
-pub(crate) struct TestMedium {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) manner: Manner,
+pub struct TestMedium {
+    pub bytes: Vec<u8>,
+    pub manner: Manner,
     /// Tickets it holds at most.
-    pub(crate) capacity: usize,
+    pub capacity: usize,
     /// What every request ends with instead of being done.
-    pub(crate) fault: Option<Cause>,
+    pub fault: Option<Cause>,
     /// What a command of a set ends with.
-    pub(crate) answer: Outcome,
-    pub(crate) seen: Vec<Seen>,
+    pub answer: Outcome,
+    pub seen: Vec<Seen>,
     /// It says that it keeps the time of a model.
-    pub(crate) keeps_time: bool,
+    pub keeps_time: bool,
     held: VecDeque<(Ticket, Outcome)>,
     released: usize,
 }
 
 impl TestMedium {
-    pub(crate) fn new(len: usize, manner: Manner) -> Self {
+    pub fn new(len: usize, manner: Manner) -> Self {
         TestMedium {
             bytes: vec![0; len],
             manner,
@@ -182,7 +180,7 @@ impl TestMedium {
     }
 
     /// Lets up to `count` held requests end.
-    pub(crate) fn release(&mut self, count: usize) {
+    pub fn release(&mut self, count: usize) {
         self.released += count;
     }
 
@@ -334,7 +332,7 @@ impl Drop for TestMedium {
 }
 
 /// A namespace of `blocks` blocks of 512 bytes at the start of the medium behind `channel`.
-pub(crate) fn namespace(nsid: u32, channel: ChannelId, blocks: u64) -> Namespace {
+pub fn namespace(nsid: u32, channel: ChannelId, blocks: u64) -> Namespace {
     Namespace {
         nsid,
         channel,
@@ -350,4 +348,15 @@ pub(crate) fn namespace(nsid: u32, channel: ChannelId, blocks: u64) -> Namespace
         restrictions: None,
         set: None,
     }
+}
+
+/// The number of a ticket made by [`Ticket::numbered`] that has come back; its duty ends here.
+///
+/// # Panics
+/// If it is another's.
+#[must_use]
+pub fn number(ticket: Ticket) -> u32 {
+    let number = ticket.number().expect("a numbered ticket");
+    ticket.retire();
+    number
 }

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use nvme_spec::Status;
 use nvme_spec::opcode::Csi;
 
-use crate::port::{ByteRange, ChannelId, MediumTraits};
 use crate::set::CommandSet;
-use crate::subsystem::BlockRanges;
+use crate::{BlockRanges, ByteRange, ChannelId, MediumTraits};
 
 /// What commands may not do with a namespace for now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -195,7 +194,7 @@ impl From<Vec<Namespace>> for NamespaceTable {
 #[cfg(test)]
 mod tests {
     use super::{Namespace, NamespaceTable};
-    use crate::port::{ByteRange, ChannelId, MediumTraits};
+    use crate::{ByteRange, ChannelId, MediumTraits};
 
     fn namespace(nsid: u32, blocks: u64) -> Namespace {
         Namespace {
