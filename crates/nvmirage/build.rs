@@ -13,15 +13,11 @@
 #[path = "build_npm.rs"]
 mod npm;
 
-use std::{
-    env,
-    error::Error,
-    fs,
-    hash::{DefaultHasher, Hash, Hasher},
-    io,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::error::Error;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

@@ -5,15 +5,11 @@
 //! longer needs it, as `npm ci` begins with removing what is there. Nothing is waited for without a
 //! bound.
 
-use std::{
-    env,
-    fs::{self, File, TryLockError},
-    io,
-    path::Path,
-    process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::fs::{self, File, TryLockError};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, io, thread};
 
 /// Which Node.js will do, as Vite asks for these.
 pub(crate) const NODE: &str = "Node.js 20.19, 22.12 or newer";

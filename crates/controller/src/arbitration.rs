@@ -127,8 +127,9 @@ fn find(claims: &[Claim], level: usize, start: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     const URGENT: QueuePriority = QueuePriority::URGENT;
     const HIGH: QueuePriority = QueuePriority::HIGH;

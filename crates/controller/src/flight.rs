@@ -11,10 +11,13 @@
 use std::sync::{Arc, OnceLock};
 
 use memory::{Counter, Histogram, LogHistogram, RECORD_WORDS, Records};
-use nvme_spec::{Status, key_value::KEY_MAX, opcode::Csi, opcode::NvmOpcode, zoned::ZonedOpcode};
+use nvme_spec::Status;
+use nvme_spec::key_value::KEY_MAX;
+use nvme_spec::opcode::{Csi, NvmOpcode};
+use nvme_spec::zoned::ZonedOpcode;
+use port::time::Time;
 
 use crate::counters::EachNamespace;
-use port::time::Time;
 
 /// Where the time of a command goes, in the order in which it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,11 +13,11 @@
 use nvme_spec::command::QueuePriority;
 use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
 use nvme_spec::{NSID_ALL, Sqe};
+use port::namespace::NamespaceTable;
+use port::time::Time;
 
 use crate::command;
 use crate::queue::BellView;
-use port::namespace::NamespaceTable;
-use port::time::Time;
 
 /// Nanoseconds of a tick, as a power of two.
 const TICK_SHIFT: u32 = 12;

@@ -9,7 +9,6 @@ use nvme_spec::registers::{
     ACQ, AQA, ASQ, Aqa, CAP, CC, CRTO, CSTS, Cap, Cc, Crto, Csts, INTMC, INTMS, NSSR, NSSR_MAGIC,
     ShutdownStatus, VS, Version,
 };
-
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::config::ControllerConfig;

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use memory::{Buffer, DoorbellPages, Iova, full_fence};
 
+use crate::DriverError;
 use crate::bus::Bus;
-use crate::{DriverError, options::Doorbells};
+use crate::options::Doorbells;
 
 /// The two pages that the host shares by Doorbell Buffer Config.
 pub(crate) struct ShadowBuffers {

@@ -1,19 +1,17 @@
 //! What an engine does with the mail of others, and what it does for lanes that are not its own.
 
-use controller::{
-    Controller,
-    lane::{LaneCommand, Posted},
-};
-use port::{Channel, ticket::OwnerKey, time::Time};
+use controller::Controller;
+use controller::lane::{LaneCommand, Posted};
+use port::Channel;
+use port::ticket::OwnerKey;
+use port::time::Time;
 
-use crate::{
-    Engine,
-    lanes::{Lanes, Whose},
-    mail::{About, EngineId, Mail, MoveError},
-    members::Places,
-    travel::{Manner, Moved},
-    turn::{ControllerSlot, Interrupts},
-};
+use crate::Engine;
+use crate::lanes::{Lanes, Whose};
+use crate::mail::{About, EngineId, Mail, MoveError};
+use crate::members::Places;
+use crate::travel::{Manner, Moved};
+use crate::turn::{ControllerSlot, Interrupts};
 
 /// What a lane has posted that lives elsewhere, for its controller.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,13 @@
 //! Looking at queues of an engine between two turns ([`controller::inspect`]).
 
-use controller::{
-    inspect::{CompletionView, ControllerView, Look},
-    lane::Lane,
-};
+use controller::inspect::{CompletionView, ControllerView, Look};
+use controller::lane::Lane;
 use port::Channel;
 
-use crate::{Engine, lanes::Slot, lanes::Whose, mail::EngineId, turn::ControllerSlot};
+use crate::Engine;
+use crate::lanes::{Slot, Whose};
+use crate::mail::EngineId;
+use crate::turn::ControllerSlot;
 
 impl<C: Channel> Engine<C> {
     /// What a controller knows of its queues now.

@@ -12,16 +12,12 @@
 use std::collections::VecDeque;
 
 use controller::lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, LaneTable, Posted};
-use port::{
-    ticket::{OwnerKey, Ticket},
-    time::Time,
-};
+use port::ticket::{OwnerKey, Ticket};
+use port::time::Time;
 
-use crate::{
-    mail::{About, EngineId, Mail, MoveError},
-    tenants::{Left, TenantId},
-    travel::{Away, Guest, Journey, Moved},
-};
+use crate::mail::{About, EngineId, Mail, MoveError};
+use crate::tenants::{Left, TenantId};
+use crate::travel::{Away, Guest, Journey, Moved};
 
 /// How long a lane stays hot without work. Longer than the gaps of a host that goes on: a command
 /// to a cold queue costs a host with doorbell buffers an exit.

@@ -7,8 +7,10 @@
 //!
 //! A subsystem is hot while one of its controllers is, or something of its own is.
 
-use controller::{Controller, subsystem::Subsystem};
-use port::{Channel, Channels, time::Time};
+use controller::Controller;
+use controller::subsystem::Subsystem;
+use port::time::Time;
+use port::{Channel, Channels};
 
 use crate::mail::EngineId;
 use crate::turn::{ControllerSlot, SubsystemSlot};

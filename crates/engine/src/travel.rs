@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use controller::lane::{Lane, LaneCommand, LaneEvent};
 use memory::Told;
-use port::{ticket::OwnerKey, time::Time};
+use port::ticket::OwnerKey;
+use port::time::Time;
 
-use crate::{
-    lanes::{Lanes, Slot, Whose, slot_of},
-    mail::{About, Arrival, EngineId, Mail, MoveError},
-    turn::ControllerSlot,
-};
+use crate::lanes::{Lanes, Slot, Whose, slot_of};
+use crate::mail::{About, Arrival, EngineId, Mail, MoveError};
+use crate::turn::ControllerSlot;
 
 /// How long a lane may take to become empty.
 const PATIENCE_NS: u64 = 1_000_000_000;

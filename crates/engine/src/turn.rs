@@ -1,17 +1,19 @@
 //! One turn of a reactor, from doorbells to interrupts.
 
-use controller::{Controller, Interrupt, flight::WatchSpec, subsystem::Subsystem};
-use port::{Channel, ChannelId, Channels, Done, ticket::OwnerKey, time::Time};
+use controller::flight::WatchSpec;
+use controller::subsystem::Subsystem;
+use controller::{Controller, Interrupt};
+use port::ticket::OwnerKey;
+use port::time::Time;
+use port::{Channel, ChannelId, Channels, Done};
 
-use crate::{
-    Idle, Mode,
-    deliver::VisitorPost,
-    lanes::{Lanes, LanesOf, Whose, number_of, slot_of},
-    mail::EngineId,
-    members::{Member, Members},
-    tenants::Tenants,
-    wait::{EARLY_NS, Waiting},
-};
+use crate::deliver::VisitorPost;
+use crate::lanes::{Lanes, LanesOf, Whose, number_of, slot_of};
+use crate::mail::EngineId;
+use crate::members::{Member, Members};
+use crate::tenants::Tenants;
+use crate::wait::{EARLY_NS, Waiting};
+use crate::{Idle, Mode};
 
 /// Busy turns after which every hot controller gets one: admin commands wait no longer than that.
 const CONTROLLER_TURNS: u32 = 16;

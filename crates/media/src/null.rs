@@ -3,10 +3,11 @@
 //! For measuring everything that is not a medium. Since a read "finds" whatever is in the buffer
 //! already, a Compare finds no difference: it succeeds. Nothing that is written can be verified.
 
+use std::sync::Arc;
+
 use memory::{DmaView, Segment};
 use port::ticket::Ticket;
 use port::{Added, Channel, Done, MediumTraits, Outcome, Request};
-use std::sync::Arc;
 
 pub(crate) const TRAITS: MediumTraits = MediumTraits {
     deallocate: true,

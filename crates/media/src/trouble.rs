@@ -14,7 +14,8 @@
 
 use std::num::NonZeroI32;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64};
 use std::thread::Thread;
 
 use nvme_spec::Status;

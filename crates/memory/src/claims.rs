@@ -21,10 +21,8 @@
 //!
 //! What this does NOT do: it wakes nobody. Who waits for a claim tries again by itself.
 
-use crate::{
-    order::full_fence,
-    sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Ordering},
-};
+use crate::order::full_fence;
+use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Claimants of one medium at a time.
 pub const MAX_CLAIMANTS: u32 = u64::BITS;

@@ -13,24 +13,20 @@
 //! What it does NOT do: it judges no value; a doorbell that moved past its queue is the
 //! controller's to notice.
 
-use std::{
-    io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::Arc,
-};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
+use crate::address::{Iova, PAGE};
+use crate::dma::{DmaView, Need};
+use crate::lost::LostFlag;
+use crate::map::OwnMap;
+use crate::mapping::{self, MapError, Mapping};
+use crate::order;
 pub use crate::order::{full_fence, loads_done};
-use crate::{
-    address::{Iova, PAGE},
-    dma::{DmaView, Need},
-    lost::LostFlag,
-    map::OwnMap,
-    mapping::{self, MapError, Mapping},
-    order,
-    ring::{Pages, RingError},
-};
+use crate::ring::{Pages, RingError};
 
 /// Bytes of a doorbell (CAP.DSTRD = 0).
 const SLOT_BYTES: usize = 4;

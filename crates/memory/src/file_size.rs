@@ -5,9 +5,7 @@
 //! does nothing leaves the error of the call, EFBIG. It is a handler and not SIG_IGN because
 //! programs that are started inherit what is ignored, but not what is handled.
 
-use std::io;
-use std::mem;
-use std::ptr;
+use std::{io, mem, ptr};
 
 use libc::c_int;
 

@@ -4,23 +4,16 @@
 //! controller may read and write all of it at any time, so no reference to the bytes is ever made:
 //! they are copied in and out, and the words that both sides look at are atomics.
 
-use std::{
-    io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    ptr,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
-};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::{io, ptr};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use crate::{
-    address::Iova,
-    huge::{HUGE_PAGE_LEN, HugePages},
-    map::OwnMap,
-};
+use crate::address::Iova;
+use crate::huge::{HUGE_PAGE_LEN, HugePages};
+use crate::map::OwnMap;
 
 /// The smallest piece that is handed out, and the least alignment of one.
 const GRAIN: usize = 64;

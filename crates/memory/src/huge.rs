@@ -8,14 +8,16 @@
 //! What it does NOT do: it keeps nobody from taking memory of usual pages, and it gives up rather
 //! than wait for memory.
 
-use std::{io, os::fd::OwnedFd, ptr::NonNull};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
 
-use rustix::{
-    fs::{MemfdFlags, SealFlags},
-    mm::Advice,
-};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::Advice;
 
-use crate::{map::OwnMap, mapping::Mapping, store::Store, store::StorePages};
+use crate::map::OwnMap;
+use crate::mapping::Mapping;
+use crate::store::{Store, StorePages};
 
 /// Bytes of a huge page: what a page middle directory of x86-64, and of AArch64 with pages of
 /// 4 KiB, covers.

@@ -21,14 +21,10 @@
 //! What it does NOT do: bytes that were lost do not come back, and whoever reads meanwhile reads
 //! zeros. The kernel's own accesses (io_uring) raise no signal; they fail with EFAULT.
 
-use std::{
-    ffi::{c_int, c_void},
-    io, mem, ptr,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence},
-    },
-};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::{io, mem, ptr};
 
 /// The most mappings of clients' files in this process.
 pub const MAX_MAPPINGS: usize = 4096;

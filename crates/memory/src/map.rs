@@ -1,11 +1,9 @@
 //! Memory of our own: anonymous or of a memfd, mapped for as long as the value lives.
 
-use std::{
-    ffi::c_void,
-    io,
-    os::fd::AsFd,
-    ptr::{self, NonNull},
-};
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 

@@ -17,29 +17,21 @@
 //! What it does NOT do: it lends no bytes; [`crate::DmaView`] and [`crate::DoorbellPages`] do, each
 //! with its own rules.
 
-use std::{
-    ffi::c_int,
-    io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-    path::PathBuf,
-    ptr::{self, NonNull},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
-};
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use rustix::{
-    fs::{AtFlags, FileType, OFlags, SealFlags, StatxFlags},
-    mm::{Advice, MapFlags, ProtFlags},
-};
+use rustix::fs::{AtFlags, FileType, OFlags, SealFlags, StatxFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::{
-    huge::HUGE_PAGE_LEN,
-    lost::{LostFlag, MAX_MAPPINGS, Watch, WatchError},
-    map::OwnMap,
-    numa,
-};
+use crate::huge::HUGE_PAGE_LEN;
+use crate::lost::{LostFlag, MAX_MAPPINGS, Watch, WatchError};
+use crate::map::OwnMap;
+use crate::numa;
 
 /// The most files of one session that are mapped at one time.
 pub const MAX_SESSION_MAPPINGS: usize = 512;

@@ -5,9 +5,11 @@
 //!
 //! What it does NOT do: move pages, or decide what is near.
 
-use std::{io, ptr, ptr::NonNull};
+use std::ptr::NonNull;
+use std::{io, ptr};
 
-use crate::{address::PAGE, map::OwnMap};
+use crate::address::PAGE;
+use crate::map::OwnMap;
 
 /// Most pages that are looked at in one call.
 pub const MAX_SAMPLES: usize = 1024;

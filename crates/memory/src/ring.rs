@@ -15,13 +15,12 @@
 //!
 //! What it does NOT do: it keeps no head, tail or phase, and wraps no index.
 
-use std::{ptr, sync::Arc};
+use std::ptr;
+use std::sync::Arc;
 
-use crate::{
-    address::{Iova, PAGE},
-    dma::{DmaView, Hint, Need, TranslateError},
-    order,
-};
+use crate::address::{Iova, PAGE};
+use crate::dma::{DmaView, Hint, Need, TranslateError};
+use crate::order;
 
 /// The most entries of a queue: QSIZE is a 16-bit 0's-based value (NVMe Base 2.1, 5.2.1 and 5.2.2).
 pub const MAX_RING_ENTRIES: u32 = 65_536;

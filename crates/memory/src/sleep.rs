@@ -6,10 +6,8 @@
 //! and loads "sleeping". Without a full fence between store and load on both sides each load may
 //! run before the other's store is seen, and both would miss.
 
-use crate::{
-    order::full_fence,
-    sync::{AtomicBool, Ordering},
-};
+use crate::order::full_fence;
+use crate::sync::{AtomicBool, Ordering};
 
 /// Whether a reactor sleeps, shared with those who give it work.
 #[derive(Debug)]

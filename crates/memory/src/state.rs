@@ -10,17 +10,12 @@
 //! and length (u64 each); the areas follow, each from a page's start. An area holds one head, then
 //! slots from the next multiple of 64.
 
-use std::{
-    io,
-    mem::size_of,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    ptr::NonNull,
-    slice,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::mem::size_of;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{io, slice};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -6,14 +6,13 @@
 //! bytes do not ([`crate::claims`]). Nothing here makes a reference to the bytes, so a race would
 //! end in a mixture of old and new bytes and nothing else.
 
-use std::{io, ptr, ptr::NonNull};
+use std::ptr::NonNull;
+use std::{io, ptr};
 
-use crate::{
-    dma::Segment,
-    huge::{self, HUGE_PAGE_LEN},
-    map::OwnMap,
-    numa, order,
-};
+use crate::dma::Segment;
+use crate::huge::{self, HUGE_PAGE_LEN};
+use crate::map::OwnMap;
+use crate::{numa, order};
 
 /// Bytes of a usual page.
 const PAGE_LEN: usize = 4096;

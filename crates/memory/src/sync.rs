@@ -1,6 +1,13 @@
 //! The atomics of the parts that loom checks: loom's own under the feature `loom`, the standard
 //! ones otherwise.
 
+pub(crate) use std::sync::atomic::Ordering;
+#[cfg(not(feature = "loom"))]
+pub(crate) use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence},
+};
+
 #[cfg(feature = "loom")]
 pub(crate) use loom::{
     cell::UnsafeCell,
@@ -8,12 +15,6 @@ pub(crate) use loom::{
         Arc,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence},
     },
-};
-pub(crate) use std::sync::atomic::Ordering;
-#[cfg(not(feature = "loom"))]
-pub(crate) use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence},
 };
 
 /// A cell with loom's interface, so that one text serves both.

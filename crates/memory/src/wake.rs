@@ -1,10 +1,8 @@
 //! Event descriptors: how one thread or process wakes another.
 
-use std::{
-    io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::Arc,
-};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 

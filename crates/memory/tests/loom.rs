@@ -1,12 +1,8 @@
 //! Every interleaving of the mailbox and of going to sleep, as loom sees them.
 
-use loom::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
 use memory::{Bell, Claim, Claimant, Claims, RECORD_WORDS, Records, mailbox};
 
 /// Every message arrives once and in order, through a mailbox smaller than their number.

@@ -4,10 +4,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use model::{
-    Kind, Parameters,
-    preset::{Preset, Source, Sourced, presets},
-};
+use model::preset::{Preset, Source, Sourced, presets};
+use model::{Kind, Parameters};
 
 fn compare(name: &str, right: &str) {
     let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../book/src/reference");

@@ -1,10 +1,12 @@
 //! Copy: its dwords, the formats of source ranges, and what a controller says of them (NVM 1.1,
 //! 3.3.2). The destination's first block is [`crate::command::slba`].
 
-use crate::command::Prinfo;
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::command::Prinfo;
 
 /// Most source ranges of one command: NR is a 0's based byte.
 pub const COPY_RANGES_MAX: usize = 256;
@@ -116,8 +118,9 @@ const _: () = assert!(offset_of!(SourceRange, slba) == 8);
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use zerocopy::transmute;
+
+    use super::*;
 
     #[test]
     fn dword_12_lies_where_nvm_1_1_3_3_2_says() {

@@ -1,9 +1,11 @@
 //! Completion Queue Entry and its status field (Base 2.1, 4.2.1 and 4.2.3).
 
-use crate::status::Status;
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
+
+use crate::status::Status;
 
 /// The upper half of completion Dword 3: Phase Tag and Status.
 ///

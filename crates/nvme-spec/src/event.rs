@@ -1,8 +1,9 @@
 //! Asynchronous events: what the completion of an Asynchronous Event Request tells (Base 2.1,
 //! 5.1.2).
 
-use crate::log::LogPageId;
 use bitfield_struct::bitfield;
+
+use crate::log::LogPageId;
 
 open_enum! {
     /// Asynchronous Event Type.

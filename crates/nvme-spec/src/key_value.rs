@@ -5,8 +5,9 @@
 //! in CDW14 and CDW15, each as stored, so that a key is a run of bytes and not a number. What
 //! another key-value drive speaks is [`crate::samsung`].
 
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Sqe;
@@ -237,9 +238,10 @@ const _: () = assert!(offset_of!(IdentifyKvNamespace, vendor_specific) == 3840);
 #[cfg(test)]
 mod tests {
     extern crate std;
+    use zerocopy::FromZeros;
+
     use super::*;
     use crate::opcode::Csi;
-    use zerocopy::FromZeros;
 
     #[test]
     fn opcodes_are_those_of_kv_1_1() {

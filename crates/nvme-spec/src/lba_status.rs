@@ -1,8 +1,9 @@
 //! Get LBA Status: its dwords and what it returns (NVM 1.1, 4.2.1). The first block of the range is
 //! [`crate::command::slba`].
 
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Get LBA Status, Dword 12 (NVM 1.1, 4.2.1).

@@ -4,11 +4,13 @@
 //! The list of controllers that Namespace Attachment transfers is
 //! [`crate::identify::lists::ControllerList`].
 
+use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 use crate::identify::namespace::{Dps, Flbas, Nmic};
 use crate::opcode::Csi;
-use bitfield_struct::bitfield;
-use core::mem::offset_of;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 open_enum! {
     /// Select, of Namespace Management.
@@ -109,9 +111,10 @@ const _: () = assert!(offset_of!(HostSoftwareSpecified, lbstm) == 384);
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::FromZeros;
+
     use super::*;
     use crate::identify::lists::ControllerList;
-    use zerocopy::FromZeros;
 
     #[test]
     fn dwords_lie_where_base_2_1_5_1_20_and_5_1_21_say() {

@@ -5,8 +5,9 @@
 //! Here are the 64 bytes of a command, the data of the batch ("compound") command, and statuses.
 //! Layouts only: what a drive does with them is not said here.
 
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
 use crate::sqe::{CommandFlags, SQE_SIZE};

@@ -1,8 +1,9 @@
 //! Sanitize: its dwords, what Identify Controller says of it, and the Sanitize Status log page
 //! (Base 2.1, 5.1.22 and 5.1.12.1.33).
 
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 open_enum! {

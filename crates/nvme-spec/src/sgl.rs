@@ -1,10 +1,12 @@
 //! Scatter Gather Lists: the descriptors that segments consist of (Base 2.1, 4.3.2). No walking:
 //! that needs memory.
 
-use crate::sqe::Sqe;
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
+
+use crate::sqe::Sqe;
 
 open_enum! {
     /// SGL Descriptor Type (Base 2.1, figure 115).

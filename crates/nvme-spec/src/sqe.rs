@@ -1,9 +1,11 @@
 //! Submission Queue Entry: the common command format (Base 2.1, 4.1).
 
-use crate::opcode::{AdminOpcode, NvmOpcode};
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
+
+use crate::opcode::{AdminOpcode, NvmOpcode};
 
 open_enum! {
     /// Fused Operation (CDW0.FUSE).

@@ -212,8 +212,9 @@ impl core::fmt::Display for Status {
 #[cfg(test)]
 mod tests {
     extern crate std;
-    use super::*;
     use std::string::ToString;
+
+    use super::*;
 
     #[test]
     fn parts_split_and_join() {

@@ -3,11 +3,13 @@
 //!
 //! Everything else of a zoned namespace is the NVM command set's.
 
+use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 use crate::registers::Version;
 use crate::{Sqe, command};
-use bitfield_struct::bitfield;
-use core::mem::offset_of;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 open_enum! {
     /// I/O command opcode that the Zoned Namespace command set adds to those of the NVM command set

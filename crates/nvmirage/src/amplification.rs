@@ -13,10 +13,8 @@
 //! Performance*, SYSTOR 2012. Lines that collection keeps free, and half of each of the two open
 //! ones, hold no data and do not count.
 
-use model::{
-    FlashParameters,
-    parameter::{PAGE_BYTES, Shape},
-};
+use model::FlashParameters;
+use model::parameter::{PAGE_BYTES, Shape};
 use serde::Serialize;
 
 /// What is expected.
@@ -108,7 +106,8 @@ fn root(f: impl Fn(f64) -> f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use model::{Admission, Flash, Moment, Op, Parameters, Timing, preset::preset};
+    use model::preset::preset;
+    use model::{Admission, Flash, Moment, Op, Parameters, Timing};
 
     use super::*;
 

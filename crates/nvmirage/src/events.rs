@@ -4,11 +4,9 @@
 //! As with the log, anything in the process may tell; nothing on the command path does. The ring is
 //! bounded: who comes too late learns that, and how many events are gone.
 
-use std::{
-    collections::VecDeque,
-    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::collections::VecDeque;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;

@@ -4,15 +4,11 @@
 //! library that reads keys goes on for ever where the terminal has gone, as each read returns
 //! 0 bytes, and a stream with nothing to write does not see that its reader has gone.
 
-use std::{
-    io::{self, IsTerminal},
-    os::fd::{AsFd, OwnedFd},
-};
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    io::Errno,
-};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 /// Exit status of a command whose terminal has gone: 128 and SIGHUP's number, as shells have it.
 const HUNG_UP: i32 = 129;

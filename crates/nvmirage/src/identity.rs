@@ -4,12 +4,11 @@
 //! NQN are SHA-256 of the seed, the kind of identity and the object's name. The same name so has
 //! the same identity at every start, and two machines never share one.
 
-use std::{
-    fs,
-    io::{Read, Write},
-    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};

@@ -1,13 +1,9 @@
 //! Being told to end: a flag that SIGINT, SIGTERM and SIGHUP set, for work that looks at it now and
 //! then. To a server SIGHUP says something else: to read its configuration again.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

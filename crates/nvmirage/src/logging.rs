@@ -4,32 +4,21 @@
 //! The command line's `--log` counts before NVMIRAGE_LOG, that before the configuration. A change
 //! over the control socket counts until the next.
 
-use std::{
-    fmt,
-    io::IsTerminal,
-    sync::{Mutex, OnceLock, PoisonError},
-};
+use std::fmt;
+use std::io::IsTerminal;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::{
-    EnvFilter, Layer, Registry,
-    fmt::{
-        FmtContext, FormatEvent, FormatFields,
-        format::{self, Writer},
-    },
-    layer::{Layered, SubscriberExt},
-    registry::LookupSpan,
-    reload,
-    util::SubscriberInitExt,
-};
+use tracing_subscriber::fmt::format::{self, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::{Layered, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
-use crate::{
-    config::{
-        self,
-        log::{Format, Log},
-    },
-    service,
-};
+use crate::config::log::{Format, Log};
+use crate::config::{self};
+use crate::service;
 
 /// Where the filter comes from when the command line names none.
 const VARIABLE: &str = "NVMIRAGE_LOG";

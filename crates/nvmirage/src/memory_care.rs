@@ -11,14 +11,10 @@
 //! What it does NOT do: keep a reactor or a DMA_MAP waiting for its answer, or hold memory that
 //! nobody else uses.
 
-use std::{
-    fmt, io,
-    sync::{
-        Arc, OnceLock, Weak,
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
-    },
-    time::{Duration, Instant},
-};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use memory::{HUGE_PAGE_LEN, Pieces};
 use rustix::io::Errno;

@@ -3,9 +3,12 @@
 //!
 //! On a machine of one node everything is near, and nothing is asked.
 
-use std::{fmt, path::Path, sync::OnceLock};
+use std::fmt;
+use std::path::Path;
+use std::sync::OnceLock;
 
-use crate::{cpu, doctor::Topology};
+use crate::cpu;
+use crate::doctor::Topology;
 
 /// Pages of a host that must have been seen before anything is said about all of them.
 const ENOUGH_PAGES: usize = 16;

@@ -2,14 +2,16 @@
 //! two can be either, and change within seconds, so that it is measured around everything that
 //! depends on it.
 
-use std::{sync::mpsc, thread};
+use std::sync::mpsc;
+use std::thread;
 
 use anyhow::Context;
 use driver::{DriverError, floor};
 use memory::HostMemory;
 use serde::Serialize;
 
-use crate::{clock::Clock, cpu};
+use crate::clock::Clock;
+use crate::cpu;
 
 /// A round trip of a cache line below this is one between CPUs that are near each other.
 pub(crate) const NEAR_NS: f64 = 250.0;

@@ -1,12 +1,10 @@
 //! QEMU: the options that give a guest one of our drives, and whether the QEMU that is installed
 //! knows them.
 
-use std::{
-    ffi::OsStr,
-    fmt, io,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fmt, io};
 
 use serde::Serialize;
 

@@ -8,15 +8,12 @@
 //!
 //! It does NOT log what hosts do wrong, and no command waits for it.
 
-use std::{
-    io,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    thread::{self, JoinHandle, Thread},
-    time::{Duration, Instant},
-};
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
 
 use media::{Trouble, TroubleLook, Troubles};
 

@@ -1,6 +1,8 @@
 //! Draws pictures with the library `plotters`: what goes where, and how it looks.
 
-use plotters::coord::{Shift, cartesian::Cartesian2d, ranged1d::Ranged as _};
+use plotters::coord::Shift;
+use plotters::coord::cartesian::Cartesian2d;
+use plotters::coord::ranged1d::Ranged as _;
 use plotters::prelude::{
     BLACK, ChartBuilder, ChartContext, Circle, Color as _, DrawingArea, DrawingAreaErrorKind,
     EmptyElement, ErrorBar, IntoDrawingArea as _, LineSeries, PathElement, RGBColor, Rectangle,

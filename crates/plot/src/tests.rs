@@ -1,6 +1,6 @@
-use super::*;
 use plotters::coord::ranged1d::Ranged as _;
 
+use super::*;
 use crate::scale::Ruler;
 
 fn ticks(axis: &Axis, values: &[f64]) -> Vec<String> {

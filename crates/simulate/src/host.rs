@@ -4,6 +4,8 @@
 //! what it sees done it follows up at the same instant. With a cost it is one processor: each
 //! submission and each completion keeps it for so long.
 
+use std::rc::Rc;
+
 use driver::QueuePair;
 use driver::bus::Bus;
 use driver::io::{Blocks, Namespace};
@@ -15,7 +17,6 @@ use nvme_spec::command::{DsmCdw10, DsmCdw11, DsmRange};
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::zoned::{ZoneSendAction, ZoneSendCdw13, ZonedOpcode};
 use nvme_spec::{Sqe, Status};
-use std::rc::Rc;
 use zerocopy::IntoBytes;
 
 use crate::Error;

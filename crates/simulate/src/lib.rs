@@ -36,12 +36,11 @@ use std::ops::ControlFlow;
 
 use controller::config::ConfigError;
 use driver::DriverError;
-use media::MediumError;
-use model::Parameters;
-
 pub use histogram::Histogram;
 pub use host::HostCost;
 pub use job::{Arrivals, Distribution, Extent, Job, Kind, Op, key_of};
+use media::MediumError;
+use model::Parameters;
 pub use tally::{Asked, Commands, Figures, JobTally, Moment, Point};
 use world::World;
 

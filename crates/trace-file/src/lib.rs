@@ -46,15 +46,12 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use nvme_spec::{
-    key_value::{KEY_MAX, KvCdw11, KvOpcode},
-    opcode::Csi,
-};
-use serde::{Deserialize, Serialize};
-
 pub use asked::{Asked, Key, KeyCommand};
 pub use name::Operation;
+use nvme_spec::key_value::{KEY_MAX, KvCdw11, KvOpcode};
+use nvme_spec::opcode::Csi;
 pub use read::{Reader, Tail, TraceError};
+use serde::{Deserialize, Serialize};
 pub use write::Encoder;
 
 /// The first bytes of a file.

@@ -1,10 +1,8 @@
 //! What commands are called.
 
-use nvme_spec::{
-    key_value::KvOpcode,
-    opcode::{Csi, NvmOpcode},
-    zoned::ZonedOpcode,
-};
+use nvme_spec::key_value::KvOpcode;
+use nvme_spec::opcode::{Csi, NvmOpcode};
+use nvme_spec::zoned::ZonedOpcode;
 
 use crate::Record;
 

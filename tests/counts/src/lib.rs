@@ -19,6 +19,7 @@ use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, ControllerConfig, DoorbellMode};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Channel, Direct, FileIo, Medium, MediumKind, MediumSpec};
+pub use mediated::{Direct as DirectDrive, Mediated};
 use memory::{
     Access, Buffer, ClientMappings, DmaMap, DmaView, DoorbellPages, HostCq, HostMemory, HostSq,
     Iova,
@@ -27,8 +28,6 @@ use nvme_spec::{Cqe, Sqe};
 use port::namespace::Namespace;
 use port::time::Time;
 use port::{Channel as Port, ChannelId, MediumTraits};
-
-pub use mediated::{Direct as DirectDrive, Mediated};
 
 /// Commands of every count. A queue that is filled once has 1,023; these are whole batches of 32.
 pub const COMMANDS: u32 = 992;

@@ -1,6 +1,7 @@
 //! PRP walks over any lists in any memory, against a walk that goes byte by byte.
 
-use std::{os::fd::AsFd, sync::Arc};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use memory::{Access, Buffer, ClientMappings, DmaMap, Hint, HostMemory, Iova, Mapping, Need};

@@ -1,22 +1,23 @@
 //! What the targets share: a controller in an engine, media that may hold on to commands, and a
 //! host's memory of which a part must never change.
 
-use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
 
-use controller::{
-    Controller, ControllerConfig, DoorbellMode, Interrupt,
-    subsystem::{Subsystem, SubsystemConfig},
-};
+use controller::subsystem::{Subsystem, SubsystemConfig};
+use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Medium, MediumKind, MediumSpec};
 use memory::{
     Access, Buffer, ClientMappings, DmaMap, DmaView, DoorbellPages, HostMemory, Iova, Mapping,
     Segment,
 };
-use port::{
-    Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request, namespace::Namespace,
-    ticket::Ticket, time::Time,
-};
+use port::namespace::Namespace;
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request};
 
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;

@@ -3,19 +3,17 @@
 //! Found would be: a panic, a session that ends although framing is intact, an answer that is no
 //! message, a reset that hangs, a byte written where the client did not allow it.
 
-use std::{
-    io::Read,
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::net::UnixStream,
-    },
-};
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
-use crate::rig::Rig;
 use arbitrary::Arbitrary;
 use controller::DoorbellMode;
 use transport::vfio_user::{Caller, CallerEnd, Session, SessionConfig, SessionEnd};
-use vfio_user::{Connection, ConnectionError, Header, header::Command};
+use vfio_user::header::Command;
+use vfio_user::{Connection, ConnectionError, Header};
+
+use crate::rig::Rig;
 
 #[derive(Arbitrary, Debug)]
 enum Step {

@@ -1,7 +1,8 @@
 //! SGL walks over any lists in any memory, against a walk that goes descriptor by descriptor and
 //! byte by byte.
 
-use std::{os::fd::AsFd, sync::Arc};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use controller::sgl;

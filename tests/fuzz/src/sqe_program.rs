@@ -3,9 +3,10 @@
 //! Found would be: a panic, a turn without end, a reset that hangs, a byte written where the host
 //! did not allow it.
 
-use crate::rig::{BASE, PAGE, PAGES, READ_ONLY_FROM, Rig};
 use arbitrary::Arbitrary;
 use controller::DoorbellMode;
+
+use crate::rig::{BASE, PAGE, PAGES, READ_ONLY_FROM, Rig};
 
 /// What the host does next.
 #[derive(Arbitrary, Debug)]

@@ -6,12 +6,11 @@
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 /// Bound on one input, that of the search (`-timeout` in xtask/src/fuzz.rs).
 const BOUND: Duration = Duration::from_secs(20);

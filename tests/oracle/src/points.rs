@@ -8,10 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
-use model::{
-    Parameters,
-    preset::{self, Preset},
-};
+use model::Parameters;
+use model::preset::{self, Preset};
 use serde_json::{Value, json};
 use simulate::points::{self, Command, Latencies, Measured, Phase, Points, REST_NS};
 

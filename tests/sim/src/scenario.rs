@@ -3,14 +3,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use controller::{
-    Controller, ControllerConfig, DoorbellMode,
-    subsystem::{Subsystem, SubsystemConfig},
-};
+use controller::subsystem::{Subsystem, SubsystemConfig};
+use controller::{Controller, ControllerConfig, DoorbellMode};
 use engine::{Engine, EngineId, Mode};
 use media::{MediumKind, MediumSpec};
 use memory::DoorbellPages;
-use port::{ChannelId, namespace::Namespace, time::Time};
+use port::ChannelId;
+use port::namespace::Namespace;
+use port::time::Time;
 
 use crate::around::{Bounds, Tally};
 use crate::drive;

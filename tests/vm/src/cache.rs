@@ -147,9 +147,10 @@ pub fn key_hash(parts: &[&[u8]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread;
+
+    use super::*;
 
     fn cache() -> (tempfile::TempDir, Cache) {
         let dir = tempfile::tempdir().unwrap();

@@ -9,11 +9,10 @@
 //! than Debian on x86-64.
 
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
+use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 

@@ -6,6 +6,7 @@ use nvme_spec::command::{GetFeaturesCdw10, SetFeaturesCdw10};
 use nvme_spec::features::{FeatureId, Select};
 use nvme_spec::log::LogPageId;
 use nvme_spec::{Sqe, Status};
+use port::prp::{Segments, walk};
 
 use crate::admin::Reply;
 use crate::admin::events::Event;
@@ -15,7 +16,6 @@ use crate::admin::logs::{LogRequest, LogSources};
 use crate::controller::Controller;
 use crate::lane::LaneTable;
 use crate::subsystem::{NSID_NONE, Step, Subsystem};
-use port::prp::{Segments, walk};
 
 impl Controller {
     /// Copies `bytes` to where the command's PRPs point.

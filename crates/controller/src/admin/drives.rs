@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nvme_spec::log::{CriticalWarning, LogPageId};
+use port::namespace::NamespaceTable;
+use port::{ChannelId, DriveReport};
 
 use super::events::Event;
 use super::temperature;
 use crate::controller::Controller;
-use port::namespace::NamespaceTable;
-use port::{ChannelId, DriveReport};
 
 /// The reports, by the channels of their drives.
 #[derive(Clone, Debug, Default)]

@@ -13,11 +13,11 @@ use nvme_spec::log::{
     FeatureIdsSupportedAndEffectsLog, Scope,
 };
 use nvme_spec::opcode::{AdminOpcode, Csi};
+use port::namespace::NamespaceTable;
+use port::set::{CommandSet, nvm_effects};
 use zerocopy::FromZeros;
 
 use super::features;
-use port::namespace::NamespaceTable;
-use port::set::{CommandSet, nvm_effects};
 
 const NAMESPACE: Scope = Scope::new().with_nss(true);
 const CONTROLLER: Scope = Scope::new().with_ctrls(true);

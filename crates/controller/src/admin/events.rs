@@ -222,8 +222,9 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
-    use super::{AsynchronousEventConfiguration, Event, Events, REQUESTS};
     use nvme_spec::log::LogPageId;
+
+    use super::{AsynchronousEventConfiguration, Event, Events, REQUESTS};
 
     /// Everything is asked for.
     fn all() -> AsynchronousEventConfiguration {

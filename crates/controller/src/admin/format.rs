@@ -6,12 +6,12 @@
 
 use nvme_spec::format::{FormatNvmCdw10, SecureErase};
 use nvme_spec::{Sqe, Status};
+use port::namespace::LBA_SHIFTS;
 
 use super::Reply;
 use super::features::Features;
 use crate::controller::Controller;
 use crate::subsystem::{Plan, Subsystem};
-use port::namespace::LBA_SHIFTS;
 
 /// The size of logical blocks, as a power of two, that an index of the table of formats stands for.
 /// Its upper bits count only where the host has set LBAFEE (Base 2.1, 5.1.25.1.14).

@@ -6,11 +6,11 @@
 //! served, so that a reactor that was late does not blame the host.
 
 use nvme_spec::Status;
+use port::time::Time;
 
 use crate::admin::Reply;
 use crate::admin::logs::LoggedError;
 use crate::controller::{Controller, Failure};
-use port::time::Time;
 
 /// KAS of Identify Controller, in units of 100 ms.
 pub(crate) const KAS: u16 = 1;

@@ -7,12 +7,12 @@ use nvme_spec::lba_status::{
     LbaStatusAction, LbaStatusDescriptor, LbaStatusListHeader,
 };
 use nvme_spec::{Sqe, Status};
+use port::BlockRanges;
+use port::namespace::Namespace;
 use zerocopy::IntoBytes;
 
 use crate::admin::Reply;
 use crate::controller::Controller;
-use port::BlockRanges;
-use port::namespace::Namespace;
 
 /// The most blocks of one descriptor, whose count is 0's based.
 const DESCRIPTOR_BLOCKS: u64 = 1 << 32;
@@ -96,8 +96,9 @@ fn list(marked: &BlockRanges, (first, end): (u64, u64), room: usize) -> Vec<u8> 
 
 #[cfg(test)]
 mod tests {
-    use super::list;
     use port::BlockRanges;
+
+    use super::list;
 
     fn marked(ranges: &[(u64, u64)]) -> BlockRanges {
         let mut marked = BlockRanges::default();

@@ -24,6 +24,8 @@ use nvme_spec::reservation::ReservationNotificationLog;
 use nvme_spec::sanitize::{SanitizeOperationStatus, SanitizeStatusLog};
 use nvme_spec::zoned::{CHANGED_ZONES_MAX, CHANGED_ZONES_MORE, ChangedZoneList};
 use nvme_spec::{NSID_ALL, Sqe, Status};
+use port::namespace::{Namespace, NamespaceTable};
+use port::set::CommandSet;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::admin::drives::Drives;
@@ -31,8 +33,6 @@ use crate::admin::effects;
 use crate::admin::health::Health;
 use crate::admin::reservations::Notifications;
 use crate::counters::ReactorCounters;
-use port::namespace::{Namespace, NamespaceTable};
-use port::set::CommandSet;
 
 /// Entries of the Error Information log.
 pub(crate) const ERROR_ENTRIES: usize = 64;

@@ -34,6 +34,9 @@ use nvme_spec::log::LogPageId;
 use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::{Cqe, Sqe, Status};
+pub(crate) use pending::{ABORT_LIMIT, OPERATION_LIMIT, Pending, Waiting};
+use port::status;
+pub(crate) use queues::IoQueues;
 
 use crate::admin::logs::{LoggedCommand, LoggedError};
 use crate::config::DoorbellMode;
@@ -41,10 +44,6 @@ use crate::controller::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
 use crate::queue::{BadDoorbell, Bells, Cq, Pool, QueueError, RingAbsent, Sq};
 use crate::subsystem::{Answer, Operation, Plan, Requester, Step, Subsystem};
-use port::status;
-
-pub(crate) use pending::{ABORT_LIMIT, OPERATION_LIMIT, Pending, Waiting};
-pub(crate) use queues::IoQueues;
 
 /// Admin commands served in one turn, so that a busy host leaves its neighbours their turn.
 const BATCH: u32 = 16;

@@ -4,7 +4,6 @@
 //! at most, [`ABORT_LIMIT`] aborts, [`OPERATION_LIMIT`] operations of the subsystem, and one flush.
 
 use nvme_spec::Sqe;
-
 use port::time::Time;
 
 /// Abort commands that may be outstanding: ACL + 1.

@@ -14,6 +14,7 @@ use nvme_spec::cqe::CQE_SIZE_LOG2;
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
 use nvme_spec::sqe::SQE_SIZE_LOG2;
 use nvme_spec::{Sqe, Status};
+use port::ticket::OwnerKey;
 
 use crate::admin::Reply;
 use crate::admin::pending::Waiting;
@@ -24,7 +25,6 @@ use crate::flight::Watched;
 use crate::lane::{Lane, LaneCommand, LaneConfig, LaneTable, QueueName, SqSpec};
 use crate::queue::QueueError;
 use crate::state::slots_for;
-use port::ticket::OwnerKey;
 
 /// Queue identifiers, the admin queue's (0) among them.
 const IDS: usize = MAX_IO_QUEUES as usize + 1;

@@ -11,10 +11,10 @@
 //! It does NOT hold resets, shutdowns or registers up: none of them touches the host's memory.
 
 use nvme_spec::Status;
+use port::time::Time;
 
 use super::{Controller, DEADLINE_NS};
 use crate::lane::{LaneCommand, LaneTable};
-use port::time::Time;
 
 /// The completion of an admin command that waits for the bus.
 type Withheld = (u16, [u32; 2], Status);

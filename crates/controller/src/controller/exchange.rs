@@ -4,6 +4,10 @@ use nvme_spec::Status;
 use nvme_spec::features::FeatureId;
 use nvme_spec::log::CriticalWarning;
 use nvme_spec::registers::CommandSetSelected;
+use port::namespace::{Namespace, NamespaceTable};
+use port::ticket::OwnerKey;
+use port::time::Time;
+use port::{Channel, ChannelId, Channels};
 
 use super::lifecycle::Phase;
 use super::{Controller, DEADLINE_NS, Failure};
@@ -15,10 +19,6 @@ use crate::lane::{
     QueueName,
 };
 use crate::subsystem::Subsystem;
-use port::namespace::{Namespace, NamespaceTable};
-use port::ticket::OwnerKey;
-use port::time::Time;
-use port::{Channel, ChannelId, Channels};
 
 impl Controller {
     /// One turn: takes what lanes have to tell, moves on with what registers ask for, and serves

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use port::ticket::OwnerKey;
+
 use super::Controller;
 use crate::admin::queues::IoCq;
 use crate::counters::{Counted, LaneCounters, QueueCounted};
 use crate::flight::{FlightRecords, Past, WatchSpec, Watched, Watching};
 use crate::lane::{LaneCommand, LaneTable};
-use port::ticket::OwnerKey;
 
 /// What is watched of a controller.
 #[derive(Debug, Default)]

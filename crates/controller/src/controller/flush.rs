@@ -4,17 +4,16 @@
 use std::sync::Arc;
 
 use memory::DmaView;
-
 use nvme_spec::Status;
+use port::namespace::NamespaceTable;
+use port::ticket::{OwnerKey, Ticket};
+use port::time::Time;
+use port::{Added, Cause, Channel, ChannelId, Channels, Outcome, Request};
 
 use super::Controller;
 use crate::admin::{Reply, Waiting};
 use crate::lane::{LaneCommand, LaneTable};
 use crate::subsystem::Subsystem;
-use port::namespace::NamespaceTable;
-use port::ticket::{OwnerKey, Ticket};
-use port::time::Time;
-use port::{Added, Cause, Channel, ChannelId, Channels, Outcome, Request};
 
 /// Media being flushed.
 #[derive(Clone, Debug, PartialEq, Eq)]

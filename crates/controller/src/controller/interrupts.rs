@@ -27,13 +27,13 @@
 
 use memory::DoorbellPages;
 use nvme_spec::features::InterruptCoalescing;
+use port::ticket::OwnerKey;
+use port::time::Time;
 
 use super::Controller;
 use crate::admin::AdminQueue;
 use crate::lane::{Lane, LaneTable, Posted};
 use crate::pci::Mechanism;
-use port::ticket::OwnerKey;
-use port::time::Time;
 
 /// Aggregation Time is in units of 100 us.
 const TIME_UNIT_NS: u64 = 100_000;

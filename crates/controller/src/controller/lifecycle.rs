@@ -14,6 +14,9 @@ use nvme_spec::registers::{
     ArbitrationMechanism, CommandSetSelected, ShutdownNotification, ShutdownStatus,
 };
 use nvme_spec::sqe::SQE_SIZE_LOG2;
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Channel, Channels, Outcome};
 
 use super::flush::{Flush, Flushed};
 use super::{Controller, DEADLINE_NS, FLUSH_DEADLINE_NS};
@@ -22,9 +25,6 @@ use crate::admin::reservations::Notifications;
 use crate::admin::{AdminQueue, IoQueues};
 use crate::lane::{LaneCommand, LaneTable, QueueName};
 use crate::queue::QueueError;
-use port::ticket::Ticket;
-use port::time::Time;
-use port::{Channel, Channels, Outcome};
 
 /// Where a controller is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,15 +25,27 @@ use std::sync::Arc;
 
 use memory::{Counter, DmaView, DoorbellPages, LostFlag, StateFile, Told};
 use nvme_spec::registers::DOORBELLS;
+use port::namespace::NamespaceTable;
+use port::ticket::OwnerKey;
+use port::time::Time;
 
+use self::bus::Bus;
+use self::flights::Flights;
+use self::flush::Flush;
+pub use self::interrupts::Interrupt;
+use self::interrupts::Interrupts;
+pub use self::lifecycle::{EnableError, Failure};
+use self::lifecycle::{Phase, Shutdown};
+use self::saved::Saved;
+pub use self::saved::{AdminState, ControllerState, WaitingState};
+use self::watch::Watch;
 use crate::admin::drives::Drives;
 use crate::admin::events::{Event, Events};
 use crate::admin::features::{FeatureContext, Features};
 use crate::admin::health::HealthRecord;
 use crate::admin::logs::{ChangedNamespaces, ChangedZones, ErrorLog, LoggedError};
 use crate::admin::reservations::Notifications;
-use crate::admin::temperature;
-use crate::admin::{AdminQueue, IoQueues, Pending};
+use crate::admin::{AdminQueue, IoQueues, Pending, temperature};
 use crate::arbitration::Arbiter;
 use crate::config::{ConfigError, ControllerConfig};
 use crate::counters::ReactorCounters;
@@ -41,21 +53,6 @@ use crate::lane::ShadowSpec;
 use crate::pci::{self, BAR4_SIZE, ConfigEffect, ConfigSpace, MsixTable};
 use crate::registers::Registers;
 use crate::subsystem::{ControllerId, Subsystem};
-use port::namespace::NamespaceTable;
-use port::ticket::OwnerKey;
-use port::time::Time;
-
-pub use self::interrupts::Interrupt;
-pub use self::lifecycle::{EnableError, Failure};
-pub use self::saved::{AdminState, ControllerState, WaitingState};
-
-use self::bus::Bus;
-use self::flights::Flights;
-use self::flush::Flush;
-use self::interrupts::Interrupts;
-use self::lifecycle::{Phase, Shutdown};
-use self::saved::Saved;
-use self::watch::Watch;
 
 /// How long a stage of a reset, shutdown or deletion waits for commands in flight before it gives
 /// them up.

@@ -16,11 +16,11 @@
 use std::sync::Arc;
 
 use memory::DoorbellPages;
+use port::ticket::OwnerKey;
 
 use super::Controller;
 use crate::config::DoorbellMode;
 use crate::lane::QueueName;
-use port::ticket::OwnerKey;
 
 /// What a look needs, in one place: with many controllers, to fetch it is what a look costs.
 #[derive(Debug)]

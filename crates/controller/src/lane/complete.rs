@@ -3,6 +3,8 @@
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::zoned::ZonedOpcode;
 use nvme_spec::{Cqe, Sqe, Status};
+use port::ticket::Ticket;
+use port::{Outcome, status};
 
 use super::message::{FailedCommand, LaneEvent, QueueName};
 use super::queues::{MAX_UNLOGGED_FAILURES, Queues};
@@ -11,9 +13,6 @@ use super::watch::OTHER_MARKS;
 use crate::command;
 use crate::queue::RingAbsent;
 use crate::state::{SlotState, SqState, slot_state, sq_state};
-use port::Outcome;
-use port::status;
-use port::ticket::Ticket;
 
 // Commands of zones, among those of blocks.
 const APPEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);

@@ -130,8 +130,9 @@ impl Epochs {
 
 #[cfg(test)]
 mod tests {
-    use super::{Epochs, GROUPS};
     use memory::DmaView;
+
+    use super::{Epochs, GROUPS};
 
     fn epochs() -> Epochs {
         Epochs::new(&DmaView::empty(), 0)

@@ -1,18 +1,17 @@
 //! Doorbells, fetching and issuing: what a turn of a lane does.
 
 use nvme_spec::Sqe;
+use port::Channel;
 
-use super::LaneTurn;
-use super::held;
 use super::issue::{Asked, Issued, Issuer};
 use super::message::{QueueName, Quota};
 use super::queues::Queues;
 use super::slots::store_fetched;
 use super::straight::Met;
+use super::{LaneTurn, held};
 use crate::gate::{FlowId, Gate};
 use crate::queue::{Bells, RingAbsent};
 use crate::state::slot_state;
-use port::Channel;
 
 /// Commands fetched from one submission queue in one turn. Large enough to share the cost of a
 /// turn, small enough that a flooded queue holds up the others for microseconds only.

@@ -7,15 +7,15 @@
 //! asked for that.
 
 use nvme_spec::{Sqe, Status};
+use port::namespace::Restrictions;
+use port::prp::Segments;
+use port::set::Access;
+use port::ticket::Ticket;
 
 use super::Lane;
 use super::queues::Queues;
 use crate::command::{self, Command};
 use crate::state::slot_state;
-use port::namespace::Restrictions;
-use port::prp::Segments;
-use port::set::Access;
-use port::ticket::Ticket;
 
 /// Most bytes of data that a forwarded command comes with: two keys (Base 2.1, 7.5 and 7.6).
 pub(super) const DATA_LEN: usize = 16;

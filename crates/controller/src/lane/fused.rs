@@ -12,11 +12,12 @@
 //!
 //! A pair is one logical block long at most: ACWU is 0.
 
+use memory::Need;
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::sqe::Fuse;
 use nvme_spec::{Sqe, Status};
-
-use memory::Need;
+use port::prp::Segments;
+use port::{ByteRange, Channel, FUSED_BYTES, Request};
 
 use super::fetch::Went;
 use super::held;
@@ -25,8 +26,6 @@ use super::queues::Queues;
 use crate::command::{self, Command};
 use crate::gate::{FlowId, Gate};
 use crate::state::{SlotState, slot_state};
-use port::prp::Segments;
-use port::{ByteRange, Channel, FUSED_BYTES, Request};
 
 /// What the two commands end with.
 type Statuses = (Status, Status);

@@ -16,6 +16,8 @@
 
 use nvme_spec::sqe::Fuse;
 use nvme_spec::{Sqe, Status};
+use port::Channel;
+use port::time::Time;
 
 use super::fetch::{BATCH, Went};
 use super::issue::{Asked, COPIED_PER_TURN, Issuer};
@@ -23,8 +25,6 @@ use super::message::LaneTurn;
 use super::queues::Queues;
 use crate::gate::{FlowId, Gate, Pass, Work};
 use crate::state::SlotState;
-use port::Channel;
-use port::time::Time;
 
 /// Nothing comes behind a command in its list.
 const LAST: u16 = u16::MAX;

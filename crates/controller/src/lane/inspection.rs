@@ -7,14 +7,14 @@ use std::collections::BinaryHeap;
 
 use nvme_spec::Sqe;
 use nvme_spec::sqe::Fuse;
+use port::namespace::NamespaceTable;
+use port::{Channel, Channels};
 
 use super::Lane;
 use super::fetch::FORWARDED;
 use super::queues::{Member, Queues};
 use crate::inspect::{self, CommandView, CompletionView, Look, Place, SubmissionView};
 use crate::state::{MAX_SQS, SlotState, slot_state};
-use port::namespace::NamespaceTable;
-use port::{Channel, Channels};
 
 /// Commands of a lane that are shown at most, of all its submission queues together.
 const MOST_SHOWN: usize = 2048;

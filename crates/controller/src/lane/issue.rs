@@ -11,6 +11,12 @@ use memory::{DmaView, Hint, Near, Need, Segment};
 use nvme_spec::command::DsmRange;
 use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::{NSID_ALL, Sqe, Status};
+use port::namespace::{Namespace, NamespaceTable};
+use port::prp::{self, Segments};
+use port::set::{self, Data};
+use port::ticket::{OwnerKey, Ticket};
+use port::time::Time;
+use port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request, status};
 
 use super::forward::{self, Forward};
 use super::held;
@@ -21,13 +27,6 @@ use crate::gate::{Gate, Pass};
 use crate::queue::Sq;
 use crate::sgl;
 use crate::state::SlotState;
-use port::namespace::{Namespace, NamespaceTable};
-use port::prp::{self, Segments};
-use port::set::{self, Data};
-use port::status;
-use port::ticket::{OwnerKey, Ticket};
-use port::time::Time;
-use port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request};
 
 /// What became of a command.
 pub(super) enum Issued {

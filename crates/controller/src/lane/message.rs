@@ -8,13 +8,13 @@ use std::sync::Arc;
 use memory::{DmaView, Iova, ShadowDoorbells, SqRing};
 use nvme_spec::Status;
 use nvme_spec::registers::sq_tail_slot;
+use port::namespace::NamespaceTable;
+use port::ticket::{OwnerKey, Ticket};
 
 use super::{Forward, Lane};
 use crate::flight::Watching;
 use crate::queue::{QueueError, check_entries};
 use crate::state::MAX_SQS;
-use port::namespace::NamespaceTable;
-use port::ticket::{OwnerKey, Ticket};
 
 /// From the controller to a lane.
 #[derive(Debug)]

@@ -54,9 +54,21 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use memory::{Area, DmaView, DoorbellPages, Hint, Iova, Told};
+use port::namespace::NamespaceTable;
+use port::prp::Segments;
+use port::ticket::{OwnerKey, Ticket};
+use port::time::Time;
+use port::{ByteRange, Channel, Channels, Outcome};
 
 use self::epochs::Epochs;
+pub use self::fetch::BATCH;
+pub(crate) use self::fetch::EPOCH_FORWARDED;
+pub use self::forward::Forward;
 use self::issue::Issuer;
+pub use self::message::{
+    Answered, Copying, Demand, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable,
+    LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
+};
 use self::place::Place;
 use self::queues::{Queues, Stop, pause};
 use self::share::Share;
@@ -66,19 +78,6 @@ use crate::gate::{Gate, Open, Watched};
 use crate::inspect;
 use crate::queue::{Bells, Cq, QueueError};
 use crate::state::{MAX_SQS, QueueState, SlotState};
-use port::namespace::NamespaceTable;
-use port::prp::Segments;
-use port::ticket::{OwnerKey, Ticket};
-use port::time::Time;
-use port::{ByteRange, Channel, Channels, Outcome};
-
-pub use self::fetch::BATCH;
-pub(crate) use self::fetch::EPOCH_FORWARDED;
-pub use self::forward::Forward;
-pub use self::message::{
-    Answered, Copying, Demand, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable,
-    LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
-};
 
 /// What a lane is made from.
 #[derive(Debug)]

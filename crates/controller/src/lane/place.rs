@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use memory::Told;
+use port::ticket::OwnerKey;
 
 use super::Lane;
 use super::queues::pause;
-use port::ticket::OwnerKey;
 
 /// Where a lane lives.
 #[derive(Debug)]

@@ -17,6 +17,8 @@ use arrayvec::ArrayVec;
 use memory::{Need, Scratch};
 use nvme_spec::copy::{CopyDescriptorFormat, SourceRange};
 use nvme_spec::{Sqe, Status};
+use port::namespace::Namespace;
+use port::{ByteRange, Channel, ChannelId, Request};
 
 use super::issue::{Issuer, permit, range};
 use super::steps::MOST;
@@ -25,8 +27,6 @@ use crate::command::{
 };
 use crate::gate::Gate;
 use crate::state::SlotState;
-use port::namespace::Namespace;
-use port::{ByteRange, Channel, ChannelId, Request};
 
 /// Bytes that Copy carries in one step.
 pub(super) const SCRATCH_BYTES: u32 = 128 << 10;

@@ -19,15 +19,14 @@ use std::collections::VecDeque;
 use arrayvec::ArrayVec;
 use memory::Segment;
 use nvme_spec::{Sqe, Status};
+use port::Channel;
 
-use super::LaneTurn;
-use super::held;
 use super::issue::{Asked, Issuer};
 use super::plan::{Ask, Data, Plan, Room, VERIFY_BYTES};
 use super::queues::Queues;
+use super::{LaneTurn, held};
 use crate::gate::Gate;
 use crate::state::{SlotState, slot_state};
-use port::Channel;
 
 /// Commands that go on at a time.
 pub(super) const MOST: usize = 4;

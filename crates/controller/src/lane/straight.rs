@@ -12,6 +12,7 @@
 //! It does NOT count commands one by one: a batch is counted when it is over.
 
 use nvme_spec::{Cqe, Status};
+use port::Channel;
 
 use super::fetch::PREFETCH;
 use super::issue::{Asked, COPIED_PER_TURN, Issuer, Next};
@@ -22,7 +23,6 @@ use crate::command;
 use crate::counters::LaneCounters;
 use crate::gate::Gate;
 use crate::queue::{Batch, RingAbsent};
-use port::Channel;
 
 /// Why the straight way ended.
 pub(super) enum Met {

@@ -8,10 +8,11 @@
 //! - A watched command is one like any other: it may wait, be given up, or end with its queue. What
 //!   finds no room is not watched.
 
-use nvme_spec::Sqe;
-use nvme_spec::Status;
 use nvme_spec::command::DsmRange;
 use nvme_spec::opcode::Csi;
+use nvme_spec::{Sqe, Status};
+use port::Channel;
+use port::time::Time;
 
 use super::fetch::Went;
 use super::issue::{COPIED_PER_TURN, Issuer};
@@ -20,8 +21,6 @@ use crate::command;
 use crate::flight::{FlightRecord, Stage, Watching};
 use crate::gate::Gate;
 use crate::state::MAX_SQS;
-use port::Channel;
-use port::time::Time;
 
 /// Watched commands that a lane holds at a time.
 const ROOM: usize = 4096;

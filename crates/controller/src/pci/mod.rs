@@ -9,9 +9,9 @@
 
 mod msix;
 
-use crate::config::ControllerConfig;
-
 pub(crate) use msix::MsixTable;
+
+use crate::config::ControllerConfig;
 
 /// Bytes of configuration space of a PCI Express function.
 pub(crate) const CONFIG_SPACE: usize = 4096;

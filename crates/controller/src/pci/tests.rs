@@ -1,9 +1,8 @@
 //! Configuration space as a bus driver walks it (PCI 3.0, 6; PCIe 6.0, 7.5). Offsets and values are
 //! typed again here.
 
-use crate::config::{ControllerConfig, DoorbellMode};
-
 use super::{BAR4_SIZE, CONFIG_SPACE, ConfigEffect, ConfigSpace, Mechanism, bar0_size, messages};
+use crate::config::{ControllerConfig, DoorbellMode};
 
 /// A function with so many vectors, and a pin or none.
 fn with_vectors(vectors: u16, intx: bool) -> ConfigSpace {

@@ -16,11 +16,10 @@ mod reservation;
 mod sq;
 
 pub use cq::Cq;
+use memory::{DoorbellPages, RingError, ShadowDoorbells};
 pub use reservation::Reservation;
 pub(crate) use reservation::{Batch, Pool};
 pub use sq::Sq;
-
-use memory::{DoorbellPages, RingError, ShadowDoorbells};
 
 use crate::state::MAX_SQS;
 

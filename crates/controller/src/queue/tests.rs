@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use memory::{DoorbellPages, Iova};
 use nvme_spec::Cqe;
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
+use port::testing::Host;
 
 use super::{BadDoorbell, Bells, Cq, QueueError, RingAbsent, Sq, check_entries};
-use port::testing::Host;
 
 const VALUES: [u32; 4] = [u32::MAX, 65_536, 1 << 16 | 1, 1 << 31];
 

@@ -24,7 +24,6 @@ use nvme_spec::sgl::{
     SGL_DESCRIPTOR_SIZE, SGL_SEGMENT_ALIGNMENT_MASK, SglDescriptor, SglDescriptorSubType,
     SglDescriptorType,
 };
-
 use port::prp::Segments;
 
 /// Most descriptors of one command behind the one in it, those of segments and of nothing included.

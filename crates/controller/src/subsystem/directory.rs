@@ -11,16 +11,15 @@ use std::sync::Arc;
 
 use nvme_spec::opcode::Csi;
 use nvme_spec::{NSID_ALL, Status};
+use port::namespace::{Namespace, NamespaceTable, Restrictions};
+use port::set::CommandSet;
+use port::{BlockRanges, ByteRange, ChannelId, MediumTraits};
 
 use super::record::{ControllerRecord, Record};
 use super::reservation::{Host, Reservation};
 use super::sanitize::{Sanitize, SanitizeChange};
 use super::set::{ControllerId, ControllerSet};
 use crate::config::{ConfigError, check_namespaces};
-use port::BlockRanges;
-use port::namespace::{Namespace, NamespaceTable, Restrictions};
-use port::set::CommandSet;
-use port::{ByteRange, ChannelId, MediumTraits};
 
 /// Sizes of allocations are multiples of this, in bytes.
 pub const GRANULE: u64 = 4096;

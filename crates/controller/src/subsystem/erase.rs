@@ -7,10 +7,10 @@
 //! bounds that, over all that is erased in one turn.
 
 use memory::{DmaView, Need, Scratch, Segment};
-
-use super::directory::Allocated;
 use port::ticket::{OwnerKey, Ticket};
 use port::{Added, ByteRange, Cause, Channel, ChannelId, Channels, Outcome, Request};
+
+use super::directory::Allocated;
 
 /// Bytes of one request: what a medium in memory clears in well under a millisecond.
 const SLICE: u64 = 1 << 20;

@@ -35,9 +35,6 @@ use std::sync::Arc;
 use nvme_spec::Status;
 use nvme_spec::command::{WriteUncorrectableCdw12, slba};
 use nvme_spec::opcode::NvmOpcode;
-
-use crate::config::{ConfigError, MAX_NAMESPACES};
-use crate::lane::Forward;
 use port::namespace::NamespaceTable;
 use port::ticket::{OwnerKey, Ticket};
 use port::time::Time;
@@ -49,14 +46,15 @@ pub use self::operation::{Answer, NSID_NONE, Operation, Requester, Step};
 pub use self::operator::OperatorRequest;
 pub use self::plan::Plan;
 pub use self::record::{ControllerRecord, NamespaceRecord, Record, RestoreError};
-pub use self::reservation::{Host, Registrant, Reservation, ReservationCommand};
-pub use self::sanitize::{Sanitize, SanitizeChange, SanitizeOutcome, SanitizeRecord};
-pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
-
 pub(crate) use self::reservation::Notice;
 use self::reservation::keys;
+pub use self::reservation::{Host, Registrant, Reservation, ReservationCommand};
 pub(crate) use self::sanitize::SanitizeNews;
+pub use self::sanitize::{Sanitize, SanitizeChange, SanitizeOutcome, SanitizeRecord};
 use self::schedule::Operations;
+pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
+use crate::config::{ConfigError, MAX_NAMESPACES};
+use crate::lane::Forward;
 
 /// Operations that one controller may have outstanding in its subsystem, those included that a
 /// reset has left behind.

@@ -9,6 +9,9 @@
 use std::collections::VecDeque;
 
 use nvme_spec::Status;
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Channel, Channels};
 
 use super::Subsystem;
 use super::directory::Change;
@@ -16,9 +19,6 @@ use super::erase::{Budget, Erase, Erasing};
 use super::plan::Plan;
 use super::reservation::{Host, ReservationCommand};
 use super::set::ControllerId;
-use port::ticket::Ticket;
-use port::time::Time;
-use port::{Channel, Channels};
 
 /// What an [`Operation`] is about that is about no namespace.
 pub const NSID_NONE: u32 = 0;

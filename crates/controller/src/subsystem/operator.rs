@@ -1,6 +1,7 @@
 //! What the operator asks of a subsystem while hosts use it.
 
 use nvme_spec::Status;
+use port::ByteRange;
 
 use super::Subsystem;
 use super::directory::{Allocated, Busy, Change};
@@ -8,7 +9,6 @@ use super::erase::Erase;
 use super::operation::{Operation, Requester, Step};
 use super::plan::Plan;
 use super::set::ControllerSet;
-use port::ByteRange;
 
 /// A request of the operator's. Hosts that are concerned learn of it by an asynchronous event.
 #[derive(Clone, Debug, PartialEq, Eq)]

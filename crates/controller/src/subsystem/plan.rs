@@ -7,6 +7,8 @@
 
 use nvme_spec::sanitize::SanitizeCdw10;
 use nvme_spec::{NSID_ALL, Status};
+use port::BlockRanges;
+use port::namespace::Namespace;
 
 use super::Subsystem;
 use super::directory::{Allocated, Busy, Change, GRANULE};
@@ -16,8 +18,6 @@ use super::operator::OperatorRequest;
 use super::reservation::Reservation;
 use super::set::{ControllerId, ControllerSet};
 use crate::identity;
-use port::BlockRanges;
-use port::namespace::Namespace;
 
 /// What a command asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,8 @@
 //! that what was written before can be read. It says nothing about how media are opened: a
 //! namespace names its medium, and whoever reads the record compares.
 
+use port::BlockRanges;
+use port::namespace::Namespace;
 use serde::{Deserialize, Serialize};
 
 use super::directory::{Allocated, Busy, Pool};
@@ -12,8 +14,6 @@ use super::sanitize::SanitizeRecord;
 use super::set::ControllerId;
 use crate::admin::features::SavedFeatures;
 use crate::admin::health::HealthRecord;
-use port::BlockRanges;
-use port::namespace::Namespace;
 
 /// A subsystem's record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -73,7 +73,8 @@ pub struct NamespaceRecord {
 
 /// Bytes as hexadecimal digits, for whoever reads what is written.
 mod digits {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn serialize<const N: usize, S: Serializer>(
         bytes: &[u8; N],
@@ -332,8 +333,9 @@ impl Allocated {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use port::{ChannelId, MediumTraits};
+
+    use super::*;
 
     fn pool() -> Pool {
         Pool {

@@ -11,14 +11,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use nvme_spec::NSID_ALL;
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Channel, Channels, Outcome};
 
 use super::Subsystem;
 use super::erase::{Budget, Erasing};
 use super::operation::{Moved, NSID_NONE, Operation, Running, Wait};
 use crate::controller::DEADLINE_NS;
-use port::ticket::Ticket;
-use port::time::Time;
-use port::{Channel, Channels, Outcome};
 
 /// Operations that are begun, or go on, in one turn, so that a host that floods a namespace leaves
 /// its neighbours theirs.

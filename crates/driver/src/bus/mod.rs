@@ -15,7 +15,6 @@ use std::thread;
 use std::time::Duration;
 
 use memory::{DoorbellPages, EventFd, HostMemory, Iova, Lent};
-
 pub use pci_address::{NoPciAddress, PciAddress};
 
 use crate::DriverError;

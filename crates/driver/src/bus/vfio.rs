@@ -10,13 +10,12 @@
 //! drive may be taken. One process has a drive at a time, and one container of
 //! addresses each.
 
-use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use memory::vfio::{Function, Interrupt, Space};
 use memory::{EventFd, HostMemory, Iova, Lent};

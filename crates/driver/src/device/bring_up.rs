@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use nvme_spec::cqe::CQE_SIZE_LOG2;
 use nvme_spec::registers::{
     ACQ, AQA, ASQ, Aqa, CC, CRTO, CSTS, Cap, Cc, CommandSetSelected, Crto, Csts,
     ShutdownNotification, ShutdownStatus,
 };
-use nvme_spec::{cqe::CQE_SIZE_LOG2, sqe::SQE_SIZE_LOG2};
+use nvme_spec::sqe::SQE_SIZE_LOG2;
 
 use super::{Device, Enabled, PAGE};
 use crate::bus::Bus;

@@ -18,13 +18,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use bring_up::Shutdown;
 use memory::{Buffer, DoorbellPages, EventFd, HostCq, HostMemory, HostSq, Iova};
+use nvme_spec::cqe::CQE_SIZE;
 use nvme_spec::event::EventDw0;
 use nvme_spec::prp::PAGE_SIZE;
 use nvme_spec::registers::{CAP, Cap, DOORBELLS};
-use nvme_spec::{cqe::CQE_SIZE, sqe::SQE_SIZE};
-
-pub use bring_up::Shutdown;
+use nvme_spec::sqe::SQE_SIZE;
 
 use crate::bus::place::{AnyBus, Place};
 use crate::bus::vfio_user::VfioUser;

@@ -11,10 +11,9 @@ use nvme_spec::key_value::{self, KvCdw11, KvOpcode, StoreOptions};
 use nvme_spec::samsung::{IteratorOption, SamsungCommand, SamsungOpcode, StoreOption};
 use nvme_spec::{Cqe, Sqe};
 
+pub use self::compound::Compound;
 use crate::bus::Bus;
 use crate::{DriverError, QueuePair};
-
-pub use self::compound::Compound;
 
 /// What a drive speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

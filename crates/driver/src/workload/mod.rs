@@ -30,19 +30,19 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use beside::Beside;
+use drive::{Drive, Record};
 use hdrhistogram::Histogram;
 use memory::HostMemory;
+pub use neighbour::Neighbour;
 use nvme_spec::Status;
+use traffic::{Plain, Sequence, Verified};
+use verify::Ledger;
+pub use verify::Mismatch;
 
 use crate::bus::Bus;
 use crate::io::Namespace;
 use crate::{DriverError, QueuePair, Rung};
-use beside::Beside;
-use drive::{Drive, Record};
-pub use neighbour::Neighbour;
-use traffic::{Plain, Sequence, Verified};
-use verify::Ledger;
-pub use verify::Mismatch;
 
 /// Units of a job's block size that can be verified: each takes four bytes.
 const VERIFIED_UNITS_MAX: u64 = 1 << 26;

@@ -4,6 +4,8 @@
 //! stalls that the job leaves out. It does NOT pause, verify, or tell lulls from what a drive
 //! takes.
 
+use memory::HostMemory;
+
 use super::beside::Beside;
 use super::drive::{Line, Record, STALL_NS, Times, entry};
 use super::traffic::Plain;
@@ -11,7 +13,6 @@ use super::{Clock, Job, JobResult, check, result};
 use crate::bus::Bus;
 use crate::io::Namespace;
 use crate::{DriverError, QueuePair};
-use memory::HostMemory;
 
 /// See the module.
 pub struct Neighbour<'a, B: Bus, K> {

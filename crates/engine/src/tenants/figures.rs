@@ -3,7 +3,8 @@
 //! An engine counts for itself, and tells all of it once a turn with a few atomic additions,
 //! however many commands that was. The numbers guard nothing: one may be seen before another.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What a tenant has had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! How lanes ask: the gate of one lane, and what becomes of a lane's commands when it ends.
 
 use controller::gate::{FlowId, Gate, Pass, Work};
-use port::{namespace::Namespace, time::Time};
+use port::namespace::Namespace;
+use port::time::Time;
 
 use super::{NamespaceKey, TenantId, Tenants};
 

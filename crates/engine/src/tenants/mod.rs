@@ -33,7 +33,8 @@ mod window;
 use std::sync::Arc;
 
 use controller::gate::{FlowId, Work};
-use port::{ChannelId, time::Time};
+use port::ChannelId;
+use port::time::Time;
 
 pub use self::bucket::Cap;
 use self::bucket::Purse;

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use port::{Channel, ChannelId, time::Time};
+use port::time::Time;
+use port::{Channel, ChannelId};
 
 use super::bucket::{Bucket, Cap};
 use super::figures::Had;
 pub use super::figures::TenantFigures;
-use crate::{Engine, mail::EngineId, turn::ControllerSlot};
+use crate::Engine;
+use crate::mail::EngineId;
+use crate::turn::ControllerSlot;
 
 /// Which tenant, on every engine of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

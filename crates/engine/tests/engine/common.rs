@@ -2,24 +2,25 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where its host fails")]
 
-use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
 
-use controller::{
-    Controller, ControllerConfig, DoorbellMode, Interrupt,
-    inspect::Look,
-    queue::BellView,
-    subsystem::{Subsystem, SubsystemConfig},
-};
+use controller::inspect::Look;
+use controller::queue::BellView;
+use controller::subsystem::{Subsystem, SubsystemConfig};
+use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
 use engine::{ControllerSlot, Engine, EngineId, Mail, Mode};
 use memory::{
     Access, Buffer, ClientMappings, DmaMap, DmaView, DoorbellPages, HostCq, HostMemory, HostSq,
     Iova, LostFlag, Segment,
 };
 use nvme_spec::{Cqe, Sqe};
-use port::{
-    Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request, namespace::Namespace,
-    ticket::Ticket, time::Time,
-};
+use port::namespace::Namespace;
+use port::ticket::Ticket;
+use port::time::Time;
+use port::{Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request};
 
 const MEMORY_LEN: usize = 4 << 20;
 const ENTRIES: u32 = 16;

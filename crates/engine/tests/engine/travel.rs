@@ -1,9 +1,7 @@
 //! Lanes that live on another engine than their controller, and that move while their host goes on.
 
-use controller::{
-    DoorbellMode::{self, Mapped, Unmapped},
-    Interrupt::{Message, Vector},
-};
+use controller::DoorbellMode::{self, Mapped, Unmapped};
+use controller::Interrupt::{Message, Vector};
 use engine::{EngineId, MoveError, Moved};
 
 use crate::common::{Host, Queue, Rig};

@@ -1,13 +1,12 @@
 //! Turns: who gets one, what it does, and when there is none.
 
-use controller::{
-    DoorbellMode::{Mapped, Unmapped},
-    Interrupt::{Pin, Vector},
-};
+use controller::DoorbellMode::{Mapped, Unmapped};
+use controller::Interrupt::{Pin, Vector};
 use engine::Idle;
 use port::time::Time;
 
-use crate::common::{Event::*, Host, Queue, Rig};
+use crate::common::Event::*;
+use crate::common::{Host, Queue, Rig};
 
 #[test]
 fn what_a_medium_ends_later_reaches_the_queue_it_came_from() {

@@ -36,12 +36,12 @@ mod tests;
 mod warden;
 mod windows;
 
-use std::fmt;
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::time::Duration;
+use std::{fmt, io};
 
 use driver::bus::Bus;
 use driver::bus::place::{AnyBus, Place};

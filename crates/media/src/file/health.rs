@@ -12,7 +12,8 @@
 //!
 //! Both last until the medium is opened again.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI32};
 
 /// See the module. Only flags: nothing else is published through them.
 #[derive(Debug, Default)]

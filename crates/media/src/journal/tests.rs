@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use memory::DmaView;
-use port::testing;
 use port::ticket::Ticket;
-use port::{Cause, Channel as _, Done, Outcome, Request};
+use port::{Cause, Channel as _, Done, Outcome, Request, testing};
 use proptest::prelude::*;
 
 use super::*;

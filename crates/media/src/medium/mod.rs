@@ -1,10 +1,10 @@
 //! A medium, and what it is made from.
 
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::{fmt, io};
 
 use driver::bus::place::{AnyBus, Place};
 use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};

@@ -6,9 +6,8 @@ use memory::{
     Access, Buffer, Claims, ClientMappings, DmaMap, DmaView, Hint, HostMemory, Iova, Need, Segment,
     Store,
 };
-use port::testing;
 use port::ticket::Ticket;
-use port::{Added, Cause, Channel, Done, Outcome, Request};
+use port::{Added, Cause, Channel, Done, Outcome, Request, testing};
 
 use super::RamChannel;
 

@@ -1,10 +1,11 @@
 //! The zones of a medium: what they are, and who has them.
 
 // Not a lock of the command path: it is taken when a channel is made and when it is dropped.
+use std::io;
+use std::path::Path;
 #[expect(clippy::disallowed_types, reason = "taken once in a channel's life")]
 use std::sync::Mutex;
 use std::sync::{Arc, PoisonError};
-use std::{io, path::Path};
 
 use nvme_spec::zoned::{DESCRIPTOR_EXTENSION_UNIT, ZoneState};
 use port::set::{RandomAreas, Zoned};

@@ -2,12 +2,11 @@
 //! made.
 
 use memory::Segment;
-use nvme_spec::Sqe;
-use nvme_spec::Status;
 use nvme_spec::zoned::{
     ReportingOption, ZoneAttributes, ZoneDescriptor, ZoneDescriptorState, ZoneDescriptorType,
     ZoneReceiveAction, ZoneReceiveCdw13, ZoneReportHeader, ZoneState, ZoneType, zone_slba,
 };
+use nvme_spec::{Sqe, Status};
 use port::ByteRange;
 use zerocopy::{FromZeros, IntoBytes};
 

@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
-use crate::common::{Host, Runner, on_disk, open_file, pattern};
 use media::{Direct, Medium, MediumKind, MediumSpec};
 use port::{ByteRange, Cause, Channel as _, Outcome, Request};
+
+use crate::common::{Host, Runner, on_disk, open_file, pattern};
 
 const SIZE: u64 = 1 << 20;
 /// The host's memory for one command.

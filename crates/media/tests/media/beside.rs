@@ -1,11 +1,8 @@
 //! Two channels of one medium, each on a thread of its own: commands of one do not mix with those
 //! of the other, from the moment on at which the second is opened while the first is at work.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-    mpsc,
-};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use media::{Direct, Medium, MediumKind, MediumSpec};

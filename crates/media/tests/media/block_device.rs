@@ -6,9 +6,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Host, Runner, file_spec, is_open_direct, on_disk, open_file, pattern};
 use media::{Direct, Medium, MediumError, MediumKind};
 use port::{ByteRange, Cause, Outcome, Request};
+
+use crate::common::{Host, Runner, file_spec, is_open_direct, on_disk, open_file, pattern};
 
 const MIB: usize = 1 << 20;
 const SIZE: usize = 8 * MIB;

@@ -8,9 +8,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use crate::common::{Host, Runner, in_memory, on_disk, open_file, pattern};
 use media::{Direct, Medium, MediumKind, MediumSpec};
 use port::{ByteRange, Cause, Channel as _, Outcome, Request};
+
+use crate::common::{Host, Runner, in_memory, on_disk, open_file, pattern};
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;

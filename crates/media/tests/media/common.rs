@@ -9,10 +9,9 @@ use media::{Channel, Direct, FileIo, Medium, MediumKind, MediumSpec};
 use memory::{
     Access, ClientMappings, DmaMap, DmaView, Hint, HostMemory, Iova, Mapping, Need, Segment,
 };
-use port::testing;
 use port::ticket::Ticket;
 use port::time::Time;
-use port::{Added, Channel as _, Done, Outcome, Request};
+use port::{Added, Channel as _, Done, Outcome, Request, testing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FallocateFlags;
 

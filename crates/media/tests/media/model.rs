@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::common::{Host, Runner, file_spec, in_memory, on_disk, pattern};
 use media::{Direct, Medium, MediumKind, MediumSpec};
 use port::{ByteRange, Cause, Outcome, Request};
 use proptest::prelude::*;
+
+use crate::common::{Host, Runner, file_spec, in_memory, on_disk, pattern};
 
 const SECTOR: usize = 512;
 /// The medium's sectors: 512 KiB.

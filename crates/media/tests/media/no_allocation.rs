@@ -1,10 +1,11 @@
 //! Nothing is allocated per command, whatever its way through a channel.
 
-use crate::common::{Host, on_disk, open_file};
 use allocation_counter::measure;
 use media::{Direct, Medium, MediumKind, MediumSpec};
 use port::ticket::Ticket;
 use port::{Added, ByteRange, Channel as _, Done, Request};
+
+use crate::common::{Host, on_disk, open_file};
 
 const DEPTH: usize = 8;
 

@@ -5,9 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{file_spec, in_memory, is_open_direct, on_disk, open_file};
 use media::{Direct, FileIo, Medium, MediumError, MediumKind, MediumSpec};
 use nix::fcntl::{FcntlArg, fcntl};
+
+use crate::common::{file_spec, in_memory, is_open_direct, on_disk, open_file};
 
 const MIB: u64 = 1 << 20;
 /// Set in the process that plays the second opener.

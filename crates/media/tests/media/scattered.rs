@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::common::{DISCARDED, Host, Runner, is_open_direct, on_disk, open_file, pattern};
 use media::{Direct, Medium, MediumKind, MediumSpec};
 use port::{Cause, Outcome, Request};
+
+use crate::common::{DISCARDED, Host, Runner, is_open_direct, on_disk, open_file, pattern};
 
 const SIZE: usize = 1 << 20;
 

@@ -12,14 +12,10 @@
 //!
 //! What it does NOT do: it reads and writes nothing.
 
-use std::{
-    io,
-    os::fd::BorrowedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-    },
-};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use rustix::mm::Advice;
 

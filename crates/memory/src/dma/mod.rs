@@ -24,7 +24,8 @@ mod segment;
 mod sink;
 mod tree;
 
-use std::{ptr, sync::Arc};
+use std::ptr;
+use std::sync::Arc;
 
 pub use lent::{Lent, Reach};
 pub use pins::{PinId, ViewPins};
@@ -32,10 +33,8 @@ pub use scratch::Scratch;
 pub use segment::Segment;
 
 use self::tree::{Place, Tree};
-use crate::{
-    address::{Iova, PAGE},
-    mapping::Mapping,
-};
+use crate::address::{Iova, PAGE};
+use crate::mapping::Mapping;
 
 /// The most regions of one session: what QEMU's client proposes as `max_dma_maps`.
 pub const MAX_DMA_REGIONS: usize = 65_535;

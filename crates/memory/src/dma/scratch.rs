@@ -1,10 +1,12 @@
 //! Memory of our own that media read and write as they do a host's: for bytes on their way from one
 //! medium to another.
 
-use std::{io, sync::Arc};
+use std::io;
+use std::sync::Arc;
 
 use super::{Access, DmaMap, DmaView, Need, Region, Segment};
-use crate::{address::Iova, mapping::Mapping};
+use crate::address::Iova;
+use crate::mapping::Mapping;
 
 /// Private memory behind a view of its own.
 ///

@@ -1,12 +1,11 @@
 //! Pieces of host memory, translated.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Need, Region};
-use crate::{address::Iova, host::Buffer};
+use crate::address::Iova;
+use crate::host::Buffer;
 
 /// The bytes of a piece that [`Segment::compare`] looks at in one go.
 const COMPARE_PIECE: usize = 1024;

@@ -1,11 +1,8 @@
 //! The calls of the kernel that VFIO consists of (linux/vfio.h), one function each.
 
-use std::{
-    ffi::{CString, c_int, c_ulong, c_void},
-    io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-    ptr,
-};
+use std::ffi::{CString, c_int, c_ulong, c_void};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::{io, ptr};
 
 use vfio_bindings::bindings::vfio as abi;
 

@@ -18,21 +18,20 @@
 mod call;
 mod region;
 
-use std::{
-    fs::OpenOptions,
-    io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::PathBuf,
-};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
+pub use region::RegionInfo;
 use rustix::io::Errno;
 use vfio_bindings::bindings::vfio as abi;
 
-pub use region::RegionInfo;
-
-use crate::{
-    address::Iova, dma::Lent, doorbell::DoorbellPages, host::HostMemory, mapping::MapError,
-};
+use crate::address::Iova;
+use crate::dma::Lent;
+use crate::doorbell::DoorbellPages;
+use crate::host::HostMemory;
+use crate::mapping::MapError;
 
 /// The most interrupt vectors that are asked for: MSI-X has no more (PCIe 5.0, 7.7.2.2).
 const MAX_VECTORS: u32 = 2048;

@@ -1,6 +1,8 @@
 //! A client's memory file, seen from the client's side: its bytes go through read(2) and write(2),
 //! never a mapping.
-use std::{fs::File, os::fd::OwnedFd, os::unix::fs::FileExt};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
 use rustix::fs::MemfdFlags;
 

@@ -1,6 +1,9 @@
 //! Doorbell pages that are shared, and the shadow in a host's memory.
 
-use std::{fs::File, os::fd::OwnedFd, os::unix::fs::FileExt, sync::Arc};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use memory::{
     Access, ClientMappings, DmaMap, DmaView, DoorbellPages, Iova, MapError, RingError,

@@ -1,14 +1,10 @@
 //! Memory that is taken away while we use it.
 
-use std::{
-    os::unix::process::{CommandExt, ExitStatusExt},
-    process::{Command, Stdio},
-    ptr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use memory::{
     Access, ClientMappings, DmaMap, DmaView, DoorbellPages, Hint, Iova, Need, Segment, SqRing,

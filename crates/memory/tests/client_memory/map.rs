@@ -1,6 +1,7 @@
 //! The DMA map against an oracle that knows single pages only, and its edges one by one.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use memory::{
     Access, ClientMappings, DmaError, DmaMap, DmaView, Hint, Iova, Mapping, Need, TranslateError,

@@ -1,15 +1,12 @@
 //! What may be mapped, and how often.
 
-use std::{
-    fs::{File, OpenOptions},
-    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
-    sync::Arc,
-};
+use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
 
-use memory::{
-    Access, ClientMappings, DmaError, DmaMap, Iova, MAX_DMA_REGIONS, MapError,
-    mapping::MAX_SESSION_MAPPINGS,
-};
+use memory::mapping::MAX_SESSION_MAPPINGS;
+use memory::{Access, ClientMappings, DmaError, DmaMap, Iova, MAX_DMA_REGIONS, MapError};
 use rustix::fs::SealFlags;
 
 use crate::client::{Client, PAGE, mappings_of};

@@ -51,13 +51,13 @@
 //! What it does NOT do: follow the program where it counts wrongly in its own terms (credits that
 //! do not fit 8 bits): such parameters are refused.
 
-use crate::{
-    Activity, Admission, Arithmetic, CompoundRule, Direction, Due, Kind, KvKind, KvOp, Op,
-    ParameterError, Parameters, Server, Timing, pending::Pending,
-};
-
 pub(crate) use self::slots::{Slots, effective, is_counted};
 pub(crate) use self::way::Way;
+use crate::pending::Pending;
+use crate::{
+    Activity, Admission, Arithmetic, CompoundRule, Direction, Due, Kind, KvKind, KvOp, Op,
+    ParameterError, Parameters, Server, Timing,
+};
 
 mod slots;
 mod way;

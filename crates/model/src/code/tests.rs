@@ -1,10 +1,8 @@
 //! The program's rules, worked by hand, each difference from the book's with a vector of its own.
 
 use super::*;
-use crate::{
-    Model, Moment, ZoneOp,
-    preset::{LINUX_WRITE_NS, preset},
-};
+use crate::preset::{LINUX_WRITE_NS, preset};
+use crate::{Model, Moment, ZoneOp};
 
 fn model(name: &str, changes: &[(&str, &str)]) -> Simple {
     let mut parameters = preset(name).unwrap().parameters(1 << 30, None).unwrap();

@@ -6,11 +6,11 @@
 //! What it does NOT do: run a model, or know of collection; [`Ceiling`]s of writes are those of a
 //! drive that has not begun to collect.
 
+use crate::code::{Slots, effective};
+use crate::parameter::{InvalidParameter, PAGE_BYTES, Shape};
 use crate::{
     Arithmetic, Direction, FlashParameters, KvParameters, NvmParameters, Parameters,
     ZonesParameters,
-    code::{Slots, effective},
-    parameter::{InvalidParameter, PAGE_BYTES, Shape},
 };
 
 #[cfg(test)]

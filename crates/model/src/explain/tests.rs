@@ -1,10 +1,8 @@
 //! Closed forms, worked by hand.
 
 use super::*;
-use crate::{
-    Admission, KvKind, KvOp, Model, Op, Timing,
-    preset::{preset, presets},
-};
+use crate::preset::{preset, presets};
+use crate::{Admission, KvKind, KvOp, Model, Op, Timing};
 
 fn explain(name: &str, size: u64) -> Explanation {
     let preset = preset(name).unwrap();

@@ -24,27 +24,25 @@ mod snapshot;
 mod state;
 mod work;
 
+use std::ops::Range;
+
+pub(crate) use self::buffer::{Buffer, Share};
+pub(crate) use self::costs::Costs;
 pub use self::counters::{Collections, Counters, OpenLine, PartitionView, SlcState, Wear};
+pub(crate) use self::die::{Cells, Dies, For, Link, Sense};
+use self::extra::background::Background;
+use self::extra::map_cache::MapCache;
+use self::extra::slc::{Cached, SlcCache};
+pub(crate) use self::extra::suspend::{Waiting, give_back, postpone};
 pub use self::ftl::Writer;
+use self::ftl::{Ftl, NoWork};
 pub use self::geometry::{DieShape, Geometry};
 pub use self::lines::Lines;
 pub use self::policy::Policy;
 pub use self::prepare::{Method, Prepared, Progress};
+use self::snapshot::Taking;
 pub use self::snapshot::{Room, Snapshot};
 pub use self::state::StateError;
-
-pub(crate) use self::buffer::{Buffer, Share};
-pub(crate) use self::costs::Costs;
-pub(crate) use self::die::{Cells, Dies, For, Link, Sense};
-pub(crate) use self::extra::suspend::{Waiting, give_back, postpone};
-
-use std::ops::Range;
-
-use self::extra::background::Background;
-use self::extra::map_cache::MapCache;
-use self::extra::slc::{Cached, SlcCache};
-use self::ftl::{Ftl, NoWork};
-use self::snapshot::Taking;
 use crate::error::ParameterError;
 use crate::parameters::FlashParameters;
 use crate::pending::{At, Pending};

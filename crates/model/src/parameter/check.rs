@@ -1,12 +1,11 @@
 //! Whether the values of parameters fit each other.
 
-use super::{
-    InvalidParameter, PAGE_BYTES, Shape,
-    shape::{size, unfit},
-};
+use super::shape::{size, unfit};
+use super::{InvalidParameter, PAGE_BYTES, Shape};
+use crate::code::is_counted;
 use crate::{
     Arithmetic, Direction, FlashParameters, KvParameters, NvmParameters, Parameters,
-    ZonesParameters, code::is_counted,
+    ZonesParameters,
 };
 
 /// Most bytes of a drive: NVMe counts them with 64 bits, files with 63.

@@ -19,11 +19,10 @@ mod tests;
 
 use thiserror::Error;
 
-use crate::Parameters;
-
 pub use self::shape::{MIN_LINES, PAGE_BYTES, Shape};
 pub use self::table::Parameter;
 pub use self::value::{Unit, Value};
+use crate::Parameters;
 
 /// The kinds of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -22,10 +22,10 @@ mod zns_prototype;
 #[cfg(test)]
 mod tests;
 
+use crate::parameter::Parameter;
 use crate::{
     Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters,
     InvalidParameter, Kind, KvParameters, Moment, NvmParameters, Parameters, Unit, ZonesParameters,
-    parameter::Parameter,
 };
 
 /// What Linux took for a read on the machine of NVMeVirt's authors: their script subtracts it from

@@ -3,14 +3,16 @@
 //! A type names a dword: `IdentifyCdw10::from(sqe.cdw10)`, and `into()` for the way back. Reserved
 //! bits come and go unchanged.
 
+use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 use crate::Sqe;
 use crate::features::{FeatureId, Select};
 use crate::identify::Cns;
 use crate::log::LogPageId;
 use crate::opcode::Csi;
-use bitfield_struct::bitfield;
-use core::mem::offset_of;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Create I/O Completion Queue and Create I/O Submission Queue, Dword 10 (Base 2.1, 5.2.1 and
 /// 5.2.2). PRP1 holds the address of the queue.

@@ -1,7 +1,8 @@
+use zerocopy::IntoBytes;
+
 use super::*;
 use crate::opcode::{AdminOpcode, NvmOpcode};
 use crate::sqe::CommandFlags;
-use zerocopy::IntoBytes;
 
 /// A command as 16 dwords, from its bytes.
 fn dwords(sqe: &Sqe) -> [u32; 16] {

@@ -1,8 +1,9 @@
 //! Features: identifiers, Dword 11 of Set Features (and completion Dword 0 of Get Features), and
 //! the data structures that some of them transfer (Base 2.1, 5.1.25; NVM 1.1, 4.1.3).
 
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 open_enum! {

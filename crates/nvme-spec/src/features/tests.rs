@@ -1,5 +1,6 @@
-use super::*;
 use zerocopy::FromZeros;
+
+use super::*;
 
 #[test]
 fn dwords_lie_where_base_2_1_5_1_25_says() {

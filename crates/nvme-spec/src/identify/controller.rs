@@ -1,14 +1,16 @@
 //! Identify Controller: CNS 01h (Base 2.1, figure 312).
 
+use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
+use zerocopy::little_endian::U128;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 use super::power_state::PowerState;
 use crate::copy::CopyDescriptorFormats;
 use crate::format::Fna;
 use crate::registers::Version;
 use crate::sanitize::Sanicap;
-use bitfield_struct::bitfield;
-use core::mem::offset_of;
-use zerocopy::little_endian::U128;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 open_enum! {
     /// Controller Type.

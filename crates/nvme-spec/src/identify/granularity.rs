@@ -1,8 +1,9 @@
 //! Namespace Granularity List: in which sizes namespaces are best created (CNS 16h; NVM 1.1,
 //! 4.1.5).
 
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Descriptors that the list has room for; a host that has not set LBAFEE is given 16 at most.

@@ -1,8 +1,9 @@
 //! Identify Namespace: CNS 00h and, for the NVM command set, CNS 05h (NVM 1.1, 4.1.5); CNS 08h,
 //! independent of the command set (Base 2.1, 5.1.13.2).
 
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::little_endian::U128;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -1,8 +1,9 @@
 //! Identify Controller of the NVM command set: CNS 06h, CSI 00h (NVM 1.1, 4.1.5).
 
-use crate::registers::Version;
 use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::registers::Version;
 
 /// Admin Optional Command Support.
 #[bitfield(u16)]

@@ -1,3 +1,7 @@
+use core::mem::offset_of;
+
+use zerocopy::{FromBytes, FromZeros, IntoBytes, transmute};
+
 use super::controller::*;
 use super::granularity::*;
 use super::lists::*;
@@ -6,8 +10,6 @@ use super::nvm_controller::*;
 use super::power_state::*;
 use super::*;
 use crate::registers::Version;
-use core::mem::offset_of;
-use zerocopy::{FromBytes, FromZeros, IntoBytes, transmute};
 
 /// Asserts that each field lies at the byte that the specification's figure gives.
 macro_rules! assert_offsets {

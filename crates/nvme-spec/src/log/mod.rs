@@ -2,11 +2,13 @@
 //! 5.1.12). Reservation Notification is in [`crate::reservation`], Sanitize Status in
 //! [`crate::sanitize`].
 
-use crate::cqe::StatusField;
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::little_endian::{U16, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::cqe::StatusField;
 
 open_enum! {
     /// Log Page Identifier.

@@ -1,6 +1,7 @@
+use zerocopy::{FromZeros, transmute};
+
 use super::*;
 use crate::status::Status;
-use zerocopy::{FromZeros, transmute};
 
 #[test]
 fn error_entry_fields_lie_where_base_2_1_5_1_12_1_2_says() {

@@ -3,8 +3,9 @@
 //!
 //! What a namespace supports is [`crate::identify::namespace::Rescap`].
 
-use bitfield_struct::bitfield;
 use core::mem::offset_of;
+
+use bitfield_struct::bitfield;
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

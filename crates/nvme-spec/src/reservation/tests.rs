@@ -1,5 +1,6 @@
-use super::*;
 use zerocopy::transmute;
+
+use super::*;
 
 #[test]
 fn register_lies_where_base_2_1_7_6_says() {

@@ -1,6 +1,7 @@
 //! Keys of the configuration, of the types that read it.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use serde_json::Value;
 

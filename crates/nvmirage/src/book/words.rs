@@ -3,10 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    keys::{properties, schemas},
-    options::{arguments, command_line},
-};
+use super::keys::{properties, schemas};
+use super::options::{arguments, command_line};
 
 /// What `create` makes, and the type of it.
 const KINDS: [(&str, &str); 4] = [

@@ -5,11 +5,9 @@ use model::{Kind, Moment, Parameters, Value};
 
 use super::fit::{self, Solution};
 use super::forward::{Case, Effort, Forward};
-use super::start;
 use super::steady::steady_state;
-use super::units;
 use super::unknowns::{self, Unknown};
-use super::{Sample, float, whole};
+use super::{Sample, float, start, units, whole};
 
 /// No measurement of a drive is better than that: its noise, as a share, at least.
 const NOISE_LEAST: f64 = 0.003;

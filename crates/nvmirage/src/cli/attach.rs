@@ -1,6 +1,7 @@
 //! `nvmirage attach` and `nvmirage detach`: which namespaces a controller has, while hosts use it.
 
-use super::{live, parse::Control};
+use super::live;
+use super::parse::Control;
 use crate::control;
 
 const ATTACH_EXAMPLES: &str = "\

@@ -1,19 +1,17 @@
 //! `nvmirage clone`: another drive like a prepared one.
 
-use std::{
-    fs::{self, File, OpenOptions},
-    io,
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use rustix::{
-    fs::{FlockOperation, SeekFrom, copy_file_range, fcntl_lock, flock, ioctl_ficlone, seek},
-    io::Errno,
+use rustix::fs::{
+    FlockOperation, SeekFrom, copy_file_range, fcntl_lock, flock, ioctl_ficlone, seek,
 };
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::report;

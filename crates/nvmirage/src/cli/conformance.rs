@@ -5,20 +5,18 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use conformance::{Bench, CHAPTERS, Miss, Options, Outcome, Selection, UnknownName};
-use driver::{Doorbells, bus::place::Place};
+use driver::Doorbells;
+use driver::bus::place::Place;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{UsageError, consent, wait::WaitArg};
-use crate::{
-    config::Span,
-    interrupt::Interrupt,
-    load::{self, wait},
-    report::{
-        self, progress,
-        table::{Align, Table},
-    },
-};
+use super::wait::WaitArg;
+use super::{UsageError, consent};
+use crate::config::Span;
+use crate::interrupt::Interrupt;
+use crate::load::{self, wait};
+use crate::report::table::{Align, Table};
+use crate::report::{self, progress};
 
 const EXAMPLES: &str = "\
 Examples:

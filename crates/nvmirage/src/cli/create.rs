@@ -4,18 +4,14 @@
 
 use std::path::PathBuf;
 
-use super::{
-    live,
-    parse::{self, Control},
+use super::live;
+use super::parse::{self, Control};
+use crate::config::tenant::{Class, Tenant};
+use crate::config::{
+    self, AdminAllow, Dialect, Direct, Doorbells, Listen, MediumKind, Range, Size, SocketMode,
+    Span, Timing,
 };
-use crate::{
-    config::{
-        self, AdminAllow, Dialect, Direct, Doorbells, Listen, MediumKind, Range, Size, SocketMode,
-        Span, Timing,
-        tenant::{Class, Tenant},
-    },
-    control,
-};
+use crate::control;
 
 const EXAMPLES: &str = "\
 Examples:

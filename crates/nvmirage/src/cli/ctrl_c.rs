@@ -2,11 +2,9 @@
 //! a second one soon after it ends the server. Without hosts, and without a terminal, the first one
 //! does.
 
-use std::{
-    io::{IsTerminal, stderr, stdin},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::io::{IsTerminal, stderr, stdin};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::supervisor::Supervisor;
 

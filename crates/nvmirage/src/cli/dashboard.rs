@@ -1,17 +1,16 @@
 //! `nvmirage dashboard`: a running server's dashboard, for as long as the command runs.
 
-use std::{
-    io::Write,
-    net::{Ipv4Addr, SocketAddr},
-    os::unix::net::UnixStream,
-    process::{Command, Stdio},
-};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use tokio::sync::watch;
 
 use super::parse::Control;
-use crate::{control, interrupt::Signals, report};
+use crate::interrupt::Signals;
+use crate::{control, report};
 
 const EXAMPLES: &str = "\
 Examples:

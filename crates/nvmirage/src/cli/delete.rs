@@ -1,6 +1,7 @@
 //! `nvmirage delete`: ends an object of a running server.
 
-use super::{live, parse::Control};
+use super::live;
+use super::parse::Control;
 use crate::control;
 
 const EXAMPLES: &str = "\

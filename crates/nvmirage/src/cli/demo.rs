@@ -1,6 +1,7 @@
 //! `nvmirage demo`: see it work.
 
-use crate::{config::Span, demo};
+use crate::config::Span;
+use crate::demo;
 
 const EXAMPLES: &str = "\
 Examples:

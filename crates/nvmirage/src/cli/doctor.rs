@@ -2,15 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    config, cpu,
-    doctor::{Asked, Guest, Level, Report, Topology},
-    report::{
-        self,
-        table::{Align, Table},
-        units,
-    },
-};
+use crate::doctor::{Asked, Guest, Level, Report, Topology};
+use crate::report::table::{Align, Table};
+use crate::report::{self, units};
+use crate::{config, cpu};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,13 +2,9 @@
 
 use driver::bus::PciAddress;
 
-use crate::{
-    physical::{Drive, System},
-    report::{
-        self,
-        table::{Align, Table},
-    },
-};
+use crate::physical::{Drive, System};
+use crate::report::table::{Align, Table};
+use crate::report::{self};
 
 const EXAMPLES: &str = "\
 Examples:

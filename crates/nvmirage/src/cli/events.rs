@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::parse::Control;
-use crate::{control, events::Event, hangup, report};
+use crate::events::Event;
+use crate::{control, hangup, report};
 
 const EXAMPLES: &str = "\
 Examples:

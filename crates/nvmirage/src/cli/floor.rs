@@ -1,22 +1,18 @@
 //! `nvmirage bench floor`: what the machine itself allows.
 
-use std::{thread, time::Duration};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use driver::floor;
 use memory::HostMemory;
 use serde::Serialize;
 
-use crate::{
-    clock::Clock,
-    cpu,
-    placement::{Pair, Placement, between, fastest},
-    report::{
-        self,
-        table::{Align, Table},
-        units,
-    },
-};
+use crate::clock::Clock;
+use crate::cpu;
+use crate::placement::{Pair, Placement, between, fastest};
+use crate::report::table::{Align, Table};
+use crate::report::{self, units};
 
 const EXAMPLES: &str = "\
 Examples:

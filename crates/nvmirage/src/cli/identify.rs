@@ -1,12 +1,12 @@
 //! `nvmirage identify`: what a drive says of itself.
 
-use driver::{Doorbells, bus::place::Place};
+use driver::Doorbells;
+use driver::bus::place::Place;
 
 use super::wait::WaitArg;
-use crate::{
-    load::{Host, Needs},
-    report::{self, identity::Identity},
-};
+use crate::load::{Host, Needs};
+use crate::report::identity::Identity;
+use crate::report::{self};
 
 const EXAMPLES: &str = "\
 Examples:

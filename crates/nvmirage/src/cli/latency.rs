@@ -1,15 +1,11 @@
 //! `nvmirage latency`: how long the commands of a controller take, and where their time goes.
 
-use super::{live, parse::Control};
-use crate::{
-    control,
-    observe::{Latency, LatencyReport},
-    report::{
-        self,
-        table::{Align, Table},
-        units,
-    },
-};
+use super::live;
+use super::parse::Control;
+use crate::control;
+use crate::observe::{Latency, LatencyReport};
+use crate::report::table::{Align, Table};
+use crate::report::{self, units};
 
 const EXAMPLES: &str = "\
 Examples:

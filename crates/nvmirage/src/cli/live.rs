@@ -4,21 +4,17 @@
 //! has [`BOUND`] to answer; where there is none, or it is slow, nothing is offered and nothing is
 //! said.
 
-use std::{
-    env,
-    ffi::{OsStr, OsString},
-    io,
-    path::Path,
-    sync::OnceLock,
-    time::Duration,
-};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+use std::{env, io};
 
 use clap::{CommandFactory, ValueHint};
-use clap_complete::{
-    ArgValueCompleter, CompleteEnv, CompletionCandidate,
-    env::{Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh},
-};
-use model::{Parameters, parameter::Change, preset};
+use clap_complete::env::{Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh};
+use clap_complete::{ArgValueCompleter, CompleteEnv, CompletionCandidate};
+use model::parameter::Change;
+use model::{Parameters, preset};
 
 use super::parse;
 use crate::control::{self, Address, Intent, Inventory};

@@ -2,16 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{parse::Control, trace::traces};
-use crate::{
-    config::Listen,
-    control::{self, ControllerStatus, Inventory, IoStatus, MediumStatus, TenantStatus},
-    report::{
-        self,
-        table::{Align, Table},
-        units,
-    },
-};
+use super::parse::Control;
+use super::trace::traces;
+use crate::config::Listen;
+use crate::control::{self, ControllerStatus, Inventory, IoStatus, MediumStatus, TenantStatus};
+use crate::report::table::{Align, Table};
+use crate::report::{self, units};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -54,13 +54,14 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-
-use crate::{logging, report::progress};
-
 pub(crate) use error::UsageError;
+
+use crate::logging;
+use crate::report::progress;
 
 const EXAMPLES: &str = "\
 Examples:

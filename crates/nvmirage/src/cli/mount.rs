@@ -1,16 +1,17 @@
 //! `nvmirage mount`: the namespaces of any vfio-user server as files of this machine.
 
-use std::{path::PathBuf, thread, time::Duration};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::bail;
 
-use super::{parse, wait::WaitArg};
-use crate::{
-    config::Size,
-    fuse::{End, Mount as Mounted, Options},
-    interrupt::Interrupt,
-    report,
-};
+use super::parse;
+use super::wait::WaitArg;
+use crate::config::Size;
+use crate::fuse::{End, Mount as Mounted, Options};
+use crate::interrupt::Interrupt;
+use crate::report;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,6 +1,7 @@
 //! `nvmirage move`: which reactors serve the queues of a controller, while hosts use them.
 
-use super::{live, parse::Control};
+use super::live;
+use super::parse::Control;
 use crate::control::{self, NewPlacement};
 
 const EXAMPLES: &str = "\

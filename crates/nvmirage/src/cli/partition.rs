@@ -7,18 +7,14 @@ use anyhow::Context;
 use media::{Direct, FileIo, Medium, MediumKind, MediumSpec};
 use serde::Serialize;
 
-use super::{live, parse::Control};
-use crate::{
-    config::{Range, Size},
-    control::{self, NewPartition},
-    identity,
-    partition::{Owner, Partition, Store, Table, stored},
-    report::{
-        self, progress,
-        table::{Align, Table as Shown},
-        units,
-    },
-};
+use super::live;
+use super::parse::Control;
+use crate::config::{Range, Size};
+use crate::control::{self, NewPartition};
+use crate::identity;
+use crate::partition::{Owner, Partition, Store, Table, stored};
+use crate::report::table::{Align, Table as Shown};
+use crate::report::{self, progress, units};
 
 const EXAMPLES: &str = "\
 Examples:

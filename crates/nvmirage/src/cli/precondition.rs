@@ -1,10 +1,8 @@
 //! `nvmirage precondition`: brings a modelled flash drive into the state of long use, without a
 //! host that writes for hours.
 
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,12 +11,10 @@ use model::{Flash, FlashParameters, Method, Parameters, Progress};
 use serde::Serialize;
 
 use super::UsageError;
-use crate::{
-    config::{self, MediumKind, Size, Timing},
-    keep::timing::file::{StateFile, longest},
-    report,
-    supervisor::spec_of,
-};
+use crate::config::{self, MediumKind, Size, Timing};
+use crate::keep::timing::file::{StateFile, longest};
+use crate::report;
+use crate::supervisor::spec_of;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,13 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::{UsageError, live, parse::Control};
-use crate::{
-    config::{self, Listen, Size},
-    control,
-    qemu::{self, NEEDED},
-    report,
-};
+use super::parse::Control;
+use super::{UsageError, live};
+use crate::config::{self, Listen, Size};
+use crate::qemu::{self, NEEDED};
+use crate::{control, report};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,22 +1,16 @@
 //! `nvmirage queues`: what stands in a controller's queues, and which commands are under way.
 
-use std::{
-    io::{self, IsTerminal},
-    thread,
-    time::Duration,
-};
+use std::io::{self, IsTerminal};
+use std::thread;
+use std::time::Duration;
 
-use super::{live, parse::Control};
-use crate::{
-    config::Span,
-    control,
-    observe::{CompletionQueue, QueuesReport, SubmissionQueue},
-    report::{
-        self,
-        table::{Align, Table},
-        units,
-    },
-};
+use super::live;
+use super::parse::Control;
+use crate::config::Span;
+use crate::control;
+use crate::observe::{CompletionQueue, QueuesReport, SubmissionQueue};
+use crate::report::table::{Align, Table};
+use crate::report::{self, units};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,10 +1,8 @@
 //! `nvmirage reload`: the configuration file once more, while hosts go on.
 
 use super::parse::Control;
-use crate::{
-    control::{self, Reload, ReloadRequest},
-    report,
-};
+use crate::control::{self, Reload, ReloadRequest};
+use crate::report;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,7 +1,9 @@
 //! `nvmirage resize`: another size for a namespace, while hosts use it.
 
-use super::{live, parse::Control};
-use crate::{config::Size, control};
+use super::live;
+use super::parse::Control;
+use crate::config::Size;
+use crate::control;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,27 +1,23 @@
 //! `nvmirage serve`: serves controllers until it is told to stop.
 
-use std::{
-    io::{self, Read},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use tokio::sync::oneshot;
 
-use super::{UsageError, ctrl_c::CtrlC, media_arg::MediaArg, parse};
-use crate::{
-    config::{self, Config, Doorbells, Listen},
-    control::{
-        self, Address, ControllerStatus, ReloadRequest,
-        server::{Server, Socket, Tcp},
-    },
-    interrupt::{Asked, Signals},
-    logging, report,
-    saved::{self, Saved},
-    service::{self, Watchdog},
-    supervisor::{Source, Supervisor},
-};
+use super::ctrl_c::CtrlC;
+use super::media_arg::MediaArg;
+use super::{UsageError, parse};
+use crate::config::{self, Config, Doorbells, Listen};
+use crate::control::server::{Server, Socket, Tcp};
+use crate::control::{self, Address, ControllerStatus, ReloadRequest};
+use crate::interrupt::{Asked, Signals};
+use crate::saved::{self, Saved};
+use crate::service::{self, Watchdog};
+use crate::supervisor::{Source, Supervisor};
+use crate::{logging, report};
 
 const EXAMPLES: &str = "\
 Examples:

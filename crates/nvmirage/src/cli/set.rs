@@ -2,14 +2,11 @@
 
 use std::iter;
 
-use super::{UsageError, live, parse::Control};
-use crate::{
-    config::{
-        Text,
-        log::{Format, Log},
-    },
-    control::{self, ControllerChange, MediumChange, TenantChange, ZoneLoss},
-};
+use super::parse::Control;
+use super::{UsageError, live};
+use crate::config::Text;
+use crate::config::log::{Format, Log};
+use crate::control::{self, ControllerChange, MediumChange, TenantChange, ZoneLoss};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{live, parse::Control};
+use super::live;
+use super::parse::Control;
 use crate::{control, report};
 
 const EXAMPLES: &str = "\

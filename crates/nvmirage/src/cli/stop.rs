@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-    process::{Pid, PidfdFlags, pidfd_open},
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::parse::Control;
-use crate::{control, report::progress};
+use crate::control;
+use crate::report::progress;
 
 const EXAMPLES: &str = "\
 Examples:

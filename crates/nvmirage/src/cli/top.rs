@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use super::parse::Control;
-use crate::{
-    config::Span,
-    top::{self, Options},
-};
+use crate::config::Span;
+use crate::top::{self, Options};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,6 +1,7 @@
 //! The option of all commands that are hosts of a drive.
 
-use crate::{config::Span, load::wait::Wait};
+use crate::config::Span;
+use crate::load::wait::Wait;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, clap::Args)]

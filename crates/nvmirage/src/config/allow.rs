@@ -1,11 +1,13 @@
 //! What hosts may ask of a drive that they share, beside reading and writing: the log pages that
 //! its operator names.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 use media::drive::ShownPage;
 
-use super::{size::serde_as_text, validate::Place};
+use super::size::serde_as_text;
+use super::validate::Place;
 
 /// Most pages of a drive: each is read from it again and again.
 const MAX_PAGES: usize = 16;

@@ -1,11 +1,13 @@
 //! `control`: where the server is steered.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::ToSchema;
 
-use super::{Listen, validate::Problem};
+use super::Listen;
+use super::validate::Problem;
 
 /// Addresses of the control API: `control = "unix:PATH"`, or a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, ToSchema)]

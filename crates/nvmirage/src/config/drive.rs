@@ -7,15 +7,20 @@
 //!
 //! It does NOT look for files anywhere but at the path as it is written.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs::File, io::Read as _, path::Path, sync::Arc};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
 
-use model::{
-    Kind, Parameters,
-    preset::{self, MeasuredBy, Preset, Source},
-};
+use model::preset::{self, MeasuredBy, Preset, Source};
+use model::{Kind, Parameters};
 use serde::{Deserialize, Serialize};
 
-use super::{Size, read::nearest_word, timing::told};
+use super::Size;
+use super::read::nearest_word;
+use super::timing::told;
 
 /// The version of the format, and the only one that is read.
 pub(crate) const FILE_VERSION: u32 = 1;

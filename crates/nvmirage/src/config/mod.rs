@@ -24,21 +24,20 @@ mod tests;
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
-use crate::identity;
-
 pub(crate) use allow::AdminAllow;
 pub(crate) use control::Control;
 #[cfg(test)]
 pub(crate) use read::from_toml;
 pub(crate) use read::{from_file, from_file_again, from_json};
+use serde::{Deserialize, Serialize};
 pub(crate) use size::{Range, Size, Span};
 pub(crate) use socket_mode::SocketMode;
 pub(crate) use timing::{Text, Timing};
+use utoipa::ToSchema;
 pub(crate) use validate::Problem;
 pub(crate) use zoned::Zoned;
+
+use crate::identity;
 
 /// Most I/O queue pairs of a controller.
 pub(crate) const MAX_QUEUES: u16 = 64;

@@ -1,6 +1,8 @@
 //! Reading a configuration, with errors that name the place and the nearest word.
 
-use std::{fs::File, io::Read, path::Path};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use serde::de::DeserializeOwned;

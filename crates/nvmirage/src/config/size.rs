@@ -4,7 +4,9 @@
 //! are powers of 1000, as drive makers count; a bare `k`, `m`, `g`, `t` is binary, as in fio and
 //! QEMU.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
 
 /// Number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

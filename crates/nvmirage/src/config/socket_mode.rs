@@ -1,6 +1,7 @@
 //! `socket_mode`: who may connect to a controller.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -3,12 +3,11 @@
 
 use std::fmt::Display;
 
-use controller::{config::DEFAULT_NAMESPACE_LIMIT, subsystem::MAX_CONTROLLERS};
+use controller::config::DEFAULT_NAMESPACE_LIMIT;
+use controller::subsystem::MAX_CONTROLLERS;
 
-use super::{
-    Config, Controller, Medium, MediumKind, Namespace, Problem,
-    validate::{Place, list},
-};
+use super::validate::{Place, list};
+use super::{Config, Controller, Medium, MediumKind, Namespace, Problem};
 
 /// Most namespaces of a subsystem.
 const MAX_NAMESPACES: usize = DEFAULT_NAMESPACE_LIMIT as usize;

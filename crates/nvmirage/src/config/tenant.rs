@@ -6,10 +6,8 @@ use engine::tenants::{Cap, TenantSpec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
-    Config, Size, Span,
-    validate::{Place, Problem},
-};
+use super::validate::{Place, Problem};
+use super::{Config, Size, Span};
 
 /// Most tenants.
 const MAX_TENANTS: usize = 1024;

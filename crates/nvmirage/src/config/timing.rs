@@ -3,28 +3,25 @@
 //! A preset, and any of its parameters by name. What may be written is the table of
 //! `model::parameter`; this file knows none of the names.
 
-use std::{
-    collections::BTreeMap,
-    fmt, fs,
-    path::{Path, PathBuf},
-    str::FromStr,
-    sync::OnceLock,
-    time::Duration,
-};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::time::Duration;
+use std::{fmt, fs};
 
-use model::{InvalidParameter, Kind, Moment, Parameters, parameter::Change, preset::MeasuredBy};
+use model::parameter::Change;
+use model::preset::MeasuredBy;
+use model::{InvalidParameter, Kind, Moment, Parameters};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{ObjectBuilder, RefOr, Schema, Type, schema::SchemaType},
-};
+use utoipa::openapi::schema::SchemaType;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
-use super::{
-    Medium, MediumKind, Size, Span, Zoned,
-    drive::{self, Drive},
-    read::nearest_word,
-    validate::Place,
-};
+use super::drive::{self, Drive};
+use super::read::nearest_word;
+use super::validate::Place;
+use super::{Medium, MediumKind, Size, Span, Zoned};
 
 /// How often the state of a drive is written while it works.
 const STATE_INTERVAL: Duration = Duration::from_secs(60);

@@ -2,15 +2,14 @@
 //!
 //! They are made and ended while a server runs; no configuration file has some.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
-    Size, Span,
-    validate::{Place, Problem},
-};
+use super::validate::{Place, Problem};
+use super::{Size, Span};
 
 /// The largest `sample`: of a trace of fewer commands little could be said.
 pub(crate) const MAX_SAMPLE: u32 = 128;

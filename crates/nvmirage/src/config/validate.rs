@@ -1,9 +1,7 @@
 //! What is wrong with a configuration, all of it at once.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use model::Parameters;
 

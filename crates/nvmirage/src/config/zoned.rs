@@ -5,7 +5,8 @@ use port::set::RandomAreas;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Medium, MediumKind, Size, validate::Place};
+use super::validate::Place;
+use super::{Medium, MediumKind, Size};
 
 /// Zones of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

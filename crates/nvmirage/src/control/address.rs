@@ -4,11 +4,9 @@
 //! server. A command that only reads falls back to the server of the system where the user has
 //! none. A command that changes something never does: it would change the wrong one.
 
-use std::{
-    ffi::OsString,
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use crate::config::Listen;
 

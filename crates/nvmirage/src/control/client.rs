@@ -1,31 +1,31 @@
 //! The client's side of the control socket.
 
-use std::{io::ErrorKind, time::Duration};
+use std::io::ErrorKind;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::{
-    Method, Request, Response, StatusCode,
-    body::{Bytes, Incoming},
-    client::conn::http1::SendRequest,
-    header,
-};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::SendRequest;
+use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
-use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::{
     Address, Attachment, ControllerChange, Inventory, MAX_BODY_LEN, MAX_REPLY_LEN, MediumChange,
     NewPartition, NewPlacement, NewSize, PartitionEnd, PartitionPlace, PartitionSize, Refusal,
     Reload, ReloadRequest, Stopping, TenantChange,
 };
-use crate::{
-    config::{Config, Size, Span, log::Log, trace::Trace},
-    events::Event,
-    observe::{LatencyReport, QueuesReport, Stats},
-    report::progress,
-    trace::TraceStatus,
-};
+use crate::config::log::Log;
+use crate::config::trace::Trace;
+use crate::config::{Config, Size, Span};
+use crate::events::Event;
+use crate::observe::{LatencyReport, QueuesReport, Stats};
+use crate::report::progress;
+use crate::trace::TraceStatus;
 
 /// How long a request may take: it may wait for a reactor, more than once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);

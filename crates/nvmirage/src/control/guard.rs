@@ -1,23 +1,21 @@
 //! Who may ask, and how much: what is looked at before a request is one.
 
-use std::{net::IpAddr, sync::Arc};
+use std::net::IpAddr;
+use std::sync::Arc;
 
-use axum::{
-    Router,
-    body::{Body, Bytes, HttpBody},
-    extract::{Request, State},
-    http::{HeaderMap, StatusCode, Uri, header},
-    middleware::{self, Next},
-    response::{IntoResponse, Response},
-};
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
-use super::{
-    MAX_BODY_LEN, Refusal, dashboard,
-    limits::{BODIES_KIB, BODY},
-    token::Token,
-};
+use super::limits::{BODIES_KIB, BODY};
+use super::token::Token;
+use super::{MAX_BODY_LEN, Refusal, dashboard};
 
 /// Bodies are read whole, within their bounds, before anything else is done.
 pub(super) fn with_whole_bodies(router: Router) -> Router {

@@ -1,10 +1,8 @@
 //! Why a request is refused: problem details of RFC 9457.
 
-use axum::{
-    Json,
-    http::{StatusCode, header},
-    response::{IntoResponse, Response},
-};
+use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -1,33 +1,26 @@
 //! Where requests come in: the control socket, and TCP where the configuration says so.
 
-use std::{
-    io,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use axum::Router;
 use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, UnixListener},
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
-    time::{sleep, timeout},
-};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::time::{sleep, timeout};
 
-use super::{
-    guard, limits,
-    routes::{Desk, router},
-    stalling::Stalling,
-    token::Token,
-};
-use crate::{config::Control, supervisor::Supervisor};
+use super::routes::{Desk, router};
+use super::stalling::Stalling;
+use super::token::Token;
+use super::{guard, limits};
+use crate::config::Control;
+use crate::supervisor::Supervisor;
 
 /// A bound control socket; its path is removed when it is dropped, unless a service manager made
 /// it.

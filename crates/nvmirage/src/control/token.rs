@@ -1,11 +1,9 @@
 //! The token that requests over TCP need: who can read its file may steer.
 
-use std::{
-    fs::File,
-    io::{Read, Write},
-    os::unix::fs::MetadataExt,
-    path::Path,
-};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use anyhow::{Context, ensure};
 use subtle::ConstantTimeEq;

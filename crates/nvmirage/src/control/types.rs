@@ -6,13 +6,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{
-    config::{self, Text},
-    observe::{ModelStatus, PairsStatus, ZonesStatus},
-    partition::Partition,
-    reload::{Deed, Held, Kind, Step},
-    trace::TraceStatus,
-};
+use crate::config::{self, Text};
+use crate::observe::{ModelStatus, PairsStatus, ZonesStatus};
+use crate::partition::Partition;
+use crate::reload::{Deed, Held, Kind, Step};
+use crate::trace::TraceStatus;
 
 /// Inventory of the server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]

@@ -9,30 +9,26 @@ mod server;
 mod shown;
 mod vm;
 
-use std::{
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use driver::{
-    Doorbells,
-    bus::place::Place,
-    io::Namespace,
-    workload::{Job, Rw},
-};
+use driver::Doorbells;
+use driver::bus::place::Place;
+use driver::io::Namespace;
+use driver::workload::{Job, Rw};
 use serde::Serialize;
+use server::Server;
 use tempfile::TempDir;
 
-use crate::{
-    config::{self, Config, Control, Listen, MediumKind, Mode, Size},
-    cpu,
-    interrupt::Interrupt,
-    load::{Host, Needs, Queue},
-    report::{self, identity::Identity, job::JobReport, progress},
-};
-use server::Server;
+use crate::config::{self, Config, Control, Listen, MediumKind, Mode, Size};
+use crate::cpu;
+use crate::interrupt::Interrupt;
+use crate::load::{Host, Needs, Queue};
+use crate::report::identity::Identity;
+use crate::report::job::JobReport;
+use crate::report::{self, progress};
 
 /// Bytes of each drive.
 const DRIVE_LEN: u64 = 256 << 20;

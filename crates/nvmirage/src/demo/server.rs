@@ -4,16 +4,14 @@
 //! the kernel sees to even where the demo is killed; and it is killed when it does not stop in
 //! time.
 
-use std::{
-    fs::{self, File},
-    io::{BufRead, BufReader},
-    os::unix::process::CommandExt,
-    path::{Path, PathBuf},
-    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
-    sync::mpsc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 

@@ -2,16 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::{Findings, vm::Seen};
-use crate::{
-    config::Mode,
-    report::{
-        identity::Identity,
-        job::COLUMNS,
-        table::{Align, Table},
-        units,
-    },
-};
+use super::Findings;
+use super::vm::Seen;
+use crate::config::Mode;
+use crate::report::identity::Identity;
+use crate::report::job::COLUMNS;
+use crate::report::table::{Align, Table};
+use crate::report::units;
 
 const NEXT: &str = "\
 What to try next:

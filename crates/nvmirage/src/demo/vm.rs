@@ -4,17 +4,18 @@
 //! packages into the user's cache, once. QEMU emulates the processor, so that no privilege is
 //! needed: the guest shows that it works, not how fast.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use serde::Serialize;
-use tests_vm::{Guest, Options, Report, Rig, lines::NoLine};
+use tests_vm::lines::NoLine;
+use tests_vm::{Guest, Options, Report, Rig};
 
-use super::{configuration, server::Server, shown};
-use crate::{interrupt::Interrupt, report::progress};
+use super::server::Server;
+use super::{configuration, shown};
+use crate::interrupt::Interrupt;
+use crate::report::progress;
 
 /// How long the guest may take.
 const BOUND: Duration = Duration::from_secs(240);

@@ -3,11 +3,10 @@
 
 use serde::Serialize;
 
-use super::{
-    snapshot::{Device, Limit, Qemu, Snapshot},
-    topology::Topology,
-};
-use crate::{qemu::NEEDED, report::units};
+use super::snapshot::{Device, Limit, Qemu, Snapshot};
+use super::topology::Topology;
+use crate::qemu::NEEDED;
+use crate::report::units;
 
 /// How it stands with something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

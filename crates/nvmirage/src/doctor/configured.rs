@@ -3,15 +3,11 @@
 
 use std::path::Path;
 
-use super::{
-    checks::{Check, Level, good},
-    snapshot::{Device, Snapshot},
-    topology::Topology,
-};
-use crate::{
-    config::{Config, Listen, MediumKind, Mode},
-    report::units,
-};
+use super::checks::{Check, Level, good};
+use super::snapshot::{Device, Snapshot};
+use super::topology::Topology;
+use crate::config::{Config, Listen, MediumKind, Mode};
+use crate::report::units;
 
 /// Descriptors that the program has anyway.
 const OWN_DESCRIPTORS: u64 = 64;
@@ -225,7 +221,8 @@ fn folders(config: &Config, checks: &mut Vec<Check>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::checks::tests::machine, *};
+    use super::super::checks::tests::machine;
+    use super::*;
     use crate::config::from_toml;
 
     fn amiss(text: &str, change: impl FnOnce(&mut Snapshot)) -> Vec<(String, Level)> {

@@ -15,10 +15,9 @@ mod topology;
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
 pub(crate) use checks::{Check, Level};
 pub(crate) use plan::{Guest, Plan};
+use serde::Serialize;
 use snapshot::Snapshot;
 pub(crate) use topology::Topology;
 

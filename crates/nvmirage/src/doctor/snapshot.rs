@@ -1,15 +1,11 @@
 //! What is read of a machine, all at once; nothing is judged here. Files are found below a root, so
 //! that tests bring machines of their own.
 
-use std::{
-    fs::{self, OpenOptions},
-    path::{Path, PathBuf},
-};
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
 
-use rustix::{
-    process::{Resource, getegid, getgroups, getrlimit},
-    thread::{CapabilitySet, capabilities},
-};
+use rustix::process::{Resource, getegid, getgroups, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use super::topology::{number, word};
 use crate::qemu::{self, Version};

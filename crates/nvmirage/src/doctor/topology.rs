@@ -1,6 +1,7 @@
 //! CPUs, the cores they share, and the nodes of memory, from sysfs.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, ensure};
 use serde::Serialize;

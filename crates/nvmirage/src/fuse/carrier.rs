@@ -14,21 +14,18 @@
 //!   a thread of the mount ends all requests with EIO, then and from then on; memory that the drive
 //!   might still write to is not used again.
 
-use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use driver::{DriverError, QueueInterrupt, QueuePair, bus::vfio_user::VfioUser};
+use driver::bus::vfio_user::VfioUser;
+use driver::{DriverError, QueueInterrupt, QueuePair};
 use fuser::Errno;
 
-use super::{
-    errno,
-    input::Input,
-    loss::Loss,
-    memory::Pool,
-    request::{Memory, Request},
-};
+use super::errno;
+use super::input::Input;
+use super::loss::Loss;
+use super::memory::Pool;
+use super::request::{Memory, Request};
 
 /// How long the reader looks for completions, and how quick they must be on average for that to
 /// pay.

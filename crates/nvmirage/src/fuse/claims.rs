@@ -7,11 +7,9 @@
 //!
 //! Invariant: claims that exclude each other are granted in the order in which they came.
 
-use std::{
-    ops::Range,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What is claimed of one mount.
 #[derive(Debug, Default)]

@@ -4,16 +4,12 @@
 //! programs: that is the drive's affair. Opening one with `O_TRUNC` leaves its bytes alone, as with
 //! a block device.
 
-use std::{
-    cell::{Cell, RefCell},
-    ffi::OsStr,
-    fmt, io,
-    sync::{
-        Arc, OnceLock, RwLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant, SystemTime},
-};
+use std::cell::{Cell, RefCell};
+use std::ffi::OsStr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+use std::{fmt, io};
 
 use driver::DriverError;
 use fuser::{
@@ -23,18 +19,15 @@ use fuser::{
     TimeOrNow, WriteFlags,
 };
 
-use super::{
-    carrier::Carrier,
-    claims::Claims,
-    errno,
-    files::{File, Files, ROOT},
-    input::Input,
-    loss::Loss,
-    memory::{EDGE_LEN, Pool, REQUEST_LEN},
-    mount,
-    plan::{Plan, Shape},
-    request::{Answer, Memory, Request},
-};
+use super::carrier::Carrier;
+use super::claims::Claims;
+use super::files::{File, Files, ROOT};
+use super::input::Input;
+use super::loss::Loss;
+use super::memory::{EDGE_LEN, Pool, REQUEST_LEN};
+use super::plan::{Plan, Shape};
+use super::request::{Answer, Memory, Request};
+use super::{errno, mount};
 
 /// How long the kernel may take for granted what it was told of a file. It is told of changes at
 /// once.

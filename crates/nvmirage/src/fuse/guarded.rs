@@ -1,7 +1,10 @@
 //! The mount as its reading threads see it: a panic while a request is looked at ends the mount,
 //! not the thread.
 
-use std::{ffi::OsStr, io, sync::atomic::Ordering, time::SystemTime};
+use std::ffi::OsStr;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use fuser::{
     BsdFileFlags, FileHandle, Filesystem, INodeNo, KernelConfig, LockOwner, OpenFlags, ReplyAttr,
@@ -9,7 +12,8 @@ use fuser::{
     TimeOrNow, WriteFlags,
 };
 
-use super::{filesystem::Mounted, loss};
+use super::filesystem::Mounted;
+use super::loss;
 
 /// A mount whose threads survive.
 pub(super) struct Guarded(pub(super) Mounted);

@@ -1,6 +1,7 @@
 //! Whether the kernel has requests that nobody has taken yet.
 
-use std::{os::fd::OwnedFd, sync::OnceLock};
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

@@ -4,14 +4,11 @@
 //! the process. The first loss is logged; the thread that watches the namespaces then ends the
 //! mount, so that nobody waits for an answer that cannot come.
 
-use std::{
-    any::Any,
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fmt, thread};
 
 /// Whether a mount is lost.
 #[derive(Debug)]

@@ -30,38 +30,30 @@ mod request;
 mod tests;
 mod watch;
 
-use std::{
-    fmt, io,
-    os::fd::AsFd,
-    path::{Path, PathBuf},
-    sync::{
-        Arc, OnceLock, RwLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    thread::{self, JoinHandle},
-    time::{Duration, Instant, SystemTime},
-};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, RwLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+use std::{fmt, io};
 
 use anyhow::Context;
-use driver::{Device, DriverError, Options as DriverOptions, Shutdown, bus::vfio_user::VfioUser};
+use driver::bus::vfio_user::VfioUser;
+use driver::{Device, DriverError, Options as DriverOptions, Shutdown};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 
-use crate::{
-    interrupt::Interrupt,
-    load::wait::{self, Wait},
-};
-
-use self::{
-    carrier::Carrier,
-    claims::Claims,
-    files::Files,
-    filesystem::{Mounted, Shared},
-    guarded::Guarded,
-    input::Input,
-    loss::{Loss, caught},
-    memory::{Pool, REQUEST_LEN},
-    watch::Watch,
-};
+use self::carrier::Carrier;
+use self::claims::Claims;
+use self::files::Files;
+use self::filesystem::{Mounted, Shared};
+use self::guarded::Guarded;
+use self::input::Input;
+use self::loss::{Loss, caught};
+use self::memory::{Pool, REQUEST_LEN};
+use self::watch::Watch;
+use crate::interrupt::Interrupt;
+use crate::load::wait::{self, Wait};
 
 /// Commands in flight in each queue pair.
 const DEPTH: u16 = 64;

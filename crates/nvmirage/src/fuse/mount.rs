@@ -1,18 +1,14 @@
 //! The folder: whether something can be mounted there, and how it is unmounted.
 
-use std::{
-    env, fs,
-    io::{self, ErrorKind},
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{env, fs};
 
 use anyhow::{Context, bail};
-use rustix::{
-    fs::{Mode, OFlags},
-    io::Errno,
-    mount::UnmountFlags,
-};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 
 const DEVICE: &str = "/dev/fuse";
 /// What mounts and unmounts for users who may not; of the package fuse3.

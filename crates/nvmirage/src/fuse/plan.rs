@@ -7,7 +7,8 @@
 //! What this module does NOT do: no I/O, and no check of the namespace's end; the caller has cut
 //! the request there.
 
-use std::{collections::VecDeque, ops::Range};
+use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Most blocks of a command: a 0's based field of 16 bits (NVM 1.1, 3.2.4).
 const COMMAND_BLOCKS: u32 = 1 << 16;

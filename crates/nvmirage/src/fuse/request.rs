@@ -6,20 +6,18 @@
 
 use std::time::Instant;
 
-use driver::{
-    DriverError, QueuePair,
-    bus::vfio_user::VfioUser,
-    io::{Blocks, Namespace},
-};
+use driver::bus::vfio_user::VfioUser;
+use driver::io::{Blocks, Namespace};
+use driver::{DriverError, QueuePair};
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use memory::Buffer;
-use nvme_spec::{Sqe, command::WriteZeroesCdw12, opcode::NvmOpcode};
+use nvme_spec::Sqe;
+use nvme_spec::command::WriteZeroesCdw12;
+use nvme_spec::opcode::NvmOpcode;
 
-use super::{
-    claims::Claim,
-    memory::{EDGE_LEN, Pool},
-    plan::{Edge, Place, Plan, Step, first_zeroes},
-};
+use super::claims::Claim;
+use super::memory::{EDGE_LEN, Pool};
+use super::plan::{Edge, Place, Plan, Step, first_zeroes};
 
 /// Who waits for it, and for what.
 #[derive(Debug)]

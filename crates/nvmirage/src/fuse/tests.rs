@@ -1,15 +1,14 @@
 //! Panics of the threads of a mount. Programs that use the files are children of the test, so that
 //! its end is theirs.
 
-use std::{
-    path::Path,
-    process::{Child, Command, Stdio},
-    sync::{Mutex, PoisonError},
-    thread,
-    time::{Duration, Instant},
-};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::{config, supervisor::Supervisor};
+use crate::config;
+use crate::supervisor::Supervisor;
 
 /// The beginning of the name of the thread that is to panic next.
 static STRUCK: Mutex<Option<String>> = Mutex::new(None);

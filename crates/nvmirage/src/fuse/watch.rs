@@ -1,33 +1,24 @@
 //! Keeps the files as the drive's namespaces are: a thread that has the controller's admin queue,
 //! and leaves an Asynchronous Event Request with it. It also ends a mount that is lost.
 
-use std::{
-    ffi::OsStr,
-    sync::{
-        Arc, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
-    time::Duration,
-};
+use std::ffi::OsStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::anyhow;
-use driver::{
-    Device, DriverError,
-    bus::{Bus, vfio_user::VfioUser},
-};
+use driver::bus::Bus;
+use driver::bus::vfio_user::VfioUser;
+use driver::{Device, DriverError};
 use fuser::{INodeNo, Notifier};
-use nvme_spec::{
-    Status,
-    features::{FeatureId, Select},
-    log::LogPageId,
-};
+use nvme_spec::Status;
+use nvme_spec::features::{FeatureId, Select};
+use nvme_spec::log::LogPageId;
 
-use super::{
-    files::{Changes, Found, ROOT},
-    filesystem::Shared,
-    loss::caught,
-};
+use super::files::{Changes, Found, ROOT};
+use super::filesystem::Shared;
+use super::loss::caught;
 
 /// Between two looks for events, and whether the server is there.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -1,11 +1,9 @@
 //! A lock file: who holds it may write what lies beside it.
 
-use std::{
-    fs::{File, OpenOptions},
-    io,
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
-};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};

@@ -5,13 +5,11 @@
 //! while that a host can wait; then the reactor learns that the record is not kept, and hands out a
 //! newer one.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::mpsc::{self, RecvTimeoutError},
-    thread::JoinHandle,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use controller::subsystem::Record;
 

@@ -13,12 +13,10 @@
 //! the last one all ones, and a checksum: FNV-1a of 64 bits over the words of 8 bytes of all parts
 //! and records.
 
-use std::{
-    fs::File,
-    io::{self, BufReader, BufWriter, Read, Write},
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use media::{Medium, RECORD_MAX};
@@ -278,7 +276,8 @@ impl Sum {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, sync::Arc};
+    use std::fs;
+    use std::sync::Arc;
 
     use media::{Dialect, MediumKind, MediumSpec};
 

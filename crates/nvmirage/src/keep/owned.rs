@@ -3,12 +3,10 @@
 //! A file is written under another name, made durable, and then takes the place of the one before:
 //! at any moment there is the old one or the new one. What is in it, others know.
 
-use std::{
-    fs::{self, File, OpenOptions},
-    io,
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};

@@ -5,12 +5,10 @@
 //! before: at any moment there is the old one or the new one. Whoever serves the subsystem holds a
 //! lock beside it.
 
-use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use controller::subsystem::Record;

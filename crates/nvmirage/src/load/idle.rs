@@ -2,7 +2,8 @@
 //! server.
 
 use anyhow::{Context, bail};
-use driver::{Doorbells, bus::place::Place, prp};
+use driver::bus::place::Place;
+use driver::{Doorbells, prp};
 
 use super::{Host, Needs, Queue};
 

@@ -9,16 +9,16 @@ use std::ops::ControlFlow;
 
 use anyhow::{Context, bail, ensure};
 use controller::{REACTOR_LOG, ReactorLog};
-use driver::{
-    Device, Doorbells, DriverError, Options, QueuePair, Shutdown,
-    bus::place::{AnyBus, Place},
-    io::Namespace,
-    workload::{self, Job, Lulls, Progress, Setting, beside::Beside},
-};
+use driver::bus::place::{AnyBus, Place};
+use driver::io::Namespace;
+use driver::workload::beside::Beside;
+use driver::workload::{self, Job, Lulls, Progress, Setting};
+use driver::{Device, Doorbells, DriverError, Options, QueuePair, Shutdown};
 use zerocopy::{FromBytes, IntoBytes};
 
 use self::wait::Wait;
-use crate::{clock::Clock, report::job::JobReport};
+use crate::clock::Clock;
+use crate::report::job::JobReport;
 
 /// Memory shared with the drive beside buffers: admin queue, doorbells, log pages.
 const SPARE_LEN: u64 = 16 << 20;

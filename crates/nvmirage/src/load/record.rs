@@ -1,21 +1,15 @@
 //! Commands as they are submitted, kept in memory until a trace is written of them: writing takes
 //! time that a job has not.
 
-use std::{
-    fs::File,
-    io::{BufWriter, Write},
-    path::Path,
-};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
 
 use anyhow::{Context, bail};
-use driver::{
-    DriverError,
-    workload::beside::{Beside, Submitted},
-};
-use simulate::{
-    Kind, Op,
-    trace::{self, Arrival, QUEUES_MAX},
-};
+use driver::DriverError;
+use driver::workload::beside::{Beside, Submitted};
+use simulate::trace::{self, Arrival, QUEUES_MAX};
+use simulate::{Kind, Op};
 
 /// Commands that are kept in one piece, and in all: 2.7 GB.
 const PIECE: usize = 1 << 16;

@@ -1,9 +1,7 @@
 //! A drive that has another host: whether to wait for that to go, and what is said meanwhile.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use driver::DriverError;
 

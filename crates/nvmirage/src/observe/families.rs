@@ -1,16 +1,13 @@
 //! Which metrics there are: one list, from which `/metrics` and the book's page are made.
 
-use super::{
-    ControllerCounts, Snapshot, latency,
-    media::MEDIA,
-    text::{Family, Kind, Number, Sample, Unit},
-};
-use controller::flight::Operation;
-
-use crate::control::{NamespaceStatus, ReactorStatus, TenantStatus};
-
 use Kind::{Counter, Gauge, Histogram};
 use Unit::{Bytes, None as Count, Seconds};
+use controller::flight::Operation;
+
+use super::media::MEDIA;
+use super::text::{Family, Kind, Number, Sample, Unit};
+use super::{ControllerCounts, Snapshot, latency};
+use crate::control::{NamespaceStatus, ReactorStatus, TenantStatus};
 
 /// A metric of objects of one kind.
 pub(super) struct Metric<T> {

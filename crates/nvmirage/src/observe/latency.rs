@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use controller::{
-    counters::{Counted, NAMESPACES},
-    flight::{FlightRecord, LaneFlight, Operation, Stage, StatusCounts},
-};
+use controller::counters::{Counted, NAMESPACES};
+use controller::flight::{FlightRecord, LaneFlight, Operation, Stage, StatusCounts};
 use nvme_spec::opcode::NvmOpcode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,13 +1,13 @@
 //! Metrics of media: of the bytes, of the model that says when commands are done, of zones and of
 //! pairs.
 
+use Kind::{Counter, Gauge};
+use Unit::{Bytes, Kelvin, None as Count, Seconds, Thousandths};
+
 use super::families::{Metric, Value, by, labelled, maybe, one};
 use super::model::{FlashStatus, ModelStatus};
 use super::text::{Kind, Number, Unit};
 use crate::control::MediumStatus;
-
-use Kind::{Counter, Gauge};
-use Unit::{Bytes, Kelvin, None as Count, Seconds, Thousandths};
 
 /// A number of the model, where there is one.
 fn model(medium: &MediumStatus, of: impl FnOnce(&ModelStatus) -> Vec<Value>) -> Vec<Value> {

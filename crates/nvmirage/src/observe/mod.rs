@@ -17,18 +17,17 @@ mod stats;
 mod text;
 
 use controller::counters::Counted;
+pub(crate) use latency::{Latency, LatencyReport};
+pub(crate) use map::{MOST_CELLS, MapNamespace, MediumMap, Taken, Taking, Wanted};
+pub(crate) use model::{ModelStatus, PairsStatus, ZonesStatus};
 use port::time::Time;
+pub(crate) use queues::{CompletionQueue, DoorbellWords, QueuesReport, SubmissionQueue};
+pub(crate) use stats::{ControllerStats, Stats};
+pub(crate) use text::Format;
 
 use crate::control::{
     ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus,
 };
-
-pub(crate) use latency::{Latency, LatencyReport};
-pub(crate) use map::{MOST_CELLS, MapNamespace, MediumMap, Taken, Taking, Wanted};
-pub(crate) use model::{ModelStatus, PairsStatus, ZonesStatus};
-pub(crate) use queues::{CompletionQueue, DoorbellWords, QueuesReport, SubmissionQueue};
-pub(crate) use stats::{ControllerStats, Stats};
-pub(crate) use text::Format;
 
 /// Everything that is counted, at one time.
 #[derive(Debug, Default)]

@@ -1,9 +1,7 @@
 //! What stands in a controller's queues, as JSON: what `GET /v1/controllers/{name}/queues` answers.
 
-use controller::{
-    inspect::{CommandView, CompletionView, SubmissionView},
-    queue::BadDoorbell,
-};
+use controller::inspect::{CommandView, CompletionView, SubmissionView};
+use controller::queue::BadDoorbell;
 use nvme_spec::command::QueuePriority;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -3,10 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
-    ControllerCounts, Snapshot,
-    latency::{self, Latency, StageTime, StatusErrors},
-};
+use super::latency::{self, Latency, StageTime, StatusErrors};
+use super::{ControllerCounts, Snapshot};
 use crate::control::{
     ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus,
 };

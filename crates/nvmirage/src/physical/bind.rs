@@ -1,6 +1,9 @@
 //! A drive's way from the kernel's NVMe driver to vfio-pci, and back.
 
-use std::{fs, path::Path, process::Command, thread, time::Duration};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use std::{fs, thread};
 
 use anyhow::{Context, bail, ensure};
 use driver::bus::PciAddress;

@@ -12,10 +12,8 @@
 mod bind;
 mod users;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use driver::bus::PciAddress;

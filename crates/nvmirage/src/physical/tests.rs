@@ -1,6 +1,7 @@
 //! Machines made of files: what is found on them, and what is refused.
 
-use std::{fs, os::unix::fs::symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 
 use tempfile::TempDir;
 

@@ -4,13 +4,12 @@
 //! opened with O_EXCL, which the kernel refuses for one that a file system, swap or a volume has,
 //! also where the table that names it is that of another container.
 
-use std::{
-    fs::{self, File, OpenOptions},
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
-use rustix::{fs::OFlags, io::Errno};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::{System, line, names};
 

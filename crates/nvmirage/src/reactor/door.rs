@@ -7,7 +7,8 @@
 //!
 //! It does not decide when the next host may come: its controller must be quiet.
 
-use std::{io, os::fd::AsFd};
+use std::io;
+use std::os::fd::AsFd;
 
 use port::time::Time;
 use transport::vfio_user::{Caller, CallerEnd, Listener};

@@ -1,37 +1,32 @@
 //! A reactor as the rest of the program sees it: a thread that takes messages.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError, mpsc},
-    thread::JoinHandle,
-    time::{Duration, Instant},
-};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use controller::counters::{Counted, ReactorCounters};
 use controller::flight::TraceSpec;
 use controller::inspect::{CompletionView, ControllerView};
-use controller::{ConfigError, ControllerConfig, subsystem::OperatorRequest};
+use controller::subsystem::OperatorRequest;
+use controller::{ConfigError, ControllerConfig};
 use engine::{ControllerSlot, EngineId, Mail, Mode, MoveError, SubsystemSlot};
 use media::{Duty, Medium, ZoneLoss, ZoneLossError};
 use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
 
-use super::{
-    lines::Vectors,
-    looks::LookAsked,
-    presence::Presence,
-    run::Reactor,
-    subsystems::{NewSubsystem, View},
-};
-use crate::{
-    clock::Clock,
-    cpu,
-    keep::timing::checkpoints::{Ask, Asked},
-    observe::{Taken, Wanted},
-    supervisor::TenantNews,
-};
+use super::lines::Vectors;
+use super::looks::LookAsked;
+use super::presence::Presence;
+use super::run::Reactor;
+use super::subsystems::{NewSubsystem, View};
+use crate::clock::Clock;
+use crate::cpu;
+use crate::keep::timing::checkpoints::{Ask, Asked};
+use crate::observe::{Taken, Wanted};
+use crate::supervisor::TenantNews;
 
 /// Messages that may wait for a reactor.
 const MAILBOX_LEN: usize = 256;

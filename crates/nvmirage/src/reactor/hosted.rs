@@ -4,26 +4,25 @@
 //! is in flight any more before its socket is closed, and the socket is closed so that the host
 //! sees an end of file ([`Parting`]).
 
-use std::{io, os::fd::AsFd, sync::Arc};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
-use controller::{Controller, Interrupt, flight::WatchSpec};
+use controller::flight::WatchSpec;
+use controller::{Controller, Interrupt};
 use engine::ControllerSlot;
 use memory::{ClientMappings, DmaView, DoorbellPages, LostFlag, Pieces};
 use port::time::Time;
 use transport::vfio_user::{Caller, Listener, Parting, Session, SessionConfig};
 
-use super::{
-    door::{Door, Seat},
-    handle::Answer,
-    lines::Vectors,
-    poller::{Poller, Source},
-    presence::Presence,
-};
-use crate::{
-    events::{self, What},
-    memory_care::{self, Owner},
-    nodes::Nodes,
-};
+use super::door::{Door, Seat};
+use super::handle::Answer;
+use super::lines::Vectors;
+use super::poller::{Poller, Source};
+use super::presence::Presence;
+use crate::events::{self, What};
+use crate::memory_care::{self, Owner};
+use crate::nodes::Nodes;
 
 /// Who is there.
 #[derive(Debug)]

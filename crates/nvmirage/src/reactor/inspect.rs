@@ -5,10 +5,8 @@
 //! together has [`BOUND`]. A queue that moves meanwhile is looked for again, and one that is under
 //! way is told as that.
 
-use std::{
-    sync::mpsc,
-    time::{Duration, Instant},
-};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use controller::inspect::{CompletionView, ControllerView};
 use engine::{ControllerSlot, EngineId};

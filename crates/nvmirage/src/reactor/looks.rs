@@ -1,7 +1,8 @@
 //! Looks at media while they are served, for whoever shows what they are like: a bounded part in
 //! each turn that looks at messages.
 
-use std::{collections::VecDeque, sync::mpsc};
+use std::collections::VecDeque;
+use std::sync::mpsc;
 
 use media::Channel;
 use port::{ChannelId, Channels};

@@ -1,12 +1,12 @@
 //! What a reactor waits for when it sleeps, and looks at now and then while it does not.
 
-use std::{io, os::fd::AsFd, time::Duration};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
 
-use rustix::{
-    buffer::spare_capacity,
-    event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
-    fs::Timespec,
-};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::fs::Timespec;
 
 /// Most events taken at once.
 const BATCH: usize = 64;

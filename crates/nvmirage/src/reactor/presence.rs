@@ -1,10 +1,8 @@
 //! Whether a controller has a host, and which process that is: the reactor writes it, any thread
 //! reads it.
 
-use std::{
-    os::fd::BorrowedFd,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::net::sockopt::socket_peercred;
 
@@ -44,7 +42,8 @@ impl Presence {
 
 #[cfg(test)]
 mod tests {
-    use std::os::{fd::AsFd, unix::net::UnixStream};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
 

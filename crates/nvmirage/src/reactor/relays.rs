@@ -1,6 +1,7 @@
 //! The completion sides of drives whose commands other reactors place.
 
-use std::{io, sync::Arc};
+use std::io;
+use std::sync::Arc;
 
 use media::{Duty, Medium, Relay};
 

@@ -1,32 +1,34 @@
 //! The reactor's thread: turns, sockets now and then, and sleep.
 
-use std::{collections::VecDeque, io, sync::Arc, time::Duration};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
-use controller::{
-    Controller,
-    counters::{Counted, ReactorCounters},
-    flight::{TraceSpec, WatchSpec},
-    inspect::Look,
-};
+use controller::Controller;
+use controller::counters::{Counted, ReactorCounters};
+use controller::flight::{TraceSpec, WatchSpec};
+use controller::inspect::Look;
 use engine::{ControllerSlot, Engine, EngineId, Idle, Mode, MoveError, Moved};
 use media::{Medium, ZoneLoss, ZoneLossError};
-use memory::{Bell, DoorbellPages, EventFd, mailbox::Receiver};
-use port::{ChannelId, time::Time};
+use memory::mailbox::Receiver;
+use memory::{Bell, DoorbellPages, EventFd};
+use port::ChannelId;
+use port::time::Time;
 use transport::vfio_user::SessionConfig;
 
-use super::{
-    handle::{Address, Answer, Message, NewController},
-    hosted::Hosted,
-    lines::{Lines, Raiser},
-    looks::Looks,
-    poller::{Poller, Source, source_of},
-    relays::Relays,
-    reports::Reports,
-    snapshots::Snapshots,
-    subsystems::Subsystems,
-};
-use crate::{clock::Clock, nodes::Nodes};
+use super::handle::{Address, Answer, Message, NewController};
+use super::hosted::Hosted;
+use super::lines::{Lines, Raiser};
+use super::looks::Looks;
+use super::poller::{Poller, Source, source_of};
+use super::relays::Relays;
+use super::reports::Reports;
+use super::snapshots::Snapshots;
+use super::subsystems::Subsystems;
+use crate::clock::Clock;
+use crate::nodes::Nodes;
 
 /// Nanoseconds between looks at the sockets while there is work, and while the reactor spins
 /// without any. A look is a system call: a host that polls would wait for it.

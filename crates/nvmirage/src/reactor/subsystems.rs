@@ -1,9 +1,9 @@
 //! The subsystems of a reactor: who is told of operators' requests, what is kept of each, and how
 //! one ends.
 
-use controller::{
-    ConfigError,
-    subsystem::{Allocated, ControllerRecord, OperatorRequest, Subsystem, SubsystemConfig},
+use controller::ConfigError;
+use controller::subsystem::{
+    Allocated, ControllerRecord, OperatorRequest, Subsystem, SubsystemConfig,
 };
 use engine::{Engine, SubsystemSlot};
 use nvme_spec::Status;
@@ -235,10 +235,8 @@ mod tests {
     use port::time::Time;
 
     use super::*;
-    use crate::keep::{
-        keeper::{Keeper, Kept},
-        sidecar::{Basis, Place},
-    };
+    use crate::keep::keeper::{Keeper, Kept};
+    use crate::keep::sidecar::{Basis, Place};
 
     /// A reactor's part in keeping, with a keeper but without a thread of its own.
     struct Rig {

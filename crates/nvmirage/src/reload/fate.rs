@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use model::parameter::Change;
 
 use super::{Id, Kind, Served, words};
-use crate::{
-    config::{Config, Controller, Medium, Namespace, Range, Size},
-    saved::merge::{Named, Objects, find},
-};
+use crate::config::{Config, Controller, Medium, Namespace, Range, Size};
+use crate::saved::merge::{Named, Objects, find};
 
 /// What is to become of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,14 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    Id, Kind, Served,
-    fate::{Fate, Growth, growth, wide},
-};
-use crate::{
-    config::{Config, Controller, Medium, MediumKind, Namespace},
-    saved::merge::{Named, Objects, find},
-};
+use super::fate::{Fate, Growth, growth, wide};
+use super::{Id, Kind, Served};
+use crate::config::{Config, Controller, Medium, MediumKind, Namespace};
+use crate::saved::merge::{Named, Objects, find};
 
 /// What to do about a host that is in the way.
 pub(crate) const CONSENT: &str = "end its host first, or let it lose its drive with --detach-hosts";

@@ -19,17 +19,15 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use hold::CONSENT;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(crate) use hold::CONSENT;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{
-    config::{self, Config, Controller, Medium, Namespace, Problem, Size, tenant::Tenant},
-    saved::merge::{Named, Objects, find},
-};
+use crate::config::tenant::Tenant;
+use crate::config::{self, Config, Controller, Medium, Namespace, Problem, Size};
+use crate::saved::merge::{Named, Objects, find};
 
 /// Kind of an object.
 #[derive(

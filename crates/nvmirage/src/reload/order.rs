@@ -3,15 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    Deed, Id, Kind, Served, Step,
-    fate::{Fate, Growth, growth, home},
-    words::{self, differences},
-};
-use crate::{
-    config::{Config, Controller, Medium, Namespace, Size, tenant::Tenant},
-    saved::merge::{Named, find},
-};
+use super::fate::{Fate, Growth, growth, home};
+use super::words::{self, differences};
+use super::{Deed, Id, Kind, Served, Step};
+use crate::config::tenant::Tenant;
+use crate::config::{Config, Controller, Medium, Namespace, Size};
+use crate::saved::merge::{Named, find};
 
 struct Steps<'a> {
     served: &'a Served,

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::config::{Controller, Medium, Namespace, tenant::Tenant};
+use crate::config::tenant::Tenant;
+use crate::config::{Controller, Medium, Namespace};
 
 /// Keys of two objects that differ, with their values: `iops 1000 -> 2000`.
 pub(super) fn differences(now: &impl Serialize, wanted: &impl Serialize) -> String {

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use nvme_spec::identify::{
-    IdentifyController, IdentifyNamespace, ascii_text, namespace::DeallocatedReads,
-};
+use nvme_spec::identify::namespace::DeallocatedReads;
+use nvme_spec::identify::{IdentifyController, IdentifyNamespace, ascii_text};
 use serde::Serialize;
 
 use super::units;
@@ -232,13 +231,10 @@ impl NamespaceIdentity {
 
 #[cfg(test)]
 mod tests {
+    use nvme_spec::identify::ascii_field;
+    use nvme_spec::identify::controller::Oncs;
+    use nvme_spec::identify::namespace::{Flbas, LbaFormat};
     use zerocopy::FromZeros;
-
-    use nvme_spec::identify::{
-        ascii_field,
-        controller::Oncs,
-        namespace::{Flbas, LbaFormat},
-    };
 
     use super::*;
 

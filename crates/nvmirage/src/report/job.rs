@@ -3,10 +3,8 @@
 use driver::workload::{JobResult, Latency};
 use serde::Serialize;
 
-use super::{
-    table::{Align, Table},
-    units,
-};
+use super::table::{Align, Table};
+use super::units;
 use crate::placement::Placement;
 
 /// Latencies in nanoseconds.

@@ -1,11 +1,9 @@
 //! A line that moves while somebody waits: on a terminal only, and on standard error.
 
-use std::{
-    io::{IsTerminal, Write},
-    sync::mpsc::{self, RecvTimeoutError},
-    thread::JoinHandle,
-    time::{Duration, Instant},
-};
+use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use driver::workload::{Phase, Progress};
 use indicatif::{ProgressBar, ProgressStyle};

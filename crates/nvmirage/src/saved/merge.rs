@@ -8,7 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, Controller, Medium, Namespace, tenant::Tenant};
+use crate::config::tenant::Tenant;
+use crate::config::{Config, Controller, Medium, Namespace};
 
 /// The objects that come and go at run time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -11,22 +11,19 @@
 
 pub(crate) mod merge;
 
-use std::{
-    fs,
-    io::{self, BufWriter, Write},
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use self::merge::{Merged, Objects, merge};
-use crate::{
-    config::Config,
-    identity,
-    keep::{claim::Claim, owned},
-};
+use crate::config::Config;
+use crate::identity;
+use crate::keep::claim::Claim;
+use crate::keep::owned;
 
 /// The version of the file's layout.
 const VERSION: u32 = 1;

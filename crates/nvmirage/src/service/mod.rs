@@ -6,16 +6,13 @@
 
 mod watchdog;
 
-use std::{
-    io,
-    os::unix::net::{SocketAddr, UnixListener},
-    path::PathBuf,
-};
+use std::io;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use listenfd::ListenFd;
 use sd_notify::NotifyState;
-
 pub(crate) use watchdog::Watchdog;
 
 /// Hosts can attach now: `status` is shown by `systemctl status`.

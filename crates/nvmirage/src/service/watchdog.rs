@@ -5,11 +5,9 @@
 //! the manager restarts it: hosts of the other reactors would hang behind a medium that they share
 //! with it.
 
-use std::{
-    sync::mpsc::{self, RecvTimeoutError},
-    thread::JoinHandle,
-    time::{Duration, Instant},
-};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 

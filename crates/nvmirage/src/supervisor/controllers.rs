@@ -1,24 +1,21 @@
 //! Controllers: how they begin in their subsystem, and how they end.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use controller::config::{ControllerConfig, DoorbellMode};
 use engine::{Mode, SubsystemSlot};
 use transport::vfio_user::Listener;
 
-use super::{
-    Served, State,
-    mounts::{Socket, mount},
-    refuse_problems,
-};
-use crate::{
-    config::{Config, Controller, Doorbells},
-    control::{ControllerChange, Refusal},
-    fuse::Mount,
-    reactor::handle::NewController,
-    saved::merge::find,
-};
+use super::mounts::{Socket, mount};
+use super::{Served, State, refuse_problems};
+use crate::config::{Config, Controller, Doorbells};
+use crate::control::{ControllerChange, Refusal};
+use crate::fuse::Mount;
+use crate::reactor::handle::NewController;
+use crate::saved::merge::find;
 
 /// What the controllers of a subsystem tell hosts of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,8 @@
 use axum::http::StatusCode;
 
 use super::{State, Supervisor};
-use crate::{
-    control::{FieldProblem, Refusal},
-    reload::CONSENT,
-};
+use crate::control::{FieldProblem, Refusal};
+use crate::reload::CONSENT;
 
 /// A host, by the controller that it is attached to.
 #[derive(Clone, Debug, PartialEq, Eq)]

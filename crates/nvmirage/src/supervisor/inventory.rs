@@ -5,24 +5,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use controller::subsystem::Allocated;
 use media::{Trouble, Troubles};
 
-use super::{
-    OpenMedium, State, Supervisor,
-    media::range_of,
-    operate::label,
-    subsystems::{Live, id_of},
+use super::media::range_of;
+use super::operate::label;
+use super::subsystems::{Live, id_of};
+use super::{OpenMedium, State, Supervisor};
+use crate::clock::Clock;
+use crate::config::{self, Config};
+use crate::control::{
+    ControllerStatus, DriveStatus, FileStatus, HostStatus, Inventory, IoStatus, MediumErrors,
+    MediumStatus, NamespaceStatus, PartitionStatus, QueuePlacement, ReactorStatus, Refusal,
+    TenantStatus,
 };
-use crate::{
-    clock::Clock,
-    config::{self, Config},
-    control::{
-        ControllerStatus, DriveStatus, FileStatus, HostStatus, Inventory, IoStatus, MediumErrors,
-        MediumStatus, NamespaceStatus, PartitionStatus, QueuePlacement, ReactorStatus, Refusal,
-        TenantStatus,
-    },
-    observe::{ControllerCounts, Snapshot},
-    partition::Partition,
-    reactor::subsystems::View,
-};
+use crate::observe::{ControllerCounts, Snapshot};
+use crate::partition::Partition;
+use crate::reactor::subsystems::View;
 
 impl Supervisor {
     /// What is served now.

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{OpenMedium, State, Supervisor};
-use crate::{
-    clock::Clock,
-    config::MediumKind,
-    control::{MediumStatus, Refusal},
-    observe::{MapNamespace, MediumMap, Taken, Taking, Wanted},
-};
+use crate::clock::Clock;
+use crate::config::MediumKind;
+use crate::control::{MediumStatus, Refusal};
+use crate::observe::{MapNamespace, MediumMap, Taken, Taking, Wanted};
 
 impl Supervisor {
     /// What a medium is like.

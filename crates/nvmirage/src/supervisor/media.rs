@@ -1,25 +1,24 @@
 //! Media, and what parts of them namespaces have.
 
-use std::{cell::Cell, collections::BTreeMap, sync::Arc};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::Context;
 use controller::subsystem::Allocated;
 use media::{Dialect, Direct, Duty, FileIo, Medium, MediumKind as Backing, MediumSpec};
 use port::ChannelId;
 
-use super::{
-    OpenMedium, State, operate::label, recording::RecordingFile, subsystems::medium_basis, timing,
-};
-use crate::{
-    config::{self, MediumKind, Range, Size},
-    control::{Refusal, ZoneLoss},
-    keep::{
-        memory::{Found, Image},
-        merge,
-    },
-    memory_care::{self, Owner},
-    reactor::subsystems::View,
-};
+use super::operate::label;
+use super::recording::RecordingFile;
+use super::subsystems::medium_basis;
+use super::{OpenMedium, State, timing};
+use crate::config::{self, MediumKind, Range, Size};
+use crate::control::{Refusal, ZoneLoss};
+use crate::keep::memory::{Found, Image};
+use crate::keep::merge;
+use crate::memory_care::{self, Owner};
+use crate::reactor::subsystems::View;
 
 /// A namespace of a subsystem that is not served, which keeps its part of a medium.
 #[derive(Debug)]

@@ -23,35 +23,38 @@ mod tenants;
 mod timing;
 mod traces;
 
-use std::{
-    cell::Cell,
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::port::ChannelId;
 use anyhow::Context;
 use engine::{ControllerSlot, Mode};
 use tokio::sync::Notify;
 
+use self::media::Resting;
 pub(crate) use self::media::spec_of;
 pub(crate) use self::reload::Source;
+use self::subsystems::Live;
 pub(crate) use self::tenants::TenantNews;
-use self::{media::Resting, subsystems::Live, timing::TimingState};
-use crate::{
-    config::{self, Config, HugePages},
-    control::{ControllerChange, MediumChange, Refusal},
-    events::{self, What},
-    fuse::Mount,
-    identity::Identities,
-    keep::{keeper::Keeper, memory::Image, timing::checkpoints::Checkpoints},
-    memory_care,
-    partition::Store,
-    reactor::{Pulse, handle::ReactorHandle, presence::Presence},
-    saved::{Saved, merge::Objects},
-    trace::Reason,
-    trouble::Reporter,
-};
+use self::timing::TimingState;
+use crate::config::{self, Config, HugePages};
+use crate::control::{ControllerChange, MediumChange, Refusal};
+use crate::events::{self, What};
+use crate::fuse::Mount;
+use crate::identity::Identities;
+use crate::keep::keeper::Keeper;
+use crate::keep::memory::Image;
+use crate::keep::timing::checkpoints::Checkpoints;
+use crate::memory_care;
+use crate::partition::Store;
+use crate::reactor::Pulse;
+use crate::reactor::handle::ReactorHandle;
+use crate::reactor::presence::Presence;
+use crate::saved::Saved;
+use crate::saved::merge::Objects;
+use crate::trace::Reason;
+use crate::trouble::Reporter;
 
 /// A medium that is open.
 #[derive(Debug)]

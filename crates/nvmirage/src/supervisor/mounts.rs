@@ -6,12 +6,10 @@ use anyhow::Context;
 use tempfile::TempDir;
 
 use super::State;
-use crate::{
-    config::{Controller, Listen},
-    control::Refusal,
-    fuse::{Mount, Options},
-    load::wait::Wait,
-};
+use crate::config::{Controller, Listen};
+use crate::control::Refusal;
+use crate::fuse::{Mount, Options};
+use crate::load::wait::Wait;
 
 /// Where the host of a controller attaches.
 #[derive(Debug)]

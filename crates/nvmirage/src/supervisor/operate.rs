@@ -10,12 +10,12 @@ use controller::subsystem::{Allocated, ControllerId, ControllerSet, OperatorRequ
 use engine::SubsystemSlot;
 use nvme_spec::Status;
 
-use super::{State, media::range_of, refuse_problems, refused, subsystems::id_of};
-use crate::{
-    config::{Config, Controller, Range, Size, Text},
-    control::Refusal,
-    reactor::subsystems::View,
-};
+use super::media::range_of;
+use super::subsystems::id_of;
+use super::{State, refuse_problems, refused};
+use crate::config::{Config, Controller, Range, Size, Text};
+use crate::control::Refusal;
+use crate::reactor::subsystems::View;
 
 /// What a namespace is called: its name, or for one that a host has made its subsystem's name and
 /// its identifier.

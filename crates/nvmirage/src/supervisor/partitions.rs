@@ -10,12 +10,10 @@ use controller::subsystem::OperatorRequest;
 use media::Medium;
 
 use super::{State, Supervisor};
-use crate::{
-    config::{self, MediumKind, Range, Size},
-    control::Refusal,
-    events::{self, What},
-    partition::{Owner, Store, Taken},
-};
+use crate::config::{self, MediumKind, Range, Size};
+use crate::control::Refusal;
+use crate::events::{self, What};
+use crate::partition::{Owner, Store, Taken};
 
 impl Supervisor {
     /// Makes a partition; where it is.

@@ -5,12 +5,9 @@
 //! A thread of its own asks: at once after a write was refused, and now and then, as the kernel
 //! tells nobody. Nothing on the command path does.
 
-use std::{
-    io,
-    sync::{Arc, Weak},
-    thread,
-    time::Duration,
-};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use std::{io, thread};
 
 use ::controller::subsystem::OperatorRequest;
 

@@ -1,10 +1,8 @@
 //! The queues of a controller, for whoever looks at them.
 
 use super::Supervisor;
-use crate::{
-    control::Refusal,
-    reactor::inspect::{InspectError, Inspection, Inspector},
-};
+use crate::control::Refusal;
+use crate::reactor::inspect::{InspectError, Inspection, Inspector};
 
 impl Supervisor {
     /// What stands in a controller's queues now, with at most so many commands of each submission

@@ -1,11 +1,9 @@
 //! Recordings of what modelled drives are told, for `nvmirage fidelity --replay`: in memory while
 //! the drive works, in a file when its medium is closed.
 
-use std::{
-    fs::File,
-    io::{BufWriter, Write},
-    path::{Path, PathBuf},
-};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use media::Medium;

@@ -5,22 +5,19 @@
 //! nothing has changed. A step that fails ends it: what was done stays done, and the next reload
 //! goes on from there.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
 use super::{State, Supervisor, refuse_problems};
-use crate::{
-    config::{self, Config, Timing, log::Log},
-    control::{FieldProblem, PlannedStep, Refusal, Reload, ReloadRequest},
-    events::What,
-    logging,
-    reload::{self, Deed, Kind, Placed, Plan, Served, Step},
-    saved::merge::{Merged, Named, Objects, find, merge},
-};
+use crate::config::log::Log;
+use crate::config::{self, Config, Timing};
+use crate::control::{FieldProblem, PlannedStep, Refusal, Reload, ReloadRequest};
+use crate::events::What;
+use crate::logging;
+use crate::reload::{self, Deed, Kind, Placed, Plan, Served, Step};
+use crate::saved::merge::{Merged, Named, Objects, find, merge};
 
 /// The file that the server was started with.
 #[derive(Clone, Debug)]

@@ -1,31 +1,24 @@
 //! Subsystems: how they begin, from the configuration and what is kept, and how they end.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use anyhow::Context;
-use controller::{
-    config::DEFAULT_NAMESPACE_LIMIT,
-    subsystem::{
-        ControllerId, ControllerRecord, NamespaceRecord, Record, Subsystem, SubsystemConfig,
-    },
+use controller::config::DEFAULT_NAMESPACE_LIMIT;
+use controller::subsystem::{
+    ControllerId, ControllerRecord, NamespaceRecord, Record, Subsystem, SubsystemConfig,
 };
 use engine::SubsystemSlot;
 
-use super::{
-    State,
-    media::{Resting, range_of},
-};
-use crate::{
-    config::{self, Controller},
-    identity::{self, Identities},
-    keep::{
-        claim::Claim,
-        keeper::Kept,
-        merge::{Merged, OpenMedium, Wanted, WantedNamespace, merge},
-        sidecar::{Basis, MediumBasis, NamespaceBasis, Place, Sidecar},
-    },
-    reactor::subsystems::{NewSubsystem, View},
-};
+use super::State;
+use super::media::{Resting, range_of};
+use crate::config::{self, Controller};
+use crate::identity::{self, Identities};
+use crate::keep::claim::Claim;
+use crate::keep::keeper::Kept;
+use crate::keep::merge::{Merged, OpenMedium, Wanted, WantedNamespace, merge};
+use crate::keep::sidecar::{Basis, MediumBasis, NamespaceBasis, Place, Sidecar};
+use crate::reactor::subsystems::{NewSubsystem, View};
 
 /// A subsystem that is served.
 #[derive(Debug)]

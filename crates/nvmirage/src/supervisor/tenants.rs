@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use engine::{
-    ControllerSlot, Engine, EngineId,
-    tenants::{Budget, NamespaceKey, TenantFigures, TenantId},
-};
+use engine::tenants::{Budget, NamespaceKey, TenantFigures, TenantId};
+use engine::{ControllerSlot, Engine, EngineId};
 use port::ChannelId;
 
 use super::{State, exists, refuse_problems};
-use crate::{
-    clock::Clock,
-    config::{self, tenant::default_weight},
-    control::{Refusal, TenantStatus},
-};
+use crate::clock::Clock;
+use crate::config::tenant::default_weight;
+use crate::config::{self};
+use crate::control::{Refusal, TenantStatus};
 
 /// What reactors were told.
 #[derive(Debug, Default)]

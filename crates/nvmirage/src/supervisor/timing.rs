@@ -1,22 +1,16 @@
 //! The timing of media: the model that each gets, and where the state of that is kept.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
 use media::Medium;
 use model::Method;
 
 use super::{OpenMedium, State};
-use crate::{
-    config,
-    keep::timing::{
-        checkpoints::Watched,
-        file::{StateFile, longest},
-    },
-};
+use crate::config;
+use crate::keep::timing::checkpoints::Watched;
+use crate::keep::timing::file::{StateFile, longest};
 
 /// Where the state of a medium's timing is kept, and how often.
 #[derive(Debug)]

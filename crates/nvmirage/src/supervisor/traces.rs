@@ -1,17 +1,16 @@
 //! Traces of controllers that are served: how they begin and end.
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use controller::flight::{TraceRings, TraceSpec};
 
 use super::{Served, State, Supervisor, exists};
-use crate::{
-    clock::Clock,
-    config::trace::Trace,
-    control::Refusal,
-    events::{self, What},
-    trace::{self, Condition, GOING_ON, Reason, Recorder, Start, TRACES, TraceStatus},
-};
+use crate::clock::Clock;
+use crate::config::trace::Trace;
+use crate::control::Refusal;
+use crate::events::{self, What};
+use crate::trace::{self, Condition, GOING_ON, Reason, Recorder, Start, TRACES, TraceStatus};
 
 /// A trace that is known.
 #[derive(Debug)]

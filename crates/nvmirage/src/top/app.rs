@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{
-    rates::{ControllerRates, Course, Rates},
-    sample::{Inspected, Sample},
-};
+use super::rates::{ControllerRates, Course, Rates};
+use super::sample::{Inspected, Sample};
 
 /// Between two looks, by the keys `+` and `-`.
 pub(super) const INTERVALS: [Duration; 7] = [

@@ -4,26 +4,22 @@
 //! Whatever ends the view, the terminal is as it was: a key, a signal, an error, or a panic of any
 //! thread.
 
-use std::{
-    io::{self, IsTerminal},
-    thread,
-    time::Duration,
-};
+use std::io::{self, IsTerminal};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
-use ratatui::{
-    DefaultTerminal,
-    buffer::Buffer,
-    crossterm::event::{self, Event},
-    layout::Rect,
-};
+use ratatui::DefaultTerminal;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{self, Event};
+use ratatui::layout::Rect;
 
-use super::{
-    app::{App, Asked, View},
-    draw::{Theme, draw},
-    source::{self, News, Order},
-};
-use crate::{control::Address, hangup, interrupt::Interrupt, report};
+use super::app::{App, Asked, View};
+use super::draw::{Theme, draw};
+use super::source::{self, News, Order};
+use crate::control::Address;
+use crate::interrupt::Interrupt;
+use crate::{hangup, report};
 
 /// Between looks at what the server said, while no key comes.
 const TICK: Duration = Duration::from_millis(50);

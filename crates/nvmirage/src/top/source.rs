@@ -1,20 +1,16 @@
 //! The server, asked again and again on a thread of its own: it may take its time, and keys are
 //! heard meanwhile.
 
-use std::{
-    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
-    thread,
-    time::{Duration, Instant},
-};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::sample::{
     Command, Controller, Inspected, Latency, Queue, Reactor, Ring, Sample, Tenant,
 };
-use crate::{
-    config::Span,
-    control::{Address, client},
-    observe::{CompletionQueue, ControllerStats, DoorbellWords, QueuesReport, Stats},
-};
+use crate::config::Span;
+use crate::control::{Address, client};
+use crate::observe::{CompletionQueue, ControllerStats, DoorbellWords, QueuesReport, Stats};
 
 /// Commands of each submission queue that are asked for.
 const COMMANDS: usize = 64;

@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use ratatui::{
-    Terminal,
-    backend::TestBackend,
-    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
-    style::Modifier,
-};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Modifier;
 
-use super::{
-    app::{App, Asked, Link, Sort, View},
-    draw::{Theme, draw},
-    sample::{Command, Controller, Inspected, Latency, Queue, Reactor, Ring, Sample, Tenant},
+use super::app::{App, Asked, Link, Sort, View};
+use super::draw::{Theme, draw};
+use super::sample::{
+    Command, Controller, Inspected, Latency, Queue, Reactor, Ring, Sample, Tenant,
 };
 
 const SECOND: u64 = 1_000_000_000;

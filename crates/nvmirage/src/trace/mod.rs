@@ -14,19 +14,16 @@ pub(crate) mod reading;
 mod recorder;
 pub(crate) mod replay;
 
-use std::{
-    fs::{File, OpenOptions},
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+pub(crate) use recorder::{Reason, Recorder, Start, unix_ns};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::config;
-
-pub(crate) use recorder::{Reason, Recorder, Start, unix_ns};
 
 /// Records of a controller's rings together; at most so many of one queue.
 const RECORDS: usize = 1 << 20;

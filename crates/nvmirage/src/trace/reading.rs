@@ -1,24 +1,18 @@
 //! Traces that were recorded: read, a part of them chosen, and made into arrivals for the
 //! simulator.
 
-use std::{
-    collections::BTreeSet,
-    fs::File,
-    io::{BufReader, Write},
-    path::Path,
-    time::Duration,
-};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use nvme_spec::zoned::ZoneSendAction;
-use simulate::{
-    Kind, Op,
-    trace::{Arrival, QUEUES_MAX},
-};
-use trace_file::{
-    Asked, Header, Reader, Record, Tail, TraceError,
-    export::{LeftOut, leave_out_further_ranges},
-};
+use simulate::trace::{Arrival, QUEUES_MAX};
+use simulate::{Kind, Op};
+use trace_file::export::{LeftOut, leave_out_further_ranges};
+use trace_file::{Asked, Header, Reader, Record, Tail, TraceError};
 
 /// Which commands are wanted; by default all.
 #[derive(Clone, Debug, Default)]

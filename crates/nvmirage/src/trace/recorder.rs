@@ -1,17 +1,13 @@
 //! The thread of one trace.
 
-use std::{
-    fs::File,
-    io::{self, Seek, SeekFrom, Write},
-    num::NonZeroU64,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-        mpsc::{self, RecvTimeoutError},
-    },
-    thread::JoinHandle,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
-};
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use controller::flight::{FlightRecord, TraceRings};

@@ -1,18 +1,16 @@
 //! Control under abuse: what is no request, what is too much, who may not ask. The server answers
 //! clearly, within its memory, and serves as before.
 
-use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-    os::unix::{fs::PermissionsExt, net::UnixStream, process::CommandExt},
-    thread,
-    time::{Duration, Instant},
-};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::{
-    http::Reply,
-    world::{BOUND, Server, World},
-};
+use crate::http::Reply;
+use crate::world::{BOUND, Server, World};
 
 /// Requests at once.
 const AT_ONCE: usize = 1000;

@@ -1,6 +1,7 @@
 //! `nvmirage bench` and `identify` against a server.
 
-use std::{process::Stdio, time::Instant};
+use std::process::Stdio;
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 

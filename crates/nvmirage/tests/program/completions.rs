@@ -1,6 +1,7 @@
 //! Shells complete what the running server has, asked as a shell asks: by its completion function.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
+use std::process::Command;
 
 use crate::world::World;
 

@@ -2,11 +2,9 @@
 
 use serde_json::Value;
 
-use crate::{
-    drives::{Drive, is_untouched},
-    host::Host,
-    world::{Server, World},
-};
+use crate::drives::{Drive, is_untouched};
+use crate::host::Host;
+use crate::world::{Server, World};
 
 /// Runs tests against a served medium; what `--json` says.
 fn report(world: &World, more: &[&str]) -> Value {

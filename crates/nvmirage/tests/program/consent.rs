@@ -1,19 +1,14 @@
 //! What takes something from somebody is done where that is meant: hosts keep their drives, and
 //! drives their data.
 
-use std::{
-    fs,
-    os::fd::OwnedFd,
-    process::{Child, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use rustix::{
-    fs::{Mode, OFlags},
-    process::Signal,
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::world::{BOUND, Server, World, wait};
 

@@ -1,18 +1,14 @@
 //! The dashboard's page, what it asks beside the rest of the API, and the way to it of a server
 //! without TCP. What it shows is tested in a browser (`web/test`).
 
-use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
-    process::{Child, Stdio},
-};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{
-    http::Reply,
-    world::{BOUND, World, wait},
-};
+use crate::http::Reply;
+use crate::world::{BOUND, World, wait};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -1,6 +1,9 @@
 //! `nvmirage demo`: what it shows, and that it leaves nothing.
 
-use std::{os::unix::fs::PermissionsExt, process::Stdio, thread, time::Duration};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -1,22 +1,22 @@
 //! Mediated pass-through: one server is the drive of another, whose tenants share it.
 
-use std::{
-    os::unix::fs::FileExt,
-    path::Path,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use driver::{Device, DriverError, Options, QueuePair, bus::vfio_user::VfioUser, io::Namespace};
+use driver::bus::vfio_user::VfioUser;
+use driver::io::Namespace;
+use driver::{Device, DriverError, Options, QueuePair};
 use memory::Buffer;
-use nvme_spec::{Sqe, Status, log::LogPageId, opcode::NvmOpcode};
+use nvme_spec::log::LogPageId;
+use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::{Sqe, Status};
 use rustix::process::Signal;
 
-use crate::{
-    host::Host,
-    world::{BOUND, Server, World},
-};
+use crate::host::Host;
+use crate::world::{BOUND, Server, World};
 
 /// Bytes of the drive, and of each tenant's part.
 const DRIVE: usize = 48 << 20;

@@ -1,23 +1,20 @@
 //! The example with a drive of each kind: all in one process, a host at each, all at the same time.
 
-use std::{path::Path, time::Instant};
+use std::path::Path;
+use std::time::Instant;
 
-use driver::{
-    Device, DriverError, Options, QueuePair,
-    bus::vfio_user::VfioUser,
-    io::Namespace,
-    key_value::{Dialect, Keys, Rule},
-};
+use driver::bus::vfio_user::VfioUser;
+use driver::io::Namespace;
+use driver::key_value::{Dialect, Keys, Rule};
+use driver::{Device, DriverError, Options, QueuePair};
 use memory::Buffer;
-use nvme_spec::{
-    Sqe, Status,
-    command::slba_cdw10_11,
-    opcode::NvmOpcode,
-    zoned::{
-        ReportingOption, ZoneAppendCdw12, ZoneDescriptor, ZoneReceiveAction, ZoneReceiveCdw13,
-        ZoneReportHeader, ZoneSendAction, ZoneSendCdw13, ZoneState, ZonedOpcode,
-    },
+use nvme_spec::command::slba_cdw10_11;
+use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::zoned::{
+    ReportingOption, ZoneAppendCdw12, ZoneDescriptor, ZoneReceiveAction, ZoneReceiveCdw13,
+    ZoneReportHeader, ZoneSendAction, ZoneSendCdw13, ZoneState, ZonedOpcode,
 };
+use nvme_spec::{Sqe, Status};
 use zerocopy::FromBytes;
 
 use crate::world::{Server, World};

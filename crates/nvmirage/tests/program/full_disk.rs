@@ -4,29 +4,20 @@
 //! Root mounts a small tmpfs. Anyone else lowers the server's own limit of file sizes, which
 //! refuses writes just so.
 
-use std::{
-    ffi::CString,
-    fs,
-    path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant},
-};
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use driver::DriverError;
-use nvme_spec::{
-    Sqe, Status,
-    opcode::NvmOpcode,
-    zoned::{ZoneSendAction, ZoneState},
-};
-use rustix::{
-    mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount},
-    process::{Pid, Resource, Rlimit, geteuid, prlimit},
-};
+use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::zoned::{ZoneSendAction, ZoneState};
+use nvme_spec::{Sqe, Status};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
+use rustix::process::{Pid, Resource, Rlimit, geteuid, prlimit};
 
-use crate::{
-    every_kind::{Drive, pattern},
-    world::{BOUND, Server, World},
-};
+use crate::every_kind::{Drive, pattern};
+use crate::world::{BOUND, Server, World};
 
 const MIB: u64 = 1 << 20;
 

@@ -2,20 +2,16 @@
 //!
 //! Needs /dev/fuse and the right to mount: as root, or with fusermount3.
 
-use std::{
-    fs::{self, File, OpenOptions},
-    io::Read,
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
-    path::PathBuf,
-    process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::{
-    fs::{FallocateFlags, OFlags, fallocate},
-    process::Signal,
-};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::process::Signal;
 
 use crate::world::{BOUND, Server, World, names, wait};
 

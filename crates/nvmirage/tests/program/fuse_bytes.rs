@@ -4,20 +4,16 @@
 //! Every thread has a file of its own. A thread that hangs is left behind: the test fails, and the
 //! end of the server frees it.
 
-use std::{
-    fs::{File, OpenOptions},
-    io::Read,
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::{Arc, Barrier, mpsc},
-    thread,
-};
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread;
 
-use rustix::{
-    fs::{FallocateFlags, fallocate},
-    process::Signal,
-};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::process::Signal;
 
 use crate::world::{BOUND, Server, World, names, wait};
 

@@ -3,7 +3,9 @@
 //! Whoever runs the tests is such a user; root becomes one, in a view of the file systems of its
 //! own, where everybody may open /dev/fuse as on an installed system.
 
-use std::{fs, os::unix::fs::chown, process::Command};
+use std::fs;
+use std::os::unix::fs::chown;
+use std::process::Command;
 
 use crate::world::{World, ran};
 

@@ -1,20 +1,18 @@
 //! Commands that go on for long, when what they live for goes away: their terminal, whoever reads
 //! them, or the other side of their connection. Each ends, or goes on without work.
 
-use std::{
-    fs::File,
-    io::{BufRead, BufReader, Read, Write},
-    os::{fd::OwnedFd, unix::net::UnixStream, unix::process::CommandExt},
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::{
-    fs::{Mode, OFlags},
-    process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::world::{BOUND, Server, World, wait};
 

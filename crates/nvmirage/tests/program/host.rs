@@ -1,18 +1,15 @@
 //! A host of a drive, for what the program's own commands do not do.
 
-use std::{
-    path::PathBuf,
-    thread,
-    time::{Duration, Instant},
-};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use driver::{Device, DriverError, Options, bus::vfio_user::VfioUser};
-use nvme_spec::{
-    Sqe, Status,
-    features::{FeatureId, Select},
-    log::LogPageId,
-    opcode::AdminOpcode,
-};
+use driver::bus::vfio_user::VfioUser;
+use driver::{Device, DriverError, Options};
+use nvme_spec::features::{FeatureId, Select};
+use nvme_spec::log::LogPageId;
+use nvme_spec::opcode::AdminOpcode;
+use nvme_spec::{Sqe, Status};
 
 use crate::world::{BOUND, World};
 

@@ -1,20 +1,16 @@
 //! Connections to a drive's socket: those that are no hosts, those that come while there is one,
 //! and how a host is left.
 
-use std::{
-    io::{self, ErrorKind, Read, Write},
-    os::unix::net::UnixStream,
-    process::{Child, Stdio},
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::{
-    host::Host,
-    world::{BOUND, World, wait},
-};
+use crate::host::Host;
+use crate::world::{BOUND, World, wait};
 
 const VERSION: u16 = 1;
 const GET_INFO: u16 = 4;

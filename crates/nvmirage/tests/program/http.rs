@@ -1,9 +1,7 @@
 //! HTTP on the control socket, byte by byte: what a client other than ours may send.
 
-use std::{
-    io::{Read, Write},
-    os::unix::net::UnixStream,
-};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 
 use serde_json::Value;
 

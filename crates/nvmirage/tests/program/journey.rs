@@ -6,10 +6,8 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::{
-    dashboard::Dashboard,
-    world::{Server, World, ran},
-};
+use crate::dashboard::Dashboard;
+use crate::world::{Server, World, ran};
 
 fn serve(world: &World) -> Server {
     let file = world.path("nvmirage.toml");

@@ -1,21 +1,16 @@
 //! What is changed while it is served, over a restart.
 
-use std::{
-    fs, thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use nvme_spec::{Status, features::FeatureId};
-use rustix::{
-    fs::{FlockOperation, fcntl_lock},
-    process::Signal,
-};
+use nvme_spec::Status;
+use nvme_spec::features::FeatureId;
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::{
-    host::Host,
-    world::{BOUND, Server, World, names},
-};
+use crate::host::Host;
+use crate::world::{BOUND, Server, World, names};
 
 const CONFIG: &str = r#"
 state_dir = "kept"

@@ -1,15 +1,14 @@
 //! Keys and values in a file: over the death of their server, over a clean stop, and what a server
 //! says that cannot take them.
 
-use std::{fs, os::unix::fs::MetadataExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use rustix::process::Signal;
 
-use crate::{
-    every_kind::Drive,
-    kept::wait_for_unlock,
-    world::{Server, World},
-};
+use crate::every_kind::Drive;
+use crate::kept::wait_for_unlock;
+use crate::world::{Server, World};
 
 fn config(dialect: &str) -> String {
     format!(

@@ -3,11 +3,9 @@
 use nvme_spec::zoned::{ZoneSendAction, ZoneState};
 use serde_json::Value;
 
-use crate::{
-    every_kind::{Drive, pattern},
-    metrics::samples,
-    world::World,
-};
+use crate::every_kind::{Drive, pattern};
+use crate::metrics::samples;
+use crate::world::World;
 
 const FLASH: &str = r#"
 [[media]]

@@ -1,16 +1,16 @@
 //! `/metrics` of a server that was used: its numbers against what hosts did, its text against
 //! promtool.
 
-use std::{collections::BTreeMap, io::Write, process::Stdio};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::Stdio;
 
 use driver::io::Blocks;
 use nvme_spec::opcode::NvmOpcode;
 use tests_vm::prometheus::promtool;
 
-use crate::{
-    host::Host,
-    world::{World, ran},
-};
+use crate::host::Host;
+use crate::world::{World, ran};
 
 /// The samples of a text, by their names with labels. Comments are not looked at here.
 pub(crate) fn samples(text: &str) -> BTreeMap<String, f64> {

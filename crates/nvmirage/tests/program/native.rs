@@ -1,20 +1,16 @@
 //! Native histograms, as Prometheus itself reads and computes them.
 
-use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    process::{Child, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tests_vm::prometheus::prometheus;
 
-use crate::{
-    http::Reply,
-    world::{BOUND, World},
-};
+use crate::http::Reply;
+use crate::world::{BOUND, World};
 
 /// A program that ends with us.
 struct Running(Child);

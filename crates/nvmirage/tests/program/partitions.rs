@@ -4,11 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::{
-    drives::{Drive, is_untouched},
-    host::Host,
-    world::{Server, World},
-};
+use crate::drives::{Drive, is_untouched};
+use crate::host::Host;
+use crate::world::{Server, World};
 
 const MIB: u64 = 1 << 20;
 

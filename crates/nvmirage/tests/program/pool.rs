@@ -4,10 +4,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{
-    host::Host,
-    world::{Server, World},
-};
+use crate::host::Host;
+use crate::world::{Server, World};
 
 /// `root` is the operator's; 48 MiB of the medium are free.
 const CONFIG: &str = r#"

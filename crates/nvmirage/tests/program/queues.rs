@@ -1,21 +1,18 @@
 //! What the server shows of queues, against what a host has in them.
 
-use std::{
-    collections::BTreeSet,
-    process::Stdio,
-    thread,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use driver::{bus::Bus, io::Blocks};
+use driver::bus::Bus;
+use driver::io::Blocks;
 use nvme_spec::opcode::NvmOpcode;
 use serde_json::Value;
 
-use crate::{
-    host::Host,
-    metrics::samples,
-    world::{BOUND, World, ran},
-};
+use crate::host::Host;
+use crate::metrics::samples;
+use crate::world::{BOUND, World, ran};
 
 /// A drive whose reads take five seconds.
 const SLOW: &str = r#"

@@ -1,23 +1,19 @@
 //! Media that take no writes: files and block devices that are read-only, from the start or while
 //! they are served.
 
-use std::{
-    fs::{self, File, OpenOptions},
-    io::ErrorKind,
-    os::unix::fs::{FileExt, PermissionsExt},
-    path::{Path, PathBuf},
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use driver::DriverError;
 use nvme_spec::Status;
 
-use crate::{
-    host::Host,
-    world::{BOUND, World},
-};
+use crate::host::Host;
+use crate::world::{BOUND, World};
 
 const SIZE: u64 = 8 << 20;
 

@@ -3,18 +3,14 @@
 
 use std::time::Instant;
 
-use driver::{
-    Device, DriverError, Options, QueuePair,
-    bus::vfio_user::VfioUser,
-    key_value::{Dialect, Keys, Rule},
-    program::{self, Command, Pace, Rules, Target, Worker},
-};
+use driver::bus::vfio_user::VfioUser;
+use driver::key_value::{Dialect, Keys, Rule};
+use driver::program::{self, Command, Pace, Rules, Target, Worker};
+use driver::{Device, DriverError, Options, QueuePair};
 use nvme_spec::zoned::ZoneSendAction;
 
-use crate::{
-    every_kind::{Drive, pattern},
-    world::World,
-};
+use crate::every_kind::{Drive, pattern};
+use crate::world::World;
 
 const ZNS: &str = r#"
 [[media]]

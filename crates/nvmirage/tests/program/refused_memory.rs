@@ -1,14 +1,13 @@
 //! Memory of a host that the server cannot use: the host gets an error number, and the operator the
 //! reason.
 
-use std::{
-    fs::File,
-    os::fd::{AsFd, BorrowedFd},
-    time::Instant,
-};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use vfio_user::{Client, message::DmaMapFlags};
+use vfio_user::Client;
+use vfio_user::message::DmaMapFlags;
 
 use crate::world::{BOUND, World};
 

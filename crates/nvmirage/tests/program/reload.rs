@@ -1,19 +1,15 @@
 //! The configuration file is read again while hosts go on: by command, by request, by signal.
 
-use std::{
-    os::unix::net::UnixDatagram,
-    process::Stdio,
-    thread,
-    time::{Duration, Instant},
-};
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::{
-    host::Host,
-    world::{BOUND, Ran, Server, World, ran},
-};
+use crate::host::Host;
+use crate::world::{BOUND, Ran, Server, World, ran};
 
 /// A file with a controller, and a modelled drive.
 fn text(world: &World) -> String {

@@ -2,11 +2,9 @@
 
 use serde_json::Value;
 
-use crate::{
-    host::Host,
-    traces::{dump, start, stop},
-    world::World,
-};
+use crate::host::Host;
+use crate::traces::{dump, start, stop};
+use crate::world::World;
 
 /// It is set while a host is attached, as the host's commands show; and it is kept.
 #[test]

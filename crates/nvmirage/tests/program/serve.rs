@@ -1,15 +1,13 @@
 //! `nvmirage serve`: its start, its end, and what it refuses.
 
-use std::{os::unix::fs::FileTypeExt, process::Stdio};
-
-use rustix::process::Signal;
+use std::os::unix::fs::FileTypeExt;
+use std::process::Stdio;
 
 use nvme_spec::features::FeatureId;
+use rustix::process::Signal;
 
-use crate::{
-    host::Host,
-    world::{Server, World, names},
-};
+use crate::host::Host;
+use crate::world::{Server, World, names};
 
 #[test]
 fn it_says_when_it_is_ready_and_leaves_no_sockets() {

@@ -1,16 +1,11 @@
 //! What a service manager sees of the program, played by the test: sd_notify(3), sd_listen_fds(3),
 //! sd-daemon(3); and its log, which may change while it runs.
 
-use std::{
-    fs,
-    os::{
-        linux::fs::MetadataExt,
-        unix::net::{UnixDatagram, UnixListener},
-    },
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use rustix::process::Signal;
 

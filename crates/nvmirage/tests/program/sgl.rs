@@ -1,13 +1,12 @@
 //! Data that SGLs describe, through the whole of the program: over the socket, to media of every
 //! kind and back.
 
-use driver::{Device, DriverError, Options, QueuePair, bus::vfio_user::VfioUser, io, sgl};
+use driver::bus::vfio_user::VfioUser;
+use driver::{Device, DriverError, Options, QueuePair, io, sgl};
 use memory::Buffer;
-use nvme_spec::{
-    Status,
-    opcode::NvmOpcode,
-    sgl::{SglDescriptor, SglDescriptorType},
-};
+use nvme_spec::Status;
+use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::sgl::{SglDescriptor, SglDescriptorType};
 
 use crate::world::World;
 

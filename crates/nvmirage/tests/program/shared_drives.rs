@@ -1,20 +1,17 @@
 //! Our own controller as the drive of tenants: of every kind of medium, and beside a reactor that
 //! sleeps.
 
-use std::{
-    fmt::Write as _,
-    thread,
-    time::{Duration, Instant},
-};
+use std::fmt::Write as _;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use driver::{Device, DriverError, Options, bus::vfio_user::VfioUser, io::Namespace};
-
+use driver::bus::vfio_user::VfioUser;
+use driver::io::Namespace;
+use driver::{Device, DriverError, Options};
 use nvme_spec::Status;
 
-use crate::{
-    host::Host,
-    world::{Server, World},
-};
+use crate::host::Host;
+use crate::world::{Server, World};
 
 const MIB: u64 = 1 << 20;
 /// The parts of the tenants, in MiB, and all of the drive that is looked at.

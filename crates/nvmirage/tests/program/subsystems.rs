@@ -3,10 +3,8 @@
 use nvme_spec::Status;
 use serde_json::Value;
 
-use crate::{
-    host::Host,
-    world::{Server, World},
-};
+use crate::host::Host;
+use crate::world::{Server, World};
 
 /// Two controllers of one subsystem: `both` is shared, `own` is a's; `spare` nobody has.
 const PAIR: &str = r#"

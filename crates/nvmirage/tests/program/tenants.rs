@@ -1,17 +1,13 @@
 //! Tenants, as a configuration has them and as they are changed.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use driver::{Device, Options};
 use serde_json::Value;
 
-use crate::{
-    host::Host,
-    world::{Server, World},
-};
+use crate::host::Host;
+use crate::world::{Server, World};
 
 /// One tenant with a cap on all queues of a controller, which live on two reactors; one with a
 /// namespace.

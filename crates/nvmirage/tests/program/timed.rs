@@ -1,18 +1,14 @@
 //! Drives that do not exist: media with the time of another drive, served and driven.
 
-use std::{
-    process::{Child, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{
-    host::Host,
-    metrics::samples,
-    world::{BOUND, Server, World},
-};
+use crate::host::Host;
+use crate::metrics::samples;
+use crate::world::{BOUND, Server, World};
 
 /// A low-latency drive on a reactor that polls, and a flash drive in a file on one that sleeps.
 const DRIVES: &str = r#"

@@ -1,19 +1,14 @@
 //! What a modelled drive has become, over a restart: the state of its timing, and the tools that
 //! make and copy it.
 
-use std::{
-    fs,
-    path::Path,
-    thread,
-    time::{Duration, Instant, SystemTime},
-};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+use std::{fs, thread};
 
 use rustix::process::Signal;
 
-use crate::{
-    host::Host,
-    world::{BOUND, Server, World, names},
-};
+use crate::host::Host;
+use crate::world::{BOUND, Server, World, names};
 
 /// How long a look at a cell takes here. A page that was never written is sent without one.
 const SENSE: Duration = Duration::from_millis(60);

@@ -1,22 +1,18 @@
 //! `nvmirage top` in a real terminal: a pseudoterminal, and a program that understands what is
 //! written to it.
 
-use std::{
-    fs::File,
-    io::{Read, Write},
-    os::fd::OwnedFd,
-    process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
-    thread,
-    time::{Duration, Instant},
-};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::{
-    fs::{Mode, OFlags},
-    process::{Pid, Signal, kill_process},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize},
-};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 use vt100::Parser;
 
 use crate::world::{BOUND, World, wait};

@@ -1,11 +1,9 @@
 //! Traces of a running server: what hosts did is in the file, whatever happens to it, and other
 //! programs read it.
 
-use std::{
-    os::unix::fs::PermissionsExt,
-    thread,
-    time::{Duration, Instant},
-};
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use driver::io::Namespace;
 use nvme_spec::opcode::NvmOpcode;
@@ -13,11 +11,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tests_vm::Rig;
 
-use crate::{
-    full_disk::Mounted,
-    host::Host,
-    world::{BOUND, World, ran},
-};
+use crate::full_disk::Mounted;
+use crate::host::Host;
+use crate::world::{BOUND, World, ran};
 
 /// What a host asks for here: an opcode, its first block, how many, and whether it has FUA.
 type Asked = (u8, u64, u32, bool);

@@ -1,16 +1,12 @@
 //! A trace of keys: a drive that is asked for the same has the same keys, with values as long.
 
-use driver::{
-    DriverError,
-    key_value::{Dialect, Keys, Rule},
-};
+use driver::DriverError;
+use driver::key_value::{Dialect, Keys, Rule};
 use nvme_spec::Status;
 
-use crate::{
-    every_kind::Drive,
-    traces::{dump, start, stop},
-    world::World,
-};
+use crate::every_kind::Drive;
+use crate::traces::{dump, start, stop};
+use crate::world::World;
 
 const PAIRS: &str = r#"
 [[media]]

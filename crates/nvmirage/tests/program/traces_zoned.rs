@@ -2,11 +2,9 @@
 
 use nvme_spec::zoned::{ZoneSendAction, ZoneState};
 
-use crate::{
-    every_kind::{Drive, pattern},
-    traces::{start, stop},
-    world::World,
-};
+use crate::every_kind::{Drive, pattern};
+use crate::traces::{start, stop};
+use crate::world::World;
 
 const ZONES: &str = r#"
 [[media]]

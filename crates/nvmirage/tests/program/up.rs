@@ -1,11 +1,8 @@
 //! `nvmirage up`: a first drive in one line, with a server and without one.
 
-use std::{
-    fs,
-    process::{Child, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -6,11 +6,9 @@ use std::fs;
 use nvme_spec::zoned::{ZoneSendAction, ZoneState};
 use rustix::process::Signal;
 
-use crate::{
-    every_kind::{Drive, pattern},
-    kept::wait_for_unlock,
-    world::{Server, World},
-};
+use crate::every_kind::{Drive, pattern};
+use crate::kept::wait_for_unlock;
+use crate::world::{Server, World};
 
 const CONFIG: &str = r#"
 [[media]]

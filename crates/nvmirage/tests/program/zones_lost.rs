@@ -4,19 +4,15 @@
 use std::time::{Duration, Instant};
 
 use driver::DriverError;
-use nvme_spec::{
-    Status,
-    event::EventDw0,
-    features::{AsynchronousEventConfiguration, FeatureId},
-    log::LogPageId,
-    zoned::{ChangedZoneList, ZoneSendAction, ZoneState},
-};
+use nvme_spec::Status;
+use nvme_spec::event::EventDw0;
+use nvme_spec::features::{AsynchronousEventConfiguration, FeatureId};
+use nvme_spec::log::LogPageId;
+use nvme_spec::zoned::{ChangedZoneList, ZoneSendAction, ZoneState};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::{
-    every_kind::{Drive, pattern},
-    world::{Server, World},
-};
+use crate::every_kind::{Drive, pattern};
+use crate::world::{Server, World};
 
 const CONFIG: &str = r#"
 [[media]]

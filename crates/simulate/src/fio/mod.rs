@@ -10,8 +10,9 @@
 
 mod values;
 
-use crate::job::{Arrivals, Distribution, Job, Kind};
 use values::{bytes, choice, extent, flag, number, time_ns};
+
+use crate::job::{Arrivals, Distribution, Job, Kind};
 
 /// The most commands in flight of one worker: what a queue of 4096 entries holds.
 const DEPTH_MAX: u64 = 4095;

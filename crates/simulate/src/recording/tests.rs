@@ -1,7 +1,9 @@
 //! Models that are recorded under commands of chance, and played back.
 
+use model::preset::preset;
+use model::{KvKind, Model, Moment, Timing as _};
+
 use super::*;
-use model::{KvKind, Model, Moment, Timing as _, preset::preset};
 
 const SIZE: u64 = 1 << 30;
 

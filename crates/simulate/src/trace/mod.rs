@@ -36,9 +36,9 @@ mod own;
 use std::io::{self, Write};
 
 use model::KvOp;
+pub(crate) use own::put;
 
 use crate::job::{Kind, Op};
-pub(crate) use own::put;
 
 /// First line of our format.
 pub const HEADER: &str = "nvmirage-trace 2";

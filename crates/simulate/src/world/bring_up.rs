@@ -1,6 +1,8 @@
 //! What a simulation has before it begins: a drive, a controller that a driver has brought up, and
 //! memory.
 
+use std::sync::Arc;
+
 use controller::config::{ControllerConfig, DoorbellMode};
 use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, config};
@@ -12,7 +14,6 @@ use model::{Flash, Parameters};
 use port::ChannelId;
 use port::namespace::Namespace;
 use port::time::Time;
-use std::sync::Arc;
 
 use crate::bus::Virtual;
 use crate::fio::TRANSFER_MAX;

@@ -8,11 +8,14 @@
 mod bring_up;
 mod work;
 
+use std::ops::ControlFlow;
+
+use bring_up::{PAGE, bring_up, drive, shared_data};
 use driver::Device;
 use memory::Buffer;
 use model::Parameters;
 use port::Channel;
-use std::ops::ControlFlow;
+use work::{Work, check_kinds, telling, work};
 
 use crate::bus::Virtual;
 use crate::host::{ASIDE_LEN, BLOCK, Finished, HostCost, Means, NEVER};
@@ -20,8 +23,6 @@ use crate::job::{Stream, seed_of};
 use crate::tally::{Figures, JobTally, Series};
 use crate::zones::{self, Table};
 use crate::{Error, Plan, Progress, Ran, Workload, host};
-use bring_up::{PAGE, bring_up, drive, shared_data};
-use work::{Work, check_kinds, telling, work};
 
 type Host = host::Host<Virtual>;
 

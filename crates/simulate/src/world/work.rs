@@ -1,7 +1,8 @@
 //! What a plan comes to: every queue pair with what it does, and in which groups they begin.
 
-use model::Parameters;
 use std::rc::Rc;
+
+use model::Parameters;
 
 use super::Group;
 use crate::fio::TRANSFER_MAX;

@@ -1,7 +1,8 @@
 //! The very bytes: the same on every machine, in every version that does not mean to change them.
 
-use super::*;
 use simulate::trace;
+
+use super::*;
 
 fn hash(text: &str) -> String {
     use sha2::{Digest, Sha256};

@@ -1,7 +1,8 @@
 //! Drives with keys: what job files and traces come to there.
 
-use super::*;
 use simulate::trace;
+
+use super::*;
 
 const MIB: u64 = 1 << 20;
 

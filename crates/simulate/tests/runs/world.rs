@@ -1,7 +1,8 @@
 //! Groups, delays, ends, the warm-up, series, traces, and the same from the same seed.
 
-use super::*;
 use simulate::trace;
+
+use super::*;
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_one_others() {

@@ -13,7 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use memory::DoorbellPages;
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use port::time::Time;
 use rustix::io::Errno;
 use vfio_user::message::{Refusal, Version};

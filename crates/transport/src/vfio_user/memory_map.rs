@@ -4,14 +4,15 @@
 //! answered only when no command that was issued before it is in flight any more
 //! ("VFIO_USER_DMA_UNMAP": all references must be released).
 
+use std::error::Error;
+use std::os::fd::OwnedFd;
+
 use arrayvec::ArrayVec;
 use controller::Controller;
 use memory::dma::{DmaError, MAX_DMA_REGIONS};
 use memory::mapping::MapError;
 use memory::{Access, ClientMappings, DmaMap, Iova};
 use rustix::io::Errno;
-use std::error::Error;
-use std::os::fd::OwnedFd;
 use vfio_user::MAX_FDS;
 use vfio_user::message::{self, DmaMapFlags, DmaUnmap, DmaUnmapFlags};
 

@@ -26,14 +26,13 @@ mod regions;
 mod session;
 mod waiting;
 
-use controller::{ControllerConfig, DoorbellMode};
-use rustix::io::Errno;
-use vfio_user::ConnectionError;
-
 pub use caller::{Caller, CallerEnd};
+use controller::{ControllerConfig, DoorbellMode};
 pub use listener::{BindError, Listener};
 pub use parting::Parting;
+use rustix::io::Errno;
 pub use session::Session;
+use vfio_user::ConnectionError;
 
 /// What of a controller's configuration its sessions need.
 #[derive(Clone, Debug)]

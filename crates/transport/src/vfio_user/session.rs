@@ -4,10 +4,9 @@
 //! holds up nothing but itself, except that after a DEVICE_RESET nothing is read until it is done.
 //! What the host has not read yet is kept, up to the limit of [`Connection`].
 
-use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use controller::{Controller, Failure, Interrupt};
 use memory::{ClientMappings, DoorbellPages, EventFd};
@@ -18,9 +17,8 @@ use vfio_user::{Command, Connection, Header, Message};
 
 use super::interrupts::Interrupts;
 use super::memory_map::MemoryMap;
-use super::regions;
 use super::waiting::{Until, WaitingList};
-use super::{Answer, Parting, Polled, SessionConfig, SessionEnd, number};
+use super::{Answer, Parting, Polled, SessionConfig, SessionEnd, number, regions};
 
 /// Messages handled in one poll, so that a host that talks without end does not keep its reactor.
 const MAX_MESSAGES: u32 = 16;

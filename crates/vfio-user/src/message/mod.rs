@@ -20,14 +20,13 @@ mod region;
 mod tests;
 mod version;
 
-use zerocopy::FromBytes;
-
 pub use access::{Access, DmaAccess};
 pub use device::{DeviceFlags, DeviceInfo};
 pub use dma::{DmaMap, DmaMapFlags, DmaUnmap, DmaUnmapFlags};
 pub use irq::{IrqAction, IrqData, IrqFlags, IrqInfo, SetIrqs, SetIrqsFlags, irq_index};
 pub use region::{RegionFlags, RegionInfo, RegionIoFds, SparseArea, region_index};
 pub use version::{Capabilities, Migration, Refusal, Version};
+use zerocopy::FromBytes;
 
 /// Why a body is not what its command says. The server answers it with `EINVAL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

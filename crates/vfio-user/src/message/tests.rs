@@ -1,8 +1,9 @@
 //! Bytes typed from the specification's tables (little-endian).
 
+use zerocopy::{FromBytes, IntoBytes};
+
 use super::*;
 use crate::{Command, HEADER_LEN, Header};
-use zerocopy::{FromBytes, IntoBytes};
 
 /// A `VERSION` request as QEMU 11.1.3 sends it: 214 bytes in all.
 const QEMU_TEXT: &str = concat!(

@@ -1,10 +1,11 @@
 //! Doorbell Buffer Config (Base 2.1, 5.2.5 and Annex B.5).
 
+use driver::Doorbells;
+
 use super::{Chapter, Test, tests};
 use crate::bench::{Bench, Cq, Mem, Ns, Pair, Sq, head_of, opcode, tail_of};
 use crate::verdict::{Verdict, check, same};
 use crate::wire::{Sqe, status};
-use driver::Doorbells;
 
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "doorbells",

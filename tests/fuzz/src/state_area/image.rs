@@ -1,6 +1,8 @@
 //! What stands in a file: the blocks that were written, and what an input makes of them.
 
-use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use arbitrary::Arbitrary;
 

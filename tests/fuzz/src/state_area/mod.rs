@@ -8,7 +8,10 @@
 mod image;
 mod oracle;
 
-use std::{cell::RefCell, fs::File, os::fd::AsRawFd, path::PathBuf};
+use std::cell::RefCell;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 
 use arbitrary::Arbitrary;
 use media::{Dialect, Direct, FileIo, Medium, MediumError, MediumKind, MediumSpec, ZoneSpec};

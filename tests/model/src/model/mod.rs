@@ -7,10 +7,10 @@ mod features;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::{NAMESPACE_LIMIT, NAMESPACES, QUEUE_DEPTH, QUEUES};
-
 pub use blocks::{Namespace, Unsure};
 pub use features::{Facts as FeatureFacts, Features, Key, key as features_key};
+
+use crate::{NAMESPACE_LIMIT, NAMESPACES, QUEUE_DEPTH, QUEUES};
 
 /// Invalid Command Opcode.
 pub const INVALID_OPCODE: u16 = 0x001;

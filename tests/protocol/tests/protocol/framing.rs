@@ -183,10 +183,11 @@ fn a_slow_reader_gets_every_byte() {
 
 #[test]
 fn more_descriptors_than_agreed_lose_the_message_and_not_the_session() {
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
     use std::io::IoSlice;
     use std::mem::MaybeUninit;
     use std::os::fd::AsFd;
+
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
     let server = two();
     let stream = server.attach(0);

@@ -20,17 +20,15 @@ use nvme_spec::features::{
 };
 use nvme_spec::reservation::ReservationNotificationMask;
 use nvme_spec::{NSID_ALL, Sqe, Status};
-
-use crate::admin::identify::volatile_cache;
 use port::namespace::NamespaceTable;
 use port::time::Time;
-
 pub use saved::SavedFeatures;
+use unkept::Unkept;
 pub use values::FeatureValues;
 pub(crate) use values::Values;
-
-use unkept::Unkept;
 use values::host_identifier_len;
+
+use crate::admin::identify::volatile_cache;
 
 /// What the features depend on beside their own values.
 #[derive(Clone, Debug)]

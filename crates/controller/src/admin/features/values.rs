@@ -14,6 +14,7 @@ use nvme_spec::features::{
 };
 use nvme_spec::reservation::ReservationNotificationMask;
 use nvme_spec::{NSID_ALL, Sqe, Status};
+use port::time::Time;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use super::{FeatureAnswer, FeatureContext};
@@ -21,7 +22,6 @@ use crate::admin::keep_alive::KEEP_ALIVE_UNIT_MS;
 use crate::admin::logs::has_zones;
 use crate::arbitration::RECOMMENDED_BURST;
 use crate::config::MAX_IO_QUEUES;
-use port::time::Time;
 
 /// Words of one bit per interrupt vector: one of the admin queue, one per I/O queue pair.
 pub(super) const VECTOR_WORDS: usize = (MAX_IO_QUEUES as usize + 1).div_ceil(32);

@@ -21,6 +21,8 @@ use nvme_spec::opcode::Csi;
 use nvme_spec::registers::Version;
 use nvme_spec::sqe::SQE_SIZE_LOG2;
 use nvme_spec::{NSID_ALL, Sqe, Status};
+use port::namespace::NamespaceTable;
+use port::set::CommandSet;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::admin::events::AERL_Z;
@@ -33,8 +35,6 @@ use crate::config::DoorbellMode;
 use crate::controller::Controller;
 use crate::identity::LOCAL_OUI;
 use crate::subsystem::{Allocated, Subsystem};
-use port::namespace::NamespaceTable;
-use port::set::CommandSet;
 
 /// RTD3E: a shutdown is bounded by the drain, 4 s, and the flush, 30 s, and some time between them;
 /// in microseconds.

@@ -6,13 +6,13 @@ use nvme_spec::identify::namespace::{
     DeallocatedReads, Dlfeat, Flbas, Fpi, IdentifyNamespace, IdentifyNamespaceIndependent,
     LbaFormat, Nmic, Nsattr, Nsfeat, NsfeatIndependent, Nstat, Rescap,
 };
+use port::MediumTraits;
+use port::namespace::{LBA_SHIFTS, Namespace, format_index};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::command::{COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES};
 use crate::identity;
 use crate::subsystem::{Allocated, Pool, Subsystem};
-use port::MediumTraits;
-use port::namespace::{LBA_SHIFTS, Namespace, format_index};
 
 /// Every type of reservation, which persists where that is asked for; IEKEY as revision 1.3 and
 /// later define it.

@@ -2,9 +2,9 @@
 //! aborted.
 
 use nvme_spec::Sqe;
+use port::testing::Manner;
 
 use super::rig::*;
-use port::testing::Manner;
 
 fn abort(sqid: u16, cid: u16) -> Sqe {
     Sqe {

@@ -1,10 +1,11 @@
 //! Identify of what a subsystem has: allocated namespaces, who has them attached, controllers
 //! (Base 2.1, 5.1.13.2).
 
-use super::rig::*;
-use crate::subsystem::{Allocated, Busy, ControllerId, Pool, Subsystem, SubsystemConfig};
 use port::testing::namespace;
 use port::{ChannelId, MediumTraits};
+
+use super::rig::*;
+use crate::subsystem::{Allocated, Busy, ControllerId, Pool, Subsystem, SubsystemConfig};
 
 /// Namespace 1 is attached to both controllers, 2 to controller 2, 4 to nobody, and 7 is being
 /// created.

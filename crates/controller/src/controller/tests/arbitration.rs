@@ -1,10 +1,11 @@
 //! Arbitration (Base 2.1, 3.4.4), by counting what is fetched from submission queues that always
 //! have commands.
 
-use super::rig::*;
 use nvme_spec::Sqe;
 use nvme_spec::registers::sq_tail_slot;
 use port::testing::PAGE;
+
+use super::rig::*;
 
 /// CC.AMS 001b.
 const WEIGHTED: u32 = 1 << 11;

@@ -2,10 +2,10 @@
 //! request while the function may issue none, and everything follows when it may again.
 
 use nvme_spec::Sqe;
+use port::testing::Manner;
 
 use super::rig::*;
 use crate::lane::LaneTable;
-use port::testing::Manner;
 
 // Configuration space: Command, and control and status of Power Management.
 const COMMAND: u64 = 0x04;

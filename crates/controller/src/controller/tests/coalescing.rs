@@ -1,8 +1,9 @@
 //! Interrupt Coalescing and Interrupt Vector Configuration (Base 2.1, 5.1.25.2.2 and 5.1.25.2.3).
 
+use port::time::Time;
+
 use super::rig::*;
 use crate::controller::Interrupt::{Message, Pin, Vector};
-use port::time::Time;
 
 const US: u64 = 1000;
 

@@ -1,7 +1,8 @@
 //! Copy and Verify as a host uses them: what must be enabled first, and what the health log counts.
 
-use super::rig::*;
 use nvme_spec::Sqe;
+
+use super::rig::*;
 
 /// Runs command `index` of queue `qid`; its status.
 fn run(rig: &mut Rig, qid: u16, index: u32, sqe: Sqe) -> u16 {

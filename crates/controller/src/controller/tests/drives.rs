@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use nvme_spec::log::{CriticalWarning, LogPageId, SmartLog};
+use port::{ChannelId, DriveReport, ReportedPage};
 use zerocopy::FromZeros;
 
 use super::rig::*;
-use port::{ChannelId, DriveReport, ReportedPage};
 
 const INVALID_LOG_PAGE: u16 = 0x109;
 

@@ -1,10 +1,10 @@
 //! Features (Base 2.1, 5.1.11 and 5.1.25): values, selections, scopes, and what is refused.
 
 use nvme_spec::Sqe;
-
-use super::rig::*;
 use port::Cause;
 use port::testing::{Manner, Seen};
+
+use super::rig::*;
 
 const CURRENT: u32 = 0;
 const DEFAULT: u32 = 1;

@@ -1,10 +1,10 @@
 //! Hosts that do anything: no panic, no loop, and both edges of RDY still come.
 
 use nvme_spec::Sqe;
+use port::testing::Manner;
 use proptest::prelude::*;
 
 use super::rig::*;
-use port::testing::Manner;
 
 /// What a hostile host does.
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
 //! Identify, by the byte offsets of Base 2.1 figure 312 and NVM 1.1 figure 114.
 
-use super::rig::*;
 use nvme_spec::Sqe;
+
+use super::rig::*;
 
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()

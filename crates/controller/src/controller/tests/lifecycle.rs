@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
+use memory::DoorbellPages;
 use nvme_spec::Sqe;
+use port::testing::Manner;
 
 use super::rig::*;
 use crate::controller::{Controller, EnableError, Failure, Interrupt};
 use crate::subsystem::{Subsystem, SubsystemConfig};
-use memory::DoorbellPages;
-use port::testing::Manner;
 
 /// Tries to enable with these settings; CSTS after a few turns.
 fn enable_with(cc: u32, prepare: impl Fn(&mut Rig)) -> u32 {

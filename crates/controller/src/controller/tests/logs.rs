@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use nvme_spec::Sqe;
+use port::Cause;
+use port::namespace::Namespace;
 use proptest::prelude::*;
 
 use super::rig::*;
 use crate::counters::ReactorCounters;
-use port::Cause;
-use port::namespace::Namespace;
 
 #[test]
 fn supported_pages_are_those_that_answer() {

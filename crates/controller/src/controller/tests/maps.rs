@@ -2,9 +2,9 @@
 
 use memory::Iova;
 use nvme_spec::Sqe;
+use port::testing::PAGE;
 
 use super::rig::*;
-use port::testing::PAGE;
 
 /// The same addresses lead to other memory: a host that has moved its queues there finds them used.
 #[test]

@@ -2,6 +2,8 @@
 //! 4.1.6).
 
 use nvme_spec::Sqe;
+use port::testing::namespace;
+use port::{Cause, ChannelId};
 
 use super::rig::{
     DATA_TRANSFER, INVALID_FIELD, INVALID_NAMESPACE, INVALID_OPCODE, OK, Rig, u16_at, u32_at,
@@ -16,8 +18,6 @@ use crate::subsystem::{
     Allocated, ControllerId, ControllerSet, Host, Operation, Requester, ReservationCommand, Step,
     SubsystemConfig,
 };
-use port::testing::namespace;
-use port::{Cause, ChannelId};
 
 const MIB: u64 = 1 << 20;
 /// NSID_ALL (Base 2.1, 3.2.1.2).

@@ -1,10 +1,10 @@
 //! Creation and deletion of I/O queues with every status of Base 2.1, 5.2.1 to 5.2.4.
 
 use nvme_spec::{Cqe, Sqe};
+use port::testing::Manner;
 
 use super::rig::*;
 use crate::controller::Interrupt;
-use port::testing::Manner;
 
 #[test]
 fn a_pair_serves_a_command() {

@@ -2,10 +2,10 @@
 //! and what they may do.
 
 use nvme_spec::Sqe;
+use port::testing::Seen;
 
 use super::rig::*;
 use crate::subsystem::OperatorRequest;
-use port::testing::Seen;
 
 const READ_ONLY_RANGE: u16 = 0x182;
 const WRITE_PROTECTED: u16 = 0x020;

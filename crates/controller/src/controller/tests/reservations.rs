@@ -2,12 +2,12 @@
 //! 8.1.22).
 
 use nvme_spec::{Cqe, Sqe};
+use port::testing::Manner;
+use port::ticket::OwnerKey;
 
 use super::rig::*;
 use crate::controller::DEADLINE_NS;
 use crate::subsystem::{Allocated, Record, Subsystem, SubsystemConfig};
-use port::testing::Manner;
-use port::ticket::OwnerKey;
 
 // Opcodes (Base 2.1, figure 556; NVM 1.1, figure 17).
 const WRITE: u8 = 0x01;

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use memory::{DoorbellPages, Iova, LostFlag};
 use nvme_spec::{Cqe, Sqe};
-
-use crate::config::{ControllerConfig, DoorbellMode};
-use crate::controller::{Controller, Interrupt};
-use crate::lane::{Lane, LaneTable};
-use crate::subsystem::{Subsystem, SubsystemConfig};
 use port::namespace::Namespace;
 use port::testing::{Host, Manner, PAGE, TestMedium, namespace};
 use port::ticket::OwnerKey;
 use port::time::Time;
 use port::{Channel, ChannelId, Channels, Done, MediumTraits};
+
+use crate::config::{ControllerConfig, DoorbellMode};
+use crate::controller::{Controller, Interrupt};
+use crate::lane::{Lane, LaneTable};
+use crate::subsystem::{Subsystem, SubsystemConfig};
 
 // Offsets of registers (Base 2.1, figure 35), typed here again.
 pub(super) const CAP: u64 = 0x00;

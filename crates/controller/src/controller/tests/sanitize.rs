@@ -1,6 +1,8 @@
 //! Sanitize (Base 2.1, 5.1.22, 5.1.12.1.33 and 8.1.24).
 
 use nvme_spec::Sqe;
+use port::testing::{Manner, Seen, namespace};
+use port::{Cause, ChannelId};
 
 use super::rig::{INVALID_FIELD, OK, Rig, code, u16_at, u32_at};
 use super::world::{
@@ -8,8 +10,6 @@ use super::world::{
     World, pool,
 };
 use crate::subsystem::{SanitizeOutcome, Subsystem, SubsystemConfig};
-use port::testing::{Manner, Seen, namespace};
-use port::{Cause, ChannelId};
 
 const MIB: u64 = 1 << 20;
 // SANACT (Base 2.1, figure 372).

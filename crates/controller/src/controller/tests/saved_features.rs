@@ -1,12 +1,12 @@
 //! Saved values of features (Base 2.1, 4.4 and 5.1.25): SV, and what a reset and a restart leave.
 
 use nvme_spec::Sqe;
+use port::Cause;
 use proptest::prelude::*;
 
 use super::rig::*;
 use crate::admin::features::SavedFeatures;
 use crate::subsystem::{ControllerId, ControllerRecord, SubsystemConfig};
-use port::Cause;
 
 const SV: u32 = 1 << 31;
 const CURRENT: u32 = 0;

@@ -6,13 +6,13 @@ use nvme_spec::Sqe;
 use nvme_spec::log::CommandEffects;
 use nvme_spec::opcode::Csi;
 use nvme_spec::registers::CC;
-
-use super::rig::*;
-use crate::subsystem::SubsystemConfig;
 use port::namespace::Namespace;
 use port::set::{Asked, CommandSet, Zoned};
 use port::testing::{Seen, namespace};
 use port::{ByteRange, Cause, ChannelId};
+
+use super::rig::*;
+use crate::subsystem::SubsystemConfig;
 
 /// Command Set Identifiers.
 const KEY_VALUE: u32 = 1;

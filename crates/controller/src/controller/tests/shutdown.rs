@@ -1,9 +1,10 @@
 //! Shutdown by CC.SHN (Base 2.1, 3.6.1): media with a volatile cache are flushed, then SHST tells,
 //! and all of it is bounded.
 
-use super::rig::*;
 use port::Cause;
 use port::testing::{Manner, Seen};
+
+use super::rig::*;
 
 const NORMAL: u32 = 1 << 14;
 const ABRUPT: u32 = 2 << 14;

@@ -1,10 +1,10 @@
 //! Write Uncorrectable (NVM 1.1, 3.3.7): blocks that read as errors until they are written.
 
 use nvme_spec::Sqe;
+use port::testing::Manner;
 
 use super::rig::*;
 use crate::subsystem::SubsystemConfig;
-use port::testing::Manner;
 
 const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;

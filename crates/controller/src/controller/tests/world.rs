@@ -1,13 +1,13 @@
 //! Several hosts, each with a controller of one subsystem, on media that answer at once.
 
 use nvme_spec::Sqe;
+use port::testing::{Manner, TestMedium};
+use port::ticket::OwnerKey;
+use port::{ChannelId, Channels, MediumTraits};
 
 use super::rig::{OK, Rig, code, config};
 use crate::controller::ControllerConfig;
 use crate::subsystem::{Pool, Subsystem, SubsystemConfig};
-use port::testing::{Manner, TestMedium};
-use port::ticket::OwnerKey;
-use port::{ChannelId, Channels, MediumTraits};
 
 pub(super) const NS_MANAGEMENT: u8 = 0x0d;
 pub(super) const NS_ATTACHMENT: u8 = 0x15;

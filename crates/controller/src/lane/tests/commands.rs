@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use memory::Iova;
 use nvme_spec::{Sqe, Status};
+use port::testing::{Host, Manner, Seen, TestMedium, namespace};
+use port::{ByteRange, Cause, ChannelId};
 
 use super::rig::{CQID, DATA, MEDIUM, MEDIUM_ID, Rig, VECTOR, command, config, read, transfer};
 use crate::lane::{FailedCommand, Lane, LaneEvent, Posted};
 use crate::queue::QueueError;
-use port::testing::{Host, Manner, Seen, TestMedium, namespace};
-use port::{ByteRange, Cause, ChannelId};
 
 const BLOCKS: u64 = MEDIUM as u64 / 512;
 

@@ -1,11 +1,11 @@
 //! Deleting queues, aborting, stopping, giving up.
 
 use nvme_spec::{Cqe, Status};
+use port::testing::{Manner, Seen};
 
 use super::rig::{Rig, read};
 use crate::lane::{LaneCommand, LaneEvent};
 use crate::state::ZOMBIE_SLOTS;
-use port::testing::{Manner, Seen};
 
 const REMOVE: LaneCommand = LaneCommand::RemoveQueue { sqid: 1 };
 const REMOVED: LaneEvent = LaneEvent::QueueRemoved { sqid: 1 };

@@ -2,13 +2,13 @@
 
 use memory::Iova;
 use nvme_spec::{Cqe, Sqe, Status};
+use port::namespace::Namespace;
+use port::testing::{Manner, Seen, TestMedium, namespace};
+use port::{Cause, ChannelId};
 use proptest::prelude::*;
 
 use super::rig::{DATA, MEDIUM, MEDIUM_ID, Rig, command};
 use crate::lane::{Copying, LaneCommand};
-use port::namespace::Namespace;
-use port::testing::{Manner, Seen, TestMedium, namespace};
-use port::{Cause, ChannelId};
 
 const BLOCKS: u64 = MEDIUM as u64 / 512;
 /// The page that holds the ranges.

@@ -2,10 +2,10 @@
 
 use nvme_spec::Status;
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
+use port::testing::{Manner, Seen};
 
 use super::rig::{CQID, Rig, read};
 use crate::lane::{BATCH, LaneEvent, LaneFault, QueueName};
-use port::testing::{Manner, Seen};
 
 fn bad(queue: QueueName, value: u32) -> LaneEvent {
     LaneEvent::Fault(LaneFault::InvalidDoorbell { queue, value })

@@ -1,13 +1,13 @@
 //! Compare and Write: what the two commands end with (Base 2.1, 3.4.2; NVM 1.1, 2.1.3.1).
 
 use nvme_spec::{Cqe, Sqe, Status};
+use port::Cause;
+use port::namespace::Restrictions;
+use port::testing::{Manner, Seen, namespace};
 use proptest::prelude::*;
 
 use super::rig::{DATA, MEDIUM, MEDIUM_ID, Rig, command};
 use crate::lane::{LaneCommand, LaneEvent};
-use port::Cause;
-use port::namespace::Restrictions;
-use port::testing::{Manner, Seen, namespace};
 
 const OK: Status = Status::SUCCESSFUL_COMPLETION;
 const MISSING: Status = Status::ABORTED_MISSING_FUSED;

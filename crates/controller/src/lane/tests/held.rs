@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use nvme_spec::{Cqe, Sqe, Status};
-
-use super::rig::{DATA, MEDIUM, MEDIUM_ID, Rig, command, read};
-use crate::gate::{FlowId, Gate, Pass, Work};
-use crate::lane::{LaneCommand, LaneEvent, LaneTurn};
 use port::Channel;
 use port::namespace::Namespace;
 use port::testing::{Manner, namespace};
 use port::time::Time;
+
+use super::rig::{DATA, MEDIUM, MEDIUM_ID, Rig, command, read};
+use crate::gate::{FlowId, Gate, Pass, Work};
+use crate::lane::{LaneCommand, LaneEvent, LaneTurn};
 
 const OK: Status = Status::SUCCESSFUL_COMPLETION;
 

@@ -2,10 +2,10 @@
 //! anything outside it (the test medium panics).
 
 use nvme_spec::Sqe;
+use port::testing::{Host, Manner, PAGE, namespace};
 use proptest::prelude::*;
 
 use super::rig::{DATA, MEDIUM, MEDIUM_ID, PAGES, Rig};
-use port::testing::{Host, Manner, PAGE, namespace};
 
 /// Mostly an address of the host's, often a page, sometimes anything.
 fn address() -> impl Strategy<Value = u64> {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nvme_spec::Sqe;
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
+use port::testing::Manner;
+use port::time::Time;
 use proptest::prelude::*;
 
 use super::held::Doorman;
@@ -12,8 +14,6 @@ use super::shadow::{event_idx, register};
 use crate::inspect::{CommandView, CompletionView, Look, Place, SubmissionView};
 use crate::lane::LaneCommand;
 use crate::queue::BadDoorbell;
-use port::testing::Manner;
-use port::time::Time;
 
 fn look(rig: &Rig, commands: usize, now: u64) -> CompletionView {
     let now = Time(now);

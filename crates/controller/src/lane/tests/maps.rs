@@ -3,10 +3,10 @@
 use memory::Iova;
 use nvme_spec::Status;
 use nvme_spec::registers::sq_tail_slot;
+use port::testing::{Host, Manner};
 
 use super::rig::{CQID, DATA, PAGES, Rig, read};
 use crate::lane::{LaneCommand, LaneEvent, LaneFault, QueueName};
-use port::testing::{Host, Manner};
 
 /// Rings in one region, data in another, from page [`DATA`] on, half of it each.
 fn rig(manner: Manner) -> Rig {

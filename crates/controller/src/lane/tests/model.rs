@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use nvme_spec::Cqe;
+use port::testing::Manner;
 use proptest::prelude::*;
 
 use super::rig::{Rig, read};
 use super::watch::watching;
 use crate::lane::{LaneCommand, LaneEvent};
-use port::testing::Manner;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {

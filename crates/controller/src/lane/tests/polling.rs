@@ -1,8 +1,9 @@
 //! Hosts that look for completions by themselves although interrupts are enabled.
 
+use port::testing::Manner;
+
 use super::rig::{Rig, read};
 use crate::lane::Posted;
-use port::testing::Manner;
 
 fn rig() -> Rig {
     let mut rig = Rig::new(16, &[16], Manner::Synchronous);

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use memory::{DoorbellPages, Iova, StateFile};
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
 use nvme_spec::{Cqe, Sqe, Status};
+use port::namespace::{Namespace, NamespaceTable};
+use port::testing::{Host, Manner, TestMedium, namespace};
+use port::{Channel, ChannelId, Channels};
 
 use crate::counters::LaneCounters;
 use crate::lane::{
     BATCH, Copying, Lane, LaneCommand, LaneConfig, LaneEvent, LaneTurn, Quota, ShadowSpec, SqSpec,
 };
 use crate::state::{FORMAT_VERSION, area_bytes, slots_for};
-use port::namespace::{Namespace, NamespaceTable};
-use port::testing::{Host, Manner, TestMedium, namespace};
-use port::{Channel, ChannelId, Channels};
 
 /// Pages of the host's memory: 0 to 15 for the completion ring, 16 for each submission ring after
 /// that, then data.

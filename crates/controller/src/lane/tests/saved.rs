@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 use memory::{DmaView, Segment, StateFile};
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
+use port::testing::{Host, Manner, namespace};
+use port::ticket::Ticket;
+use port::{Added, Channel, Channels, Done, Outcome, Request};
 use zerocopy::FromBytes;
 
 use super::rig::{CQID, MEDIUM_ID, PAGES, Rig, VECTOR, config, read};
@@ -15,9 +18,6 @@ use crate::lane::{Lane, LaneCommand, SqSpec};
 use crate::state::{
     FORMAT_VERSION, QueueState, SlotState, area_bytes, slot_state, slots_for, sq_state,
 };
-use port::testing::{Host, Manner, namespace};
-use port::ticket::Ticket;
-use port::{Added, Channel, Channels, Done, Outcome, Request};
 
 /// The state in the file: the queues and the slots that hold a command.
 fn saved(file: &StateFile, entries: u32) -> (QueueState, Vec<SlotState>) {

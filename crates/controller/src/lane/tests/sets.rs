@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use nvme_spec::{Sqe, Status};
-
-use super::rig::{DATA, MEDIUM_ID, Rig, command};
-use crate::lane::LaneCommand;
 use port::namespace::Restrictions;
 use port::set::Zoned;
 use port::testing::{Manner, Seen, namespace};
 use port::{ByteRange, Outcome};
+
+use super::rig::{DATA, MEDIUM_ID, Rig, command};
+use crate::lane::LaneCommand;
 
 /// Where namespace 1 is: 64 zones of 16 KiB.
 const EXTENT: ByteRange = ByteRange {

@@ -3,10 +3,10 @@
 
 use memory::Iova;
 use nvme_spec::{Sqe, Status};
-
-use super::rig::{DATA, Rig, command};
 use port::ByteRange;
 use port::testing::{Manner, Seen};
+
+use super::rig::{DATA, Rig, command};
 
 const OK: Status = Status::SUCCESSFUL_COMPLETION;
 

@@ -4,10 +4,10 @@
 use memory::Iova;
 use nvme_spec::Status;
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
+use port::testing::{Host, Manner, namespace};
 
 use super::rig::{CQID, DATA, PAGES, Rig, config, read};
 use crate::lane::{Lane, LaneCommand, LaneEvent, Registration, ShadowSpec};
-use port::testing::{Host, Manner, namespace};
 
 const SHADOW: u64 = 400;
 const EVENT_IDX: u64 = 401;

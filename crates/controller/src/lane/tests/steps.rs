@@ -2,13 +2,13 @@
 //! namespaces make of a command between two steps and in one.
 
 use nvme_spec::{Sqe, Status};
+use port::Cause;
+use port::namespace::Restrictions;
+use port::testing::{Manner, Seen, namespace};
 
 use super::copy::{From, complete, copy_command, store_ranges};
 use super::rig::{MEDIUM, MEDIUM_ID, Rig, command, read};
 use crate::lane::{LaneCommand, LaneEvent};
-use port::Cause;
-use port::namespace::Restrictions;
-use port::testing::{Manner, Seen, namespace};
 
 const BLOCKS: u64 = MEDIUM as u64 / 512;
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use memory::{DmaView, Segment};
 use nvme_spec::Sqe;
 use nvme_spec::registers::sq_tail_slot;
-
-use super::rig::{DATA, MEDIUM_ID, PAGES, config};
-use crate::lane::{Lane, LaneCommand, SqSpec};
 use port::testing::{Host, namespace};
 use port::ticket::Ticket;
 use port::{Added, Channel, Channels, Done, Outcome, Request};
+
+use super::rig::{DATA, MEDIUM_ID, PAGES, config};
+use crate::lane::{Lane, LaneCommand, SqSpec};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {

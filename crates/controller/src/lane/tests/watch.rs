@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use nvme_spec::Status;
+use port::testing::Manner;
+use port::time::Time;
 use proptest::prelude::*;
 
 use super::rig::{Rig, command, read};
@@ -12,8 +14,6 @@ use crate::flight::{
     Watching,
 };
 use crate::lane::LaneCommand;
-use port::testing::Manner;
-use port::time::Time;
 
 /// Each look at the clock comes so many nanoseconds after the one before.
 const TICK: u64 = 10;

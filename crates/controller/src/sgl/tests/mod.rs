@@ -4,10 +4,10 @@
 use memory::{Access, Hint, Iova, Need, Segment};
 use nvme_spec::Status;
 use nvme_spec::sgl::SglDescriptor;
-
-use super::{MAX_DESCRIPTORS, walk};
 use port::prp::{MAX_SEGMENTS, Segments};
 use port::testing::{Host, PAGE};
+
+use super::{MAX_DESCRIPTORS, walk};
 
 mod oracle;
 

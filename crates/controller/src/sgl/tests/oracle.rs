@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use memory::{Access, Iova, Need};
 use nvme_spec::Status;
+use port::testing::{Host, PAGE};
 use proptest::prelude::*;
 
 use super::{
     BIT_BUCKET, DATA_BLOCK, DATA_TRANSFER_ERROR, DESCRIPTORS, INVALID_NUMBER, INVALID_SEGMENT,
     LAST_SEGMENT, LENGTH_INVALID, PIECES, Piece, Raw, SEGMENT, TYPE_INVALID, raw, walked,
 };
-use port::testing::{Host, PAGE};
 
 const PAGES: u64 = 24;
 

@@ -11,9 +11,6 @@
 mod report;
 mod serve;
 
-pub(crate) use serve::Notice;
-pub(super) use serve::keys;
-
 use nvme_spec::Status;
 use nvme_spec::reservation::{
     AcquireAction, ChangePtpl, RegisterAction, ReleaseAction, ReservationAcquireCdw10,
@@ -21,6 +18,8 @@ use nvme_spec::reservation::{
     ReservationType,
 };
 use serde::{Deserialize, Serialize};
+pub(crate) use serve::Notice;
+pub(super) use serve::keys;
 
 use super::set::{ControllerId, MAX_CONTROLLERS};
 

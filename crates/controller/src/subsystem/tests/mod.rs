@@ -4,11 +4,11 @@ mod operations;
 mod space;
 
 use nvme_spec::Status;
+use port::testing::{Manner, Seen, TestMedium, namespace};
+use port::{ByteRange, ChannelId, MediumTraits};
 use proptest::prelude::*;
 
 use super::*;
-use port::testing::{Manner, Seen, TestMedium, namespace};
-use port::{ByteRange, ChannelId, MediumTraits};
 
 const CHANNEL: ChannelId = ChannelId(0);
 const MIB: u64 = 1 << 20;

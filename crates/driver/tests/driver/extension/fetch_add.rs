@@ -1,12 +1,16 @@
 //! Fetch and Add, a vendor specific command: adds Dword 10 to a counter that the namespace has, and
 //! returns what it was before.
 
-use memory::{DmaView, Segment};
-use nvme_spec::{Sqe, Status, log::CommandEffects, opcode::Csi};
-use port::set::{Access, Asked, CommandSet, Data};
-use port::{Added, Channel, Done, Outcome, Request};
-use port::{namespace::Namespace, ticket::Ticket};
 use std::sync::Arc;
+
+use memory::{DmaView, Segment};
+use nvme_spec::log::CommandEffects;
+use nvme_spec::opcode::Csi;
+use nvme_spec::{Sqe, Status};
+use port::namespace::Namespace;
+use port::set::{Access, Asked, CommandSet, Data};
+use port::ticket::Ticket;
+use port::{Added, Channel, Done, Outcome, Request};
 
 /// Its opcode: vendor specific, and without data.
 pub(crate) const FETCH_AND_ADD: u8 = 0xc0;

@@ -39,10 +39,10 @@ mod client;
 mod relays;
 mod wakes;
 
-use self::client::Client;
-
 use relays::{Made, Relays};
 use wakes::connect;
+
+use self::client::Client;
 
 /// The keeper's time. Memory that is asked for is shared after one, so that one that is mapped for
 /// a moment alone, as a firmware does, is not.

@@ -16,9 +16,10 @@ use memory::{
     Mapping, Need, Reach, Segment,
 };
 use port::namespace::Namespace;
-use port::testing;
 use port::ticket::Ticket;
-use port::{Added, Channel as Port, ChannelId, Channels, Done, DriveReport, Outcome, Request};
+use port::{
+    Added, Channel as Port, ChannelId, Channels, Done, DriveReport, Outcome, Request, testing,
+};
 
 use crate::drive::channel::DriveChannel;
 use crate::drive::keeper::Keeper;

@@ -21,12 +21,11 @@
 //! This module knows nothing of requests, retries or errors; [`super::channel`] does.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
-use std::fmt;
-use std::io;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use libc::iovec;

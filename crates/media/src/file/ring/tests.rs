@@ -5,9 +5,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use memory::{Access, ClientMappings, DmaMap, Hint, HostMemory, Iova, Need};
-
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use rustix::fs::FallocateFlags;
 
 use super::super::uring::{best, plain};

@@ -1,11 +1,13 @@
 //! The chunks themselves: how they split, join and are shared. That the map as a whole is right is
 //! tested from outside, with few regions; here there are many, without memory behind them.
 
-use std::{collections::BTreeMap, ptr};
+use std::collections::BTreeMap;
+use std::ptr;
 
 use proptest::prelude::*;
 
-use super::{super::Access, *};
+use super::super::Access;
+use super::*;
 use crate::address::PAGE;
 
 fn region(page: u64, pages: u64) -> Region {

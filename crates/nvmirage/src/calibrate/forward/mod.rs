@@ -8,10 +8,8 @@
 mod run;
 
 use driver::workload::random::Random;
-use model::{
-    Admission, Flash, FlashParameters, Model, Op, Parameters, Timing, ZonesParameters,
-    parameter::Shape,
-};
+use model::parameter::Shape;
+use model::{Admission, Flash, FlashParameters, Model, Op, Parameters, Timing, ZonesParameters};
 
 use self::run::{Places, Run};
 use super::samples::{Keys, Writers};

@@ -5,8 +5,10 @@ mod zones;
 
 use std::ops::ControlFlow;
 
-use model::{Kind, Moment, Parameters, preset::preset};
-use simulate::{Plan, Workload, fio, output::Run};
+use model::preset::preset;
+use model::{Kind, Moment, Parameters};
+use simulate::output::Run;
+use simulate::{Plan, Workload, fio};
 
 use super::result::{Calibration, Finding, Given, Standing, calibrate};
 use super::samples::{Keys, Writers};

@@ -2,27 +2,17 @@
 //! stores into its doorbells.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use driver::{
-    Doorbells,
-    bus::place::{AnyBus, Place},
-    io::Namespace,
-    workload::{
-        Clock, Job, Neighbour,
-        beside::{Cold, Stores, Storm},
-    },
-};
+use driver::Doorbells;
+use driver::bus::place::{AnyBus, Place};
+use driver::io::Namespace;
+use driver::workload::beside::{Cold, Stores, Storm};
+use driver::workload::{Clock, Job, Neighbour};
 
-use crate::{
-    config::Span,
-    load::{
-        Host, Needs, Queue,
-        idle::{DEPTH, DEPTH_MAX, Idle, Kept},
-    },
-    report::{
-        job::{ColdReport, LatencyReport},
-        progress,
-    },
-};
+use crate::config::Span;
+use crate::load::idle::{DEPTH, DEPTH_MAX, Idle, Kept};
+use crate::load::{Host, Needs, Queue};
+use crate::report::job::{ColdReport, LatencyReport};
+use crate::report::progress;
 
 /// Queue pairs whose doorbells a neighbour stores into, and commands of each.
 const STORM_QUEUES: u16 = 8;

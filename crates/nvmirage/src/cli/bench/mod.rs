@@ -2,32 +2,30 @@
 
 mod beside;
 
-use std::{ops::ControlFlow, path::PathBuf, time::Duration};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use beside::{BesideArgs, Besides, cold_report};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use driver::{
-    Doorbells,
-    bus::place::Place,
-    io::Namespace,
-    workload::{Job, Neighbour, Rw},
-};
+use driver::Doorbells;
+use driver::bus::place::Place;
+use driver::io::Namespace;
+use driver::workload::{Job, Neighbour, Rw};
 use serde::Serialize;
 
-use super::{UsageError, consent, floor::Floor, wait::WaitArg};
-use crate::{
-    config::{Size, Span},
-    cpu,
-    interrupt::Interrupt,
-    load::{self, Host, Needs, Queue, record::Recorder},
-    placement::Pair,
-    report::{
-        self,
-        job::{AlsoReport, JobReport},
-        progress,
-    },
-};
-use beside::{BesideArgs, Besides, cold_report};
+use super::floor::Floor;
+use super::wait::WaitArg;
+use super::{UsageError, consent};
+use crate::config::{Size, Span};
+use crate::cpu;
+use crate::interrupt::Interrupt;
+use crate::load::record::Recorder;
+use crate::load::{self, Host, Needs, Queue};
+use crate::placement::Pair;
+use crate::report::job::{AlsoReport, JobReport};
+use crate::report::{self, progress};
 
 const EXAMPLES: &str = "\
 Examples:

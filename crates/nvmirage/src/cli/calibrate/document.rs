@@ -5,13 +5,9 @@ use std::collections::BTreeMap;
 use model::Parameters;
 use serde::Serialize;
 
-use crate::{
-    calibrate::{Calibration, Finding, Foretold, Sample, Standing, Sweep, needed},
-    config::{
-        Size,
-        drive::{Drive, FILE_VERSION, FileValue, PresetFile},
-    },
-};
+use crate::calibrate::{Calibration, Finding, Foretold, Sample, Standing, Sweep, needed};
+use crate::config::Size;
+use crate::config::drive::{Drive, FILE_VERSION, FileValue, PresetFile};
 
 /// All that is told.
 #[derive(Debug, Serialize)]

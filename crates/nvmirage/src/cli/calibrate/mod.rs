@@ -3,26 +3,20 @@
 mod document;
 mod shown;
 
-use std::{
-    fs,
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use model::Parameters;
 
 use self::document::{Document, Like};
 use super::UsageError;
-use crate::{
-    calibrate::{self, Given, Sample},
-    config::{
-        Size, Span,
-        drive::{self, Drive},
-        timing::Timing,
-    },
-    report::{self, progress},
-};
+use crate::calibrate::{self, Given, Sample};
+use crate::config::drive::{self, Drive};
+use crate::config::timing::Timing;
+use crate::config::{Size, Span};
+use crate::report::{self, progress};
 
 const EXAMPLES: &str = "\
 Examples:

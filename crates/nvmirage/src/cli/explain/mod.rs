@@ -3,21 +3,15 @@
 
 mod shown;
 
+use model::parameter::{PAGE_BYTES, Shape};
+use model::preset::{self, Preset};
+use model::{Ceiling, Explanation, Latency, Parameters, ZoneShape};
 use serde::Serialize;
 
 use crate::amplification::Amplification;
-use crate::{
-    config::{
-        Size, Timing,
-        drive::{Drive, Figure},
-    },
-    report,
-};
-use model::{
-    Ceiling, Explanation, Latency, Parameters, ZoneShape,
-    parameter::{PAGE_BYTES, Shape},
-    preset::{self, Preset},
-};
+use crate::config::drive::{Drive, Figure};
+use crate::config::{Size, Timing};
+use crate::report;
 
 const EXAMPLES: &str = "\
 Examples:

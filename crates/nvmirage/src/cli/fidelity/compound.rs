@@ -2,7 +2,8 @@
 //! published program, beside what its authors measured of it.
 
 use anyhow::anyhow;
-use model::{Moment, Parameters, preset::LINUX_WRITE_NS};
+use model::preset::LINUX_WRITE_NS;
+use model::{Moment, Parameters};
 use serde::Serialize;
 use simulate::points;
 

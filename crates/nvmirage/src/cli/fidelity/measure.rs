@@ -1,6 +1,7 @@
 //! One drive at all of its points: the oracle's answers, virtual time, and real runs, put together.
 
-use model::{Parameters, preset::Preset};
+use model::Parameters;
+use model::preset::Preset;
 use serde::Serialize;
 use simulate::points::{self, Latencies, Measured, Point, PointOp, Points};
 

@@ -22,12 +22,10 @@ use self::courses::Course;
 use self::measure::{Errors, PointReport};
 use self::real::Cpus;
 use super::UsageError;
-use crate::{
-    config::drive::Drive,
-    cpu,
-    interrupt::Interrupt,
-    report::{self, progress},
-};
+use crate::config::drive::Drive;
+use crate::cpu;
+use crate::interrupt::Interrupt;
+use crate::report::{self, progress};
 
 const EXAMPLES: &str = "\
 Examples:

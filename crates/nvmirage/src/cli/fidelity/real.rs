@@ -14,25 +14,23 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use driver::Doorbells;
-use driver::DriverError;
 use driver::bus::place::Place;
 use driver::key_value::{Dialect, Keys};
 use driver::program::{self, Pace, Ran, Rules, Target, Worker};
+use driver::{Doorbells, DriverError};
 use memory::Buffer;
-use model::{Parameters, preset::Preset};
+use model::Parameters;
+use model::preset::Preset;
 use simulate::points::{Command, KEYS_MAX, Measured, Phase, PointOp, Points};
 use tempfile::TempDir;
 
-use crate::{
-    clock::Clock,
-    config::{self, Config, Listen, MediumKind, Size, Timing, Zoned},
-    cpu,
-    interrupt::Interrupt,
-    load::{Host, Needs, Queue},
-    placement::{Pair, Placement},
-    supervisor::Supervisor,
-};
+use crate::clock::Clock;
+use crate::config::{self, Config, Listen, MediumKind, Size, Timing, Zoned};
+use crate::cpu;
+use crate::interrupt::Interrupt;
+use crate::load::{Host, Needs, Queue};
+use crate::placement::{Pair, Placement};
+use crate::supervisor::Supervisor;
 
 /// A turn of the host's loop takes a microsecond at most.
 pub(super) const STALL_NS: u64 = 20_000;

@@ -1,12 +1,14 @@
 //! `nvmirage fidelity --replay`: what a served drive has recorded, once more in virtual time.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use simulate::recording;
 
-use crate::{config::Timing, report};
+use crate::config::Timing;
+use crate::report;
 
 #[derive(Debug, Serialize)]
 struct Replay {

@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::{Emulation, Report, measure::PointReport, published};
-use crate::report::{
-    table::{Align, Table},
-    units,
-};
+use super::measure::PointReport;
+use super::{Emulation, Report, published};
+use crate::report::table::{Align, Table};
+use crate::report::units;
 
 impl Report {
     pub(super) fn in_words(&self) -> String {

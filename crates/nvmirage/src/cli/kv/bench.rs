@@ -7,15 +7,10 @@ use nvme_spec::{Status, samsung};
 use serde::Serialize;
 
 use super::{Client, VALUE_MAX};
-use crate::{
-    config::Size,
-    load::bench_key,
-    report::{
-        self, progress,
-        table::{Align, Table},
-        units,
-    },
-};
+use crate::config::Size;
+use crate::load::bench_key;
+use crate::report::table::{Align, Table};
+use crate::report::{self, progress, units};
 
 /// Measure store and retrieve performance, with keys of its own, deleted at the end
 #[derive(Debug, clap::Args)]

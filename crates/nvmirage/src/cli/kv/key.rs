@@ -1,6 +1,7 @@
 //! Keys on the command line: text, or `0x` and hexadecimal digits for any bytes.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 /// A key, of any bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,27 +3,22 @@
 mod bench;
 mod key;
 
-use std::{
-    fs::File,
-    io::{Read, Write},
-    path::PathBuf,
-};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
-use driver::{
-    Doorbells, DriverError,
-    bus::place::Place,
-    key_value::{Dialect, Keys, Rule},
-};
-use nvme_spec::{Status, opcode::Csi, samsung};
+use driver::bus::place::Place;
+use driver::key_value::{Dialect, Keys, Rule};
+use driver::{Doorbells, DriverError};
+use nvme_spec::opcode::Csi;
+use nvme_spec::{Status, samsung};
 use serde::Serialize;
 
 use self::key::Key;
 use super::wait::WaitArg;
-use crate::{
-    load::{Host, Needs, Queue},
-    report,
-};
+use crate::load::{Host, Needs, Queue};
+use crate::report;
 
 const EXAMPLES: &str = "\
 Examples:

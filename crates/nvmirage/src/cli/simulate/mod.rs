@@ -4,31 +4,25 @@ mod plot;
 mod shown;
 mod sweep;
 
-use std::{
-    fs,
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use driver::workload::{Phase, Progress as JobProgress};
 use model::Kind;
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use simulate::{
-    HostCost, Plan, Progress, Workload, fio,
-    output::{self, Document, Run},
-    trace,
-};
+use simulate::output::{self, Document, Run};
+use simulate::{HostCost, Plan, Progress, Workload, fio, trace};
 
 use self::sweep::{Key, Point, Sweep};
 use super::UsageError;
-use crate::{
-    config::{Size, Span, Timing, drive::Drive},
-    interrupt::Interrupt,
-    report::{self, progress},
-    trace::reading::{self, Part},
-};
+use crate::config::drive::Drive;
+use crate::config::{Size, Span, Timing};
+use crate::interrupt::Interrupt;
+use crate::report::{self, progress};
+use crate::trace::reading::{self, Part};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,17 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::super::{live, parse::Control};
-use crate::{
-    config::{Size, Span, trace},
-    control,
-    report::{
-        self,
-        table::{Align, Table},
-        units,
-    },
-    trace::{Condition, TraceStatus},
-};
+use super::super::live;
+use super::super::parse::Control;
+use crate::config::{Size, Span, trace};
+use crate::control;
+use crate::report::table::{Align, Table};
+use crate::report::{self, units};
+use crate::trace::{Condition, TraceStatus};
 
 const START_EXAMPLES: &str = "\
 Examples:

@@ -1,31 +1,22 @@
 //! Traces that were recorded: dump, stat, plot, export.
 
-use std::{
-    fmt::Write as _,
-    fs::File,
-    io::{self, BufWriter, Write},
-    path::PathBuf,
-};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use nvme_spec::Status;
 use serde::Serialize;
-use trace_file::{
-    Record, STAGES, Tail,
-    export::{self, LeftOut},
-    stats::{self, Latencies, Stats},
-};
+use trace_file::export::{self, LeftOut};
+use trace_file::stats::{self, Latencies, Stats};
+use trace_file::{Record, STAGES, Tail};
 
 use super::plot;
-use crate::{
-    config::Span,
-    report::{
-        self, progress,
-        table::{Align, Table},
-        units,
-    },
-    trace::reading::{self, Loaded, Part},
-};
+use crate::config::Span;
+use crate::report::table::{Align, Table};
+use crate::report::{self, progress, units};
+use crate::trace::reading::{self, Loaded, Part};
 
 /// A trace, and which commands of it.
 #[derive(Debug, clap::Args)]

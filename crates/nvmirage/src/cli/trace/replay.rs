@@ -1,22 +1,16 @@
 //! `nvmirage trace replay`: the commands of a trace, asked of another drive.
 
-use driver::{Doorbells, bus::place::Place};
+use driver::Doorbells;
+use driver::bus::place::Place;
 
 use super::file::Source;
 use crate::cli::wait::WaitArg;
-use crate::{
-    interrupt::Interrupt,
-    load::{Host, Needs},
-    report::{
-        self, progress,
-        table::{Align, Table},
-        units,
-    },
-    trace::{
-        reading,
-        replay::{self, Drive, Replayed, Settings, Speed},
-    },
-};
+use crate::interrupt::Interrupt;
+use crate::load::{Host, Needs};
+use crate::report::table::{Align, Table};
+use crate::report::{self, progress, units};
+use crate::trace::reading;
+use crate::trace::replay::{self, Drive, Replayed, Settings, Speed};
 
 const EXAMPLES: &str = "\
 Examples:

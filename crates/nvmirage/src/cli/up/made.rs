@@ -1,10 +1,8 @@
 //! What `nvmirage up` has made so far. It goes again, in reverse order, where something fails
 //! later; what was there before stays.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use crate::control::{self, Address};
 

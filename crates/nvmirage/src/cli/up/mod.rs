@@ -2,28 +2,21 @@
 
 mod made;
 
-use std::{
-    io,
-    os::unix::net::UnixStream,
-    path::{Path, PathBuf},
-};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use model::Parameters;
 
 use self::made::Made;
-use super::{
-    UsageError, live, parse,
-    parse::Control,
-    qemu_args::{self, DEFAULT_MEMORY},
-    serve,
-};
-use crate::{
-    config::{self, Config, Listen, Medium, MediumKind, Size, Timing, Zoned},
-    control::{self, Address},
-    interrupt::Interrupt,
-    qemu, report,
-};
+use super::parse::Control;
+use super::qemu_args::{self, DEFAULT_MEMORY};
+use super::{UsageError, live, parse, serve};
+use crate::config::{self, Config, Listen, Medium, MediumKind, Size, Timing, Zoned};
+use crate::control::{self, Address};
+use crate::interrupt::Interrupt;
+use crate::{qemu, report};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,16 +7,14 @@
 
 mod proxy;
 
-use axum::{
-    Router,
-    extract::Path,
-    http::{HeaderName, HeaderValue, Method, StatusCode, header},
-    response::{IntoResponse, Response},
-    routing::get,
-};
+use axum::Router;
+use axum::extract::Path;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+pub(crate) use proxy::Proxy;
 
 use super::Refusal;
-pub(crate) use proxy::Proxy;
 
 /// What was built.
 mod built {

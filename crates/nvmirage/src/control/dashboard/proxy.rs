@@ -9,24 +9,24 @@
 //! answer has begun and breaks off, it breaks off here, too: its length is not reached, or its last
 //! chunk does not come.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
-use axum::{
-    Router,
-    body::Body,
-    extract::{Request, State},
-    http::{HeaderMap, HeaderName, StatusCode, Version, header},
-    response::{IntoResponse, Response},
-};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Version, header};
+use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
-use tokio::{
-    net::{TcpListener, UnixStream},
-    sync::watch,
-    time::timeout,
-};
+use tokio::net::{TcpListener, UnixStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
-use super::super::{Refusal, guard, limits, server, token::Token};
+use super::super::token::Token;
+use super::super::{Refusal, guard, limits, server};
 
 /// Headers of one connection, beside those that `Connection` names (RFC 9110, 7.6.1). `Trailer` is
 /// one of them, as no trailers are passed on.
@@ -172,10 +172,8 @@ fn strip(headers: &mut HeaderMap) {
 
 #[cfg(test)]
 mod tests {
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::{TcpStream, UnixListener},
-    };
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpStream, UnixListener};
 
     use super::*;
 

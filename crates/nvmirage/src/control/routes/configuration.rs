@@ -1,17 +1,16 @@
 //! `/v1/configuration`: all of it, as a file would have it; `/v1/reload`: the file once more; and
 //! `/v1/stop`: the end.
 
-use axum::{Json, body::Bytes, extract::State, http::StatusCode};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
 use utoipa_axum::routes;
 
-use super::{
-    Routes, Shared, blocking, body, changing,
-    consent::{self, Consent},
-};
-use crate::{
-    config::Config,
-    control::{Refusal, Reload, ReloadRequest, Stopping},
-};
+use super::consent::{self, Consent};
+use super::{Routes, Shared, blocking, body, changing};
+use crate::config::Config;
+use crate::control::{Refusal, Reload, ReloadRequest, Stopping};
 
 pub(super) fn routes() -> Routes {
     Routes::new()

@@ -1,6 +1,7 @@
 //! `?detach_hosts=true`: what a request says of hosts that would lose something by it.
 
-use axum::extract::{Query, rejection::QueryRejection};
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -2,27 +2,22 @@
 
 use std::time::Duration;
 
-use axum::{
-    Json,
-    body::Bytes,
-    extract::{Path, Query, State, rejection::QueryRejection},
-    http::HeaderMap,
-};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
 use serde::Deserialize;
 use utoipa_axum::routes;
 
-use super::{
-    Routes, Shared, blocking, body,
-    consent::{self, Consent},
-    item::{self, Done, Item, Shown},
-};
-use crate::{
-    clock::Clock,
-    config::{self, Span},
-    control::{Attachment, ControllerChange, ControllerStatus, NewPlacement, Refusal},
-    observe::{LatencyReport, QueuesReport},
-    supervisor::Supervisor,
-};
+use super::consent::{self, Consent};
+use super::item::{self, Done, Item, Shown};
+use super::{Routes, Shared, blocking, body};
+use crate::clock::Clock;
+use crate::config::{self, Span};
+use crate::control::{Attachment, ControllerChange, ControllerStatus, NewPlacement, Refusal};
+use crate::observe::{LatencyReport, QueuesReport};
+use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {
     Routes::new()

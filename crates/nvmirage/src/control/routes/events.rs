@@ -6,23 +6,17 @@
 
 use std::convert::Infallible;
 
-use axum::{
-    extract::{Query, State},
-    http::{HeaderMap, StatusCode},
-    response::{
-        IntoResponse, Response,
-        sse::{Event as Sent, KeepAlive, Sse},
-    },
-};
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use utoipa_axum::routes;
 
 use super::{Routes, Shared};
-use crate::{
-    control::Refusal,
-    events::{self, Event},
-};
+use crate::control::Refusal;
+use crate::events::{self, Event};
 
 /// Events that are taken out at once.
 const BATCH: usize = 64;

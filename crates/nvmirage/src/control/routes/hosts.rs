@@ -1,16 +1,12 @@
 //! `/v1/hosts`: who is attached, by the controller that it is attached to. A host comes and goes of
 //! its own accord.
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::Json;
+use axum::extract::{Path, State};
 use utoipa_axum::routes;
 
-use super::{
-    Routes, Shared,
-    item::{self, Shown},
-};
+use super::item::{self, Shown};
+use super::{Routes, Shared};
 use crate::control::{HostStatus, Refusal};
 
 pub(super) fn routes() -> Routes {

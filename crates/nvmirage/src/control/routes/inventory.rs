@@ -1,13 +1,12 @@
 //! `/v1`: everything that is served.
 
-use axum::{Json, extract::State};
+use axum::Json;
+use axum::extract::State;
 use utoipa_axum::routes;
 
 use super::{Routes, Shared, blocking};
-use crate::{
-    control::{Inventory, Refusal},
-    supervisor::Supervisor,
-};
+use crate::control::{Inventory, Refusal};
+use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(inventory))

@@ -5,25 +5,22 @@
 //! the change are one turn ([`Supervisor::steer`]), between which no other request changes
 //! anything.
 
-use axum::{
-    Json,
-    body::Bytes,
-    http::{HeaderMap, HeaderValue, StatusCode, header},
-    response::{IntoResponse, Response},
-};
-use serde::{Serialize, de::DeserializeOwned};
+use axum::Json;
+use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{Desk, blocking, body, changing};
-use crate::{
-    control::{
-        ControllerStatus, HostStatus, MediumStatus, NamespaceStatus, PartitionStatus,
-        ReactorStatus, Refusal, TenantStatus,
-    },
-    supervisor::Supervisor,
-    trace::TraceStatus,
+use crate::control::{
+    ControllerStatus, HostStatus, MediumStatus, NamespaceStatus, PartitionStatus, ReactorStatus,
+    Refusal, TenantStatus,
 };
+use crate::supervisor::Supervisor;
+use crate::trace::TraceStatus;
 
 /// Bytes of a digest that are its tag.
 const TAG_LEN: usize = 12;

@@ -1,10 +1,13 @@
 //! `/v1/log`: which log lines are written, and how.
 
-use axum::{Json, body::Bytes};
+use axum::Json;
+use axum::body::Bytes;
 use utoipa_axum::routes;
 
 use super::{Routes, body};
-use crate::{config::log::Log, control::Refusal, logging};
+use crate::config::log::Log;
+use crate::control::Refusal;
+use crate::logging;
 
 pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(read_log, change_log))

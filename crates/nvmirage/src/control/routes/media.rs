@@ -1,25 +1,20 @@
 //! `/v1/media`: where bytes live, with their timing and zones.
 
-use axum::{
-    Json,
-    body::Bytes,
-    extract::{Path, Query, State, rejection::QueryRejection},
-    http::HeaderMap,
-};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-use super::{
-    Routes, Shared, blocking, body,
-    item::{self, Done, Shown},
-};
-use crate::{
-    config,
-    control::{MediumChange, MediumStatus, Refusal},
-    observe::{MOST_CELLS, MediumMap, Wanted},
-    supervisor::Supervisor,
-};
+use super::item::{self, Done, Shown};
+use super::{Routes, Shared, blocking, body};
+use crate::config;
+use crate::control::{MediumChange, MediumStatus, Refusal};
+use crate::observe::{MOST_CELLS, MediumMap, Wanted};
+use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {
     Routes::new()

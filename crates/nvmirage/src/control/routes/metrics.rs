@@ -1,17 +1,13 @@
 //! `/metrics`: everything that is counted, for a scraper.
 
-use axum::{
-    extract::State,
-    http::{HeaderMap, header},
-    response::{IntoResponse, Response},
-};
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
 use utoipa_axum::routes;
 
 use super::{Routes, Shared, blocking};
-use crate::{
-    control::Refusal,
-    observe::{self, Format},
-};
+use crate::control::Refusal;
+use crate::observe::{self, Format};
 
 pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(metrics))

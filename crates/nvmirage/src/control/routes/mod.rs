@@ -26,21 +26,19 @@ mod traces;
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, State},
-    http::{StatusCode, Uri},
-};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, Uri};
 use serde::de::DeserializeOwned;
-use tokio::{runtime::Handle, sync::Semaphore};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 
-use super::{
-    MAX_BODY_LEN, Refusal, dashboard,
-    limits::{CHANGES, READERS},
-};
-use crate::{config, supervisor::Supervisor};
+use super::limits::{CHANGES, READERS};
+use super::{MAX_BODY_LEN, Refusal, dashboard};
+use crate::config;
+use crate::supervisor::Supervisor;
 
 /// Routes of one resource.
 type Routes = OpenApiRouter<Desk>;

@@ -1,18 +1,14 @@
 //! `/v1/media/NAME/partitions`: parts of drives and files that have names. `/v1/partitions` lists
 //! those of all media.
 
-use axum::{
-    Json,
-    body::Bytes,
-    extract::{Path, State},
-    http::{HeaderMap, StatusCode},
-};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
 use utoipa_axum::routes;
 
-use super::{
-    Routes, Shared, body, changing,
-    item::{self, Condition, Item, Shown},
-};
+use super::item::{self, Condition, Item, Shown};
+use super::{Routes, Shared, body, changing};
 use crate::control::{
     NewPartition, PartitionEnd, PartitionPlace, PartitionSize, PartitionStatus, Refusal,
 };

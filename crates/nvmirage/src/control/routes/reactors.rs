@@ -1,15 +1,11 @@
 //! `/v1/reactors`: the threads that serve, by their place in the configuration.
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::Json;
+use axum::extract::{Path, State};
 use utoipa_axum::routes;
 
-use super::{
-    Routes, Shared,
-    item::{self, Shown},
-};
+use super::item::{self, Shown};
+use super::{Routes, Shared};
 use crate::control::{ReactorStatus, Refusal};
 
 pub(super) fn routes() -> Routes {

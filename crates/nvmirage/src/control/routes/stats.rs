@@ -1,10 +1,12 @@
 //! `/v1/stats`: everything that is counted, for a view that draws it.
 
-use axum::{Json, extract::State};
+use axum::Json;
+use axum::extract::State;
 use utoipa_axum::routes;
 
 use super::{Routes, Shared, blocking};
-use crate::{control::Refusal, observe::Stats};
+use crate::control::Refusal;
+use crate::observe::Stats;
 
 pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(stats))

@@ -1,22 +1,16 @@
 //! `/v1/tenants`: who shares media with whom.
 
-use axum::{
-    Json,
-    body::Bytes,
-    extract::{Path, State},
-    http::HeaderMap,
-};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
 use utoipa_axum::routes;
 
-use super::{
-    Routes, Shared, body,
-    item::{self, Done, Shown},
-};
-use crate::{
-    config,
-    control::{Refusal, TenantChange, TenantStatus},
-    supervisor::Supervisor,
-};
+use super::item::{self, Done, Shown};
+use super::{Routes, Shared, body};
+use crate::config;
+use crate::control::{Refusal, TenantChange, TenantStatus};
+use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {
     Routes::new()

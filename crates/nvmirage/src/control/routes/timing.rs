@@ -1,20 +1,18 @@
 //! `/v1/media/{name}/timing`: the parameters of a medium's timing, as they are now.
 
-use axum::{
-    Json,
-    extract::{Path, State},
-    http::StatusCode,
-};
-use model::{parameter::Value, preset::MeasuredBy};
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use model::parameter::Value;
+use model::preset::MeasuredBy;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use super::{Routes, Shared, blocking, item::Item};
-use crate::{
-    control::{MediumStatus, Refusal},
-    supervisor::Supervisor,
-};
+use super::item::Item;
+use super::{Routes, Shared, blocking};
+use crate::control::{MediumStatus, Refusal};
+use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(show_timing))

@@ -1,18 +1,16 @@
 //! `/v1/traces`: what is recorded of controllers' commands.
 
-use axum::{
-    Json,
-    body::Bytes,
-    extract::{Path, State},
-    http::HeaderMap,
-};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
 use utoipa_axum::routes;
 
-use super::{
-    Routes, Shared,
-    item::{self, Done, Shown},
-};
-use crate::{config, control::Refusal, trace::TraceStatus};
+use super::item::{self, Done, Shown};
+use super::{Routes, Shared};
+use crate::config;
+use crate::control::Refusal;
+use crate::trace::TraceStatus;
 
 pub(super) fn routes() -> Routes {
     Routes::new()

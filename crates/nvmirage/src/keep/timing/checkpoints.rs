@@ -5,15 +5,11 @@
 //! Nothing is asked of a drive that has not changed. One medium at a time: a state has some bytes
 //! for each page of the drive.
 
-use std::{
-    io,
-    sync::{
-        Arc, Mutex, PoisonError,
-        mpsc::{self, RecvTimeoutError},
-    },
-    thread::JoinHandle,
-    time::{Duration, Instant},
-};
+use std::io;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use media::Medium;

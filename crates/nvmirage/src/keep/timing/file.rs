@@ -1,11 +1,9 @@
 //! The file with the state of a medium's timing: whoever serves the medium [owns](owned) it. What
 //! its bytes mean, `model` knows.
 
-use std::{
-    fs::File,
-    io::{self, Read, Seek, SeekFrom, Write},
-    path::{Path, PathBuf},
-};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 

@@ -1,5 +1,6 @@
 use media::{Asked, Medium, MediumKind, MediumSpec, Stalls, TimingLook, ZoneSpec};
-use model::{Model, Op, Timing as _, preset::preset};
+use model::preset::preset;
+use model::{Model, Op, Timing as _};
 
 use super::*;
 

@@ -5,22 +5,19 @@
 //! by who holds the lock beside it. A server takes that when it opens a drive with partitions, and
 //! has it as long as the drive.
 
-use std::{
-    fs::{self, File},
-    io::{self, Read, Write},
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use super::{Owner, Partition, Table};
-use crate::{
-    config::Size,
-    control::Refusal,
-    identity,
-    keep::{claim::Claim, owned},
-};
+use crate::config::Size;
+use crate::control::Refusal;
+use crate::identity;
+use crate::keep::claim::Claim;
+use crate::keep::owned;
 
 /// The version of the format that is written, and the only one that is read.
 const FORMAT: u64 = 1;

@@ -1,6 +1,7 @@
 //! The partitions of one drive: what there may be, and where.
 
-use std::{fmt, path::Path};
+use std::fmt;
+use std::path::Path;
 
 use anyhow::Context;
 use media::Medium;

@@ -8,10 +8,8 @@ use proptest::prelude::*;
 
 use self::model::Model;
 use super::{Kind, Placed, Served, and_pending, pending, plan, settle, taken_over};
-use crate::{
-    config::{Config, Controller, from_toml},
-    saved::merge::{Objects, find, merge},
-};
+use crate::config::{Config, Controller, from_toml};
+use crate::saved::merge::{Objects, find, merge};
 
 /// Objects in an order that does not depend on how they came about.
 fn sorted(objects: &Objects) -> Objects {

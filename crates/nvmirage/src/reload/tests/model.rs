@@ -4,10 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::{Deed, Kind, Placed, Plan, Served, Step, as_made, let_go, settle};
-use crate::{
-    config::{Config, Controller, Namespace, Range, Size},
-    saved::merge::{Named, Objects, find},
-};
+use crate::config::{Config, Controller, Namespace, Range, Size};
+use crate::saved::merge::{Named, Objects, find};
 
 /// What is served: it does a step as an operator would ask for it, and refuses what cannot be.
 #[derive(Clone, Debug)]

@@ -1,21 +1,16 @@
 //! One controller: its latencies, the depth of its queues over time, its queues and the commands in
 //! them.
 
-use ratatui::{style::Style, text::Line};
+use ratatui::style::Style;
+use ratatui::text::Line;
 
-use super::{
-    Page,
-    overview::{mib_s, rate, time},
-    table::{self, Row, number, pad, words},
-};
-use crate::{
-    report::units,
-    top::{
-        app::App,
-        rates::{ControllerRates, QueueRates, Rates},
-        sample::{Command, Inspected, Ring},
-    },
-};
+use super::Page;
+use super::overview::{mib_s, rate, time};
+use super::table::{self, Row, number, pad, words};
+use crate::report::units;
+use crate::top::app::App;
+use crate::top::rates::{ControllerRates, QueueRates, Rates};
+use crate::top::sample::{Command, Inspected, Ring};
 
 /// Lines of the chart.
 const CHART: usize = 3;

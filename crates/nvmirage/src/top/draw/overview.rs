@@ -1,21 +1,13 @@
 //! All controllers, reactors and tenants.
 
-use ratatui::{
-    style::Style,
-    text::{Line, Span},
-};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
 
-use super::{
-    Page,
-    table::{self, Row, number, words},
-};
-use crate::{
-    report::units,
-    top::{
-        app::{App, Sort},
-        rates::{ControllerRates, Rates, ReactorPerSecond, ReactorRates},
-    },
-};
+use super::Page;
+use super::table::{self, Row, number, words};
+use crate::report::units;
+use crate::top::app::{App, Sort};
+use crate::top::rates::{ControllerRates, Rates, ReactorPerSecond, ReactorRates};
 
 const MIB: f64 = 1_048_576.0;
 /// Reactors that are shown above the controllers, at most.

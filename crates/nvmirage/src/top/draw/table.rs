@@ -1,6 +1,7 @@
 //! Rows of cells under headings: widths, scrolling, and the mark of the row that is chosen.
 
-use ratatui::{style::Style, text::Line, text::Span};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
 
 use super::Page;
 

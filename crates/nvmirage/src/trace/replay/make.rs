@@ -1,17 +1,13 @@
 //! The command for a drive that asks for what one of a trace has asked for.
 
 use anyhow::{bail, ensure};
-use driver::{
-    io::{Blocks, Namespace},
-    key_value::Keys,
-};
-use nvme_spec::{
-    Sqe,
-    command::{DsmCdw10, DsmCdw11, WriteZeroesCdw12, slba_cdw10_11},
-    key_value::{self, KvCdw11, KvOpcode},
-    opcode::NvmOpcode,
-    zoned::{ZoneSendAction, ZonedOpcode},
-};
+use driver::io::{Blocks, Namespace};
+use driver::key_value::Keys;
+use nvme_spec::Sqe;
+use nvme_spec::command::{DsmCdw10, DsmCdw11, WriteZeroesCdw12, slba_cdw10_11};
+use nvme_spec::key_value::{self, KvCdw11, KvOpcode};
+use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::zoned::{ZoneSendAction, ZonedOpcode};
 use trace_file::{Asked, KeyCommand};
 
 /// A namespace, and what it holds.

@@ -7,11 +7,11 @@ mod make;
 mod plan;
 mod run;
 
-use serde::Serialize;
-use trace_file::{export::LeftOut, stats::Latencies};
-
 pub(crate) use plan::{Plan, Target, plan, transfer_len};
 pub(crate) use run::{Drive, run};
+use serde::Serialize;
+use trace_file::export::LeftOut;
+use trace_file::stats::Latencies;
 
 /// When commands are submitted.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,15 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, ensure};
 use nvme_spec::Sqe;
-use trace_file::{
-    Asked, Record,
-    export::{LeftOut, leave_out_further_ranges},
-};
+use trace_file::export::{LeftOut, leave_out_further_ranges};
+use trace_file::{Asked, Record};
 
-use super::{
-    Settings,
-    make::{Data, Held, Made, make},
-};
+use super::Settings;
+use super::make::{Data, Held, Made, make};
 
 /// What a drive has.
 #[derive(Clone, Debug)]
@@ -234,12 +230,11 @@ fn namespaces(
 
 #[cfg(test)]
 mod tests {
-    use driver::{
-        io::Namespace,
-        key_value::{Dialect, Keys},
-    };
+    use driver::io::Namespace;
+    use driver::key_value::{Dialect, Keys};
 
-    use super::{super::Speed, *};
+    use super::super::Speed;
+    use super::*;
 
     fn record(opcode: u8, slba: u64, blocks: u32) -> Record {
         Record {

@@ -1,31 +1,24 @@
 //! Submitting the commands of a plan, and noting what comes of them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
-use driver::{
-    DriverError,
-    key_value::{Dialect, Keys},
-};
+use driver::DriverError;
+use driver::key_value::{Dialect, Keys};
 use memory::Buffer;
-use nvme_spec::{
-    Sqe,
-    command::DsmRange,
-    opcode::{AdminOpcode, Csi},
-};
+use nvme_spec::Sqe;
+use nvme_spec::command::DsmRange;
+use nvme_spec::opcode::{AdminOpcode, Csi};
 use trace_file::stats::Latencies;
 use zerocopy::IntoBytes;
 
-use super::{
-    KindReplayed, Plan, Replayed, Speed, Target,
-    make::{Data, Held},
-    plan::Step,
-};
-use crate::{
-    clock::Clock,
-    interrupt::Interrupt,
-    load::{Host, Queue},
-};
+use super::make::{Data, Held};
+use super::plan::Step;
+use super::{KindReplayed, Plan, Replayed, Speed, Target};
+use crate::clock::Clock;
+use crate::interrupt::Interrupt;
+use crate::load::{Host, Queue};
 
 /// How long a drive may leave everything that it has unanswered.
 const SILENCE_NS: u64 = 30_000_000_000;

@@ -5,7 +5,8 @@
 mod compound;
 mod courses;
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use anyhow::Context;
 use plot::{Axis, Mark, Panel, Picture, Point, Scale, Series};

@@ -1,20 +1,17 @@
 //! `/openapi.json`: what there is, made of the routes and their types, and the book's copies of it.
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
-use axum::{
-    http::{StatusCode, header},
-    response::{IntoResponse, Response},
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{
+    Content, Info, License, OpenApi, Ref, RefOr, Required, ResponseBuilder, ServerBuilder,
 };
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{
-        Content, Info, License, OpenApi, Ref, RefOr, Required, ResponseBuilder, ServerBuilder,
-        path::{Operation, ParameterBuilder, ParameterIn, PathItem},
-        schema::{ObjectBuilder, Schema, Type},
-        security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
-    },
-};
+use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::routes;
 
 use super::{Routes, resources};

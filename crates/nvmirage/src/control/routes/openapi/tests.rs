@@ -1,6 +1,9 @@
 //! The book has the description as it is, and a list of routes that is made of it.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 use utoipa::openapi::Response;
