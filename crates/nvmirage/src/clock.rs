@@ -1,4 +1,4 @@
-//! The one clock: monotonic nanoseconds from the time stamp counter.
+//! The clock of the process: monotonic nanoseconds from the time stamp counter.
 
 use port::time::Time;
 
@@ -10,7 +10,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts at zero now. The first one of a process calibrates the counter, which
+    /// A clock that starts at zero now. The first clock of a process calibrates the counter, which
     /// takes some milliseconds.
     pub(crate) fn new() -> Self {
         let counter = quanta::Clock::new();
@@ -18,13 +18,13 @@ impl Clock {
         Clock { counter, start }
     }
 
-    /// The clock of all reactors of this process: what one of them says, others understand.
+    /// The clock that all reactors of this process share, so that their times are comparable.
     pub(crate) fn of_process() -> Self {
         static CLOCK: std::sync::OnceLock<Clock> = std::sync::OnceLock::new();
         CLOCK.get_or_init(Clock::new).clone()
     }
 
-    /// The time of [`Clock::of_process`], for those that have no clock by them.
+    /// The time of [`Clock::of_process`], for callers without a clock.
     pub(crate) fn now_of_process() -> Time {
         static CLOCK: std::sync::LazyLock<Clock> = std::sync::LazyLock::new(Clock::of_process);
         CLOCK.now()

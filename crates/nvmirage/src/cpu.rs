@@ -1,4 +1,4 @@
-//! CPUs that this process may use.
+//! CPUs available to this process.
 
 use std::{fs, io};
 
@@ -13,10 +13,10 @@ pub(crate) fn usable() -> io::Result<Vec<u32>> {
     Ok(cpus.filter_map(|cpu| u32::try_from(cpu).ok()).collect())
 }
 
-/// Keeps the calling thread on `cpu`.
+/// Pins the calling thread to `cpu`.
 ///
 /// # Errors
-/// There is no such CPU, or this process may not use it.
+/// The CPU does not exist, or this process may not use it.
 pub(crate) fn pin(cpu: u32) -> io::Result<()> {
     let cpu = usize::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
     if cpu >= CpuSet::MAX_CPU {
@@ -27,7 +27,7 @@ pub(crate) fn pin(cpu: u32) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// As [`pin`], with an error that names the CPUs that may be used.
+/// As [`pin`], with an error that lists the usable CPUs.
 pub(crate) fn pin_or_say(cpu: u32) -> anyhow::Result<()> {
     pin(cpu).with_context(|| {
         let usable = match usable() {
@@ -42,8 +42,8 @@ pub(crate) fn pin_or_say(cpu: u32) -> anyhow::Result<()> {
     })
 }
 
-/// Two usable CPUs for two busy threads: of different cores where there are any. `None` where only
-/// one is usable.
+/// Two usable CPUs for two busy threads, on different cores if possible. `None` if only one is
+/// usable.
 pub(crate) fn pair() -> io::Result<Option<(u32, u32)>> {
     match usable()?.first() {
         Some(&first) => Ok(apart(first)?.map(|second| (first, second))),
@@ -51,7 +51,7 @@ pub(crate) fn pair() -> io::Result<Option<(u32, u32)>> {
     }
 }
 
-/// A usable CPU beside `cpu`: of another core where there is any.
+/// A usable CPU other than `cpu`, on another core if possible.
 pub(crate) fn apart(cpu: u32) -> io::Result<Option<u32>> {
     let mut others = usable()?;
     others.retain(|other| *other != cpu);
@@ -60,7 +60,7 @@ pub(crate) fn apart(cpu: u32) -> io::Result<Option<u32>> {
     Ok(apart.or(others.first()).copied())
 }
 
-/// The CPUs that share a core with `cpu`; empty where the system does not say.
+/// The CPUs that share a core with `cpu`; empty if the system does not report them.
 fn siblings(cpu: u32) -> Vec<u32> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     fs::read_to_string(path).map_or(Vec::new(), |text| list(&text))

@@ -1,8 +1,7 @@
-//! What has happened to what is served: the last events, for whoever asks what it has missed, and a
-//! bell for who waits.
+//! Events: a ring of the last ones, and a notification of new ones.
 //!
-//! As with the log, anything in the process may tell; nothing on the command path does. The ring is
-//! bounded: who comes too late learns that, and how many events are gone.
+//! Any thread may report an event, as with the log; the command path never does. The ring is
+//! bounded: a reader that is too slow learns how many events it has missed.
 
 use std::collections::VecDeque;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -40,7 +39,7 @@ pub(crate) enum What {
 }
 
 impl What {
-    /// The word for it, which is also that of its JSON form.
+    /// The name, as in its JSON form.
     pub(crate) fn name(self) -> &'static str {
         match self {
             What::Created => "created",
@@ -74,12 +73,12 @@ pub(crate) struct Event {
     pub(crate) cause: Option<String>,
 }
 
-/// The last events.
+/// The ring of events.
 #[derive(Debug)]
 pub(crate) struct Events {
     ring: Mutex<VecDeque<Event>>,
     kept: usize,
-    /// The last one's number.
+    /// Number of the last event.
     last: watch::Sender<u64>,
 }
 
@@ -115,7 +114,7 @@ impl Events {
         self.last.send_replace(id);
     }
 
-    /// Those behind a number, `most` of them at most, and how many between were not kept.
+    /// Up to `most` events after number `id`, and how many before them were discarded.
     pub(crate) fn since(&self, id: u64, most: usize) -> (u64, Vec<Event>) {
         let ring = self.ring();
         let Some(first) = ring.front().map(|event| event.id) else {
@@ -126,23 +125,23 @@ impl Events {
         (lost, behind.take(most).cloned().collect())
     }
 
-    /// Hears of each further one.
+    /// A receiver that is notified of new events.
     pub(crate) fn bell(&self) -> watch::Receiver<u64> {
         self.last.subscribe()
     }
 }
 
-/// Those of this process.
+/// The events of this process.
 pub(crate) fn all() -> &'static Events {
     &EVENTS
 }
 
-/// Something has happened to an object.
+/// Reports an event of an object.
 pub(crate) fn tell(event: What, kind: &str, name: &str) {
     EVENTS.add(event, (kind, name), None);
 }
 
-/// Something has happened to an object, for this reason.
+/// Reports an event of an object, with its cause.
 pub(crate) fn tell_cause(event: What, kind: &str, name: &str, cause: &str) {
     EVENTS.add(event, (kind, name), Some(cause));
 }

@@ -1,8 +1,9 @@
-//! A terminal or a pipe whose other end goes away ends a command that lives for it alone.
+//! Ends a command whose terminal or pipe is closed at the other end, if the command serves nothing
+//! else.
 //!
-//! It is watched from a thread of its own, as the thread that uses it may be where nothing tells: a
-//! library that reads keys goes on for ever where the terminal has gone, as each read returns
-//! 0 bytes, and a stream with nothing to write does not see that its reader has gone.
+//! A separate thread watches for that, because the thread that uses the descriptor may not notice.
+//! A library that reads keys loops forever on a closed terminal, where each read returns 0 bytes;
+//! and a stream with nothing to write does not see that its reader has gone.
 
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,10 +11,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-/// Exit status of a command whose terminal has gone: 128 and SIGHUP's number, as shells have it.
+/// Exit status of a command whose terminal was closed: 128 plus SIGHUP's number, as in shells.
 const HUNG_UP: i32 = 129;
 
-/// Ends the process when the terminal that keys come from goes away.
+/// Ends the process when the terminal that keys come from is closed.
 pub(crate) fn end_with_terminal() -> io::Result<()> {
     let stdin = io::stdin();
     let terminal = if stdin.is_terminal() {
@@ -24,7 +25,7 @@ pub(crate) fn end_with_terminal() -> io::Result<()> {
     watch(terminal, HUNG_UP)
 }
 
-/// Ends the process when nobody reads standard output any more. That is no error, as for
+/// Ends the process when the reader of standard output closes it. That is not an error, as for
 /// [`crate::report::print`].
 pub(crate) fn end_with_reader() -> io::Result<()> {
     watch(io::stdout().as_fd().try_clone_to_owned()?, 0)
@@ -40,10 +41,10 @@ fn watch(fd: OwnedFd, status: i32) -> io::Result<()> {
     thread.spawn(wait).map(drop)
 }
 
-/// Waits for the end of the other side; false where that cannot be had.
+/// Waits until the other side has closed; false if that cannot be waited for.
 fn is_gone(fd: &OwnedFd) -> bool {
     loop {
-        // without events that are asked for only the end is one
+        // without requested events, poll(2) reports only errors and hang-ups
         let mut fds = [PollFd::new(fd, PollFlags::empty())];
         match poll(&mut fds, None) {
             Ok(0) | Err(Errno::INTR) => {}

@@ -1,8 +1,8 @@
-//! Identities that a configuration leaves out: derived once and kept.
+//! Identities that a configuration omits: derived once, and persistent.
 //!
-//! A random seed is written once into the state folder; serial number, NGUID, EUI-64 and subsystem
-//! NQN are SHA-256 of the seed, the kind of identity and the object's name. The same name so has
-//! the same identity at every start, and two machines never share one.
+//! A random seed is written once into the state folder. Serial number, NGUID, EUI-64 and subsystem
+//! NQN are SHA-256 digests of the seed, the kind of identity, and the object's name. The same name
+//! therefore has the same identity at every start, and two machines never have the same one.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 /// Name of the file in the state folder.
 const FILE_NAME: &str = "identity";
-/// First line of the file; the number is the version of its format.
+/// First line of the file, with the version of the format.
 const FORMAT: &str = "nvmirage-identity 1";
 /// Bytes of the seed.
 const SEED_LEN: usize = 32;
@@ -44,8 +44,8 @@ pub(crate) fn default_state_dir() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// A name that only an object with this name and this path has: the name, and 16 hexadecimal digits
-/// of the path's SHA-256.
+/// A name that is unique for this name and path: the name, and 16 hexadecimal digits of the path's
+/// SHA-256.
 pub(crate) fn name_apart(name: &str, path: &Path) -> String {
     let digest = Sha256::digest(path.as_os_str().as_bytes());
     let hex: String = digest[..8]
@@ -56,7 +56,7 @@ pub(crate) fn name_apart(name: &str, path: &Path) -> String {
 }
 
 impl Identities {
-    /// Reads the seed from `state_dir`, or makes one there.
+    /// Reads the seed from `state_dir`, or creates it.
     pub(crate) fn open(state_dir: &Path) -> anyhow::Result<Self> {
         let path = state_dir.join(FILE_NAME);
         let shown = path.display();
@@ -92,7 +92,7 @@ impl Identities {
         Ok(Identities { seed })
     }
 
-    /// Writes a new seed whole or not at all; where another process was first, its seed is taken.
+    /// Writes a new seed atomically. If another process was first, uses that one's seed.
     fn create(state_dir: &Path, path: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(state_dir)?;
         let mut seed = [0; SEED_LEN];
@@ -157,13 +157,13 @@ impl Identities {
         )
     }
 
-    /// What the names of namespaces that hosts create are made from.
+    /// The seed of identifiers of namespaces that hosts create.
     pub(crate) fn subsystem_seed(&self, subsystem: &str) -> [u8; 16] {
         self.derive("subsystem", subsystem)
     }
 
     /// A namespace's NGUID, 16 bytes, and EUI-64, 8 bytes. Both have the locally administered bit
-    /// of an OUI set, as nvmirage owns none (IEEE 802, 8.4).
+    /// of an OUI set, because nvmirage owns none (IEEE 802, 8.4).
     pub(crate) fn namespace(&self, namespace: &str) -> ([u8; 16], [u8; 8]) {
         let mut nguid: [u8; 16] = self.derive("nguid", namespace);
         let mut eui64: [u8; 8] = self.derive("eui64", namespace);

@@ -1,5 +1,5 @@
-//! Being told to end: a flag that SIGINT, SIGTERM and SIGHUP set, for work that looks at it now and
-//! then. To a server SIGHUP says something else: to read its configuration again.
+//! Termination by signals: a flag that SIGINT, SIGTERM and SIGHUP set, for work that polls it. A
+//! server reloads its configuration on SIGHUP instead.
 
 use std::io;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Exit status after a second signal: 128 and SIGINT's number, as shells have it.
+/// Exit status after a second signal: 128 plus SIGINT's number, as in shells.
 const FORCED: i32 = 130;
 
-/// Whether somebody wants the program to end.
+/// Whether a signal has asked the program to end.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Takes over the signals. A second one ends the process where it stands.
+    /// Installs the handlers. A second signal ends the process at once.
     pub(crate) fn install() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        // here and not in the thread: a signal that comes after this returns is not lost
+        // registered here and not in the thread, so that no signal after the return is lost
         let mut signals = {
             let _guard = runtime.enter();
             Signals::new()?
@@ -40,13 +40,13 @@ impl Interrupt {
         Ok(Interrupt(flag))
     }
 
-    /// One that has come.
+    /// A flag that is already set.
     #[cfg(test)]
     pub(crate) fn already_set() -> Self {
         Interrupt(Arc::new(AtomicBool::new(true)))
     }
 
-    /// Whether a signal has come.
+    /// Whether a signal has arrived.
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -60,19 +60,19 @@ pub(crate) struct Signals {
     hang_up: Signal,
 }
 
-/// What a signal asks a server for.
+/// The request of a signal to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// To end, whoever uses it; by this one.
+    /// Stop, even with hosts attached; with the name of the signal.
     End(&'static str),
-    /// To end, by SIGINT: Ctrl-C, where it has a terminal.
+    /// Stop, by SIGINT: Ctrl-C on a terminal.
     Interrupt,
-    /// To read its configuration again.
+    /// Reload the configuration.
     Reload,
 }
 
 impl Signals {
-    /// Takes them over. Call it inside of a tokio runtime.
+    /// Installs the handlers. Must be called inside of a tokio runtime.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
@@ -81,7 +81,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one that asks a server for something.
+    /// Waits for the next request to a server.
     pub(crate) async fn of_server(&mut self) -> Asked {
         tokio::select! {
             _ = self.interrupt.recv() => Asked::Interrupt,
@@ -90,7 +90,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next one and names it.
+    /// Waits for the next signal, and returns its name.
     pub(crate) async fn recv(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",

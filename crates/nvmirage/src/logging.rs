@@ -1,8 +1,8 @@
-//! Where log lines go: standard error, filtered and written as the command line, the environment or
-//! a configuration says, and otherwise once somebody changes that while the program runs.
+//! Logging to standard error. Filter and format come from the command line, the environment or the
+//! configuration, and can change at run time.
 //!
-//! The command line's `--log` counts before NVMIRAGE_LOG, that before the configuration. A change
-//! over the control socket counts until the next.
+//! `--log` takes precedence over NVMIRAGE_LOG, and that over the configuration. A change over the
+//! control socket applies until the next one.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -20,31 +20,30 @@ use crate::config::log::{Format, Log};
 use crate::config::{self};
 use crate::service;
 
-/// Where the filter comes from when the command line names none.
+/// The environment variable with the filter.
 const VARIABLE: &str = "NVMIRAGE_LOG";
 
-/// What is logged when nothing is said.
+/// Default filter of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Default {
-    /// A server says what it does.
+    /// For a server: what it does.
     Info,
-    /// Any other command says what is wrong.
+    /// For any other command: what goes wrong.
     Warn,
 }
 
 type Lines = Box<dyn Layer<Registry> + Send + Sync>;
 type Written = Layered<reload::Layer<Lines, Registry>, Registry>;
 
-/// What can be changed of the one log that there is.
+/// The changeable parts of the process's log.
 struct Live {
-    /// The filter was said by the command line or the environment, which count before a
+    /// Whether the command line or the environment has set the filter, which then overrides the
     /// configuration.
     is_said: bool,
-    /// A filter of everything, beside the lines and not around them: one around them could not be
-    /// replaced.
+    /// A global filter beside the layer of lines. A filter around that layer could not be replaced.
     filter: reload::Handle<EnvFilter, Written>,
     lines: reload::Handle<Lines, Registry>,
-    /// How it is now.
+    /// Current filter and format.
     now: Mutex<(String, Format)>,
 }
 
@@ -53,7 +52,7 @@ static LIVE: OnceLock<Live> = OnceLock::new();
 /// Starts logging; `said` is the command line's filter.
 ///
 /// # Errors
-/// The filter is none: where it came from, and what to write.
+/// The filter is invalid: its source, and what to write.
 pub(crate) fn start(said: Option<&str>, default: Default) -> Result<(), String> {
     let from_environment = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
     let from_environment = from_environment.map(std::ffi::OsString::into_string);
@@ -87,7 +86,7 @@ pub(crate) fn start(said: Option<&str>, default: Default) -> Result<(), String> 
     Ok(())
 }
 
-/// How lines are written when nothing is said.
+/// Default format.
 fn format_of(default: Default) -> Format {
     match default {
         Default::Info if service::logs_to_journal() => Format::Journal,
@@ -95,7 +94,7 @@ fn format_of(default: Default) -> Format {
     }
 }
 
-/// Logs as a configuration says, but for what the command line or the environment has said.
+/// Applies a configuration, except for a filter that the command line or the environment has set.
 ///
 /// # Errors
 /// As [`change`].
@@ -107,7 +106,8 @@ pub(crate) fn configure(log: &Log) -> Result<(), String> {
     })
 }
 
-/// The same once more: what is left out is as it is by default, whatever was changed since.
+/// Applies a reloaded configuration: omitted keys return to their defaults, whatever was changed
+/// since.
 ///
 /// # Errors
 /// As [`change`].
@@ -118,10 +118,10 @@ pub(crate) fn configure_anew(log: &Log) -> Result<(), String> {
     })
 }
 
-/// Logs otherwise from the next line on; what `change` does not name stays.
+/// Changes the log from the next line on; what `change` omits stays.
 ///
 /// # Errors
-/// The filter is none; then all stays.
+/// The filter is invalid, and nothing changes.
 pub(crate) fn change(change: &Log) -> Result<(), String> {
     let Some(live) = LIVE.get() else {
         return Ok(());
@@ -143,7 +143,7 @@ pub(crate) fn change(change: &Log) -> Result<(), String> {
     Ok(())
 }
 
-/// How it is logged now.
+/// The current filter and format.
 pub(crate) fn now() -> Log {
     let Some(live) = LIVE.get() else {
         return Log::default();
@@ -158,7 +158,7 @@ pub(crate) fn now() -> Log {
 fn lines(format: Format, default: Default) -> Lines {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        // it would complain on standard error, and panic where nobody reads that
+        // it would report to standard error, and panic if that is closed
         .log_internal_errors(false)
         .with_ansi(format == Format::Text && std::io::stderr().is_terminal());
     match (format, default) {
@@ -172,7 +172,7 @@ fn lines(format: Format, default: Default) -> Lines {
     }
 }
 
-/// Lines with a priority in front (sd-daemon(3)).
+/// Lines with a priority prefix (sd-daemon(3)).
 struct Prioritised<F>(F);
 
 /// The priority of syslog(3) for a level.

@@ -1,7 +1,7 @@
-//! nvmirage: NVMe drives made in software.
+//! nvmirage: NVMe drives in software.
 //!
-//! The program: threads, clocks, descriptors, configuration, control socket and command line. What
-//! a controller does and how bytes move is in the other crates.
+//! This crate is the program: threads, clocks, descriptors, configuration, control API and command
+//! line. The other crates contain the controller and the data path.
 #![forbid(unsafe_code)]
 
 mod amplification;

@@ -1,15 +1,15 @@
-//! Memory that reactors copy to and from, looked after by a thread of its own: usual pages are put
-//! together into huge ones as they come to be used, and where a host's memory lies on another node
-//! than its reactor, the log says so once.
+//! Care of the memory that reactors copy to and from, by a separate thread. It collapses ordinary
+//! pages into huge ones as they come into use, and logs once if a host's memory is on another NUMA
+//! node than its reactor.
 //!
-//! A copy to a place at random spends much of its time looking up addresses, and in a guest more
-//! than elsewhere; a huge page needs one look where 512 pages need as many. Nothing is allocated
-//! for that: only pieces whose pages are all there are put together. Whoever touches a piece
-//! meanwhile waits for it, some hundred microseconds, once; so the thread takes a piece at a time
-//! and rests nine times as long.
+//! Random accesses spend much of their time on address translation, in guests even more. A huge
+//! page needs one translation where 512 pages need as many. No memory is allocated for that: only
+//! fully populated pieces are collapsed. Accesses to a piece stall once while it is collapsed, for
+//! some hundred microseconds, so the thread collapses one piece at a time and rests nine times as
+//! long.
 //!
-//! What it does NOT do: keep a reactor or a DMA_MAP waiting for its answer, or hold memory that
-//! nobody else uses.
+//! The thread never delays a reactor or the reply to a DMA_MAP, and does not keep memory alive that
+//! has no other owner.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock, Weak};
@@ -21,28 +21,28 @@ use rustix::io::Errno;
 
 use crate::nodes::{self, Far, Nodes};
 
-/// What may wait to be looked after. What finds no room is not.
+/// Capacity of the queue of new memory; what does not fit is not cared for.
 const WAITING: usize = 1024;
-/// When memory is looked at: so long after it came, and then after the look before. A guest that
-/// starts touches its memory bit by bit.
+/// Times between passes over memory: the first since it was registered, the others since the
+/// previous pass. A guest that boots touches its memory gradually.
 const LOOKS: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(4),
     Duration::from_secs(15),
     Duration::from_secs(60),
 ];
-/// Pieces that are tried before others have their turn: half a gigabyte.
+/// Pieces per turn, before other memory has its turn: half a gigabyte.
 const PIECES: usize = 256;
 /// Rest after work, as a multiple of it.
 const REST: u32 = 9;
 
-/// Whose memory.
+/// Owner of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The host of a controller with this name, whose reactor is on this node, where that matters
+    /// The host of the controller with this name, and the node of its reactor, where that matters
     /// and is known.
     Host { name: String, near: Option<u32> },
-    /// A medium with this name.
+    /// The medium with this name.
     Medium(String),
 }
 
@@ -53,9 +53,8 @@ struct Memory {
 
 static CARE: OnceLock<SyncSender<Memory>> = OnceLock::new();
 
-/// Starts the thread, unless it is there or would have nothing to do. `collapse`: pages are put
-/// together. To be called where the calling thread may run on any CPU: the new one may run on the
-/// same ones.
+/// Starts the thread, unless it runs already or would have nothing to do. `collapse`: collapse
+/// pages. The caller should not be pinned to a CPU, because the new thread inherits that.
 pub(crate) fn start(collapse: bool) -> io::Result<()> {
     if CARE.get().is_some() || !(Nodes::of_machine().are_several() || collapse) {
         return Ok(());
@@ -68,15 +67,15 @@ pub(crate) fn start(collapse: bool) -> io::Result<()> {
     std::thread::Builder::new()
         .name("memory".to_owned())
         .spawn(move || care.run(&receiver))?;
-    // where another call has been quicker, this thread ends with its sender
+    // if another call was faster, this thread ends with its sender
     let _ = CARE.set(sender);
     Ok(())
 }
 
-/// Has memory looked after for as long as somebody else holds it. Never waits.
+/// Registers memory for as long as it has another owner. Never waits.
 pub(crate) fn look_after(owner: &Owner, pieces: &Arc<dyn Pieces>) {
     if let Some(care) = CARE.get() {
-        // what finds no room stays as it is
+        // memory that does not fit into the queue stays as it is
         let _ = care.try_send(Memory {
             owner: owner.clone(),
             pieces: Arc::downgrade(pieces),
@@ -89,21 +88,21 @@ struct Care {
     kept: Vec<Kept>,
 }
 
-/// Memory that is looked after.
+/// Registered memory.
 struct Kept {
     owner: Owner,
     pieces: Weak<dyn Pieces>,
-    /// Pieces that are one page each.
+    /// Whether each piece is a huge page.
     together: Vec<bool>,
-    /// The kernel does not put these pages together.
+    /// Whether the kernel cannot collapse these pages.
     hopeless: bool,
-    /// The next piece of this look, and how many it has put together.
+    /// The next piece of this pass, and how many pieces were collapsed.
     cursor: usize,
     found: usize,
-    /// Looks so far, and when the next one is due.
+    /// Number of passes, and time of the next one.
     looks: usize,
     due: Instant,
-    /// The log has said that it is far.
+    /// Whether the log has reported it as remote.
     told: bool,
 }
 
@@ -141,7 +140,7 @@ impl Care {
         }
     }
 
-    /// Looks at the memory that has waited longest.
+    /// Visits the memory that is due first.
     fn look(&mut self, now: Instant) {
         self.kept.retain(|kept| kept.pieces.strong_count() > 0);
         let due = self.kept.iter_mut().enumerate();
@@ -161,7 +160,8 @@ impl Care {
         }
     }
 
-    /// Whether most of it is far from who uses it, and nobody has said so of this owner.
+    /// Whether most of it is on a node other than its user's, and this was not yet logged for its
+    /// owner.
     fn is_far(&self, at: usize) -> Option<Far> {
         let kept = &self.kept[at];
         let Owner::Host {
@@ -179,7 +179,7 @@ impl Care {
 }
 
 impl Kept {
-    /// Puts some pieces together. True where more are to be tried in this look.
+    /// Collapses some pieces. True if this pass has more pieces to try.
     fn put_together(&mut self) -> bool {
         let mut tried = 0;
         while !self.hopeless
@@ -198,7 +198,7 @@ impl Kept {
             tried += 1;
             let begun = Instant::now();
             let result = pieces.collapse(index);
-            // Whoever else holds it may let it go meanwhile.
+            // Drop it during the rest, so that its owners can release it.
             drop(pieces);
             std::thread::sleep(begun.elapsed() * REST);
             if !self.went(index, result) {
@@ -216,7 +216,7 @@ impl Kept {
         false
     }
 
-    /// Takes up what came of a piece. False where others need not be tried now.
+    /// Records the result of a piece. False if further pieces would fail now as well.
     fn went(&mut self, index: usize, result: io::Result<bool>) -> bool {
         match result {
             Ok(is_together) => {
@@ -225,9 +225,9 @@ impl Kept {
                 true
             }
             Err(error) => match Errno::from_io_error(&error) {
-                // Some page was in use just then.
+                // Some page was in use at that moment.
                 Some(Errno::AGAIN | Errno::BUSY) => true,
-                // The system has no huge page left.
+                // The system has no free huge page.
                 Some(Errno::NOMEM) => false,
                 _ => {
                     tracing::debug!("{}: its memory stays on small pages: {error}", self.owner);
@@ -254,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    /// Memory whose pieces do as they are told.
+    /// Memory whose pieces behave as told.
     struct Told {
         results: Mutex<Vec<Result<bool, Errno>>>,
         tried: Mutex<Vec<usize>>,
@@ -380,7 +380,7 @@ mod tests {
             [0; 0],
             "nothing is put together where that is off"
         );
-        // Where it does not matter, or is nobody's.
+        // Where the node does not matter, or there is no host.
         care.take(host(None), &far, now);
         care.take(Owner::Medium("m".into()), &far, now);
         assert!((2..care.kept.len()).all(|at| care.is_far(at).is_none()));

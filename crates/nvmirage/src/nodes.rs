@@ -1,7 +1,6 @@
-//! Nodes of memory, and what is near: which node a thread's CPUs belong to, and whether a host's
-//! memory lies elsewhere.
+//! NUMA nodes: which node a thread's CPUs belong to, and whether a host's memory is on another one.
 //!
-//! On a machine of one node everything is near, and nothing is asked.
+//! On a machine with one node, all memory is near, and the system is not asked.
 
 use std::fmt;
 use std::path::Path;
@@ -10,24 +9,24 @@ use std::sync::OnceLock;
 use crate::cpu;
 use crate::doctor::Topology;
 
-/// Pages of a host that must have been seen before anything is said about all of them.
+/// Pages of a host that must be sampled before anything is said about its memory.
 const ENOUGH_PAGES: usize = 16;
 
 /// The nodes of a machine, each with its CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nodes(Vec<(u32, Vec<u32>)>);
 
-/// Memory that is far from who uses it.
+/// Memory that is on a node other than its user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Far {
-    /// Where the CPUs are.
+    /// Node of the CPUs.
     pub(crate) cpus: u32,
-    /// Where most of the memory is.
+    /// Node of most of the memory.
     pub(crate) memory: u32,
 }
 
 impl Nodes {
-    /// Those of this machine; none where the system does not tell.
+    /// The nodes of this machine; none if the system does not report them.
     pub(crate) fn of_machine() -> &'static Nodes {
         static NODES: OnceLock<Nodes> = OnceLock::new();
         NODES.get_or_init(|| match Topology::read(Path::new("/"), &[]) {
@@ -44,13 +43,13 @@ impl Nodes {
         Nodes(nodes.map(|node| (node.id, node.cpus.clone())).collect())
     }
 
-    /// Whether there is anything to choose.
+    /// Whether there is more than one node.
     pub(crate) fn are_several(&self) -> bool {
         self.0.len() > 1
     }
 
-    /// The node that all of these CPUs belong to. `None` where they do not, and where there is only
-    /// one.
+    /// The node that all of these CPUs belong to. `None` if they do not, and on a machine with one
+    /// node.
     pub(crate) fn of_cpus(&self, cpus: &[u32]) -> Option<u32> {
         if !self.are_several() {
             return None;
@@ -60,7 +59,7 @@ impl Nodes {
         others.iter().all(|cpu| here.contains(cpu)).then_some(*id)
     }
 
-    /// The node of the CPUs that the calling thread may run on.
+    /// The node of the CPUs on which the calling thread may run.
     pub(crate) fn of_this_thread(&self) -> Option<u32> {
         if !self.are_several() {
             return None;
@@ -69,7 +68,7 @@ impl Nodes {
     }
 }
 
-/// Whether most of the pages, so many on each node, lie on another node than the CPUs.
+/// Whether most of the pages, given as counts per node, are on a node other than the CPUs'.
 pub(crate) fn far(cpus: u32, pages: &[(u32, usize)]) -> Option<Far> {
     let all: usize = pages.iter().map(|(_, pages)| pages).sum();
     let (memory, most) = pages.iter().max_by_key(|(_, pages)| *pages)?;

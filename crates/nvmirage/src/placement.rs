@@ -1,6 +1,6 @@
-//! How near two CPUs are: near ones share a cache or lie on one die. On a virtual machine the same
-//! two can be either, and change within seconds, so that it is measured around everything that
-//! depends on it.
+//! Distance of two CPUs: near ones share a cache or a die. On a virtual machine, the same two
+//! virtual CPUs can be either and change within seconds, so the distance is measured around
+//! everything that depends on it.
 
 use std::sync::mpsc;
 use std::thread;
@@ -13,31 +13,31 @@ use serde::Serialize;
 use crate::clock::Clock;
 use crate::cpu;
 
-/// A round trip of a cache line below this is one between CPUs that are near each other.
+/// Round trips of a cache line below this are between near CPUs.
 pub(crate) const NEAR_NS: f64 = 250.0;
-/// Round trips between two looks at the clock: short, so that some run undisturbed by other
+/// Round trips between two readings of the clock: few, so that some runs are undisturbed by other
 /// threads.
 const ROUNDS: u32 = 512;
-/// How long one look at the placement takes: a server that polls on the other CPU has it for a few
+/// Duration of a measurement: a server that polls on the other CPU occupies it for a few
 /// milliseconds at a time.
 const LOOK_NS: u64 = 30_000_000;
 /// Memory of two words.
 const MEMORY_LEN: usize = 1 << 16;
 
-/// How near two CPUs are.
+/// Distance of two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Placement {
     Near,
     Far,
-    /// Near before and far after, or the other way around.
+    /// One measurement near, the other far.
     Mixed,
-    /// There is only one CPU, or it cannot be measured.
+    /// There is only one CPU, or measuring failed.
     Unknown,
 }
 
 impl Placement {
-    /// What a cache line's round trip says.
+    /// The distance for a round trip of a cache line.
     pub(crate) fn of(round_trip_ns: f64) -> Self {
         if round_trip_ns < NEAR_NS {
             Placement::Near
@@ -46,7 +46,7 @@ impl Placement {
         }
     }
 
-    /// What two looks say, before and after.
+    /// The distance for two measurements, before and after.
     pub(crate) fn and(self, after: Self) -> Self {
         match (self, after) {
             (Placement::Unknown, _) | (_, Placement::Unknown) => Placement::Unknown,
@@ -65,12 +65,12 @@ impl Placement {
     }
 }
 
-/// Two CPUs whose placement is looked at now and then.
+/// Two CPUs whose distance is measured.
 pub(crate) struct Pair(Option<[u32; 2]>);
 
 impl Pair {
-    /// The host's CPU and the server's. Where the host has none of its own, or the server's is not
-    /// known, it is the first that is of another core.
+    /// The CPUs of the host and the server. If the host is not pinned, or the server's CPU is
+    /// unknown, the first CPU of another core is used.
     pub(crate) fn new(host: Option<u32>, server: Option<u32>) -> anyhow::Result<Self> {
         let cpus = match (host, server) {
             (Some(host), Some(server)) => (host != server).then_some([host, server]),
@@ -81,12 +81,13 @@ impl Pair {
         Ok(Pair(cpus))
     }
 
-    /// Looks. What cannot be measured is unknown: a job's own figures are worth more than that.
+    /// Measures the distance. A failure is reported as unknown, because the results of the job
+    /// matter more.
     pub(crate) fn look(&self) -> Placement {
         let Some([host, server]) = self.0 else {
             return Placement::Unknown;
         };
-        // on a thread of its own: the caller's may be pinned to another CPU, or to none
+        // on a separate thread, because the caller may be pinned to another CPU or not at all
         let looked = thread::scope(|scope| {
             let look = scope.spawn(move || round_trip_ns(host, server));
             look.join()
@@ -113,7 +114,8 @@ fn round_trip_ns(host: u32, server: u32) -> anyhow::Result<f64> {
     )
 }
 
-/// Has a thread on `cpu` answer while `measure` runs: it returns when the caller's end is dropped.
+/// Runs `answer` in a thread on `cpu` while `measure` runs; `answer` returns when `caller` is
+/// dropped.
 pub(crate) fn between<C, R>(
     cpu: u32,
     answer: impl FnOnce() + Send,
@@ -138,7 +140,7 @@ pub(crate) fn between<C, R>(
     })
 }
 
-/// The fastest of the runs that `time_ns` has room for: what disturbs only adds.
+/// The fastest of the runs that fit into `time_ns`, because disturbances only add time.
 pub(crate) fn fastest(
     clock: &Clock,
     time_ns: u64,

@@ -1,12 +1,12 @@
-//! The thread that reports failures of media: a line in the log and an event when a cause begins,
-//! and again when it has passed.
+//! The thread that reports failures of media, with a log line and an event when a cause begins and
+//! when it has passed.
 //!
-//! Channels count failures ([`media::Troubles`]) and wake this thread with the first one of a
-//! cause; while all media work it sleeps without end. A cause has passed when a request of the kind
-//! that failed has succeeded and no more failed for [`QUIET`], so a disk that is full now and then
-//! gets two lines in so long, and not two for each request.
+//! Channels count failures ([`media::Troubles`]), and the first failure of a cause wakes this
+//! thread; while all media work, it sleeps. A cause has passed once a request of the failed kind
+//! has succeeded and none has failed for [`QUIET`]. A disk that is full intermittently therefore
+//! gets two lines per such period, not two per request.
 //!
-//! It does NOT log what hosts do wrong, and no command waits for it.
+//! The thread does not log errors of hosts, and no command waits for it.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -19,12 +19,12 @@ use media::{Trouble, TroubleLook, Troubles};
 
 use crate::events::{self, What};
 
-/// How long no request may fail before a cause has passed.
+/// Time without failures after which a cause has passed.
 const QUIET: Duration = Duration::from_secs(2);
-/// How often is looked while something fails.
+/// Interval of checks while a cause is reported.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A medium that is watched.
+/// A watched medium.
 #[derive(Debug)]
 struct Entry {
     name: String,
@@ -39,26 +39,26 @@ impl Entry {
     }
 }
 
-/// What was reported of a cause.
+/// State of a cause.
 #[derive(Clone, Copy, Debug, Default)]
 struct Report {
-    /// Failures that were seen, and those before the report that stands.
+    /// Failures so far, and failures before the current report.
     count: u64,
     before: u64,
-    /// Since when no more were seen, while a report stands.
+    /// Time at which the cause last failed or was current, while a report is open.
     since: Option<Instant>,
 }
 
-/// What is to be said.
+/// A message to log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Say {
     Begins,
-    /// After so many failures.
+    /// Number of failures.
     Passed(u64),
 }
 
 impl Report {
-    /// Takes what is known of the cause now.
+    /// Updates the state, and returns a message if there is one.
     fn take(&mut self, look: TroubleLook, now: Instant) -> Option<Say> {
         let before = std::mem::replace(&mut self.count, look.count);
         let is_more = look.count != before;
@@ -88,7 +88,7 @@ pub(crate) struct Reporter {
     entries: Arc<Entries>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// Woken again and again while a medium takes no writes.
+    /// Woken repeatedly while a medium rejects writes as read-only.
     read_only: Arc<OnceLock<Thread>>,
 }
 
@@ -111,14 +111,14 @@ impl Reporter {
         })
     }
 
-    /// Wakes a thread again and again while writes to a medium are refused as it takes none. The
-    /// first one that asks has its wish.
+    /// Registers the thread that is woken repeatedly while a medium rejects writes as read-only.
+    /// Only the first registration counts.
     pub(crate) fn wake_for_read_only(&self, thread: Thread) {
-        // Another one does the same.
+        // A further thread would do the same.
         let _ = self.read_only.set(thread);
     }
 
-    /// Reports failures of a medium from now on, where it can have some.
+    /// Starts to report failures of a medium, if it can have some.
     pub(crate) fn watch(&self, name: &str, medium: &media::Medium) {
         let (Some(troubles), Some(thread)) = (medium.troubles(), &self.thread) else {
             return;
@@ -129,11 +129,11 @@ impl Reporter {
             troubles: Arc::clone(troubles),
             reports: Default::default(),
         });
-        // It may have failed before.
+        // It may have failed already.
         thread.thread().unpark();
     }
 
-    /// Reports no more of a medium, but for what has happened.
+    /// Stops reporting a medium, after reporting what has happened.
     pub(crate) fn forget(&self, name: &str) {
         let mut entries = lock(&self.entries);
         look(&mut entries, Instant::now());
@@ -176,7 +176,7 @@ fn run(entries: &Weak<Entries>, ends: &AtomicBool, read_only: &OnceLock<Thread>)
     }
 }
 
-/// Reports what has changed; whether a report stands.
+/// Reports changes; whether a report is open.
 fn look(entries: &mut [Entry], now: Instant) -> bool {
     let mut stands = false;
     for Entry {
@@ -222,7 +222,7 @@ fn tell(media: &str, trouble: Trouble, look: TroubleLook, say: Say) {
     }
 }
 
-/// What fails, in words.
+/// Description of a failure.
 pub(crate) fn what(trouble: Trouble) -> &'static str {
     match trouble {
         Trouble::NoSpace => "writes fail: no space is left where the medium lies",
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(report.take(seen(0, false), at(0)), None);
         assert_eq!(report.take(seen(3, true), at(0)), Some(Say::Begins));
         assert_eq!(report.take(seen(50_000, true), at(5_000)), None);
-        // A write succeeds here and there: the disk is as full as before.
+        // A write succeeds now and then, but the disk is as full as before.
         assert_eq!(report.take(seen(50_000, false), at(6_000)), None);
         assert_eq!(report.take(seen(50_001, false), at(7_500)), None);
         assert_eq!(report.take(seen(50_001, false), at(9_000)), None);

@@ -1,5 +1,4 @@
-//! What hosts may ask of a drive that they share, beside reading and writing: the log pages that
-//! its operator names.
+//! `admin_allow`: the vendor log pages of a shared drive that its operator lets hosts read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,11 +8,11 @@ use media::drive::ShownPage;
 use super::size::serde_as_text;
 use super::validate::Place;
 
-/// Most pages of a drive: each is read from it again and again.
+/// Most pages of a drive: the server reads each of them from the drive periodically.
 const MAX_PAGES: usize = 16;
-/// Bytes of a page whose length is not told.
+/// Length of a page that is given without one.
 const DEFAULT_LEN: u16 = 512;
-/// Log pages of vendors (Base 2.1, 5.1.12), but for the program's own.
+/// First vendor log page (Base 2.1, 5.1.12). Of these, only the program's own is rejected.
 const FIRST_LID: u8 = 0xc0;
 const OWN_LID: u8 = controller::admin::logs::REACTOR_LOG.0;
 
@@ -71,7 +70,7 @@ impl fmt::Display for AdminAllow {
 
 serde_as_text!(AdminAllow => "what is allowed, in quotes, as in \"get-log-page:0xc0\"");
 
-/// What is wrong with a list of them.
+/// Appends what is wrong with a list of them.
 pub(super) fn validate(allowed: &[AdminAllow], place: &mut Place<'_>) {
     place.require(allowed.len() <= MAX_PAGES, || {
         format!(

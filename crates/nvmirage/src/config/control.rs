@@ -1,4 +1,4 @@
-//! `control`: where the server is steered.
+//! `control`: the addresses of the control API.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ impl Control {
         }
     }
 
-    /// What is wrong with it.
+    /// Appends what is wrong with it.
     pub(super) fn validate(&self, problems: &mut Vec<Problem>) {
         let mut problem = |what: String| {
             problems.push(Problem {

@@ -1,11 +1,11 @@
-//! Drives that timing is taken from: the presets that the program has, and files that describe
-//! others.
+//! Drives that a timing model imitates: the program's own presets, and preset files for other
+//! drives.
 //!
-//! A file is told by its name: it holds a `/` or ends with `.toml`. It gives every parameter of its
-//! kind, but for mechanisms that are off unless they are asked for, each with where it is from;
+//! A name that contains `/` or ends with `.toml` is the path of a file. A file gives every
+//! parameter of its kind, except mechanisms that are off by default, and the source of each value;
 //! `nvmirage calibrate` writes such files.
 //!
-//! It does NOT look for files anywhere but at the path as it is written.
+//! The path is used as written: there is no search path.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,30 +22,30 @@ use super::Size;
 use super::read::nearest_word;
 use super::timing::told;
 
-/// The version of the format, and the only one that is read.
+/// Version of the format; no other is read.
 pub(crate) const FILE_VERSION: u32 = 1;
 /// Longest file that is read.
 const FILE_MAX: u64 = 1 << 20;
 
-/// A drive that timing is taken from.
+/// A drive that a timing model imitates.
 #[derive(Clone, Debug)]
 pub(crate) enum Drive {
-    /// One of the program's.
+    /// One of the program's presets.
     Known(&'static Preset),
-    /// One of a file.
+    /// A preset file.
     File(Arc<PresetFile>),
 }
 
-/// A value, and where it is from.
+/// A value and its source.
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
     /// As it was published or measured.
     pub(crate) value: String,
-    /// Where.
+    /// Source of the value.
     pub(crate) source: String,
-    /// Nanoseconds of it that are a host's, and are taken out.
+    /// Part of the value that the host took, in nanoseconds; it is subtracted.
     pub(crate) host_ns: u64,
-    /// Between which values it lies, where it was measured.
+    /// Confidence interval of a measured value.
     pub(crate) interval: Option<[String; 2]>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Figure {
     pub(crate) source: String,
 }
 
-/// What a preset's file says.
+/// Content of a preset file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PresetFile {
@@ -65,9 +65,9 @@ pub(crate) struct PresetFile {
     pub(crate) nvmirage_preset: u32,
     /// The drive's name.
     pub(crate) name: String,
-    /// What it is, in one line.
+    /// Description, in one line.
     pub(crate) about: String,
-    /// Its model, as in `kind = "nvm"`.
+    /// Kind of its model, as in `kind = "nvm"`.
     pub(crate) kind: String,
     /// Size of the real drive.
     pub(crate) size: Size,
@@ -79,26 +79,25 @@ pub(crate) struct PresetFile {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileValue {
-    /// With its unit.
+    /// Value with its unit.
     pub(crate) value: String,
-    /// Where it is from.
+    /// Source of the value.
     pub(crate) source: String,
-    /// Between which values it lies.
+    /// Confidence interval of a measured value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) interval: Option<[String; 2]>,
 }
 
-/// Whether what is written as a preset's name is that of a file.
+/// Whether a preset is the path of a file.
 pub(crate) fn is_file(name: &str) -> bool {
     name.contains('/') || name.ends_with(".toml")
 }
 
 impl Drive {
-    /// The drive of a preset's name, or of a file.
+    /// The drive of a preset's name or file.
     ///
     /// # Errors
-    /// There is none; the message names one that may have been meant, or all. A file that cannot be
-    /// used.
+    /// No preset has that name: the message names similar ones, or all. The file cannot be used.
     pub(crate) fn find(name: &str) -> Result<Self, String> {
         if is_file(name) {
             PresetFile::read(Path::new(name)).map(|file| Drive::File(Arc::new(file)))
@@ -115,7 +114,7 @@ impl Drive {
         }
     }
 
-    /// What it is, in one line.
+    /// Description, in one line.
     pub(crate) fn about(&self) -> &str {
         match self {
             Drive::Known(preset) => preset.about,
@@ -123,7 +122,7 @@ impl Drive {
         }
     }
 
-    /// Its model.
+    /// The kind of its model.
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Drive::Known(preset) => preset.kind,
@@ -139,7 +138,7 @@ impl Drive {
         }
     }
 
-    /// Where that is from.
+    /// Source of the size.
     pub(crate) fn size_source(&self) -> String {
         match self {
             Drive::Known(preset) => shown(preset.size_source),
@@ -147,7 +146,7 @@ impl Drive {
         }
     }
 
-    /// What was published of the real drive.
+    /// Published figures of the real drive.
     pub(crate) fn published(&self) -> Vec<Figure> {
         let Drive::Known(preset) = self else {
             return Vec::new();
@@ -160,7 +159,7 @@ impl Drive {
         figures.collect()
     }
 
-    /// What it gives a parameter; `None` where it is off because nobody asked for it.
+    /// The value that the drive gives a parameter; `None` where the parameter is off by default.
     pub(crate) fn given(&self, name: &str) -> Option<Given> {
         match self {
             Drive::Known(preset) => {
@@ -184,11 +183,11 @@ impl Drive {
         }
     }
 
-    /// The parameters of such a drive of `size_bytes`. `by` says what its latencies hold; `None`:
-    /// what their source says.
+    /// The parameters of such a drive of `size_bytes`. `by` is the point at which its latencies
+    /// were measured; `None`: the one that their source names.
     ///
     /// # Errors
-    /// The host's share is all of a latency.
+    /// The host's share is at least as long as a latency.
     pub(crate) fn parameters(
         &self,
         size_bytes: u64,
@@ -209,11 +208,11 @@ impl Drive {
 }
 
 impl PresetFile {
-    /// Reads one.
+    /// Reads a preset file.
     ///
     /// # Errors
-    /// It cannot be read, is of another version, or does not describe a drive; each with what to
-    /// do.
+    /// The file cannot be read, has another version, or does not describe a drive; the message
+    /// includes the next step.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let failed = |error: std::io::Error| format!("cannot read the preset {shown}: {error}");
@@ -229,7 +228,7 @@ impl PresetFile {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        /// Enough of it to see its version.
+        /// The version alone, so that a file of a later format gets a clear error.
         #[derive(Deserialize)]
         struct Version {
             nvmirage_preset: Option<u32>,
@@ -274,7 +273,7 @@ impl PresetFile {
         Parameters::given(kind, size_bytes, values)
     }
 
-    /// As it stands in a file; parameters in the order of their table.
+    /// The text of its file, with the parameters in the order of their table.
     pub(crate) fn to_text(&self) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         let mut text = format!(
@@ -324,7 +323,7 @@ fn find_preset(name: &str) -> Result<&'static Preset, String> {
         }
     }
     let all = || names.iter().map(String::as_str);
-    // A part of a name, as in `970-pro`, is nearer to it than its letters say.
+    // A substring, as in `970-pro`, is a better suggestion than its edit distance says.
     let has_it = |word: &&str| name.len() >= 3 && word.contains(name);
     Err(
         match all().find(has_it).or_else(|| nearest_word(name, all())) {
@@ -371,7 +370,7 @@ mod tests {
         assert_eq!(drive.kind(), Kind::Nvm);
         let given = drive.given("read_rate").unwrap();
         assert_eq!(given.interval.unwrap()[1], "551K/s");
-        // a file's latencies are the device's, unless somebody says otherwise
+        // A file's latencies were measured at the device, unless `as_measured_by` says otherwise.
         let latency = |by| {
             let parameters = drive.parameters(1 << 30, by).unwrap();
             parameters.get("read_latency").unwrap().to_string()

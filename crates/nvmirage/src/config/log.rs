@@ -84,10 +84,10 @@ const DEPENDENCIES: [&str; 10] = [
     "tower_http",
 ];
 
-/// The filter that `text` says.
+/// Parses a filter.
 ///
 /// # Errors
-/// It is none: why, and what to write.
+/// The text is not a filter: the message says why, and what to write.
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     let directives: Vec<&str> = text.split(',').map(str::trim).collect();
     let checked = match directives.first() {
@@ -106,7 +106,7 @@ pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
         })
 }
 
-/// Whether a directive names what exists.
+/// Checks that a directive names a level and a module that exist.
 fn check(directive: &str) -> Result<(), String> {
     let level = match directive.rsplit_once('=') {
         Some((target, level)) => {
@@ -134,8 +134,7 @@ fn is_target(word: &str) -> bool {
     check_target(word).is_ok()
 }
 
-/// Whether a module exists, as far as it is known: the crate, and in the program itself the module
-/// below it.
+/// Checks that a module exists: the crate, and in the program itself the module below it.
 fn check_target(target: &str) -> Result<(), String> {
     let mut parts = target.split("::");
     let name = parts.next().unwrap_or_default();
@@ -173,7 +172,7 @@ fn suggestion<'a>(found: &str, words: impl Iterator<Item = &'a str>) -> String {
         .map_or_else(String::new, |word| format!(" (did you mean `{word}`?)"))
 }
 
-/// A filter as text that is one: an error stands where it was read.
+/// Deserializes a filter, so that an error names its place in the configuration.
 fn checked<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let text = Option::<String>::deserialize(from)?;
     match text.as_deref().map(filter) {
@@ -183,7 +182,7 @@ fn checked<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Erro
 }
 
 impl Log {
-    /// Whether nothing is said.
+    /// Whether no key is set.
     pub(crate) fn is_default(&self) -> bool {
         *self == Log::default()
     }
@@ -274,7 +273,7 @@ mod tests {
         let as_module = |name: &&str| name.replace('-', "_");
         let own: Vec<String> = reached.intersection(&ours).map(as_module).collect();
         assert_eq!(own, CRATES);
-        // these carry what others log, or are there for tests alone
+        // These crates only forward log lines, or are used in tests only.
         let carriers = ["generator", "loom", "tracing"];
         let logs =
             |name: &&&str| needs[**name].contains("log") || needs[**name].contains("tracing");

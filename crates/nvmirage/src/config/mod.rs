@@ -1,8 +1,7 @@
-//! The configuration file: what it may say, its defaults, and what is wrong with one that cannot be
-//! used.
+//! The configuration file: its keys, their defaults, and validation.
 //!
 //! The same types are the bodies of the control socket's requests, so that a key has one name, one
-//! unit and one default everywhere. Nothing is opened here: a configuration that passes
+//! unit and one default everywhere. This module opens nothing: a configuration that passes
 //! [`Config::validate`] can still name a file that does not exist.
 
 mod allow;
@@ -524,8 +523,8 @@ fn default_queues() -> u16 {
     MAX_QUEUES
 }
 
-/// Often enough for a second of a slow drive, and rarely enough to cost the fastest one less than
-/// 2 % of its instructions.
+/// Often enough for statistics of one second on a slow drive, and rarely enough to cost the fastest
+/// one less than 2 % of its instructions.
 fn default_sample() -> u32 {
     256
 }
@@ -616,8 +615,9 @@ use size::serde_as_text;
 serde_as_text!(Listen => "an address in quotes, as in \"vfio-user:/run/nvmirage/vm1.sock\"");
 
 impl Config {
-    /// What identities and kept state of a subsystem or namespace go by: its name, and in a
-    /// configuration that was made of a command line a digest of what tells that apart, too.
+    /// The name that identities and saved state of a subsystem or namespace depend on: its own
+    /// name, and for a configuration built from a command line also a digest of its
+    /// [`Config::short_form`].
     pub(crate) fn lasting_name(&self, name: &str) -> String {
         match &self.short_form {
             None => name.to_owned(),
@@ -653,7 +653,7 @@ impl Config {
         full.as_toml()
     }
 
-    /// The configuration as a file has it, without defaults.
+    /// The configuration without defaults, as TOML.
     pub(crate) fn as_toml(&self) -> String {
         toml::to_string(self).expect("every value of a configuration has a TOML form")
     }

@@ -1,4 +1,4 @@
-//! Reading a configuration, with errors that name the place and the nearest word.
+//! Reading of configurations, with errors that name the place and suggest the nearest word.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,11 +20,11 @@ pub(crate) fn from_file(path: &Path) -> anyhow::Result<Config> {
     from_toml(&text).with_context(|| format!("{shown} cannot be used"))
 }
 
-/// Reads and validates a configuration file that was read before.
+/// Reads and validates a configuration file for the second time.
 ///
 /// # Errors
-/// As [`from_file`]. And it is none that can be read again, as a pipe; or has nothing in it, as one
-/// has that is being written.
+/// As [`from_file`]. Also where the file cannot be read twice, such as a pipe, or is empty, such as
+/// a file that is being rewritten.
 pub(crate) fn from_file_again(path: &Path) -> anyhow::Result<Config> {
     let shown = path.display();
     let metadata = std::fs::metadata(path)
@@ -65,7 +65,7 @@ pub(crate) fn from_toml(text: &str) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Reads one object of the control socket's requests.
+/// Reads the body of a control request.
 pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let mut from = serde_json::Deserializer::from_slice(bytes);
     let read = serde_path_to_error::deserialize(&mut from).map_err(|error| {
@@ -109,7 +109,7 @@ fn nearest(message: &str) -> Option<String> {
     nearest_word(found, words).map(str::to_owned)
 }
 
-/// The word that is nearest to `found`, if any is near.
+/// The word that is nearest to `found`, if any is similar.
 pub(super) fn nearest_word<'a>(
     found: &str,
     words: impl Iterator<Item = &'a str>,

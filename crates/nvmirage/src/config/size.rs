@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Size(pub(crate) u64);
 
-/// Units by name, each with its number of bytes; the longer names stand first.
+/// Units by name, each with its number of bytes. Longer names come first.
 const UNITS: &[(&str, u64)] = &[
     ("kib", 1 << 10),
     ("mib", 1 << 20),

@@ -24,7 +24,7 @@ impl SocketMode {
 }
 
 impl Default for SocketMode {
-    /// Its owner alone.
+    /// Access for the owner only.
     fn default() -> Self {
         SocketMode(0o600)
     }
@@ -36,7 +36,7 @@ impl FromStr for SocketMode {
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.len() == 4 && text.bytes().all(|b| matches!(b, b'0'..=b'7'));
         let mode = u32::from_str_radix(text, 8).ok().filter(|_| digits);
-        // the owner's are ours, and a socket is not executed
+        // The owner, this server, must keep its access; executing a socket has no meaning.
         let mode = mode.filter(|mode| mode & !0o066 == 0o600);
         mode.map(SocketMode).ok_or_else(|| {
             format!("\"{text}\" is not a socket mode: write 0600 for its owner, 0660 for its group too, or 0666 for all users")

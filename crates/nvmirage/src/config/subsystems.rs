@@ -1,5 +1,4 @@
-//! Controllers that share a subsystem: which they are, what they share, and what is wrong with
-//! that.
+//! Controllers that share a subsystem: what they have in common, and its validation.
 
 use std::fmt::Display;
 
@@ -27,13 +26,13 @@ impl Config {
         controllers.filter(move |c| c.subsystem() == subsystem)
     }
 
-    /// The media whose space the hosts of a subsystem may use.
+    /// The media in whose space hosts of a subsystem may create namespaces.
     pub(crate) fn pool_of(&self, subsystem: &str) -> Vec<&str> {
         let controllers = self.controllers_of(subsystem);
         distinct(controllers.flat_map(|c| c.pool.iter().map(String::as_str)))
     }
 
-    /// The subsystem whose hosts may use a medium.
+    /// The subsystem that has a medium in its pool.
     pub(crate) fn pool_owner(&self, medium: &str) -> Option<&str> {
         let mut controllers = self.controller.iter();
         let owner = controllers.find(|c| c.pool.iter().any(|m| m == medium));
@@ -53,8 +52,8 @@ impl Config {
         names.into_iter().filter_map(find).collect()
     }
 
-    /// Takes a controller out. What it said of its whole subsystem is said by one that stays, as
-    /// that is served so until its last controller goes.
+    /// Removes a controller. Another controller of its subsystem takes over the keys that apply to
+    /// the whole subsystem, because these stay in force until the last controller is removed.
     pub(crate) fn remove_controller(&mut self, name: &str) -> Option<Controller> {
         let at = self.controller.iter().position(|c| c.name == name)?;
         let gone = self.controller.remove(at);
@@ -144,7 +143,7 @@ impl Config {
         }
     }
 
-    /// What lies on a pool belongs to the pool's subsystem.
+    /// Rejects namespaces on a medium that is in the pool of another subsystem.
     fn validate_media(&self, controller: &Controller, place: &mut Place<'_>) {
         for name in &controller.namespaces {
             let Some(namespace) = self.namespace.iter().find(|n| &n.name == name) else {
@@ -162,7 +161,7 @@ impl Config {
 }
 
 impl Controller {
-    /// Says of its subsystem what another controller of it says, too.
+    /// Adds the subsystem-wide keys of another controller, where this one does not set them.
     pub(crate) fn say_too(&mut self, other: &Controller) {
         let mut pool = other.pool.clone();
         pool.retain(|medium| !self.pool.contains(medium));
@@ -173,7 +172,7 @@ impl Controller {
     }
 }
 
-/// Controllers of one subsystem live on one reactor and tell hosts the same of it.
+/// Checks that two controllers of a subsystem name the same reactor and the same identity.
 fn agree(this: &Controller, other: &Controller, place: &mut Place<'_>) {
     let mut same = |key: &str, mine: Option<&dyn Display>, theirs: Option<&dyn Display>| {
         if let (Some(mine), Some(theirs)) = (mine, theirs)
@@ -215,7 +214,7 @@ fn agree(this: &Controller, other: &Controller, place: &mut Place<'_>) {
     );
 }
 
-/// Subsystems share neither namespaces nor pools.
+/// Checks that controllers of different subsystems share neither namespaces nor pools.
 fn are_apart(this: &Controller, other: &Controller, place: &mut Place<'_>) {
     for name in this
         .namespaces
@@ -235,7 +234,7 @@ fn are_apart(this: &Controller, other: &Controller, place: &mut Place<'_>) {
     }
 }
 
-/// Each once, in the order of first mention.
+/// Each name once, in the order of first mention.
 fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = Vec::new();
     for one in all {

@@ -1,4 +1,4 @@
-//! Tenants: who shares media with whom, and how much of them each may have.
+//! Tenants: groups of commands that share media by weights and rate limits.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Config, Size, Span};
 const MAX_TENANTS: usize = 1024;
 /// The largest weight.
 const MAX_WEIGHT: u32 = 10_000;
-/// What a cap saves up at most.
+/// Longest burst allowance.
 const MAX_BURST: Duration = Duration::from_secs(60);
 
 /// Scheduling class of a tenant.
@@ -61,18 +61,18 @@ pub(crate) struct Tenant {
     pub(crate) in_flight: Option<u32>,
 }
 
-/// What a namespace has beside others of its tenant, unless told otherwise.
+/// Default weight of a namespace among those of its tenant.
 pub(crate) fn default_weight() -> u32 {
     TenantSpec::default().weight
 }
 
-/// What caps save up unless told otherwise.
+/// Default burst allowance.
 pub(crate) fn default_burst() -> Span {
     Span(Duration::from_millis(10))
 }
 
 impl Tenant {
-    /// What engines are told of it.
+    /// The tenant as engines take it.
     pub(crate) fn spec(&self) -> TenantSpec {
         let goal_ns = |goal: Span| u64::try_from(goal.0.as_nanos()).unwrap_or(u64::MAX);
         TenantSpec {
@@ -87,7 +87,7 @@ impl Tenant {
         }
     }
 
-    /// Its caps of commands and bytes.
+    /// Its limits on commands and on bytes.
     pub(crate) fn caps(&self) -> (Option<Cap>, Option<Cap>) {
         let cap = |per_second: u64| {
             let burst = u128::from(per_second) * self.burst.0.as_nanos() / 1_000_000_000;
@@ -100,11 +100,11 @@ impl Tenant {
         (self.iops.map(cap), bandwidth)
     }
 
-    /// The same tenant with other values of some keys, as a configuration has them; `none` takes an
-    /// optional one away.
+    /// The tenant with new values for some keys, in the syntax of a configuration; `none` removes
+    /// an optional key.
     ///
     /// # Errors
-    /// What cannot be.
+    /// A key or value that is invalid.
     pub(crate) fn changed(&self, changes: &[(String, String)]) -> Result<Tenant, String> {
         let table = toml::Table::try_from(self);
         let mut table = table.map_err(|error| error.to_string())?;
@@ -161,7 +161,7 @@ impl Place<'_> {
 }
 
 impl Config {
-    /// Appends what is wrong with tenants and with the mention of them.
+    /// Appends what is wrong with tenants, and with references to them.
     pub(super) fn validate_tenants(&self, problems: &mut Vec<Problem>) {
         let tenants = &self.tenant;
         if tenants.len() > MAX_TENANTS {

@@ -1,8 +1,9 @@
-//! Every field of a configuration, wrong: each is refused, and the message says what to write.
+//! Every field of a configuration with an invalid value: each is rejected, and the message says
+//! what to write.
 
 use super::{Config, from_toml};
 
-/// A configuration in which everything is right.
+/// A valid configuration.
 const RIGHT: &str = r#"
 [[reactor]]
 cpu = 0
@@ -239,7 +240,7 @@ fn controllers_that_name_a_subsystem_share_it() {
         let all = config.namespaces_of(subsystem);
         all.into_iter().map(|n| n.name.as_str()).collect()
     };
-    // what lies on the pool is the subsystem's, too, behind what its controllers name
+    // namespaces on the pool belong to the subsystem too, after those that its controllers name
     assert_eq!(names("pair"), ["both", "unused"]);
     assert_eq!(names("c"), ["own"]);
     let again = from_toml(&config.with_defaults()).unwrap();
@@ -342,7 +343,7 @@ fn controllers_of_a_subsystem_agree_on_what_they_tell() {
         );
         assert!(message.contains(&says), "{message}");
     }
-    // a model that only one of them names is another than the default
+    // a model number that only one of them sets differs from the other's default
     let one = PAIR.replacen("subsystem", "model_number = \"X\"\nsubsystem", 1);
     let message = format!("{:#}", from_toml(&one).unwrap_err());
     assert!(message.contains("model_number = nvmirage"), "{message}");

@@ -1,7 +1,7 @@
-//! `[media.timing]`: the model that says when a medium's commands are done.
+//! `[media.timing]`: the timing model of a medium.
 //!
-//! A preset, and any of its parameters by name. What may be written is the table of
-//! `model::parameter`; this file knows none of the names.
+//! A preset, and any of its parameters by name. The table `model::parameter` defines the valid
+//! names; this file lists none of them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use super::read::nearest_word;
 use super::validate::Place;
 use super::{Medium, MediumKind, Size, Span, Zoned};
 
-/// How often the state of a drive is written while it works.
+/// Default interval at which the state of a drive is saved while the drive works.
 const STATE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Timing model of a medium.
@@ -162,7 +162,7 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 impl Timing {
-    /// A preset as it is.
+    /// A preset without changes.
     pub(crate) fn of(preset: String) -> Self {
         Timing {
             preset,
@@ -175,10 +175,10 @@ impl Timing {
         }
     }
 
-    /// The drive that it is taken from.
+    /// The drive of the preset.
     ///
     /// # Errors
-    /// There is none, or its file cannot be used.
+    /// No such preset exists, or its file cannot be used.
     pub(crate) fn drive(&self) -> Result<&Drive, String> {
         match self.drive.0.get() {
             Some(drive) => Ok(drive),
@@ -189,7 +189,7 @@ impl Timing {
         }
     }
 
-    /// The same for another process: a file's path is made absolute.
+    /// The same for another process: the path of a preset file is made absolute.
     ///
     /// # Errors
     /// There is no current folder.
@@ -204,11 +204,10 @@ impl Timing {
         })
     }
 
-    /// Adds `name = "value"` as if it stood in a configuration.
+    /// Sets `name = "value"`, as a configuration would.
     ///
     /// # Errors
-    /// `as_measured_by` of something else than a device or Linux, an interval that is none;
-    /// anything else is looked at with the rest.
+    /// An invalid `as_measured_by` or interval; other values are checked together with the rest.
     pub(crate) fn write(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "as_measured_by" => {
@@ -228,8 +227,8 @@ impl Timing {
         Ok(())
     }
 
-    /// The drive in one word, as a command line has it: what its times follow from, and nothing
-    /// else.
+    /// The preset with its changes as one command-line word. It has only what determines the
+    /// model's latencies.
     pub(crate) fn in_one_word(&self) -> String {
         let by = self.as_measured_by.map(|by| match by {
             Measured::Device => ",as_measured_by=device",
@@ -254,11 +253,11 @@ impl Timing {
         }
     }
 
-    /// The same with parameters changed while the medium works: as it is written, and all of its
-    /// parameters.
+    /// The timing with parameters changed at run time: as written, and as all of its parameters.
     ///
     /// # Errors
-    /// Everything that is wrong; a parameter that cannot change now is told with when it can.
+    /// Everything that is wrong; for a parameter that cannot change now, the message says when it
+    /// can.
     pub(crate) fn changed(
         &self,
         changes: &BTreeMap<String, Text>,
@@ -283,7 +282,7 @@ impl Timing {
         }
     }
 
-    /// The preset with the changes, whether or not they fit each other and the size.
+    /// The preset with the changes, unchecked against each other and the size.
     fn applied(&self, size_bytes: u64) -> Result<Parameters, Vec<String>> {
         let drive = self.drive().map_err(|error| vec![error])?;
         let kind = drive.kind();
@@ -312,7 +311,8 @@ impl Timing {
         }
     }
 
-    /// Adds what is wrong with it. Whether it fits the size is looked at where that is known.
+    /// Appends what is wrong with it. Without `size`, what depends on the size is left to a later
+    /// check.
     pub(super) fn validate(&self, size: Option<u64>, place: &mut Place<'_>) {
         let result = match size {
             Some(size) => self.parameters(size),
@@ -331,8 +331,8 @@ impl Timing {
         }
     }
 
-    /// What is recorded can be played back on a fresh drive only. One with keys is fresh whatever
-    /// it holds.
+    /// Recordings are replayed on a new drive, so the recorded drive must be new as well. A
+    /// key-value model keeps no state and is always new.
     pub(super) fn validate_record(&self, medium: &Medium, place: &mut Place<'_>) {
         let kind = self.drive().map(|drive| drive.kind());
         let on_file = medium.kind == MediumKind::File || self.state.is_some();
@@ -346,18 +346,18 @@ impl Timing {
         });
     }
 
-    /// Whether the model has a state that outlives the program.
+    /// Whether the model has persistent state.
     pub(crate) fn has_state(&self) -> bool {
         self.drive().is_ok_and(|drive| drive.kind() == Kind::Flash)
     }
 
-    /// The file that keeps its state, on a medium of this kind and file; none where nothing is
-    /// kept.
+    /// File of the model's state, on a medium of this kind and path. `None`: the state is not
+    /// saved.
     pub(crate) fn state_file(&self, kind: MediumKind, path: Option<&Path>) -> Option<PathBuf> {
         if !self.has_state() || self.state.is_some() {
             return self.state.clone();
         }
-        // Nobody looks for files among devices.
+        // Not beside a device node: /dev holds no files.
         let is_file =
             |path: &&Path| fs::metadata(path).map_or_else(|_| true, |is| is.file_type().is_file());
         let path = path.filter(|path| kind == MediumKind::File && is_file(path))?;
@@ -366,7 +366,7 @@ impl Timing {
         Some(name.into())
     }
 
-    /// How often it is written while the drive works; none where it is not.
+    /// Interval at which the state is saved while the drive works; `None`: only at a clean stop.
     pub(crate) fn state_interval(&self) -> Option<Duration> {
         let interval = self.state_interval.map_or(STATE_INTERVAL, |span| span.0);
         (!interval.is_zero()).then_some(interval)
@@ -374,7 +374,7 @@ impl Timing {
 }
 
 impl Timing {
-    /// The zones that hosts see are those that the model times.
+    /// Checks that the medium's zones are those of the model.
     pub(super) fn validate_zones(&self, zoned: &Zoned, size: Option<u64>, place: &mut Place<'_>) {
         let Ok(Parameters::Zones(zones)) = self.applied(size.unwrap_or(1 << 40)) else {
             return;
@@ -390,7 +390,7 @@ impl Timing {
     }
 }
 
-/// The error, with the parameter that may have been meant, and all that there are.
+/// An error, with the parameter that was probably meant, and the list of all.
 pub(super) fn told(error: &InvalidParameter) -> String {
     let InvalidParameter::Unknown { name, kind } = error else {
         return error.to_string();
@@ -422,7 +422,7 @@ pub(super) fn told(error: &InvalidParameter) -> String {
     text
 }
 
-/// What a drive of flash has in place of one latency, which follows from several.
+/// The parameters that replace a single latency in a flash model.
 fn part_of(name: &str, kind: Kind) -> Option<&'static str> {
     match (kind, name) {
         (Kind::Flash | Kind::Zns, "read_latency") => Some(
@@ -479,7 +479,8 @@ mod tests {
         assert_eq!(latency(""), "5390ns");
         assert_eq!(latency("as_measured_by = \"linux\""), "5390ns");
         assert_eq!(latency("as_measured_by = \"device\""), "12us");
-        // what is written here is the device's, unless it says otherwise
+        // a latency that is written here was measured at the device, unless `as_measured_by` says
+        // otherwise
         assert_eq!(latency("read_latency = \"8900ns\""), "8900ns");
         let linux = "as_measured_by = \"linux\"\nread_latency = \"8900ns\"";
         assert_eq!(latency(linux), "2290ns");

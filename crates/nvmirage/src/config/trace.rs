@@ -1,6 +1,6 @@
 //! Traces: which commands of a controller are recorded, where, and how many.
 //!
-//! They are made and ended while a server runs; no configuration file has some.
+//! Traces exist only at run time; a configuration file has none.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use utoipa::ToSchema;
 use super::validate::{Place, Problem};
 use super::{Size, Span};
 
-/// The largest `sample`: of a trace of fewer commands little could be said.
+/// Largest `sample`: a trace of fewer commands says little.
 pub(crate) const MAX_SAMPLE: u32 = 128;
-/// The smallest `max_size` that has room for a few commands.
+/// Smallest `max_size`: room for a few commands.
 const MIN_SIZE: Size = Size(64 << 10);
 /// The shortest `max_time`.
 const MIN_TIME: Duration = Duration::from_millis(1);
@@ -42,12 +42,12 @@ pub(crate) struct Trace {
     pub(crate) max_time: Option<Span>,
 }
 
-/// Every command, unless told otherwise.
+/// Default sampling rate: every command.
 pub(crate) fn every() -> u32 {
     1
 }
 
-/// How large a file may become, unless told otherwise.
+/// Default maximum file size.
 pub(crate) fn max_size() -> Size {
     Size(1 << 30)
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, all of it at once.
+//! Validation of a configuration. It reports all problems at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,15 +18,15 @@ const MAX_KEY_VALUE_LEN: u64 = 1 << 40;
 const MAX_NAME_LEN: usize = 64;
 /// Longest NQN (Base 2.1, 4.7).
 const MAX_NQN_LEN: usize = 223;
-/// Largest CPU number that is taken.
+/// Largest CPU number that is accepted.
 const MAX_CPU: u32 = 4095;
 
-/// One thing that is wrong, and what to do about it.
+/// One problem, and how to solve it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// Which object, as in `controller vm1`.
+    /// Object, as in `controller vm1`.
     pub(crate) place: String,
-    /// What is wrong with it and what to write.
+    /// Problem, and what to write.
     pub(crate) what: String,
 }
 
@@ -56,7 +56,7 @@ impl Place<'_> {
         }
     }
 
-    /// A name fits into paths, URLs and tables.
+    /// Checks that a name fits into paths, URLs and tables.
     pub(super) fn name(&mut self, key: &str, value: &str) {
         let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
         let fits = value.bytes().all(fits) && !value.is_empty() && value.len() <= MAX_NAME_LEN;
@@ -85,7 +85,7 @@ impl Place<'_> {
 }
 
 impl Config {
-    /// Everything that is wrong with it; empty when it can be used.
+    /// Everything that is wrong with it; empty when it is valid.
     pub(crate) fn validate(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if let Some(control) = &self.control {
@@ -138,7 +138,7 @@ impl Config {
     }
 }
 
-/// Names are unique within a kind.
+/// Checks that names are unique within a kind.
 fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut Vec<Problem>) {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for name in names {
@@ -156,7 +156,7 @@ fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut
 }
 
 impl Medium {
-    /// What makes it one reactor's: a time, zones, keys.
+    /// Reason why only one reactor may serve it: a timing model, zones, or keys.
     fn why_single(&self) -> Option<&'static str> {
         if self.timing.is_some() {
             Some("timing")
@@ -248,7 +248,7 @@ impl Medium {
 }
 
 impl Medium {
-    /// What concerns drives alone.
+    /// Checks the keys of drives.
     fn validate_drive(&self, place: &mut Place<'_>) {
         match &self.target {
             None => place.problem(
@@ -277,7 +277,7 @@ impl Medium {
         self.refuse_keys_of_files(place);
     }
 
-    /// Reactors that do a part of what there is to do for a drive's completions.
+    /// Checks the reactors of `completions` and `heads`.
     fn validate_relays(&self, reactors: usize, problems: &mut Vec<Problem>) {
         let mut place = Place {
             name: format!("media {}", self.name),
@@ -314,7 +314,7 @@ impl Medium {
         }
     }
 
-    /// What concerns key-value media alone.
+    /// Checks the keys of key-value media.
     fn validate_keys(&self, place: &mut Place<'_>) {
         let is_key_value = self.kind == MediumKind::KeyValue;
         for (key, is_there) in [
@@ -330,7 +330,7 @@ impl Medium {
                 format!("max_keys = {keys}: write 1 to {}", u32::MAX - 1)
             });
         }
-        // What does not fit together otherwise is told elsewhere.
+        // Invalid combinations of other keys are reported elsewhere.
         let size = self.size.map_or(0, |size| size.0);
         let timing = self.timing.as_ref().and_then(|t| t.parameters(size).ok());
         if let Some(timing) = timing {
@@ -350,7 +350,7 @@ impl Medium {
 }
 
 impl Namespace {
-    /// It is not all of its medium.
+    /// Whether it is a part of its medium.
     fn is_part(&self) -> bool {
         self.range.is_some() || self.partition.is_some()
     }
@@ -423,7 +423,7 @@ impl Namespace {
         for other in earlier.iter().filter(|n| n.media == self.media) {
             let apart = match (self.range, other.range) {
                 (Some(mine), Some(theirs)) => !mine.overlaps(theirs),
-                // Where partitions are is known when the medium is open.
+                // Partitions are known only when the medium is open.
                 _ => {
                     self.is_part() && other.is_part() && {
                         self.partition.is_none() || self.partition != other.partition
@@ -486,7 +486,7 @@ impl Controller {
         }
     }
 
-    /// A medium with a time of its own is one reactor's.
+    /// A medium that only one reactor may serve is used on one reactor.
     fn validate_single(&self, config: &Config, earlier: &[Controller], place: &mut Place<'_>) {
         for medium in &config.media {
             let Some(why) = medium.why_single() else {
@@ -509,7 +509,7 @@ impl Controller {
         }
     }
 
-    /// Whether it has a namespace on a medium, or makes some there.
+    /// Whether it has a namespace on a medium, or the medium in its pool.
     pub(crate) fn uses(&self, config: &Config, medium: &str) -> bool {
         let mut mine = config
             .namespace

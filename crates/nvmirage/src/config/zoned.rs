@@ -1,4 +1,4 @@
-//! `[media.zoned]`: zones over a medium, which hosts write in order and reset as a whole.
+//! `[media.zoned]`: zones of a medium, which hosts write sequentially and reset as a whole.
 
 use media::ZoneSpec;
 use port::set::RandomAreas;
@@ -60,10 +60,10 @@ impl Zoned {
         }
     }
 
-    /// What the medium is made with.
+    /// The zones as `media` takes them.
     pub(crate) fn spec(&self) -> ZoneSpec {
         let max_active = self.max_active.unwrap_or(0);
-        // What is too large for its field is refused as what it is cut to is.
+        // A value too large for its field saturates, and is rejected at that value.
         let small = |size: Option<Size>| size.map_or(0, |s| u32::try_from(s.0).unwrap_or(u32::MAX));
         ZoneSpec {
             zone_size: self.zone_size.0,
@@ -77,7 +77,7 @@ impl Zoned {
                 granularity: small(Some(self.random_granularity.unwrap_or(Size(4096)))),
                 zones: match (self.random_zones, max_active) {
                     (Some(zones), _) => zones,
-                    // As many as there can be of any number of active zones.
+                    // Without a limit on active zones, the random write areas have none either.
                     (None, 0) => u32::MAX,
                     (None, most) => most,
                 },

@@ -1,8 +1,8 @@
-//! Where a command looks for a server.
+//! Which server a command talks to.
 //!
-//! `--control` counts before `NVMIRAGE_CONTROL`, and that before the default: the user's own
-//! server. A command that only reads falls back to the server of the system where the user has
-//! none. A command that changes something never does: it would change the wrong one.
+//! `--control` takes precedence over `NVMIRAGE_CONTROL`, and that over the default: the user's own
+//! server. Commands that only read fall back to the system's server where the user has none.
+//! Commands that change something never fall back: they could change the wrong server.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,38 +15,39 @@ pub(crate) const VARIABLE: &str = "NVMIRAGE_CONTROL";
 /// The control socket of the system's service.
 const SERVICE: &str = "/run/nvmirage/control.sock";
 
-/// What named a control socket.
+/// Source of a control socket's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// `--control`.
     Option,
     /// [`VARIABLE`].
     Environment,
-    /// Nothing: it is the user's own.
+    /// Default: the user's own server.
     User,
-    /// Nothing, and a user has none of its own without `XDG_RUNTIME_DIR`: it is the system's.
+    /// Default without `XDG_RUNTIME_DIR`, where a user has no server of its own: the system's
+    /// server.
     System,
-    /// The user's own is missing, and the system's is there.
+    /// Fallback: the user's own socket is missing, and the system's exists.
     Fallback,
 }
 
-/// A control socket, and what named it.
+/// A control socket, and the source of its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     path: PathBuf,
     origin: Origin,
 }
 
-/// What a command does with a server.
+/// Whether a command changes a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
-    /// It only asks.
+    /// It only reads.
     Read,
     /// It changes something.
     Change,
 }
 
-/// What an address depends on, beside the command line.
+/// Inputs of the choice, beside the command line.
 #[derive(Clone, Debug)]
 struct Surroundings<'a> {
     variable: Option<OsString>,
@@ -63,7 +64,7 @@ impl Surroundings<'_> {
         }
     }
 
-    /// What [`VARIABLE`] names. Empty counts as unset.
+    /// The value of [`VARIABLE`]. Empty counts as unset.
     fn named(&self) -> Result<Option<PathBuf>, String> {
         let Some(text) = self.variable.as_ref().filter(|text| !text.is_empty()) else {
             return Ok(None);
@@ -115,23 +116,23 @@ impl Surroundings<'_> {
 }
 
 impl Address {
-    /// The server that a command asks, where `--control` says `option`.
+    /// The server for a command, given the value of `--control`.
     ///
     /// # Errors
-    /// [`VARIABLE`] names no control socket.
+    /// [`VARIABLE`] is not a valid address.
     pub(crate) fn find(option: Option<PathBuf>, intent: Intent) -> Result<Self, String> {
         Surroundings::of_process().find(option, intent)
     }
 
-    /// The control socket of a server that is told of none.
+    /// The control socket of a server that is configured without one.
     pub(crate) fn default_of_server() -> PathBuf {
         Surroundings::of_process().default().path
     }
 
-    /// What the environment names.
+    /// The path in the environment.
     ///
     /// # Errors
-    /// [`VARIABLE`] names no control socket.
+    /// [`VARIABLE`] is not a valid address.
     pub(crate) fn of_environment() -> Result<Option<PathBuf>, String> {
         Surroundings::of_process().named()
     }
@@ -141,13 +142,13 @@ impl Address {
         &self.path
     }
 
-    /// Whether the user named it.
+    /// Whether the user named it, by option or environment.
     pub(crate) fn is_named(&self) -> bool {
         matches!(self.origin, Origin::Option | Origin::Environment)
     }
 
-    /// Which server it is, where the command line does not say so: for a command that acts, and for
-    /// one that falls back.
+    /// A line that names the server, where the command line does not: for commands that change
+    /// something, and for fallbacks.
     pub(crate) fn note(&self, intent: Intent) -> Option<String> {
         let path = self.path.display();
         match (self.origin, intent) {
@@ -162,7 +163,7 @@ impl Address {
         }
     }
 
-    /// Nobody answers there: what to do.
+    /// The error for a socket where no server answers, with the next step.
     pub(crate) fn nobody(&self) -> String {
         let hint = match self.origin {
             Origin::User if Path::new(SERVICE).exists() => format!(
@@ -176,7 +177,7 @@ impl Address {
     }
 }
 
-/// The path, and what named it.
+/// The path with its source.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let origin = match self.origin {
@@ -194,7 +195,7 @@ impl fmt::Display for Address {
 mod tests {
     use super::*;
 
-    /// A folder for the user, and the socket of a service, which are there or not.
+    /// A machine on which the user's folder and the service's socket exist or not.
     struct Machine {
         dir: tempfile::TempDir,
     }
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(read.origin, Origin::Fallback);
         let note = read.note(Intent::Read).unwrap();
         assert!(note.contains("the system's"), "{note}");
-        // nobody is there to fall back to
+        // without the system's socket there is no fallback
         let alone = Machine::new(false, false);
         let read = alone.find(None, None, Intent::Read).unwrap();
         assert_eq!(read.path(), alone.own());

@@ -1,4 +1,4 @@
-//! The client's side of the control socket.
+//! The client of the control socket.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -27,42 +27,42 @@ use crate::observe::{LatencyReport, QueuesReport, Stats};
 use crate::report::progress;
 use crate::trace::TraceStatus;
 
-/// How long a request may take: it may wait for a reactor, more than once.
+/// Longest time for a request: it may wait for a reactor, more than once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long all steps of a configuration that is read again may take.
+/// Longest time for all steps of a configuration reload.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long the slowest drive may take to erase the largest partition.
+/// Longest time in which the slowest drive erases the largest partition.
 const ERASE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
-/// A reply is something else than this program would have sent.
+/// Error for a reply that this version would not have sent.
 const NOT_UNDERSTOOD: &str =
     "cannot parse the server's reply; check that server and client have the same version";
 
-/// Asks for everything that is served.
+/// The inventory of the server.
 pub(crate) fn inventory(socket: &Address) -> anyhow::Result<Inventory> {
     let body = request(socket, Method::GET, "/v1", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
-/// The same, where it comes in so short a time.
+/// The same, within a shorter time.
 pub(crate) fn inventory_within(bound: Duration, socket: &Address) -> anyhow::Result<Inventory> {
     let body = request_within(bound, socket, Method::GET, "/v1", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
-/// The configuration that serves what is served.
+/// The running configuration.
 pub(crate) fn configuration(socket: &Address) -> anyhow::Result<Config> {
     let body = request(socket, Method::GET, "/v1/configuration", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
-/// How long a controller's commands take.
+/// The command latencies of a controller.
 pub(crate) fn latency(socket: &Address, controller: &str) -> anyhow::Result<LatencyReport> {
     let path = format!("/v1/controllers/{}/latency", checked(controller)?);
     let body = request(socket, Method::GET, &path, None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
-/// What stands in a controller's queues, with at most so many commands of each submission queue.
+/// The queues of a controller, with at most `commands` commands of each submission queue.
 pub(crate) fn queues(
     socket: &Address,
     controller: &str,
@@ -77,13 +77,13 @@ pub(crate) fn queues(
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
-/// Everything that is counted.
+/// All counters.
 pub(crate) fn stats(socket: &Address) -> anyhow::Result<Stats> {
     let body = request(socket, Method::GET, "/v1/stats", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
-/// Has the server read its configuration again.
+/// Has the server reload its configuration.
 pub(crate) fn reload(socket: &Address, request: ReloadRequest) -> anyhow::Result<Reload> {
     let body = serde_json::to_vec(&request)?;
     let reply = request_within(
@@ -96,14 +96,14 @@ pub(crate) fn reload(socket: &Address, request: ReloadRequest) -> anyhow::Result
     serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
 }
 
-/// Asks the server to end; whose process is to be waited for.
+/// Asks the server to stop. The caller then waits for the process in the reply to exit.
 pub(crate) fn stop(socket: &Address, detach_hosts: bool) -> anyhow::Result<Stopping> {
     let path = with_consent("/v1/stop", detach_hosts);
     let body = request(socket, Method::POST, &path, None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
-/// Begins a trace; how it is then.
+/// Starts a trace and returns its status.
 pub(crate) fn create_trace(socket: &Address, trace: &Trace) -> anyhow::Result<TraceStatus> {
     let body = serde_json::to_vec(trace)?;
     let reply = request(socket, Method::POST, "/v1/traces", Some(body))?;
@@ -116,7 +116,8 @@ pub(crate) fn create(socket: &Address, kind: &str, object: &impl Serialize) -> a
     request(socket, Method::POST, &format!("/v1/{kind}"), Some(body)).map(drop)
 }
 
-/// Makes an object of a `kind`, or confirms that it is there and the same; whether it was made.
+/// Creates an object of a `kind`, or confirms that it exists unchanged. Returns whether it was
+/// created.
 pub(crate) fn put(
     socket: &Address,
     kind: &str,
@@ -146,7 +147,7 @@ pub(crate) fn delete_controller(
     request(socket, Method::DELETE, &path, None).map(drop)
 }
 
-/// A path of a request that may take something from a host.
+/// The path of a request that may take a controller or namespace from a host.
 fn with_consent(path: &str, detach_hosts: bool) -> String {
     if detach_hosts {
         format!("{path}?detach_hosts=true")
@@ -155,7 +156,7 @@ fn with_consent(path: &str, detach_hosts: bool) -> String {
     }
 }
 
-/// Gives a namespace to a controller.
+/// Attaches a namespace to a controller.
 pub(crate) fn attach(socket: &Address, namespace: &str, controller: &str) -> anyhow::Result<()> {
     let path = format!("/v1/controllers/{}/namespaces", checked(controller)?);
     let body = serde_json::to_vec(&Attachment {
@@ -164,7 +165,7 @@ pub(crate) fn attach(socket: &Address, namespace: &str, controller: &str) -> any
     request(socket, Method::POST, &path, Some(body)).map(drop)
 }
 
-/// Takes a namespace from a controller.
+/// Detaches a namespace from a controller.
 pub(crate) fn detach(
     socket: &Address,
     namespace: &str,
@@ -177,7 +178,7 @@ pub(crate) fn detach(
     request(socket, Method::DELETE, &path, None).map(drop)
 }
 
-/// Gives a namespace another size.
+/// Resizes a namespace.
 pub(crate) fn resize(
     socket: &Address,
     namespace: &str,
@@ -189,7 +190,7 @@ pub(crate) fn resize(
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
 }
 
-/// Changes parameters of a medium's timing.
+/// Changes timing parameters of a medium.
 pub(crate) fn change_medium(
     socket: &Address,
     medium: &str,
@@ -200,7 +201,7 @@ pub(crate) fn change_medium(
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
 }
 
-/// Makes a partition; where it is.
+/// Creates a partition and returns its location.
 pub(crate) fn create_partition(
     socket: &Address,
     medium: &str,
@@ -212,7 +213,7 @@ pub(crate) fn create_partition(
     serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
 }
 
-/// Gives a partition another size; where it is then.
+/// Resizes a partition and returns its new location.
 pub(crate) fn grow_partition(
     socket: &Address,
     medium: &str,
@@ -229,7 +230,7 @@ pub(crate) fn grow_partition(
     serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
 }
 
-/// Deletes a partition; with `erase` that takes as long as the drive needs.
+/// Deletes a partition. With `erase`, this takes as long as the drive needs.
 pub(crate) fn delete_partition(
     socket: &Address,
     medium: &str,
@@ -272,7 +273,7 @@ pub(crate) fn change_controller(
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
 }
 
-/// Changes which log lines are written, and how.
+/// Changes the log filter and format.
 pub(crate) fn change_log(socket: &Address, change: &Log) -> anyhow::Result<()> {
     let body = serde_json::to_vec(change)?;
     request(socket, Method::PATCH, "/v1/log", Some(body)).map(drop)
@@ -289,10 +290,10 @@ pub(crate) fn move_queues(
     request(socket, Method::PUT, &path, Some(body)).map(drop)
 }
 
-/// Hears of events, those behind `since` first, as long as `each` wants more.
+/// Reads the events after `since`, until `each` returns false.
 ///
 /// # Errors
-/// The server is gone, or has more events than it remembers.
+/// The connection is lost, or the server no longer has all of the events.
 pub(crate) fn events(
     socket: &Address,
     since: Option<u64>,
@@ -308,7 +309,7 @@ pub(crate) fn events(
         let (response, _driving) = asked?;
         let mut body = response.into_body();
         let mut text = Vec::new();
-        // the server says something every 15 s, if only that it is there
+        // the server sends something every 15 s, at least a comment
         while let Ok(frame) = timeout(2 * REQUEST_TIMEOUT, body.frame()).await {
             let Some(frame) = frame else {
                 bail!("the server has stopped: its log says why");
@@ -330,8 +331,7 @@ pub(crate) fn events(
     })
 }
 
-/// What a block of a stream of events says (HTML Standard, 9.2.6); nothing where it is there only
-/// to be heard.
+/// The event in a block of an event stream (HTML Standard, 9.2.6); `None` for a keep-alive.
 fn event_of(block: &str) -> anyhow::Result<Option<Event>> {
     let field = |name: &str| {
         let mut lines = block.lines();
@@ -354,7 +354,7 @@ fn event_of(block: &str) -> anyhow::Result<Option<Event>> {
     serde_json::from_str(data).map(Some).context(NOT_UNDERSTOOD)
 }
 
-/// A name that may stand in a URL: that of an object, or `SUBSYSTEM:NSID`.
+/// Checks a name that becomes part of a URL: an object's name, or `SUBSYSTEM:NSID`.
 fn checked(name: &str) -> anyhow::Result<&str> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
     if name.is_empty() || !name.bytes().all(fits) {
@@ -384,7 +384,7 @@ fn request_within(
     answer_within(bound, socket, method, path, body).map(|(_, bytes)| bytes)
 }
 
-/// The same, with the status, which is one of success.
+/// The same, with the reply's status, which is always a success.
 fn answer_within(
     bound: Duration,
     socket: &Address,
@@ -392,7 +392,7 @@ fn answer_within(
     path: &str,
     body: Option<Vec<u8>>,
 ) -> anyhow::Result<(StatusCode, Bytes)> {
-    // a look is quick, and may be for a screen that nothing else is to be written on
+    // a look-up is quick, and may feed a full-screen view that other output would disturb
     let changes = method != Method::GET;
     let _line = changes.then(|| progress::waiting("the server is processing the request"));
     runtime()?.block_on(async {
@@ -414,7 +414,7 @@ fn no_reply(socket: &Address, bound: Duration) -> anyhow::Error {
     )
 }
 
-/// What keeps a reply coming; it ends with this.
+/// Drives the connection of a reply; dropping it closes the connection.
 struct Driving {
     _sender: SendRequest<Full<Bytes>>,
     task: JoinHandle<hyper::Result<()>>,
@@ -437,7 +437,7 @@ async fn exchange(
     Ok((status, whole(response, socket).await?))
 }
 
-/// Asks; what comes is success.
+/// Sends a request. The response has a success status.
 async fn ask(
     socket: &Address,
     method: Method,
@@ -483,7 +483,7 @@ async fn ask(
     }
 }
 
-/// The whole of a reply.
+/// Reads a whole reply.
 async fn whole(response: Response<Incoming>, socket: &Address) -> anyhow::Result<Bytes> {
     let body = Limited::new(response.into_body(), MAX_REPLY_LEN);
     let whole = body.collect().await;

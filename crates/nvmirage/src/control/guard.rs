@@ -1,4 +1,4 @@
-//! Who may ask, and how much: what is looked at before a request is one.
+//! Checks before a request reaches a route: client, token, `Host`, and size limits.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use super::limits::{BODIES_KIB, BODY};
 use super::token::Token;
 use super::{MAX_BODY_LEN, Refusal, dashboard};
 
-/// Bodies are read whole, within their bounds, before anything else is done.
+/// Reads each body whole, within its limits, before the route runs.
 pub(super) fn with_whole_bodies(router: Router) -> Router {
     let room = Arc::new(Semaphore::new(BODIES_KIB));
     router.layer(middleware::from_fn_with_state(room, whole_body))
 }
 
-/// Requests need a `Host` that no name server can have made, and a token; the dashboard itself,
-/// which says nothing of what is served, needs none.
+/// Requires a `Host` that no name server can have provided, and a token. The dashboard's own files
+/// need no token: they contain nothing about served objects.
 pub(super) fn with_token(router: Router, token: Token) -> Router {
     router.layer(middleware::from_fn_with_state(Arc::new(token), admitted))
 }
 
-/// Whether a user of this machine may steer: its own, and root. The socket's mode says the same;
-/// this holds whatever became of that.
+/// Whether a user of this machine may control the server: the server's own user, and root. The
+/// socket's mode says the same; this check holds even if the mode was changed.
 pub(super) fn may_steer(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// What all others are answered.
+/// The response to all other users.
 pub(super) fn to_strangers() -> Router {
     Router::new().fallback(|| async {
         let detail =
@@ -57,7 +57,7 @@ async fn whole_body(State(room): State<Arc<Semaphore>>, request: Request, next: 
             return Refusal::new(StatusCode::REQUEST_TIMEOUT, "too slow", detail).into_response();
         }
     };
-    // the room is taken until the request is answered
+    // the permit is held until the request is answered
     let (bytes, _room) = bytes;
     next.run(Request::from_parts(parts, Body::from(bytes)))
         .await
@@ -115,8 +115,8 @@ async fn admitted(State(token): State<Arc<Token>>, request: Request, next: Next)
     next.run(request).await
 }
 
-/// Whether a request names us by an address or as this machine. A page that has its own name
-/// resolve to this machine (DNS rebinding) sends that name.
+/// Whether a request names this server by IP address or as localhost. A page that makes its own
+/// name resolve to this machine (DNS rebinding) sends that name.
 fn is_address(headers: &HeaderMap, uri: &Uri) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (hosts.next(), hosts.next()) {

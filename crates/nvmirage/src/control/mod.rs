@@ -1,8 +1,8 @@
-//! The control socket: HTTP/JSON on a UNIX socket, its server and its client.
+//! The control API: HTTP/JSON on a UNIX socket, with its server and client.
 //!
 //! Resources are `media`, `namespaces`, `tenants` and `controllers`, with the names and units of
-//! the configuration file. Each has a file in `routes`. The socket has mode 0600: who can open it
-//! is who may steer.
+//! the configuration file. Each has a file in `routes`. The socket has mode 0600: permission to
+//! open it is permission to control the server.
 
 mod address;
 pub(crate) mod client;
@@ -24,14 +24,14 @@ pub(crate) use types::*;
 /// Largest body of a request, in bytes.
 pub(crate) const MAX_BODY_LEN: usize = 1 << 20;
 
-/// Largest reply that the client takes, in bytes: the numbers of many controllers, or the commands
-/// in many queues.
+/// Largest reply that the client accepts, in bytes: counters of many controllers, or commands in
+/// many queues.
 pub(crate) const MAX_REPLY_LEN: usize = 64 << 20;
 
-/// How whoever has started a server gets to its dashboard, in a sentence.
+/// How to open the dashboard of a server that was just started, in a sentence.
 pub(crate) fn dashboard_address(control: &crate::config::Control) -> String {
     match (control.tcp, &control.token_file) {
-        // which port the system has chosen stands in the log
+        // the log has the port that the system chose
         (Some(address), Some(file)) if address.port() != 0 => format!(
             "dashboard: http://{address}/, with the token in {}",
             file.display()

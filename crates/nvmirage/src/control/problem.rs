@@ -1,4 +1,4 @@
-//! Why a request is refused: problem details of RFC 9457.
+//! Error responses: problem details of RFC 9457.
 
 use axum::Json;
 use axum::http::{StatusCode, header};
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::config::Problem;
 
-/// What kinds of problems begin with (RFC 9457, 3.1.1).
+/// Prefix of problem types (RFC 9457, 3.1.1).
 const TYPE: &str = "urn:nvmirage:problem:";
 
 /// Error response (RFC 9457, problem+json).
@@ -42,7 +42,7 @@ pub(crate) struct FieldProblem {
 }
 
 impl Refusal {
-    /// A refusal with any status.
+    /// An error with any status.
     pub(crate) fn new(status: StatusCode, title: &str, detail: impl Into<String>) -> Self {
         Refusal {
             kind: format!("{TYPE}{}", title.replace(' ', "-")),
@@ -71,7 +71,7 @@ impl Refusal {
         }
     }
 
-    /// A configuration that would be none.
+    /// A request that would make the configuration invalid.
     pub(crate) fn of_problems(problems: &[Problem]) -> Self {
         let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
         let errors = problems.iter().map(|problem| FieldProblem {
@@ -96,17 +96,17 @@ impl Refusal {
         Refusal::new(StatusCode::CONFLICT, "conflict", detail)
     }
 
-    /// The object is not what the request says that it is.
+    /// The object does not match the request's precondition.
     pub(crate) fn changed(detail: impl Into<String>) -> Self {
         Refusal::new(StatusCode::PRECONDITION_FAILED, "changed meanwhile", detail)
     }
 
-    /// A reactor that would have to answer does not.
+    /// A reactor does not answer.
     pub(crate) fn no_answer(detail: impl Into<String>) -> Self {
         Refusal::new(StatusCode::GATEWAY_TIMEOUT, "no answer", detail)
     }
 
-    /// Our own fault, or the system's.
+    /// An error of this program, or of the system.
     pub(crate) fn failed(error: &anyhow::Error) -> Self {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Refusal::new(status, "failed", format!("{error:#}"))
@@ -119,14 +119,14 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Bytes of a text of an answer: what a client has sent may be in it, and that several times.
+/// Most bytes of a text in a response, which may quote the client, several times.
 const MAX_TEXT_LEN: usize = 16 << 10;
 
-/// Bytes that are left of a word, where the text is longer than that.
+/// Most bytes of a word in a longer text.
 const CUT_WORD_LEN: usize = 256;
 
-/// Shortens a text that is longer than any of ours: first its words, as what a client has sent may
-/// be one, then itself.
+/// Shortens a text that is too long: first its longest words, which a client may have sent, then
+/// the whole.
 fn shorten(text: &mut String) {
     if text.len() <= MAX_TEXT_LEN {
         return;

@@ -1,4 +1,4 @@
-//! Where requests come in: the control socket, and TCP where the configuration says so.
+//! The server of the control API: the control socket, and TCP where configured.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -22,8 +22,7 @@ use super::{guard, limits};
 use crate::config::Control;
 use crate::supervisor::Supervisor;
 
-/// A bound control socket; its path is removed when it is dropped, unless a service manager made
-/// it.
+/// A bound control socket. Dropping it removes its path, unless a service manager created it.
 #[derive(Debug)]
 pub(crate) struct Socket {
     listener: std::os::unix::net::UnixListener,
@@ -35,13 +34,13 @@ impl Socket {
     /// Binds `path` with mode 0600.
     ///
     /// # Errors
-    /// `AddrInUse` where another process listens there; what the system says otherwise.
+    /// `AddrInUse` if another process listens there; otherwise the system's.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        // the socket is made under another name, closed to others, and then moved: it is never open
-        // to anyone else
+        // created under another name with restricted permissions, then renamed: at no time can
+        // others open it
         let made = path.with_extension(format!("new.{}", std::process::id()));
         let listener = {
             match std::os::unix::net::UnixStream::connect(path) {
@@ -63,11 +62,11 @@ impl Socket {
         })
     }
 
-    /// One that a service manager made at `path`, with the mode that its unit says, and keeps when
-    /// we end.
+    /// A socket that a service manager created at `path`, with the mode in its unit. It stays when
+    /// the server ends.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's.
     pub(crate) fn inherited(
         listener: std::os::unix::net::UnixListener,
         path: PathBuf,
@@ -86,12 +85,12 @@ impl Drop for Socket {
         if self.inherited {
             return;
         }
-        // nothing can be done about a socket that somebody else removed
+        // a socket that was already removed needs no more
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// A bound address of TCP, and the token that whoever asks there must have.
+/// A bound TCP address, and its token.
 #[derive(Debug)]
 pub(crate) struct Tcp {
     listener: std::net::TcpListener,
@@ -99,10 +98,10 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    /// Binds what the configuration says, if it says something.
+    /// Binds the configured address, if there is one.
     ///
     /// # Errors
-    /// The token cannot be read or made, or the address not be had.
+    /// The token cannot be read or created, or the address is unavailable.
     pub(crate) fn of(control: &Control) -> anyhow::Result<Option<Self>> {
         let (Some(address), Some(file)) = (control.tcp, &control.token_file) else {
             return Ok(None);
@@ -118,9 +117,9 @@ impl Tcp {
     }
 }
 
-/// The thread that answers. It stands lower than what serves hosts, and what it starts stands
-/// there, too; changes run on threads of the program's own, as they may start threads that serve
-/// hosts.
+/// The thread that answers requests. It has a higher nice value than the threads that serve hosts,
+/// and so do the threads it starts. Changes therefore run on the main program's runtime: they may
+/// start threads that serve hosts.
 #[derive(Debug)]
 pub(crate) struct Server {
     stop: watch::Sender<bool>,
@@ -128,10 +127,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts to answer. Changes run on the runtime that this is called in.
+    /// Starts the thread. Changes run on the caller's runtime.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's.
     pub(crate) fn start(
         socket: Option<Socket>,
         tcp: Option<Tcp>,
@@ -148,18 +147,18 @@ impl Server {
         std::thread::Builder::new()
             .name("control".into())
             .spawn(move || {
-                // of this thread alone (setpriority(2), NOTES); where it may not, it stands where
-                // it stands
+                // for this thread only (setpriority(2), NOTES); without permission its priority
+                // stays unchanged
                 let _ = rustix::process::setpriority_process(None, limits::NICE);
                 let served = runtime.block_on(serve(socket, tcp, desk, stopped));
-                // a request that hangs does not keep the process
+                // a request that hangs must not keep the process alive
                 runtime.shutdown_background();
                 let _ = end.send(served);
             })?;
         Ok(Server { stop, ended })
     }
 
-    /// Takes no more requests, and lets those that run end, for a while.
+    /// Stops accepting requests, and gives those in progress some time to finish.
     pub(crate) async fn stop(self) -> io::Result<()> {
         self.stop.send_replace(true);
         let ended = self.ended.await;
@@ -200,15 +199,15 @@ async fn serve(
         tokio::spawn(gate.answer_all(listener));
     }
     drop(open);
-    // whoever could tell is gone where this fails, and then it is time to stop
+    // an error means that the sender is gone, which also means to stop
     let _ = stop.wait_for(|stop| *stop).await;
-    // those that go on are closed with the runtime
+    // connections that remain are closed with the runtime
     let _ = timeout(limits::STOP, all_closed.recv()).await;
     Ok(())
 }
 
-/// Answers what comes over TCP until `stop` says true; connections that are open then go on for a
-/// while.
+/// Answers requests over TCP until `stop` becomes true; open connections then have some time to
+/// finish.
 pub(super) async fn answer_over_tcp(
     listener: TcpListener,
     router: Router,
@@ -225,14 +224,14 @@ pub(super) async fn answer_over_tcp(
     let _ = timeout(limits::STOP, all_closed.recv()).await;
 }
 
-/// A way in.
+/// A router with the limits of its connections.
 #[derive(Clone)]
 struct Gate {
     router: Router,
-    /// Places for connections.
+    /// Permits for connections.
     room: Arc<Semaphore>,
     stop: watch::Receiver<bool>,
-    /// Held by all that is open.
+    /// Held by every open connection.
     open: mpsc::Sender<()>,
 }
 
@@ -244,7 +243,7 @@ impl Gate {
         }
     }
 
-    /// The next connection with its place, when there is one for it; none when the server stops.
+    /// The next connection, once there is a permit for it; `None` when the server stops.
     async fn accept<S, A, F>(&self, accept: impl Fn() -> F) -> Option<(S, OwnedSemaphorePermit)>
     where
         F: Future<Output = io::Result<(S, A)>>,

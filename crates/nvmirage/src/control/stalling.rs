@@ -1,4 +1,4 @@
-//! A connection whose other side must read what it is sent.
+//! A connection that fails when its other side stops reading.
 
 use std::io;
 use std::pin::Pin;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A stream that fails where the other side takes nothing for a while.
+/// A stream that fails when its other side reads nothing for `bound`.
 #[derive(Debug)]
 pub(super) struct Stalling<S> {
     stream: S,
     bound: Duration,
-    /// When it is too long, since a write waits.
+    /// Deadline of a write that waits.
     waits: Option<Pin<Box<Sleep>>>,
 }
 
@@ -26,7 +26,7 @@ impl<S> Stalling<S> {
         }
     }
 
-    /// What a write came to: it waits for so long and no longer.
+    /// Limits the time that a write may wait.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -88,7 +88,7 @@ mod tests {
         let bound = Duration::from_secs(10);
         let (near, mut far) = tokio::io::duplex(4);
         let mut near = Stalling::new(near, bound);
-        // one that takes four bytes in nine seconds is as good as any
+        // a reader that takes four bytes in nine seconds is not stalled
         let reads = tokio::spawn(async move {
             let mut bytes = [0; 4];
             for _ in 0..5 {
@@ -99,7 +99,7 @@ mod tests {
         });
         near.write_all(&[7; 20]).await.unwrap();
         let _far = reads.await.unwrap();
-        // and then nothing more is taken
+        // after that it reads nothing more
         let begun = Instant::now();
         let error = near.write_all(&[7; 20]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -1,4 +1,5 @@
-//! The token that requests over TCP need: who can read its file may steer.
+//! The token that requests over TCP need. Permission to read its file is permission to control the
+//! server.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,12 +9,12 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use subtle::ConstantTimeEq;
 
-/// Random bytes of a token that is made here; it has two digits for each.
+/// Random bytes of a generated token, which has two digits for each.
 const RANDOM_LEN: usize = 32;
 /// Characters of a token.
 const LEN: std::ops::RangeInclusive<usize> = 32..=512;
 
-/// What a request must know.
+/// The secret of a request.
 #[derive(Clone)]
 pub(super) struct Token(String);
 
@@ -24,7 +25,7 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads the token of a file that nobody else can read, or makes both.
+    /// Reads the token from a file that no other user can read, or creates both.
     pub(super) fn of_file(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         match File::open(path) {
@@ -63,7 +64,7 @@ impl Token {
         Ok(Token(text.to_owned()))
     }
 
-    /// One that nobody knows.
+    /// A new random token.
     pub(super) fn random() -> anyhow::Result<Self> {
         let mut random = [0; RANDOM_LEN];
         let mut filled = 0;
@@ -76,7 +77,7 @@ impl Token {
         ))
     }
 
-    /// The token itself, for who may know it.
+    /// The token as text.
     pub(super) fn text(&self) -> &str {
         &self.0
     }
@@ -88,7 +89,7 @@ impl Token {
             .filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        // it is made with mode 0600, and has its name when it is whole
+        // created with mode 0600, and renamed once complete
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         writeln!(file, "{}", made.0)?;
         file.as_file().sync_all()?;
@@ -97,8 +98,8 @@ impl Token {
         Ok(made)
     }
 
-    /// Whether a header `Authorization` has it (RFC 6750, 2.1); how long that takes says nothing of
-    /// the token but its length.
+    /// Whether a header `Authorization` has the token (RFC 6750, 2.1). The time this takes reveals
+    /// only the token's length.
     pub(super) fn admits(&self, authorization: Option<&str>) -> bool {
         let Some((scheme, token)) = authorization.and_then(|text| text.split_once(' ')) else {
             return false;

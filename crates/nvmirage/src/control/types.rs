@@ -1,5 +1,5 @@
-//! What requests and replies hold. Objects have the keys, units and defaults of the configuration
-//! file, whose types are within.
+//! Types of requests and replies. Objects have the keys, units and defaults of the configuration
+//! file, whose types they embed.
 
 use std::collections::BTreeMap;
 
@@ -452,7 +452,7 @@ impl From<&Step> for PlannedStep {
 }
 
 impl PlannedStep {
-    /// It in a line, with `+`, `~` or `-` in front.
+    /// The step as one line, with `+`, `~` or `-` in front.
     pub(crate) fn line(&self) -> String {
         let (mark, word) = match self.action {
             StepAction::Create => ("+", ""),
@@ -475,7 +475,7 @@ impl PlannedStep {
 }
 
 impl Reload {
-    /// A line for each step, and for each thing that stays as it is.
+    /// A line for each step, and for each deferred change.
     pub(crate) fn lines(&self) -> Vec<String> {
         let steps = self.steps.iter().map(PlannedStep::line);
         let held = self.held.iter().map(|held| {
@@ -492,7 +492,7 @@ impl Reload {
         steps.chain(held).chain(restart).collect()
     }
 
-    /// The file is served as a whole.
+    /// Whether the file is applied completely.
     pub(crate) fn is_whole(&self) -> bool {
         self.held.is_empty() && self.restart.is_empty()
     }

@@ -1,18 +1,18 @@
-//! Carries requests over one queue pair.
+//! A carrier submits requests to one queue pair and handles their completions.
 //!
-//! The thread that reads the kernel's requests (the *reader*) submits them and does not wait. Who
-//! takes completions is one of two, never both: the reader itself, which looks for them for a
-//! moment after it has submitted, as a drive that answers within microseconds is done before any
-//! thread could be woken; or else a thread of its own, which sleeps on the queue's interrupt. The
-//! reader hands over when it has looked in vain, when another request waits, and where looking has
-//! not paid lately.
+//! The thread that reads the kernel's requests (the *reader*) submits them without waiting.
+//! Completions are handled by exactly one of two threads. The reader itself polls for a moment
+//! after it has submitted, because a drive that completes within microseconds is faster than waking
+//! a thread. Otherwise a thread of the carrier sleeps on the queue's interrupt. The reader hands
+//! over when polling found nothing, when another request waits, and when polling has not paid
+//! recently.
 //!
 //! Invariants:
-//! - While a command is in flight, somebody takes completions: the reader does not leave before it
-//!   has handed over.
-//! - Every wait is bounded. A command that is not done in time, a drive that is gone, or a panic of
-//!   a thread of the mount ends all requests with EIO, then and from then on; memory that the drive
-//!   might still write to is not used again.
+//! - While a command is in flight, one thread handles completions: the reader hands over before it
+//!   leaves.
+//! - Every wait is bounded. If a command times out, the drive is lost, or a thread of the mount
+//!   panics, all current and later requests end with EIO; memory that the drive might still write
+//!   to is not reused.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,17 +27,18 @@ use super::loss::Loss;
 use super::memory::Pool;
 use super::request::{Memory, Request};
 
-/// How long the reader looks for completions, and how quick they must be on average for that to
+/// How long the reader polls for completions. The mean latency must be below this for polling to
 /// pay.
 const LOOK: Duration = Duration::from_micros(30);
-/// Between two questions to the kernel whether another request waits: each is a system call.
+/// Interval at which the kernel is asked whether another request waits; each check is a system
+/// call.
 const INPUT_LOOK: Duration = Duration::from_micros(1);
-/// How often a thread that waits looks whether anything is overdue.
+/// Interval at which a waiting thread checks for overdue commands.
 const CARE: Duration = Duration::from_millis(500);
 
 type Queue = QueuePair<VfioUser>;
 
-/// Who takes completions.
+/// The thread that handles completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taker {
     Reader,
@@ -49,37 +50,37 @@ struct State {
     /// By command identifier.
     requests: Vec<Option<Request>>,
     taker: Taker,
-    /// Mean time of a command, of the last ones most.
+    /// Moving average of command latencies.
     mean_ns: u64,
-    /// The mount is lost: nothing is carried any more.
+    /// The mount is lost, and all requests fail.
     is_lost: bool,
     is_stopped: bool,
-    /// What a lost drive may still write to.
+    /// Memory that a lost drive may still write to.
     abandoned: Vec<Memory>,
 }
 
-/// A queue pair with what is in flight in it.
+/// A queue pair, with its requests in flight.
 pub(super) struct Carrier {
     state: Mutex<State>,
     interrupt: QueueInterrupt<VfioUser>,
-    /// Told when completions are the thread's to take.
+    /// Notified when the thread takes over completions.
     handed_over: Condvar,
-    /// Told when slots are free again.
+    /// Notified when slots become free.
     room: Condvar,
     pool: Arc<Pool>,
     input: Arc<Input>,
-    /// Whether looking for completions can pay: not on a machine with one processor.
+    /// Whether polling can pay: not on a machine with one processor.
     may_look: bool,
     timeout: Duration,
-    /// That of the mount.
+    /// The loss of the whole mount.
     loss: Arc<Loss>,
 }
 
-/// Requests that have ended, to be answered without the lock.
+/// Completed requests, to be answered after the lock is released.
 type Ended = Vec<(Request, Result<(), Errno>)>;
 
 impl State {
-    /// Gives the drive the next command of a request, or ends it.
+    /// Submits the next command of a request, or completes the request.
     fn advance(&mut self, mut request: Request, ended: &mut Ended) {
         let cid = self.queue.next_cid().expect("a slot is free");
         match request.next_command(&self.queue, cid) {
@@ -96,7 +97,7 @@ impl State {
         }
     }
 
-    /// Takes what has completed; true when there was something.
+    /// Handles completions; true if there were any.
     fn take(&mut self, ended: &mut Ended) -> Result<bool, DriverError> {
         let mut any = false;
         loop {
@@ -138,7 +139,7 @@ impl State {
         requests.any(|request| request.since.elapsed() > timeout)
     }
 
-    /// Ends everything: the mount is lost.
+    /// Fails all requests: the mount is lost.
     fn abandon(&mut self, ended: &mut Ended) {
         self.is_lost = true;
         for mut request in self.requests.iter_mut().filter_map(Option::take) {
@@ -153,7 +154,7 @@ impl State {
 }
 
 impl Carrier {
-    /// Carries over `queue`, which has an interrupt.
+    /// A carrier for `queue`, which has an interrupt.
     pub(super) fn new(
         queue: Queue,
         pool: Arc<Pool>,
@@ -187,7 +188,7 @@ impl Carrier {
         }
     }
 
-    /// A panic under the lock leaves requests unanswered, not memory in two hands.
+    /// A panic under the lock leaves requests unanswered; it never gives memory to two owners.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -196,7 +197,7 @@ impl Carrier {
         self.may_look && u128::from(state.mean_ns) < LOOK.as_nanos()
     }
 
-    /// Answers requests; the lock is not held.
+    /// Answers requests. The lock must not be held.
     fn answer(&self, ended: &mut Ended, scratch: &mut Vec<u8>) {
         if ended.is_empty() {
             return;
@@ -207,13 +208,13 @@ impl Carrier {
         }
     }
 
-    /// The drive cannot be used any more.
+    /// Declares the drive lost.
     fn lose(&self, state: &mut State, error: &DriverError, ended: &mut Ended) {
         self.loss.declare(error);
         state.abandon(ended);
     }
 
-    /// Takes a request of the kernel; answers it now or later. `scratch` is the reader's.
+    /// Submits a request of the kernel; it is answered now or later. `scratch` is the reader's.
     pub(super) fn carry(&self, request: Request, scratch: &mut Vec<u8>) {
         let mut ended = Ended::new();
         let mut state = self.lock();
@@ -246,7 +247,7 @@ impl Carrier {
         self.answer(&mut ended, scratch);
     }
 
-    /// The reader looks for completions for a moment.
+    /// The reader polls for completions for a moment.
     fn look<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -282,7 +283,7 @@ impl Carrier {
         state
     }
 
-    /// What the thread does until it is told to stop.
+    /// The loop of the carrier's thread.
     pub(super) fn complete(&self) {
         let mut ended = Ended::new();
         let mut scratch = Vec::new();
@@ -321,7 +322,7 @@ impl Carrier {
         }
     }
 
-    /// Ends every request with an error, now and from now on: the mount is lost.
+    /// Fails all current and later requests: the mount is lost.
     pub(super) fn give_up(&self) {
         let mut ended = Ended::new();
         let mut state = self.lock();
@@ -330,7 +331,7 @@ impl Carrier {
         self.answer(&mut ended, &mut Vec::new());
     }
 
-    /// Waits until nothing is in flight; false when that takes longer.
+    /// Waits until no command is in flight; false after `timeout`.
     pub(super) fn drain(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut state = self.lock();
@@ -345,15 +346,15 @@ impl Carrier {
         true
     }
 
-    /// Takes no more requests, and ends the thread.
+    /// Stops taking requests, and ends the thread.
     pub(super) fn stop(&self) {
         self.lock().is_stopped = true;
         self.handed_over.notify_all();
-        // it looks anyway before long
+        // without the wake-up, the thread checks soon anyway
         let _ = self.interrupt.wake();
     }
 
-    /// Makes a namespace durable; nothing is in flight, and the carrier is stopped.
+    /// Flushes a namespace. No command is in flight, and the carrier is stopped.
     pub(super) fn flush(&self, nsid: u32) -> Result<(), DriverError> {
         self.lock().queue.flush(nsid).map(drop)
     }

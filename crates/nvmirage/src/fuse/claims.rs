@@ -1,17 +1,17 @@
-//! Who may write to which blocks now.
+//! Claims of blocks by writes.
 //!
-//! A write that covers a block in part reads it before and writes all of it. Another write to the
-//! same block in between would be lost, so such a writer claims its blocks for itself, and the
-//! others wait. Writers of whole blocks do not wait for each other: what two of those leave is
-//! their programs' affair, as on any drive.
+//! A write that covers a block in part reads the block first and then writes all of it. A write to
+//! the same block in between would be lost, so such a write claims its blocks exclusively, and
+//! others wait. Writes of whole blocks do not wait for each other: their order is the programs'
+//! responsibility, as on any drive.
 //!
-//! Invariant: claims that exclude each other are granted in the order in which they came.
+//! Invariant: claims that exclude each other are granted in order of arrival.
 
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is claimed of one mount.
+/// The claims of a mount.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     claims: Mutex<Table>,
@@ -20,7 +20,7 @@ pub(super) struct Claims {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// In the order in which they came; those that wait, too.
+    /// In order of arrival, including those that wait.
     claims: Vec<Entry>,
     next: u64,
 }
@@ -42,7 +42,7 @@ impl Entry {
     }
 }
 
-/// The right to write to blocks; it ends when this is dropped.
+/// The right to write to blocks, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Claim {
     claims: Arc<Claims>,
@@ -54,8 +54,8 @@ impl Claims {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Claims blocks of a file, for itself or beside others of its kind; waits for those that
-    /// exclude it, at most `timeout`, after which there is no claim.
+    /// Claims blocks of a file, exclusively or shared. Waits up to `timeout` for conflicting
+    /// claims; `None` after that.
     pub(super) fn claim(
         self: &Arc<Self>,
         file: u64,
@@ -72,7 +72,7 @@ impl Claims {
             blocks,
             exclusive,
         });
-        // released when the wait is given up, too
+        // released also when the wait times out
         let claim = Claim {
             claims: self.clone(),
             id,
@@ -94,7 +94,7 @@ impl Claims {
 }
 
 impl Table {
-    /// Whether nothing that came before excludes a claim.
+    /// Whether no earlier claim conflicts with a claim.
     fn is_granted(&self, id: u64) -> bool {
         let at = self.claims.iter().position(|entry| entry.id == id);
         let at = at.expect("a claim is in the table until it is dropped");

@@ -1,15 +1,14 @@
-//! What a program sees of a command that failed.
+//! Error numbers for failed commands.
 
 use driver::DriverError;
 use fuser::Errno;
 use nvme_spec::Status;
 
-/// The error number for a status: the one that a program would most likely handle, else an error of
-/// the device.
+/// The error number for a status: the one that programs most likely handle, else EIO.
 pub(super) fn of_status(status: Status) -> Errno {
     match status {
         Status::INVALID_COMMAND_OPCODE => Errno::EOPNOTSUPP,
-        // the namespace is gone; the files follow in a moment
+        // the namespace was removed; its file is removed shortly
         Status::INVALID_NAMESPACE_OR_FORMAT => Errno::ENODEV,
         Status::NAMESPACE_IS_WRITE_PROTECTED | Status::ATTEMPTED_WRITE_TO_READ_ONLY_RANGE => {
             Errno::EROFS
@@ -21,7 +20,7 @@ pub(super) fn of_status(status: Status) -> Errno {
     }
 }
 
-/// The error number for a command that could not be given to the drive.
+/// The error number for a command that could not be submitted.
 pub(super) fn of_error(error: &DriverError) -> Errno {
     match error {
         DriverError::Status { status, .. } => of_status(*status),

@@ -1,8 +1,8 @@
-//! The files of a mount: one for each namespace, and which one it is when namespaces come and go.
+//! The files of a mount, one for each namespace, and how they follow changes of namespaces.
 //!
-//! Invariant: an inode number belongs to one namespace for as long as the mount lives. A namespace
-//! of the same number that is another one by its identifiers is another file, so that who has the
-//! old one open does not write to the new one.
+//! Invariant: an inode number belongs to one namespace as long as the mount lives. If another
+//! namespace, by its identifiers, takes over a namespace's number, it becomes another file, so a
+//! program with the old file open never writes to the new namespace.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ pub(super) const ROOT: u64 = 1;
 /// NGUID and EUI-64 of a namespace.
 pub(super) type Identity = ([u8; 16], [u8; 8]);
 
-/// A namespace as the drive tells of it.
+/// A namespace as the drive reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) namespace: Namespace,
     pub(super) identity: Identity,
-    /// The drive takes no writes to it (NSATTR).
+    /// The drive rejects writes to it (NSATTR).
     pub(super) read_only: bool,
 }
 
@@ -35,31 +35,31 @@ impl File {
         format!("ns{}", self.found.namespace.nsid)
     }
 
-    /// Bytes it has.
+    /// Size in bytes.
     pub(super) fn len(&self) -> u64 {
         self.found.namespace.len()
     }
 }
 
-/// All of them.
+/// All files.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     by_inode: BTreeMap<u64, File>,
-    /// The inode given last.
+    /// The last inode number assigned.
     last: u64,
 }
 
-/// What has become different.
+/// Result of an update.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) added: Vec<File>,
-    /// Their size or their blocks.
+    /// Files with a new size or block size.
     pub(super) changed: Vec<File>,
     pub(super) removed: Vec<File>,
 }
 
 impl Files {
-    /// Takes over what the drive has now.
+    /// Updates the files to the drive's current namespaces.
     pub(super) fn update(&mut self, found: &[Found]) -> Changes {
         let mut changes = Changes::default();
         let is_same = |file: &File, found: &Found| {

@@ -1,8 +1,8 @@
-//! What the kernel asks of the mount, and what it is told.
+//! The mount's answers to requests of the kernel.
 //!
-//! A flat folder with a file for each namespace. Files are neither made nor removed nor resized by
-//! programs: that is the drive's affair. Opening one with `O_TRUNC` leaves its bytes alone, as with
-//! a block device.
+//! The mount is a flat folder with a file for each namespace. Programs cannot create, remove or
+//! resize files: namespaces change on the drive only. Opening a file with `O_TRUNC` keeps its data,
+//! as with a block device.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
@@ -29,20 +29,19 @@ use super::plan::{Plan, Shape};
 use super::request::{Answer, Memory, Request};
 use super::{errno, mount};
 
-/// How long the kernel may take for granted what it was told of a file. It is told of changes at
-/// once.
+/// How long the kernel may cache attributes. It is notified of changes at once.
 const VALID: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// The carrier of this thread, which belongs to one mount.
+    /// The carrier of this thread. A thread serves only one mount.
     static CARRIER: Cell<Option<usize>> = const { Cell::new(None) };
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Everything that threads of one mount share.
+/// State shared by the threads of a mount.
 pub(super) struct Shared {
     pub(super) files: RwLock<Files>,
-    /// How often its files are open.
+    /// Number of open files.
     pub(super) open: AtomicUsize,
     pub(super) carriers: Vec<Carrier>,
     pub(super) claims: Arc<Claims>,
@@ -58,39 +57,39 @@ pub(super) struct Shared {
     pub(super) next_carrier: AtomicUsize,
     pub(super) loss: Arc<Loss>,
     pub(super) input: Arc<Input>,
-    /// The number of the kernel's connection, once it is known.
+    /// Number of the kernel's FUSE connection, once known.
     pub(super) connection: OnceLock<u32>,
-    /// No thread reads requests any more.
+    /// Whether the threads that read requests have ended.
     pub(super) is_unread: AtomicBool,
 }
 
 impl Shared {
-    /// A change of the table that panicked half-way has left files that are there or are not.
+    /// After a panic in an update, each file is either present or not, so the table remains usable.
     pub(super) fn files(&self) -> std::sync::RwLockReadGuard<'_, Files> {
         self.files
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Ends every request with an error, now and from now on.
+    /// Fails all current and later requests.
     pub(super) fn give_up(&self, why: &dyn fmt::Display) {
         self.loss.declare(why);
         self.end_requests();
     }
 
-    /// Ends every request of a lost mount.
+    /// Fails all requests of a lost mount.
     pub(super) fn end_requests(&self) {
         for carrier in &self.carriers {
             carrier.give_up();
         }
     }
 
-    /// Whether there is a mount, and nobody who reads its requests.
+    /// Whether the mount exists, but no thread reads its requests.
     pub(super) fn is_abandoned(&self) -> bool {
         self.is_unread.load(Ordering::Relaxed) && self.input.is_connected()
     }
 
-    /// Takes the lost mount out of the tree and aborts what the kernel still has of it.
+    /// Unmounts the lost mount, and aborts requests that the kernel still holds.
     pub(super) fn end(&self) {
         if self.input.is_connected()
             && let Err(error) = mount::end(self.loss.dir(), self.connection.get().copied())
@@ -151,7 +150,7 @@ impl Shared {
             ctime: self.since,
             crtime: self.since,
             kind: FileType::Directory,
-            // who may read a file may look for it
+            // a user who may read a file may search the folder
             perm: self.mode | (self.mode & 0o444) >> 2,
             nlink: 2,
             uid: self.owner.0,
@@ -162,8 +161,8 @@ impl Shared {
         }
     }
 
-    /// Carries a request of a file. `data` is what it writes. One that changes blocks waits until
-    /// nobody excludes it.
+    /// Submits a request for a file. `data` is the data of a write. A request that changes blocks
+    /// waits for conflicting ones.
     fn carry(&self, file: &File, plan: Plan, answer: Answer, data: Option<&[u8]>) {
         let mut claim = None;
         if plan.changes_blocks() {
@@ -194,7 +193,7 @@ impl Shared {
         SCRATCH.with_borrow_mut(|scratch| self.carrier().carry(request, scratch));
     }
 
-    /// The memory that a plan needs, with `data` in it.
+    /// Allocates the memory of a plan, with `data` in it.
     fn memory(&self, file: &File, plan: &Plan, data: Option<&[u8]>) -> Result<Memory, DriverError> {
         let mut memory = Memory::default();
         if plan.moves_data() {
@@ -213,20 +212,20 @@ impl Shared {
     }
 }
 
-/// The mount as the kernel sees it.
+/// The file system interface of the mount.
 pub(super) struct Mounted(pub(super) Arc<Shared>);
 
 impl Mounted {
     fn file(&self, inode: INodeNo) -> Result<File, Errno> {
-        // the namespace is detached, and somebody has its file open
+        // the namespace is detached, but its file is still open
         self.0.files().get(inode.0).ok_or(Errno::ENODEV)
     }
 }
 
 impl Filesystem for Mounted {
     fn init(&mut self, _: &Asked, config: &mut KernelConfig) -> io::Result<()> {
-        // What a kernel does not have it does not need: the first lets requests of one file that
-        // come by io_uring or aio go beside each other.
+        // A kernel without these features does not need them. The first allows parallel requests
+        // for one file by io_uring and aio.
         for wish in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
             let _ = config.add_capabilities(wish);
         }
@@ -281,7 +280,7 @@ impl Filesystem for Mounted {
         if mode.is_some() || uid.is_some() || gid.is_some() {
             return reply.error(Errno::EPERM);
         }
-        // `O_TRUNC` comes as size 0 without a handle, ftruncate(2) with one
+        // `O_TRUNC` sends size 0 without a handle, ftruncate(2) with one
         let is_open = size == Some(0) && fh.is_none();
         if size.is_some_and(|size| size != file.len()) && !is_open {
             return reply.error(Errno::EINVAL);
@@ -294,8 +293,7 @@ impl Filesystem for Mounted {
             Ok(file) => file,
             Err(errno) => return reply.error(errno),
         };
-        // As on a file system that is mounted read-only; the owner's and root's permissions would
-        // let them.
+        // As on a read-only file system: the permissions alone would not stop the owner and root.
         if file.found.read_only && flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
@@ -405,7 +403,7 @@ impl Filesystem for Mounted {
             return reply.error(Errno::ENOSPC);
         }
         match mode & !KEEP_SIZE {
-            // A drive has room for all of its blocks, or fails the write.
+            // All blocks of the drive are usable, or the write fails.
             0 => reply.ok(),
             PUNCH_HOLE | ZERO_RANGE => {
                 let len = end.min(file.len()).saturating_sub(offset);
@@ -436,7 +434,7 @@ impl Filesystem for Mounted {
         let files = files.iter();
         let files = files.map(|file| (file.inode, FileType::RegularFile, file.name()));
         let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
-        // an entry's offset is that of the next one
+        // an entry's offset is the index of the next one
         for (next, entry) in (1..).zip(dots.into_iter().chain(files)).skip(skipped) {
             let (inode, kind, name) = entry;
             if reply.add(INodeNo(inode), next, kind, name) {
@@ -454,7 +452,7 @@ impl Filesystem for Mounted {
     }
 }
 
-/// `O_DSYNC` as the kernel hands it on (asm-generic/fcntl.h; the same on x86-64 and aarch64).
+/// `O_DSYNC` as the kernel passes it (asm-generic/fcntl.h; the same on x86-64 and aarch64).
 const DSYNC: i32 = 0o10000;
 /// Modes of fallocate(2) (linux/falloc.h).
 const KEEP_SIZE: i32 = 0x01;

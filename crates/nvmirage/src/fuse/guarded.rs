@@ -1,5 +1,5 @@
-//! The mount as its reading threads see it: a panic while a request is looked at ends the mount,
-//! not the thread.
+//! A wrapper of the mount for its reader threads: a panic during a request ends the mount, not the
+//! thread.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,14 +15,14 @@ use fuser::{
 use super::filesystem::Mounted;
 use super::loss;
 
-/// A mount whose threads survive.
+/// A mount whose threads survive panics.
 pub(super) struct Guarded(pub(super) Mounted);
 
-/// Each request by its name and what it comes with.
+/// The requests, by name and arguments.
 macro_rules! guarded {
     ($($name:ident($($arg:ident: $kind:ty),*);)*) => {$(
         fn $name(&self, asked: &Request, $($arg: $kind),*) {
-            // A reply that is dropped on the way answers with EIO.
+            // A dropped reply answers with EIO.
             let answer = || {
                 #[cfg(test)]
                 super::tests::strike();

@@ -1,27 +1,27 @@
-//! Whether the kernel has requests that nobody has taken yet.
+//! Whether the kernel has requests that no thread has read yet.
 
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// The mount's descriptor, once there is one.
+/// The mount's descriptor, once it exists.
 #[derive(Debug, Default)]
 pub(super) struct Input(OnceLock<OwnedFd>);
 
 impl Input {
-    /// Looks at this descriptor from now on.
+    /// Sets the descriptor.
     pub(super) fn set(&self, fd: OwnedFd) {
-        // a mount has one, and it is set once
+        // it is set once per mount
         let _ = self.0.set(fd);
     }
 
-    /// Whether a request waits.
+    /// Whether a request waits to be read.
     pub(super) fn is_waiting(&self) -> bool {
         self.state().contains(PollFlags::IN)
     }
 
-    /// Whether there is a mount at the other end: neither unmounted by its last user, nor aborted.
+    /// Whether the mount still exists: neither unmounted nor aborted.
     pub(super) fn is_connected(&self) -> bool {
         self.0.get().is_some() && !self.state().contains(PollFlags::ERR)
     }

@@ -1,8 +1,8 @@
-//! The end of a mount whose drive, or one of whose threads, is lost.
+//! The end of a mount that has lost its drive or a thread.
 //!
-//! Every thread that serves a mount runs under [`caught`]: a panic is a loss of this mount, not of
-//! the process. The first loss is logged; the thread that watches the namespaces then ends the
-//! mount, so that nobody waits for an answer that cannot come.
+//! Every thread of a mount runs under [`caught`]: a panic is a loss of this mount, and does not
+//! affect the rest of the process. The first loss is logged. The thread that watches the namespaces
+//! then unmounts the folder, so that no program waits for an answer.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ pub(super) struct Panicked {
 }
 
 impl Loss {
-    /// None yet, of the mount at `dir`.
+    /// The state of a working mount at `dir`.
     pub(super) fn new(dir: PathBuf) -> Self {
         Loss {
             dir,
@@ -36,7 +36,7 @@ impl Loss {
         }
     }
 
-    /// The mount is lost. The first time it is logged.
+    /// Declares the mount lost. The first call is logged.
     pub(super) fn declare(&self, why: &dyn fmt::Display) {
         if !self.is_declared.swap(true, Ordering::Relaxed) {
             let dir = self.dir.display();
@@ -46,7 +46,7 @@ impl Loss {
         }
     }
 
-    /// Where the mount is, or was.
+    /// Folder of the mount.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -55,7 +55,7 @@ impl Loss {
         self.is_declared.load(Ordering::Relaxed)
     }
 
-    /// The lost mount is no longer in the tree.
+    /// The lost mount is unmounted.
     pub(super) fn set_ended(&self) {
         self.is_ended.store(true, Ordering::Release);
     }
@@ -68,8 +68,8 @@ impl Loss {
 /// Runs a part of a thread of a mount.
 ///
 /// # Errors
-/// It panicked. Locks that it held are poisoned, which nobody minds: after a loss nothing is
-/// submitted any more.
+/// It panicked. Locks that it held are poisoned, which is harmless: after a loss, no request is
+/// submitted.
 pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panicked {
         thread: thread::current().name().unwrap_or("unnamed").to_owned(),

@@ -1,33 +1,33 @@
 //! Memory shared with the drive, for the data of requests.
 //!
-//! Buffers are of a few sizes and used again. Memory that no request has needed yet takes no pages.
+//! Buffers have a few sizes and are reused. Memory that no request has used yet occupies no pages.
 //!
-//! Invariant: there is a buffer of every size for as many requests as there can be in flight.
+//! Invariant: there is a buffer of every size for each request that can be in flight.
 
 use std::sync::{Mutex, PoisonError};
 
 use driver::DriverError;
 use memory::{Buffer, HostMemory};
 
-/// Largest block that a drive may have, and so the room of each edge.
+/// Largest supported logical block, and therefore the size of an edge.
 pub(super) const EDGE_LEN: usize = 64 << 10;
 /// Most bytes of a request of the kernel.
 pub(super) const REQUEST_LEN: u32 = 1 << 20;
-/// Buffers' sizes: most requests, longer ones, and the longest, which may begin and end inside of a
-/// block. Edges have the middle one.
+/// Sizes of buffers: for most requests, for longer ones, and for the longest, which may start and
+/// end inside of a block. Edges use the middle size.
 const SIZES: [usize; 3] = [16 << 10, 2 * EDGE_LEN, REQUEST_LEN as usize + 2 * EDGE_LEN];
 /// Queues, doorbells, and the admin queue's data.
 const SPARE_LEN: usize = 32 << 20;
 const PAGE: usize = 4096;
 
-/// Bytes to share with the drive where so many requests may be in flight.
+/// Bytes to share with the drive for that many requests in flight.
 pub(super) fn memory_len(requests: usize) -> usize {
     let each = SIZES.iter().sum::<usize>() + 2 * EDGE_LEN;
-    // and lists of pages of each command: one page holds those of 2 MiB
+    // plus page lists for each command; one page lists 2 MiB
     SPARE_LEN + requests * (each + 2 * PAGE)
 }
 
-/// Where buffers come from.
+/// The buffers.
 #[derive(Debug)]
 pub(super) struct Pool {
     memory: HostMemory,
@@ -42,10 +42,10 @@ impl Pool {
         }
     }
 
-    /// A buffer of at least `len` bytes; what is in it is anything.
+    /// A buffer of at least `len` bytes with arbitrary content.
     ///
     /// # Errors
-    /// [`DriverError::NoMemory`], also for more than a request can have.
+    /// [`DriverError::NoMemory`], also for a length above any request's.
     pub(super) fn take(&self, len: usize) -> Result<Buffer, DriverError> {
         let none = DriverError::NoMemory { wanted: len };
         let Some(size) = SIZES.iter().position(|size| *size >= len) else {
@@ -58,7 +58,7 @@ impl Pool {
         }
     }
 
-    /// Gives a buffer back that the drive does not use any more.
+    /// Returns a buffer that the drive no longer uses.
     pub(super) fn give_back(&self, buffer: Buffer) {
         let size = SIZES.iter().position(|size| *size == buffer.len());
         let size = size.expect("buffers of a pool have its sizes");

@@ -1,18 +1,18 @@
-//! A drive for the host itself: each namespace of a controller as a file, without a kernel module
-//! or a virtual machine.
+//! Mounts a drive on this machine: each namespace of a controller as a file, without a kernel
+//! module or a virtual machine.
 //!
-//! A mount is a *host*: it drives a controller as a guest does, with our driver over vfio-user, and
-//! answers the kernel's requests for the files (FUSE). So the controller and its data path know
-//! nothing of it, it works with any server, and a file has the time of the medium behind it.
+//! A mount is a *host*: it drives a controller over vfio-user as a guest does, with this project's
+//! driver, and answers the kernel's file requests (FUSE). The controller and its data path are
+//! unaware of it, it works with any vfio-user server, and a file has the latency of its medium.
 //!
-//! Reading order: [`plan`] (bytes to blocks), [`claims`] (who may write where), [`request`] and
-//! [`carrier`] (commands and their completions), [`filesystem`] (what the kernel asks), [`watch`]
-//! (namespaces that come and go), [`mount`] (the folder), [`loss`] and [`guarded`] (what a lost
-//! drive or a panic does), and here how all of it begins and ends.
+//! Reading order: [`plan`] (bytes to blocks), [`claims`] (conflicting writes), [`request`] and
+//! [`carrier`] (commands and completions), [`filesystem`] (requests of the kernel), [`watch`]
+//! (changes of namespaces), [`mount`] (the folder), [`loss`] and [`guarded`] (lost drives and
+//! panics), and this file (start and end of a mount).
 //!
-//! Invariants: every wait is bounded, but for the kernel's next request; at a clean end everything
-//! written is durable and nothing is in flight. What it does NOT do: no files but those of
-//! namespaces, no names, times or owners that last.
+//! Invariants: every wait is bounded, except for the kernel's next request; after a clean end, all
+//! written data is durable and no command is in flight. There are no files other than namespaces,
+//! and no persistent names, times or owners.
 
 mod carrier;
 mod claims;
@@ -57,30 +57,30 @@ use crate::load::wait::{self, Wait};
 
 /// Commands in flight in each queue pair.
 const DEPTH: u16 = 64;
-/// Most queue pairs, with a thread each that reads requests.
+/// Maximum number of queue pairs, each with a thread that reads requests.
 const MAX_QUEUES: usize = 8;
-/// How long a command may take.
+/// Timeout of a command.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long commands in flight may take at the end.
+/// Timeout for draining at the end.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How long threads that read requests may take to notice that there is nobody to read from.
+/// Time for reader threads to notice that the mount is gone.
 const UNREAD: Duration = Duration::from_secs(1);
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Other users may open the files.
+    /// Allow other users to open the files.
     pub(crate) allow_other: bool,
-    /// Reads and writes go through the page cache of this machine.
+    /// Use this machine's page cache for reads and writes.
     pub(crate) page_cache: bool,
-    /// Queue pairs to use at most; as many as the machine has use for where there are more.
+    /// Maximum number of queue pairs, further limited by the machine's processors.
     pub(crate) queues: usize,
-    /// The name in the list of mounts.
+    /// Name in the list of mounts.
     pub(crate) name: String,
-    /// Whether to wait for another host of the drive.
+    /// Whether to wait while the drive has another host.
     pub(crate) wait: Wait,
-    /// What ends that.
+    /// Ends that wait.
     pub(crate) interrupt: Option<Interrupt>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Options {
 pub(crate) struct Mount {
     dir: PathBuf,
     shared: Arc<Shared>,
-    /// Until it is unmounted, or could not be.
+    /// Present until the folder is unmounted, or unmounting has failed.
     session: Option<BackgroundSession>,
     is_mounted: bool,
     threads: Vec<JoinHandle<()>>,
@@ -103,7 +103,7 @@ impl fmt::Debug for Mount {
     }
 }
 
-/// Something uses the files.
+/// The files are in use.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{} cannot be unmounted: {source}; unmount file systems on it, detach loop devices (losetup -d), close its files", dir.display()
@@ -113,16 +113,16 @@ pub(crate) struct Busy {
     source: io::Error,
 }
 
-/// Why a mount is one no more.
+/// Why a mount has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Somebody unmounted it.
+    /// The user unmounted it.
     Unmounted,
     /// The drive is lost.
     Lost,
 }
 
-/// Whether something holds before the time is over.
+/// Waits for a condition; whether it held in time.
 fn within(time: Duration, holds: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + time;
     while !holds() {
@@ -134,7 +134,7 @@ fn within(time: Duration, holds: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Queue pairs that this machine has use for: the other half of its processors serves and asks.
+/// Number of useful queue pairs: the other half of the processors runs the server and the programs.
 fn useful_queues() -> usize {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     (processors / 2).clamp(1, MAX_QUEUES)
@@ -197,18 +197,18 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Where it is.
+    /// Folder of the mount.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Names and sizes of its files now.
+    /// Names and sizes of its files.
     pub(crate) fn files(&self) -> Vec<(String, u64)> {
         let files = self.shared.files();
         files.iter().map(|file| (file.name(), file.len())).collect()
     }
 
-    /// Whether it has ended by itself.
+    /// The reason, if it has ended by itself.
     pub(crate) fn ended(&self) -> Option<End> {
         if self.shared.loss.is_declared() {
             return Some(End::Lost);
@@ -218,9 +218,9 @@ impl Mount {
         (is_over && self.is_mounted).then_some(End::Unmounted)
     }
 
-    /// How often its files are open.
+    /// Number of open files.
     pub(crate) fn open_files(&self) -> usize {
-        // A mount that is lost serves nobody, whoever still has its files open.
+        // Open files of a lost mount do not count: they are no longer served.
         if self.shared.loss.is_declared() {
             0
         } else {
@@ -228,10 +228,10 @@ impl Mount {
         }
     }
 
-    /// Unmounts it, unless somebody uses it.
+    /// Unmounts the folder, unless files are in use.
     ///
     /// # Errors
-    /// [`Busy`]; the files go on to be served.
+    /// [`Busy`]; the files continue to be served.
     pub(crate) fn unmount(&mut self) -> Result<(), Busy> {
         self.try_unmount().map_err(|source| Busy {
             dir: self.dir.clone(),
@@ -242,19 +242,20 @@ impl Mount {
     fn try_unmount(&mut self) -> io::Result<()> {
         match self.session.take() {
             _ if !self.is_mounted => {}
-            // Its watch has unmounted it, or is about to: what is mounted there later is somebody
-            // else's.
+            // The watch thread has unmounted it or is about to; a later mount in this folder is not
+            // ours.
             session if self.shared.loss.is_declared() => {
                 std::mem::forget(session);
                 self.await_end()?;
             }
             Some(session) if session.guard.is_finished() => {
-                // Somebody has unmounted it. Its end would unmount the folder again, and with it
-                // whatever is mounted there now.
+                // The user has unmounted it. Ending the session would unmount whatever is mounted
+                // there now.
                 std::mem::forget(session);
             }
             Some(session) => {
-                // Not by fuser, which would have the helper take it out of the tree, in use or not.
+                // Not through fuser, which would use the helper's lazy unmount, even with files in
+                // use.
                 if let Err(error) = mount::unmount(&self.dir, false) {
                     self.session = Some(session);
                     return Err(error);
@@ -267,9 +268,9 @@ impl Mount {
         Ok(())
     }
 
-    /// Waits for the threads that read requests, once it is unmounted. They go on for as long as it
-    /// is mounted elsewhere: a mount namespace that was made meanwhile has a copy
-    /// (mount_namespaces(7)). Then the kernel is to end it there, too.
+    /// Waits for the threads that read requests, after the unmount. They continue while another
+    /// mount namespace, created meanwhile, has a copy of the mount (mount_namespaces(7)). In that
+    /// case the kernel is asked to abort the connection.
     fn end_session(&self, session: BackgroundSession) {
         let is_over = || session.guard.is_finished();
         if !within(UNREAD, is_over)
@@ -288,7 +289,7 @@ impl Mount {
         }
     }
 
-    /// Waits for the end of a lost mount.
+    /// Waits until a lost mount has ended.
     fn await_end(&self) -> io::Result<()> {
         if within(DRAIN, || self.shared.loss.is_ended()) {
             Ok(())
@@ -297,8 +298,8 @@ impl Mount {
         }
     }
 
-    /// Ends it: it is unmounted, or taken out of the tree where somebody uses it, and everything
-    /// written is made durable.
+    /// Ends the mount: unmounts the folder, lazily if files are in use, and makes written data
+    /// durable.
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
         if let Err(busy) = self.unmount() {
             tracing::warn!("{busy}; its users get errors from now on");
@@ -307,8 +308,8 @@ impl Mount {
             mount::unmount(&self.dir, true)?;
             self.is_mounted = false;
         }
-        // Where somebody has files open its threads go on; its end would unmount what is mounted
-        // there by then.
+        // With open files, its threads continue; ending the session would unmount whatever is
+        // mounted there by then.
         std::mem::forget(self.session.take());
         let carriers = &self.shared.carriers;
         let drained = carriers.iter().all(|carrier| carrier.drain(DRAIN));
@@ -326,7 +327,7 @@ impl Mount {
         };
         let mut device = self.watch.stop()?;
         if is_lost {
-            // it was logged, and its users have had their errors
+            // the loss was logged, and requests have failed with EIO
             return Ok(());
         }
         device.shutdown(Shutdown::Normal)?;
@@ -344,7 +345,7 @@ impl Mount {
         let carrier = self.shared.carriers.first().expect("a mount has a queue");
         for file in files {
             match carrier.flush(file.found.namespace.nsid) {
-                // detached since
+                // detached in the meantime
                 Err(DriverError::Status { status, .. })
                     if status == nvme_spec::Status::INVALID_NAMESPACE_OR_FORMAT => {}
                 other => other?,
@@ -354,7 +355,7 @@ impl Mount {
     }
 }
 
-/// What the threads of a mount share, with the files that there are.
+/// Creates the state shared by the threads of a mount, with the current files.
 fn share(
     device: &mut Device<VfioUser>,
     queues: usize,

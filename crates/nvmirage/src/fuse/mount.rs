@@ -1,4 +1,4 @@
-//! The folder: whether something can be mounted there, and how it is unmounted.
+//! The mount point: checks before mounting, and unmounting.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -11,13 +11,12 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 const DEVICE: &str = "/dev/fuse";
-/// What mounts and unmounts for users who may not; of the package fuse3.
+/// The helper that mounts and unmounts for users without privileges, from the package fuse3.
 const HELPER: &str = "fusermount3";
-/// Where the kernel has its connections.
+/// Folder of the kernel's FUSE connections.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
-/// Makes sure that something can be mounted at `dir`: what a process that was killed left there is
-/// unmounted.
+/// Checks that `dir` can be a mount point, and unmounts what a killed process left there.
 pub(super) fn prepare(dir: &Path) -> anyhow::Result<()> {
     check_device()?;
     let metadata = match fs::metadata(dir) {
@@ -75,7 +74,7 @@ fn is_on_path(program: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// What to do about a mount that the system refused.
+/// Advice for a mount that the system refused.
 pub(super) fn explain(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::PermissionDenied => {
@@ -85,7 +84,7 @@ pub(super) fn explain(error: &io::Error) -> &'static str {
     }
 }
 
-/// Unmounts a folder: unless somebody uses it, or whoever uses it.
+/// Unmounts a folder; lazily with `in_use`, otherwise only if no file is in use.
 pub(super) fn unmount(dir: &Path, in_use: bool) -> io::Result<()> {
     let flags = if in_use {
         UnmountFlags::DETACH
@@ -99,14 +98,14 @@ pub(super) fn unmount(dir: &Path, in_use: bool) -> io::Result<()> {
     }
 }
 
-/// Has the kernel end all requests of a connection, now and later, with an error. The file is its
-/// user's (Documentation/filesystems/fuse.rst).
+/// Aborts a connection: the kernel fails its current and later requests. The file belongs to the
+/// user of the mount (Documentation/filesystems/fuse.rst).
 pub(super) fn abort(connection: u32) -> io::Result<()> {
     fs::write(format!("{CONNECTIONS}/{connection}/abort"), "1")
 }
 
-/// Takes a mount out of the tree whoever uses it, and has the kernel end its requests, now and
-/// later, with an error. `connection` is its number there, for users who may not force it.
+/// Unmounts a folder even with files in use, and has the kernel fail its current and later
+/// requests. `connection` is its number, for users who may not force an unmount.
 pub(super) fn end(dir: &Path, connection: Option<u32>) -> io::Result<()> {
     match rustix::mount::unmount(dir, UnmountFlags::FORCE | UnmountFlags::DETACH) {
         Ok(()) => return Ok(()),
@@ -122,12 +121,12 @@ pub(super) fn end(dir: &Path, connection: Option<u32>) -> io::Result<()> {
     unmounted
 }
 
-/// The number of the connection of what is mounted at `dir`.
+/// The connection number of the mount at `dir`.
 pub(super) fn connection(dir: &Path) -> io::Result<u32> {
     Ok(rustix::fs::minor(rustix::fs::stat(dir)?.st_dev))
 }
 
-/// Only root may unmount; the helper does it for others.
+/// Unmounts through the helper, for users other than root.
 fn ask_helper(dir: &Path, in_use: bool) -> io::Result<()> {
     let mut command = Command::new(HELPER);
     command.arg("-u").args(in_use.then_some("-z"));

@@ -1,11 +1,11 @@
-//! Which steps a request for bytes takes on a drive that has blocks.
+//! Translates a request for bytes into steps on a drive with blocks.
 //!
-//! Invariants: a plan writes no byte outside of the request, but writes back what it has read from
-//! the same block; a plan that does so says it ([`Plan::exclusive`]), and nobody else may write to
-//! its blocks meanwhile. Every command moves at most what the drive takes at once.
+//! Invariants: a plan changes no byte outside of the request. It may write back bytes of a block
+//! that it has read; such a plan is [exclusive](Plan::exclusive), and no other write may touch its
+//! blocks meanwhile. No command exceeds the drive's maximum transfer size.
 //!
-//! What this module does NOT do: no I/O, and no check of the namespace's end; the caller has cut
-//! the request there.
+//! This module does no I/O, and does not check the end of the namespace: the caller has cut the
+//! request there.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,21 +13,21 @@ use std::ops::Range;
 /// Most blocks of a command: a 0's based field of 16 bits (NVM 1.1, 3.2.4).
 const COMMAND_BLOCKS: u32 = 1 << 16;
 
-/// What a drive's blocks are like.
+/// Properties of a drive's blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Bytes of a block.
     pub(super) block_len: u32,
-    /// Bytes that one command moves at most.
+    /// Most bytes of one command.
     pub(super) transfer_len: u32,
 }
 
 /// Memory that a command moves data to or from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The request's data, so many bytes in; its first byte is that of the plan's first block.
+    /// Offset in the request's data, which starts with the plan's first block.
     Data(usize),
-    /// One of the two blocks that hold what surrounds the request.
+    /// One of the two blocks that contain bytes outside of the request.
     Edge(Edge),
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Edge {
     Last,
 }
 
-/// One thing to do; each begins when the one before is done.
+/// A step; each begins when the previous one is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Read blocks.
@@ -50,15 +50,15 @@ pub(super) enum Step {
         place: Place,
         fua: bool,
     },
-    /// Copy a range of an edge to the data, so many bytes in.
+    /// Copy a range of an edge to an offset in the data.
     Keep {
         edge: Edge,
         bytes: Range<usize>,
         at: usize,
     },
-    /// Make a range of an edge zero.
+    /// Zero a range of an edge.
     Blank { edge: Edge, bytes: Range<usize> },
-    /// Make blocks zero, as many as one command can, and go on with the rest.
+    /// Zero blocks, as many as fit into one command, and continue with the rest.
     Zeroes { lba: u64, blocks: u64 },
     /// Make everything durable.
     Flush,
@@ -69,15 +69,15 @@ pub(super) enum Step {
 pub(super) struct Plan {
     /// Every block that a step touches.
     pub(super) blocks: Range<u64>,
-    /// Bytes of the first block before the request.
+    /// Bytes before the request in the first block.
     pub(super) skip: usize,
-    /// It writes back bytes that it has read.
+    /// Whether it writes back bytes that it has read.
     pub(super) exclusive: bool,
-    /// In order.
+    /// In order of execution.
     pub(super) steps: VecDeque<Step>,
 }
 
-/// The part of a zero step that one command does, and what is left of it.
+/// The number of blocks in the first command of a zero step, and the step for the rest.
 pub(super) fn first_zeroes(lba: u64, blocks: u64) -> (u32, Option<Step>) {
     let now = u32::try_from(blocks).map_or(COMMAND_BLOCKS, |blocks| blocks.min(COMMAND_BLOCKS));
     let left = blocks - u64::from(now);
@@ -93,7 +93,7 @@ impl Shape {
         self.block_len.into()
     }
 
-    /// Blocks that one command moves at most.
+    /// Most blocks of one command.
     fn step(self) -> u32 {
         (self.transfer_len / self.block_len).clamp(1, COMMAND_BLOCKS)
     }
@@ -103,7 +103,7 @@ impl Shape {
         offset / self.block()..(offset + len).div_ceil(self.block())
     }
 
-    /// Bytes of `block` that belong to `len` bytes at `offset`.
+    /// The range within `block` of `len` bytes at `offset`.
     fn part(self, block: u64, offset: u64, len: u64) -> Range<usize> {
         let start = block * self.block();
         let within = |at: u64| usize::try_from(at.clamp(start, start + self.block()) - start);
@@ -111,7 +111,7 @@ impl Shape {
         within(offset).expect(fits)..within(offset + len).expect(fits)
     }
 
-    /// Moves blocks to or from the data of the request that begins with block `first`.
+    /// Transfers blocks to or from the request's data, which starts with block `first`.
     fn transfers(
         self,
         first: u64,
@@ -140,8 +140,8 @@ impl Shape {
         self.plan(offset, blocks, false, steps)
     }
 
-    /// Writes `len` bytes at `offset`. Blocks at the edges that are written in part are read
-    /// before; of several commands each has FUA where one needs it.
+    /// Writes `len` bytes at `offset`. Blocks that are written in part are read first. With `fua`,
+    /// every write command has FUA.
     pub(super) fn write(self, offset: u64, len: u32, fua: bool) -> Plan {
         let len = u64::from(len);
         let blocks = self.around(offset, len);
@@ -190,7 +190,7 @@ impl Shape {
         self.plan(offset, blocks, exclusive, steps)
     }
 
-    /// Makes `len` bytes at `offset` zero.
+    /// Zeroes `len` bytes at `offset`.
     pub(super) fn zero(self, offset: u64, len: u64) -> Plan {
         let blocks = self.around(offset, len);
         let block_len = usize::try_from(self.block_len).expect("a block fits in an address space");
@@ -245,7 +245,7 @@ impl Plan {
         self.steps.iter().any(changes)
     }
 
-    /// Whether there is data of the request's own, not only edges.
+    /// Whether it uses the request's data, not only edges.
     pub(super) fn moves_data(&self) -> bool {
         self.steps.iter().any(|step| match step {
             Step::Read { place, .. } | Step::Write { place, .. } => {
@@ -279,7 +279,7 @@ mod tests {
     const BLOCK: usize = 8;
     const BLOCKS: usize = 5;
 
-    /// A drive that does steps, with the memory of one request.
+    /// A drive that executes steps, with the memory of one request.
     struct Drive {
         bytes: Vec<u8>,
         data: Vec<u8>,
@@ -358,7 +358,7 @@ mod tests {
         }
     }
 
-    /// Every range of a small drive, with every limit of a command.
+    /// All ranges on a small drive, with all limits of a command.
     fn every_case(mut check: impl FnMut(Shape, u64, u32)) {
         for transfer_len in [8, 16, 24, 40] {
             let shape = Shape {

@@ -1,8 +1,8 @@
-//! One request of the kernel on its way: its plan, its memory, and who is to be answered.
+//! A request of the kernel in progress: its plan, its memory, and its reply.
 //!
-//! A request has one command in flight at a time. Nearly every request is one command; those that
-//! begin or end inside of a block, or are more than the drive takes at once, are several, one after
-//! the other.
+//! A request has one command in flight at a time. Almost every request is a single command.
+//! Requests that start or end inside of a block, or exceed the drive's maximum transfer size, are
+//! several commands, one after the other.
 
 use std::time::Instant;
 
@@ -19,14 +19,14 @@ use super::claims::Claim;
 use super::memory::{EDGE_LEN, Pool};
 use super::plan::{Edge, Place, Plan, Step, first_zeroes};
 
-/// Who waits for it, and for what.
+/// Reply to the kernel.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// So many bytes of the data.
+    /// That many bytes of the data.
     Data(ReplyData, u32),
-    /// That so many bytes are written.
+    /// That many bytes were written.
     Written(ReplyWrite, u32),
-    /// That it is done.
+    /// Success.
     Done(ReplyEmpty),
 }
 
@@ -40,20 +40,20 @@ impl Answer {
     }
 }
 
-/// A request.
+/// A request in progress.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) namespace: Namespace,
     pub(super) plan: Plan,
     pub(super) answer: Answer,
     pub(super) memory: Memory,
-    /// Kept until it is answered.
+    /// Held until the request is answered.
     pub(super) claim: Option<Claim>,
-    /// When its command was submitted.
+    /// When its current command was submitted.
     pub(super) since: Instant,
 }
 
-/// What the drive reads and writes for a request.
+/// Memory of a request, which the drive reads and writes.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) data: Option<Buffer>,
@@ -61,7 +61,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Gives all of it back; nothing of the request is in flight.
+    /// Returns all memory. No command of the request is in flight.
     pub(super) fn give_back(self, pool: &Pool) {
         for buffer in [self.data, self.edges].into_iter().flatten() {
             pool.give_back(buffer);
@@ -79,11 +79,11 @@ impl Memory {
 }
 
 impl Request {
-    /// The next command, with its data pointers in the slot that the queue uses next; `None` when
-    /// there is none left. What is to do between commands is done.
+    /// The next command, with its data pointers in the slot that the queue uses next; `None` after
+    /// the last one. Executes the steps between commands.
     ///
     /// # Errors
-    /// [`DriverError::Unsupported`] for more than the queue's commands may move.
+    /// [`DriverError::Unsupported`] if the transfer is too large for the queue.
     pub(super) fn next_command(
         &mut self,
         queue: &QueuePair<VfioUser>,
@@ -156,8 +156,8 @@ impl Request {
         Ok(sqe)
     }
 
-    /// Blocks that read as zero from then on, and whose space the drive may give back. Deallocate
-    /// alone promises neither.
+    /// Write Zeroes with deallocation: the blocks then read as zero, and the drive may free their
+    /// space. Deallocate alone promises neither.
     fn zeroes(&self, lba: u64, blocks: u32) -> Sqe {
         let count = Blocks::new(blocks).expect("a command's part of zeros has 1 to 65536 blocks");
         let mut sqe = self
@@ -168,8 +168,8 @@ impl Request {
         sqe
     }
 
-    /// Answers it, and gives its memory and its claim back; it is in flight no more. `scratch` is
-    /// used again.
+    /// Answers the request, and returns its memory and claim. None of its commands is in flight.
+    /// `scratch` is reused.
     pub(super) fn end(self, result: Result<(), Errno>, pool: &Pool, scratch: &mut Vec<u8>) {
         let Request {
             plan,
@@ -178,7 +178,7 @@ impl Request {
             claim,
             ..
         } = self;
-        // before the answer: who asked may ask again at once
+        // before the answer, after which the program may write at once
         drop(claim);
         match (result, answer) {
             (Err(errno), answer) => answer.fail(errno),

@@ -1,5 +1,5 @@
-//! Panics of the threads of a mount. Programs that use the files are children of the test, so that
-//! its end is theirs.
+//! Panics of a mount's threads. The programs that use the files are children of the test, so that
+//! they end with it.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::config;
 use crate::supervisor::Supervisor;
 
-/// The beginning of the name of the thread that is to panic next.
+/// Start of the name of the thread that must panic next.
 static STRUCK: Mutex<Option<String>> = Mutex::new(None);
 const LONG: Duration = Duration::from_secs(40);
 
@@ -25,7 +25,7 @@ fn is_struck() -> bool {
         .is_some()
 }
 
-/// Panics once in the thread that a test has chosen.
+/// Panics once, in the thread that a test has chosen.
 pub(super) fn strike() {
     let mut struck = STRUCK.lock().unwrap_or_else(PoisonError::into_inner);
     let current = thread::current();
@@ -60,7 +60,7 @@ fn succeeds(script: &str) {
     assert!(child.wait().unwrap().success(), "{script}");
 }
 
-/// Two drives whose commands take so long that the reading thread does not look for their ends.
+/// Two drives whose commands are so slow that the reader does not poll for their completions.
 fn serve(folder: &Path) -> Supervisor {
     let folder = folder.display();
     let mut text = format!("state_dir = \"{folder}/state\"\n");
@@ -92,8 +92,8 @@ fn a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().display().to_string();
         let supervisor = serve(folder.path());
-        // Each writes parts of blocks until that fails; the last keeps its file open, as a loop
-        // device does.
+        // Each writes parts of blocks until a write fails; the last one keeps its file open, as a
+        // loop device does.
         let write = "dd if=/dev/zero bs=512 count=4 conv=notrunc,nocreat status=none";
         let mut writers: Vec<Child> = (0..4)
             .map(|at| {
@@ -112,8 +112,7 @@ fn a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other() {
         );
 
         match thread {
-            // the other drive has nothing to read or to complete, but its namespaces are watched,
-            // too
+            // the other drive has no requests, but its namespaces are watched
             "namespaces" => set_struck(&format!("namespaces of {dir}/one")),
             _ => set_struck(thread),
         }
@@ -133,7 +132,7 @@ fn a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other() {
     }
 }
 
-/// Asked of the kernel: a look at the folder may wait for the mount.
+/// Reads the kernel's table, because a look at the folder may block on the mount.
 fn mounted(dir: &str) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     mounts

@@ -1,5 +1,6 @@
-//! Keeps the files as the drive's namespaces are: a thread that has the controller's admin queue,
-//! and leaves an Asynchronous Event Request with it. It also ends a mount that is lost.
+//! The thread that keeps the files in step with the drive's namespaces. It uses the controller's
+//! admin queue, where an Asynchronous Event Request is always outstanding, and also ends a lost
+//! mount.
 
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,19 +21,19 @@ use super::files::{Changes, Found, ROOT};
 use super::filesystem::Shared;
 use super::loss::caught;
 
-/// Between two looks for events, and whether the server is there.
+/// Interval of checks for events, and for the presence of the server.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Namespace Attribute Notices of Asynchronous Event Configuration (Base 2.1, 5.1.25.1.8).
 const NAMESPACE_NOTICES: u32 = 1 << 8;
 
-/// The thread.
+/// The watch thread.
 pub(super) struct Watch {
     thread: JoinHandle<Device<VfioUser>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Watch {
-    /// Starts to watch; the kernel is told of changes by `notifier`.
+    /// Starts the thread, which notifies the kernel through `notifier`.
     pub(super) fn start(
         mut device: Device<VfioUser>,
         shared: Arc<Shared>,
@@ -49,7 +50,7 @@ impl Watch {
                 Err(panicked) => shared.give_up(&panicked),
             }
             if shared.loss.is_declared() {
-                // it may have been one carrier's
+                // the loss may concern a single carrier so far
                 shared.end_requests();
                 shared.end();
             }
@@ -58,7 +59,7 @@ impl Watch {
         Ok(Watch { thread, stop })
     }
 
-    /// Ends it.
+    /// Ends the thread.
     pub(super) fn stop(self) -> anyhow::Result<Device<VfioUser>> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
@@ -67,7 +68,7 @@ impl Watch {
     }
 }
 
-/// The namespaces of a drive that can be files. One that cannot is left out, and the log says why.
+/// The namespaces of a drive that can be files; others are logged and skipped.
 pub(super) fn find(device: &mut Device<VfioUser>) -> Result<Vec<Found>, DriverError> {
     let mut all = Vec::new();
     for nsid in device.active_namespaces()? {
@@ -82,7 +83,7 @@ pub(super) fn find(device: &mut Device<VfioUser>) -> Result<Vec<Found>, DriverEr
         match found {
             Ok(found) => all.push(found),
             Err(DriverError::Unsupported(why)) => tracing::warn!("no file for it: {why}"),
-            // detached since
+            // detached in the meantime
             Err(DriverError::Status {
                 status: Status::INVALID_NAMESPACE_OR_FORMAT,
                 ..
@@ -104,14 +105,14 @@ fn watch(
     let notices = device.set_feature(config, 0, notices | NAMESPACE_NOTICES);
     match notices {
         Ok(_) => {}
-        // a drive whose namespaces never change
+        // a drive without changes of namespaces
         Err(DriverError::Status { status, .. }) => {
             tracing::debug!("the drive does not report changes of its namespaces: {status}");
         }
         Err(error) => return Err(error),
     }
     device.request_event()?;
-    // what has changed since the mount looked, and before it was to be told
+    // changes between the first look and the event request
     update(device, shared, notifier)?;
     while !stop.load(Ordering::Relaxed) && !shared.loss.is_declared() {
         #[cfg(test)]
@@ -122,7 +123,7 @@ fn watch(
             break;
         }
         if device.poll_event()?.is_some() {
-            // reading the log lets the next event come (Base 2.1, 5.1.2.1)
+            // reading the log page enables the next event (Base 2.1, 5.1.2.1)
             let log = LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST;
             let mut page = [0; 4096];
             match device.get_log_page(log, u32::MAX, 0, &mut page) {
@@ -138,7 +139,7 @@ fn watch(
     Ok(())
 }
 
-/// Takes over what the drive has now, and tells the kernel.
+/// Updates the files to the drive's current namespaces, and notifies the kernel.
 fn update(
     device: &mut Device<VfioUser>,
     shared: &Shared,
@@ -170,7 +171,7 @@ fn tell(changes: &Changes, notifier: &Notifier) {
     }
 }
 
-/// Without being told the kernel asks again within a second.
+/// Without a notification, the kernel's cached attributes expire within a second.
 fn report(told: std::io::Result<()>) {
     if let Err(error) = told {
         tracing::debug!("cannot notify the kernel of a change: {error}");

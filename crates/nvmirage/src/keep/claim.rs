@@ -1,4 +1,4 @@
-//! A lock file: who holds it may write what lies beside it.
+//! Lock files: the process that holds the lock may write the files beside it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,18 +8,17 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
 
-/// Nobody else has the lock while this exists.
+/// A lock held by this process.
 #[derive(Debug)]
 pub(crate) struct Claim {
     _lock: File,
 }
 
 impl Claim {
-    /// Takes the lock, in a folder that is there; `taken` says what it means that another process
-    /// has it.
+    /// Takes the lock, in an existing folder. `taken` is the error if another process has it.
     ///
     /// # Errors
-    /// That, and the system's.
+    /// The lock is taken; the system's.
     pub(crate) fn take(path: &Path, taken: impl FnOnce() -> String) -> anyhow::Result<Self> {
         let file = OpenOptions::new()
             .write(true)

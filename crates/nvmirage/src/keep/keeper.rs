@@ -1,9 +1,9 @@
-//! The thread that writes sidecars: reactors hand it records and learn when they are on stable
-//! storage.
+//! The keeper thread, which writes sidecars: reactors send it records and learn when these are on
+//! stable storage.
 //!
-//! It has at most one record of a subsystem at a time. A write that fails is tried again for a
-//! while that a host can wait; then the reactor learns that the record is not kept, and hands out a
-//! newer one.
+//! It has at most one record of a subsystem at a time. A failed write is retried for as long as a
+//! host can wait. Then the reactor learns that the record is not saved, and later sends a newer
+//! one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,31 +15,31 @@ use controller::subsystem::Record;
 
 use super::sidecar::{Basis, Place, Sidecar};
 
-/// Between two tries to write a record.
+/// Pause between attempts to write a record.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long a record is tried to be written: a host's command waits for it.
+/// Longest time for which writing a record is retried; a host's command waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How a record ended: whether it is kept.
+/// Called with whether the record was saved.
 pub(crate) type Ended = Box<dyn FnOnce(bool) + Send>;
 
-/// What is written of a subsystem, and whether it must be.
+/// Where and when a subsystem's records are written.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
-    /// Where.
+    /// Its sidecar.
     pub(crate) place: Place,
-    /// The configuration that it is served with.
+    /// The configuration with which it is served.
     pub(crate) basis: Basis,
-    /// What its record is when nothing differs from that; none where it always differs.
+    /// Its record without any changes, which need not be saved; `None`: every record is saved.
     pub(crate) plain: Option<Record>,
 }
 
 enum Message {
     /// A subsystem is served, or its configuration has changed.
     Serve { subsystem: String, kept: Kept },
-    /// It is served no longer.
+    /// It is no longer served.
     End { subsystem: String },
-    /// Keep this.
+    /// Save this record.
     Keep {
         subsystem: String,
         record: Record,
@@ -49,12 +49,12 @@ enum Message {
     Stop,
 }
 
-/// Hands records to the thread.
+/// Sends records to the thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender(mpsc::Sender<Message>);
 
 impl Sender {
-    /// Has a record kept, and says later how that ended.
+    /// Saves a record, and calls `ended` later.
     pub(crate) fn keep(&self, subsystem: &str, record: Record, ended: Ended) {
         let message = Message::Keep {
             subsystem: subsystem.to_owned(),
@@ -66,7 +66,7 @@ impl Sender {
         }
     }
 
-    /// A subsystem is served, or its configuration has changed; what is kept from now on says so.
+    /// A subsystem is served, or its configuration has changed; later records are saved with this.
     pub(crate) fn serve(&self, subsystem: &str, kept: Kept) {
         self.send(Message::Serve {
             subsystem: subsystem.to_owned(),
@@ -74,7 +74,7 @@ impl Sender {
         });
     }
 
-    /// A subsystem is served no longer.
+    /// A subsystem is no longer served.
     pub(crate) fn end(&self, subsystem: &str) {
         self.send(Message::End {
             subsystem: subsystem.to_owned(),
@@ -82,12 +82,12 @@ impl Sender {
     }
 
     fn send(&self, message: Message) {
-        // without the thread every record is answered as not kept
+        // without the thread, every record is reported as not saved
         let _ = self.0.send(message);
     }
 }
 
-/// The thread; what it was given before it is dropped it still tries once.
+/// The thread. When this is dropped, the thread tries each remaining record once more.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     sender: Sender,
@@ -107,7 +107,7 @@ impl Keeper {
         })
     }
 
-    /// Who hands it records.
+    /// A sender of records.
     pub(crate) fn sender(&self) -> Sender {
         self.sender.clone()
     }
@@ -128,9 +128,9 @@ impl Drop for Keeper {
 
 struct Subsystem {
     kept: Kept,
-    /// The file exists, so it is written even where nothing differs any more.
+    /// The file exists, so it is written even without changes.
     exists: bool,
-    /// The last write failed, which the log has said.
+    /// The last write failed, and was logged.
     failing: bool,
 }
 
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_write_that_fails_is_tried_again_and_given_up() {
         let rig = Rig::new();
-        // there is no folder, and none can be made
+        // the folder does not exist, and cannot be created
         fs::write(rig.dir.path().join("state"), "in the way").unwrap();
         let began = Instant::now();
         assert!(!rig.keep(1).recv_timeout(BOUND).unwrap());

@@ -1,17 +1,17 @@
-//! A medium in memory over a clean stop: a file that is written at the stop, and taken at the next
-//! start.
+//! Persistence of a medium in memory over a clean stop: the file is written at the stop, and
+//! consumed at the next start.
 //!
-//! Taken is taken: from then on the file says that the medium is in use, and so it does after a
-//! crash. The bytes are in memory alone then, and gone with it; an old copy of some of them would
-//! be worse than none.
+//! From the start on, the file says that the medium is in use, and it still says so after a crash.
+//! The data is then only in memory, and lost with it: an old copy of a part of it would be worse
+//! than none.
 //!
-//! The file, in little-endian numbers of 8 bytes: `nvmimage` in ASCII, the version (2), the bytes
-//! of the medium, 1 where they follow, and four numbers of what else it has
-//! ([`Medium::record_shape`]). Then, for each part of 64 KiB that is not all zero, its number and
-//! its bytes; after the last one all ones. Then the medium's records, its zones or its keys and
-//! values: of each its length times 256, and its kind, and its bytes, filled up with zeros; after
-//! the last one all ones, and a checksum: FNV-1a of 64 bits over the words of 8 bytes of all parts
-//! and records.
+//! Format, in little-endian numbers of 8 bytes: `nvmimage` in ASCII; the version (2); the size of
+//! the medium in bytes; 1 if data follows; and four numbers that describe its records
+//! ([`Medium::record_shape`]). Then each part of 64 KiB that is not all zero, as its number and its
+//! bytes, ended by a number of all ones. Then the medium's records, which are its zones or its keys
+//! and values: for each, its length times 256 plus its kind, and its bytes, padded with zeros;
+//! ended by a number of all ones. Then a checksum: FNV-1a of 64 bits over the 8-byte words of all
+//! parts and records.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -23,30 +23,30 @@ use media::{Medium, RECORD_MAX};
 
 use crate::keep::owned::{self, Replaced};
 
-/// Where a configuration names the file.
+/// Configuration key of the file.
 const KEY: &str = "state";
 
 const MAGIC: u64 = u64::from_le_bytes(*b"nvmimage");
 const VERSION: u64 = 2;
-/// What the medium was doing when the file was written.
+/// State of the medium when the file was written.
 const IN_USE: u64 = 0;
 const STOPPED: u64 = 1;
 const HEAD: u64 = 64;
 const PART: usize = 64 << 10;
 const END: u64 = u64::MAX;
 
-/// What was found at a start.
+/// State of the file at a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// No file.
     Nothing,
-    /// The bytes, which are in memory now.
+    /// Data, which is now in memory.
     Bytes,
-    /// That the medium was in use, and its server did not stop cleanly.
+    /// The medium was in use, and its server did not stop cleanly.
     Crash,
 }
 
-/// The file of a medium that this process serves.
+/// The file of a medium of this process.
 #[derive(Debug)]
 pub(crate) struct Image {
     path: PathBuf,
@@ -55,12 +55,12 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Fills a medium in memory that is new with what the file holds, if it does, and takes that
-    /// from the file.
+    /// Fills a new medium in memory with the file's data, if any, and removes the data from the
+    /// file.
     ///
     /// # Errors
-    /// Somebody else has it; it cannot be read or written; it is something else, of another version
-    /// or size, or damaged. Then it is as it was.
+    /// The file is locked by another process, cannot be read or written, has another format,
+    /// version or size, or is damaged. The file is then unchanged.
     pub(crate) fn take(path: &Path, medium: &Medium) -> anyhow::Result<(Self, Found)> {
         let path = std::path::absolute(path)?;
         let file = owned::open(&path, true, KEY)?.context("it was made")?;
@@ -77,12 +77,12 @@ impl Image {
         Ok((Image { path, file }, found))
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes what the medium holds, of which no channel is open.
+    /// Writes the medium's data. No channel of the medium is open.
     ///
     /// # Errors
     /// The system's; the file then says that the medium is in use.
@@ -104,7 +104,7 @@ fn head(medium: &Medium, what: u64) -> [u8; HEAD as usize] {
     head
 }
 
-/// Writes, and adds up.
+/// Writes, and computes the checksum.
 struct Out<'f> {
     to: BufWriter<&'f File>,
     sum: Sum,
@@ -239,12 +239,12 @@ fn read_records(from: &mut impl Read, medium: &Medium, sum: &mut Sum) -> anyhow:
     }
 }
 
-/// Parts of a store of so many bytes.
+/// Number of parts of a store of `len` bytes.
 fn parts_of(len: u64) -> u64 {
     len.div_ceil(PART as u64)
 }
 
-/// The part of a buffer that a part of a medium has: the last one may be shorter.
+/// The slice of a buffer for a part of a medium; the last part may be shorter.
 fn part_of(buffer: &mut [u8], index: u64, size: u64) -> &mut [u8] {
     let left = size - index * PART as u64;
     &mut buffer[..usize::try_from(left).map_or(PART, |left| left.min(PART))]
@@ -311,7 +311,7 @@ mod tests {
             }
         }
 
-        /// A file with some bytes.
+        /// Writes a file with some data.
         fn keep(&self) -> Vec<u8> {
             let (mut image, medium, _) = self.take().unwrap();
             let store = medium.memory().unwrap();
@@ -344,7 +344,7 @@ mod tests {
             bytes
         };
         assert!(bytes(&again) == bytes(&medium));
-        // As if it crashed now.
+        // like a crash at this point
         drop(image);
         let (mut image, empty, found) = rig.take().unwrap();
         assert_eq!(found, Found::Crash);
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(rig.take().unwrap().2, Found::Bytes);
     }
 
-    /// Pairs that a medium has taken are those that it tells; a record that cannot be is refused.
+    /// Pairs that a medium has loaded are the ones it returns; an invalid record is refused.
     #[test]
     fn pairs_are_kept_too() {
         let rig = Rig::new();

@@ -1,13 +1,12 @@
-//! What hosts and operators change of a subsystem, over a restart.
+//! Persistence of state that differs from the configuration.
 //!
-//! The configuration says how a subsystem is made; what is changed while it is served lives in a
-//! file beside it, its [`sidecar`]. [`merge`] puts the two together when the subsystem is served,
-//! and [`keeper`] is the thread that writes the file whenever a reactor hands out a record. Nothing
-//! is written while nothing differs from the configuration.
+//! The configuration defines a subsystem's initial state. Later changes by hosts and operators are
+//! in a file of the subsystem, its [`sidecar`]. [`merge`] combines both when the subsystem is
+//! served, and the [`keeper`] thread writes the file whenever a reactor hands out a record. Without
+//! changes, no file is written.
 //!
-//! What the timing of media has come to be is kept apart from that, in [`timing`]; and media in
-//! memory, over a clean stop, in [`memory`]. Both are files that one process [owns](owned) at a
-//! time.
+//! The state of timing models is saved separately, in [`timing`], and the contents of media in
+//! memory in [`memory`]. Both are files that one process [owns](owned) at a time.
 
 pub(crate) mod claim;
 pub(crate) mod keeper;

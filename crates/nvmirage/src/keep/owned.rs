@@ -1,7 +1,7 @@
-//! Files that are written whole, and belong to who holds a lock on them.
+//! Files that are replaced as a whole, and belong to the process that has them locked.
 //!
-//! A file is written under another name, made durable, and then takes the place of the one before:
-//! at any moment there is the old one or the new one. What is in it, others know.
+//! A new version is written under another name, made durable, and renamed: at any moment the file
+//! has its old or its new content. The format is the caller's.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
 
-/// Opens the file and locks it. `None` where there is none, and none is to be made. `key` is where
-/// the configuration names it.
+/// Opens and locks a file. `None` if it does not exist and `create` is false. `key` is the
+/// configuration key that names it.
 ///
 /// # Errors
-/// Somebody else has it; it is no regular file; the system's.
+/// The file is locked by another process, or is not a regular file; the system's.
 pub(crate) fn open(path: &Path, create: bool, key: &str) -> anyhow::Result<Option<File>> {
     let shown = path.display();
     loop {
@@ -38,26 +38,25 @@ pub(crate) fn open(path: &Path, create: bool, key: &str) -> anyhow::Result<Optio
             bail!("{shown} is not a regular file: name another file as {key}");
         }
         lock(&file, path, key)?;
-        // Between the two the one who had it may have put another in its place.
+        // Between opening and locking, the previous owner may have replaced the file.
         if fs::metadata(path).is_ok_and(|now| now.ino() == here.ino()) {
             return Ok(Some(file));
         }
     }
 }
 
-/// A file that has taken the place of another.
+/// The result of a replacement.
 pub(crate) struct Replaced {
-    /// Whoever keeps it has the lock.
+    /// The new file; its descriptor holds the lock.
     pub(crate) file: File,
-    /// Whether its place is on stable storage: after a crash the one before could be there again.
+    /// Whether the rename is on stable storage; otherwise a crash may restore the old file.
     pub(crate) durable: anyhow::Result<()>,
 }
 
-/// Puts a file that `write` fills in the place of the one at `path`, all of it or nothing; it is
-/// locked.
+/// Replaces the file at `path` atomically with one that `write` fills and that is locked.
 ///
 /// # Errors
-/// The system's; the one before is still there.
+/// The system's; the old file is unchanged.
 pub(crate) fn replace(
     path: &Path,
     key: &str,
@@ -88,7 +87,7 @@ fn replace_and_sync(
     lock(&file, &temporary, key)?;
     let filled = file.set_len(0).and_then(|()| write(&mut file));
     if let Err(error) = filled.and_then(|()| file.sync_all()) {
-        // What is left of it would only take space.
+        // The incomplete file would only take space.
         let _ = fs::remove_file(&temporary);
         return Err(error).with_context(failed);
     }
@@ -118,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// The file that is there is the new one, so its lock is the one that counts.
+    /// The new file is in place, so its lock is the one that counts.
     #[test]
     fn a_folder_that_cannot_be_made_durable_does_not_cost_the_lock() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,7 @@
-//! The file that keeps what was changed of one subsystem: its format, its place, and who may write
-//! it.
+//! The sidecar of a subsystem, which saves its changes: format, location, and lock.
 //!
-//! It is written whole under another name, made durable, and then takes the place of the one
-//! before: at any moment there is the old one or the new one. Whoever serves the subsystem holds a
-//! lock beside it.
+//! A new version is written under another name, made durable, and renamed: at any moment the file
+//! has its old or its new content. The process that serves the subsystem holds a lock beside it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,38 +15,38 @@ use serde::{Deserialize, Serialize};
 use super::claim::Claim;
 use crate::config::{MediumKind, Range};
 
-/// The version of the format that is written, and the only one that is read.
+/// Version of the format; no other is read.
 const FORMAT: u64 = 1;
-/// Largest file that is read: far above what 32 namespaces can need.
+/// Largest file that is read, far above the need of 32 namespaces.
 const MAX_LEN: u64 = 16 << 20;
 /// The folder inside of the state folder.
 const FOLDER: &str = "subsystems";
 
-/// The part of the content that is there in every version.
+/// The part of the content that every version has.
 #[derive(Deserialize)]
 struct Head {
     format: u64,
 }
 
-/// What is kept of a subsystem: the file's content.
+/// Content of a sidecar.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sidecar {
     format: u64,
-    /// Whose it is.
+    /// Name of the subsystem.
     pub(crate) subsystem: String,
-    /// The configuration that its namespaces were made with; none where they are as any
-    /// configuration says.
+    /// The configuration that its namespaces were created with; `None` if they are as in any
+    /// configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) configuration: Option<Basis>,
-    /// How it was; it has no namespaces where they are as the configuration says.
+    /// Its record; without namespaces if these are as configured.
     pub(crate) record: Record,
 }
 
 impl Sidecar {
-    /// What is kept of a subsystem that was served with this configuration, and would have the
-    /// record `plain` if nothing had been changed. Namespaces of which nothing was changed are left
-    /// out: an operator may then edit the configuration as if there were no file.
+    /// The sidecar of a subsystem that is served with this configuration, and whose record would be
+    /// `plain` without changes. Unchanged namespaces are omitted, so that an operator can edit the
+    /// configuration as if there were no file.
     pub(crate) fn new(
         subsystem: String,
         configuration: Basis,
@@ -73,7 +71,7 @@ impl Sidecar {
     }
 }
 
-/// What a configuration said of a subsystem: what later ones are compared with.
+/// The configuration of a subsystem, for comparison with later ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Basis {
@@ -83,33 +81,33 @@ pub(crate) struct Basis {
     pub(crate) namespaces: Vec<NamespaceBasis>,
 }
 
-/// What a medium is, beside its name.
+/// Identity of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MediumBasis {
     /// Its name.
     pub(crate) name: String,
-    /// What it is made of.
+    /// Its kind.
     pub(crate) kind: MediumKind,
-    /// The file, from the root.
+    /// Absolute path of its file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<PathBuf>,
 }
 
-/// What a configuration said of a namespace.
+/// The configuration of a namespace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamespaceBasis {
     /// Its name.
     pub(crate) name: String,
-    /// Its part of the medium; none: all of it.
+    /// Its range on the medium; `None`: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<Range>,
-    /// The controllers that it was given to.
+    /// The controllers that list it.
     pub(crate) controllers: Vec<String>,
 }
 
-/// Where a subsystem's sidecar lies.
+/// Location of a sidecar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     folder: PathBuf,
@@ -119,11 +117,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The place of a subsystem's sidecar in a state folder, by its [lasting
+    /// The location of a subsystem's sidecar in a state folder, by its [lasting
     /// name](crate::config::Config::lasting_name).
     ///
     /// # Errors
-    /// The state folder is relative, and to what is not known.
+    /// The state folder is relative, and the working directory is unknown.
     pub(crate) fn new(state_dir: &Path, subsystem: &str, lasting: &str) -> io::Result<Self> {
         Ok(Place {
             folder: std::path::absolute(state_dir)?.join(FOLDER),
@@ -137,7 +135,7 @@ impl Place {
         self.folder.join(format!("{}.json", self.stem))
     }
 
-    /// Makes its folder.
+    /// Creates its folder.
     pub(crate) fn prepare(&self) -> anyhow::Result<()> {
         fs::create_dir_all(&self.folder).with_context(|| {
             format!(
@@ -147,8 +145,8 @@ impl Place {
         })
     }
 
-    /// Takes the lock, in a folder that is there: nobody else serves the subsystem while it is
-    /// held.
+    /// Takes the lock, in an existing folder. While it is held, no other process serves the
+    /// subsystem.
     pub(crate) fn claim(&self) -> anyhow::Result<Claim> {
         let path = self.folder.join(format!("{}.lock", self.stem));
         Claim::take(&path, || {
@@ -160,7 +158,7 @@ impl Place {
         })
     }
 
-    /// What is kept; nothing where nothing was ever changed.
+    /// Reads the sidecar; `None` if there are no changes.
     pub(crate) fn read(&self) -> anyhow::Result<Option<Sidecar>> {
         let path = self.path();
         let file = match File::open(&path) {
@@ -206,10 +204,10 @@ impl Place {
         Ok(sidecar)
     }
 
-    /// Puts it in the place of the one before, all of it or nothing.
+    /// Replaces the sidecar atomically.
     ///
     /// # Errors
-    /// The system's; the one before is still there.
+    /// The system's; the old file is unchanged.
     pub(crate) fn write(&self, sidecar: &Sidecar) -> io::Result<()> {
         let mut bytes = serde_json::to_vec_pretty(sidecar)?;
         bytes.push(b'\n');
@@ -345,7 +343,7 @@ mod tests {
         let _claim = place.claim().unwrap();
         place.write(&sidecar()).unwrap();
         let whole = fs::read(place.path()).unwrap();
-        // without the last line feed it is still whole
+        // a file without its last line feed is still complete
         for len in 0..whole.len() - 1 {
             fs::write(place.path(), &whole[..len]).unwrap();
             let error = format!("{:#}", place.read().unwrap_err());

@@ -1,4 +1,4 @@
-//! Which metrics there are: one list, from which `/metrics` and the book's page are made.
+//! The list of metrics, from which `/metrics` and the book's page are generated.
 
 use Kind::{Counter, Gauge, Histogram};
 use Unit::{Bytes, None as Count, Seconds};
@@ -9,7 +9,7 @@ use super::text::{Family, Kind, Number, Sample, Unit};
 use super::{ControllerCounts, Snapshot, latency};
 use crate::control::{NamespaceStatus, ReactorStatus, TenantStatus};
 
-/// A metric of objects of one kind.
+/// A metric of one kind of object.
 pub(super) struct Metric<T> {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
@@ -18,14 +18,14 @@ pub(super) struct Metric<T> {
     pub(super) values: fn(&T) -> Vec<Value>,
 }
 
-/// A number of an object, with further labels where it has several.
+/// A value, with additional labels if an object has several.
 pub(super) struct Value(pub(super) Vec<(&'static str, String)>, pub(super) Number);
 
 pub(super) fn one(value: u64) -> Vec<Value> {
     vec![Value(Vec::new(), Number::Whole(value))]
 }
 
-/// A number that an object may have.
+/// An optional value.
 pub(super) fn maybe(value: Option<u64>) -> Vec<Value> {
     value.map_or(Vec::new(), one)
 }
@@ -311,12 +311,12 @@ const NAMESPACES: &[Metric<NamespaceStatus>] = &[
     },
 ];
 
-/// What a controller's hosts did with a namespace.
+/// Counters of a namespace on one controller.
 struct Attached {
     namespace: String,
     controller: String,
     totals: Option<latency::NamespaceTotals>,
-    /// As far as it was watched.
+    /// Counters of the timed commands only.
     traffic: latency::NamespaceTraffic,
 }
 
@@ -347,7 +347,7 @@ impl Attached {
         .collect()
     }
 
-    /// All that there are.
+    /// All attachments of a snapshot.
     fn all(snapshot: &Snapshot) -> Vec<Self> {
         let mut all = Vec::new();
         for namespace in &snapshot.namespaces {
@@ -444,7 +444,7 @@ const TENANTS: &[Metric<TenantStatus>] = &[
     },
 ];
 
-/// All families, with the numbers of a snapshot.
+/// All families, with the values of a snapshot.
 pub(super) fn of(snapshot: &Snapshot) -> Vec<Family> {
     let mut all = Vec::new();
     let reactors = &snapshot.reactors;
@@ -511,7 +511,7 @@ fn kind<T>(
 mod tests {
     use super::*;
 
-    /// The table of the book.
+    /// The book's table.
     fn page() -> String {
         let mut rows = String::new();
         for family in of(&Snapshot::default()) {
@@ -546,7 +546,7 @@ mod tests {
         );
     }
 
-    /// What the example for Grafana asks for is there, under the labels that it names.
+    /// The metrics and labels in the example for Grafana exist.
     #[test]
     fn the_dashboard_asks_for_what_there_is() {
         let text = include_str!("../../../../examples/grafana.json");

@@ -1,33 +1,34 @@
-//! Histograms of latencies as Prometheus has them: classic ones, with fixed buckets, and native
-//! ones, with sparse exponential buckets.
+//! Prometheus histograms of latencies: classic, with fixed buckets, and native, with sparse
+//! exponential buckets.
 //!
-//! Both are computed from what is counted ([`memory::LogHistogram`]): nanoseconds in 16 buckets of
-//! equal width in each power of two. A bound of a classic bucket is the last value of one of those,
-//! so that its count is exact. A bucket goes as a whole to the native bucket that its middle lies
-//! in. Its values are within 1/32 of the middle, and what that native bucket is taken for within a
-//! factor of 2^(1/16): see decision 43.
+//! Both are computed from [`memory::LogHistogram`], which counts nanoseconds in 16 buckets of equal
+//! width per power of two. The bound of a classic bucket is the last value of such a bucket, so its
+//! count is exact. For native histograms, a bucket is assigned as a whole to the native bucket that
+//! contains its middle. Its values are within 1/32 of the middle, and the value by which that
+//! native bucket is represented is within a factor of 2^(1/16): see decision 43.
 
-/// Bounds of classic buckets are powers of two of nanoseconds less one, from 1 us to 17 s.
+/// Upper bounds of classic buckets: powers of two of nanoseconds less one, from 1 us to 17 s.
 const CLASSIC: std::ops::RangeInclusive<u32> = 10..=34;
-/// Native buckets grow by a factor of 2^(2^-4): 16 for each power of two, as what is counted has.
+/// Growth of native buckets by a factor of 2^(2^-4), which is 16 per power of two, as in the
+/// source.
 pub(super) const SCHEMA: i32 = 4;
 const PER_OCTAVE: f64 = 16.0;
 
-/// Values in nanoseconds, as they are counted.
+/// Counts of values in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Histogram {
-    /// The largest value of a bucket and how many it has, in ascending order.
+    /// Largest value and count of each bucket, in ascending order.
     pub(super) buckets: Vec<(u64, u64)>,
-    /// All values together.
+    /// Sum of all values.
     pub(super) sum_ns: u64,
 }
 
-/// Native buckets that follow one another.
+/// A run of consecutive native buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Buckets that are passed over before it; of the first one, the number of its first bucket.
+    /// Buckets skipped before the run; for the first run, the index of its first bucket.
     pub(super) offset: i32,
-    /// How many it has.
+    /// Number of buckets.
     pub(super) length: u32,
 }
 
@@ -37,7 +38,7 @@ pub(super) struct Native {
     /// Values of 0.
     pub(super) zeros: u64,
     pub(super) spans: Vec<Span>,
-    /// The count of each bucket less that of the one before.
+    /// Count of each bucket minus that of the previous one.
     pub(super) deltas: Vec<i64>,
 }
 
@@ -46,8 +47,8 @@ impl Histogram {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
 
-    /// The bounds of the classic buckets in nanoseconds, each with how many values are at most as
-    /// large. The one of all values is not among them.
+    /// The bounds of the classic buckets in nanoseconds, each with the count of values up to it.
+    /// The bucket of all values is not included.
     pub(super) fn classic(&self) -> impl Iterator<Item = (u64, u64)> {
         CLASSIC.map(|power| {
             let bound = (1 << power) - 1;
@@ -58,7 +59,7 @@ impl Histogram {
 
     pub(super) fn native(&self) -> Native {
         let mut native = Native::default();
-        // the number of the last bucket, and its count
+        // index and count of the last bucket
         let mut last: Option<(i32, i64)> = None;
         let mut before = 0;
         for (largest, count) in &self.buckets {
@@ -92,8 +93,8 @@ impl Histogram {
     }
 }
 
-/// The native bucket of what is counted up to a value; `None` of 0. Bucket `i` has what is greater
-/// than 2^((i - 1) / 16) seconds, and not greater than 2^(i / 16).
+/// The native bucket for a source bucket with that largest value; `None` for 0. Bucket `i` holds
+/// values greater than 2^((i - 1) / 16) seconds and up to 2^(i / 16) seconds.
 fn index(largest: u64) -> Option<i32> {
     if largest == 0 {
         return None;
@@ -103,7 +104,7 @@ fn index(largest: u64) -> Option<i32> {
         _ => 1 << (largest.ilog2() - 4),
     };
     let middle = largest as f64 - (width - 1) as f64 / 2.0;
-    // far from the ends of an i32: a middle is 1 to 2^40 ns
+    // fits: the middle is between 1 and 2^40 ns
     Some(((middle / 1e9).log2() * PER_OCTAVE).ceil() as i32)
 }
 
@@ -127,7 +128,7 @@ mod tests {
         assert_eq!(counted.count(), 31);
     }
 
-    /// Sparse buckets written out: their numbers with their counts.
+    /// Sparse buckets as pairs of index and count.
     fn written_out(native: &Native) -> Vec<(i32, i64)> {
         let (mut at, mut count, mut all) = (0, 0, Vec::new());
         let mut deltas = native.deltas.iter();
@@ -143,26 +144,26 @@ mod tests {
         all
     }
 
-    /// By hand: 1 s is the end of bucket 0, as 2^0; 2 s that of bucket 16; 1.5 s lies in bucket 10,
-    /// as 2^(9/16) = 1.477 and 2^(10/16) = 1.542.
+    /// By hand: 1 s ends bucket 0, as 2^0; 2 s ends bucket 16; 1.5 s is in bucket 10, because
+    /// 2^(9/16) = 1.477 and 2^(10/16) = 1.542.
     #[test]
     fn native_buckets_are_those_of_their_schema() {
         let second = 1_000_000_000;
-        // the last value of the bucket that 1.5 s counts in: 16 of them from 2^30 on are 2^26 ns
-        // wide each
+        // the last value of the source bucket of 1.5 s: from 2^30 on, each of the 16 is 2^26 ns
+        // wide
         let counted = |ns: u64| {
             let width = 1 << (ns.ilog2() - 4);
             ns / width * width + width - 1
         };
         let native = of(&[(counted(3 * second / 2), 5)]).native();
         assert_eq!(written_out(&native), [(10, 5)]);
-        // 31 ns is counted exactly: log2(31e-9) * 16 = -399.0..., so that it lies in bucket -399
+        // 31 ns is counted exactly: log2(31e-9) * 16 = -399.0..., so its bucket is -399
         let low = of(&[(0, 3), (31, 2)]).native();
         assert_eq!((low.zeros, written_out(&low)), (3, vec![(-399, 2)]));
     }
 
-    /// No value is lost, buckets ascend, and each value is where the two errors together allow:
-    /// half a bucket of ours, one of theirs.
+    /// No value is lost, buckets ascend, and the error of each value is within the sum of both:
+    /// half a source bucket and one native bucket.
     #[test]
     fn what_is_counted_is_found_near_where_it_was() {
         let histogram = memory::LogHistogram::default();

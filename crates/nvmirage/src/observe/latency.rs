@@ -1,5 +1,5 @@
-//! What the watched commands of a controller come to ([`controller::flight`]), of all its queues
-//! together, and of those that are gone.
+//! Latencies of a controller's timed commands ([`controller::flight`]), over all of its queues,
+//! existing and deleted.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +99,7 @@ pub(crate) struct LatencyReport {
     pub(crate) commands: Vec<WatchedCommand>,
 }
 
-/// Commands that a report has at most.
+/// Most commands in a report.
 const REPORTED: usize = 256;
 
 impl From<&FlightRecord> for WatchedCommand {
@@ -151,8 +151,8 @@ impl From<&Counted> for LatencyReport {
 }
 
 impl Latency {
-    /// The latency that so many of a million commands do not exceed, in nanoseconds, known to 1/16;
-    /// `None` where none was watched.
+    /// A percentile in millionths, in nanoseconds with a precision of 1/16; `None` without timed
+    /// commands.
     pub(crate) fn at(&self, of_a_million: u64) -> Option<u64> {
         let rank = (u128::from(self.count) * u128::from(of_a_million)).div_ceil(1_000_000);
         let mut below = 0;
@@ -176,7 +176,7 @@ fn flights(counted: &Counted) -> impl Iterator<Item = &LaneFlight> {
     there.chain([&counted.past.flight])
 }
 
-/// By operation.
+/// Latencies by operation.
 pub(crate) fn latencies(counted: &Counted) -> Vec<Latency> {
     let of = |operation: Operation| {
         let mut buckets = BTreeMap::new();
@@ -198,7 +198,7 @@ pub(crate) fn latencies(counted: &Counted) -> Vec<Latency> {
     Operation::ALL.map(of).into()
 }
 
-/// By stage.
+/// Times by stage.
 pub(crate) fn stages(counted: &Counted) -> Vec<StageTime> {
     let of = |stage: Stage| StageTime {
         stage: stage.word().to_owned(),
@@ -209,10 +209,10 @@ pub(crate) fn stages(counted: &Counted) -> Vec<StageTime> {
     Stage::ALL.map(of).into()
 }
 
-/// Commands and bytes of watched commands that succeeded, in the order of [`Operation::ALL`].
+/// Commands and bytes of timed commands that succeeded, in the order of [`Operation::ALL`].
 pub(crate) type NamespaceTraffic = [(u64, u64); Operation::ALL.len()];
 
-/// What came to a namespace.
+/// Timed commands of a namespace.
 pub(crate) fn traffic(counted: &Counted, nsid: u32) -> NamespaceTraffic {
     let mut sums = NamespaceTraffic::default();
     for flight in flights(counted) {
@@ -228,18 +228,18 @@ pub(crate) fn traffic(counted: &Counted, nsid: u32) -> NamespaceTraffic {
     sums
 }
 
-/// What came to a namespace of a controller: all of it.
+/// Counters of all commands of a namespace on one controller.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NamespaceTotals {
-    /// Commands that read it, and that wrote it.
+    /// Commands that read, and commands that wrote.
     pub(crate) commands: [u64; 2],
-    /// Bytes that were read, and that were written.
+    /// Bytes read, and bytes written.
     pub(crate) bytes: [u64; 2],
     /// Commands that failed.
     pub(crate) errors: u64,
 }
 
-/// What came to a namespace; `None` where its identifier is one that is not counted apart.
+/// Counters of a namespace; `None` if its identifier is too large to be counted individually.
 pub(crate) fn totals(counted: &Counted, nsid: u32) -> Option<NamespaceTotals> {
     if nsid as usize > NAMESPACES {
         return None;
@@ -257,7 +257,7 @@ pub(crate) fn totals(counted: &Counted, nsid: u32) -> Option<NamespaceTotals> {
     Some(sums)
 }
 
-/// By status, the most frequent first.
+/// Errors by status, the most frequent first.
 pub(crate) fn errors(counted: &Counted) -> Vec<StatusErrors> {
     let there = counted.queues.iter().map(|q| &q.counters.statuses);
     let mut by_status = BTreeMap::<String, u64>::new();
@@ -287,7 +287,7 @@ mod tests {
             buckets: vec![(10, 50), (20, 49), (1000, 1)],
         };
         let at = |million| latency.at(million).unwrap();
-        // the nearest-rank method: of 100, the 50th, the 51st, the 99th, the 100th
+        // the nearest-rank method, for 100 values: the 50th, the 51st, the 99th, the 100th
         assert_eq!(at(500_000), 10);
         assert_eq!(at(500_001), 20);
         assert_eq!(at(990_000), 20);

@@ -1,5 +1,4 @@
-//! Metrics of media: of the bytes, of the model that says when commands are done, of zones and of
-//! pairs.
+//! Metrics of media: storage, timing models, zones, and key-value pairs.
 
 use Kind::{Counter, Gauge};
 use Unit::{Bytes, Kelvin, None as Count, Seconds, Thousandths};
@@ -9,12 +8,12 @@ use super::model::{FlashStatus, ModelStatus};
 use super::text::{Kind, Number, Unit};
 use crate::control::MediumStatus;
 
-/// A number of the model, where there is one.
+/// A value of the timing model, if there is one.
 fn model(medium: &MediumStatus, of: impl FnOnce(&ModelStatus) -> Vec<Value>) -> Vec<Value> {
     medium.model.as_ref().map_or(Vec::new(), of)
 }
 
-/// A number of a model of conventional flash.
+/// A value of a model of conventional flash.
 fn flash(medium: &MediumStatus, of: impl FnOnce(&FlashStatus) -> Vec<Value>) -> Vec<Value> {
     let flash = medium.model.as_ref().and_then(|model| model.flash.as_ref());
     flash.map_or(Vec::new(), of)

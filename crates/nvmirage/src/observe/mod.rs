@@ -1,9 +1,8 @@
-//! What a running server has done, in numbers: one [`Snapshot`] that everything reads which shows
-//! numbers.
+//! Counters of a running server: one [`Snapshot`], from which all outputs are generated.
 //!
-//! Numbers of reactors and tenants are read where they are counted; those of controllers come from
-//! their reactors, asked once each. Counts only grow while what they are of is there; those of a
-//! controller go on over a restart, as its SMART log has them.
+//! Counters of reactors and tenants are read in place; those of controllers come from their
+//! reactors, with one message to each. A counter only grows as long as its object exists; counters
+//! of a controller's SMART log are persistent.
 
 pub(crate) mod families;
 mod histogram;
@@ -29,12 +28,12 @@ use crate::control::{
     ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus,
 };
 
-/// Everything that is counted, at one time.
+/// All counters at one time.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// When, on the clock of the reactors.
+    /// Time on the reactors' clock.
     pub(crate) time: Time,
-    /// The same on the clock of the day, in milliseconds since 1970.
+    /// Time on the system clock, in milliseconds since 1970.
     pub(crate) day: u64,
     pub(crate) reactors: Vec<ReactorStatus>,
     pub(crate) media: Vec<MediumStatus>,
@@ -43,14 +42,14 @@ pub(crate) struct Snapshot {
     pub(crate) controllers: Vec<ControllerCounts>,
 }
 
-/// A controller, with what it has counted.
+/// A controller with its counters.
 #[derive(Debug)]
 pub(crate) struct ControllerCounts {
     pub(crate) status: ControllerStatus,
     pub(crate) counted: Counted,
 }
 
-/// All of it, as a scraper reads it.
+/// All metrics, in a scraper's format.
 pub(crate) fn metrics(snapshot: &Snapshot, format: Format) -> Vec<u8> {
     let families = families::of(snapshot);
     match format {

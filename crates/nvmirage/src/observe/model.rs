@@ -1,5 +1,4 @@
-//! What is counted of media: of the model that says when a medium's commands are done, of its
-//! zones, of its pairs.
+//! Status of timing models, zones, and key-value pairs.
 
 use std::collections::BTreeMap;
 
@@ -216,7 +215,7 @@ pub(crate) struct PairsStatus {
     pub(crate) index_bytes: u64,
 }
 
-/// What lines were found to be like, one after the other.
+/// Sums over the lines of a drive, collected line by line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LinesSeen {
     pub(super) least: Option<u32>,
@@ -224,7 +223,7 @@ pub(super) struct LinesSeen {
     pub(super) valid: u64,
 }
 
-/// The states of zones, with their words (ZNS 1.1, figure 34).
+/// Names of zone states (ZNS 1.1, figure 34).
 pub(super) const ZONE_STATES: [(ZoneState, &str); 7] = [
     (ZoneState::EMPTY, "empty"),
     (ZoneState::IMPLICITLY_OPENED, "implicitly-opened"),
@@ -235,7 +234,7 @@ pub(super) const ZONE_STATES: [(ZoneState, &str); 7] = [
     (ZoneState::OFFLINE, "offline"),
 ];
 
-/// The word of a zone's state.
+/// The name of a zone state.
 pub(super) fn zone_word(state: ZoneState) -> &'static str {
     let mut states = ZONE_STATES.iter();
     let found = states.find(|(its, _)| *its == state);
@@ -243,7 +242,7 @@ pub(super) fn zone_word(state: ZoneState) -> &'static str {
 }
 
 impl ModelStatus {
-    /// Of a drive whose lines were seen.
+    /// Status of a model, given the sums over its lines.
     pub(super) fn of(look: &TimingLook<'_>, lines: &LinesSeen) -> Self {
         let TimingLook {
             model,

@@ -1,8 +1,8 @@
-//! Metrics as Prometheus' protocol buffers (`io.prometheus.client.MetricFamily`, each with its
-//! length before it): the only form that has native histograms.
+//! Metrics as Prometheus protocol buffers (`io.prometheus.client.MetricFamily`, length-delimited),
+//! the only format with native histograms.
 //!
-//! The messages are those of `metrics.proto` of Prometheus' client model (proto2), as far as they
-//! are used here. They have no generated code, as they are few.
+//! The messages are the used parts of `metrics.proto` in Prometheus' client model (proto2). They
+//! are few, so they are written by hand.
 
 use prost::Message;
 
@@ -90,7 +90,7 @@ pub(super) struct BucketSpan {
     pub(super) length: Option<u32>,
 }
 
-/// Writes families; those without a number are left out.
+/// Encodes families; families without values are omitted.
 pub(super) fn write(families: &[Family]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
@@ -166,7 +166,7 @@ fn buckets(histogram: &Histogram) -> Buckets {
     });
     let mut positive_span: Vec<_> = spans.collect();
     if positive_span.is_empty() {
-        // what tells a native histogram without a value from a classic one
+        // tells a native histogram without values from a classic one
         let (offset, length) = (Some(0), Some(0));
         positive_span.push(BucketSpan { offset, length });
     }
@@ -186,8 +186,8 @@ fn buckets(histogram: &Histogram) -> Buckets {
 mod tests {
     use super::*;
 
-    /// Byte for byte after the encoding of protocol buffers and `metrics.proto`: numbers of fields
-    /// and their types by hand.
+    /// Byte for byte by the protocol buffer encoding and `metrics.proto`, with field numbers and
+    /// types by hand.
     #[test]
     fn a_message_is_what_its_definition_says() {
         let family = Family {
@@ -242,7 +242,7 @@ mod tests {
         let last = histogram.bucket.last().unwrap();
         assert_eq!(last.upper_bound, Some(f64::INFINITY));
         assert_eq!(last.cumulative_count, Some(6));
-        // 1007.5 ns and 1055.5 ns: log2 of them in seconds times 16 is -318.6 and -317.5
+        // log2 of 1007.5 ns and of 1055.5 ns, in seconds, times 16: -318.6 and -317.5
         let spans: Vec<_> = histogram.positive_span.iter().collect();
         assert_eq!(spans.len(), 1, "{spans:?}");
         assert_eq!((spans[0].offset, spans[0].length), (Some(-318), Some(2)));

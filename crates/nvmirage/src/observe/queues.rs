@@ -1,4 +1,4 @@
-//! What stands in a controller's queues, as JSON: what `GET /v1/controllers/{name}/queues` answers.
+//! Queues of a controller as JSON: the response of `GET /v1/controllers/{name}/queues`.
 
 use controller::inspect::{CommandView, CompletionView, SubmissionView};
 use controller::queue::BadDoorbell;
@@ -172,7 +172,7 @@ fn frozen_sq(bad: BadDoorbell, entries: u32) -> String {
     }
 }
 
-/// Why a completion queue is.
+/// Why a completion queue is frozen.
 fn frozen_cq(bad: BadDoorbell, entries: u32) -> String {
     let value = bad.value;
     if value < entries {
@@ -196,7 +196,7 @@ fn priority(priority: QueuePriority) -> &'static str {
 }
 
 impl QueuesReport {
-    /// Of what was found at a time.
+    /// Report of an inspection at `time_ns`.
     pub(crate) fn new(inspection: &Inspection, time_ns: u64, stuck_after_ns: u64) -> Self {
         let Inspection {
             controller,
@@ -229,7 +229,7 @@ impl QueuesReport {
         }
     }
 
-    /// All of them, those for admin commands first.
+    /// All completion queues, the admin queue first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &CompletionQueue> {
         self.admin.iter().chain(&self.queues)
     }

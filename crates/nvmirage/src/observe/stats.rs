@@ -1,4 +1,4 @@
-//! Everything that is counted as JSON: what `GET /v1/stats` answers, for whoever draws it.
+//! All counters as JSON: the response of `GET /v1/stats`.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,13 +1,13 @@
-//! Metrics as text: OpenMetrics 1.0, and the older text format of Prometheus (0.0.4).
+//! Metrics as text: OpenMetrics 1.0, and the older Prometheus text format (0.0.4).
 //!
-//! They differ in the names of counters (OpenMetrics names the family without `_total`), in units,
-//! and in `# EOF`.
+//! The formats differ in the names of counters (OpenMetrics names the family without `_total`), in
+//! units, and in `# EOF`.
 
 use std::fmt::Write;
 
 use super::histogram::Histogram;
 
-/// How metrics are written.
+/// Format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// OpenMetrics 1.0.0.
@@ -19,8 +19,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// What an `Accept` header asks for (RFC 9110, 12.5.1): of what it names, what it would rather
-    /// have, and of equal ones the first. Whoever names none gets the older text.
+    /// The format that an `Accept` header requests (RFC 9110, 12.5.1): the supported one with the
+    /// highest weight, and of equal ones the first. Default: Prometheus text.
     pub(crate) fn asked_for(accept: &str) -> Self {
         let mut asked = (Format::Text, 0.0);
         for range in accept.split(',') {
@@ -60,19 +60,19 @@ impl Format {
     }
 }
 
-/// A parameter of a media type without what does not matter: case, quotes, spaces around `=`.
+/// A media type parameter in normal form: without case, quotes, and spaces around `=`.
 fn unquoted(parameter: &str) -> String {
     parameter.replace(['"', ' '], "").to_ascii_lowercase()
 }
 
-/// What kind of number it is.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It only grows.
+    /// A value that only grows.
     Counter,
-    /// It goes up and down.
+    /// A value that rises and falls.
     Gauge,
-    /// How many values of which size; it only grows.
+    /// Counts of values by size, which only grow.
     Histogram,
 }
 
@@ -86,16 +86,16 @@ impl Kind {
     }
 }
 
-/// The unit of a number, which is the end of its name.
+/// Unit of a metric, which is the suffix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Things are counted.
+    /// A count.
     None,
     Bytes,
-    /// Numbers are nanoseconds, and written as seconds.
+    /// Nanoseconds, written as seconds.
     Seconds,
     Kelvin,
-    /// Things are counted, in thousandths.
+    /// A count in thousandths.
     Thousandths,
 }
 
@@ -110,35 +110,35 @@ impl Unit {
     }
 }
 
-/// Numbers of one name.
+/// A metric family.
 #[derive(Debug)]
 pub(crate) struct Family {
-    /// The name, with the unit and without `_total`.
+    /// Name, with the unit and without `_total`.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) unit: Unit,
-    /// What it counts, in a sentence.
+    /// Description, in a sentence.
     pub(crate) help: &'static str,
     pub(crate) samples: Vec<Sample>,
 }
 
-/// One number, and what it is of.
+/// A value with its labels.
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) labels: Vec<(&'static str, String)>,
     pub(crate) value: Number,
 }
 
-/// What is known of it.
+/// Value of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
-    /// A number in the unit of its family.
+    /// In the unit of the family.
     Whole(u64),
-    /// Of a family of histograms.
+    /// For a family of histograms.
     Distribution(Histogram),
 }
 
-/// Writes families; those without a number are left out.
+/// Encodes families; families without values are omitted.
 pub(super) fn write(families: &[Family], format: Format) -> String {
     let mut text = String::new();
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
@@ -185,7 +185,7 @@ impl Family {
         Ok(())
     }
 
-    /// The classic buckets: text has no others.
+    /// Writes the classic buckets; text formats have no native ones.
     fn write_histogram(
         &self,
         text: &mut String,
@@ -205,7 +205,7 @@ impl Family {
         write_sample(text, &format!("{name}_count"), labels, None, &count)
     }
 
-    /// Nanoseconds are written as seconds, to the last one.
+    /// Writes a number; nanoseconds as seconds, without rounding.
     fn number(&self, value: u64) -> String {
         const SECOND: u64 = 1_000_000_000;
         match self.unit {
@@ -216,7 +216,7 @@ impl Family {
     }
 }
 
-/// One line; `bound` is the label `le`.
+/// Writes a line; `bound` is the label `le`.
 fn write_sample(
     text: &mut String,
     name: &str,
@@ -235,8 +235,8 @@ fn write_sample(
     writeln!(text, "{close} {number}")
 }
 
-/// A bound in nanoseconds as seconds, as Prometheus itself writes one that it got as a number: the
-/// same in all formats, or it would be another series.
+/// A bound in nanoseconds as seconds, formatted as Prometheus itself does: the same in all formats,
+/// because a different text would be a different series.
 fn bound_of(ns: u64) -> String {
     let seconds = ns as f64 / 1e9;
     if seconds >= 1e-4 {
@@ -249,7 +249,7 @@ fn bound_of(ns: u64) -> String {
     }
 }
 
-/// Backslash, quote and line feed are escaped (OpenMetrics 1.0, ABNF of escaped-string).
+/// Escapes backslash, quote and line feed (OpenMetrics 1.0, ABNF of escaped-string).
 fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")
@@ -278,8 +278,8 @@ mod tests {
         Sample { labels, value }
     }
 
-    /// Written by hand after the specification's text format (OpenMetrics 1.0, 4.1; Prometheus,
-    /// exposition formats).
+    /// Written by hand from the specifications (OpenMetrics 1.0, 4.1; Prometheus, exposition
+    /// formats).
     #[test]
     fn both_formats_are_what_their_specifications_have() {
         let samples = vec![
@@ -308,18 +308,18 @@ mod tests {
 
     #[test]
     fn a_scraper_gets_the_format_that_it_asks_for() {
-        // what Prometheus 2.42 and curl send
+        // as Prometheus 2.42 and curl send it
         let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         assert_eq!(Format::asked_for(prometheus), Format::OpenMetrics);
         assert_eq!(Format::asked_for("*/*"), Format::Text);
-        // what it sends with native histograms, in 2.42 and in 3
+        // as Prometheus 2.42 and 3 send it with native histograms
         let native = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         assert_eq!(Format::asked_for(native), Format::Protobuf);
         let quoted = "application/vnd.google.protobuf; proto=\"io.prometheus.client.MetricFamily\"; encoding=delimited;q=0.6,application/openmetrics-text;q=0.5";
         assert_eq!(Format::asked_for(quoted), Format::Protobuf);
         let rather_text = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.2,text/plain;q=0.4";
         assert_eq!(Format::asked_for(rather_text), Format::Text);
-        // what is written as text, compact or of other messages is not written here
+        // text-encoded, compact, and other messages are unsupported
         let other = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text,application/openmetrics-text;q=0.1";
         assert_eq!(Format::asked_for(other), Format::OpenMetrics);
     }

@@ -1,16 +1,13 @@
-//! Partitions: named parts of a drive, or of a file, that last and that namespaces name.
+//! Partitions: persistent, named parts of a drive or file, which namespaces refer to by name.
 //!
-//! What is known of the partitions of one drive is its [`Table`]; where that is kept between runs
-//! is its [`Store`], a file in the state folder that belongs to the drive's serial number and not
-//! to where the drive is found.
+//! The partitions of a drive are in its [`Table`]; the table is saved in a [`Store`], a file in the
+//! state folder that is identified by the drive's serial number, and not by the drive's address.
 //!
 //! Invariants:
-//! - A partition's start never changes. It begins at a multiple of 1 MiB, and no two have a byte in
-//!   common.
-//! - A change is on stable storage before anybody acts on it.
+//! - A partition's start never changes. It is a multiple of 1 MiB, and no two partitions overlap.
+//! - A change is on stable storage before it takes effect.
 //!
-//! What it does NOT do: open drives, or write anything to them: a drive has no mark of its
-//! partitions.
+//! This module neither opens drives nor writes to them: a drive carries no trace of its partitions.
 
 mod store;
 mod table;

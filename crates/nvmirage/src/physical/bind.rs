@@ -1,4 +1,4 @@
-//! A drive's way from the kernel's NVMe driver to vfio-pci, and back.
+//! Moves a drive from the kernel's NVMe driver to vfio-pci, and back.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,18 +12,18 @@ use super::{Drive, System, VFIO_PCI, line, names, target, users};
 
 /// The kernel's driver for these drives.
 const NVME: &str = "nvme";
-/// The class of bridges (PCI Code and ID Assignment, 1.7): their driver may keep them.
+/// The class of bridges (PCI Code and ID Assignment, 1.7), which may keep their driver.
 const BRIDGES: &str = "0x06";
-/// How long a function may take until the driver that was asked for has it.
+/// Attempts to see the requested driver bound to the function.
 const LOOKS: u32 = 100;
 const BETWEEN: Duration = Duration::from_millis(20);
 
 impl System {
-    /// Hands the drive to vfio-pci, where it can be opened as `pci:ADDRESS`.
+    /// Binds the drive to vfio-pci, so that it can be opened as `pci:ADDRESS`.
     ///
     /// # Errors
-    /// Something uses the drive: says what. It stands behind no IOMMU, or shares its group with
-    /// what the kernel drives. The system refuses.
+    /// The drive is in use: the message names the user. It is not behind an IOMMU, or shares its
+    /// group with a device of the kernel. The system refuses.
     pub(crate) fn bind(&self, address: PciAddress) -> anyhow::Result<Drive> {
         let drive = self.drive(address)?;
         if drive.driver.as_deref() == Some(VFIO_PCI) {
@@ -37,7 +37,7 @@ impl System {
         let moved = self.move_to(&drive, Some(VFIO_PCI), VFIO_PCI);
         drop(claims);
         if let Err(error) = moved {
-            // as it was: what failed is what is reported
+            // restore the previous driver, and report the original error
             let before = drive.driver.as_deref().unwrap_or(NVME);
             let back = self.move_to(&drive, None, before);
             return Err(match back {
@@ -48,10 +48,11 @@ impl System {
         self.drive(address)
     }
 
-    /// Gives the drive back to the kernel's driver.
+    /// Returns the drive to the kernel's driver.
     ///
     /// # Errors
-    /// A process has it: says which. It is not bound to vfio-pci. The system refuses.
+    /// A process has it open: the message names it. It is not bound to vfio-pci. The system
+    /// refuses.
     pub(crate) fn unbind(&self, address: PciAddress) -> anyhow::Result<Drive> {
         let drive = self.drive(address)?;
         match drive.driver.as_deref() {
@@ -62,13 +63,13 @@ impl System {
                 other.unwrap_or("no driver")
             ),
         }
-        // The kernel would wait for that process, however long it takes.
+        // The kernel would wait for that process without limit.
         refuse_used(&drive)?;
         self.move_to(&drive, None, NVME)?;
         self.drive(address)
     }
 
-    /// A group is lent as a whole: no function in it may be the kernel's.
+    /// An IOMMU group is assigned as a whole, so the kernel may not drive any other function of it.
     fn refuse_group(&self, drive: &Drive) -> anyhow::Result<()> {
         let address = drive.address;
         let Some(group) = drive.iommu_group else {
@@ -101,7 +102,7 @@ impl System {
         if driver.is_dir() {
             return Ok(());
         }
-        // Errors show by what follows.
+        // The check below reports a failure.
         let _ = Command::new("modprobe").arg(VFIO_PCI).output();
         ensure!(
             driver.is_dir(),
@@ -110,12 +111,12 @@ impl System {
         Ok(())
     }
 
-    /// Has the kernel take the function from its driver and probe it anew, for `only` if that is
-    /// named; until `wanted` has it.
+    /// Unbinds the function and has the kernel probe drivers again, with a preference for `only` if
+    /// given. Waits until `wanted` is bound.
     fn move_to(&self, drive: &Drive, only: Option<&str>, wanted: &str) -> anyhow::Result<()> {
         let address = drive.address.to_string();
         let folder = self.function(drive.address);
-        // An empty line takes the wish back.
+        // An empty line removes the preference.
         let only = format!("{}\n", only.unwrap_or_default());
         write(&folder.join("driver_override"), &only)?;
         let unbind = folder.join("driver/unbind");

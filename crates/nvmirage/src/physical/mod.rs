@@ -1,13 +1,14 @@
-//! The NVMe drives of this machine, as the system shows them: which there are, who drives and uses
-//! them, and how one is handed to this program and back.
+//! The NVMe drives of this machine, as the system reports them: the drives, their drivers and
+//! users, and their assignment to this program and back.
 //!
-//! Everything is read from sysfs and proc below a root, so that tests have machines of their own.
+//! All information comes from sysfs and proc below a root folder, so that tests can provide their
+//! own machines.
 //!
-//! Invariant: no drive that anything uses is taken from the kernel, and none that a process has is
-//! given back; whoever uses it is named.
+//! Invariant: a drive in use is never taken from the kernel, and a drive that a process has open is
+//! never returned to it; the error names the user.
 //!
-//! What it does not do: talk to a drive. What only a drive knows of itself is shown as far as the
-//! kernel's driver says it.
+//! This module does not talk to drives. What only the drive itself knows is shown as far as the
+//! kernel's driver reports it.
 
 mod bind;
 mod users;
@@ -22,10 +23,10 @@ use serde::Serialize;
 /// The class of NVMe controllers: mass storage, non-volatile memory, NVMe (PCIe Transport 1.1,
 /// 3.8.1.4).
 const CLASS: &str = "0x010802";
-/// The driver that hands functions to programs.
+/// The driver that gives functions to programs.
 const VFIO_PCI: &str = "vfio-pci";
 
-/// A machine, by its files.
+/// A machine, represented by its files.
 pub(crate) struct System {
     root: PathBuf,
 }
@@ -35,21 +36,21 @@ pub(crate) struct System {
 pub(crate) struct Drive {
     #[serde(serialize_with = "as_text")]
     pub(crate) address: PciAddress,
-    /// Vendor and device, as lspci -n has them.
+    /// Vendor and device ID, as lspci -n prints them.
     pub(crate) id: String,
-    /// As the drive's identity says, where the kernel's driver has it.
+    /// Model number, if the kernel's driver reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) serial: Option<String>,
-    /// The driver that it is bound to.
+    /// The driver bound to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) driver: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) iommu_group: Option<u32>,
-    /// Its namespaces as block devices of this machine.
+    /// The block devices of its namespaces on this machine.
     pub(crate) block_devices: Vec<String>,
-    /// What uses it, in words.
+    /// Users of the drive, in words.
     pub(crate) in_use_by: Vec<String>,
 }
 
@@ -96,7 +97,7 @@ impl System {
     /// The NVMe controller at `address`.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no NVMe controller at that address.
     pub(crate) fn drive(&self, address: PciAddress) -> anyhow::Result<Drive> {
         let folder = self.function(address);
         let class = line(&folder.join("class")).with_context(|| {
@@ -153,8 +154,8 @@ fn block_devices(folder: &Path, controllers: &[String]) -> Vec<String> {
     found
 }
 
-/// The block device of a namespace's folder: `nvme0n1` of itself, and of `nvme0c1n1`, the path by
-/// controller 1 to a namespace that several controllers may have.
+/// The block device of a namespace's folder: `nvme0n1` for itself, and also for `nvme0c1n1`, which
+/// is the path through controller 1 to a namespace that several controllers may have.
 fn block_device(folder: &str) -> Option<String> {
     let (subsystem, rest) = digits(folder.strip_prefix("nvme")?)?;
     let rest = match rest.strip_prefix('c') {
@@ -166,7 +167,7 @@ fn block_device(folder: &str) -> Option<String> {
         .then(|| format!("nvme{subsystem}n{namespace}"))
 }
 
-/// The digits that a text begins with, at least one, and what follows them.
+/// The digits at the start of a text, at least one, and the rest.
 fn digits(text: &str) -> Option<(&str, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -174,7 +175,7 @@ fn digits(text: &str) -> Option<(&str, &str)> {
     (end > 0).then(|| text.split_at(end))
 }
 
-/// What a folder holds, in order; nothing where there is none.
+/// The names in a folder, sorted; empty if it does not exist.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries
@@ -184,14 +185,14 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The line that a file of sysfs holds.
+/// The line in a file of sysfs.
 fn line(file: &Path) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The last name of what a link points at.
+/// The last component of a link's target.
 fn target(link: &Path) -> Option<String> {
     let path = fs::read_link(link).ok()?;
     Some(path.file_name()?.to_str()?.to_owned())

@@ -1,4 +1,4 @@
-//! Machines made of files: what is found on them, and what is refused.
+//! Machines made of files: discovery, and refusals.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -82,7 +82,7 @@ impl Machine {
         self.system().drive(ADDRESS.parse().unwrap()).unwrap()
     }
 
-    /// Why the drive cannot be bound; and it has not been touched.
+    /// The reason why the drive cannot be bound, after a check that nothing was changed.
     fn refusal(&self) -> String {
         let error = self.system().bind(ADDRESS.parse().unwrap()).unwrap_err();
         let folder = format!("sys/bus/pci/devices/{ADDRESS}");
@@ -244,7 +244,8 @@ fn a_drive_that_a_process_has_is_not_given_back() {
     assert!(unbind().unwrap_err().to_string().contains("bound to uio"));
 }
 
-/// These files are no driver: what was asked of them shows, and that nobody answers is an error.
+/// These files have no driver behind them: the requests are visible, and the lack of a reaction is
+/// an error.
 #[test]
 fn a_driver_that_does_not_come_is_an_error() {
     let machine = Machine::new();

@@ -1,8 +1,8 @@
-//! Who uses a drive: mounts, swap, volumes made of it, and processes that have it open.
+//! Users of a drive: mounts, swap, volumes on it, and processes that have it open.
 //!
-//! Two questions are asked. What the system's tables say gives the names; and every block device is
-//! opened with O_EXCL, which the kernel refuses for one that a file system, swap or a volume has,
-//! also where the table that names it is that of another container.
+//! There are two checks. The system's tables name the users. In addition, every block device is
+//! opened with O_EXCL, which the kernel refuses if a file system, swap or a volume uses it, even if
+//! the table that names the user belongs to another container.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,10 +13,10 @@ use rustix::io::Errno;
 
 use super::{System, line, names};
 
-/// What is asked about.
+/// The drive whose users are wanted.
 pub(super) struct Users<'a> {
     pub(super) system: &'a System,
-    /// The PCI function's.
+    /// Folder of the PCI function.
     pub(super) folder: &'a Path,
     /// `nvme0`.
     pub(super) controllers: &'a [String],
@@ -26,7 +26,7 @@ pub(super) struct Users<'a> {
 }
 
 impl Users<'_> {
-    /// All users that can be named; a sentence of its own for one that cannot.
+    /// All users that can be named, or a general statement for one that cannot.
     pub(super) fn in_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         let parts = parts(self.system, self.block_devices);
@@ -48,7 +48,7 @@ impl Users<'_> {
         let text = fs::read_to_string(self.system.path("proc/self/mountinfo")).unwrap_or_default();
         let mut words = Vec::new();
         for mount in text.lines().filter_map(Mount::parse) {
-            // Some file systems have a number of their own, and name the device.
+            // Some file systems have a device number of their own, and name the device instead.
             let of = |(part, number): (&String, &Option<String>)| {
                 number.as_deref() == Some(mount.number) || self.names_device(&mount.source, part)
             };
@@ -75,7 +75,7 @@ impl Users<'_> {
         swap.map(|part| format!("{part} is swap space")).collect()
     }
 
-    /// Whether `file`, a device's or a link to one, is the block device `part`.
+    /// Whether `file`, a device node or a link to one, is the block device `part`.
     fn names_device(&self, file: &str, part: &str) -> bool {
         let Some(below) = file.strip_prefix("/dev/") else {
             return false;
@@ -90,7 +90,7 @@ impl Users<'_> {
         fs::canonicalize(&path).unwrap_or(path)
     }
 
-    /// What the device mapper, RAID and their like have made of a block device.
+    /// Volumes of the device mapper, RAID and others on a block device.
     fn volumes(&self, part: &str) -> Vec<String> {
         let made = names(&block(self.system, part).join("holders"));
         let described = made.into_iter().map(|name| {
@@ -108,8 +108,8 @@ impl Users<'_> {
         described.collect()
     }
 
-    /// Processes that have a block device, a controller's or namespace's character device, or the
-    /// group open.
+    /// Processes that have a block device, a character device of a controller or namespace, or the
+    /// IOMMU group open.
     fn processes(&self, parts: &[String]) -> Vec<String> {
         let mut devices: Vec<String> = parts.iter().map(|part| format!("/dev/{part}")).collect();
         devices.extend(self.controllers.iter().map(|name| format!("/dev/{name}")));
@@ -145,11 +145,11 @@ impl Users<'_> {
     }
 }
 
-/// Keeps a drive's block devices from being mounted or made part of anything, for as long as it
-/// lives.
+/// Prevents a drive's block devices from being mounted or added to volumes, until the result is
+/// dropped.
 ///
 /// # Errors
-/// The name of one that is in use.
+/// The name of a device that is in use.
 pub(super) fn claim_all(system: &System, block_devices: &[String]) -> Result<Vec<File>, String> {
     let mut claims = Vec::new();
     for name in block_devices {
@@ -158,10 +158,10 @@ pub(super) fn claim_all(system: &System, block_devices: &[String]) -> Result<Vec
     Ok(claims)
 }
 
-/// Something has the block device for itself.
+/// The block device is open exclusively elsewhere.
 struct InUse;
 
-/// Claims a block device; nothing where it cannot be opened for another reason.
+/// Opens a block device exclusively; `None` if it cannot be opened for another reason.
 fn claim(system: &System, name: &str) -> Result<Option<File>, InUse> {
     let flags = OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut options = OpenOptions::new();
@@ -211,7 +211,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// A name in a table of proc: blanks and backslashes stand as `\` and three octal digits.
+/// Decodes a name in a table of proc: blanks and backslashes are `\` and three octal digits.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

@@ -1,11 +1,10 @@
-//! A controller's listening socket and the connections on it that are no hosts yet.
+//! A controller's listening socket, and the connections on it that are not hosts yet.
 //!
-//! Connections introduce themselves beside each other, a bounded number at a time, so that one that
-//! says nothing keeps nobody out. The first that has introduced itself is the next host; while
-//! another host has the drive the rest are refused. Connections that find no place stay in the
-//! kernel's queue, which is bounded, too.
+//! Up to [`MAX_CALLERS`] connections introduce themselves at the same time, so a silent one does
+//! not block the others. The first to finish becomes the next host; while a host is attached, the
+//! others are refused. Further connections wait in the kernel's backlog, which is bounded, too.
 //!
-//! It does not decide when the next host may come: its controller must be quiet.
+//! The controller decides when the next host may attach: it must be quiet.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -17,15 +16,15 @@ use super::poller::{Poller, Source};
 
 /// Connections that may introduce themselves at the same time.
 const MAX_CALLERS: usize = 8;
-/// A pause after a connection that could not be accepted, as when there are too many files open.
+/// Pause after a failed accept, such as with too many open files.
 const PAUSE_NS: u64 = 100_000_000;
 
-/// Who has the drive, as a connection that comes is told.
+/// Whether the drive has a host, as connections are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seat {
-    /// Nobody, or a host that is going.
+    /// No host, or one that is leaving.
     Free,
-    /// A host, with its process where that is known.
+    /// Attached host, with its process where known.
     Taken(Option<u32>),
 }
 
@@ -40,13 +39,13 @@ impl Seat {
 pub(super) struct Door {
     listener: Listener,
     source: Source,
-    /// In the order in which they came.
+    /// In order of arrival.
     callers: Vec<Caller>,
-    /// The listening socket is watched.
+    /// Whether the listening socket is watched.
     is_watched: bool,
-    /// When to accept again after a failure.
+    /// Time of the next accept, after a failure.
     accepts_at: Option<Time>,
-    /// What the log has said since the last host came.
+    /// Messages logged since the last host attached.
     said: Said,
 }
 
@@ -69,8 +68,8 @@ impl Door {
         }
     }
 
-    /// Watches the listening socket where there is room, and no longer where there is none: it
-    /// would wake its reactor without end.
+    /// Watches the listening socket only while there is room: a full door would wake the reactor
+    /// continuously.
     pub(super) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
         let watches = self.callers.len() < MAX_CALLERS && self.accepts_at.is_none();
         if watches && !self.is_watched {
@@ -82,7 +81,8 @@ impl Door {
         Ok(())
     }
 
-    /// Accepts, hears and dismisses; true when something was done.
+    /// Accepts connections, reads their introductions, and refuses or closes them. Returns whether
+    /// it did anything.
     pub(super) fn poll(&mut self, name: &str, seat: Seat, now: Time, poller: &Poller) -> bool {
         let accepted = self.accept(name, now, poller);
         let dismissed = self.hear(name, seat, now, poller);
@@ -134,7 +134,7 @@ impl Door {
             match caller.poll(now, seat.is_taken()) {
                 Ok(()) => {
                     if was_silent && caller.is_introduced() {
-                        // what it sends from here on is for its session
+                        // further messages belong to the session
                         forget(name, caller, poller);
                     }
                     at += 1;
@@ -178,12 +178,12 @@ impl Door {
         }
     }
 
-    /// Whether there is a next host.
+    /// Whether a connection is ready to become the host.
     pub(super) fn has_next(&self) -> bool {
         self.callers.iter().any(Caller::is_introduced)
     }
 
-    /// The next host, which is nobody's to watch.
+    /// Takes the next host, whose socket is then no longer watched.
     pub(super) fn take_next(&mut self, name: &str, poller: &Poller) -> Option<Caller> {
         let at = self.callers.iter().position(Caller::is_introduced)?;
         let caller = self.callers.remove(at);
@@ -191,19 +191,19 @@ impl Door {
         Some(caller)
     }
 
-    /// A host has come: what the log says of those that wait is news again.
+    /// Resets the messages logged once per host, because a host has attached.
     pub(super) fn host_came(&mut self) {
         self.said = Said::default();
     }
 
-    /// When a bound of its connections is reached next.
+    /// The next deadline of its connections.
     pub(super) fn next_deadline(&self, seat: Seat) -> Option<Time> {
         let callers = self.callers.iter();
         let bounds = callers.filter_map(|caller| caller.deadline(seat.is_taken()));
         bounds.chain(self.accepts_at).min()
     }
 
-    /// Sends all away, and watches nothing any more.
+    /// Closes all connections, and stops watching.
     pub(super) fn close(&mut self, name: &str, poller: &Poller) {
         for caller in std::mem::take(&mut self.callers) {
             if !caller.is_introduced() {
@@ -225,7 +225,7 @@ fn forget(name: &str, caller: &Caller, poller: &Poller) {
     }
 }
 
-/// Of which process, for the log.
+/// The process, for the log.
 fn of_process(process: Option<u32>) -> String {
     process.map_or_else(String::new, |process| format!(" (process {process})"))
 }

@@ -1,4 +1,4 @@
-//! A reactor as the rest of the program sees it: a thread that takes messages.
+//! The handle of a reactor: the rest of the program sends messages to its thread.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -28,72 +28,72 @@ use crate::keep::timing::checkpoints::{Ask, Asked};
 use crate::observe::{Taken, Wanted};
 use crate::supervisor::TenantNews;
 
-/// Messages that may wait for a reactor.
+/// Capacity of a reactor's mailbox.
 const MAILBOX_LEN: usize = 256;
-/// How long a reactor may take to answer: a removal drains commands, which is bounded by 4 s, and
-/// what is to be kept is given up after 5 s.
+/// Longest time for an answer: removing a controller drains its commands within 4 s, and saving a
+/// record is given up after 5 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two tries to put a message into a full mailbox.
+/// Pause before retrying a message to a full mailbox.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
-/// Where an answer goes.
+/// Channel for an answer.
 pub(super) type Answer<T> = mpsc::SyncSender<T>;
 
-/// What a reactor is told to do.
+/// Message to a reactor.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// How other reactors are reached, each by its number.
+    /// Addresses of all reactors, by number.
     Peers(Vec<Address>),
-    /// From another reactor.
+    /// Mail from another reactor.
     Mail(EngineId, Mail),
-    /// From another reactor: how queues of that controller of its interrupt their host.
+    /// Interrupt lines for the queues of another reactor's controller.
     Lines(EngineId, ControllerSlot, Vectors),
-    /// Open a channel to a medium under that id, unless it is open.
+    /// Open a channel to a medium under an identifier, unless it is open.
     OpenChannel(Arc<Medium>, ChannelId, Answer<io::Result<()>>),
-    /// Gives a medium with timing other parameters.
+    /// Change the timing parameters of a medium.
     Retune(
         ChannelId,
         Box<model::Parameters>,
         Answer<Result<(), model::ParameterError>>,
     ),
-    /// Give up a zone of a medium, and tell the hosts that have it.
+    /// Change the state of a lost zone, and notify its hosts.
     LoseZone(ChannelId, u32, ZoneLoss, Answer<Result<(), ZoneLossError>>),
-    /// Take the state of the timing of a medium.
+    /// Take a snapshot of a timing model's state.
     Snapshot(ChannelId, Asked),
     /// Close a medium's channel.
     CloseChannel(Arc<Medium>, Answer<()>),
-    /// Do a part of what there is to do for completions of a drive's channels, wherever they are.
+    /// Take over one duty of a drive's completion queues, for the channels on all reactors.
     OpenRelay(Arc<Medium>, Duty, Answer<io::Result<()>>),
-    /// Do so no longer.
+    /// Give up all duties for a drive.
     CloseRelays(Arc<Medium>, Answer<()>),
-    /// Serve a subsystem, without controllers yet.
+    /// Add a subsystem, without controllers.
     AddSubsystem(
         Box<NewSubsystem>,
         Answer<Result<SubsystemSlot, ConfigError>>,
     ),
-    /// Serve a subsystem that has no controllers no longer.
+    /// Remove a subsystem without controllers.
     EndSubsystem(SubsystemSlot, Answer<bool>),
-    /// Serve a controller.
+    /// Add a controller.
     AddController(Box<NewController>, Answer<anyhow::Result<ControllerSlot>>),
-    /// Detach the host of a controller and serve it no longer.
+    /// Detach the host of a controller and remove the controller.
     RemoveController(ControllerSlot, Answer<()>),
-    /// Where the queues of a controller are to live that hosts make from now on.
+    /// Set the reactors for queues that the controller's hosts create from now on.
     Spread(ControllerSlot, Vec<EngineId>, Answer<()>),
     /// Move a queue of a controller.
     Move(ControllerSlot, u16, EngineId, Answer<Result<(), MoveError>>),
-    /// Tell where the queues of a controller live.
+    /// Report which reactor serves each queue of a controller.
     Residences(ControllerSlot, Answer<Vec<(u16, EngineId)>>),
-    /// Have a subsystem do what its operator asks.
+    /// Pass an operator's request to a subsystem.
     Request(SubsystemSlot, OperatorRequest, Answer<Result<u32, Status>>),
-    /// Tell how a subsystem is now.
+    /// Report the state of a subsystem.
     View(SubsystemSlot, Answer<View>),
-    /// A record of a subsystem is kept, or could not be.
+    /// Report whether a record of a subsystem was saved.
     Kept(SubsystemSlot, u64, bool),
-    /// What there is of tenants.
+    /// Update tenants and assignments.
     Tenants(Vec<TenantNews>, Answer<()>),
-    /// Tell what a controller knows of its queues.
+    /// Report the controller's part of an inspection.
     InspectController(ControllerSlot, usize, Answer<Option<ControllerView>>),
-    /// Tell what stands in a completion queue of a controller of that reactor, if it lives here.
+    /// Report the state of a completion queue of that reactor's controller, if it lives here.
     InspectLane(
         EngineId,
         ControllerSlot,
@@ -101,15 +101,15 @@ pub(super) enum Message {
         usize,
         Answer<Option<CompletionView>>,
     ),
-    /// Tell what media are like.
+    /// Report the state of media.
     Look(LookAsked),
-    /// Tell what every controller has counted.
+    /// Report the counters of all controllers.
     Counts(Answer<Vec<(ControllerSlot, Counted)>>),
-    /// Every command of a controller is left for a trace from now on, or none any more.
+    /// Start or stop tracing the commands of a controller.
     Trace(ControllerSlot, Option<TraceSpec>, Option<Answer<()>>),
-    /// Of so many commands of a controller the times of one are taken from now on.
+    /// Set the latency sampling rate of a controller.
     Sample(ControllerSlot, u32, Answer<()>),
-    /// Tell that the thread takes messages.
+    /// Answer, to show that the thread handles messages.
     Answer(Answer<()>),
     /// End the thread.
     Stop,
@@ -118,27 +118,27 @@ pub(super) enum Message {
 /// A controller to serve.
 #[derive(Debug)]
 pub(crate) struct NewController {
-    /// What it is.
+    /// Its configuration.
     pub(crate) config: ControllerConfig,
     /// Its subsystem.
     pub(crate) subsystem: SubsystemSlot,
-    /// Where hosts reach it.
+    /// Socket of its hosts.
     pub(crate) listener: transport::vfio_user::Listener,
     /// Whether a host is attached.
     pub(crate) presence: Arc<Presence>,
-    /// Counts doorbells that come as messages.
+    /// Counter of doorbells that arrive as messages.
     pub(crate) doorbell_messages: Arc<Counter>,
-    /// Of so many of its I/O commands the times of one are taken; 0: of none.
+    /// Latency sampling rate; 0: none.
     pub(crate) sample: u32,
 }
 
-/// Where a reactor takes messages.
+/// Mailbox of a reactor.
 #[derive(Clone, Debug)]
 pub(super) struct Address(Arc<Mailbox>);
 
 #[derive(Debug)]
 struct Mailbox {
-    /// Senders take turns; the reactor takes no lock.
+    /// Shared by the senders under a lock; the reactor itself takes no lock.
     sender: Mutex<memory::mailbox::Sender<Message>>,
     bell: Arc<Bell>,
     wake: EventFd,
@@ -157,7 +157,7 @@ impl Address {
         }))
     }
 
-    /// Of a reactor that never looks into its mailbox, which is kept for it.
+    /// Address of a reactor that never reads its mailbox, and the mailbox.
     #[cfg(test)]
     pub(super) fn of_nobody() -> (Self, impl Sized) {
         let (sender, mailbox) = memory::mailbox::channel::<Message>(MAILBOX_LEN);
@@ -181,15 +181,15 @@ impl Address {
         Ok(())
     }
 
-    /// Sends; waits for room where there is none, for as long as a reactor may take to answer.
+    /// Sends a message. Waits for room, at most as long as a reactor may take to answer.
     ///
     /// # Errors
-    /// The message, when there was none.
+    /// The message, if the mailbox stayed full.
     pub(super) fn tell(&self, message: Message) -> Result<(), Message> {
         self.tell_until(Instant::now() + ANSWER_TIMEOUT, message)
     }
 
-    /// The same, until then.
+    /// The same, with another deadline.
     pub(super) fn tell_until(
         &self,
         deadline: Instant,
@@ -206,19 +206,19 @@ impl Address {
     }
 }
 
-/// A way to see whether a reactor answers, for any thread.
+/// A probe that any thread can use to see whether a reactor answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Pulse(Address);
 
 impl Pulse {
-    /// Asks it to answer; `None` where it takes no messages, as its mailbox is full.
+    /// Asks for an answer; `None` if the reactor's mailbox is full.
     pub(crate) fn ask(&self) -> Option<mpsc::Receiver<()>> {
         let (answer, answered) = mpsc::sync_channel(1);
         let sent = self.0.try_send(Message::Answer(answer));
         sent.is_ok().then_some(answered)
     }
 
-    /// Of a reactor that never looks into its mailbox, which is kept for it.
+    /// Probe of a reactor that never reads its mailbox, and the mailbox.
     #[cfg(test)]
     pub(crate) fn of_nobody() -> (Self, impl Sized) {
         let (address, mailbox) = Address::of_nobody();
@@ -236,7 +236,7 @@ pub(crate) struct ReactorHandle {
 }
 
 impl ReactorHandle {
-    /// Starts a reactor, pinned to `cpu` where one is named.
+    /// Starts a reactor, pinned to `cpu` if one is given.
     pub(crate) fn start(index: usize, cpu: Option<u32>, mode: Mode) -> anyhow::Result<Self> {
         let (sender, receiver) = memory::mailbox::channel(MAILBOX_LEN);
         let bell = Arc::new(Bell::new());
@@ -250,7 +250,7 @@ impl ReactorHandle {
         let thread = std::thread::Builder::new()
             .name(format!("reactor {index}"))
             .spawn(move || {
-                // made on its own thread: what it polls with stays there
+                // created on its own thread, because its poller must stay there
                 let made = cpu.map_or(Ok(()), cpu::pin).and_then(|()| {
                     let clock = Clock::of_process();
                     let (bell, wake) = (its_bell, its_wake);
@@ -294,22 +294,22 @@ impl ReactorHandle {
         })
     }
 
-    /// How it waits for work.
+    /// Its wait policy.
     pub(crate) fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// What it has done so far.
+    /// Its counters.
     pub(crate) fn counters(&self) -> &ReactorCounters {
         &self.counters
     }
 
-    /// Where it takes messages.
+    /// Its mailbox.
     pub(super) fn address(&self) -> Address {
         self.address.clone()
     }
 
-    /// How any thread sees whether it answers.
+    /// A probe for any thread.
     pub(crate) fn pulse(&self) -> Pulse {
         Pulse(self.address.clone())
     }
@@ -327,16 +327,16 @@ impl ReactorHandle {
             .context("the reactor did not respond within 10 s")
     }
 
-    /// Tells it how the others are reached: each by its place in this list.
+    /// Sends it the addresses of all reactors, in the order of this list.
     pub(crate) fn meet(&self, all: &[ReactorHandle]) -> anyhow::Result<()> {
         let all = all.iter().map(|reactor| reactor.address.clone());
         self.send(Message::Peers(all.collect()))
     }
 
-    /// Gives a medium with timing that is open here other parameters.
+    /// Changes the timing parameters of a medium that is open here.
     ///
     /// # Errors
-    /// Those that make no drive of this shape; a reactor that does not answer.
+    /// The parameters do not fit the drive's shape; the reactor does not answer.
     pub(crate) fn retune(
         &self,
         channel: ChannelId,
@@ -346,7 +346,7 @@ impl ReactorHandle {
         Ok(self.ask(|answer| Message::Retune(channel, timing, answer))??)
     }
 
-    /// Gives up a zone of a medium that is open here; its hosts are told.
+    /// Changes the state of a lost zone on a medium that is open here, and notifies its hosts.
     pub(crate) fn lose_zone(
         &self,
         channel: ChannelId,
@@ -356,7 +356,8 @@ impl ReactorHandle {
         self.ask(|answer| Message::LoseZone(channel, zone, to, answer))
     }
 
-    /// How the state of the timing of a medium that is open here is asked for, from any thread.
+    /// A function with which any thread can request the timing model's state of a medium that is
+    /// open here.
     pub(crate) fn asks_for_state(&self, channel: ChannelId) -> Ask {
         let address = self.address.clone();
         Box::new(move |asked| {
@@ -370,8 +371,7 @@ impl ReactorHandle {
         Ok(self.ask(|answer| Message::OpenChannel(medium, id, answer))??)
     }
 
-    /// Where the queues of a controller are to live that hosts make from now on: reactors by their
-    /// numbers.
+    /// Sets the reactors for queues that the controller's hosts create from now on.
     pub(crate) fn spread(&self, slot: ControllerSlot, over: &[usize]) -> anyhow::Result<()> {
         let over = over.iter().map(|reactor| EngineId(*reactor as u16));
         self.ask(|answer| Message::Spread(slot, over.collect(), answer))
@@ -387,19 +387,18 @@ impl ReactorHandle {
         self.ask(|answer| Message::Move(slot, cqid, EngineId(to as u16), answer))
     }
 
-    /// The completion queues of a controller with the reactor that serves each.
+    /// The completion queues of a controller, each with the reactor that serves it.
     pub(crate) fn residences(&self, slot: ControllerSlot) -> anyhow::Result<Vec<(u16, usize)>> {
         let all = self.ask(|answer| Message::Residences(slot, answer))?;
         Ok(all.into_iter().map(|(id, at)| (id, at.0.into())).collect())
     }
 
-    /// What every controller has counted that it serves.
+    /// The counters of every controller on this reactor.
     pub(crate) fn counts(&self) -> anyhow::Result<Vec<(ControllerSlot, Counted)>> {
         self.ask(Message::Counts)
     }
 
-    /// What media that are open here are like: of each what is wanted, `None` where it is not here
-    /// any more.
+    /// The requested state of media; `None` for a medium that is no longer open here.
     pub(crate) fn look(
         &self,
         media: Vec<(ChannelId, Wanted)>,
@@ -407,7 +406,7 @@ impl ReactorHandle {
         self.ask(|answer| Message::Look(LookAsked { media, answer }))
     }
 
-    /// Has a controller's commands left for a trace from now on, or no more.
+    /// Starts or stops tracing a controller's commands.
     pub(crate) fn trace(
         &self,
         slot: ControllerSlot,
@@ -416,13 +415,13 @@ impl ReactorHandle {
         self.ask(|answer| Message::Trace(slot, spec, Some(answer)))
     }
 
-    /// Of so many commands of a controller has the times of one taken from now on; 0: of none.
+    /// Sets the latency sampling rate of a controller; 0: none.
     pub(crate) fn sample(&self, slot: ControllerSlot, sample: u32) -> anyhow::Result<()> {
         self.ask(|answer| Message::Sample(slot, sample, answer))
     }
 
-    /// How a controller's commands are left for a trace no more, from any thread. Its slot may be
-    /// another controller's later on: this is called before.
+    /// A function with which any thread can stop tracing a controller. It must be called before the
+    /// controller's slot is reused.
     pub(crate) fn ends_trace(&self, slot: ControllerSlot) -> Box<dyn FnOnce() + Send> {
         let address = self.address.clone();
         Box::new(move || {
@@ -432,45 +431,43 @@ impl ReactorHandle {
         })
     }
 
-    /// Waits until it has read what was sent to it before.
+    /// Waits until the reactor has handled all earlier messages.
     pub(crate) fn answer(&self) -> anyhow::Result<()> {
         self.ask(Message::Answer)
     }
 
-    /// Tells it of tenants, and of what is theirs.
+    /// Updates tenants and assignments.
     pub(crate) fn tell_tenants(&self, news: Vec<TenantNews>) -> anyhow::Result<()> {
         self.ask(|answer| Message::Tenants(news, answer))
     }
 
-    /// Closes a medium's channel; no controller uses it any more.
+    /// Closes a medium's channel, which no controller uses any more.
     pub(crate) fn close_channel(&self, medium: Arc<Medium>) -> anyhow::Result<()> {
         self.ask(|answer| Message::CloseChannel(medium, answer))
     }
 
-    /// Has it do a part of what there is to do for completions of a drive's channels that are
-    /// opened after this.
+    /// Gives the reactor a duty for the completion queues of a drive, before channels are opened.
     pub(crate) fn open_relay(&self, medium: Arc<Medium>, duty: Duty) -> anyhow::Result<()> {
         Ok(self.ask(|answer| Message::OpenRelay(medium, duty, answer))??)
     }
 
-    /// Has it do so no longer; the channels are closed.
+    /// Takes the reactor's duties for a drive away, after channels are closed.
     pub(crate) fn close_relays(&self, medium: Arc<Medium>) -> anyhow::Result<()> {
         self.ask(|answer| Message::CloseRelays(medium, answer))
     }
 
-    /// Serves a subsystem, without controllers yet.
+    /// Adds a subsystem, without controllers.
     pub(crate) fn add_subsystem(&self, new: NewSubsystem) -> anyhow::Result<SubsystemSlot> {
         Ok(self.ask(|answer| Message::AddSubsystem(Box::new(new), answer))??)
     }
 
-    /// Serves a subsystem that has no controllers no longer; whether what was changed of it is
-    /// kept.
+    /// Removes a subsystem without controllers. Returns whether its last changes were saved.
     pub(crate) fn end_subsystem(&self, slot: SubsystemSlot) -> anyhow::Result<bool> {
         self.ask(|answer| Message::EndSubsystem(slot, answer))
     }
 
-    /// Has a subsystem do what its operator asks; hosts that it concerns have noticed when this
-    /// returns.
+    /// Passes an operator's request to a subsystem. When this returns, the hosts concerned have
+    /// been notified.
     pub(crate) fn request(
         &self,
         slot: SubsystemSlot,
@@ -479,23 +476,23 @@ impl ReactorHandle {
         self.ask(|answer| Message::Request(slot, request, answer))
     }
 
-    /// How a subsystem is now.
+    /// The current state of a subsystem.
     pub(crate) fn view(&self, slot: SubsystemSlot) -> anyhow::Result<View> {
         self.ask(|answer| Message::View(slot, answer))
     }
 
-    /// Serves a controller.
+    /// Adds a controller.
     pub(crate) fn add_controller(&self, new: NewController) -> anyhow::Result<ControllerSlot> {
         self.ask(|answer| Message::AddController(Box::new(new), answer))?
     }
 
-    /// Begins what [`Self::remove_controller`], which is called later, waits for.
+    /// Begins a removal; a later call of [`Self::remove_controller`] waits for its end.
     pub(crate) fn begin_to_remove(&self, slot: ControllerSlot) -> anyhow::Result<()> {
         let (answer, _) = mpsc::sync_channel(1);
         self.send(Message::RemoveController(slot, answer))
     }
 
-    /// Detaches a controller's host and serves it no longer.
+    /// Detaches a controller's host and removes the controller.
     pub(crate) fn remove_controller(&self, slot: ControllerSlot) -> anyhow::Result<()> {
         self.ask(|answer| Message::RemoveController(slot, answer))
     }

@@ -1,8 +1,8 @@
-//! One controller on its reactor: its host's session, and how one ends and the next begins.
+//! A controller on its reactor: the session of its host, and the transition to the next host.
 //!
-//! A host is attached when it has introduced itself ([`Door`]), and is left in order: nothing of it
-//! is in flight any more before its socket is closed, and the socket is closed so that the host
-//! sees an end of file ([`Parting`]).
+//! A host attaches once it has introduced itself ([`Door`]). When it leaves, its commands are
+//! drained before its socket is closed, and the socket is closed so that the host sees an end of
+//! file ([`Parting`]).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -24,19 +24,19 @@ use crate::events::{self, What};
 use crate::memory_care::{self, Owner};
 use crate::nodes::Nodes;
 
-/// Who is there.
+/// State of the host.
 #[derive(Debug)]
 enum Host {
-    /// Nobody.
+    /// No host.
     None,
     /// A host is attached.
     Attached(Box<Session>),
-    /// The last host has gone, or is to go; what it left in flight is drained before its socket is
-    /// closed, and that before the next may come.
+    /// The last host has left or must leave. Its commands are drained, then its socket is closed;
+    /// only then can the next host attach.
     Leaving(Parting),
 }
 
-/// A controller that is served.
+/// A controller on this reactor.
 #[derive(Debug)]
 pub(super) struct Hosted {
     name: String,
@@ -46,13 +46,13 @@ pub(super) struct Hosted {
     host: Host,
     presence: Arc<Presence>,
     output_watched: bool,
-    /// The files of its host's memory that are looked after, as the session counts them.
+    /// Version of the host's memory map that memory care was given.
     memory_told: u64,
-    /// The change of its session's lines that other reactors know of; 0 where they know none.
+    /// Version of the session's interrupt lines that other reactors have; 0: none.
     lines_told: u64,
-    /// Whom to tell when it is no longer served.
+    /// Where to report the end of a removal.
     removal: Option<Answer<()>>,
-    /// How its commands are watched.
+    /// Tracing and latency sampling of its commands.
     pub(super) watching: WatchSpec,
 }
 
@@ -93,19 +93,18 @@ impl Hosted {
         Source::Controller(self.slot.0)
     }
 
-    /// Whether its host's doorbells are stored without waking anyone.
+    /// Whether its host's doorbells are plain stores, which wake no thread.
     pub(super) fn is_unwoken(&self) -> bool {
         matches!(&self.host, Host::Attached(session) if session.doorbells_mapped())
     }
 
-    /// Whether it must be looked at again without being woken: replies wait for a drain, or a host
-    /// is leaving.
+    /// Whether it must be polled without an event: replies wait for a drain, or a host is leaving.
     pub(super) fn is_in_transition(&self) -> bool {
         match &self.host {
-            // or the next host has to wait for a controller that is not quiet
+            // the next host waits until the controller is quiet
             Host::None => self.removal.is_some() || self.door.has_next(),
             Host::Attached(session) => session.has_pending(),
-            // from then on it is for its host to close
+            // once there is a deadline, the host must act
             Host::Leaving(parting) => parting.deadline().is_none(),
         }
     }
@@ -117,7 +116,7 @@ impl Hosted {
         }
     }
 
-    /// The earliest time at which one of its sockets has something to do.
+    /// The next deadline of its sockets.
     pub(super) fn next_deadline(&self) -> Option<Time> {
         let of_host = match &self.host {
             Host::Attached(session) => session.next_deadline(),
@@ -130,7 +129,7 @@ impl Hosted {
             .min()
     }
 
-    /// Raises an interrupt of its host.
+    /// Raises an interrupt at its host.
     #[inline]
     pub(super) fn raise(&mut self, interrupt: Interrupt) {
         if let Host::Attached(session) = &mut self.host {
@@ -138,7 +137,7 @@ impl Hosted {
         }
     }
 
-    /// How a queue on another reactor interrupts its host.
+    /// The interrupt lines for its queues on other reactors.
     pub(super) fn lines(&self) -> Vectors {
         match &self.host {
             Host::Attached(session) => session.lines(),
@@ -146,7 +145,7 @@ impl Hosted {
         }
     }
 
-    /// Whether that has changed since the last call.
+    /// Whether these lines have changed since the last call.
     pub(super) fn have_lines_changed(&mut self) -> bool {
         let now = match &self.host {
             Host::Attached(session) => session.line_changes(),
@@ -155,7 +154,7 @@ impl Hosted {
         std::mem::replace(&mut self.lines_told, now) != now
     }
 
-    /// Looks at the session; true when something was done.
+    /// Polls the session; true if it did something.
     pub(super) fn poll(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
         match &mut self.host {
             Host::None => self.admit(controller, poller),
@@ -184,7 +183,7 @@ impl Hosted {
         }
     }
 
-    /// Looks at the connections that are no hosts yet; true when something was done.
+    /// Polls the connections that are not hosts yet; true if it did something.
     pub(super) fn poll_door(
         &mut self,
         controller: &mut Controller,
@@ -199,7 +198,7 @@ impl Hosted {
         worked | self.admit(controller, poller)
     }
 
-    /// Lets the next host in, where nobody is there.
+    /// Attaches the next host, if there is none.
     fn admit(&mut self, controller: &mut Controller, poller: &Poller) -> bool {
         if self.removal.is_some() || !matches!(self.host, Host::None) || !controller.is_quiet() {
             return false;
@@ -230,7 +229,7 @@ impl Hosted {
         controller: &mut Controller,
         poller: &Poller,
     ) -> anyhow::Result<Session> {
-        // pages of its own: the last host may have kept a mapping of the old ones
+        // new pages: the last host may still have the old ones mapped
         let doorbells = Arc::new(DoorbellPages::new(controller.config().doorbell_slots())?);
         let session = caller.attach(doorbells.clone(), self.session_config.clone())?;
         controller.set_doorbells(doorbells)?;
@@ -242,7 +241,7 @@ impl Hosted {
         Ok(session)
     }
 
-    /// Ends the session; the controller goes back to power-on.
+    /// Ends the session and resets the controller to its power-on state.
     fn detach(&mut self, controller: &mut Controller, poller: &Poller) {
         let Host::Attached(session) = std::mem::replace(&mut self.host, Host::None) else {
             return;
@@ -261,8 +260,8 @@ impl Hosted {
         controller.function_reset();
     }
 
-    /// Waits until nothing of the last host is in flight, which the controller bounds, and then for
-    /// the end of its socket.
+    /// Waits until no command of the last host is in flight, for a time that the controller limits,
+    /// and then until the host closes its socket.
     fn leave(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
         let source = self.source();
         let Host::Leaving(parting) = &mut self.host else {
@@ -282,13 +281,13 @@ impl Hosted {
             self.host = Host::None;
             self.admit(controller, poller);
         } else if begins && let Err(error) = poller.add(parting.as_fd(), source) {
-            // its bound is waited for
+            // its deadline applies nevertheless
             tracing::error!(controller = self.name, "cannot watch a socket: {error}");
         }
         true
     }
 
-    /// Begins to end it: its host is detached, no other may come.
+    /// Begins the removal: the host is detached, and no other can attach.
     pub(super) fn remove(
         &mut self,
         controller: &mut Controller,
@@ -300,23 +299,23 @@ impl Hosted {
         self.detach(controller, poller);
     }
 
-    /// Whether it was told to end and has: it may be dropped.
+    /// Whether a removal is complete, and this can be dropped.
     pub(super) fn is_removed(&self) -> bool {
         self.removal.is_some() && matches!(self.host, Host::None)
     }
 
-    /// Tells whoever asked that it has ended. Its socket is gone by then.
+    /// Reports the end of the removal. The listening socket is closed by then.
     pub(super) fn finish(self) {
         let Hosted { door, removal, .. } = self;
         drop(door);
         if let Some(answer) = removal {
-            // who asked may have given up waiting
+            // the caller may have given up waiting
             let _ = answer.try_send(());
         }
     }
 }
 
-/// Has a host's memory looked after.
+/// Hands a host's memory to memory care.
 fn look_after(name: &str, memory: &ClientMappings) {
     let owner = Owner::Host {
         name: name.to_owned(),

@@ -1,9 +1,8 @@
-//! Looking at the queues of a controller, wherever they live ([`controller::inspect`]).
+//! Inspection of a controller's queues, on all reactors that serve them ([`controller::inspect`]).
 //!
-//! Each completion queue is a question of its own to the reactor that it lives on: no reactor is
-//! held up for longer than one of them takes, and what is said of one is of one moment. All of it
-//! together has [`BOUND`]. A queue that moves meanwhile is looked for again, and one that is under
-//! way is told as that.
+//! Each completion queue is a separate message to its reactor, so a reactor is delayed by one queue
+//! at most, and the report of a queue is consistent. All messages together have [`BOUND`]. A queue
+//! that moves meanwhile is looked for again; if it is still moving, it is reported as that.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -13,26 +12,25 @@ use engine::{ControllerSlot, EngineId};
 
 use super::handle::{Address, Answer, Message, ReactorHandle};
 
-/// How long all reactors together may take to answer.
+/// Longest time for all reactors together.
 const BOUND: Duration = Duration::from_secs(2);
-/// How often a queue is looked for that is not where it was said to be.
+/// Attempts to find a queue that is moving.
 const TRIES: usize = 3;
 
-/// Why nothing can be said.
+/// Why an inspection fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InspectError {
-    /// A reactor hangs, or is too busy.
+    /// A reactor is stalled, or too busy.
     #[error(
         "reactor {0} did not respond within 2 s: it is stalled or overloaded; retry, and check its load with `nvmirage ls`"
     )]
     NoAnswer(u16),
-    /// It was deleted meanwhile.
+    /// The controller was deleted meanwhile.
     #[error("the controller was deleted meanwhile")]
     Gone,
 }
 
-/// A completion queue and where it lives; of one that is on its way to another reactor no more is
-/// known.
+/// A completion queue and its reactor. A queue that is moving has no view.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) cqid: u16,
@@ -40,16 +38,16 @@ pub(crate) struct Found {
     pub(crate) view: Option<CompletionView>,
 }
 
-/// What there is of a controller.
+/// Result of an inspection.
 #[derive(Clone, Debug)]
 pub(crate) struct Inspection {
     pub(crate) controller: ControllerView,
-    /// Its own reactor.
+    /// The controller's own reactor.
     pub(crate) home: usize,
     pub(crate) queues: Vec<Found>,
 }
 
-/// Asks the reactors of a controller, from any thread.
+/// Inspects a controller, from any thread.
 #[derive(Debug)]
 pub(crate) struct Inspector {
     reactors: Vec<Address>,
@@ -59,7 +57,7 @@ pub(crate) struct Inspector {
 }
 
 impl Inspector {
-    /// For a controller of the reactor `home` of these.
+    /// Inspects the controller in `slot` of the reactor `home`.
     pub(crate) fn new(reactors: &[ReactorHandle], home: usize, slot: ControllerSlot) -> Self {
         Inspector {
             reactors: reactors.iter().map(ReactorHandle::address).collect(),
@@ -69,10 +67,10 @@ impl Inspector {
         }
     }
 
-    /// Looks, and shows at most so many commands of each submission queue.
+    /// Inspects all queues, with at most `commands` commands of each submission queue.
     ///
     /// # Errors
-    /// A reactor does not answer in time, or the controller is gone.
+    /// A reactor does not answer in time, or the controller was deleted.
     pub(crate) fn look(&self, commands: usize) -> Result<Inspection, InspectError> {
         let deadline = Instant::now() + self.bound;
         let (home, slot) = (self.home, self.slot);
@@ -96,7 +94,7 @@ impl Inspector {
                     break;
                 }
             }
-            // one that nobody knows any more was deleted
+            // a queue that no reactor serves was deleted
             if let Some((_, at)) = residences.iter().find(|(id, _)| *id == cqid) {
                 let reactor = usize::from(at.0);
                 queues.push(Found {
@@ -147,7 +145,7 @@ mod tests {
             slot: ControllerSlot(0),
             bound: Duration::from_millis(20),
         };
-        // also when its mailbox is full, which takes 256
+        // also with a full mailbox, of 256 messages
         for _ in 0..300 {
             let error = inspector.look(1).unwrap_err();
             assert_eq!(error, InspectError::NoAnswer(0));

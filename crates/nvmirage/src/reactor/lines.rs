@@ -1,9 +1,9 @@
-//! How a queue that lives here interrupts a host whose session is on another reactor: by the very
-//! eventfds, which that reactor sends, again with each change of them.
+//! Interrupt lines of sessions on other reactors. The reactor of a session sends the session's
+//! eventfds to the reactors that serve its queues, initially and after each change.
 //!
-//! With a change, interrupts may have gone to where the host no longer listens. So whoever takes
-//! new lines tells the controller of every queue with entries that its host has not acknowledged:
-//! one interrupt too many, and none too few.
+//! Interrupts that were raised during a change may have gone to an eventfd on which the host no
+//! longer listens. A reactor that receives new lines therefore reports every queue with
+//! unacknowledged entries to the controller: one interrupt too many, and none too few.
 
 use controller::Interrupt;
 use engine::{ControllerSlot, EngineId, Interrupts};
@@ -11,7 +11,7 @@ use memory::EventFd;
 
 use super::hosted::Hosted;
 
-/// By vector of MSI-X: what to signal; nothing where only the session can deliver it.
+/// Eventfd of each MSI-X vector; `None` where only the session can deliver the interrupt.
 pub(super) type Vectors = Vec<Option<EventFd>>;
 
 /// The lines of sessions on other reactors.
@@ -19,7 +19,7 @@ pub(super) type Vectors = Vec<Option<EventFd>>;
 pub(super) struct Lines(Vec<(EngineId, ControllerSlot, Vectors)>);
 
 impl Lines {
-    /// From now on these are the lines of a controller.
+    /// Replaces the lines of a controller.
     pub(super) fn set(&mut self, home: EngineId, controller: ControllerSlot, vectors: Vectors) {
         self.0
             .retain(|(id, slot, _)| (*id, *slot) != (home, controller));
@@ -29,7 +29,7 @@ impl Lines {
     }
 }
 
-/// Who delivers interrupts in a turn.
+/// Delivers the interrupts of a turn.
 pub(super) struct Raiser<'a> {
     pub(super) hosted: &'a mut [Option<Hosted>],
     pub(super) lines: &'a Lines,

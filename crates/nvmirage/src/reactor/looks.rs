@@ -1,5 +1,5 @@
-//! Looks at media while they are served, for whoever shows what they are like: a bounded part in
-//! each turn that looks at messages.
+//! Inspection of media while they are served. Each turn that handles messages inspects a bounded
+//! part.
 
 use std::collections::VecDeque;
 use std::sync::mpsc;
@@ -9,20 +9,20 @@ use port::{ChannelId, Channels};
 
 use crate::observe::{Taken, Taking, Wanted};
 
-/// Lines and zones that are looked at in one turn: each takes some nanoseconds.
+/// Lines and zones inspected per turn; each takes some nanoseconds.
 const PER_TURN: u32 = 2048;
-/// What a medium counts beside those: what is told of it in words and lists.
+/// Additional cost of a medium, for its totals and lists.
 const MEDIUM: u32 = 512;
 
-/// What is asked: some media, what is wanted of each, and where the answer goes: one for each,
-/// `None` where it is not here.
+/// A request: media, with the state wanted of each, and where to send the results: one per medium,
+/// `None` for a medium that is not open here.
 #[derive(Debug)]
 pub(crate) struct LookAsked {
     pub(super) media: Vec<(ChannelId, Wanted)>,
     pub(super) answer: mpsc::SyncSender<Vec<Option<Taken>>>,
 }
 
-/// Those that are under way.
+/// Requests in progress.
 #[derive(Debug, Default)]
 pub(super) struct Looks(VecDeque<Going>);
 
@@ -47,7 +47,7 @@ impl Looks {
         });
     }
 
-    /// This channel is closed: another medium may have its place when a look goes on.
+    /// Discards the partial inspection of a closed channel: another medium may get its identifier.
     pub(super) fn forget(&mut self, closed: ChannelId) {
         for going in &mut self.0 {
             let now = going.asked.media.get(going.taken.len());
@@ -57,7 +57,7 @@ impl Looks {
         }
     }
 
-    /// Goes on with them, as far as one turn may.
+    /// Continues, within the limit of one turn.
     pub(super) fn look(&mut self, channels: &Channels<Channel>) {
         let mut left = PER_TURN;
         while let Some(first) = self.0.front_mut() {
@@ -65,7 +65,7 @@ impl Looks {
                 return;
             }
             if let Some(Going { asked, taken, .. }) = self.0.pop_front() {
-                // who asked may have given up waiting
+                // the caller may have given up waiting
                 let _ = asked.answer.try_send(taken);
             }
         }
@@ -73,7 +73,7 @@ impl Looks {
 }
 
 impl Going {
-    /// Whether all of it is taken.
+    /// Whether all media of the request are done.
     fn go_on(&mut self, channels: &Channels<Channel>, left: &mut u32) -> bool {
         while let Some((id, wanted)) = self.asked.media.get(self.taken.len()) {
             if *left == 0 {

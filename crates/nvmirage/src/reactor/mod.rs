@@ -1,11 +1,10 @@
-//! Threads that serve: each runs the lanes, controllers, channels and sockets that it owns, and
-//! shares nothing.
+//! Reactors: the threads that serve. Each owns its lanes, controllers, channels and sockets, and
+//! shares none of them.
 //!
-//! [`handle`] is the rest of the program's side: it starts a thread and sends it messages. [`run`]
-//! is the thread itself, [`hosted`] what it keeps for each controller, [`subsystems`] for each
-//! subsystem, [`poller`] what it waits for when it sleeps, [`snapshots`] what it takes of the state
-//! of drives while it serves them, [`reports`] what drives say of themselves. [`inspect`] looks at
-//! queues, wherever they live. [`presence`] says who is attached.
+//! [`handle`] starts a thread and sends it messages. [`run`] is the thread's loop; [`hosted`] is
+//! its state of each controller, [`subsystems`] of each subsystem. [`poller`] waits for events,
+//! [`snapshots`] captures the state of timing models, and [`reports`] passes reports of drives on.
+//! [`inspect`] inspects queues on any reactor. [`presence`] shows whether a host is attached.
 
 mod door;
 pub(crate) mod handle;

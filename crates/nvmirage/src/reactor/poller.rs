@@ -1,4 +1,5 @@
-//! What a reactor waits for when it sleeps, and looks at now and then while it does not.
+//! The event sources of a reactor: it waits for them when it sleeps, and polls them periodically
+//! otherwise.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,16 +12,16 @@ use rustix::fs::Timespec;
 /// Most events taken at once.
 const BATCH: usize = 64;
 
-/// What became ready.
+/// Source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The reactor's own mailbox.
     Mailbox,
     /// A channel's completions.
     Channel,
-    /// A controller's session, by its place in the reactor.
+    /// A controller's session, by its index in the reactor.
     Controller(usize),
-    /// A controller's listening socket, or a connection on it that is no host yet.
+    /// A controller's listening socket, or a connection on it that is not a host yet.
     Door(usize),
 }
 
@@ -81,7 +82,7 @@ impl Poller {
         )?)
     }
 
-    /// Watches `fd` for output, too, or no longer.
+    /// Watches `fd` for output as well, or for input only.
     pub(crate) fn want_output(
         &self,
         fd: impl AsFd,
@@ -93,12 +94,12 @@ impl Poller {
         Ok(epoll::modify(&self.epoll, fd, source.to_data(), flags)?)
     }
 
-    /// Watches `fd` no longer.
+    /// Stops watching `fd`.
     pub(crate) fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// Waits at most `timeout` and passes on what is ready; at most [`BATCH`] events.
+    /// Waits at most `timeout` and returns at most [`BATCH`] events.
     pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<&[Event]> {
         self.events.clear();
         let timeout = Timespec {
@@ -116,7 +117,7 @@ impl Poller {
     }
 }
 
-/// Where an event came from.
+/// The source of an event.
 pub(crate) fn source_of(event: &Event) -> Source {
     Source::of(event.data)
 }

@@ -1,4 +1,5 @@
-//! The completion sides of drives whose commands other reactors place.
+//! Relays: completion queue duties that this reactor performs for drives whose commands other
+//! reactors submit.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use media::{Duty, Medium, Relay};
 
 use super::poller::{Poller, Source};
 
-/// What this reactor does for channels of others.
+/// Duties of this reactor.
 #[derive(Debug, Default)]
 pub(super) struct Relays(Vec<(Arc<Medium>, Relay)>);
 
@@ -33,7 +34,7 @@ impl Relays {
         }
     }
 
-    /// A turn; whether there was something to do.
+    /// Runs a turn of every relay; whether there was work.
     #[inline]
     pub(super) fn carry(&mut self) -> bool {
         let mut worked = false;
@@ -43,12 +44,12 @@ impl Relays {
         worked
     }
 
-    /// Hears what keepers say.
+    /// Handles messages from the drives' supervisors.
     pub(super) fn tend(&mut self) {
         self.0.iter_mut().for_each(|(_, relay)| relay.tend());
     }
 
-    /// The second look before a sleep, which each of them needs.
+    /// The last check before sleeping; every relay needs it.
     pub(super) fn are_due(&mut self) -> bool {
         let each = self.0.iter_mut().map(|(_, relay)| relay.is_due());
         each.fold(false, |any, due| any | due)

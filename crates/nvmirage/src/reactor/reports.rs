@@ -1,7 +1,7 @@
-//! What drives say of themselves, carried to the controllers that have namespaces on them.
+//! Reports of drives, passed on to the controllers with namespaces on them.
 //!
-//! A drive's keeper tells its channels; controllers hear of it here, on the reactor that both live
-//! on. A controller that comes later is told what there is.
+//! A drive's supervisor sends reports to its channels. This module passes them to the controllers
+//! on the same reactor. A new controller gets the latest reports.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use super::hosted::Hosted;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    /// What controllers have been told.
+    /// Reports that controllers have.
     told: Vec<(ChannelId, Arc<DriveReport>)>,
-    /// There is a controller that knows nothing.
+    /// There is a controller without reports.
     is_new: bool,
 }
 
 impl Reports {
-    /// A controller has come, and is to be told what there is.
+    /// Has the next call of [`Self::carry`] send all reports to a new controller.
     pub(super) fn repeat(&mut self) {
         self.is_new = true;
     }
 
-    /// Tells controllers what is new.
+    /// Sends new reports to controllers.
     pub(super) fn carry(&mut self, engine: &mut Engine<media::Channel>, hosted: &[Option<Hosted>]) {
         let mut told = self.told.iter();
         let mut is_known = !self.is_new;

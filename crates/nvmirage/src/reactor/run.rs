@@ -1,4 +1,4 @@
-//! The reactor's thread: turns, sockets now and then, and sleep.
+//! The reactor's thread: turns, periodic polls of the sockets, and sleep.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,24 +30,23 @@ use super::subsystems::Subsystems;
 use crate::clock::Clock;
 use crate::nodes::Nodes;
 
-/// Nanoseconds between looks at the sockets while there is work, and while the reactor spins
-/// without any. A look is a system call: a host that polls would wait for it.
+/// Nanoseconds between polls of the sockets, while there is work and while the reactor spins
+/// without work. A poll is a system call, which delays a host that polls for completions.
 const SOCKET_LOOK_BUSY_NS: u64 = 20_000;
 const SOCKET_LOOK_IDLE_NS: u64 = 2_000;
-/// How long after the last work there may be more soon.
+/// Time after the last work in which more is likely.
 const RECENTLY_NS: u64 = 10_000;
-/// A turn takes some tens of microseconds at most: one that takes longer was interrupted by what
-/// else the machine does.
+/// A turn takes tens of microseconds at most; during a longer one, the system ran something else.
 const STALL_NS: u64 = 200_000;
-/// What is due next is waited for without looking at anything else for as long as a turn takes, and
-/// this at most.
+/// A completion that falls due within the length of a turn is waited for with the clock alone, at
+/// most for this time.
 const DUE_WAIT_MAX_NS: u64 = 1_000;
-/// Records of watched commands that each completion queue keeps.
+/// Records of timed commands per completion queue.
 const RECORDS: usize = 256;
-/// Commands that a channel holds at most.
+/// Most commands in flight in a channel.
 const CHANNEL_DEPTH: u16 = media::MAX_DEPTH;
 
-/// A move that is not over.
+/// A move in progress.
 #[derive(Debug)]
 struct AskedMove {
     slot: ControllerSlot,
@@ -55,7 +54,7 @@ struct AskedMove {
     answer: Answer<Result<(), MoveError>>,
 }
 
-/// Everything one reactor owns.
+/// State of a reactor.
 #[derive(Debug)]
 pub(super) struct Reactor {
     engine: Engine<media::Channel>,
@@ -70,23 +69,23 @@ pub(super) struct Reactor {
     wake: EventFd,
     counters: Arc<ReactorCounters>,
     ready: Vec<Source>,
-    /// Controllers that must be looked at without being woken.
+    /// Controllers that must be polled without an event.
     in_transition: Vec<usize>,
     /// Controllers with a deadline.
     timed: Vec<usize>,
     id: EngineId,
-    /// How the other reactors are reached, and what there was no room for.
+    /// Addresses of the other reactors, and messages that did not fit into their mailboxes.
     peers: Vec<Address>,
     late: VecDeque<(EngineId, Message)>,
-    /// How queues that live here interrupt hosts of other reactors.
+    /// Interrupt lines of other reactors' hosts, for queues that live here.
     lines: Lines,
-    /// Moves that are not over.
+    /// Moves in progress.
     moves: Vec<AskedMove>,
-    /// States of timings that are being taken.
+    /// Snapshots in progress.
     snapshots: Snapshots,
-    /// Media that are being looked at.
+    /// Inspections of media in progress.
     looks: Looks,
-    /// What controllers know of drives.
+    /// Reports of drives that controllers have.
     reports: Reports,
     stopped: bool,
 }
@@ -194,9 +193,9 @@ impl Reactor {
         }
     }
 
-    /// The time of the turn after one that found nothing, whose end was at `now`. What is due
-    /// before that turn would be over is waited for with the clock alone: a turn later it would be
-    /// late by half of one in the mean.
+    /// The start time of the turn after an idle turn that ended at `now`. If something falls due
+    /// before that turn would end, waits for it with the clock alone: found in the turn after, it
+    /// would be late by half a turn on average.
     fn wait_for_due(&self, now: Time, turn_ns: u64) -> Time {
         let due = self.engine.next_due();
         let Some(due) = due.filter(|due| due.since(now) <= turn_ns) else {
@@ -210,7 +209,7 @@ impl Reactor {
         now
     }
 
-    /// How long until the next look at the sockets.
+    /// Time until the next poll of the sockets.
     fn look_interval_ns(&self, idle_ns: u64) -> u64 {
         if idle_ns < RECENTLY_NS && self.in_transition.is_empty() {
             SOCKET_LOOK_BUSY_NS
@@ -219,7 +218,7 @@ impl Reactor {
         }
     }
 
-    /// How long to sleep, when there is nothing to spin for.
+    /// How long to sleep; `None` if there is a reason to spin.
     fn may_sleep(&mut self, now: Time) -> Option<Duration> {
         let held_up = !self.in_transition.is_empty()
             || !self.late.is_empty()
@@ -240,8 +239,8 @@ impl Reactor {
         }
     }
 
-    /// Publishes that it sleeps, arms, looks again, and only then waits. For how many nanoseconds
-    /// it did.
+    /// Announces the sleep, arms notifications, checks for work again, and only then waits. Returns
+    /// the nanoseconds slept.
     fn sleep(&mut self, at_most: Duration) -> u64 {
         self.bell.announce();
         let nothing_came = !self.media_are_due()
@@ -265,19 +264,19 @@ impl Reactor {
         slept_ns
     }
 
-    /// Whether completions are on their way that show only to who asks for them.
+    /// Whether completions are in flight that only polling can find.
     fn media_are_polled(&mut self) -> bool {
         let mut channels = self.engine.channels_mut().iter_mut();
         channels.any(|(_, channel)| channel.is_polled()) || self.relays.are_polled()
     }
 
-    /// Whether some medium has completions that its descriptor would not tell of.
+    /// Whether a medium has completions that its descriptor will not signal.
     fn media_are_due(&mut self) -> bool {
         let mut channels = self.engine.channels_mut().iter_mut();
         self.relays.are_due() || channels.any(|(_, channel)| channel.is_due())
     }
 
-    /// One look at sockets, mailbox and channels; true when something was done.
+    /// Polls sockets, mailbox and channels; true if something was done.
     fn look_around(&mut self, wait: Duration) -> bool {
         self.wait_for_events(wait);
         self.handle_ready()
@@ -334,7 +333,7 @@ impl Reactor {
     fn take_messages(&mut self) -> bool {
         let mut any = false;
         while let Some(message) = self.mailbox.try_recv() {
-            // A look takes some time: hosts are served before there is another one.
+            // An inspection takes some time: serve the hosts before the next one.
             let is_look = matches!(
                 message,
                 Message::InspectController(..) | Message::InspectLane(..)
@@ -349,7 +348,7 @@ impl Reactor {
         any
     }
 
-    /// Takes what other reactors have written about lanes, and carries what there is for them.
+    /// Handles mail from other reactors, and sends mail to them.
     fn exchange_mail(&mut self) -> bool {
         let any = !self.mailbox.is_empty() && self.take_messages();
         self.carry_mail();
@@ -367,7 +366,7 @@ impl Reactor {
         any
     }
 
-    /// Carries mail to other reactors, as far as they have room for it.
+    /// Sends mail to other reactors, as far as their mailboxes have room.
     fn carry_mail(&mut self) {
         loop {
             while let Some((to, message)) = self.late.pop_front() {
@@ -386,7 +385,7 @@ impl Reactor {
         }
     }
 
-    /// Sends a reactor what its queues of a controller of ours interrupt their host by.
+    /// Sends a reactor the interrupt lines for its queues of a controller of this reactor.
     fn send_lines(&mut self, slot: ControllerSlot, to: EngineId) {
         let hosted = self.hosted.get(slot.0).and_then(Option::as_ref);
         let lines = hosted.map(Hosted::lines).unwrap_or_default();
@@ -394,7 +393,7 @@ impl Reactor {
             .push_back((to, Message::Lines(self.id, slot, lines)));
     }
 
-    /// Notes a controller that nobody will wake the reactor for.
+    /// Notes a controller that must be polled without an event, or that has a deadline.
     fn note_transition(&mut self, index: usize) {
         let Some(hosted) = self.hosted.get(index).and_then(Option::as_ref) else {
             return;
@@ -407,7 +406,7 @@ impl Reactor {
         }
     }
 
-    /// Has a controller look at its session, or at its door.
+    /// Polls a controller's session or its door.
     fn poll_hosted(
         &mut self,
         index: usize,
@@ -526,7 +525,7 @@ impl Reactor {
         Look { now, commands }
     }
 
-    /// What every controller has counted.
+    /// The counters of every controller.
     fn counts(&mut self) -> Vec<(ControllerSlot, Counted)> {
         let slots = self.hosted.iter().flatten().map(Hosted::slot);
         let mut all = Vec::new();
@@ -538,7 +537,8 @@ impl Reactor {
         all
     }
 
-    /// Gives up a zone. Every controller that may have it is served here, as its medium is.
+    /// Changes the state of a lost zone. All controllers that can have it are on this reactor, as
+    /// is the medium.
     fn lose_zone(&mut self, id: ChannelId, zone: u32, to: ZoneLoss) -> Result<(), ZoneLossError> {
         let channel = self.engine.channels_mut().get_mut(id);
         let channel = channel.ok_or(ZoneLossError::NoZones)?;
@@ -662,7 +662,7 @@ impl Reactor {
         }
     }
 
-    /// Has a controller's commands watched otherwise.
+    /// Changes tracing or latency sampling of a controller.
     fn watch(&mut self, slot: ControllerSlot, change: impl FnOnce(&mut WatchSpec)) {
         let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
         if let Some(hosted) = hosted {
@@ -684,7 +684,7 @@ impl Reactor {
     }
 }
 
-/// Answers; who asked may have given up waiting.
+/// Sends an answer, for which the caller may have given up waiting.
 fn reply<T>(answer: &Answer<T>, value: T) {
     let _ = answer.try_send(value);
 }

@@ -1,5 +1,5 @@
-//! States of the timing of media that are being taken while they are served: the channel of each
-//! does that, a part in every turn, and what is whole is handed to who asked.
+//! Snapshots of timing models' state, taken while media are served: the channel captures a part in
+//! every turn, and a complete snapshot is sent to the requester.
 
 use std::sync::mpsc;
 
@@ -8,14 +8,14 @@ use port::{ChannelId, Channels};
 
 use crate::keep::timing::checkpoints::{Asked, Taken};
 
-/// Those that are under way.
+/// Snapshots in progress.
 #[derive(Debug, Default)]
 pub(super) struct Snapshots(Vec<Taking>);
 
 #[derive(Debug)]
 struct Taking {
     channel: ChannelId,
-    /// The drive's count of changes when it was begun.
+    /// The drive's change count when the snapshot began.
     changes: u64,
     answer: mpsc::SyncSender<Option<Taken>>,
 }
@@ -25,7 +25,7 @@ impl Snapshots {
         self.0.is_empty()
     }
 
-    /// Begins to take the state of a channel's drive, or tells its count of changes.
+    /// Begins a snapshot of the drive's state; without room for one, reports the change count.
     pub(super) fn begin(
         &mut self,
         channels: &mut Channels<Channel>,
@@ -46,13 +46,13 @@ impl Snapshots {
             }
             (_, changes, _) => {
                 let snapshot = None;
-                // who asked may have given up waiting
+                // the requester may have given up waiting
                 let _ = answer.try_send(changes.map(|changes| Taken { changes, snapshot }));
             }
         }
     }
 
-    /// Hands out what is whole.
+    /// Sends complete snapshots.
     pub(super) fn look(&mut self, channels: &mut Channels<Channel>) {
         self.0.retain(|taking| {
             let channel = channels.get_mut(taking.channel);
@@ -64,7 +64,7 @@ impl Snapshots {
                 changes: taking.changes,
                 snapshot: Some(Box::new(snapshot)),
             };
-            // who asked may have given up waiting
+            // the requester may have given up waiting
             let _ = taking.answer.try_send(Some(taken));
             false
         });

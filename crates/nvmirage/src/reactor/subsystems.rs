@@ -1,5 +1,4 @@
-//! The subsystems of a reactor: who is told of operators' requests, what is kept of each, and how
-//! one ends.
+//! The subsystems of a reactor: requests by operators, records to be saved, and removal.
 
 use controller::ConfigError;
 use controller::subsystem::{
@@ -14,45 +13,45 @@ use crate::keep::keeper;
 /// A subsystem to serve.
 #[derive(Debug)]
 pub(crate) struct NewSubsystem {
-    /// What it is.
+    /// Its configuration.
     pub(crate) config: SubsystemConfig,
-    /// Who keeps its records.
+    /// Where its records are saved; `None`: not at all.
     pub(crate) keeper: Option<keeper::Sender>,
 }
 
-/// A subsystem as it is at a moment.
+/// State of a subsystem at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
     /// Its namespaces.
     pub(crate) namespaces: Vec<Allocated>,
-    /// Its controllers, served now or before.
+    /// Its controllers, current and earlier ones.
     pub(crate) controllers: Vec<ControllerRecord>,
     /// Configured namespaces that are deleted.
     pub(crate) deleted: Vec<String>,
 }
 
-/// A subsystem that is served.
+/// A subsystem on this reactor.
 #[derive(Debug)]
 struct Hosted {
     slot: SubsystemSlot,
     name: String,
     keeper: Option<keeper::Sender>,
-    /// Requests that are not answered: token and who asked.
+    /// Unanswered requests: token, and where to answer.
     requests: Vec<(u64, Answer<Result<u32, Status>>)>,
     requests_taken: u64,
-    /// Whom to tell when it has ended.
+    /// Where to report its removal.
     ending: Option<Answer<bool>>,
-    /// The last record could not be kept.
+    /// Whether the last record could not be saved.
     lost: bool,
 }
 
-/// All of them.
+/// All subsystems of a reactor.
 #[derive(Debug)]
 pub(super) struct Subsystems {
     hosted: Vec<Hosted>,
-    /// How many of them are to end.
+    /// Number of subsystems that wait for their removal.
     ending: usize,
-    /// Where the keeper tells that a record is kept.
+    /// Where the keeper reports that a record is saved.
     address: Address,
 }
 
@@ -90,7 +89,7 @@ impl Subsystems {
         Ok(slot)
     }
 
-    /// Begins what an operator asks.
+    /// Passes an operator's request to a subsystem.
     pub(super) fn request(
         &mut self,
         engine: &mut Engine<media::Channel>,
@@ -98,7 +97,7 @@ impl Subsystems {
         request: OperatorRequest,
         answer: Answer<Result<u32, Status>>,
     ) {
-        // where it is gone, so is the answer's other end told by dropping this one
+        // if the subsystem is gone, dropping the answer's sender notifies the caller
         if let (Some(hosted), Some(subsystem)) = (self.find(slot), engine.subsystem_mut(slot)) {
             hosted.requests_taken += 1;
             let token = hosted.requests_taken;
@@ -107,14 +106,14 @@ impl Subsystems {
         }
     }
 
-    /// How a subsystem is now.
+    /// The current state of a subsystem.
     pub(super) fn view(engine: &mut Engine<media::Channel>, slot: SubsystemSlot) -> View {
         let mut subsystems = engine.subsystems_mut();
         let found = subsystems.find(|(other, _)| *other == slot);
         let view = found.map(|(_, subsystem)| {
             let record = subsystem.record();
             View {
-                // not the record's: it does not have those that are being created
+                // the record would lack namespaces that are being created
                 namespaces: subsystem.directory().iter().cloned().collect(),
                 controllers: record.controllers,
                 deleted: record.deleted,
@@ -123,7 +122,7 @@ impl Subsystems {
         view.unwrap_or_default()
     }
 
-    /// A record is kept, or is not.
+    /// A record was saved, or could not be.
     pub(super) fn ended(
         &mut self,
         engine: &mut Engine<media::Channel>,
@@ -144,7 +143,7 @@ impl Subsystems {
         }
     }
 
-    /// Ends a subsystem without controllers, once what was changed is kept or cannot be.
+    /// Removes a subsystem without controllers, once its changes are saved or saving has failed.
     pub(super) fn end(&mut self, slot: SubsystemSlot, answer: Answer<bool>) {
         let mut hosted = self.hosted.iter_mut();
         match hosted.find(|hosted| hosted.slot == slot) {
@@ -155,7 +154,7 @@ impl Subsystems {
                 hosted.lost = false;
             }
             None => {
-                // who asked may have given up waiting
+                // the caller may have given up waiting
                 let _ = answer.try_send(true);
             }
         }
@@ -168,7 +167,7 @@ impl Subsystems {
         ending || engine.subsystems_mut().any(|(_, s)| news(s))
     }
 
-    /// Passes on answers and records, and ends what is to end; whether it did anything.
+    /// Passes on answers and records, and completes removals; whether it did anything.
     pub(super) fn look(&mut self, engine: &mut Engine<media::Channel>) -> bool {
         if !engine.take_subsystem_news() && self.ending == 0 {
             return false;
@@ -206,7 +205,7 @@ impl Subsystems {
             };
             if let Some(answer) = self.hosted.swap_remove(at).ending {
                 self.ending -= 1;
-                // who asked may have given up waiting
+                // the caller may have given up waiting
                 let _ = answer.try_send(is_kept);
             }
         }
@@ -219,7 +218,7 @@ impl Hosted {
         let at = self.requests.iter().position(|(other, _)| *other == token);
         if let Some(at) = at {
             let (_, answer) = self.requests.swap_remove(at);
-            // who asked may have given up waiting
+            // the caller may have given up waiting
             let _ = answer.try_send(result);
         }
     }
@@ -238,7 +237,7 @@ mod tests {
     use crate::keep::keeper::{Keeper, Kept};
     use crate::keep::sidecar::{Basis, Place};
 
-    /// A reactor's part in keeping, with a keeper but without a thread of its own.
+    /// The saving side of a reactor, with a keeper but without a reactor's thread.
     struct Rig {
         engine: Engine<media::Channel>,
         subsystems: Subsystems,
@@ -288,7 +287,7 @@ mod tests {
     }
 
     impl Rig {
-        /// A namespace of one block comes to be.
+        /// Creates a namespace of one block.
         fn change(&mut self) -> mpsc::Receiver<Result<u32, Status>> {
             let (answer, answered) = mpsc::sync_channel(1);
             let namespace = port::namespace::Namespace {

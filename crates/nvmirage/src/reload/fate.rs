@@ -1,4 +1,4 @@
-//! What is to become of each object.
+//! The outcome of a reload for each object.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +8,34 @@ use super::{Id, Kind, Served, words};
 use crate::config::{Config, Controller, Medium, Namespace, Range, Size};
 use crate::saved::merge::{Named, Objects, find};
 
-/// What is to become of an object.
+/// Outcome of a reload for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Nothing.
+    /// It stays as it is.
     Same,
-    /// It is made.
+    /// It is created.
     Create,
     /// It is deleted.
     Delete,
     /// It changes while hosts use it.
     Change,
-    /// It is deleted and made anew, for this reason.
+    /// It is deleted and recreated, for this reason.
     Remake(String),
 }
 
 impl Fate {
-    /// What is there now will be there no more.
+    /// Whether the current object is deleted.
     pub(super) fn ends(&self) -> bool {
         matches!(self, Fate::Delete | Fate::Remake(_))
     }
 
-    /// What is wanted is not there yet.
+    /// Whether the wanted object must be created.
     pub(super) fn begins(&self) -> bool {
         matches!(self, Fate::Create | Fate::Remake(_))
     }
 }
 
-/// The fate of everything that is served or wanted.
+/// The outcome of every object that is served or wanted.
 pub(super) fn all(served: &Served, wanted: &Objects) -> BTreeMap<Id, Fate> {
     let mut target = served.config.clone();
     wanted.clone().put_into(&mut target);
@@ -125,7 +125,7 @@ fn medium(now: &Medium, wanted: &Medium, size: Option<u64>) -> Fate {
     }
 }
 
-/// The part of a medium of that size that a namespace has; none where its partition says.
+/// The range of a namespace on a medium of that size; `None` if a partition determines it.
 pub(super) fn extent(namespace: &Namespace, size: Option<u64>) -> Option<Range> {
     match (&namespace.partition, namespace.range) {
         (Some(_), _) => None,
@@ -137,12 +137,12 @@ pub(super) fn extent(namespace: &Namespace, size: Option<u64>) -> Option<Range> 
     }
 }
 
-/// How a namespace that stays where it is changes its size.
+/// How the range of a namespace changes.
 pub(super) enum Growth {
     Same,
     Grows(Range),
     Shrinks(Range),
-    /// It begins elsewhere, or nobody knows.
+    /// It starts elsewhere, or its location is unknown.
     Moves,
 }
 
@@ -195,7 +195,7 @@ fn namespace(
     }
 }
 
-/// The subsystem that a namespace is to be in, if any.
+/// The subsystem of a namespace in the wanted configuration, if any.
 pub(super) fn home<'a>(target: &'a Config, namespace: &Namespace) -> Option<&'a str> {
     let mut controllers = target.controller.iter();
     let user = controllers.find(|c| c.namespaces.contains(&namespace.name));
@@ -221,7 +221,8 @@ fn controller(now: &Controller, wanted: &Controller, served: &Served, target: &C
     }
 }
 
-/// What all controllers of a subsystem have in common cannot change while one of them is served.
+/// Recreates all controllers of a subsystem whose common properties change: these are fixed while a
+/// controller is served.
 fn subsystems(served: &Served, target: &Config, fates: &mut BTreeMap<Id, Fate>) {
     for name in served.config.subsystems() {
         let remade = |medium: &&str| {
@@ -242,7 +243,7 @@ fn subsystems(served: &Served, target: &Config, fates: &mut BTreeMap<Id, Fate>) 
     }
 }
 
-/// Why a subsystem cannot become what it is to be while a controller of it is served.
+/// The reason why a subsystem cannot change to its wanted state while a controller of it is served.
 pub(super) fn wide(subsystem: &str, served: &Served, target: &Config) -> Option<String> {
     let now = &served.config;
     let is_there = |config: &Config| config.controllers_of(subsystem).next().is_some();

@@ -1,5 +1,5 @@
-//! What is held back: what would take a drive from a host or bytes from memory, and all that cannot
-//! be without it.
+//! Deferred changes: those that would take a drive from a host or data from memory, and all changes
+//! that depend on them.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use super::{Id, Kind, Served};
 use crate::config::{Config, Controller, Medium, MediumKind, Namespace};
 use crate::saved::merge::{Named, Objects, find};
 
-/// What to do about a host that is in the way.
+/// What to do about an attached host.
 pub(crate) const CONSENT: &str = "end its host first, or let it lose its drive with --detach-hosts";
 
 struct Holding<'a> {
     served: &'a Served,
-    /// What there is to be, with what does not change at run time.
+    /// The wanted configuration; parts that cannot change at run time are as served.
     target: Config,
     fates: &'a BTreeMap<Id, Fate>,
     consent: bool,
     held: BTreeMap<Id, String>,
 }
 
-/// Everything that is held back, with the reason.
+/// All deferred objects, each with the reason.
 pub(super) fn all(
     served: &Served,
     wanted: &Objects,
@@ -48,7 +48,7 @@ pub(super) fn all(
     }
 }
 
-/// What is held back as it is now, the rest as it is wanted.
+/// The objects after the reload: deferred ones as they are now, the others as wanted.
 pub(super) fn what_is_in_the_end(
     now: &Objects,
     wanted: &Objects,
@@ -85,7 +85,7 @@ impl Holding<'_> {
         self.held.contains_key(&(kind, name.to_owned()))
     }
 
-    /// Holds back what is to become something else.
+    /// Defers the change of an object, if it has one.
     fn hold(&mut self, kind: Kind, name: &str, why: String) {
         if *self.fate(kind, name) == Fate::Same {
             return;
@@ -97,7 +97,7 @@ impl Holding<'_> {
         self.held.entry((kind, name.to_owned())).or_insert(why);
     }
 
-    /// A controller with a host that has a namespace attached.
+    /// A controller with an attached host that has the namespace.
     fn host_of(&self, namespace: &str) -> Option<&String> {
         let placed = self.served.placed.get(namespace)?;
         let mut users = placed.controllers.iter();
@@ -174,8 +174,8 @@ impl Holding<'_> {
         }
     }
 
-    /// A medium that one reactor serves, which it has by now, and that the controller wants on
-    /// another one.
+    /// The reason to defer a controller that needs an open medium on a reactor other than the one
+    /// that serves the medium.
     fn another_reactor(&self, controller: &Controller) -> Option<String> {
         let stays = |name: &str| {
             let fate = self.fate(Kind::Media, name);
@@ -198,7 +198,7 @@ impl Holding<'_> {
         ))
     }
 
-    /// Holds back what cannot be, as something else is held back.
+    /// Defers changes that depend on deferred ones.
     fn spread(&mut self) {
         for controller in self.served.config.controller.clone() {
             if self.is_held(Kind::Controller, &controller.name) {
@@ -220,7 +220,7 @@ impl Holding<'_> {
         }
     }
 
-    /// A controller that stays needs what it has.
+    /// A deferred controller keeps its namespaces, pool and tenant.
     fn keep_what_it_uses(&mut self, controller: &Controller) {
         let why = format!("controller {} stays as it is", controller.name);
         let attached = self.served.placed.iter();
@@ -231,7 +231,7 @@ impl Holding<'_> {
                 self.hold(Kind::Namespace, name, why.clone());
             }
         }
-        // a pool is that of the whole subsystem, whoever names it
+        // a pool belongs to the whole subsystem, whichever controller lists it
         let config = self.served.config.clone();
         for name in config.pool_of(controller.subsystem()) {
             if self.fate(Kind::Media, name).ends() {
@@ -249,7 +249,7 @@ impl Holding<'_> {
         }
     }
 
-    /// A namespace that stays needs its medium, and stays with those who have it.
+    /// A deferred namespace keeps its medium and its controllers.
     fn keep_with(&mut self, namespace: &Namespace) {
         let name = &namespace.name;
         let why = format!("namespace {name} stays as it is");
@@ -279,7 +279,8 @@ impl Holding<'_> {
         }
     }
 
-    /// What was to be on a new medium of that name is not on the old one.
+    /// A deferred medium keeps its namespaces and its pool's controllers: they cannot move to the
+    /// new medium of that name yet.
     fn keep_on(&mut self, medium: &Medium) {
         let name = &medium.name;
         let why = format!("media {name} stays as it is");
@@ -298,7 +299,8 @@ impl Holding<'_> {
         }
     }
 
-    /// The controllers of a subsystem that cannot be what it is to be stay together.
+    /// If one controller of a subsystem is deferred, and the subsystem's common properties would
+    /// change, all its controllers are deferred.
     fn keep_subsystem(&mut self, name: &str) {
         let mut now = self.served.config.controllers_of(name);
         let Some(held) = now.find(|c| self.is_held(Kind::Controller, &c.name)) else {
@@ -317,7 +319,7 @@ impl Holding<'_> {
     }
 }
 
-/// Its bytes are gone when it is closed.
+/// Whether closing a medium loses its data.
 fn loses_bytes(medium: &Medium) -> bool {
     let in_memory = match medium.kind {
         MediumKind::Ram => true,

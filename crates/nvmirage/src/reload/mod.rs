@@ -1,15 +1,13 @@
-//! A configuration that is read again: what is to be done so that what is served becomes what it
-//! says.
+//! Plans for a configuration reload.
 //!
-//! [`plan`] compares what is served with what is to be, and says in which order it can become so;
-//! it touches nothing, so that a plan can be shown first. `supervisor::reload` looks at what is
-//! served and carries a plan out.
+//! [`plan`] compares the served objects with the wanted ones and computes the steps between them,
+//! in order. It changes nothing, so a plan can be shown first. `supervisor::reload` collects the
+//! current state and carries out a plan.
 //!
-//! - Nothing is deleted before those who use it, and nothing is made before what it uses.
-//! - What cannot be now, as a host would lose its drive or memory its bytes, is held back whole,
-//!   with all that hangs on it: it stays as it is, and the next reload looks at it again.
-//! - Each configuration on the way is one that
-//!   [`Config::validate`](crate::config::Config::validate) accepts.
+//! - An object is deleted after its users, and created after the objects it uses.
+//! - A change that would take a drive from a host, or data from memory, is deferred together with
+//!   all changes that depend on it; the next reload tries again.
+//! - Every intermediate configuration passes [`Config::validate`](crate::config::Config::validate).
 
 mod fate;
 mod hold;
@@ -63,18 +61,18 @@ impl Kind {
 /// An object: its kind and its name.
 pub(crate) type Id = (Kind, String);
 
-/// What is served, as far as a plan depends on it.
+/// The state that a plan depends on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Served {
-    /// As operators have said it.
+    /// The configuration, with operators' changes.
     pub(crate) config: Config,
     /// Controllers that hosts are attached to.
     pub(crate) hosts: BTreeSet<String>,
     /// Namespaces of subsystems, by name.
     pub(crate) placed: BTreeMap<String, Placed>,
-    /// How large media are, in bytes, by name.
+    /// Sizes of media in bytes, by name.
     pub(crate) sizes: BTreeMap<String, u64>,
-    /// The reactor of each medium that only one may serve, once it does.
+    /// The reactor of each medium that only one may serve, once it is served.
     pub(crate) homes: BTreeMap<String, usize>,
     /// The reactor of each subsystem that is served.
     pub(crate) reactors: BTreeMap<String, usize>,
@@ -89,31 +87,30 @@ pub(crate) struct Placed {
     pub(crate) subsystem: String,
     /// The controllers that have it attached.
     pub(crate) controllers: BTreeSet<String>,
-    /// No configuration has it.
+    /// Whether a host created it; it is then in no configuration.
     pub(crate) made_by_host: bool,
 }
 
-/// What is done in a step.
+/// Action of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    /// The namespace is taken from a controller.
+    /// Detach the namespace from a controller.
     Detach(String),
-    /// The object is deleted.
+    /// Delete the object.
     Delete,
-    /// The object is made.
+    /// Create the object.
     Create,
-    /// Parameters of a medium's timing change.
+    /// Change timing parameters of the medium.
     Retune,
-    /// The namespace is larger from now on.
+    /// Extend the namespace.
     Resize(Size),
-    /// It is another tenant's, or has another weight there; of another part of a controller's
-    /// commands the times are taken; a tenant is another one.
+    /// Change a tenant; or the tenant, weight or sampling rate of a namespace or controller.
     Assign,
-    /// The namespace is given to a controller.
+    /// Attach the namespace to a controller.
     Attach(String),
-    /// The controller's queues live on other reactors.
+    /// Move the controller's queues to other reactors.
     Move,
-    /// Other lines are logged.
+    /// Change the log filter or format.
     Log,
 }
 
@@ -122,9 +119,9 @@ pub(crate) enum Deed {
 pub(crate) struct Step {
     /// The object.
     pub(crate) id: Id,
-    /// What is done to it.
+    /// Action on the object.
     pub(crate) deed: Deed,
-    /// In words.
+    /// Details, in words.
     pub(crate) detail: String,
 }
 
@@ -139,24 +136,24 @@ pub(crate) struct Held {
     pub(crate) why: String,
 }
 
-/// What is to be done.
+/// Plan of a reload.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
-    /// One after the other.
+    /// Steps, in order.
     pub(crate) steps: Vec<Step>,
-    /// What stays as it is.
+    /// Deferred changes.
     pub(crate) held: Vec<Held>,
-    /// What there is in the end.
+    /// The objects after the reload.
     pub(crate) end: Objects,
-    /// The namespaces that controllers have which are made anew, and are to have again.
+    /// Namespaces that recreated controllers get back, by controller.
     pub(crate) kept: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Plans how what is `served` becomes what is `wanted`. With `consent` hosts lose what stands in
-/// the way.
+/// Plans the steps from `served` to `wanted`. With `consent`, hosts may lose controllers and
+/// namespaces.
 ///
 /// # Errors
-/// What is held back and the rest do not fit together: everything that is wrong with that.
+/// The result, with deferred changes, would be invalid: all problems, and the deferred changes.
 pub(crate) fn plan(
     served: &Served,
     wanted: &Objects,
@@ -165,7 +162,7 @@ pub(crate) fn plan(
     let now = Objects::of(&served.config);
     let mut aim = wanted.clone();
     let mut held = BTreeMap::new();
-    // what is held back makes other things possible, or needless
+    // deferring a change can make other changes possible, or unnecessary
     let fates = loop {
         let mut fates = fate::all(served, &aim);
         let more = hold::all(served, &aim, &fates, consent);
@@ -198,7 +195,7 @@ pub(crate) fn plan(
     })
 }
 
-/// Whether an object is to become another one.
+/// Whether an object differs between the two.
 fn differs((kind, name): &Id, now: &Objects, wanted: &Objects) -> bool {
     match kind {
         Kind::Media => find(&now.media, name) != find(&wanted.media, name),
@@ -209,7 +206,8 @@ fn differs((kind, name): &Id, now: &Objects, wanted: &Objects) -> bool {
     }
 }
 
-/// Controllers that go on list no more what they are to let go of, so that others may list it.
+/// Removes the namespaces that controllers are about to lose from their lists, so that other
+/// controllers may list them.
 pub(crate) fn let_go(config: &mut Config, end: &Objects) {
     for controller in &mut config.controller {
         if let Some(then) = find(&end.controller, &controller.name) {
@@ -219,8 +217,9 @@ pub(crate) fn let_go(config: &mut Config, end: &Objects) {
     }
 }
 
-/// A controller as it is made: it says of its subsystem all that its controllers will say together,
-/// as the first of them decides it for the others. In the end each says its own again ([`settle`]).
+/// The configuration with which a controller is created. It includes the subsystem-wide keys of all
+/// controllers of its subsystem, because the first controller fixes them. [`settle`] restores its
+/// own keys later.
 pub(crate) fn as_made(mut controller: Controller, end: &Objects) -> Controller {
     for one in &end.controller {
         if one.subsystem() == controller.subsystem() {
@@ -230,7 +229,7 @@ pub(crate) fn as_made(mut controller: Controller, end: &Objects) -> Controller {
     controller
 }
 
-/// What is served is what was said of it again, to the letter, but for what is `undone`.
+/// Makes the configuration of each object the requested one, except for steps in `undone`.
 pub(crate) fn settle(config: &mut Config, end: &Objects, undone: &[Step]) {
     fn kind<T: Named>(kind: Kind, now: &mut [T], end: &[T], undone: &BTreeSet<Id>) {
         for one in now {
@@ -252,8 +251,7 @@ pub(crate) fn settle(config: &mut Config, end: &Objects, undone: &[Step]) {
     );
 }
 
-/// The objects that steps would have changed, and those that cannot be what they are in the `end`
-/// without them.
+/// The objects that undone steps would have changed, and those that depend on them.
 pub(crate) fn unfinished(undone: &[Step], end: &Objects) -> BTreeSet<Id> {
     let mut all: BTreeSet<Id> = undone.iter().map(|step| step.id.clone()).collect();
     all.extend(undone.iter().filter_map(|step| match &step.deed {
@@ -263,14 +261,14 @@ pub(crate) fn unfinished(undone: &[Step], end: &Objects) -> BTreeSet<Id> {
         _ => None,
     }));
     let id = |controller: &Controller| (Kind::Controller, controller.name.clone());
-    // whoever lists what is not there is none that could be
+    // a controller that lists a missing namespace would be invalid
     let lists = |controller: &&Controller| {
         let mut names = controller.namespaces.iter();
         names.any(|name| all.contains(&(Kind::Namespace, name.clone())))
     };
     let listing: Vec<Id> = end.controller.iter().filter(lists).map(id).collect();
     all.extend(listing);
-    // one may say of its whole subsystem what another will say that is not there yet
+    // a controller may still have a subsystem-wide key that a missing controller will have
     let is_whole = |subsystem: &str| {
         let mut its = end.controller.iter().filter(|c| c.subsystem() == subsystem);
         its.all(|controller| !all.contains(&id(controller)))
@@ -281,8 +279,8 @@ pub(crate) fn unfinished(undone: &[Step], end: &Objects) -> BTreeSet<Id> {
     all
 }
 
-/// What there is, but that what is `pending` is told as it is to be: it may be gone for the moment,
-/// to be made anew.
+/// The current objects, with `pending` ones in their wanted state: these may be deleted at the
+/// moment, between deletion and recreation.
 pub(crate) fn and_pending(mut now: Objects, pending: &Objects) -> Objects {
     fn kind<T: Named>(now: &mut Vec<T>, pending: &[T]) {
         for one in pending {
@@ -299,7 +297,7 @@ pub(crate) fn and_pending(mut now: Objects, pending: &Objects) -> Objects {
     now
 }
 
-/// What was there `before`, will be in the `end`, and has steps that are `undone`.
+/// The objects that existed `before`, are wanted in the `end`, and have `undone` steps.
 pub(crate) fn pending(before: &Objects, end: &Objects, undone: &[Step]) -> Objects {
     fn kind<T: Named>(kind: Kind, before: &[T], end: &[T], undone: &BTreeSet<Id>) -> Vec<T> {
         let both = end.iter().filter(|one| {
@@ -322,9 +320,8 @@ pub(crate) fn pending(before: &Objects, end: &Objects, undone: &[Step]) -> Objec
     }
 }
 
-/// What a configuration is taken to have had, once as much of it is served as is `now`: of an
-/// object that is as it was `wanted` what the file has, of any other what it had then, so that the
-/// next reload sees what is left to do.
+/// The objects to compare the next reload with. An object that is now as `wanted` counts as in the
+/// file; any other counts as it did `then`, so that the next reload finds the remaining work.
 pub(crate) fn taken_over(
     then: &Objects,
     file: &Objects,
@@ -361,7 +358,7 @@ pub(crate) fn taken_over(
     }
 }
 
-/// What a configuration says that counts at the next start only: the key, and what to do.
+/// Keys of the file that take effect only at the next start.
 pub(crate) fn needs_restart(running: &Config, file: &Config) -> Vec<&'static str> {
     let with_one = |config: &Config| {
         if config.reactor.is_empty() {

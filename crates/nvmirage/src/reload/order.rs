@@ -1,5 +1,5 @@
-//! The steps, in an order that works: those who use something let go of it first, and get what they
-//! are to have last.
+//! The steps in an order that works: users release an object before it is deleted, and get new
+//! objects last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +17,7 @@ struct Steps<'a> {
     steps: Vec<Step>,
 }
 
-/// Steps after which what is `served` is what there is in the `end`; of what has no fate nothing
-/// becomes.
+/// The steps from the `served` state to the `end`. Objects without an outcome stay as they are.
 pub(super) fn steps(served: &Served, end: &Config, fates: &BTreeMap<Id, Fate>) -> Vec<Step> {
     let mut all = Steps {
         served,
@@ -26,11 +25,11 @@ pub(super) fn steps(served: &Served, end: &Config, fates: &BTreeMap<Id, Fate>) -
         fates,
         steps: Vec::new(),
     };
-    // while their subsystem is there, which keeps what becomes of them
+    // while the subsystem exists, which records the detachments
     all.detach();
     all.delete(Kind::Namespace, &served.config.namespace);
     all.grow();
-    // a pool is that of the whole subsystem, to its last controller
+    // controllers that list a pool go last: it is in use until the last controller is deleted
     let mut pools_last = served.config.controller.clone();
     pools_last.sort_by_key(|controller| controller.pool.len());
     all.delete(Kind::Controller, &pools_last);
@@ -43,8 +42,8 @@ pub(super) fn steps(served: &Served, end: &Config, fates: &BTreeMap<Id, Fate>) -
     all.steps
 }
 
-/// The namespaces that controllers have in the end which are made anew: those that they have now,
-/// listed or not, but for what their list has no more, and what it has besides.
+/// The namespaces that recreated controllers get: their current ones, listed or not, without those
+/// removed from the list, and with those added to it.
 pub(super) fn kept(
     served: &Served,
     end: &Config,
@@ -91,8 +90,8 @@ impl Steps<'_> {
         });
     }
 
-    /// Controllers let go of namespaces that end, and those that go on of what they are to have no
-    /// more.
+    /// Detaches namespaces that are deleted, and namespaces that remaining controllers no longer
+    /// list.
     fn detach(&mut self) {
         for (namespace, placed) in &self.served.placed {
             for user in &placed.controllers {
@@ -128,7 +127,7 @@ impl Steps<'_> {
         }
     }
 
-    /// What is to be made of a kind, with what it is.
+    /// Creates the new objects of a kind, with a description.
     fn create<T: Named>(&mut self, kind: Kind, end: &[T], what: fn(&T) -> String) {
         for one in end {
             if self.fate(kind, one.name()).begins() {
@@ -137,7 +136,7 @@ impl Steps<'_> {
         }
     }
 
-    /// What is served and goes on as something else.
+    /// The objects of a kind that change at run time, before and after.
     fn changing<T: Named>(&self, kind: Kind, now: &[T], end: &[T]) -> Vec<(T, T)> {
         let changing = now.iter().filter_map(|one| {
             let then = find(end, one.name())?;
@@ -195,7 +194,7 @@ impl Steps<'_> {
     fn controllers(&mut self) {
         let now = &self.served.config.controller;
         let end = &self.end.controller;
-        // namespaces that are made anew come back to those who go on and had them
+        // recreated namespaces return to the remaining controllers that had them
         for controller in now {
             let then = find(end, &controller.name);
             let then = then.filter(|_| !self.fate(Kind::Controller, &controller.name).ends());
@@ -229,7 +228,7 @@ impl Steps<'_> {
         let placed = self.served.placed.keys();
         let all: BTreeSet<&String> = placed.collect();
         let others = all.into_iter().filter(|n| !then.namespaces.contains(n));
-        // in the order of the list, which their identifiers follow
+        // in list order, which determines their identifiers
         let names: Vec<String> = then.namespaces.iter().chain(others).cloned().collect();
         for name in names {
             let anew = self.fate(Kind::Namespace, &name).begins();
@@ -250,14 +249,14 @@ impl Steps<'_> {
     }
 }
 
-/// Whether a namespace is to be in another subsystem than that of a controller, which cannot have
-/// it then.
+/// Whether a namespace will be in a subsystem other than the controller's, so that the controller
+/// cannot have it.
 fn is_elsewhere(namespace: &str, controller: &Controller, end: &Config) -> bool {
     let home = find(&end.namespace, namespace).and_then(|namespace| home(end, namespace));
     home.is_some_and(|home| home != controller.subsystem())
 }
 
-/// Where the queues of a controller are to live, if elsewhere.
+/// Description of new reactors for a controller's queues, if they change.
 fn move_of(now: &Controller, then: &Controller) -> Option<String> {
     let shown = |reactors: &[usize]| match reactors {
         [] => "its own".to_owned(),

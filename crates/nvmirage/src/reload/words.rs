@@ -1,4 +1,4 @@
-//! How steps are told: which keys differ, and what a new object is.
+//! Descriptions of steps: the keys that differ, and the properties of new objects.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub(super) fn differences(now: &impl Serialize, wanted: &impl Serialize) -> Stri
     lines.collect::<Vec<_>>().join(", ")
 }
 
-/// The same without values.
+/// The same, without values.
 pub(super) fn names(now: &impl Serialize, wanted: &impl Serialize) -> String {
     let names = keys(now, wanted).into_iter().map(|(key, _, _)| key);
     names.collect::<Vec<_>>().join(", ")
@@ -39,7 +39,7 @@ fn keys(now: &impl Serialize, wanted: &impl Serialize) -> Vec<Difference> {
     differ.collect()
 }
 
-/// Keys with their values, those of tables below as `table.key`.
+/// Keys with their values; keys of nested tables as `table.key`.
 fn flat(object: &impl Serialize) -> Vec<(String, String)> {
     fn below(prefix: &str, value: &Value, all: &mut Vec<(String, String)>) {
         match value {

@@ -1,4 +1,4 @@
-//! What a drive says of itself, in words and for machines.
+//! The identity of a drive, as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -22,17 +22,17 @@ pub(crate) struct ControllerIdentity {
     pub(crate) serial_number: String,
     pub(crate) firmware_revision: String,
     pub(crate) vendor_id: u16,
-    /// Of NVMe, as in `2.1`.
+    /// NVMe version, as in `2.1`.
     pub(crate) version: String,
     pub(crate) subnqn: String,
     pub(crate) controller_id: u16,
-    /// Bytes of one command; absent where there is no limit.
+    /// Maximum size of a command in bytes; absent if unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_transfer: Option<u64>,
     pub(crate) io_queue_pairs: u16,
-    /// Commands in one queue.
+    /// Maximum number of commands in a queue.
     pub(crate) queue_depth: u16,
-    /// How this host's doorbells would be rung.
+    /// How this host would ring its doorbells.
     pub(crate) doorbells: &'static str,
     pub(crate) volatile_write_cache: bool,
     /// Optional commands, by name.
@@ -45,7 +45,7 @@ pub(crate) struct NamespaceIdentity {
     pub(crate) bytes: u64,
     pub(crate) blocks: u64,
     pub(crate) block_size: u32,
-    /// Hexadecimal; absent where the drive has none.
+    /// In hexadecimal; absent if the drive has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nguid: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ pub(crate) struct NamespaceIdentity {
 }
 
 impl Identity {
-    /// Asks a drive.
+    /// Reads the identity of a drive.
     pub(crate) fn ask(host: &mut Host) -> anyhow::Result<Self> {
         let device = host.device();
         let structure = device.identify_controller()?;
@@ -148,7 +148,7 @@ impl ControllerIdentity {
             version: version(structure),
             subnqn: nul_terminated(&structure.subnqn),
             controller_id: structure.cntlid,
-            // in memory pages of 4 KiB: the driver takes no drive with larger ones (Base 2.1,
+            // in memory pages of 4 KiB: the driver rejects drives with a larger minimum (Base 2.1,
             // 5.1.13.2.1)
             max_transfer: match structure.mdts {
                 0 => None,
@@ -176,7 +176,7 @@ fn version(structure: &IdentifyController) -> String {
     }
 }
 
-/// Text up to the first NUL, without what is no UTF-8 or steers a terminal.
+/// Text up to the first NUL, without invalid UTF-8 and control characters.
 fn nul_terminated(field: &[u8]) -> String {
     let len = field.iter().position(|&b| b == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..len])
@@ -185,7 +185,7 @@ fn nul_terminated(field: &[u8]) -> String {
         .collect()
 }
 
-/// Hexadecimal digits; `None` for all zeros, which is "none".
+/// Hexadecimal digits; `None` for all zeros, which means "none".
 fn hex(bytes: &[u8]) -> Option<String> {
     let any = bytes.iter().any(|&b| b != 0);
     any.then(|| bytes.iter().map(|b| format!("{b:02x}")).collect())

@@ -1,4 +1,4 @@
-//! What a job measured, for people and for machines.
+//! Results of a job, as text and as JSON.
 
 use driver::workload::{JobResult, Latency};
 use serde::Serialize;
@@ -29,7 +29,7 @@ impl LatencyReport {
     }
 }
 
-/// First commands on a queue that was cold, beside the job.
+/// First commands on an idle queue, measured beside the job.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct ColdReport {
     pub(crate) commands: u64,
@@ -45,9 +45,9 @@ pub(crate) struct JobReport {
     /// Bytes.
     pub(crate) block_size: u32,
     pub(crate) queue_depth: u16,
-    /// Queue pairs, each of that depth.
+    /// Number of queue pairs, each of that depth.
     pub(crate) queues: u16,
-    /// Of the CPUs, looked at before and after; only where somebody did.
+    /// Placement of the CPUs, measured before and after; absent if not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) placement: Option<Placement>,
     pub(crate) iops: f64,
@@ -55,38 +55,37 @@ pub(crate) struct JobReport {
     pub(crate) latency_ns: LatencyReport,
     /// Commands that failed, and blocks that read back wrong.
     pub(crate) errors: u64,
-    /// What the first of them was.
+    /// The first error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) first_error: Option<String>,
     /// Commands completed in the measured time.
     pub(crate) commands: u64,
     /// The measured time, without stalls.
     pub(crate) elapsed_ns: u64,
-    /// How often the machine did not let the host run, and for how long: nothing of that time
-    /// counts.
+    /// Times at which the machine did not run the host, and their total; excluded from all results.
     pub(crate) stalls: u64,
     pub(crate) stalled_ns: u64,
-    /// The same of our own server, as its reactor's time stamps show; left out where they account
-    /// for all that the host saw.
+    /// The same for this program's own server, by its reactor's time stamps; omitted where they
+    /// account for all that the host saw.
     pub(crate) server_stalls: u64,
     pub(crate) server_stalled_ns: u64,
-    /// Submission queue entries for each doorbell.
+    /// Submission queue entries per doorbell write.
     pub(crate) batch: f64,
-    /// Register writes for each command: what a server gets messages of.
+    /// Register writes per command, each of which is a message to a server.
     pub(crate) doorbell_messages_per_command: f64,
-    /// Logical blocks whose every byte was checked.
+    /// Logical blocks of which every byte was checked.
     pub(crate) blocks_verified: u64,
-    /// Only for our own server.
+    /// Only for this program's own server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reactor_busy_ns_per_command: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cold: Option<ColdReport>,
-    /// Of the drives that did it at the same time.
+    /// Results of other drives that ran the job at the same time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) also: Vec<AlsoReport>,
 }
 
-/// The same job's figures on another drive.
+/// Results of the same job on another drive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct AlsoReport {
     pub(crate) target: String,
@@ -94,7 +93,7 @@ pub(crate) struct AlsoReport {
     pub(crate) report: JobReport,
 }
 
-/// To a thousandth: what lies behind is noise.
+/// Rounds to a thousandth; further digits are noise.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
@@ -114,7 +113,7 @@ impl JobReport {
             mib_s: rounded(result.mib_s),
             latency_ns: LatencyReport::new(&result.latency_ns),
             errors: result.errors,
-            // wrong bytes are worse than a command that says it failed
+            // wrong data is worse than a command that reports its failure
             first_error: mismatch.or(status),
             commands: result.commands,
             elapsed_ns: result.elapsed_ns,

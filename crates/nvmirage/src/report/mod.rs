@@ -1,4 +1,4 @@
-//! How results are shown: tables for people, JSON for machines, progress for whoever waits.
+//! Output of results: tables for people, JSON for programs, and progress while waiting.
 
 pub(crate) mod identity;
 pub(crate) mod job;
@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use anyhow::Context;
 use serde::Serialize;
 
-/// Writes a result to standard output. Nobody reading it any more, as in `| head`, is no error.
+/// Writes a result to standard output. A closed pipe, as with `| head`, is not an error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

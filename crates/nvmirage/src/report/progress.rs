@@ -1,4 +1,4 @@
-//! A line that moves while somebody waits: on a terminal only, and on standard error.
+//! A progress line on standard error, only on a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use driver::workload::{Phase, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How long nothing is shown.
+/// Delay before the line appears.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a line moves that only tells the time.
+/// Update interval of a line without progress.
 const TICK: Duration = Duration::from_millis(100);
-/// Steps of the bar.
+/// Steps of the progress bar.
 const LENGTH: u64 = 1000;
 
-/// Shows how far a job is.
+/// Progress of a job.
 #[derive(Debug)]
 pub(crate) struct Line {
     bar: ProgressBar,
@@ -23,7 +23,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A line for a job that takes `runtime` and a little.
+    /// Progress of a job that takes slightly longer than `runtime`.
     pub(crate) fn new(title: &str, runtime: Duration) -> Self {
         // hidden where standard error is no terminal
         let bar = ProgressBar::new(LENGTH);
@@ -35,19 +35,19 @@ impl Line {
         Line { bar, runtime_ns }
     }
 
-    /// A line for so many commands.
+    /// Progress of a number of commands.
     pub(crate) fn of_commands(title: &str, commands: usize) -> Self {
         let line = Self::new(title, Duration::ZERO);
         line.bar.set_length(commands as u64);
         line
     }
 
-    /// So many commands were submitted.
+    /// Updates the number of submitted commands.
     pub(crate) fn reached(&self, commands: usize) {
         self.bar.set_position(commands as u64);
     }
 
-    /// Shows where the job is.
+    /// Updates the progress of the job.
     pub(crate) fn update(&self, progress: Progress) {
         let what = match progress.phase {
             Phase::Fill => "filling",
@@ -64,21 +64,21 @@ impl Line {
             .set_message(format!("{what}, {} commands", progress.commands));
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(crate) fn clear(self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// A line with the time that has passed, for what takes long without telling how far it is: it
-/// comes after a second, and goes with this.
+/// A line with the elapsed time, for operations without measurable progress. It appears after a
+/// second, and disappears when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     ended: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Begins to wait for something.
+/// Starts to show that an operation is in progress.
 pub(crate) fn waiting(title: &str) -> Waiting {
     let none = Waiting {
         ended: None,
@@ -101,7 +101,7 @@ pub(crate) fn waiting(title: &str) -> Waiting {
         }
         bar.finish_and_clear();
     };
-    // who cannot be shown anything waits all the same
+    // without the thread, only the line is missing
     match std::thread::Builder::new().spawn(show) {
         Ok(thread) => Waiting {
             ended: Some(ended),
@@ -115,15 +115,15 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         drop(self.ended.take());
         if let Some(thread) = self.thread.take() {
-            // the line is gone before anything else is written
+            // remove the line before anything else is written
             let _ = thread.join();
         }
     }
 }
 
-/// Says on standard error what is being done, where no moving line can: a log of the run has it,
-/// too.
+/// Writes a note to standard error where no progress line can be shown, so that a log of the run
+/// has it.
 pub(crate) fn note(text: &str) {
-    // nobody may be there to read it
+    // standard error may be closed
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,9 +1,8 @@
-//! A table of text: columns as wide as what stands in them, words to the left, numbers to the
-//! right.
+//! Text tables. Columns are as wide as their content; words are aligned left, numbers right.
 
 use std::fmt;
 
-/// How the cells of a column stand.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     /// Words.

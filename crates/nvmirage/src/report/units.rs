@@ -1,6 +1,6 @@
-//! Numbers with units, short enough for a column: three digits that count.
+//! Numbers with units, with three significant digits to fit into a column.
 
-/// `12.3`, `123` or `1.23`: three digits, and no more behind the point than it takes.
+/// Three significant digits: `12.3`, `123` or `1.23`.
 fn three_digits(value: f64) -> String {
     if value >= 99.95 {
         format!("{value:.0}")
@@ -53,7 +53,7 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{count} B")
 }
 
-/// The larger unit of a block size: `512 B`, `4 KiB`, `128 KiB`.
+/// A block size in its largest whole unit: `512 B`, `4 KiB`, `128 KiB`.
 pub(crate) fn block(bytes: u32) -> String {
     match bytes {
         b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{} MiB", b >> 20),

@@ -1,17 +1,16 @@
-//! What was made, changed and deleted at run time, put together with a configuration that may have
-//! been edited since.
+//! Merge of run-time changes with a configuration that may have been edited since.
 //!
-//! Each object is looked at by itself, by its kind and name, in three versions: as the
-//! configuration had it when the change was made, as it was at the end, and as the configuration
-//! has it now. What only one side has changed is so; where both have, the configuration counts, and
-//! a line says what is lost by that.
+//! Each object, identified by kind and name, has three versions: in the configuration when the
+//! change was made, at the end of the run, and in the configuration now. A change on one side only
+//! is taken over. Where both sides have changed, the configuration wins, and a line reports the
+//! change that is lost.
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::tenant::Tenant;
 use crate::config::{Config, Controller, Medium, Namespace};
 
-/// The objects that come and go at run time.
+/// The objects that can change at run time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Objects {
@@ -26,7 +25,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Those of a configuration.
+    /// The objects of a configuration.
     pub(crate) fn of(config: &Config) -> Self {
         Objects {
             media: config.media.clone(),
@@ -36,7 +35,7 @@ impl Objects {
         }
     }
 
-    /// Puts them into a configuration.
+    /// Replaces the objects of a configuration.
     pub(crate) fn put_into(self, config: &mut Config) {
         config.media = self.media;
         config.namespace = self.namespace;
@@ -45,19 +44,19 @@ impl Objects {
     }
 }
 
-/// What comes of three versions.
+/// Result of a merge.
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub(crate) objects: Objects,
-    /// What was changed at run time and counts no longer.
+    /// Run-time changes that the configuration overrides.
     pub(crate) lost: Vec<String>,
 }
 
 /// An object with a name.
 pub(crate) trait Named: Clone + PartialEq {
-    /// What it is called in messages.
+    /// Kind, for messages.
     const KIND: &'static str;
-    /// Its name, which no other of its kind has.
+    /// Its name, unique within its kind.
     fn name(&self) -> &str;
 }
 
@@ -79,7 +78,7 @@ macro_rules! named {
 
 named!(Medium: "media", Namespace: "namespace", Tenant: "tenant", Controller: "controller");
 
-/// Puts together what the configuration had `then`, what there was at the `end`, and what it has
+/// Merges the configuration's objects `then`, those at the `end`, and the configuration's objects
 /// `now`.
 pub(crate) fn merge(then: &Objects, end: &Objects, now: &Objects) -> Merged {
     let mut lost = Vec::new();
@@ -97,8 +96,8 @@ pub(crate) fn merge(then: &Objects, end: &Objects, now: &Objects) -> Merged {
     Merged { objects, lost }
 }
 
-/// Objects of one kind: those of the configuration in its order, then those that were made at run
-/// time in theirs.
+/// Objects of one kind: first those of the configuration, then those created at run time, each in
+/// their order.
 fn kind<T: Named>(then: &[T], end: &[T], now: &[T], lost: &mut Vec<String>) -> Vec<T> {
     let mut merged = Vec::new();
     for object in now {
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
     use crate::config::tenant;
 
-    /// A tenant, told from others of its name by its weight.
+    /// A tenant whose weight tells it from others of the same name.
     fn one(name: &str, weight: u32) -> Tenant {
         let text = format!("name = \"{name}\"\nweight = {weight}\n");
         let tenant: tenant::Tenant = toml::from_str(&text).unwrap();
@@ -263,7 +262,7 @@ mod tests {
                 let (then, end, now) = (find(&then), find(&end), find(&now));
                 let mine = Some((name, weight));
                 prop_assert!(mine == end || mine == now);
-                // what the configuration has edited is as it says
+                // an object that was edited is as the configuration has it
                 prop_assert!(now == then || now.is_none() || mine == now);
             }
         }

@@ -1,13 +1,12 @@
-//! What is made, changed and deleted over the control socket, over a restart.
+//! Persistence of objects that are created, changed and deleted over the control socket.
 //!
-//! Beside the state of subsystems there is a file for each configuration that is served, written
-//! whole before a change is answered. It holds the objects as the configuration had them, and as
-//! they are: at the next start [`merge`] puts the two together with the configuration as it is
-//! then, and what comes of it is written as soon as it is served. Nothing is written while nothing
-//! was changed.
+//! There is one file per configuration, beside the state of subsystems, written whole before a
+//! change is answered. It holds the objects as the configuration had them, and as they are. At the
+//! next start, [`merge`] combines both with the current configuration, and the result is written
+//! once it is served. Without changes, no file is written.
 //!
-//! What hosts and operators change of namespaces (attachments, sizes) is kept by their
-//! [subsystems](crate::keep); moves of single queues and the log are not kept.
+//! Changes of namespaces by hosts and operators (attachments, sizes) are saved by their
+//! [subsystems](crate::keep). Moves of single queues and log settings are not persistent.
 
 pub(crate) mod merge;
 
@@ -25,52 +24,52 @@ use crate::identity;
 use crate::keep::claim::Claim;
 use crate::keep::owned;
 
-/// The version of the file's layout.
+/// Version of the file format.
 const VERSION: u32 = 1;
-/// The folder of these files, in that of the state.
+/// Folder of these files, in the state folder.
 const FOLDER: &str = "runtime";
-/// The longest file that is read: a thousand objects take some hundred kilobytes.
+/// Longest file that is read. A thousand objects take some hundred kilobytes.
 const MAX_LEN: u64 = 64 << 20;
 
-/// What the file holds.
+/// Content of the file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Content {
     version: u32,
-    /// The configuration that it belongs to, for who reads it.
+    /// Path of the configuration, for information only.
     configuration: PathBuf,
-    /// What the configuration had.
+    /// Objects of the configuration.
     then: Objects,
-    /// What there is.
+    /// Current objects.
     now: Objects,
 }
 
-/// The file of one configuration; nobody else writes it.
+/// The file of one configuration, locked by this process.
 #[derive(Debug)]
 pub(crate) struct Saved {
     path: PathBuf,
     content: Content,
-    /// The file says something else, of which something is lost.
+    /// How the file differs from `content`, if it has not been written since.
     behind: Option<Behind>,
     _claim: Claim,
 }
 
-/// How a file that was found differs from what came of it.
+/// Difference between a file and the result of its merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Behind {
-    /// All that it had made is still so.
+    /// All run-time changes still apply.
     NothingLost,
-    /// Some of it counts no longer.
+    /// Some run-time changes were overridden.
     SomeLost,
 }
 
 impl Saved {
-    /// Takes the file in `folder` that belongs to the configuration at `file`, and puts what it has
-    /// into `config`, of which there are lines to be told where something is lost by that. With
-    /// `forget` it is put aside first.
+    /// Locks the file in `folder` for the configuration at `file`, and merges its objects into
+    /// `config`. Returns a line for each change that is lost. With `forget`, the file is renamed
+    /// first.
     ///
     /// # Errors
-    /// Another server has it; it cannot be read, or what comes of it is no configuration: what to
-    /// do is said.
+    /// Another server has locked the file; the file cannot be read; the result is not a valid
+    /// configuration, and the message says what to do.
     pub(crate) fn take(
         folder: &Path,
         file: &Path,
@@ -129,11 +128,11 @@ impl Saved {
         Ok((saved, lost))
     }
 
-    /// What came of the file and the configuration is served: from now on the file says that. Where
-    /// something was lost by it, the file as it was is put aside first.
+    /// Writes the result of the merge, once it is served. If changes were lost, keeps a copy of the
+    /// file first.
     ///
     /// # Errors
-    /// The system's; the file is as it was, and the next change tries both again.
+    /// The system's. The file is unchanged, and the next change tries both again.
     pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
         match self.behind {
             None => Ok(()),
@@ -141,10 +140,10 @@ impl Saved {
         }
     }
 
-    /// Writes what there is now, where it is not what was written last.
+    /// Writes the current objects, if they differ from the file.
     ///
     /// # Errors
-    /// The system's; what was written last is still there.
+    /// The system's. The file is unchanged.
     pub(crate) fn keep(&mut self, now: Objects) -> anyhow::Result<()> {
         if now == self.content.now {
             return Ok(());
@@ -157,7 +156,7 @@ impl Saved {
         written
     }
 
-    /// The configuration was read again: from now on this is what it had.
+    /// Writes new objects of the configuration, after a reload.
     ///
     /// # Errors
     /// As [`Saved::keep`].
@@ -191,11 +190,10 @@ impl Saved {
     }
 }
 
-/// The folder of these files, made where it is missing: in `state_dir`, or where state is kept by
-/// default.
+/// Creates the folder of these files if needed, in `state_dir` or the default state folder.
 ///
 /// # Errors
-/// There is no place by default, or it cannot be made.
+/// There is no default, or the folder cannot be created.
 pub(crate) fn folder(state_dir: Option<&Path>) -> anyhow::Result<PathBuf> {
     let place = match state_dir {
         Some(place) => place.to_owned(),
@@ -206,7 +204,7 @@ pub(crate) fn folder(state_dir: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The file of a configuration: named after it, and told from others of its name by its folder.
+/// Name of a configuration's file: the configuration's name, with a digest of its path.
 fn name_of(file: &Path) -> String {
     let digest = Sha256::digest(file.as_os_str().as_encoded_bytes());
     let digits: String = digest[..6]
@@ -217,12 +215,12 @@ fn name_of(file: &Path) -> String {
     format!("{stem}-{digits}.json")
 }
 
-/// Moves a file out of the way; the one that was there before is gone.
+/// Renames a file; an earlier file of the new name is replaced.
 fn put_aside(path: &Path) -> anyhow::Result<()> {
     aside(path, |aside| fs::rename(path, aside))
 }
 
-/// As [`put_aside`], and the file stays.
+/// As [`put_aside`], but copies the file.
 fn keep_copy(path: &Path) -> anyhow::Result<()> {
     aside(path, |aside| {
         fs::copy(path, aside)?;

@@ -1,7 +1,7 @@
-//! What a service manager is told and asked: readiness, sockets that it made, a watchdog
-//! (sd_notify(3), sd_listen_fds(3), sd_watchdog_enabled(3)).
+//! The interface to a service manager: readiness, inherited sockets, watchdog (sd_notify(3),
+//! sd_listen_fds(3), sd_watchdog_enabled(3)).
 //!
-//! Without a manager, which is when none of its environment variables is set, all of this does
+//! Without a manager, which means that none of its environment variables is set, these functions do
 //! nothing.
 
 mod watchdog;
@@ -15,21 +15,21 @@ use listenfd::ListenFd;
 use sd_notify::NotifyState;
 pub(crate) use watchdog::Watchdog;
 
-/// Hosts can attach now: `status` is shown by `systemctl status`.
+/// Reports that hosts can attach; `systemctl status` shows `status`.
 pub(crate) fn ready(status: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// The configuration is read again, until [`ready`] says otherwise.
+/// Reports that a reload is in progress, until the next [`ready`].
 pub(crate) fn reloading() {
     let mut what = vec![NotifyState::Reloading];
-    // with its own time, which managers of `Type=notify-reload` ask for
+    // with a time stamp, which managers of `Type=notify-reload` require
     what.extend(NotifyState::monotonic_usec_now().ok());
     what.push(NotifyState::Status("reading the configuration again"));
     tell(&what);
 }
 
-/// The end has begun.
+/// Reports that the server is stopping.
 pub(crate) fn stopping() {
     tell(&[
         NotifyState::Stopping,
@@ -37,17 +37,17 @@ pub(crate) fn stopping() {
     ]);
 }
 
-/// A manager that cannot be told is logged and no more: what is served goes on.
+/// Sends a notification. A failure is only logged, and the server continues.
 fn tell(what: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(what) {
         tracing::warn!("cannot notify the service manager: {error}");
     }
 }
 
-/// The control socket that the service manager made for us, with its path, where it made one.
+/// The control socket that the service manager passed, with its path, if any.
 ///
 /// # Errors
-/// It passed something else, or more than one: the text says what a socket unit must have.
+/// It passed another kind of socket, or several: the message says what a socket unit must have.
 pub(crate) fn inherited_socket() -> anyhow::Result<Option<(UnixListener, PathBuf)>> {
     let mut passed = ListenFd::from_env();
     match passed.len() {
@@ -74,11 +74,11 @@ fn path_of(address: &SocketAddr) -> anyhow::Result<PathBuf> {
     Ok(path.map(PathBuf::from).unwrap_or_default())
 }
 
-/// Whether standard error is the journal's stream: then lines carry a priority instead of a time
+/// Whether standard error is the journal's stream; lines then have a priority instead of a time
 /// (sd-daemon(3)).
 pub(crate) fn logs_to_journal() -> bool {
-    // systemd.exec(5): device and inode of the stream, in decimal, so that a redirected one is told
-    // apart
+    // systemd.exec(5): device and inode of the stream, in decimal, which tells a redirected
+    // standard error apart
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;
     };

@@ -1,8 +1,8 @@
-//! The watchdog: the service manager hears of us as long as every reactor answers.
+//! The watchdog: it notifies the service manager as long as every reactor answers.
 //!
-//! A thread of its own asks, so that neither the control socket nor a request that takes long is
-//! between. A reactor that does not answer in time keeps the whole process from being reported, and
-//! the manager restarts it: hosts of the other reactors would hang behind a medium that they share
+//! A separate thread asks the reactors, so that neither the control socket nor a long request
+//! interferes. If one reactor does not answer in time, the manager is not notified, and restarts
+//! the whole process: hosts of the other reactors would otherwise hang on media that they share
 //! with it.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -13,11 +13,11 @@ use sd_notify::NotifyState;
 
 use crate::reactor::Pulse;
 
-/// Of the manager's bound, the part after which it is told again (sd_watchdog_enabled(3) advises
-/// half of it).
+/// The notification interval is the manager's time limit divided by this (sd_watchdog_enabled(3)
+/// recommends half of the limit).
 const PART: u32 = 3;
 
-/// Tells the service manager that we live, until it is dropped.
+/// The watchdog thread, which runs until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     /// Dropped to end the thread.
@@ -26,10 +26,10 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts it where the manager wants it; `None` where it does not.
+    /// Starts the thread if the manager has a watchdog; otherwise `None`.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// The thread cannot be created.
     pub(crate) fn start(reactors: Vec<Pulse>) -> std::io::Result<Option<Self>> {
         let Some(bound) = sd_notify::watchdog_enabled() else {
             return Ok(None);
@@ -55,7 +55,7 @@ impl Watchdog {
     }
 }
 
-/// The first reactor that does not answer within `bound`; all are asked at once.
+/// The first reactor that does not answer within `bound`. All are asked at once.
 fn silent(reactors: &[Pulse], bound: Duration) -> Option<usize> {
     let deadline = Instant::now() + bound;
     let asked: Vec<_> = reactors.iter().map(Pulse::ask).collect();
@@ -68,7 +68,7 @@ fn silent(reactors: &[Pulse], bound: Duration) -> Option<usize> {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         self.stop.take();
-        // it ends after one more look at the reactors, which is bounded
+        // the thread ends after one more check of the reactors, which is bounded
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

@@ -1,4 +1,4 @@
-//! Controllers: how they begin in their subsystem, and how they end.
+//! Controllers: how they are created in their subsystem, and deleted.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::fuse::Mount;
 use crate::reactor::handle::NewController;
 use crate::saved::merge::find;
 
-/// What the controllers of a subsystem tell hosts of it.
+/// Identity of a subsystem, as its controllers report it to hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Words {
     serial: String,
@@ -25,8 +25,8 @@ struct Words {
 }
 
 impl State {
-    /// What the controllers of a subsystem tell hosts of it: what one of them names, else what is
-    /// derived.
+    /// The identity of a subsystem: the values that one of its controllers sets, otherwise derived
+    /// ones.
     fn words(&mut self, config: &Config, name: &str) -> anyhow::Result<Words> {
         let find = |of: fn(&Controller) -> Option<&String>| {
             config.controllers_of(name).find_map(of).cloned()
@@ -43,7 +43,7 @@ impl State {
         Ok(Words { serial, subnqn })
     }
 
-    /// Serves a controller of a subsystem that is served.
+    /// Serves a controller of a running subsystem.
     pub(super) fn serve(&mut self, config: &Controller) -> anyhow::Result<()> {
         let place = || format!("controller {}", config.name);
         let live = self
@@ -96,7 +96,7 @@ impl State {
         }
     }
 
-    /// Changes a controller while it is served.
+    /// Changes a running controller.
     pub(super) fn change_controller(
         &mut self,
         name: &str,
@@ -119,7 +119,7 @@ impl State {
         told
     }
 
-    /// Has the times of as many of a controller's commands taken as its configuration says.
+    /// Sets the latency sampling rate of a controller to the configured one.
     pub(super) fn tell_of_sample(&self, name: &str) -> Result<(), Refusal> {
         let configured = find(&self.config.controller, name);
         let served = self.controllers.iter().find(|served| served.name == name);
@@ -130,7 +130,7 @@ impl State {
         told.map_err(|error| Refusal::failed(&error))
     }
 
-    /// Whether every reactor of a controller polls.
+    /// Whether every reactor of a controller is in `poll` mode.
     fn all_poll(&self, home: usize, config: &Controller) -> bool {
         let mut all = config.reactors.iter().chain([&home]);
         all.all(|reactor| self.reactors[*reactor].mode() == Mode::Poll)
@@ -183,8 +183,8 @@ impl State {
         })
     }
 
-    /// What a controller that joins a subsystem that is served must have in common with it.
-    /// `before` is the configuration without it.
+    /// Checks that a controller agrees with the running subsystem it joins. `before` is the
+    /// configuration without it.
     pub(super) fn check_joins(
         &mut self,
         controller: &Controller,
@@ -216,8 +216,8 @@ impl State {
         Ok(())
     }
 
-    /// Begins to detach the hosts of all controllers, so that the time which they have for it is
-    /// the same. What is mounted goes with its mount.
+    /// Begins to detach the hosts of all controllers, so that their time limits run in parallel.
+    /// Hosts of mounts end with their mounts.
     pub(super) fn send_hosts_away(&self) -> anyhow::Result<()> {
         let mut sent = Ok(());
         for served in self.controllers.iter().filter(|c| c.mount.is_none()) {
@@ -226,7 +226,7 @@ impl State {
         sent
     }
 
-    /// Ends a controller, and its subsystem with the last one.
+    /// Deletes a controller, and with the last one its subsystem.
     pub(super) fn end(&mut self, at: usize) -> anyhow::Result<()> {
         let mount = self.controllers[at].mount.take();
         let unmounted = mount.map_or(Ok(()), Mount::stop);

@@ -1,5 +1,5 @@
-//! Hosts that are attached: whom a change would take a drive or a namespace from, and whether that
-//! is meant.
+//! Attached hosts: which of them a change would take a controller or namespace from, and whether
+//! the request consents to that.
 
 use axum::http::StatusCode;
 
@@ -7,17 +7,17 @@ use super::{State, Supervisor};
 use crate::control::{FieldProblem, Refusal};
 use crate::reload::CONSENT;
 
-/// A host, by the controller that it is attached to.
+/// A host, identified by its controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AttachedHost {
     controller: String,
     process: Option<u32>,
-    /// Open files of its mount, where the host is one of our own.
+    /// Open files of the mount, where the host is a mount of this server.
     open_files: Option<usize>,
 }
 
 impl AttachedHost {
-    /// What is known of it beside its controller.
+    /// Details of the host, beside its controller.
     fn about(&self) -> Option<String> {
         if let Some(files) = self.open_files {
             return Some(format!("{files} open files of its mount"));
@@ -41,15 +41,15 @@ impl std::fmt::Display for AttachedHost {
 }
 
 impl Supervisor {
-    /// All hosts that are attached.
+    /// All attached hosts.
     pub(crate) fn attached_hosts(&self) -> Vec<AttachedHost> {
         let state = self.lock();
         let controllers = state.controllers.iter();
         controllers.filter_map(|c| state.host_of(&c.name)).collect()
     }
 
-    /// Asks whoever has started it to end. Without `consent` hosts keep their drives, and it goes
-    /// on.
+    /// Asks the main thread to stop the server. Without `consent`, refuses while hosts are
+    /// attached.
     pub(crate) fn stop_unless_used(&self, consent: bool) -> Result<(), Refusal> {
         if !consent {
             refuse(&self.attached_hosts())?;
@@ -60,7 +60,7 @@ impl Supervisor {
 }
 
 impl State {
-    /// The host of a controller. A mount of our own is one while its files are open.
+    /// The host of a controller. A mount of this server counts as a host while its files are open.
     pub(super) fn host_of(&self, controller: &str) -> Option<AttachedHost> {
         let mut served = self.controllers.iter();
         let served = served.find(|served| served.name == controller)?;
@@ -73,7 +73,7 @@ impl State {
         })
     }
 
-    /// Refuses what a controller's host would lose something by, unless that is meant.
+    /// Refuses to take something from a controller's host without `consent`.
     pub(super) fn spare_host(&self, controller: &str, consent: bool) -> Result<(), Refusal> {
         match self.host_of(controller) {
             Some(host) if !consent => refuse(&[host]),

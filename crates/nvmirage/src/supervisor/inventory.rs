@@ -1,4 +1,4 @@
-//! What is served now, as the control socket tells it.
+//! Status of all objects, for the control API.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,7 +21,7 @@ use crate::partition::Partition;
 use crate::reactor::subsystems::View;
 
 impl Supervisor {
-    /// What is served now.
+    /// The inventory of the server.
     pub(crate) fn inventory(&self) -> Result<Inventory, Refusal> {
         self.lock().inventory().map_err(failed)
     }
@@ -41,7 +41,7 @@ impl Supervisor {
         self.lock().partition_statuses()
     }
 
-    /// Namespaces, in order of creation, then those that hosts have made.
+    /// Namespaces, in order of creation, then those that hosts created.
     pub(crate) fn namespaces(&self) -> Result<Vec<NamespaceStatus>, Refusal> {
         let state = self.lock();
         let views = state.views().map_err(failed)?;
@@ -60,7 +60,7 @@ impl Supervisor {
         state.controller_statuses(&views).map_err(failed)
     }
 
-    /// Everything that is counted.
+    /// All counters.
     pub(crate) fn snapshot(&self) -> Result<Snapshot, Refusal> {
         self.lock().snapshot().map_err(failed)
     }
@@ -84,7 +84,7 @@ impl Supervisor {
             .collect())
     }
 
-    /// The configuration of a kind's objects as it stands, with what was changed since the start.
+    /// The current configuration of one object, including changes since the start.
     pub(crate) fn config_of<T>(&self, of: impl FnOnce(&Config) -> Option<T>) -> Option<T> {
         of(&self.lock().config)
     }
@@ -144,7 +144,7 @@ impl State {
         })
     }
 
-    /// Every subsystem with what its reactor says of it now.
+    /// Every subsystem, with its current state from its reactor.
     pub(super) fn views(&self) -> anyhow::Result<Vec<(&Live, View)>> {
         let live = self.subsystems.iter();
         live.map(|live| Ok((live, self.view(live)?))).collect()
@@ -222,8 +222,7 @@ impl State {
             .collect()
     }
 
-    /// The configuration that serves what is served now. Namespaces that hosts have made are not in
-    /// it: no configuration has them.
+    /// The running configuration. Namespaces that hosts created are not part of it.
     pub(super) fn configuration(&self) -> anyhow::Result<config::Config> {
         let inventory = self.inventory()?;
         let mut config = self.config.clone();
@@ -238,12 +237,12 @@ impl State {
         Ok(config)
     }
 
-    /// Namespaces, as [`Supervisor::namespaces`] has them.
+    /// Namespaces, as [`Supervisor::namespaces`] returns them.
     pub(super) fn namespaces_now(&self) -> anyhow::Result<Vec<NamespaceStatus>> {
         self.namespaces(&self.views()?)
     }
 
-    /// Those of the configuration, then those that hosts have made.
+    /// Namespaces of the configuration, then those that hosts created.
     pub(super) fn namespaces(
         &self,
         views: &[(&Live, View)],
@@ -364,7 +363,7 @@ fn drive_status(counts: media::DriveCounts) -> DriveStatus {
     }
 }
 
-/// The causes that were met.
+/// The causes that have occurred.
 fn errors(troubles: &Troubles) -> Vec<MediumErrors> {
     let all = Trouble::ALL.into_iter().zip(troubles.look());
     all.filter(|(_, look)| look.count > 0 || look.is_current)

@@ -1,4 +1,4 @@
-//! Looks at media: on the reactors that have them, or where they rest.
+//! Inspection of media: on the reactors that serve them, or directly where none does.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::control::{MediumStatus, Refusal};
 use crate::observe::{MapNamespace, MediumMap, Taken, Taking, Wanted};
 
 impl Supervisor {
-    /// What a medium is like.
+    /// The internal state of a medium.
     pub(crate) fn map(&self, name: &str, wanted: Wanted) -> Result<MediumMap, Refusal> {
         let failed = |error: anyhow::Error| Refusal::failed(&error);
         let state = self.lock();
@@ -26,7 +26,7 @@ impl Supervisor {
             zone_map,
             ..
         } = match taken.pop().flatten() {
-            // between two who have it
+            // the medium is between two owners
             None if open.medium.why_single().is_some() => {
                 let text = format!("media {name} cannot be inspected now: retry");
                 return Err(Refusal::no_answer(text));
@@ -51,7 +51,7 @@ impl Supervisor {
 }
 
 impl State {
-    /// Fills in what reactors know of media.
+    /// Fills in the parts of the status that reactors know.
     pub(super) fn look_at_media(&self, statuses: &mut [MediumStatus]) -> anyhow::Result<()> {
         let wanted = self.media.iter().map(|open| (open, Wanted::default()));
         let taken = self.look(&wanted.collect::<Vec<_>>())?;
@@ -64,13 +64,13 @@ impl State {
         Ok(())
     }
 
-    /// What of each medium is wanted, in their order. Each reactor is asked once.
+    /// Inspects media, in the order of the list. Each reactor is asked once.
     fn look(&self, wanted: &[(&OpenMedium, Wanted)]) -> anyhow::Result<Vec<Option<Taken>>> {
         let mut taken: Vec<Option<Taken>> = Vec::new();
         taken.resize_with(wanted.len(), || None);
         let mut by_reactor = BTreeMap::<usize, Vec<usize>>::new();
         for (at, (open, wanted)) in wanted.iter().enumerate() {
-            // what has nothing but bytes has nothing to look at
+            // a medium that stores only bytes has no further state
             if open.medium.why_single().is_none() {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Media, and what parts of them namespaces have.
+//! Media, and the ranges of them that namespaces use.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -20,23 +20,23 @@ use crate::keep::merge;
 use crate::memory_care::{self, Owner};
 use crate::reactor::subsystems::View;
 
-/// A namespace of a subsystem that is not served, which keeps its part of a medium.
+/// A namespace that a host created in a subsystem that is not served now. It keeps its range.
 #[derive(Debug)]
 pub(super) struct Resting {
     /// The subsystem.
     pub(super) subsystem: String,
     /// The medium.
     pub(super) medium: String,
-    /// What it has there.
+    /// Its range.
     pub(super) taken: Taken,
 }
 
-/// A part of a medium that a namespace has.
+/// A range of a medium that a namespace uses.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
-    /// Whose it is.
+    /// Name of the namespace.
     pub(super) name: String,
-    /// Which part.
+    /// Range on the medium.
     pub(super) range: Range,
 }
 
@@ -52,7 +52,7 @@ impl State {
         let channel = free.context("the maximum of 65,536 media is reached: delete one first")?;
         let partitions = self.open_partitions(&config, &medium).with_context(place)?;
         self.open_relays(&config, &medium).with_context(place)?;
-        // The last thing that may fail: what is taken from there is nowhere else.
+        // Last of the steps that can fail: the file's content now exists only in memory.
         let image = take_image(&config, &medium).with_context(place)?;
         tracing::info!(media = config.name, "{}", medium.describe());
         if let Some(pieces) = medium.pieces().filter(|pieces| pieces.count() > 0) {
@@ -73,7 +73,7 @@ impl State {
         Ok(())
     }
 
-    /// Has reactors do their part for completions of a drive, before it has channels.
+    /// Assigns the reactors in `completions` and `heads` to a drive, before it has channels.
     fn open_relays(&self, config: &config::Medium, medium: &Arc<Medium>) -> anyhow::Result<()> {
         let duties = [
             (Duty::Entries, config.completions),
@@ -94,7 +94,7 @@ impl State {
         for reactor in &self.reactors {
             reactor.close_channel(medium.clone())?;
         }
-        // After the channels: none is left whose completions they bring.
+        // After the channels: the relays carry their completions.
         for reactor in &self.reactors {
             reactor.close_relays(medium.clone())?;
         }
@@ -110,7 +110,7 @@ impl State {
             ..
         } = self.media.remove(at);
         self.troubles.forget(&name);
-        // it is gone, whatever could be kept of it
+        // the medium is deleted even if parts of it could not be saved
         self.config.media.retain(|m| m.name != name);
         let recorded = recording.map_or(Ok(()), |file| file.write(&medium));
         let recorded = recorded.with_context(|| format!("media {name}"));
@@ -122,7 +122,7 @@ impl State {
         bytes.and(kept).and(recorded)
     }
 
-    /// Refuses to close a medium that something lies on, or may.
+    /// Refuses to close a medium on which namespaces exist or could be created.
     pub(super) fn refuse_use_of_medium(&self, name: &str) -> Result<(), Refusal> {
         if let Some(user) = self.config.namespace.iter().find(|n| n.media == name) {
             return Err(Refusal::conflict(format!(
@@ -154,7 +154,7 @@ impl State {
         open.with_context(|| format!("media {name} is not open"))
     }
 
-    /// Opens a medium on a reactor, unless it is open there.
+    /// Opens a medium's channel on a reactor, unless it is open there.
     pub(super) fn open_on(&self, name: &str, reactor: usize) -> anyhow::Result<ChannelId> {
         let open = self.open(name)?;
         if let Some(home) = open.home.get().filter(|home| *home != reactor) {
@@ -170,7 +170,7 @@ impl State {
         Ok(open.channel)
     }
 
-    /// Gives a medium other parameters of its timing, wherever it is open and from now on.
+    /// Changes the timing parameters of a medium, on its reactor if one serves it.
     pub(super) fn retune_on_reactor(
         &self,
         name: &str,
@@ -183,8 +183,7 @@ impl State {
         Ok(open.medium.retune(timing)?)
     }
 
-    /// Has a medium give up zones, each as it is said; hosts that have them are told. The first
-    /// that cannot be ends it.
+    /// Changes the state of zones and notifies the hosts that have them. Stops at the first error.
     pub(super) fn lose_zones(
         &self,
         name: &str,
@@ -213,8 +212,8 @@ impl State {
         Ok(())
     }
 
-    /// A medium as a subsystem on that reactor sees it; open wherever queues of its controllers
-    /// live.
+    /// A medium for a subsystem of that reactor, with channels open on every reactor that serves
+    /// the subsystem's queues.
     pub(super) fn medium_for(
         &self,
         subsystem: &str,
@@ -242,7 +241,7 @@ impl State {
         })
     }
 
-    /// The part of its medium that the configuration gives to a namespace.
+    /// The range of its medium that the configuration gives to a namespace.
     pub(super) fn extent(&self, namespace: &config::Namespace) -> anyhow::Result<Range> {
         let place = || format!("namespace {}", namespace.name);
         if let Some(partition) = &namespace.partition {
@@ -303,8 +302,8 @@ impl State {
         Ok(())
     }
 
-    /// The parts of a medium that namespaces have now: those of subsystems, and those that no
-    /// subsystem has yet.
+    /// The ranges of a medium in use: by namespaces of subsystems, and by namespaces that are in no
+    /// subsystem yet.
     pub(super) fn taken(&self, medium: &str) -> anyhow::Result<Vec<Taken>> {
         let mut taken = self.taken_of_subsystems(medium)?;
         let mut deleted = Vec::new();
@@ -323,7 +322,7 @@ impl State {
         Ok(taken)
     }
 
-    /// The parts of a medium that namespaces of subsystems have now, served or not.
+    /// The ranges of a medium that namespaces of subsystems use, served or not.
     fn taken_of_subsystems(&self, medium: &str) -> anyhow::Result<Vec<Taken>> {
         let resting = self.resting.iter().filter(|r| r.medium == medium);
         let mut taken: Vec<Taken> = resting.map(|r| r.taken.clone()).collect();
@@ -338,7 +337,8 @@ impl State {
         Ok(taken)
     }
 
-    /// Two subsystems have no byte in common, whatever their files and the configuration say.
+    /// Checks that no two subsystems share a byte, whatever their sidecars and the configuration
+    /// say.
     pub(super) fn check_apart_from_others(
         &self,
         subsystem: &str,
@@ -348,7 +348,7 @@ impl State {
             let mine = label(subsystem, namespace);
             let range = range_of(namespace);
             let taken = self.taken_of_subsystems(&namespace.medium)?;
-            // its own that rest come back with it
+            // a subsystem takes back its own resting namespaces
             let own = |t: &Taken| namespace.name.is_none() && t.name == mine;
             let mut others = taken.iter().filter(|t| !own(t));
             if let Some(other) = others.find(|t| t.range.overlaps(range)) {
@@ -363,7 +363,7 @@ impl State {
         Ok(())
     }
 
-    /// Remembers what hosts have made in a subsystem that is about to be served no longer.
+    /// Remembers the namespaces that hosts created in a subsystem, before it is no longer served.
     pub(super) fn rest(&mut self, subsystem: &str, view: &View) {
         let made = view.namespaces.iter().filter(|n| n.name.is_none());
         self.resting.extend(made.map(|n| Resting {
@@ -376,7 +376,7 @@ impl State {
         }));
     }
 
-    /// Refuses a namespace where another one, which a host may have made, lies.
+    /// Refuses a namespace that overlaps another one, including those that hosts created.
     pub(super) fn check_space(&self, namespace: &config::Namespace) -> Result<(), Refusal> {
         let range = self
             .extent(namespace)
@@ -388,7 +388,7 @@ impl State {
         }
     }
 
-    /// Refuses a part of a medium where a namespace other than `but` lies.
+    /// Refuses a range of a medium that overlaps a namespace other than `but`.
     pub(super) fn check_free(&self, medium: &str, range: Range, but: &str) -> Result<(), Refusal> {
         let taken = self
             .taken(medium)
@@ -404,7 +404,7 @@ impl State {
     }
 }
 
-/// Fills a medium in memory with what was kept of it at the last stop.
+/// Restores a medium in memory from its file of the last clean stop.
 fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option<Image>> {
     let Some(path) = &config.state else {
         return Ok(None);
@@ -426,15 +426,15 @@ fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option
     Ok(Some(image))
 }
 
-/// The largest logical block of which a host can be promised that a power failure leaves it whole:
-/// what the medium says, or what the operator knows of a drive.
+/// The largest logical block that stays whole across a power failure: as the medium reports, or as
+/// the operator states for a drive.
 fn max_lba_bytes(medium: &Medium, config: &config::Medium) -> u32 {
     let known = config.awupf.map_or(0, |size| size.0);
     let known = u32::try_from(known).unwrap_or(u32::MAX);
     medium.max_lba_bytes().max(known)
 }
 
-/// The bytes of a namespace in its medium.
+/// The range of a namespace on its medium.
 pub(super) fn range_of(namespace: &Allocated) -> Range {
     let extent = namespace.extent();
     Range {
@@ -443,7 +443,7 @@ pub(super) fn range_of(namespace: &Allocated) -> Range {
     }
 }
 
-/// What is opened for a medium of a configuration.
+/// How to open a medium of a configuration.
 pub(crate) fn spec_of(config: &config::Medium) -> anyhow::Result<MediumSpec> {
     let size = config.size.map(|size| size.0);
     let kind = match config.kind {

@@ -1,9 +1,9 @@
-//! What is served, as a whole: it opens media, starts reactors, and makes and ends subsystems and
+//! The supervisor: it opens media, starts reactors, and creates and deletes subsystems and
 //! controllers, at the start from a configuration and later on request.
 //!
-//! The configuration it holds is always one that [`Config::validate`] accepts: a request is tried
-//! on a copy first. What hosts and operators have changed since, the subsystems know, which live on
-//! their reactors.
+//! Its configuration always passes [`Config::validate`]: each change is tried on a copy first.
+//! Later changes by hosts and operators are part of the subsystems' state, which lives on their
+//! reactors.
 
 mod controllers;
 mod hosts;
@@ -61,17 +61,17 @@ use crate::trouble::Reporter;
 struct OpenMedium {
     name: String,
     medium: Arc<::media::Medium>,
-    /// Its channel on every reactor that has opened one.
+    /// Identifier of its channel, the same on every reactor.
     channel: ChannelId,
-    /// The reactor that has opened it, where only one may.
+    /// The reactor that opened it, where only one may.
     home: Cell<Option<usize>>,
-    /// Where the state of its timing is kept.
+    /// File of its timing model's state.
     state: Option<TimingState>,
-    /// Where its bytes are kept over a clean stop, where they are in memory.
+    /// File of its contents between clean stops, for a medium in memory.
     image: Option<Image>,
-    /// Its partitions, where it can have some.
+    /// Its partitions, if it can have some.
     partitions: Option<Store>,
-    /// Where what its timing was told is written when it is closed.
+    /// File of the recorded model operations, written when the medium is closed.
     recording: Option<recording::RecordingFile>,
 }
 
@@ -83,9 +83,9 @@ struct Served {
     slot: ControllerSlot,
     presence: Arc<Presence>,
     doorbell_messages: Arc<memory::Counter>,
-    /// Reactors that one of its queues was moved to, beside those of the configuration.
+    /// Reactors outside of the configuration that one of its queues was moved to.
     visited: BTreeSet<usize>,
-    /// Its host, where that is a mount.
+    /// Its mount, if it is a mount.
     mount: Option<Mount>,
 }
 
@@ -93,46 +93,46 @@ struct Served {
 struct State {
     config: Config,
     identities: Option<Identities>,
-    /// They end before the keeper does.
+    /// Dropped before the keeper.
     reactors: Vec<ReactorHandle>,
     keeper: Keeper,
     checkpoints: Checkpoints,
     troubles: Reporter,
     media: Vec<OpenMedium>,
     subsystems: Vec<Live>,
-    /// Namespaces that hosts have made in subsystems that are not served now, and that come back
-    /// with them.
+    /// Namespaces that hosts created in subsystems that are not served now. They return with their
+    /// subsystem.
     resting: Vec<Resting>,
     controllers: Vec<Served>,
-    /// What reactors know of tenants.
+    /// State of tenants as sent to reactors.
     tenants: tenants::Told,
-    /// Traces that go on, or have ended and were not forgotten.
+    /// Running traces, and ended ones that were not deleted.
     traces: Vec<traces::Known>,
-    /// Why traces end whose controller is served no longer.
+    /// Reason with which traces end when their controller is deleted.
     traces_end: Reason,
-    /// Where what is changed from now on is kept.
+    /// File of run-time changes.
     saved: Option<Saved>,
-    /// The configuration file, where there is one.
+    /// The configuration file, if there is one.
     source: Option<Source>,
-    /// What a reload has deleted to make it anew, and has not made yet.
+    /// Objects that a reload has deleted and is about to recreate.
     pending: Objects,
-    /// A reload goes on, step by step.
+    /// A reload is in progress.
     is_reloading: bool,
-    /// Everything ends: nothing changes any more.
+    /// The server is stopping: changes are refused.
     is_ending: bool,
 }
 
-/// Everything one process serves.
+/// All objects of one server process.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     state: Mutex<State>,
-    /// Whose turn it is to change something; taken before `state`.
+    /// Held by the one change in progress; locked before `state`.
     turn: Mutex<()>,
-    /// Somebody has asked it to end.
+    /// Notified when the server is asked to stop.
     stop_asked: Notify,
 }
 
-/// The turn to change what is served, until it is dropped.
+/// The exclusive right to change objects, until it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Turn<'a> {
@@ -140,8 +140,8 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Supervisor {
-    /// Starts to serve a configuration: all of it, or nothing. What is changed from then on is kept
-    /// in `saved`; `source` is read again when somebody asks for it.
+    /// Starts to serve a configuration, all of it or nothing. `saved` records later changes;
+    /// `source` is the file that a reload reads.
     pub(crate) fn start(
         config: Config,
         saved: Option<Saved>,
@@ -190,7 +190,8 @@ impl Supervisor {
         };
         let served = supervisor.lock().serve_all(config);
         if let Err(error) = served {
-            // What was opened is closed as ever: media in memory have taken what was kept of them.
+            // Close everything as usual: media in memory have consumed their files and must write
+            // them again.
             if let Err(error) = supervisor.stop() {
                 tracing::error!("{error:#}");
             }
@@ -207,17 +208,18 @@ impl Supervisor {
         Ok(supervisor)
     }
 
-    /// Asks whoever has started it to end.
+    /// Asks the main thread to stop the server.
     pub(crate) fn ask_to_stop(&self) {
         self.stop_asked.notify_one();
     }
 
-    /// Waits until somebody has asked it to end.
+    /// Waits until the server is asked to stop.
     pub(crate) async fn asked_to_stop(&self) {
         self.stop_asked.notified().await;
     }
 
-    /// Changes an object, keeps what has changed, whatever came of it, and tells what has happened.
+    /// Changes an object, saves what has changed even if the change fails half-way, and reports the
+    /// event.
     fn change<T>(
         &self,
         what: What,
@@ -243,21 +245,21 @@ impl Supervisor {
         if let Err(error) = &kept {
             tracing::error!("{error:#}");
         }
-        // what was refused is answered so, whatever could be kept
+        // a refused change is answered with its refusal, whether or not saving worked
         let done = done?;
         events::tell(what, kind, name);
         kept.map_err(|error| Refusal::failed(&error))?;
         Ok(done)
     }
 
-    /// A request that panicked has left the state as it was before or after one step; later
-    /// requests may go on.
+    /// A request that panicked left the state as it was before or after one step, so later requests
+    /// may proceed.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How any thread sees whether each reactor answers, without waiting for a request that goes
-    /// on.
+    /// A probe of each reactor that works from any thread, without waiting for a request in
+    /// progress.
     pub(crate) fn pulses(&self) -> Vec<Pulse> {
         self.lock()
             .reactors
@@ -266,16 +268,15 @@ impl Supervisor {
             .collect()
     }
 
-    /// Waits for its turn to change what is served. Whoever decides by a look at what there is
-    /// whether to change it holds this from the look to the change: an operator's requests, and a
-    /// configuration that is read again.
+    /// Waits for the exclusive right to change objects. A caller whose change depends on what it
+    /// reads holds this from the read to the change: an operator's request, and a reload.
     pub(crate) fn steer(&self) -> Turn<'_> {
         Turn {
             _guard: self.turn.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
-    /// The configuration that serves what is served now.
+    /// The running configuration.
     pub(crate) fn configuration(&self) -> Result<Config, Refusal> {
         let configuration = self.lock().configuration();
         configuration.map_err(|error| Refusal::failed(&error))
@@ -294,7 +295,7 @@ impl Supervisor {
         })
     }
 
-    /// Makes a namespace, which a controller may then have.
+    /// Creates a namespace, which can then be attached to controllers.
     pub(crate) fn create_namespace(&self, namespace: config::Namespace) -> Result<(), Refusal> {
         self.change(What::Created, ("namespace", &namespace.name), |state| {
             let mut namespaces = state.config.namespace.iter();
@@ -349,7 +350,7 @@ impl Supervisor {
         })
     }
 
-    /// Forgets a namespace that no controller has; its bytes stay in the medium.
+    /// Deletes a namespace that no controller has; its data stays on the medium.
     pub(crate) fn delete_namespace(&self, name: &str) -> Result<(), Refusal> {
         self.change(What::Deleted, ("namespace", name), |state| {
             state.delete_namespace(name)?;
@@ -357,7 +358,7 @@ impl Supervisor {
         })
     }
 
-    /// Serves a controller no longer; its host loses the drive, if there is `consent` to that.
+    /// Deletes a controller. An attached host loses the drive only with `consent`.
     pub(crate) fn delete_controller(&self, name: &str, consent: bool) -> Result<(), Refusal> {
         self.change(What::Deleted, ("controller", name), |state| {
             let at = state.controllers.iter().position(|c| c.name == name);
@@ -376,14 +377,14 @@ impl Supervisor {
         })
     }
 
-    /// Gives a namespace to a controller.
+    /// Attaches a namespace to a controller.
     pub(crate) fn attach(&self, namespace: &str, controller: &str) -> Result<(), Refusal> {
         self.change(What::Changed, ("controller", controller), |state| {
             state.attach(namespace, controller)
         })
     }
 
-    /// Takes a namespace from a controller, and from its host, if there is `consent` to that.
+    /// Detaches a namespace from a controller, and from an attached host only with `consent`.
     pub(crate) fn detach(
         &self,
         namespace: &str,
@@ -397,7 +398,7 @@ impl Supervisor {
         })
     }
 
-    /// Gives a namespace another size; a smaller one only where `shrink` says so.
+    /// Resizes a namespace; it shrinks only with `shrink`.
     pub(crate) fn resize(
         &self,
         namespace: &str,
@@ -409,7 +410,7 @@ impl Supervisor {
         })
     }
 
-    /// Changes a medium while hosts use it: parameters of its timing, and zones.
+    /// Changes a medium at run time: timing parameters, and states of zones.
     pub(crate) fn change_medium(&self, medium: &str, change: &MediumChange) -> Result<(), Refusal> {
         self.change(What::Changed, ("media", medium), |state| {
             if !change.timing.is_empty() || change.zones.is_empty() {
@@ -419,21 +420,21 @@ impl Supervisor {
         })
     }
 
-    /// Takes a tenant, which controllers and namespaces that are made later may name.
+    /// Creates a tenant.
     pub(crate) fn create_tenant(&self, tenant: config::tenant::Tenant) -> Result<(), Refusal> {
         self.change(What::Created, ("tenant", &tenant.name.clone()), |state| {
             state.create_tenant(tenant)
         })
     }
 
-    /// Forgets a tenant that no controller and no namespace names.
+    /// Deletes a tenant that no controller and no namespace names.
     pub(crate) fn delete_tenant(&self, name: &str) -> Result<(), Refusal> {
         self.change(What::Deleted, ("tenant", name), |state| {
             state.delete_tenant(name)
         })
     }
 
-    /// Changes a tenant while its hosts go on.
+    /// Changes a tenant at run time.
     pub(crate) fn change_tenant(
         &self,
         name: &str,
@@ -444,7 +445,7 @@ impl Supervisor {
         })
     }
 
-    /// Changes a controller while its host goes on.
+    /// Changes a controller at run time.
     pub(crate) fn change_controller(
         &self,
         name: &str,
@@ -455,8 +456,8 @@ impl Supervisor {
         })
     }
 
-    /// Moves queues of a controller to other reactors: one of them, or all and those that its hosts
-    /// make from now on.
+    /// Moves queues of a controller to other reactors: a single queue, or all queues including
+    /// those that hosts create later.
     pub(crate) fn move_queues(
         &self,
         controller: &str,
@@ -468,10 +469,10 @@ impl Supervisor {
         })
     }
 
-    /// Ends everything in order: mounts and controllers, then media, whose bytes are made durable.
+    /// Stops everything in order: mounts and controllers, then media, which are made durable.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
         let mut state = self.lock();
-        // a reload that goes on must not save what is left at the end
+        // a reload in progress must not save the half-stopped state
         state.is_ending = true;
         state.saved = None;
         state.traces_end = Reason::ServerEnds;
@@ -499,7 +500,7 @@ impl Supervisor {
 }
 
 impl State {
-    /// Opens and serves all that a configuration has.
+    /// Opens and serves all objects of a configuration.
     fn serve_all(&mut self, config: Config) -> anyhow::Result<()> {
         for medium in config.media {
             self.open_medium(medium)?;

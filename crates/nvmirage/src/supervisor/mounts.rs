@@ -1,4 +1,4 @@
-//! Controllers that are files on this machine: each has a mount for its host.
+//! Controllers with `listen = "fuse:FOLDER"`: each has a mount as its host.
 
 use std::path::{Path, PathBuf};
 
@@ -14,15 +14,15 @@ use crate::load::wait::Wait;
 /// Where the host of a controller attaches.
 #[derive(Debug)]
 pub(super) enum Socket {
-    /// Hosts know it.
+    /// A path that hosts know.
     Public(PathBuf),
-    /// Only its mount does: a socket in a folder of our own, which is removed once the mount has
-    /// attached.
+    /// A path that only the mount knows: a socket in a temporary folder, which is removed once the
+    /// mount has attached.
     Private(TempDir),
 }
 
 impl Socket {
-    /// That of a controller; nothing listens there yet.
+    /// The socket of a controller; it is not bound yet.
     pub(super) fn of(listen: &Listen) -> anyhow::Result<Self> {
         match listen {
             Listen::VfioUser(path) | Listen::Unix(path) => Ok(Socket::Public(path.clone())),
@@ -42,7 +42,7 @@ impl Socket {
     }
 }
 
-/// Mounts a controller that listens at `socket`, where it is to be mounted.
+/// Mounts a controller that listens at `socket`, if it is configured as a mount.
 pub(super) fn mount(config: &Controller, socket: &Path) -> anyhow::Result<Option<Mount>> {
     let Listen::Fuse(dir) = &config.listen else {
         return Ok(None);
@@ -60,7 +60,7 @@ pub(super) fn mount(config: &Controller, socket: &Path) -> anyhow::Result<Option
 }
 
 impl State {
-    /// Unmounts a controller, where it is mounted and nobody uses its files.
+    /// Unmounts a controller, if it is mounted and none of its files is in use.
     pub(super) fn unmount(&mut self, at: usize) -> Result<(), Refusal> {
         match &mut self.controllers[at].mount {
             Some(mount) => mount

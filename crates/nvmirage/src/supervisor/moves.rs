@@ -1,4 +1,4 @@
-//! Which reactors serve the queues of a controller, and how queues move between them.
+//! The reactors that serve the queues of a controller, and moves of queues between them.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::State;
 use crate::control::Refusal;
 
 impl State {
-    /// The reactors that queues of a subsystem's controllers live on, beside its own.
+    /// The reactors that serve queues of a subsystem's controllers, beside the subsystem's own.
     pub(super) fn reactors_of(&self, subsystem: &str) -> BTreeSet<usize> {
         let configs = self.config.controllers_of(subsystem);
         let mut all: BTreeSet<usize> = BTreeSet::new();
@@ -20,7 +20,8 @@ impl State {
         all
     }
 
-    /// Opens what a subsystem that is served has on a reactor, so that queues may live there.
+    /// Opens the media of a running subsystem on a reactor, so that the reactor can serve queues of
+    /// it.
     pub(super) fn open_media_on(&self, subsystem: &str, reactor: usize) -> anyhow::Result<()> {
         let Some(live) = self.live(subsystem) else {
             return Ok(());
@@ -33,8 +34,8 @@ impl State {
         Ok(())
     }
 
-    /// Moves one queue of a controller, or all of them, and then those that hosts make from now on,
-    /// too.
+    /// Moves one queue of a controller; or all of them, and the queues that hosts create from now
+    /// on.
     pub(super) fn move_queues(
         &mut self,
         name: &str,

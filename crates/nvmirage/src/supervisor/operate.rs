@@ -1,7 +1,7 @@
-//! What an operator changes of subsystems while hosts use them.
+//! Changes of subsystems by an operator while hosts use them.
 //!
-//! The reactor of a subsystem decides: between a look at it and a request to it a host may have
-//! changed something, and then the request is refused.
+//! The subsystem's reactor decides. A host may change something between a look at the subsystem and
+//! a request to it; the reactor then refuses the request.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ use crate::config::{Config, Controller, Range, Size, Text};
 use crate::control::Refusal;
 use crate::reactor::subsystems::View;
 
-/// What a namespace is called: its name, or for one that a host has made its subsystem's name and
-/// its identifier.
+/// The name of a namespace; for one that a host created, the name of its subsystem with its
+/// identifier.
 pub(super) fn label(subsystem: &str, namespace: &Allocated) -> String {
     match &namespace.name {
         Some(name) => name.clone(),
@@ -26,7 +26,7 @@ pub(super) fn label(subsystem: &str, namespace: &Allocated) -> String {
     }
 }
 
-/// A namespace of a subsystem that is served.
+/// A namespace of a running subsystem.
 pub(super) struct Found {
     subsystem: String,
     pub(super) reactor: usize,
@@ -48,7 +48,7 @@ fn failed(error: anyhow::Error) -> Refusal {
 }
 
 impl State {
-    /// The namespace that is called so, in whichever subsystem it is.
+    /// Finds a namespace by name, in any subsystem.
     pub(super) fn find(&self, name: &str) -> Result<Option<Found>, Refusal> {
         for live in &self.subsystems {
             let view = self.view(live).map_err(failed)?;
@@ -86,7 +86,7 @@ impl State {
         }
     }
 
-    /// The namespace comes to be in a subsystem, attached to nobody; as the configuration says.
+    /// Creates a configured namespace in a subsystem, attached to no controller.
     fn make(&mut self, name: &str, subsystem: &str) -> Result<u32, Refusal> {
         let config = self.config.namespace.iter().find(|n| n.name == name);
         let config = config.ok_or_else(|| Refusal::not_found("namespace", name))?;
@@ -127,7 +127,7 @@ impl State {
         Ok((live.reactor, live.slot))
     }
 
-    /// A namespace that lies on a pool comes to be in the pool's subsystem.
+    /// Creates a namespace that lies on a pool in the pool's subsystem.
     pub(super) fn give_to_pool(&mut self, namespace: &str) -> Result<(), Refusal> {
         let config = self.config.namespace.iter().find(|n| n.name == namespace);
         let owner = config.and_then(|n| self.config.pool_owner(&n.media));
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// Gives a namespace to a controller.
+    /// Attaches a namespace to a controller.
     pub(super) fn attach(&mut self, name: &str, controller: &str) -> Result<(), Refusal> {
         let subsystem = self.controller(controller)?.subsystem().to_owned();
         let nsid = match self.find(name)? {
@@ -166,7 +166,7 @@ impl State {
         found.ok_or_else(|| Refusal::not_found("controller", name))
     }
 
-    /// The configuration, if a controller had this namespace in its list.
+    /// The configuration with the namespace in the controller's list.
     fn with_listed(&self, namespace: &str, controller: &str) -> Config {
         let mut next = self.config.clone();
         for config in next.controller.iter_mut().filter(|c| c.name == controller) {
@@ -177,12 +177,12 @@ impl State {
         next
     }
 
-    /// Whether a controller has a namespace that could be taken from it.
+    /// Checks that the namespace is attached to the controller.
     pub(super) fn check_detach(&self, name: &str, controller: &str) -> Result<(), Refusal> {
         self.attachment(name, controller).map(drop)
     }
 
-    /// A namespace that a controller has.
+    /// A namespace that is attached to the controller.
     fn attachment(&self, name: &str, controller: &str) -> Result<Found, Refusal> {
         self.controller(controller)?;
         let found = self.find(name)?;
@@ -197,7 +197,7 @@ impl State {
         })
     }
 
-    /// Takes a namespace from a controller.
+    /// Detaches a namespace from a controller.
     pub(super) fn detach(&mut self, name: &str, controller: &str) -> Result<(), Refusal> {
         let found = self.attachment(name, controller)?;
         let request = OperatorRequest::Detach {
@@ -207,7 +207,7 @@ impl State {
         self.ask(found.reactor, found.slot, request)
     }
 
-    /// Takes everything from a controller that is served no longer.
+    /// Detaches all namespaces from a deleted controller.
     pub(super) fn detach_all(&mut self, controller: &str) -> Result<(), Refusal> {
         for live in &self.subsystems {
             let view = self.view(live).map_err(failed)?;
@@ -225,7 +225,7 @@ impl State {
         Ok(())
     }
 
-    /// Forgets a namespace that no controller has; its bytes stay in the medium.
+    /// Deletes a namespace that no controller has; its data stays on the medium.
     pub(super) fn delete_namespace(&mut self, name: &str) -> Result<(), Refusal> {
         let found = self.find(name)?;
         if found.is_none() && !self.is_configured(name) {
@@ -248,7 +248,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes parameters of a medium's timing while hosts use it.
+    /// Changes timing parameters of a medium at run time.
     pub(super) fn retune(
         &mut self,
         name: &str,
@@ -273,7 +273,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives a namespace another size; a smaller one only where `shrink` says so.
+    /// Resizes a namespace; it shrinks only with `shrink`.
     pub(super) fn resize(&mut self, name: &str, size: Size, shrink: bool) -> Result<(), Refusal> {
         let Some(found) = self.find(name)? else {
             return Err(if self.is_configured(name) {
@@ -303,7 +303,7 @@ impl State {
         Ok(())
     }
 
-    /// The bytes of a namespace of another size.
+    /// The range of a namespace after a resize.
     fn check_size(
         &self,
         name: &str,
@@ -337,8 +337,8 @@ impl State {
         }
     }
 
-    /// Serves a controller, the first of its subsystem or one more. `before` is the configuration
-    /// without it.
+    /// Serves a controller, whether or not its subsystem is already served. `before` is the
+    /// configuration without it.
     pub(super) fn add_controller(
         &mut self,
         controller: &Controller,
@@ -380,7 +380,7 @@ impl State {
         given
     }
 
-    /// A controller that is new in its subsystem has these namespaces, and no others.
+    /// Attaches exactly these namespaces to a controller that is new in its subsystem.
     fn give(
         &mut self,
         controller: &Controller,
@@ -402,7 +402,7 @@ fn only(id: Option<ControllerId>) -> ControllerSet {
     id.into_iter().collect()
 }
 
-/// Whether the namespace may be given to the controller, which is of `subsystem`.
+/// Checks that a namespace can be attached to a controller of `subsystem`.
 fn check_attach(found: &Found, controller: &str, subsystem: &str) -> Result<(), Refusal> {
     let name = label(&found.subsystem, &found.namespace);
     if found.subsystem != subsystem {
@@ -424,7 +424,7 @@ fn check_attach(found: &Found, controller: &str, subsystem: &str) -> Result<(), 
     }
 }
 
-/// What an operator is told of a request that the subsystem refuses.
+/// The error for a request that a subsystem refused.
 fn refusal_of(status: Status) -> Refusal {
     match status {
         Status::INTERNAL_ERROR => Refusal::failed(&anyhow::anyhow!(

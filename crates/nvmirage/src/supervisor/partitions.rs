@@ -1,7 +1,7 @@
-//! Partitions of drives and files: what namespaces find there, and what an operator changes while
-//! they are served.
+//! Partitions of drives and files: the ranges that they give to namespaces, and changes at run
+//! time.
 //!
-//! A change is in the table, on stable storage, before a host learns of it.
+//! A change is in the table, on stable storage, before a host sees it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::events::{self, What};
 use crate::partition::{Owner, Store, Taken};
 
 impl Supervisor {
-    /// Makes a partition; where it is.
+    /// Creates a partition and returns its range.
     pub(crate) fn create_partition(
         &self,
         medium: &str,
@@ -37,7 +37,7 @@ impl Supervisor {
         Ok(range)
     }
 
-    /// Gives a partition another size, and the namespace that it is.
+    /// Resizes a partition, and the namespace on it.
     pub(crate) fn grow_partition(
         &self,
         medium: &str,
@@ -63,8 +63,8 @@ impl Supervisor {
         Ok(range)
     }
 
-    /// Deletes a partition that no namespace is. With `erase` its bytes are zeros before its place
-    /// is anybody's; that takes long, and `begun` is dropped before.
+    /// Deletes a partition that no namespace uses. With `erase`, zeroes its bytes before its space
+    /// becomes free. Erasing takes long, so `begun` is dropped before it begins.
     pub(crate) fn delete_partition<B>(
         &self,
         medium: &str,
@@ -90,7 +90,8 @@ impl Supervisor {
             let bytes: Arc<Medium> = state.medium(medium).map_err(failed)?.clone();
             (bytes, range)
         };
-        // Nobody uses it, and nobody comes to: others are steered meanwhile.
+        // The partition is marked as being deleted, so nothing can use it, and other changes may
+        // proceed.
         drop(begun);
         let erased = bytes.erase(range.start.0, range.len());
         erased
@@ -118,7 +119,7 @@ fn failed(error: anyhow::Error) -> Refusal {
 }
 
 impl State {
-    /// The partitions of a medium that is about to be served.
+    /// The partition table of a medium that is being opened.
     pub(super) fn open_partitions(
         &self,
         config: &config::Medium,
@@ -129,7 +130,7 @@ impl State {
             return Ok(None);
         }
         let owner = Owner::of(medium, config.path.as_deref())?;
-        // Without a place for state there are none, which whoever needs one is told.
+        // Without a state folder there is no table; operations that need one report that.
         match (owner, self.state_dir()) {
             (Some(owner), Ok(dir)) => Store::open(&dir, owner, medium.size()).map(Some),
             _ => Ok(None),
@@ -149,7 +150,7 @@ impl State {
         store.ok_or_else(|| Refusal::conflict(no_partitions(medium)))
     }
 
-    /// Where a partition is that a namespace names.
+    /// The range of a partition that a namespace names.
     pub(super) fn partition(&self, medium: &str, name: &str) -> anyhow::Result<Range> {
         let store = self.store(medium)?;
         let found = store.table().usable(name).map_err(anyhow::Error::msg);
@@ -166,7 +167,7 @@ impl State {
         namespaces.find(|n| n.media == medium && n.partition.as_deref() == Some(name))
     }
 
-    /// What namespaces have of a medium that are no partitions.
+    /// The ranges of a medium that namespaces use without a partition.
     fn taken_beside_partitions(&self, medium: &str) -> Result<Vec<Taken>, Refusal> {
         if !self.media.iter().any(|m| m.name == medium) {
             return Err(Refusal::not_found("media", medium));
@@ -183,7 +184,7 @@ impl State {
         Ok(others.collect())
     }
 
-    /// Refuses a part of a medium where a partition is, for a namespace that names none.
+    /// Refuses a range that overlaps a partition, for a namespace that names none.
     pub(super) fn refuse_partition(
         &self,
         medium: &str,
@@ -200,7 +201,7 @@ impl State {
         }
     }
 
-    /// A namespace that is a partition has that one's size.
+    /// Refuses to resize a namespace whose size follows from its partition.
     pub(super) fn refuse_size_of_partition(&self, namespace: &str) -> Result<(), Refusal> {
         let mut namespaces = self.config.namespace.iter();
         let found = namespaces.find(|n| n.name == namespace);
@@ -213,7 +214,7 @@ impl State {
         }
     }
 
-    /// Hosts cannot make namespaces where there are partitions.
+    /// Refuses a medium with partitions in a pool, where hosts would create namespaces.
     pub(super) fn refuse_partitions_in_pool(&self, medium: &str) -> anyhow::Result<()> {
         let store = self.open(medium)?.partitions.as_ref();
         match store.and_then(|store| store.table().partitions().first()) {

@@ -1,9 +1,8 @@
-//! Media whose device or file system takes no writes any more, or takes them again, while they are
-//! served: hosts see it (NSATTR, and an event), and their writes are refused before they reach the
-//! medium.
+//! Media that become read-only or writable again while they are served. Hosts see the change
+//! (NSATTR, and an event), and the controller rejects their writes before the medium sees them.
 //!
-//! A thread of its own asks: at once after a write was refused, and now and then, as the kernel
-//! tells nobody. Nothing on the command path does.
+//! A thread polls the media: at once after a rejected write, and periodically, because the kernel
+//! sends no notification. The command path does not poll.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,11 +12,11 @@ use ::controller::subsystem::OperatorRequest;
 
 use super::{State, Supervisor};
 
-/// How often devices are asked that have refused nothing.
+/// Polling interval of media without rejected writes.
 const PAUSE: Duration = Duration::from_secs(10);
 
 impl Supervisor {
-    /// Starts to ask; it ends with the supervisor.
+    /// Starts the thread; it ends with the supervisor.
     pub(crate) fn watch_protection(self: &Arc<Self>) -> io::Result<()> {
         let supervisor = Arc::downgrade(self);
         let watch = move |supervisor: &Weak<Supervisor>| {
@@ -60,7 +59,7 @@ impl State {
         }
     }
 
-    /// Tells every subsystem that has a namespace on a medium.
+    /// Notifies every subsystem that has a namespace on a medium.
     fn protect(&self, media: &str, read_only: bool) -> Result<(), crate::control::Refusal> {
         let views = self.views();
         for (live, view) in views.map_err(|error| crate::control::Refusal::failed(&error))? {

@@ -1,12 +1,12 @@
-//! The queues of a controller, for whoever looks at them.
+//! Queues of a controller, for the control API.
 
 use super::Supervisor;
 use crate::control::Refusal;
 use crate::reactor::inspect::{InspectError, Inspection, Inspector};
 
 impl Supervisor {
-    /// What stands in a controller's queues now, with at most so many commands of each submission
-    /// queue. Changes of what is served go on meanwhile.
+    /// The current state of a controller's queues, with at most `commands` commands of each
+    /// submission queue. The supervisor is not locked meanwhile.
     pub(crate) fn inspect(&self, name: &str, commands: usize) -> Result<Inspection, Refusal> {
         let not_found = || Refusal::not_found("controller", name);
         let inspector = {

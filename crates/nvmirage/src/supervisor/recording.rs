@@ -1,5 +1,5 @@
-//! Recordings of what modelled drives are told, for `nvmirage fidelity --replay`: in memory while
-//! the drive works, in a file when its medium is closed.
+//! Recordings of the operations that timing models get, for `nvmirage fidelity --replay`: kept in
+//! memory while the drive works, and written to a file when its medium is closed.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -10,10 +10,10 @@ use media::Medium;
 
 use crate::config::{self, Timing};
 
-/// Operations that are recorded, at most: 300 MB.
+/// Most operations in a recording: 300 MB.
 const MOST: usize = 4 << 20;
 
-/// Where the recording of a medium goes.
+/// File of a medium's recording.
 #[derive(Debug)]
 pub(super) struct RecordingFile {
     path: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct RecordingFile {
 }
 
 impl RecordingFile {
-    /// Has a medium recorded, where its configuration says so.
+    /// Starts to record a medium, if it is configured.
     pub(super) fn begin(
         config: &config::Medium,
         medium: &Medium,
@@ -32,7 +32,7 @@ impl RecordingFile {
         let Some(path) = timing.record.clone() else {
             return Ok(None);
         };
-        // Where it cannot be written shows now, and not at the stop.
+        // Fails now, and not at the stop, if the file cannot be written.
         create(&path)?;
         medium.record(MOST);
         tracing::info!(media = config.name, "recorded in {}", path.display());
@@ -42,7 +42,7 @@ impl RecordingFile {
         }))
     }
 
-    /// Writes what was recorded of a medium whose channels are closed.
+    /// Writes the recording of a medium whose channels are closed.
     pub(super) fn write(&self, medium: &Medium) -> anyhow::Result<()> {
         let recording = medium.take_recording();
         let recording = recording.context("a reactor still has the recording")?;

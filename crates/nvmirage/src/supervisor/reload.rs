@@ -1,9 +1,8 @@
-//! The configuration file once more: what is served becomes what it says, step by step, each as an
-//! operator would have asked for it.
+//! Reload of the configuration file. The server is changed step by step until it matches the file,
+//! each step as an operator would have requested it.
 //!
-//! The whole file is read and checked first, and a plan is made; with a file that cannot be used
-//! nothing has changed. A step that fails ends it: what was done stays done, and the next reload
-//! goes on from there.
+//! The whole file is read and validated, and a plan is computed, before anything changes. A step
+//! that fails ends the reload: completed steps stay, and the next reload continues from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,22 +18,22 @@ use crate::logging;
 use crate::reload::{self, Deed, Kind, Placed, Plan, Served, Step};
 use crate::saved::merge::{Merged, Named, Objects, find, merge};
 
-/// The file that the server was started with.
+/// The configuration file that the server was started with.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// Where it is, from the root.
+    /// Absolute path.
     file: PathBuf,
-    /// What it said at the start, and of the log what it said last.
+    /// Its content at the start; its `[log]` as of the last reload.
     read: Config,
-    /// The objects that it had when they were taken over.
+    /// Its objects, as of the last reload that was applied.
     then: Objects,
 }
 
 impl Source {
-    /// The file that was read just now.
+    /// The file, which the caller has just read.
     ///
     /// # Errors
-    /// The folder that this process works in is gone.
+    /// The working directory no longer exists.
     pub(crate) fn new(file: &Path, read: &Config) -> std::io::Result<Self> {
         Ok(Source {
             file: std::path::absolute(file)?,
@@ -44,23 +43,22 @@ impl Source {
     }
 }
 
-/// What is about to be done.
+/// A reload that is ready to be applied.
 struct Decided {
     source: Source,
-    /// The file as it is now.
+    /// The current content of the file.
     file: Config,
-    /// What is to be, held back or not.
+    /// The objects after the reload, including those that are deferred.
     wanted: Objects,
     plan: Plan,
-    /// What was changed at run time and counts no longer.
+    /// Run-time changes that the file overrides.
     lost: Vec<String>,
-    /// Hosts may lose what stands in the way.
+    /// Whether hosts may lose controllers and namespaces.
     consent: bool,
 }
 
 impl Supervisor {
-    /// Reads the configuration file again, and has what is served become what it says; or, dry,
-    /// only says how.
+    /// Reloads the configuration file and applies it; a dry run only returns the plan.
     pub(crate) fn reload(&self, request: ReloadRequest) -> Result<Reload, Refusal> {
         let _turn = self.steer();
         let decided = self.lock().decide(request.detach_hosts)?;
@@ -96,8 +94,8 @@ impl Supervisor {
         let mut let_go = false;
         for (at, step) in plan.steps.iter().enumerate() {
             if !let_go && !matches!(step.deed, Deed::Detach(_)) {
-                // only now: a list without what its controller still has would say that an operator
-                // has attached it
+                // not before the detachments: a list without a namespace that is still attached
+                // would mean that an operator attached it
                 reload::let_go(&mut self.lock().config, &plan.end);
                 let_go = true;
             }
@@ -186,12 +184,12 @@ fn of<T: Named>(all: &[T], name: &str) -> Result<T, Refusal> {
     found.ok_or_else(|| Refusal::not_found(T::KIND, name))
 }
 
-/// What the log is to be from now on; what the command line or the environment has said stays.
+/// Applies `[log]`; a filter from the command line or the environment stays in force.
 fn configure_log(log: &Log) -> Result<(), Refusal> {
     logging::configure_anew(log).map_err(Refusal::invalid)
 }
 
-/// What is said of a plan, in the form that a client gets.
+/// The plan, as the client gets it.
 fn told(decided: &Decided, dry_run: bool) -> Reload {
     let restart = reload::needs_restart(&decided.source.read, &decided.file);
     Reload {
@@ -204,13 +202,13 @@ fn told(decided: &Decided, dry_run: bool) -> Reload {
     }
 }
 
-/// A line of the log for everything in it.
+/// The plan as lines for the log.
 fn in_words(reload: &Reload) -> impl Iterator<Item = String> {
     let lost = reload.lost.iter().map(|line| format!("! {line}"));
     reload.lines().into_iter().chain(lost)
 }
 
-/// A step has failed: what was done, and what was not.
+/// The error for a step that failed, with the steps before and after it.
 fn stopped(steps: &[Step], at: usize, refusal: &Refusal) -> Refusal {
     let (done, undone) = steps.split_at(at);
     let line = |step: &Step| PlannedStep::from(step).line();
@@ -240,7 +238,7 @@ fn stopped(steps: &[Step], at: usize, refusal: &Refusal) -> Refusal {
 }
 
 impl State {
-    /// Reads the file, and plans.
+    /// Reads the file and plans.
     fn decide(&self, consent: bool) -> Result<Decided, Refusal> {
         let Some(source) = self.source.clone() else {
             return Err(Refusal::conflict(
@@ -291,13 +289,13 @@ impl State {
         })
     }
 
-    /// What there is, and is to be there again.
+    /// The objects that exist, or are being recreated.
     pub(super) fn objects(&self) -> Objects {
         reload::and_pending(Objects::of(&self.config), &self.pending)
     }
 
-    /// What an operator has changed is as it is now, and no longer as a reload that has failed was
-    /// to have it.
+    /// Accepts an operator's change of an object that a failed reload was about to recreate: the
+    /// reload's version no longer counts.
     pub(super) fn heed(&mut self, (kind, name): (&str, &str)) {
         fn forget<T: Named>(all: &mut Vec<T>, kind: &str, name: &str) {
             all.retain(|one| (T::KIND, one.name()) != (kind, name));
@@ -317,7 +315,7 @@ impl State {
         }
     }
 
-    /// Refuses a step that takes a drive from a host which has attached since it was planned.
+    /// Refuses a step that takes a drive from a host that attached after planning.
     fn spares_hosts(&self, step: &Step, plan: &Plan) -> Result<(), Refusal> {
         let (kind, name) = &step.id;
         let deletes =
@@ -335,8 +333,8 @@ impl State {
         }
     }
 
-    /// A controller that was just made has these namespaces, and no others: what was deleted of
-    /// them before is made again.
+    /// Attaches exactly these namespaces to a recreated controller, and recreates the ones that
+    /// were deleted with it.
     fn have(&mut self, controller: &str, names: &BTreeSet<String>) -> Result<(), Refusal> {
         let config = find(&self.config.controller, controller).cloned();
         let config = config.ok_or_else(|| Refusal::not_found("controller", controller))?;
@@ -344,7 +342,7 @@ impl State {
         for namespace in has.difference(names) {
             self.detach(namespace, controller)?;
         }
-        // in the order of the list, which their identifiers follow
+        // in list order, which determines their identifiers
         let unlisted = names
             .iter()
             .filter(|name| !config.namespaces.contains(name));
@@ -371,7 +369,7 @@ impl State {
         Ok(its.map(|n| n.config.name).collect())
     }
 
-    /// What a plan depends on.
+    /// The state that a plan depends on.
     fn served(&self) -> anyhow::Result<Served> {
         let views = self.views()?;
         let statuses = self.namespaces(&views)?.into_iter();
@@ -427,7 +425,7 @@ impl State {
         served.find(|c| c.name == controller).map(|c| c.reactor)
     }
 
-    /// Gives a medium another timing, of which only what may change while it works differs.
+    /// Applies a timing model that differs only in parameters that can change at run time.
     fn retune_as(&mut self, name: &str, timing: Option<Timing>) -> Result<(), Refusal> {
         let at = self.config.media.iter().position(|m| m.name == name);
         let (Some(at), Some(timing)) = (at, timing) else {
@@ -442,7 +440,8 @@ impl State {
         Ok(())
     }
 
-    /// A tenant is another one; a namespace or a controller is another one's.
+    /// Applies changes of a tenant, or of the tenant, weight or sampling rate of a namespace or
+    /// controller.
     fn assign(&mut self, kind: Kind, name: &str, end: &Objects) -> Result<(), Refusal> {
         let mut next = self.config.clone();
         match kind {
@@ -478,8 +477,8 @@ impl State {
         told
     }
 
-    /// What is served and what was said of it are one again, but for what is `undone`; subsystems
-    /// keep it so.
+    /// Makes the configuration the one that was requested, except for steps in `undone`, and
+    /// updates the bases of subsystems.
     fn settle(&mut self, plan: &Plan, undone: &[Step]) -> anyhow::Result<()> {
         reload::settle(&mut self.config, &plan.end, undone);
         let left = reload::unfinished(undone, &plan.end);
@@ -493,7 +492,7 @@ impl State {
         Ok(())
     }
 
-    /// From now on this is the file that was read last.
+    /// Makes this the file that the next reload compares with.
     fn take_over(&mut self, source: Source) -> anyhow::Result<()> {
         let then = source.then.clone();
         self.source = Some(source);

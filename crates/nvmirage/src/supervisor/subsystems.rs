@@ -1,4 +1,5 @@
-//! Subsystems: how they begin, from the configuration and what is kept, and how they end.
+//! Subsystems: started from the configuration and their sidecars, and ended with their last
+//! controller.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,25 +21,24 @@ use crate::keep::merge::{Merged, OpenMedium, Wanted, WantedNamespace, merge};
 use crate::keep::sidecar::{Basis, MediumBasis, NamespaceBasis, Place, Sidecar};
 use crate::reactor::subsystems::{NewSubsystem, View};
 
-/// A subsystem that is served.
+/// A running subsystem.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) name: String,
     pub(super) reactor: usize,
     pub(super) slot: SubsystemSlot,
-    /// The media that its hosts may use; fixed while it is served.
+    /// The media in which its hosts may create namespaces; fixed while it is served.
     pub(super) pool: Vec<String>,
-    /// Where what is changed of it is kept, if it is.
+    /// Its sidecar, if it has one.
     kept: Option<LiveKept>,
 }
 
 #[derive(Debug)]
 struct LiveKept {
     place: Place,
-    /// What the configuration said when it began to be served, and of controllers when they were
-    /// added.
+    /// The configuration as of the start of the subsystem; of controllers, as of their creation.
     wanted: Wanted,
-    /// Held while it is served.
+    /// The lock on the sidecar, held while the subsystem is served.
     _claim: Claim,
 }
 
@@ -47,14 +47,14 @@ impl State {
         self.subsystems.iter().find(|live| live.name == subsystem)
     }
 
-    /// How a subsystem is now.
+    /// The current state of a subsystem.
     pub(super) fn view(&self, live: &Live) -> anyhow::Result<View> {
         let view = self.reactors[live.reactor].view(live.slot);
         view.with_context(|| format!("cannot look at subsystem {}", live.name))
     }
 
-    /// The reactor a subsystem goes to: the one that a controller of it names, or the only one that
-    /// may serve what it uses, or the one with the fewest controllers.
+    /// The reactor for a subsystem: the one that a controller of it names, else the only one that
+    /// may serve its media, else the one with the fewest controllers.
     fn placement(&self, subsystem: &str) -> usize {
         let named = self
             .config
@@ -71,7 +71,7 @@ impl State {
         })
     }
 
-    /// The reactor of a medium that only one may serve, if a subsystem uses one.
+    /// The reactor of a medium that only one may serve, if the subsystem uses such a medium.
     fn home_of_media(&self, subsystem: &str) -> Option<usize> {
         let mut open = self.media.iter();
         open.find_map(|medium| {
@@ -90,7 +90,7 @@ impl State {
         }
     }
 
-    /// Identities are read or made only when a configuration leaves one out.
+    /// Identities are read or created only if a configuration omits one.
     pub(super) fn identities(&mut self) -> anyhow::Result<&Identities> {
         if self.identities.is_none() {
             let dir = self.state_dir()?;
@@ -99,8 +99,7 @@ impl State {
         Ok(self.identities.as_ref().expect("set above"))
     }
 
-    /// Begins to serve a subsystem as the configuration and what is kept of it say, without
-    /// controllers yet.
+    /// Starts a subsystem from the configuration and its sidecar, without controllers.
     pub(super) fn serve_subsystem(&mut self, name: &str) -> anyhow::Result<()> {
         let context = || format!("subsystem {name}");
         let reactor = self.placement(name);
@@ -154,7 +153,7 @@ impl State {
             _claim: claim,
         });
         if let Some(kept) = &kept {
-            // before the first record comes
+            // the keeper must know the basis before the first record
             self.tell_keeper(name, kept, reactor, &controllers)?;
         }
         let slot = self.reactors[reactor].add_subsystem(new);
@@ -169,7 +168,8 @@ impl State {
         Ok(())
     }
 
-    /// Hosts of one subsystem do not get what hosts of another have made, which is not served now.
+    /// Refuses a pool with partitions, or with namespaces that hosts of a resting subsystem created
+    /// there.
     fn check_pool(&self, name: &str) -> anyhow::Result<()> {
         let pool = self.config.pool_of(name);
         for medium in &pool {
@@ -187,7 +187,8 @@ impl State {
         }
     }
 
-    /// The configuration that is held says where namespaces are that were resized before.
+    /// Updates the ranges of namespaces in the held configuration to their actual ones, after
+    /// earlier resizes.
     fn adopt_ranges(&mut self, merged: &Merged) -> anyhow::Result<()> {
         for namespace in &merged.namespaces {
             let mut configs = self.config.namespace.iter();
@@ -202,8 +203,8 @@ impl State {
         Ok(())
     }
 
-    /// Where what is changed of a subsystem is kept, and the right to write there; nothing where it
-    /// is not kept.
+    /// Place of a subsystem's sidecar, with its lock; `None` if changes of the subsystem are not
+    /// persistent.
     fn claim(&mut self, name: &str) -> anyhow::Result<Option<(Place, Claim)>> {
         let on_file = |medium: &str| {
             let mut media = self.config.media.iter();
@@ -214,7 +215,7 @@ impl State {
         if self.config.short_form.is_some() && !namespaces.any(|n| on_file(&n.media)) {
             return Ok(None);
         }
-        // what was asked for must be kept; the rest is where it can be
+        // an explicit `state_dir`, or a pool, requires persistence; otherwise it is best effort
         let is_a_must = self.config.state_dir.is_some() || !pool.is_empty();
         let place = self.state_dir().and_then(|dir| {
             let place = Place::new(&dir, name, &self.config.lasting_name(name))?;
@@ -237,11 +238,11 @@ impl State {
         }
     }
 
-    /// What the configuration says of a subsystem.
+    /// The configuration of a subsystem.
     fn wanted(&mut self, name: &str) -> anyhow::Result<Wanted> {
         let config = self.config.clone();
         let controllers: Vec<&Controller> = config.controllers_of(name).collect();
-        // a subsystem that was given a name may have more controllers one day
+        // a subsystem with a name may get more controllers later
         let shared = controllers.iter().any(|c| c.subsystem.is_some());
         let owned: Vec<&config::Namespace> = config
             .subsystems()
@@ -307,7 +308,7 @@ impl State {
         })
     }
 
-    /// Every medium that the subsystem has or may come to have something on, with a channel.
+    /// Every medium on which the subsystem has a namespace or may get one, with an open channel.
     fn media_for(
         &self,
         subsystem: &str,
@@ -332,7 +333,7 @@ impl State {
         Ok(media)
     }
 
-    /// Tells the keeper what a subsystem's record is compared with.
+    /// Sends the keeper the basis with which a subsystem's records are compared.
     fn tell_keeper(
         &self,
         name: &str,
@@ -356,7 +357,7 @@ impl State {
         Ok(())
     }
 
-    /// Media may have come: what is kept of a subsystem names them from now on.
+    /// Sends the keeper a new basis, because media may have been added.
     pub(super) fn refresh_kept(&self, name: &str) -> anyhow::Result<()> {
         let Some(live) = self.live(name) else {
             return Ok(());
@@ -370,8 +371,7 @@ impl State {
         }
     }
 
-    /// What is kept says from now on that this controller was given its namespaces by the
-    /// configuration.
+    /// Adds a controller and its namespaces to the subsystem's basis.
     pub(super) fn extend_kept(&mut self, controller: &Controller) -> anyhow::Result<()> {
         let name = controller.subsystem();
         let now = self.wanted(name)?;
@@ -395,8 +395,8 @@ impl State {
         self.refresh_kept(name)
     }
 
-    /// What is kept of a subsystem is from now on compared with what the configuration says of its
-    /// controllers, and of the namespaces that were `touched`.
+    /// Updates the subsystem's basis: the current configuration of its controllers, and of the
+    /// `touched` namespaces.
     pub(super) fn say_anew(&mut self, name: &str, touched: &BTreeSet<&str>) -> anyhow::Result<()> {
         let now = self.wanted(name)?;
         let mut live = self.subsystems.iter_mut();
@@ -420,7 +420,7 @@ impl State {
         self.refresh_kept(name)
     }
 
-    /// Ends a subsystem where no controller of it is served.
+    /// Ends a subsystem if none of its controllers is served.
     pub(super) fn end_subsystem_without_controllers(&mut self, name: &str) -> anyhow::Result<()> {
         let controllers = self.config.controllers_of(name);
         let served = |c: &Controller| self.controllers.iter().any(|s| s.name == c.name);
@@ -431,7 +431,7 @@ impl State {
             return Ok(());
         };
         let live = self.subsystems.remove(at);
-        // a reactor that does not answer does not end the subsystem either, which is told below
+        // if the reactor does not answer, ending the subsystem fails below and reports it
         if live.kept.is_some()
             && let Ok(view) = self.view(&live)
         {
@@ -469,9 +469,8 @@ fn subsystem_config(name: &str, merged: Merged) -> SubsystemConfig {
     }
 }
 
-/// The record of a subsystem of which nothing differs from the configuration, but that it has had
-/// these controllers. None where what was changed made room for what the configuration had no room
-/// for.
+/// The record of a subsystem that matches its configuration, except that these controllers have
+/// existed. `None` if the configuration alone does not fit, because later changes made room for it.
 fn plain_record(
     wanted: &Wanted,
     media: &[OpenMedium],
@@ -488,7 +487,7 @@ fn plain_record(
     Some(subsystem.record())
 }
 
-/// What the configuration says of namespaces, for later ones to be compared with.
+/// The basis of namespaces, for comparison with later configurations.
 fn namespace_bases(wanted: &Wanted) -> Vec<NamespaceBasis> {
     let basis = |n: &WantedNamespace| NamespaceBasis {
         name: n.name().to_owned(),
@@ -498,7 +497,7 @@ fn namespace_bases(wanted: &Wanted) -> Vec<NamespaceBasis> {
     wanted.namespaces.iter().map(basis).collect()
 }
 
-/// What the configuration says of a medium, for later ones to be compared with.
+/// The basis of a medium, for comparison with later configurations.
 pub(super) fn medium_basis(config: &config::Medium) -> anyhow::Result<MediumBasis> {
     let path = config.path.as_deref().map(std::path::absolute).transpose();
     Ok(MediumBasis {
@@ -514,7 +513,7 @@ pub(super) fn id_of(view: &View, controller: &str) -> Option<ControllerId> {
     controllers.find(|c| c.name == controller).map(|c| c.id)
 }
 
-/// Bytes of hexadecimal digits that [`config::Config::validate`] has accepted.
+/// Decodes hexadecimal digits that [`config::Config::validate`] has accepted.
 fn hex<const N: usize>(digits: &str) -> [u8; N] {
     let mut bytes = [0; N];
     for (at, byte) in bytes.iter_mut().enumerate() {

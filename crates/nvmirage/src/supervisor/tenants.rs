@@ -1,4 +1,4 @@
-//! Tenants: what reactors know of them is what the configuration says, after each change of it.
+//! Tenants: after each change, every reactor gets the configured tenants and assignments.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::config::tenant::default_weight;
 use crate::config::{self};
 use crate::control::{Refusal, TenantStatus};
 
-/// What reactors were told.
+/// State of tenants as sent to reactors.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// By number: a tenant keeps its own as long as it is there.
+    /// By number; a tenant keeps its number as long as it exists.
     tenants: Vec<Option<(String, Arc<Budget>)>>,
     namespaces: Vec<NamespaceKey>,
     controllers: Vec<(EngineId, ControllerSlot)>,
@@ -32,7 +32,7 @@ impl Told {
         u16::try_from(number).ok().map(TenantId)
     }
 
-    /// A tenant's number and budget; a new one has the first number that is free.
+    /// A tenant's number and budget. A new tenant gets the lowest free number.
     fn place(&mut self, name: &str) -> (usize, Arc<Budget>) {
         let free = || self.tenants.iter().position(Option::is_none);
         let number = self.number_of(name).or_else(free);
@@ -46,21 +46,21 @@ impl Told {
     }
 }
 
-/// What a reactor is told.
+/// An update for a reactor.
 #[derive(Clone, Debug)]
 pub(crate) enum TenantNews {
-    /// There is a tenant, or it is another one now.
+    /// A tenant is new or changed.
     Tenant(TenantId, engine::tenants::TenantSpec, Arc<Budget>),
-    /// Whose a namespace is, and its weight beside others.
+    /// Tenant of a namespace, and its weight within the tenant.
     Namespace(NamespaceKey, Option<TenantId>, u32),
-    /// Whose a controller is.
+    /// Tenant of a controller.
     Controller(EngineId, ControllerSlot, Option<TenantId>),
-    /// There is a tenant no more.
+    /// A tenant was deleted.
     Gone(TenantId),
 }
 
 impl TenantNews {
-    /// Tells an engine.
+    /// Applies the update to an engine.
     pub(crate) fn tell<C: port::Channel>(self, engine: &mut Engine<C>) {
         match self {
             TenantNews::Tenant(id, spec, budget) => engine.set_tenant(id, spec, budget),
@@ -76,13 +76,13 @@ impl TenantNews {
 }
 
 impl State {
-    /// Tells every reactor of all tenants, and of what is theirs. Nothing where there are none.
+    /// Sends every reactor all tenants and assignments. Does nothing without tenants.
     pub(super) fn tell_tenants(&mut self) -> anyhow::Result<()> {
         if self.config.tenant.is_empty() && self.tenants.tenants.is_empty() {
             return Ok(());
         }
         let mut news = self.news_of_tenants();
-        // What is somebody's no longer is told first: others may have its place by now.
+        // Removed assignments go first: their keys may have been reused.
         let gone = self.tenants.namespaces.drain(..);
         news.extend(gone.map(|key| TenantNews::Namespace(key, None, default_weight())));
         let gone = self.tenants.controllers.drain(..);
@@ -116,7 +116,7 @@ impl State {
         Ok(())
     }
 
-    /// Those that are gone, and those that there are.
+    /// Updates for deleted tenants, then for existing ones.
     fn news_of_tenants(&mut self) -> Vec<TenantNews> {
         let mut news = Vec::new();
         let (told, tenants) = (&mut self.tenants, &self.config.tenant);
@@ -137,19 +137,19 @@ impl State {
         news
     }
 
-    /// The same, for who asked for a change.
+    /// The same, with the error that a client gets.
     pub(super) fn tell_of_tenants(&mut self) -> Result<(), Refusal> {
         self.tell_tenants().map_err(|error| Refusal::failed(&error))
     }
 
-    /// The channel that a medium has on every reactor.
+    /// The channel identifier of a medium, the same on every reactor.
     fn channel_of(&self, medium: &str) -> ChannelId {
         let mut media = self.media.iter();
         let open = media.find(|open| open.name == medium);
         open.map_or(ChannelId(u16::MAX), |open| open.channel)
     }
 
-    /// What there is of tenants, and what they have had.
+    /// Status of all tenants.
     pub(super) fn tenant_statuses(&self) -> Vec<TenantStatus> {
         let status = |config: &config::tenant::Tenant| {
             let number = self.tenants.number_of(&config.name)?;
@@ -173,7 +173,7 @@ impl State {
         self.config.tenant.iter().filter_map(status).collect()
     }
 
-    /// Takes one more.
+    /// Creates a tenant.
     pub(super) fn create_tenant(&mut self, tenant: config::tenant::Tenant) -> Result<(), Refusal> {
         if self.config.tenant.iter().any(|t| t.name == tenant.name) {
             return Err(exists("tenant", &tenant.name));
@@ -185,7 +185,7 @@ impl State {
         self.tell_of_tenants()
     }
 
-    /// Forgets one that nothing names any more.
+    /// Deletes a tenant that no object names.
     pub(super) fn delete_tenant(&mut self, name: &str) -> Result<(), Refusal> {
         let mut tenants = self.config.tenant.iter();
         let at = tenants.position(|tenant| tenant.name == name);
@@ -209,7 +209,7 @@ impl State {
         self.tell_of_tenants()
     }
 
-    /// Changes a tenant while it is served.
+    /// Changes a tenant at run time.
     pub(super) fn change_tenant(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The timing of media: the model that each gets, and where the state of that is kept.
+//! Timing models of media, and the files of their state.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::config;
 use crate::keep::timing::checkpoints::Watched;
 use crate::keep::timing::file::{StateFile, longest};
 
-/// Where the state of a medium's timing is kept, and how often.
+/// File of a timing model's state, and the interval at which it is saved.
 #[derive(Debug)]
 pub(super) struct TimingState {
     file: Arc<Mutex<StateFile>>,
@@ -20,7 +20,7 @@ pub(super) struct TimingState {
 }
 
 impl TimingState {
-    /// Writes the state of a medium whose channels are closed.
+    /// Saves the state of a medium whose channels are closed.
     pub(super) fn keep(&self, medium: &Medium) -> anyhow::Result<()> {
         let state = medium.timing_state();
         let state = state.context("a reactor still has it")?;
@@ -29,7 +29,7 @@ impl TimingState {
     }
 }
 
-/// Gives a medium the timing that its configuration says, in the state that was kept of it.
+/// Gives a medium its configured timing model, restored from its saved state.
 pub(super) fn give(
     config: &config::Medium,
     medium: &mut Arc<Medium>,
@@ -57,7 +57,7 @@ pub(super) fn give(
         file: Arc::new(Mutex::new(file)),
         interval: timing.state_interval(),
     };
-    // Where it cannot be written shows now, and not at the stop.
+    // Fails now, and not at the stop, if the file cannot be written.
     if found.is_none() {
         state.keep(medium)?;
     }
@@ -80,7 +80,7 @@ pub(super) fn give(
 }
 
 impl State {
-    /// Has the state of a medium's timing written while a reactor serves it.
+    /// Saves the state of a medium's timing model periodically while a reactor serves it.
     pub(super) fn watch_state(&self, open: &OpenMedium, reactor: usize) {
         let Some((state, interval)) = open.state.as_ref().and_then(|s| Some((s, s.interval?)))
         else {

@@ -1,4 +1,4 @@
-//! Traces of controllers that are served: how they begin and end.
+//! Traces of controllers: how they start and stop.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::control::Refusal;
 use crate::events::{self, What};
 use crate::trace::{self, Condition, GOING_ON, Reason, Recorder, Start, TRACES, TraceStatus};
 
-/// A trace that is known.
+/// A running trace, or an ended one that was not deleted.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// As it was asked for.
+    /// As requested.
     config: Trace,
-    /// Its file, from the root.
+    /// Absolute path of its file.
     path: PathBuf,
     started_ns: u64,
     recorder: Recorder,
@@ -51,26 +51,26 @@ impl Known {
 }
 
 impl Supervisor {
-    /// Traces, in the order in which they began.
+    /// Traces, in the order in which they started.
     pub(crate) fn traces(&self) -> Vec<TraceStatus> {
         self.lock().trace_statuses()
     }
 
-    /// A trace as it was asked for.
+    /// The configuration of a trace, as requested.
     pub(crate) fn trace_config(&self, name: &str) -> Option<Trace> {
         let state = self.lock();
         let found = state.traces.iter().find(|one| one.config.name == name);
         found.map(|one| one.config.clone())
     }
 
-    /// Begins a trace.
+    /// Starts a trace.
     pub(crate) fn create_trace(&self, trace: Trace) -> Result<(), Refusal> {
         self.change(What::Created, ("trace", &trace.name.clone()), |state| {
             state.create_trace(trace)
         })
     }
 
-    /// Ends a trace, if it has not, and forgets it; its file stays.
+    /// Stops a trace, if it is running, and deletes it; its file stays.
     pub(crate) fn delete_trace(&self, name: &str) -> Result<(), Refusal> {
         self.change(What::Deleted, ("trace", name), |state| {
             state.delete_trace(name)
@@ -148,7 +148,7 @@ impl State {
             match told {
                 Ok(()) => Ok(recorder),
                 Err(error) => {
-                    // A reactor that was late reads it yet: the end stands behind it.
+                    // A reactor that timed out still reads the start; the end is queued behind it.
                     reactor.ends_trace(slot)();
                     if let Err(error) = recorder.stop(Reason::Stopped) {
                         tracing::error!(trace = config.name, "{error:#}");
@@ -165,7 +165,7 @@ impl State {
                 recorder,
             }),
             Err(error) => {
-                // it is ours, and nothing is in it
+                // this call created the file, and it is empty
                 let _ = std::fs::remove_file(&path);
                 Err(error)
             }
@@ -202,7 +202,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends a trace: what hosts were told of before is in its file.
+    /// Stops a trace. Its file then has every command that completed before.
     fn stop_trace(&mut self, at: usize) -> anyhow::Result<()> {
         let known = &self.traces[at];
         if known.goes_on() {
@@ -211,7 +211,7 @@ impl State {
             if let Some(served) = served {
                 self.reactors[served.reactor].trace(served.slot, None)?;
             }
-            // Lanes elsewhere were told by mail: whoever answers has read it.
+            // Lanes on other reactors got the stop by mail: a reactor that answers has read it.
             for reactor in &self.reactors {
                 reactor.answer()?;
             }
@@ -219,8 +219,8 @@ impl State {
         self.traces[at].recorder.stop(Reason::Stopped)
     }
 
-    /// A controller is served no longer: its traces end. They stay known, so that an operator sees
-    /// why.
+    /// Ends the traces of a deleted controller. They stay listed, so that an operator sees the
+    /// reason.
     pub(super) fn end_traces_of(&mut self, controller: &str) {
         for known in &mut self.traces {
             if known.config.controller != controller {

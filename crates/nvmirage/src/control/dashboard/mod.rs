@@ -1,9 +1,9 @@
-//! The dashboard: a page that asks the API as any client does. It holds no secret, and is answered
-//! without a token.
+//! The dashboard: a page that uses the API as any client does. The page contains no secret and is
+//! served without a token.
 //!
-//! What is embedded was built of `web/` by `build.rs`, or is a page that says how to build with it.
-//! Its files are named by their content, so that browsers keep them; the page itself they ask for
-//! anew.
+//! `build.rs` builds the embedded files from `web/`, or embeds a page that explains how to build
+//! them. File names contain a digest of their content, so that browsers cache the files; browsers
+//! revalidate the page itself.
 
 mod proxy;
 
@@ -21,16 +21,16 @@ mod built {
     include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
 }
 
-/// The page where the dashboard was not built.
+/// The page for a program that was built without the dashboard.
 const WITHOUT: &str = include_str!("without.html");
-/// Where the page's files lie.
+/// URL path of the page's files.
 const ASSETS: &str = "/assets/";
 
-/// It may fetch from here alone, and nobody may show it inside of a page of theirs.
+/// The page may fetch from this server only, and no other page may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Headers of everything that the dashboard consists of.
+/// Headers of the page and its files.
 const HEADERS: [(HeaderName, &str); 6] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -46,12 +46,13 @@ const HEADERS: [(HeaderName, &str); 6] = [
     ),
 ];
 
-/// Whether this program has the dashboard.
+/// Whether this program contains the dashboard.
 pub(crate) fn is_built() -> bool {
     !built::FILES.is_empty()
 }
 
-/// Whether a request is for the page or a file of it, which say nothing of what is served.
+/// Whether a request is for the page or one of its files, which contain nothing about served
+/// objects.
 pub(super) fn is_asked(method: &Method, path: &str) -> bool {
     matches!(*method, Method::GET | Method::HEAD) && (path == "/" || path.starts_with(ASSETS))
 }

@@ -1,13 +1,13 @@
-//! A way to the dashboard of a server that listens on its control socket alone: an address of this
-//! machine, for as long as the command runs, that passes requests on to the socket.
+//! A proxy to the dashboard of a server that listens on its control socket only. It binds a
+//! loopback address while the command runs, and forwards requests to the socket.
 //!
-//! Who asks needs a token that is made for the run, and an address in `Host`, as for a server's own
-//! address; requests and connections have the server's bounds, and it knows nothing of what it
-//! passes on.
+//! Clients need a token that is created for the run, and an IP address in `Host`, as for a server's
+//! own TCP address. Requests and connections have the server's limits. The proxy does not interpret
+//! what it forwards.
 //!
-//! Where the server does not begin an answer, who asked is told what happened (502). Where an
-//! answer has begun and breaks off, it breaks off here, too: its length is not reached, or its last
-//! chunk does not come.
+//! If the server does not begin a response, the client gets 502 with the reason. If a response
+//! breaks off, the proxy's response breaks off too: its length is not reached, or its last chunk is
+//! missing.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -28,8 +28,8 @@ use tokio::time::timeout;
 use super::super::token::Token;
 use super::super::{Refusal, guard, limits, server};
 
-/// Headers of one connection, beside those that `Connection` names (RFC 9110, 7.6.1). `Trailer` is
-/// one of them, as no trailers are passed on.
+/// Hop-by-hop headers, beside those that `Connection` names (RFC 9110, 7.6.1). `Trailer` is one of
+/// them, because trailers are not forwarded.
 const OF_ONE_CONNECTION: [HeaderName; 7] = [
     header::CONNECTION,
     HeaderName::from_static("proxy-connection"),
@@ -39,7 +39,7 @@ const OF_ONE_CONNECTION: [HeaderName; 7] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
-/// Headers of a request that are for us alone.
+/// Headers of a request that are for the proxy only.
 const OURS: [HeaderName; 3] = [
     header::AUTHORIZATION,
     header::HOST,
@@ -59,7 +59,7 @@ impl Proxy {
     /// Binds an address for the server at `socket`.
     ///
     /// # Errors
-    /// The address cannot be had, or is one that other machines reach.
+    /// The address is unavailable, or other machines can reach it.
     pub(crate) fn bind(address: SocketAddr, socket: PathBuf) -> anyhow::Result<Self> {
         anyhow::ensure!(
             address.ip().is_loopback(),
@@ -78,15 +78,15 @@ impl Proxy {
         })
     }
 
-    /// Where the dashboard is, with the token behind `#`, which browsers send nowhere.
+    /// URL of the dashboard, with the token after `#`, which browsers do not send.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/#token={}", self.address, self.token.text())
     }
 
-    /// Passes requests on until `stop` says true.
+    /// Forwards requests until `stop` becomes true.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> std::io::Result<()> {
         let server = Server {
             socket: self.socket,
@@ -100,15 +100,15 @@ impl Proxy {
     }
 }
 
-/// Who is asked.
+/// The server behind the proxy.
 #[derive(Clone)]
 struct Server {
     socket: Arc<PathBuf>,
-    /// How long it may take to begin its answer.
+    /// Longest time until the server begins its response.
     bound: Duration,
 }
 
-/// Asks the server, and answers what it does.
+/// Forwards a request, and returns the server's response.
 async fn pass_on(State(server): State<Server>, request: Request) -> Response {
     let shown = server.socket.display();
     let stream = match UnixStream::connect(&*server.socket).await {
@@ -139,12 +139,12 @@ fn refused(detail: String) -> Response {
 async fn ask(stream: UnixStream, mut request: Request) -> anyhow::Result<Response> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake::<_, Body>(TokioIo::new(stream)).await?;
-    // it ends with the answer's body, or where that is dropped
+    // the task ends with the response's body, or when that is dropped
     tokio::spawn(connection);
     let path = request.uri().path_and_query();
     *request.uri_mut() = path.context("it names no path")?.as_str().parse()?;
-    // to 1.0 the server would send answers whose end is that of the connection: nobody could tell
-    // them from those that break off
+    // to HTTP/1.0 the server would send responses that end with the connection, and a client could
+    // not tell a complete one from one that broke off
     *request.version_mut() = Version::HTTP_11;
     strip(request.headers_mut());
     for name in &OURS {
@@ -157,7 +157,7 @@ async fn ask(stream: UnixStream, mut request: Request) -> anyhow::Result<Respons
     Ok(response)
 }
 
-/// Removes what is of the connection that it came over.
+/// Removes hop-by-hop headers.
 fn strip(headers: &mut HeaderMap) {
     let named = headers.get_all(header::CONNECTION).iter();
     let named = named.filter_map(|value| value.to_str().ok());
@@ -203,8 +203,8 @@ mod tests {
         assert_eq!(left, ["content-type", "last-event-id", "www-authenticate"]);
     }
 
-    /// What a client gets of a server that reads a request, says `words`, and ends the connection,
-    /// or keeps it where `holds`.
+    /// The client's view of a server that reads a request, sends `words`, and closes the
+    /// connection, or keeps it open where `holds`.
     async fn through(words: &'static str, holds: bool) -> String {
         asked("HTTP/1.1", words, holds).await
     }
@@ -242,7 +242,7 @@ mod tests {
         client.write_all(request.as_bytes()).await.unwrap();
         let mut reply = Vec::new();
         let read = client.read_to_end(&mut reply);
-        // that a connection breaks is as good as that it ends early
+        // a reset connection is as good as one that ends early
         let _ = timeout(Duration::from_secs(20), read).await.unwrap();
         String::from_utf8(reply).unwrap()
     }
@@ -264,7 +264,7 @@ mod tests {
         let (_, body) = reply.split_once("\r\n\r\n").unwrap();
         assert!(body.len() < 10, "{reply}");
 
-        // the server is asked by 1.1 whoever asks, and so has an end to its answers
+        // the proxy always speaks HTTP/1.1 to the server, so the response has a recognizable end
         let reply = asked("HTTP/1.0", whole, false).await;
         assert!(reply.ends_with("\r\n\r\nwhole"), "{reply}");
     }

@@ -1,5 +1,4 @@
-//! `/v1/configuration`: all of it, as a file would have it; `/v1/reload`: the file once more; and
-//! `/v1/stop`: the end.
+//! `/v1/configuration`, the running configuration as a file; `/v1/reload`; and `/v1/stop`.
 
 use axum::Json;
 use axum::body::Bytes;

@@ -1,4 +1,4 @@
-//! `?detach_hosts=true`: what a request says of hosts that would lose something by it.
+//! `?detach_hosts=true`: whether a request may take controllers and namespaces from hosts.
 
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
@@ -19,10 +19,10 @@ pub(super) struct Consent {
     pub(super) detach_hosts: bool,
 }
 
-/// What a request says.
+/// The query as extracted.
 pub(super) type Given = Result<Query<Consent>, QueryRejection>;
 
-/// Whether hosts may lose something.
+/// Whether hosts may lose controllers and namespaces.
 pub(super) fn of(given: Given) -> Result<bool, Refusal> {
     let Query(consent) =
         given.map_err(|error| Refusal::invalid(format!("{error}: write ?detach_hosts=true")))?;

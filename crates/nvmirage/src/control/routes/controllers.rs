@@ -1,4 +1,4 @@
-//! `/v1/controllers`: what hosts attach to, the namespaces they have and where their queues live.
+//! `/v1/controllers`: controllers, their namespaces, and the placement of their queues.
 
 use std::time::Duration;
 
@@ -170,13 +170,13 @@ async fn latency(
     blocking(desk, report).await.map(Json)
 }
 
-/// Commands of each submission queue that are shown, at most and unless somebody says otherwise.
+/// Maximum, and default, number of commands shown per submission queue.
 const COMMANDS_MAX: usize = 1024;
 const COMMANDS: usize = 64;
-/// From which age on a command is stuck.
+/// Default age from which a command counts as stuck.
 const STUCK_AFTER: Span = Span(Duration::from_secs(1));
 
-/// How to look at queues.
+/// Query of the queues.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Look {

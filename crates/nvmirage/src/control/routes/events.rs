@@ -1,8 +1,8 @@
-//! `/v1/events`: what happens, as it happens (server-sent events, HTML Standard 9.2).
+//! `/v1/events`: the stream of events (server-sent events, HTML Standard 9.2).
 //!
-//! A reader that goes on where it was names the last event that it has: `Last-Event-ID`, or
-//! `since`. One that is so slow that events are gone is told how many (`lost`), and cut: it looks
-//! at what there is, and begins anew.
+//! A reader resumes by naming its last event: `Last-Event-ID`, or `since`. A reader so slow that
+//! events were discarded gets their number (`lost`), and its stream ends. It then reads the current
+//! state and starts again.
 
 use std::convert::Infallible;
 
@@ -18,14 +18,14 @@ use super::{Routes, Shared};
 use crate::control::Refusal;
 use crate::events::{self, Event};
 
-/// Events that are taken out at once.
+/// Events that a reader fetches at once.
 const BATCH: usize = 64;
 
 pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(read_events))
 }
 
-/// From where.
+/// Start of the stream.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct From {
@@ -67,7 +67,7 @@ async fn read_events(
 
 /// One reader.
 struct Reader {
-    /// The last event that it has had.
+    /// Number of the last event sent.
     since: u64,
     ready: std::vec::IntoIter<Event>,
     bell: watch::Receiver<u64>,
@@ -76,8 +76,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next event, when there is one; none for a reader that is cut. Asked only when the
-    /// connection takes more.
+    /// The next event, once there is one; `None` after the stream was cut. Called only when the
+    /// connection can take more.
     async fn next(mut self) -> Option<(Result<Sent, Infallible>, Self)> {
         if self.cut {
             return None;

@@ -1,5 +1,4 @@
-//! `/v1/hosts`: who is attached, by the controller that it is attached to. A host comes and goes of
-//! its own accord.
+//! `/v1/hosts`: attached hosts, by controller. Read-only: hosts attach and detach on their own.
 
 use axum::Json;
 use axum::extract::{Path, State};

@@ -1,4 +1,4 @@
-//! `/v1`: everything that is served.
+//! `/v1`: the inventory of the server.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,9 +1,8 @@
-//! Objects by name: how they are shown, made, confirmed and changed, whatever their kind.
+//! Objects by name: how objects of any kind are shown, created, confirmed and changed.
 //!
-//! An object's tag (`ETag`) is a digest of its configuration, so that what it counts changes no
-//! tag. A request with `If-Match` is carried out where the object still has that tag; the look and
-//! the change are one turn ([`Supervisor::steer`]), between which no other request changes
-//! anything.
+//! An object's tag (`ETag`) is a digest of its configuration, so counters do not change it. A
+//! request with `If-Match` is carried out only if the object still has that tag. The check and the
+//! change are one turn ([`Supervisor::steer`]), so no other request changes anything in between.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -22,21 +21,21 @@ use crate::control::{
 use crate::supervisor::Supervisor;
 use crate::trace::TraceStatus;
 
-/// Bytes of a digest that are its tag.
+/// Bytes of the digest in a tag.
 const TAG_LEN: usize = 12;
 
-/// An object that has a place of its own under `/v1`.
+/// An object with a path of its own under `/v1`.
 pub(super) trait Item: Serialize + Send + Sized + 'static {
-    /// What it is called in errors.
+    /// Kind, for error messages.
     const KIND: &'static str;
-    /// All that there are.
+    /// All objects of the kind.
     fn all(supervisor: &Supervisor) -> Result<Vec<Self>, Refusal>;
-    /// Whether it is the one of that name.
+    /// Whether it has that name.
     fn is(&self, name: &str) -> bool;
-    /// What an operator has said, or may say, of it.
+    /// Its configuration.
     fn config(&self) -> Value;
 
-    /// The one of that name.
+    /// The object of that name.
     fn named(supervisor: &Supervisor, name: &str) -> Result<Self, Refusal> {
         let mut all = Self::all(supervisor)?.into_iter();
         let found = all.find(|item| item.is(name));
@@ -56,13 +55,13 @@ pub(super) trait Item: Serialize + Send + Sized + 'static {
 
 /// An item whose configuration an operator can send.
 pub(super) trait Configured: Item {
-    /// That.
+    /// Its configuration.
     type Config: Serialize + DeserializeOwned + Send + 'static;
-    /// What the operator has said of it last.
+    /// The last configuration that the operator gave it.
     fn said(supervisor: &Supervisor, name: &str) -> Option<Self::Config>;
-    /// Makes it.
+    /// Creates it.
     fn create(supervisor: &Supervisor, config: Self::Config) -> Result<(), Refusal>;
-    /// Its name in there.
+    /// Its name in the configuration.
     fn name_of(config: &Self::Config) -> &str;
 }
 
@@ -70,12 +69,12 @@ fn json(config: &impl Serialize) -> Value {
     serde_json::to_value(config).unwrap_or_default()
 }
 
-/// What a request demands of the object that it names.
+/// Precondition of a request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Condition {
-    /// `If-Match`: it has one of these tags.
+    /// `If-Match`: the object has one of these tags.
     matches: Option<String>,
-    /// `If-None-Match: *`: it is not there.
+    /// `If-None-Match: *`: the object does not exist.
     absent: bool,
 }
 
@@ -100,7 +99,7 @@ impl Condition {
         })
     }
 
-    /// Whether an object is what the request says (RFC 9110, 13.1).
+    /// Checks an object against the precondition (RFC 9110, 13.1).
     pub(super) fn check<T: Item>(&self, item: Option<&T>, name: &str) -> Result<(), Refusal> {
         let kind = T::KIND;
         if self.absent && item.is_some() {
@@ -137,7 +136,7 @@ impl<T: Item> IntoResponse for Shown<T> {
     }
 }
 
-/// It is done, and an object has this tag now, if it is there.
+/// Success without a body, with the object's new tag, if it still exists.
 pub(super) struct Done(Option<String>);
 
 impl IntoResponse for Done {
@@ -160,7 +159,7 @@ pub(super) async fn show<T: Item>(desk: Desk, name: String) -> Result<Shown<T>, 
     Ok(Shown(StatusCode::OK, item))
 }
 
-/// Makes an object that is not there yet.
+/// Creates an object.
 pub(super) async fn create<T: Configured>(desk: Desk, bytes: Bytes) -> Result<Shown<T>, Refusal> {
     let config: T::Config = body(&bytes)?;
     let made = changing(desk, move |s| {
@@ -172,7 +171,7 @@ pub(super) async fn create<T: Configured>(desk: Desk, bytes: Bytes) -> Result<Sh
     Ok(Shown(StatusCode::CREATED, made.await?))
 }
 
-/// Makes an object, or confirms that it is there and the same.
+/// Creates an object, or confirms that it exists unchanged.
 pub(super) async fn put<T: Configured>(
     desk: Desk,
     name: String,
@@ -209,7 +208,7 @@ pub(super) async fn put<T: Configured>(
     put.await.map(|(status, item)| Shown(status, item))
 }
 
-/// Changes an object, if it is what the request says.
+/// Changes an object, if the precondition holds.
 pub(super) async fn change<T: Item>(
     desk: Desk,
     name: String,
@@ -228,7 +227,7 @@ pub(super) async fn change<T: Item>(
     changed.await.map(Done)
 }
 
-/// A body where `name` may be left out, as the path has it.
+/// Parses a body in which `name` may be omitted, because the path has it.
 fn named_body<T: DeserializeOwned>(bytes: &Bytes, name: &str) -> Result<T, Refusal> {
     let mut value: Value = body(bytes)?;
     if let Value::Object(keys) = &mut value {
@@ -237,7 +236,7 @@ fn named_body<T: DeserializeOwned>(bytes: &Bytes, name: &str) -> Result<T, Refus
     body(&Bytes::from(value.to_string()))
 }
 
-/// The keys that differ, with what is there and what was asked for.
+/// The keys that differ, with their current and requested values.
 fn differences(there: &Value, wanted: &Value) -> String {
     let empty = serde_json::Map::new();
     let (there, wanted) = (
@@ -258,8 +257,8 @@ fn differences(there: &Value, wanted: &Value) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-/// Kinds whose configuration an operator sends: a status, what it is called, where it comes from,
-/// how it is made.
+/// Implements `Item` and `Configured` for kinds that an operator configures. Each line: status,
+/// configuration, kind, list function, configuration field, create function.
 macro_rules! configured {
     ($($status:ty, $config:ty, $kind:literal, $all:expr, $in:ident, $create:ident;)+) => {$(
         impl Item for $status {
@@ -336,7 +335,7 @@ impl Item for ReactorStatus {
     }
 }
 
-/// Called by its controller.
+/// Named after its controller.
 impl Item for HostStatus {
     const KIND: &'static str = "host at controller";
     fn all(supervisor: &Supervisor) -> Result<Vec<Self>, Refusal> {
@@ -350,7 +349,7 @@ impl Item for HostStatus {
     }
 }
 
-/// Called `MEDIUM/PARTITION`.
+/// Named `MEDIUM/PARTITION`.
 impl Item for PartitionStatus {
     const KIND: &'static str = "partition";
     fn all(supervisor: &Supervisor) -> Result<Vec<Self>, Refusal> {

@@ -1,4 +1,4 @@
-//! `/v1/log`: which log lines are written, and how.
+//! `/v1/log`: the log filter and format.
 
 use axum::Json;
 use axum::body::Bytes;

@@ -1,4 +1,4 @@
-//! `/v1/media`: where bytes live, with their timing and zones.
+//! `/v1/media`: media, with their timing and zones.
 
 use axum::Json;
 use axum::body::Bytes;

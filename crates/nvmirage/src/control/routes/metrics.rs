@@ -1,4 +1,4 @@
-//! `/metrics`: everything that is counted, for a scraper.
+//! `/metrics`: all metrics, for a scraper.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};

@@ -1,9 +1,9 @@
-//! What the server answers: one file for each resource, each with its `routes`.
+//! The routes of the server: one file for each resource, each with its `routes`.
 //!
-//! A route is a function with `#[utoipa::path]`, and `.routes(routes!(function, ...))` puts it
-//! there: functions of one path with different methods stand in one `routes!`. `/openapi.json` and
-//! the book's list of routes are made of that; a test compares the book with them. Path parameters
-//! and the problems that any route may answer are added in `openapi/mod.rs`.
+//! A route is a function with `#[utoipa::path]`; `.routes(routes!(function, ...))` registers it.
+//! Functions of one path with different methods belong in one `routes!`. `/openapi.json` and the
+//! book's list of routes are generated from these; a test compares the book with them.
+//! `openapi/mod.rs` adds path parameters, and the problems that any route may answer with.
 
 mod configuration;
 mod consent;
@@ -43,21 +43,21 @@ use crate::supervisor::Supervisor;
 /// Routes of one resource.
 type Routes = OpenApiRouter<Desk>;
 
-/// What a route steers.
+/// The state of a route.
 type Shared = State<Desk>;
 
-/// What is steered, and where changes run.
+/// The supervisor, and the runtime on which changes run.
 #[derive(Clone, Debug)]
 pub(super) struct Desk {
     supervisor: Arc<Supervisor>,
     work: Handle,
     changes: Arc<Semaphore>,
-    /// Places for those who read events.
+    /// Permits for readers of events.
     readers: Arc<Semaphore>,
 }
 
 impl Desk {
-    /// Changes run on threads of that runtime.
+    /// Changes run on threads of the runtime `work`.
     pub(super) fn new(supervisor: Arc<Supervisor>, work: Handle) -> Self {
         Desk {
             supervisor,
@@ -89,7 +89,7 @@ fn resources() -> Routes {
         .merge(openapi::routes())
 }
 
-/// Everything that is answered.
+/// The router of all routes.
 pub(super) fn router(desk: Desk) -> Router {
     let (routes, _) = resources().split_for_parts();
     routes
@@ -108,7 +108,7 @@ impl std::ops::Deref for Desk {
     }
 }
 
-/// Looks something up on a thread that may block, as it may wait for a change or a reactor.
+/// Runs a look-up on a thread that may block: it may wait for a change or a reactor.
 async fn blocking<T: Send + 'static>(
     desk: Desk,
     work: impl FnOnce(&Supervisor) -> Result<T, Refusal> + Send + 'static,
@@ -118,7 +118,7 @@ async fn blocking<T: Send + 'static>(
         .unwrap_or_else(|error| Err(Refusal::failed(&error.into())))
 }
 
-/// Changes something when its turn comes. A change goes on where whoever asked is gone.
+/// Runs a change when its turn comes. The change completes even if its client is gone.
 async fn changing<T: Send + 'static>(
     desk: Desk,
     work: impl FnOnce(&Supervisor) -> Result<T, Refusal> + Send + 'static,
@@ -126,7 +126,7 @@ async fn changing<T: Send + 'static>(
     let place = desk.changes.clone().acquire_owned().await;
     let place = place.map_err(|error| Refusal::failed(&error.into()))?;
     let supervisor = desk.supervisor.clone();
-    // the thread is started by a thread of that runtime, and stands where that one does
+    // spawned from a thread of that runtime, the new thread inherits that thread's nice value
     let change = desk.work.spawn(async {
         let change = tokio::task::spawn_blocking(move || work(&supervisor)).await;
         drop(place);
@@ -138,18 +138,18 @@ async fn changing<T: Send + 'static>(
     }
 }
 
-/// What a request says.
+/// Parses the body of a request.
 fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Refusal> {
     config::from_json(bytes)
 }
 
-/// Any other path.
+/// The error for an unknown path.
 async fn unknown(uri: Uri) -> Refusal {
     let detail = format!("unknown path {}; /openapi.json lists the paths", uri.path());
     Refusal::new(StatusCode::NOT_FOUND, "not found", detail)
 }
 
-/// A path that has other methods, which the header `Allow` names.
+/// The error for an unknown method; the header `Allow` names the valid ones.
 async fn other_method() -> Refusal {
     Refusal::new(
         StatusCode::METHOD_NOT_ALLOWED,

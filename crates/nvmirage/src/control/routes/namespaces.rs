@@ -1,4 +1,4 @@
-//! `/v1/namespaces`: parts of media, as hosts see them.
+//! `/v1/namespaces`: namespaces, which are parts of media.
 
 use axum::Json;
 use axum::body::Bytes;

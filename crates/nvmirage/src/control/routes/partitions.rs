@@ -1,5 +1,5 @@
-//! `/v1/media/NAME/partitions`: parts of drives and files that have names. `/v1/partitions` lists
-//! those of all media.
+//! `/v1/media/NAME/partitions`: named partitions of drives and files. `/v1/partitions` lists those
+//! of all media.
 
 use axum::Json;
 use axum::body::Bytes;

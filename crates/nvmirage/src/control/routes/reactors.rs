@@ -1,4 +1,4 @@
-//! `/v1/reactors`: the threads that serve, by their place in the configuration.
+//! `/v1/reactors`: the serving threads, by their index in the configuration.
 
 use axum::Json;
 use axum::extract::{Path, State};

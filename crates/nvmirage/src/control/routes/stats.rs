@@ -1,4 +1,4 @@
-//! `/v1/stats`: everything that is counted, for a view that draws it.
+//! `/v1/stats`: all counters, for views that draw them.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! `/v1/tenants`: who shares media with whom.
+//! `/v1/tenants`: tenants, which share media by weights and limits.
 
 use axum::Json;
 use axum::body::Bytes;

@@ -1,4 +1,4 @@
-//! `/v1/media/{name}/timing`: the parameters of a medium's timing, as they are now.
+//! `/v1/media/{name}/timing`: the current timing parameters of a medium.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -77,7 +77,8 @@ fn of_medium(medium: &MediumStatus) -> Result<TimingStatus, Refusal> {
     let kind = parameters.kind();
     let rows = kind.parameters().map(|parameter| {
         use model::parameter::Unit;
-        // as it would be written: a host's part of a latency is taken off when it is read
+        // shown as it would be configured: reading a configuration subtracts the host's part of a
+        // latency
         let host_ns = by.unwrap_or_default().host_ns(parameter.name).unwrap_or(0);
         let Value { unit, raw } = parameter.get(&parameters);
         let value = Value {

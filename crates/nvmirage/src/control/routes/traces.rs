@@ -1,4 +1,4 @@
-//! `/v1/traces`: what is recorded of controllers' commands.
+//! `/v1/traces`: traces of controllers' commands.
 
 use axum::Json;
 use axum::body::Bytes;

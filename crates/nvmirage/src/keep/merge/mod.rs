@@ -1,12 +1,11 @@
-//! A subsystem as it is to be served: the configuration, and what was changed since it was made
-//! with that.
+//! Merge of a subsystem's configuration with the changes in its sidecar.
 //!
-//! What is kept wins: size, block size, attachments. The configuration of today is compared with
-//! the one that is kept beside the record, so that what an operator has edited since is told from
-//! what a host has changed: another medium or range is an error, controllers that were added to a
-//! namespace get it, and controllers that were taken from it lose it.
+//! Saved changes win: size, block size, attachments. The current configuration is compared with the
+//! one saved beside the record, which tells an operator's edits from a host's changes. A different
+//! medium or range is an error. Controllers that were added to a namespace get it, and controllers
+//! that were removed from it lose it.
 //!
-//! Nothing is opened here.
+//! This module opens nothing.
 
 use anyhow::{Context, bail, ensure};
 use controller::subsystem::{
@@ -17,29 +16,29 @@ use controller::subsystem::{
 use super::sidecar::{Basis, MediumBasis, NamespaceBasis, Sidecar};
 use crate::config::{Range, Size};
 
-/// What the configuration says of a subsystem.
+/// Configuration of a subsystem.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     /// Its controllers, in the order of their identifiers.
     pub(crate) controllers: Vec<String>,
     /// Its namespaces, in the order of their identifiers.
     pub(crate) namespaces: Vec<WantedNamespace>,
-    /// Namespaces that no subsystem has: one of them may have been attached while it was served.
+    /// Namespaces that are in no subsystem: one of them may have been attached at run time.
     pub(crate) spare: Vec<WantedNamespace>,
     /// The highest identifier of a namespace.
     pub(crate) namespace_limit: u32,
 }
 
-/// What the configuration says of a namespace.
+/// Configuration of a namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct WantedNamespace {
-    /// What it would be, attached to nobody; its `nsid` is not looked at.
+    /// Its initial record, without attachments; the `nsid` is ignored.
     pub(crate) namespace: NamespaceRecord,
-    /// Its part of the medium, as written; that of its partition, where it has one.
+    /// Its range on the medium, as configured; with a partition, the partition's range.
     pub(crate) range: Option<Range>,
-    /// It is a partition, whose table alone says how large it is.
+    /// Whether it is a partition, whose table alone determines its size.
     pub(crate) is_partition: bool,
-    /// The controllers that it is given to.
+    /// The controllers that list it.
     pub(crate) controllers: Vec<String>,
 }
 
@@ -50,38 +49,38 @@ impl WantedNamespace {
     }
 }
 
-/// A medium that is open, for the reactor of the subsystem.
+/// An open medium, for the reactor of the subsystem.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenMedium {
-    /// What namespaces need to know of it.
+    /// Its properties that namespaces depend on.
     pub(crate) pool: Pool,
-    /// What it is.
+    /// Its identity.
     pub(crate) basis: MediumBasis,
 }
 
-/// A subsystem as it is to be served.
+/// A subsystem, ready to be served.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Merged {
     /// Its namespaces.
     pub(crate) namespaces: Vec<Allocated>,
-    /// Its controllers, served now or before.
+    /// Its controllers, current and earlier ones.
     pub(crate) controllers: Vec<ControllerRecord>,
     /// Configured namespaces that are deleted.
     pub(crate) deleted: Vec<String>,
-    /// Namespaces that hosts have created, ever.
+    /// Number of namespaces that hosts have ever created.
     pub(crate) created: u64,
-    /// How sanitize operations stand.
+    /// State of its sanitize operations.
     pub(crate) sanitize: SanitizeRecord,
-    /// What the configuration says and has no effect.
+    /// Parts of the configuration that have no effect.
     pub(crate) notes: Vec<String>,
-    /// What was there before and is not served any more.
+    /// Namespaces that existed before and are no longer served.
     pub(crate) losses: Vec<String>,
 }
 
-/// Puts the configuration and what is kept together.
+/// Merges the configuration with a sidecar.
 ///
 /// # Errors
-/// They contradict each other, or what is kept cannot be.
+/// They contradict each other, or the sidecar is invalid.
 pub(crate) fn merge(
     wanted: &Wanted,
     media: &[OpenMedium],
@@ -124,8 +123,7 @@ pub(crate) fn merge(
     Ok(merged)
 }
 
-/// Those that were there before with their identifiers, then the new ones with the lowest that are
-/// free.
+/// Earlier controllers with their identifiers, then the new ones with the lowest free identifiers.
 fn all_controllers(
     wanted: &Wanted,
     before: Vec<ControllerRecord>,
@@ -165,7 +163,7 @@ struct Merging<'a> {
 }
 
 impl Merging<'_> {
-    /// A namespace that there was before.
+    /// Restores a namespace of the sidecar.
     fn keep(&mut self, mut record: NamespaceRecord) -> anyhow::Result<()> {
         let place = shown(record.nsid, record.name.as_deref());
         if let Some(name) = &record.name {
@@ -188,21 +186,21 @@ impl Merging<'_> {
                 ));
             }
             record.attached = self.attachments(&record, wanted).iter().collect();
-            // its names and whether it is shared cannot be changed but by the configuration
+            // only the configuration can change its identifiers and whether it is shared
             (record.nguid, record.eui64) = (wanted.namespace.nguid, wanted.namespace.eui64);
             record.shared = wanted.namespace.shared;
         }
         self.restore(record).context(place)
     }
 
-    /// A namespace of the configuration, where it is new.
+    /// Adds a namespace of the configuration, if it is new.
     fn add(&mut self, wanted: &WantedNamespace) -> anyhow::Result<()> {
         let name = wanted.name();
         let there = |n: &Allocated| n.name.as_deref() == Some(name);
         if self.merged.namespaces.iter().any(there) {
             return Ok(());
         }
-        // one that the configuration had not, and has again, is a new one
+        // a namespace that the configuration did not have before is new
         let had = self.before(name).is_some();
         if had && self.merged.deleted.iter().any(|deleted| deleted == name) {
             self.merged.notes.push(format!(
@@ -238,7 +236,7 @@ impl Merging<'_> {
         Ok(())
     }
 
-    /// A medium, which must be what it was.
+    /// A medium, whose identity must not have changed.
     fn medium(&self, name: &str) -> anyhow::Result<&OpenMedium> {
         let Some(medium) = self.media.iter().find(|m| m.basis.name == name) else {
             bail!("its media {name} is not in the configuration: add it");
@@ -254,7 +252,7 @@ impl Merging<'_> {
         Ok(medium)
     }
 
-    /// A partition that has grown while it was not served has all of its blocks.
+    /// Gives a namespace all blocks of its partition, which may have grown while it was not served.
     fn follow_partition(&mut self, record: &mut NamespaceRecord, wanted: &WantedNamespace) {
         let now = &wanted.namespace;
         let is_same = record.medium == now.medium && record.start == now.start;
@@ -264,7 +262,7 @@ impl Merging<'_> {
         }
     }
 
-    /// The configuration says where it is as it did, or where it is now.
+    /// Checks that the configured range has not changed, or is the actual one.
     fn check_extent(
         &self,
         record: &NamespaceRecord,
@@ -301,7 +299,7 @@ impl Merging<'_> {
         self.basis.namespaces.iter().find(|n| n.name == name)
     }
 
-    /// Who had it, but for what the configuration has changed since.
+    /// The saved attachments, with later changes of the configuration.
     fn attachments(&self, record: &NamespaceRecord, wanted: &WantedNamespace) -> ControllerSet {
         let had: ControllerSet = record.attached.iter().copied().collect();
         let now = self.ids(&wanted.controllers);
@@ -324,7 +322,7 @@ impl Merging<'_> {
     }
 }
 
-/// Two namespaces have no byte in common.
+/// Checks that no two namespaces overlap.
 fn check_apart(namespaces: &[Allocated]) -> anyhow::Result<()> {
     for (index, this) in namespaces.iter().enumerate() {
         for other in &namespaces[..index] {

@@ -1,4 +1,4 @@
-//! The configuration and what is kept, put together: expectations written by hand.
+//! Merges of configurations and sidecars, with handwritten expectations.
 
 use port::{ChannelId, MediumTraits};
 
@@ -54,7 +54,7 @@ fn namespace(name: &str, start: u64, end: u64, controllers: &[&str]) -> WantedNa
     }
 }
 
-/// Two controllers, two namespaces that both have.
+/// Two controllers and two namespaces, all attached.
 fn wanted() -> Wanted {
     Wanted {
         controllers: names(&["a", "b"]),
@@ -71,7 +71,7 @@ fn media() -> Vec<OpenMedium> {
     vec![medium("disk", 16 * MIB)]
 }
 
-/// What is kept when `wanted` was served and this came of it.
+/// The sidecar of a subsystem that was served as `wanted` and then changed.
 fn kept(wanted: &Wanted, change: impl FnOnce(&mut Record)) -> Sidecar {
     let basis = Basis {
         media: media().into_iter().map(|m| m.basis).collect(),
@@ -115,7 +115,7 @@ fn made_by_host(nsid: u32, start: u64, end: u64) -> NamespaceRecord {
     }
 }
 
-/// What a test looks at: identifier, name, first MiB, MiB, block size, who has it.
+/// Checked values: identifier, name, first MiB, length in MiB, block size, attached controllers.
 type Row<'a> = (u32, Option<&'a str>, u64, u64, u32, Vec<u16>);
 
 fn rows(merged: &Merged) -> Vec<Row<'_>> {
@@ -162,7 +162,7 @@ fn what_a_host_changed_wins() {
         root.attached = vec![ControllerId(2)];
         root.uncorrectable = vec![(5, 2)];
         let home = &mut record.namespaces[1];
-        // an operator has let it grow
+        // an operator has enlarged it
         (home.len, home.blocks) = (6 * MIB, 6 * MIB / 4096);
         record.namespaces.push(made_by_host(7, 12, 14));
         record.created = 3;
@@ -205,7 +205,7 @@ fn what_was_deleted_stays_deleted_and_its_identifier_is_free() {
     });
     let merged = merge(&wanted(), &media(), Some(&kept)).unwrap();
     assert_eq!(rows(&merged), [(2, Some("home"), 4, 4, 4096, vec![1, 2])]);
-    // what the configuration does not have any more is forgotten
+    // a namespace that left the configuration is forgotten
     assert_eq!(merged.deleted, ["root"]);
     let mut more = wanted();
     more.namespaces.insert(0, namespace("new", 8, 10, &["a"]));
@@ -262,7 +262,7 @@ fn a_namespace_that_was_attached_while_it_was_served_comes_back() {
     });
     let merged = merge(&later, &media(), Some(&kept)).unwrap();
     assert_eq!(rows(&merged)[2], (3, Some("extra"), 8, 2, 4096, vec![1]));
-    // without it in the configuration there is nothing to come back
+    // without it in the configuration, it does not come back
     let merged = merge(&wanted(), &media(), Some(&kept)).unwrap();
     assert_eq!(merged.namespaces.len(), 2);
     assert!(
@@ -270,7 +270,7 @@ fn a_namespace_that_was_attached_while_it_was_served_comes_back() {
         "{:?}",
         merged.losses
     );
-    // and one that nobody ever attached is in no subsystem
+    // a namespace that was never attached is in no subsystem
     let merged = merge(&later, &media(), None).unwrap();
     assert_eq!(merged.namespaces.len(), 2);
 }
@@ -294,7 +294,7 @@ fn another_range_is_an_error_that_names_both() {
         message.contains("no range") && message.contains("0B..4MiB"),
         "{message}"
     );
-    // what an operator did with `resize` may be written down
+    // an operator may write the result of a `resize` into the configuration
     let resized = kept(&wanted(), |record| {
         let root = &mut record.namespaces[0];
         (root.len, root.blocks) = (3 * MIB, 3 * MIB / 4096);
@@ -418,7 +418,7 @@ fn there_is_a_last_identifier() {
     );
 }
 
-/// A partition has grown while nobody served it, and a host had formatted it before.
+/// A partition has grown while its namespace, which a host had formatted, was not served.
 #[test]
 fn a_partition_that_has_grown_has_its_size_whatever_is_kept() {
     let mut wanted = wanted();
@@ -436,13 +436,13 @@ fn a_partition_that_has_grown_has_its_size_whatever_is_kept() {
     let home = (2, Some("home"), 4, 8, 512, vec![1, 2]);
     assert_eq!(rows(&merged)[1], home);
     assert_eq!(merged.namespaces[1].namespace.blocks, 8 * MIB / 512);
-    // Somewhere else is another partition, which is not what is kept.
+    // A partition elsewhere is not the one that was saved.
     wanted.namespaces[1] = WantedNamespace {
         is_partition: true,
         ..namespace("home", 8, 12, &["a", "b"])
     };
     assert!(error(&wanted, &media(), &kept).contains("home"));
-    // A range that has changed is an error as ever.
+    // A changed range remains an error.
     wanted.namespaces[1] = WantedNamespace {
         is_partition: false,
         ..grown

@@ -1,8 +1,8 @@
-//! The thread that writes the state of drives' timing while they work.
+//! The thread that saves the state of timing models while their drives work.
 //!
-//! Now and then it asks the reactor that serves a medium for the state of its drive. The reactor
-//! takes that a part in each turn, and goes on serving; this thread makes it bytes and writes them.
-//! Nothing is asked of a drive that has not changed. One medium at a time: a state has some bytes
+//! At each medium's interval, it requests the state from the medium's reactor. The reactor captures
+//! a part in each turn and continues to serve; this thread serializes and writes the state. A drive
+//! that has not changed is skipped. One medium at a time is saved, because a state has some bytes
 //! for each page of the drive.
 
 use std::io;
@@ -16,47 +16,47 @@ use media::Medium;
 
 use super::file::StateFile;
 
-/// Hands a reactor memory for the state of a medium's drive, to be answered with it.
+/// Requests the state of a medium's drive from its reactor.
 pub(crate) type Ask = Box<dyn Fn(Asked) -> anyhow::Result<()> + Send>;
 
-/// How long a reactor may take for a state: some turns for each megabyte of it.
+/// Longest time for a snapshot, which takes a reactor some turns per megabyte.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a reactor is asked for.
+/// A request to a reactor.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// Memory for the state; without it only the count of changes is asked for.
+    /// Memory for the state; without it, only the change count is requested.
     pub(crate) room: Option<Box<model::Room>>,
-    /// Where the answer goes; that is none where there is no such drive.
+    /// Where the answer goes; `None` if there is no such drive.
     pub(crate) answer: mpsc::SyncSender<Option<Taken>>,
 }
 
-/// What a reactor answers.
+/// Answer of a reactor.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// The count of changes of the drive: its state is the same as long as this is.
+    /// The change count of the drive; the state is the same as long as this is.
     pub(crate) changes: u64,
-    /// Its state then, where there was memory for it.
+    /// The state at that count, if there was memory for it.
     pub(crate) snapshot: Option<Box<model::Snapshot>>,
 }
 
-/// A medium whose drive's state is written while it works.
+/// A medium whose state is saved periodically.
 pub(crate) struct Watched {
     /// Its name.
     pub(crate) name: String,
     /// The medium.
     pub(crate) medium: Arc<Medium>,
-    /// Where its state goes.
+    /// File of the state.
     pub(crate) file: Arc<Mutex<StateFile>>,
-    /// How often.
+    /// Interval.
     pub(crate) interval: Duration,
-    /// Asks the reactor that has it.
+    /// Requests the state from the medium's reactor.
     pub(crate) ask: Ask,
 }
 
 enum Message {
     Watch(Box<Watched>),
-    /// Watch it no longer, and answer when nothing is being written.
+    /// Stop watching the medium, and answer once no write is in progress.
     Forget(String, mpsc::SyncSender<()>),
     Stop,
 }
@@ -81,13 +81,13 @@ impl Checkpoints {
         })
     }
 
-    /// Writes the state of a medium's drive from now on.
+    /// Saves the state of a medium's drive periodically from now on.
     pub(crate) fn watch(&self, watched: Watched) {
-        // without the thread a state is written at a clean stop alone
+        // without the thread, the state is saved at a clean stop only
         let _ = self.sender.send(Message::Watch(Box::new(watched)));
     }
 
-    /// Watches a medium no longer; when this returns nothing of it is being written.
+    /// Stops watching a medium. When this returns, no write is in progress.
     pub(crate) fn forget(&self, name: &str) {
         let (answer, answered) = mpsc::sync_channel(1);
         if self
@@ -95,7 +95,7 @@ impl Checkpoints {
             .send(Message::Forget(name.to_owned(), answer))
             .is_ok()
         {
-            // an end of the thread answers, too
+            // the end of the thread is an answer, too
             let _ = answered.recv();
         }
     }
@@ -115,9 +115,9 @@ impl Drop for Checkpoints {
 struct Entry {
     watched: Watched,
     next: Instant,
-    /// The drive's count of changes when its state was taken last.
+    /// The drive's change count at the last checkpoint.
     since: Option<u64>,
-    /// The last checkpoint failed, which the log has said.
+    /// The last checkpoint failed, and was logged.
     failing: bool,
 }
 
@@ -138,7 +138,7 @@ fn run(receiver: &mpsc::Receiver<Message>) {
             }),
             Ok(Message::Forget(name, answer)) => {
                 entries.retain(|entry| entry.watched.name != name);
-                // who asked may have given up
+                // the caller may have given up waiting
                 let _ = answer.send(());
             }
             Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
@@ -174,8 +174,8 @@ impl Entry {
 }
 
 impl Watched {
-    /// Writes the state of the drive, where it has changed since the count `since`; gives its count
-    /// of changes.
+    /// Saves the state of the drive if it has changed since the count `since`; returns the new
+    /// count.
     fn checkpoint(&self, since: Option<u64>) -> anyhow::Result<Option<u64>> {
         let now = self.ask_for(None)?;
         if now.is_none_or(|now| Some(now.changes) == since) {

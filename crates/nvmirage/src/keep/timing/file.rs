@@ -1,5 +1,5 @@
-//! The file with the state of a medium's timing: whoever serves the medium [owns](owned) it. What
-//! its bytes mean, `model` knows.
+//! The state file of a medium's timing model, [owned](owned) by the process that serves the medium.
+//! The format is defined in `model`.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -9,33 +9,32 @@ use anyhow::{Context, bail};
 
 use crate::keep::owned::{self, Replaced};
 
-/// Where a configuration names the file.
+/// Configuration key of the file.
 const KEY: &str = "timing.state";
 
-/// Runs of so many zeros are left out of the file: a drive that was never written to needs hardly
-/// any space.
+/// Runs of this many zeros become holes in the file, so the state of a nearly empty drive takes
+/// hardly any space.
 const HOLE: usize = 64 << 10;
 
-/// Bytes that the state of a drive of this size never has: a line has 24 bytes beside those of its
-/// pages, and a page 4.
+/// A size that the state of a drive of this size never reaches: a line has 24 bytes beside those of
+/// its pages, and a page 4.
 pub(crate) fn longest(size_bytes: u64) -> u64 {
     (1 << 20) + size_bytes / 64
 }
 
-/// The file of a medium that this process serves.
+/// The state file of a medium of this process.
 #[derive(Debug)]
 pub(crate) struct StateFile {
     path: PathBuf,
-    /// Locked, where there is a file.
+    /// Locked, if there is a file.
     file: Option<File>,
 }
 
 impl StateFile {
-    /// Takes the file, with what it holds; nothing where there is none. What has more bytes than
-    /// `longest` is none.
+    /// Opens and reads the file; `None` if there is no file.
     ///
     /// # Errors
-    /// Somebody else has it; it cannot be read.
+    /// The file is locked by another process, cannot be read, or is longer than `longest`.
     pub(crate) fn take(path: &Path, longest: u64) -> anyhow::Result<(Self, Option<Vec<u8>>)> {
         let path = std::path::absolute(path)?;
         let Some(file) = owned::open(&path, false, KEY)? else {
@@ -60,15 +59,15 @@ impl StateFile {
         Ok((StateFile { path, file }, Some(bytes)))
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts a state in the place of the one before, all of it or nothing.
+    /// Replaces the state atomically.
     ///
     /// # Errors
-    /// The system's; the one before is still there, or comes back after a crash.
+    /// The system's; the old file is still there, or returns after a crash.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         let Replaced { file, durable } =
             owned::replace(&self.path, KEY, |file| write_sparsely(file, bytes))?;
@@ -150,7 +149,7 @@ mod tests {
         let (dir, path) = place();
         let (mut state, _) = StateFile::take(&path, 100).unwrap();
         state.write(b"first").unwrap();
-        // A folder is in the way of the new one.
+        // A folder has the name of the new file.
         fs::create_dir(dir.path().join("disk.timing.new")).unwrap();
         assert!(state.write(b"second").is_err());
         assert_eq!(fs::read(&path).unwrap(), b"first");

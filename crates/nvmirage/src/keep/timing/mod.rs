@@ -1,10 +1,8 @@
-//! The state of the timing of media, over a restart: how the pages of a modelled drive lie, and how
-//! worn it is.
+//! Persistence of timing models: the placement of a drive's pages, and its wear.
 //!
-//! It lies in a [`file`] of its own for each medium. At a clean stop that is written as the drive
-//! is then; while the drive works, [`checkpoints`] is the thread that asks for its state now and
-//! then, and writes it. After a crash the last one that was written counts, however old it is: what
-//! a drive is like decides how long commands take, and nothing about their bytes.
+//! Each medium has a [`file`] of its own. A clean stop saves the current state; while the drive
+//! works, the [`checkpoints`] thread saves it periodically. After a crash the last saved state is
+//! used, whatever its age: it affects how long commands take, never their data.
 
 pub(crate) mod checkpoints;
 pub(crate) mod file;

@@ -1,13 +1,13 @@
-//! Maps of media: the lines of a flash drive, the zones of a zoned one. What
-//! `GET /v1/media/{name}/map` answers.
+//! Maps of media: the lines of a flash drive, the zones of a zoned medium. The response of `GET
+//! /v1/media/{name}/map`.
 //!
-//! A [`Taking`] takes one from [`Look`]s, a bounded part at a time: its reactor serves its hosts in
-//! between, so that lines and zones may change while others are taken. Numbers of all together are
-//! of the last look, but for valid pages, erases and the bins, which are sums of what each look has
+//! A [`Taking`] builds a map from several [`Look`]s, a bounded part at a time. Between them the
+//! reactor serves its hosts, so lines and zones may change while the map is built. Totals are from
+//! the last look, except valid pages, erases and bins, which are sums over the parts as they were
 //! seen.
 //!
-//! However large a drive is, a map has [`MOST_CELLS`] cells at most, each of so many lines or zones
-//! that follow one another.
+//! A map has at most [`MOST_CELLS`] cells, whatever the size of the drive; each cell covers
+//! consecutive lines or zones.
 
 use std::borrow::Cow;
 
@@ -19,9 +19,9 @@ use utoipa::ToSchema;
 
 use super::model::{LinesSeen, ModelStatus, PairsStatus, ZonesStatus, zone_word};
 
-/// Most cells of a map, and most zones of one answer.
+/// Most cells of a map, and most zones listed in one response.
 pub(crate) const MOST_CELLS: u32 = 4096;
-/// Bins of lines by how many of their pages are valid.
+/// Number of bins of lines by their share of valid pages.
 const BINS: usize = 10;
 
 /// Internal state of a medium.
@@ -212,7 +212,7 @@ pub(crate) struct ZoneEntry {
 }
 
 impl ZoneEntry {
-    /// Says where it is in the namespace that it is in.
+    /// Sets its location within its namespace.
     fn place(&mut self, namespaces: &[MapNamespace]) {
         let at = self.start_bytes;
         let mut all = namespaces.iter();
@@ -229,22 +229,22 @@ impl ZoneEntry {
 }
 
 impl ZoneMap {
-    /// Says where the zones are in the namespaces on the medium.
+    /// Sets the locations of the zones within their namespaces.
     pub(crate) fn place(&mut self, namespaces: &[MapNamespace]) {
         self.list.iter_mut().for_each(|zone| zone.place(namespaces));
     }
 }
 
-/// What is wanted of a medium.
+/// The parts of a medium's state to capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// The map, in about so many cells; `None`: the numbers alone.
+    /// Approximate number of cells of the map; `None`: totals only.
     pub(crate) cells: Option<u32>,
-    /// Zones that are told one by one: the first one, and how many.
+    /// Zones to list individually: the first, and how many.
     pub(crate) zones: (u32, u32),
 }
 
-/// What was taken of a medium.
+/// The captured state of a medium.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) model: Option<ModelStatus>,
@@ -254,12 +254,12 @@ pub(crate) struct Taken {
     pub(crate) zone_map: Option<ZoneMap>,
 }
 
-/// A medium that is being looked at.
+/// A capture in progress.
 #[derive(Debug)]
 pub(crate) struct Taking {
     wanted: Wanted,
     lines: LinesSeen,
-    /// The next line: its partition and its number there.
+    /// The next line: its partition, and its index there.
     line: (usize, u32),
     by_valid: [u64; BINS],
     line_cells: Vec<LineCells>,
@@ -282,7 +282,7 @@ impl Taking {
         }
     }
 
-    /// Takes all of a medium that nobody else waits for.
+    /// Captures a medium at once; no host waits for it.
     pub(crate) fn take(wanted: Wanted, look: &Look<'_>) -> Taken {
         let mut taking = Taking::new(wanted);
         loop {
@@ -292,8 +292,8 @@ impl Taking {
         }
     }
 
-    /// Takes up to `most` lines and zones more, and counts them off; what was taken, once that is
-    /// all.
+    /// Captures up to `most` more lines and zones, and subtracts them from it. Returns the result
+    /// once it is complete.
     pub(crate) fn go_on(&mut self, look: &Look<'_>, most: &mut u32) -> Option<Taken> {
         let flash = look.timing.as_ref().and_then(|timing| timing.model.flash());
         let lines_done = flash.is_none_or(|flash| self.take_lines(flash, most));
@@ -304,7 +304,7 @@ impl Taking {
         (lines_done && zones_done).then(|| self.end(look))
     }
 
-    /// Whether all lines are taken.
+    /// Captures lines; whether all are done.
     fn take_lines(&mut self, flash: &Flash, most: &mut u32) -> bool {
         let cell = self.wanted.cells.map(|cells| lines_per_cell(flash, cells));
         for partition in flash.partitions().skip(self.line.0) {
@@ -355,7 +355,7 @@ impl Taking {
         cells.most_erases[cell] = cells.most_erases[cell].max(erases);
     }
 
-    /// Whether all zones are taken that are wanted.
+    /// Captures zones; whether all that were requested are done.
     fn take_zones(&mut self, zones: &ZonesLook<'_>, most: &mut u32) -> bool {
         let Some(cells) = self.wanted.cells else {
             return true;
@@ -391,7 +391,7 @@ impl Taking {
         true
     }
 
-    /// All of it together.
+    /// Combines all parts.
     fn end(&mut self, look: &Look<'_>) -> Taken {
         let flash = look.timing.as_ref().and_then(|timing| timing.model.flash());
         let zones = look.zones.as_ref();
@@ -464,7 +464,7 @@ fn open_lines(partition: &PartitionView<'_>) -> Vec<FlashOpenLine> {
     .collect()
 }
 
-/// Lines of a cell, so that all partitions together have about so many cells at most.
+/// Lines per cell, for about `cells` cells over all partitions.
 fn lines_per_cell(flash: &Flash, cells: u32) -> u32 {
     let shape = flash.geometry();
     let each = (cells.min(MOST_CELLS) / shape.partitions).max(1);

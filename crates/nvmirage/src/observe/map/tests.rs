@@ -4,7 +4,7 @@ use model::{Model, Op, Timing as _};
 
 use super::*;
 
-/// A small 970 PRO whose first pages were written, in order.
+/// A small 970 PRO whose first pages were written sequentially.
 fn written(pages: u64) -> Model {
     let preset = preset("samsung-970-pro").unwrap();
     let mut parameters = preset.parameters(256 << 20, None).unwrap();
@@ -41,7 +41,7 @@ fn look(model: &Model) -> Look<'_> {
     }
 }
 
-/// What is taken so many lines or zones at a time, and how often that was gone on with.
+/// The result when capturing `slice` lines or zones at a time, and the number of continuations.
 fn in_slices(look: &Look<'_>, wanted: Wanted, slice: u32) -> (Taken, u32) {
     let mut taking = Taking::new(wanted);
     for turn in 1.. {
@@ -71,8 +71,7 @@ fn a_map_is_the_same_however_it_is_taken_and_has_every_page() {
     assert_eq!(sliced.flash_map.as_ref(), Some(&map));
     assert!(turns >= lines / 7 && turns <= lines / 7 + 1, "{turns}");
 
-    // one line a cell; a page of 4096 bytes for each that was written, and lines are filled in
-    // their order
+    // one line per cell; one 4096-byte page per write, and lines fill in order
     assert_eq!(map.lines_per_cell, 1);
     let cells = || map.partitions.iter().map(|p| &p.cells);
     let sum = |of: fn(&LineCells) -> &Vec<u32>| -> u32 { cells().flat_map(of).sum() };
@@ -84,7 +83,7 @@ fn a_map_is_the_same_however_it_is_taken_and_has_every_page() {
     );
     assert_eq!(sum(|c| &c.open), 4);
     assert_eq!(sum(|c| &c.free), lines - full - 4);
-    // none was written again, so that all full ones hold all that they can
+    // no page was rewritten, so every full line is fully valid
     let mut by_valid = vec![0; 10];
     by_valid[9] = u64::from(full);
     assert_eq!(map.full_lines_by_valid, by_valid);
@@ -119,7 +118,7 @@ fn a_map_has_no_more_cells_than_were_asked_for() {
         let partitions = map.geometry.partitions;
         let all: usize = map.partitions.iter().map(|p| p.cells.full.len()).sum();
         assert!(all as u32 <= cells.max(partitions), "{all} of {cells}");
-        // every line is in one of them
+        // each line is in exactly one of them
         for (coarse, fine) in map.partitions.iter().zip(&fine.partitions) {
             let coarse_full = coarse.cells.full.iter().sum::<u32>();
             assert_eq!(coarse_full, fine.cells.full.iter().sum::<u32>());
@@ -171,7 +170,7 @@ fn zones_are_told_from_any_one_on_and_counted_in_cells() {
     assert_eq!(zones, [(8, "empty"), (9, "offline")]);
     assert_eq!(map.list[0].start_bytes, 8 << 20);
 
-    // a namespace from the third zone on, of blocks of 4096 bytes
+    // a namespace from the third zone on, with blocks of 4096 bytes
     let mut map = map;
     map.list[0].written_bytes = 8192;
     map.place(&[MapNamespace {

@@ -1,9 +1,8 @@
-//! Where tables of partitions lie between runs: one file for each drive, in a folder of the state
-//! folder.
+//! Storage of partition tables: one file per drive, in a folder of the state folder.
 //!
-//! The file is named after the drive's serial number and read by anyone; it is written whole, and
-//! by who holds the lock beside it. A server takes that when it opens a drive with partitions, and
-//! has it as long as the drive.
+//! The file is named after the drive's serial number. Any process may read it; the process that
+//! holds the lock beside it replaces it as a whole. A server takes the lock when it opens a drive
+//! with partitions, and holds it as long as the drive.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -19,33 +18,33 @@ use crate::identity;
 use crate::keep::claim::Claim;
 use crate::keep::owned;
 
-/// The version of the format that is written, and the only one that is read.
+/// Version of the format; no other is read.
 const FORMAT: u64 = 1;
 /// Largest file that is read.
 const MAX_LEN: u64 = 1 << 20;
 /// The folder inside of the state folder.
 const FOLDER: &str = "partitions";
-/// What a table is called where it is in somebody else's hands.
+/// Configuration key named in errors about a locked table.
 const KEY: &str = "state_dir";
 
-/// The part of the content that is there in every version.
+/// The part of the content that every version has.
 #[derive(Deserialize)]
 struct Head {
     format: u64,
 }
 
-/// A file's content.
+/// Content of a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
     format: u64,
     owner: Owner,
-    /// Bytes of the drive when it was written.
+    /// Size of the drive when the file was written.
     size: Size,
     partitions: Vec<Partition>,
 }
 
-/// A drive's table, and where it is kept.
+/// The table of a drive, with its file.
 #[derive(Debug)]
 pub(crate) struct Store {
     owner: Owner,
@@ -53,16 +52,16 @@ pub(crate) struct Store {
     /// The file's name without its extension.
     stem: String,
     table: Table,
-    /// `None` while there is nothing to guard.
+    /// `None` while there is no file.
     claim: Option<Claim>,
 }
 
 impl Store {
-    /// The table of a drive of so many bytes. Where there is one, it is this process's from now on.
+    /// The table of a drive of `bytes` bytes. If its file exists, this process locks it.
     ///
     /// # Errors
-    /// Another process has it; it is damaged, of another version, or does not fit the drive; the
-    /// system's.
+    /// The file is locked by another process, is damaged, has another version, or does not fit the
+    /// drive; the system's.
     pub(crate) fn open(state_dir: &Path, owner: Owner, bytes: u64) -> anyhow::Result<Self> {
         let folder = std::path::absolute(state_dir)?.join(FOLDER);
         let stem = stem_of(&owner);
@@ -79,7 +78,7 @@ impl Store {
         Ok(store)
     }
 
-    /// What there is.
+    /// The table.
     pub(crate) fn table(&self) -> &Table {
         &self.table
     }
@@ -88,7 +87,7 @@ impl Store {
         self.folder.join(format!("{}.json", self.stem))
     }
 
-    /// Makes it this process's, and reads what there is.
+    /// Locks the file and reads the table.
     fn claim(&mut self) -> anyhow::Result<()> {
         fs::create_dir_all(&self.folder).with_context(|| {
             format!(
@@ -118,10 +117,10 @@ impl Store {
         Ok(())
     }
 
-    /// Changes the table. It is on stable storage when this returns, or as it was.
+    /// Changes the table. On return, the change is either on stable storage or undone.
     ///
     /// # Errors
-    /// What `change` says; another process has it; the system's.
+    /// The error of `change`; the file is locked by another process; the system's.
     pub(crate) fn change<T>(
         &mut self,
         change: impl FnOnce(&mut Table) -> Result<T, String>,
@@ -153,10 +152,10 @@ impl Store {
     }
 }
 
-/// Every table in a state folder, with whose it is; nobody is asked for drives.
+/// All tables in a state folder, with their owners. Does not access any drive.
 ///
 /// # Errors
-/// One cannot be read.
+/// A table cannot be read.
 pub(crate) fn stored(state_dir: &Path) -> anyhow::Result<Vec<(Owner, Table)>> {
     let folder = std::path::absolute(state_dir)?.join(FOLDER);
     let entries = match fs::read_dir(&folder) {
@@ -212,8 +211,8 @@ fn read(path: &Path) -> anyhow::Result<Option<Content>> {
     parse().map(Some).with_context(|| unusable(path))
 }
 
-/// What the file of a drive is called: its serial number, as far as names of files go, and a digest
-/// of all that it is told by.
+/// Name of a drive's file: its serial number, as far as that is valid in a file name, and a digest
+/// of the drive's whole identity.
 fn stem_of(owner: &Owner) -> String {
     let (name, all) = match owner {
         Owner::Drive {

@@ -67,7 +67,7 @@ fn two_do_not_have_it_at_once() {
     let error = open(dir.path(), "S1").unwrap_err().to_string();
     assert!(error.contains("another process"), "{error}");
     drop(one);
-    // It had seen none, and sees what the other one has made before it makes its own.
+    // It started without a table, and reads the other one's partition before it creates its own.
     make(&mut two, "b").unwrap();
     assert_eq!(names(&two), ["a", "b"]);
     let starts: Vec<u64> = two

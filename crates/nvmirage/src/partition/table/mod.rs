@@ -1,4 +1,4 @@
-//! The partitions of one drive: what there may be, and where.
+//! The partition table of a drive, and its rules.
 
 use std::fmt;
 use std::path::Path;
@@ -10,10 +10,9 @@ use utoipa::ToSchema;
 
 use crate::config::{Range, Size};
 
-/// Where partitions begin: a multiple of what drives and file systems like, and of every block
-/// size.
+/// Alignment of a partition's start, which suits drives and file systems, and every block size.
 const ALIGN: u64 = 1 << 20;
-/// Their sizes are multiples of the largest block.
+/// Unit of partition sizes: the largest logical block.
 const UNIT: u64 = 4096;
 /// Most partitions of a drive.
 const MAX_PARTITIONS: usize = 1024;
@@ -41,8 +40,8 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    /// What an open medium is, which is the file at `path` or a drive. `None` where nothing tells
-    /// it from others: a drive without a serial number.
+    /// The owner of an open medium, which is a drive or the file at `path`. `None` for a drive
+    /// without a serial number, which cannot be identified.
     ///
     /// # Errors
     /// The file's path cannot be resolved.
@@ -90,16 +89,16 @@ pub(crate) struct Partition {
     pub(crate) deleting: bool,
 }
 
-/// A part of a drive that something other than a partition has.
+/// A range of a drive that is in use by something other than a partition.
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
-    /// What.
+    /// Description of the user.
     pub(crate) by: String,
-    /// Which part.
+    /// Range on the drive.
     pub(crate) range: Range,
 }
 
-/// The partitions of a drive, the first of its bytes first.
+/// The partitions of a drive, in order of their start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     bytes: u64,
@@ -107,10 +106,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The table of a drive of so many bytes.
+    /// The table of a drive of `bytes` bytes.
     ///
     /// # Errors
-    /// What is wrong with the partitions.
+    /// A problem of the partitions.
     pub(crate) fn new(bytes: u64, mut partitions: Vec<Partition>) -> Result<Self, String> {
         partitions.sort_by_key(|p| p.range.start);
         for (index, partition) in partitions.iter().enumerate() {
@@ -141,20 +140,20 @@ impl Table {
         Ok(Table { bytes, partitions })
     }
 
-    /// Bytes of the drive.
+    /// Size of the drive in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// All of them, by where they are.
+    /// All partitions, in order of their start.
     pub(crate) fn partitions(&self) -> &[Partition] {
         &self.partitions
     }
 
-    /// One of them.
+    /// A partition by name.
     ///
     /// # Errors
-    /// There is none of that name; the message names those that there are.
+    /// No partition has that name; the message lists the existing ones.
     pub(crate) fn find(&self, name: &str) -> Result<&Partition, String> {
         let found = self.partitions.iter().find(|p| p.name == name);
         found.ok_or_else(|| {
@@ -168,10 +167,10 @@ impl Table {
         })
     }
 
-    /// One that can be used.
+    /// A partition by name that namespaces can use.
     ///
     /// # Errors
-    /// There is none of that name, or it is being deleted.
+    /// No partition has that name, or the partition is being deleted.
     pub(crate) fn usable(&self, name: &str) -> Result<&Partition, String> {
         match self.find(name)? {
             Partition { deleting: true, .. } => Err(format!(
@@ -181,15 +180,15 @@ impl Table {
         }
     }
 
-    /// The first partition that has bytes of `range`.
+    /// The first partition that overlaps `range`.
     pub(crate) fn overlapping(&self, range: Range) -> Option<&Partition> {
         self.partitions.iter().find(|p| p.range.overlaps(range))
     }
 
-    /// A new one: at `at`, or in the first gap that is large enough.
+    /// Adds a partition at `at`, or in the first gap that is large enough.
     ///
     /// # Errors
-    /// It cannot be; the message says why, and where there is room.
+    /// There is no room, or an argument is invalid; the message says why, and where there is room.
     pub(crate) fn create(
         &mut self,
         name: &str,
@@ -265,7 +264,7 @@ impl Table {
         })
     }
 
-    /// What nobody has, from where partitions may begin on.
+    /// The free ranges, each from an aligned start on.
     pub(crate) fn gaps(&self, taken: &[Taken]) -> Vec<Range> {
         let mut all: Vec<Range> = self.taken(taken).map(|t| t.range).collect();
         all.sort_by_key(|range| range.start);
@@ -294,11 +293,11 @@ impl Table {
         partitions.chain(others.to_vec())
     }
 
-    /// Gives one another size, where the space behind it is free. Its start stays. Whether anything
-    /// changes.
+    /// Extends a partition into the free space after it. Its start stays. Returns the new range.
     ///
     /// # Errors
-    /// It cannot be; the message says how large it can become.
+    /// There is no room, or the size is invalid; the message says how large the partition can
+    /// become.
     pub(crate) fn grow(
         &mut self,
         name: &str,
@@ -343,20 +342,20 @@ impl Table {
         Ok(grown)
     }
 
-    /// One is not to be used any more.
+    /// Marks a partition as being deleted.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// No partition has that name.
     pub(crate) fn begin_delete(&mut self, name: &str) -> Result<Range, String> {
         let range = self.find(name)?.range;
         self.partition_mut(name).deleting = true;
         Ok(range)
     }
 
-    /// Forgets one.
+    /// Removes a partition.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// No partition has that name.
     pub(crate) fn delete(&mut self, name: &str) -> Result<(), String> {
         self.find(name)?;
         self.partitions.retain(|p| p.name != name);

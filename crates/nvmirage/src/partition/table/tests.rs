@@ -10,7 +10,7 @@ fn size(text: &str) -> Size {
     text.parse().unwrap()
 }
 
-/// A drive of 10 GiB and a bit, with these partitions.
+/// A drive of slightly more than 10 GiB, with these partitions.
 fn table(partitions: &[(&str, &str)]) -> Table {
     let partitions = partitions.iter().map(|(name, at)| Partition {
         name: (*name).to_owned(),
@@ -36,7 +36,7 @@ fn a_partition_comes_into_the_first_gap_that_is_large_enough_and_begins_aligned(
     };
     assert_eq!(make("b", "1GiB", &[]).unwrap(), "0B..1GiB");
     assert_eq!(make("c", "4KiB", &[]).unwrap(), "2GiB..2097156KiB");
-    // not right behind it, but at the next MiB
+    // not directly after it, but at the next MiB
     assert_eq!(make("d", "1GiB", &[]).unwrap(), "2049MiB..3073MiB");
     // a namespace is in the way
     let taken = [other("4GiB..5GiB")];
@@ -46,7 +46,7 @@ fn a_partition_comes_into_the_first_gap_that_is_large_enough_and_begins_aligned(
         error.contains("no gap of 5GiB: the largest one has 4GiB"),
         "{error}"
     );
-    // the bit behind the last whole 4 KiB is nobody's
+    // the rest after the last whole 4 KiB is unused
     assert_eq!(make("f", "4GiB", &taken).unwrap(), "6GiB..10GiB");
     let names: Vec<&str> = table.partitions().iter().map(|p| p.name.as_str()).collect();
     assert_eq!(names, ["b", "a", "c", "d", "e", "f"]);
@@ -97,7 +97,7 @@ fn a_partition_grows_as_far_as_nobody_is_behind_it() {
     let mut grow = |name: &str, bytes: &str| table.grow(name, size(bytes), &taken);
     assert_eq!(grow("a", "1536MiB").unwrap(), range("1GiB..2560MiB"));
     assert_eq!(grow("a", "2GiB").unwrap(), range("1GiB..3GiB"));
-    // once more is no error: whoever was interrupted asks again
+    // a repetition is not an error, so an interrupted caller can retry
     assert_eq!(grow("a", "2GiB").unwrap(), range("1GiB..3GiB"));
     for (name, bytes, says) in [
         (
@@ -152,8 +152,8 @@ fn a_table_that_cannot_be_is_refused() {
     assert!(with(&[("a", "0B..1MiB"), ("a", "1MiB..2MiB")]).contains("listed twice"));
 }
 
-/// Whatever is done, no two have a byte in common, and none lies on what others have or behind the
-/// end.
+/// After any sequence of changes, partitions neither overlap each other nor other users, nor exceed
+/// the drive.
 #[test]
 fn partitions_stay_apart_whatever_is_done() {
     let mut seed = 0x5eed_u64;

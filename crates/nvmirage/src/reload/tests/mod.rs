@@ -1,4 +1,4 @@
-//! Plans, carried out on a model that refuses what a server refuses.
+//! Plans, carried out on a model that refuses the same steps as a server.
 
 mod model;
 
@@ -11,7 +11,7 @@ use super::{Kind, Placed, Served, and_pending, pending, plan, settle, taken_over
 use crate::config::{Config, Controller, from_toml};
 use crate::saved::merge::{Objects, find, merge};
 
-/// Objects in an order that does not depend on how they came about.
+/// Objects in a canonical order.
 fn sorted(objects: &Objects) -> Objects {
     let mut objects = objects.clone();
     objects.media.sort_by(|a, b| a.name.cmp(&b.name));
@@ -32,8 +32,8 @@ const MEDIA: [&str; 7] = [
 ];
 
 prop_compose! {
-    /// A configuration: two media, four namespaces, two tenants, three controllers, each there or
-    /// not.
+    /// A configuration of two media, four namespaces, two tenants and three controllers, each of
+    /// which may be missing.
     fn any_text()(
         media in prop::array::uniform2(0..MEDIA.len()),
         namespaces in prop::array::uniform4((0..3_u32, 0..2_usize, 1..4_u64, 0..4_u32, 0..4_usize)),
@@ -87,7 +87,7 @@ fn any_config() -> impl Strategy<Value = String> {
     any_text().prop_filter("it is none", |text| from_toml(text).is_ok())
 }
 
-/// What was asked for at run time, beside what was said.
+/// Run-time changes and attached hosts, beside the configuration.
 fn meddle(model: &mut Model, hosts: u32, detached: u32, attached: u32) {
     let names: Vec<String> = model
         .served
@@ -138,7 +138,7 @@ proptest! {
         let (of_then, of_file) = (Objects::of(&then), Objects::of(&file));
         let wanted = merge(&of_then, &Objects::of(&end), &of_file).objects;
         let planned = plan(&model.served, &wanted, consent);
-        // what was made at run time need not fit the file, and then nothing is done
+        // run-time objects may be incompatible with the file; then nothing is done
         prop_assume!(planned.is_ok());
         let plan_of = planned.unwrap();
         model.do_all(&plan_of, plan_of.steps.len());
@@ -159,7 +159,7 @@ proptest! {
         if !consent {
             prop_assert_eq!(&model.served.hosts, &before.served.hosts);
         }
-        // a restart, or another reload, wants the same
+        // a restart, or another reload, leads to the same result
         let taken = taken_over(&of_then, &of_file, &wanted, &now);
         let again = merge(&taken, &now, &of_file);
         prop_assert_eq!(sorted(&again.objects), sorted(&wanted));
@@ -191,13 +191,13 @@ proptest! {
         let taken = taken_over(&of_then, &of_file, &wanted, &now);
         let again = merge(&taken, &now, &of_file).objects;
         prop_assert_eq!(sorted(&again), sorted(&wanted));
-        // what is served so far is a configuration that an operator can go on with
+        // an operator can continue with the configuration after any step
         settle(&mut model.served.config, &first.end, &first.steps[count..]);
         prop_assert_eq!(&model.served.config.validate()[..], &[][..]);
         let second = match plan(&model.served, &again, true) {
             Ok(second) => second,
             Err(problems) => {
-                // what was held back hid it before: what is wanted is no configuration
+                // deferral hid that the wanted configuration is invalid
                 let mut whole = end;
                 wanted.put_into(&mut whole);
                 prop_assert_ne!(&whole.validate()[..], &[][..], "{:?}", problems);
@@ -216,7 +216,7 @@ fn served(text: &str, hosts: &[&str]) -> Served {
     model.served
 }
 
-/// What a plan says, a line for each step and for each thing that stays.
+/// The lines of a plan: a line for each step and for each deferred change.
 fn lines(served: &Served, text: &str, consent: bool) -> Vec<String> {
     let wanted = Objects::of(&from_toml(text).unwrap());
     let plan = plan(served, &wanted, consent).unwrap();
@@ -251,7 +251,7 @@ fn what_is_used_goes_after_its_users_and_comes_before_them() {
         "+ namespace n attached to controller c",
     ];
     assert_eq!(lines(&served(&now, &[]), &then, false), expected);
-    // a host has it, and nobody said that it may lose it
+    // a host is attached, without consent
     let held = ["! media m"];
     assert_eq!(lines(&served(&now, &["c"]), &then, false), held);
     assert_eq!(lines(&served(&now, &["c"]), &then, true), expected);
@@ -332,7 +332,7 @@ fn what_would_lose_something_stays_and_says_what_to_do() {
     assert!(why(&pool, "").contains("nvmirage delete namespace c:1"));
 }
 
-/// One that is to lie on another medium, or on a new one, is not cut where it lies now.
+/// A namespace that moves to another medium, or to a recreated one, is not shrunk in its old place.
 #[test]
 fn a_shorter_namespace_elsewhere_cuts_nothing() {
     let other = FILE.replace("\"m\"", "\"o\"").replace("\"a\"", "\"o\"");
@@ -365,7 +365,7 @@ fn pair(pool: &str, listed: &str) -> String {
     pool + &one("b", &format!("namespaces = [{listed}]"))
 }
 
-/// A controller that was given it at run time does not keep it from there.
+/// A controller that got it at run time does not prevent the move.
 #[test]
 fn a_namespace_that_goes_to_a_pool_is_attached_to_nobody() {
     let now = with(&[FILE, NAMESPACE, &pair("", "\"n\"")]);
@@ -384,7 +384,7 @@ fn a_namespace_that_goes_to_a_pool_is_attached_to_nobody() {
     assert_eq!(lines(&served, &then, false), expected);
 }
 
-/// A pool is that of all its subsystem's controllers, whichever of them names it.
+/// A pool belongs to all controllers of its subsystem, whichever of them lists it.
 #[test]
 fn the_pool_of_a_host_stays_with_what_has_it() {
     let now = with(&[FILE, &pair("\"m\"", "")]);
@@ -402,7 +402,7 @@ fn the_pool_of_a_host_stays_with_what_has_it() {
     assert_eq!(lines(&served(&now, &["b"]), &then, true), expected);
 }
 
-/// Wherever a reload ends, what is served is what is said of it.
+/// Wherever a reload stops, the configuration matches what is served.
 #[test]
 fn a_pool_is_named_while_the_controller_that_names_it_is_made_anew() {
     let now = with(&[FILE, &pair("\"m\"", "")]);
@@ -421,7 +421,7 @@ fn a_pool_is_named_while_the_controller_that_names_it_is_made_anew() {
 #[test]
 fn what_is_held_back_and_does_not_fit_the_rest_ends_it() {
     let now = with(&[FILE, NAMESPACE, CONTROLLER]);
-    // the socket of the controller that stays is to be another one's
+    // the remaining controller's socket goes to another controller
     let other = CONTROLLER.replace("name = \"c\"", "name = \"d\"");
     let then = with(&[FILE, NAMESPACE, &other.replace("[\"n\"]", "[]")]);
     let wanted = Objects::of(&from_toml(&then).unwrap());

@@ -1,5 +1,5 @@
-//! A server as far as plans go: it does a step as an operator would ask for it, and refuses what a
-//! server refuses.
+//! A model of a server for plans: it carries out steps as an operator's requests, and refuses what
+//! a server refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,19 +7,20 @@ use super::super::{Deed, Kind, Placed, Plan, Served, Step, as_made, let_go, sett
 use crate::config::{Config, Controller, Namespace, Range, Size};
 use crate::saved::merge::{Named, Objects, find};
 
-/// What is served: it does a step as an operator would ask for it, and refuses what cannot be.
+/// The state of a server. Steps are carried out as an operator's requests; invalid ones are
+/// refused.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     pub(super) served: Served,
     pub(super) consent: bool,
     /// The pools of subsystems, each fixed while a controller of it is served.
     pools: BTreeMap<String, Vec<String>>,
-    /// Namespaces that controllers let go of though they stay: the lists say so.
+    /// The objects after the reload; the lists show which namespaces remaining controllers lose.
     end: Objects,
 }
 
 impl Model {
-    /// A server that has started with a configuration.
+    /// A server after its start with a configuration.
     pub(super) fn of(config: &Config) -> Self {
         let mut model = Model {
             served: Served::default(),
@@ -295,8 +296,8 @@ impl Model {
         if !placed.controllers.remove(controller) {
             return Err("it is not attached".into());
         }
-        // a host goes on without it where its controller's list says so, and not because something
-        // is deleted
+        // a host continues without it if its controller no longer lists it, not because of a
+        // deletion
         let lists = |all: &[Controller]| {
             find(all, controller).is_some_and(|c| c.namespaces.iter().any(|n| n == name))
         };

@@ -1,4 +1,5 @@
-//! `/openapi.json`: what there is, made of the routes and their types, and the book's copies of it.
+//! `/openapi.json`: the API description, generated from the routes and their types, and the book's
+//! copies of it.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -38,7 +39,7 @@ fn text() -> String {
     text
 }
 
-/// Everything that is answered, described.
+/// The API description.
 fn document() -> OpenApi {
     let mut document = resources().into_openapi();
     let mut info = Info::new("nvmirage", env!("CARGO_PKG_VERSION"));
@@ -54,7 +55,7 @@ fn document() -> OpenApi {
         .url("http://localhost")
         .description(Some("Control socket, or the address of `[control] tcp`"));
     document.servers = Some(vec![here.build()]);
-    // over the socket nothing more is asked for; over TCP a token is
+    // the socket needs no token, TCP does
     document.security = Some(vec![
         SecurityRequirement::default(),
         SecurityRequirement::new("token", [] as [&str; 0]),
@@ -75,8 +76,8 @@ fn document() -> OpenApi {
     document
 }
 
-/// A type that is a part of another one (`allOf`) forbids no keys: they are the other's. As a
-/// request's body it is refused with keys that are unknown all the same.
+/// Allows additional properties in types that are part of another type (`allOf`), because these are
+/// the other's keys. Request bodies with unknown keys are rejected nevertheless.
 fn open_parts(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
     let wholes = schemas.values().filter_map(|schema| match schema {
         RefOr::T(Schema::AllOf(whole)) => Some(whole),
@@ -96,7 +97,7 @@ fn open_parts(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
     }
 }
 
-/// The methods of a path that there are.
+/// The operations of a path.
 fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
     [
         ("GET", &mut item.get),
@@ -109,7 +110,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut O
     .filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// Adds what is the same everywhere: parameters of the path, preconditions, and problems.
+/// Adds what all operations have in common: path parameters, preconditions, and problems.
 fn complete(path: &str, method: &str, operation: &mut Operation) {
     let text = || ObjectBuilder::new().schema_type(Type::String);
     let parameters = operation.parameters.get_or_insert_default();

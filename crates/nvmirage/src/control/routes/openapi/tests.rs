@@ -1,4 +1,4 @@
-//! The book has the description as it is, and a list of routes that is made of it.
+//! The book's copy of the API description, and its generated list of routes, are current.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use utoipa::openapi::Response;
 
 use super::*;
 
-/// The routes as a table of Markdown.
+/// The routes as a Markdown table.
 fn table() -> String {
     let mut text = String::from("| request | body | what it does | success |\n|---|---|---|---|\n");
     let mut document = document();
@@ -83,8 +83,8 @@ fn every_operation_says_what_it_answers() {
     }
 }
 
-/// Every key of a type that is made of others, with how often they have it, and whether one of them
-/// forbids those of the others.
+/// Collects the keys of a composed type, with how many parts define each; returns whether a part
+/// forbids the keys of the others.
 fn keys_of(schemas: &Value, schema: &Value, keys: &mut BTreeMap<String, usize>) -> bool {
     let mut forbids = schema["additionalProperties"] == false;
     for key in schema["properties"].as_object().into_iter().flatten() {
@@ -100,8 +100,8 @@ fn keys_of(schemas: &Value, schema: &Value, keys: &mut BTreeMap<String, usize>) 
     forbids
 }
 
-/// An object is valid under all parts of its type at once (JSON Schema 2020-12, core, 10.2.1.1): so
-/// no key is in two of them, with two meanings, and none of them forbids what it does not know.
+/// An object must be valid under all parts of its type at once (JSON Schema 2020-12, core,
+/// 10.2.1.1): no two parts define the same key, and no part forbids unknown keys.
 #[test]
 fn what_is_answered_can_be_valid_under_its_type() {
     let document: Value = serde_json::from_str(&text()).unwrap();
