@@ -100,13 +100,13 @@ pub enum ConfigError {
     #[error("max_transfer is {0}: write a power of two")]
     MaxTransfer(u32),
     /// Two namespaces share an id.
-    #[error("namespace id {0} is given twice: give each namespace of a controller its own id")]
+    #[error("namespace id {0} is used twice: give each namespace of a controller its own id")]
     DuplicateNamespace(u32),
     /// A subsystem has its most controllers.
-    #[error("subsystem {0} has 63 controllers, and had: none can be added; use another subsystem")]
+    #[error("subsystem {0} has assigned all 63 controller identifiers: use another subsystem")]
     TooManyControllers(String),
     /// The doorbell pages are too small.
-    #[error("{have} bytes of doorbells: this controller needs {need}")]
+    #[error("the doorbell pages have {have} bytes: this controller needs {need}")]
     Doorbells {
         /// Bytes given.
         have: usize,

@@ -103,19 +103,19 @@ pub enum MoveError {
     #[error("its host has no completion queue {0}")]
     NoQueue(u16),
     /// It is being moved already.
-    #[error("completion queue {0} is being moved already: wait for that")]
+    #[error("completion queue {0} is already being moved: wait until the move ends")]
     Moving(u16),
     /// A command did not end in time; it goes on where it was.
     #[error(
-        "commands of completion queue {0} did not end in time, so it stays where it is: its medium may hang"
+        "completion queue {0} was not moved: its commands did not complete in time; check whether its medium hangs"
     )]
     Busy(u16),
     /// Interrupts or arbitration need it at home.
     #[error(
-        "completion queue {0} stays on its controller's reactor: its host takes interrupts by MSI or by the pin, or has selected weighted round robin"
+        "completion queue {0} stays on its controller's reactor: its host uses MSI or pin interrupts, or has selected weighted round robin arbitration"
     )]
     MustStay(u16),
     /// The queue was deleted meanwhile.
-    #[error("completion queue {0} was deleted while it was to move")]
+    #[error("completion queue {0} was deleted before it was moved")]
     Gone(u16),
 }

@@ -64,11 +64,11 @@ pub enum MapError {
     NotFile(&'static str),
     /// A regular file whose pages a disk, a network or a daemon stands behind.
     #[error(
-        "the file {0:?} is on a file system that is not memory: share the memory as a memfd (memory-backend-memfd,share=on in QEMU), or as a file of tmpfs or hugetlbfs (memory-backend-file,share=on,mem-path=/dev/shm)"
+        "the file {0:?} is not on a memory file system: share the memory as a memfd (memory-backend-memfd,share=on in QEMU), or as a file of tmpfs or hugetlbfs (memory-backend-file,share=on,mem-path=/dev/shm)"
     )]
     NotMemory(PathBuf),
     /// The descriptor does not allow reading.
-    #[error("the descriptor cannot be read through: open it for reading and writing")]
+    #[error("the descriptor is not readable: open it for reading and writing")]
     NotReadable,
     /// The file has no bytes.
     #[error("the file is empty: set its size before sharing it")]
@@ -86,14 +86,14 @@ pub enum MapError {
     /// This session has [`MAX_SESSION_MAPPINGS`] files or [`MAX_SESSION_BYTES`] of address space
     /// mapped.
     #[error(
-        "the client has too much mapped: at most {MAX_SESSION_MAPPINGS} files and {MAX_SESSION_BYTES} bytes; unmap some, or share fewer and smaller files"
+        "the client exceeds its limit of {MAX_SESSION_MAPPINGS} mapped files or {MAX_SESSION_BYTES} mapped bytes; unmap some, or share fewer and smaller files"
     )]
     SessionLimit,
     /// The process has [`MAX_MAPPINGS`] files mapped.
     #[error("all {MAX_MAPPINGS} mappings of client memory are in use: disconnect a client")]
     TableFull,
     /// The handler that guards against memory that is taken away could not be installed.
-    #[error("cannot install the handler for SIGBUS: {0}")]
+    #[error("cannot install the SIGBUS handler: {0}")]
     Handler(io::Error),
     /// The system refused.
     #[error("cannot map the client's memory: {0}")]

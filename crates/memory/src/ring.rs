@@ -37,11 +37,11 @@ pub enum RingError {
     Unmapped,
     /// A page of the queue came without a descriptor.
     #[error(
-        "the queue lies in memory that is not shared: start QEMU with memory-backend-memfd,share=on"
+        "the queue is in memory that the host does not share: start QEMU with memory-backend-memfd,share=on"
     )]
     NoDescriptor,
     /// A page of the queue does not allow what the device does with it.
-    #[error("the queue lies in memory that the device may not access so")]
+    #[error("the host mapped the memory of the queue without the access that the device needs")]
     Denied,
     /// The queue does not start at a page.
     #[error("the queue does not start at a multiple of {PAGE} bytes")]

@@ -50,7 +50,7 @@ pub enum StateError {
     #[error("state area {0} is in use")]
     Taken(usize),
     /// What should lie in it is larger than it.
-    #[error("{need} bytes do not fit state area {area} of {have}")]
+    #[error("{need} bytes do not fit into the {have} bytes of state area {area}")]
     TooLarge {
         /// The area.
         area: usize,

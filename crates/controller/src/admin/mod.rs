@@ -464,7 +464,7 @@ impl Controller {
     fn refuse(&mut self, sqe: &Sqe, status: Status) {
         tracing::debug!(
             controller = self.config.name, opcode = ?sqe.admin_opcode(), cid = sqe.cid, %status,
-            "admin command refused"
+            "admin command rejected"
         );
         if status == Status::DATA_TRANSFER_ERROR && self.is_unshared([sqe.prp1, sqe.prp2]) {
             self.warn_unshared();

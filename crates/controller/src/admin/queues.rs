@@ -244,7 +244,7 @@ impl Controller {
         let counters = Arc::new(LaneCounters::default());
         let area = self.state.take(1 + usize::from(cqid), slots_for(entries));
         let state = area.map_err(|error| {
-            tracing::error!(controller = self.config.name, %error, "cannot make a queue");
+            tracing::error!(controller = self.config.name, %error, "cannot create a queue");
             Status::INTERNAL_ERROR
         })?;
         let config = LaneConfig {
@@ -386,7 +386,7 @@ impl Controller {
             QueueError::Size { .. } => Status::INVALID_QUEUE_SIZE,
             QueueError::Ring(error) => self.ring_status(error),
             error => {
-                tracing::error!(controller = self.config.name, %error, "cannot make a queue");
+                tracing::error!(controller = self.config.name, %error, "cannot create a queue");
                 Status::INTERNAL_ERROR
             }
         }

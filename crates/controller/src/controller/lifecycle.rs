@@ -77,7 +77,7 @@ impl Shutdown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The host enabled it with settings that it cannot have.
-    #[error("the host enabled the controller with settings that cannot be: {0}")]
+    #[error("the host enabled the controller with invalid settings: {0}")]
     Enable(#[from] EnableError),
     /// A client truncated memory that it shared.
     #[error("memory that the client shared was truncated: restart the client")]
@@ -86,13 +86,13 @@ pub enum Failure {
     #[error("memory under a queue in use was unmapped: reset the controller")]
     QueueLost,
     /// The client's messages cannot be told apart any more.
-    #[error("the client broke the protocol: restart the client")]
+    #[error("the client violated the protocol: restart the client")]
     ClientLost,
     /// The host did not send Keep Alive within the timeout that it had set.
-    #[error("the host sent no Keep Alive within the timeout that it had set")]
+    #[error("the host sent no Keep Alive command within its Keep Alive Timeout")]
     KeepAlive,
     /// A medium could not be flushed at a shutdown.
-    #[error("a medium was not flushed before shutdown: look for its errors above")]
+    #[error("a medium was not flushed before shutdown: see its errors above")]
     NotFlushed,
 }
 
@@ -100,23 +100,23 @@ pub enum Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnableError {
     /// CC.MPS is not 0.
-    #[error("CC.MPS is {0}: only 4 KiB pages (0) are offered")]
+    #[error("CC.MPS is {0}: only 4 KiB pages (0) are supported")]
     PageSize(u8),
     /// CC.CSS is neither 000b nor 110b.
     #[error(
-        "CC.CSS is {0}: only the NVM command set (0) and all supported command sets (6) are offered"
+        "CC.CSS is {0}: the only supported values are the NVM command set (0) and all command sets (6)"
     )]
     CommandSet(u8),
     /// CC.AMS is neither 0 nor 1.
     #[error(
-        "CC.AMS is {0}: only round robin (0) and weighted round robin with urgent priority class (1) are offered"
+        "CC.AMS is {0}: only round robin (0) and weighted round robin with urgent priority class (1) are supported"
     )]
     Arbitration(u8),
     /// CC.IOSQES is neither 6 nor unset.
-    #[error("CC.IOSQES is {0}: submission queue entries have 64 bytes (6)")]
+    #[error("CC.IOSQES is {0}: submission queue entries must have 64 bytes (6)")]
     SqEntrySize(u8),
     /// CC.IOCQES is neither 4 nor unset.
-    #[error("CC.IOCQES is {0}: completion queue entries have 16 bytes (4)")]
+    #[error("CC.IOCQES is {0}: completion queue entries must have 16 bytes (4)")]
     CqEntrySize(u8),
     /// AQA gives a queue of fewer than two entries.
     #[error("an admin queue has fewer than two entries")]
@@ -125,11 +125,11 @@ pub enum EnableError {
     #[error("ASQ or ACQ is not aligned to 4 KiB")]
     Misaligned,
     /// ASQ or ACQ is not in memory that the client mapped.
-    #[error("ASQ or ACQ points to no memory of the host's")]
+    #[error("ASQ or ACQ is not in memory that the host has mapped")]
     Unmapped,
     /// ASQ or ACQ is in memory that the client does not share.
     #[error(
-        "ASQ or ACQ is in memory that came without a descriptor: start the virtual machine with memory-backend-memfd,share=on"
+        "ASQ or ACQ is in memory that the host does not share: start the virtual machine with memory-backend-memfd,share=on"
     )]
     NoDescriptor,
 }
@@ -329,7 +329,7 @@ impl Controller {
             self.warned.unshared = true;
             tracing::warn!(
                 controller = self.config.name,
-                "a queue or buffer is in memory that came without a descriptor: start the virtual machine with memory-backend-memfd,share=on"
+                "a queue or buffer is in memory that the host does not share: start the virtual machine with memory-backend-memfd,share=on"
             );
         }
     }

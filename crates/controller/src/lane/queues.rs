@@ -151,11 +151,7 @@ impl Queues {
     #[cold]
     pub(super) fn bad_doorbell(&mut self, queue: QueueName, bad: BadDoorbell) {
         let value = bad.value;
-        tracing::debug!(
-            ?queue,
-            value,
-            "a doorbell value that cannot be: queue frozen"
-        );
+        tracing::debug!(?queue, value, "invalid doorbell value: queue frozen");
         let fault = LaneFault::InvalidDoorbell { queue, value };
         self.events.push_back(LaneEvent::Fault(fault));
     }
@@ -164,7 +160,10 @@ impl Queues {
     #[cold]
     pub(super) fn ring_lost(&mut self, queue: QueueName) {
         if self.serving {
-            tracing::debug!(?queue, "a ring was used while its page was not mapped");
+            tracing::debug!(
+                ?queue,
+                "a queue was used while one of its pages was not mapped"
+            );
             self.serving = false;
             self.still = true;
             let fault = LaneFault::RingLost { queue };

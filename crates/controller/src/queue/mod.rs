@@ -31,22 +31,22 @@ pub const MAX_ENTRIES: u32 = 65_536;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
     /// The identifier is 0 or above what is offered.
-    #[error("queue identifier {qid} is not in 1..={}", MAX_SQS)]
+    #[error("queue identifier {qid} is out of range: expected 1 to {}", MAX_SQS)]
     Identifier {
         /// The identifier.
         qid: u16,
     },
     /// Fewer than 2 or more than 65,536 entries.
-    #[error("a queue has 2 to 65536 entries, not {entries}")]
+    #[error("queue size {entries} is out of range: expected 2 to 65536 entries")]
     Size {
         /// Entries asked for.
         entries: u32,
     },
     /// The ring is not where it can be reached.
-    #[error("the ring cannot be reached: {0}")]
+    #[error("cannot access the memory of the queue: {0}")]
     Ring(#[from] RingError),
     /// The state area has too few slots: make it as large as `state::slots_for` says.
-    #[error("the saved state has {have} slots where {need} are needed")]
+    #[error("the saved state has {have} slots, but {need} are needed")]
     State {
         /// Slots needed.
         need: usize,

@@ -87,7 +87,8 @@ mod digits {
         from: D,
     ) -> Result<[u8; N], D::Error> {
         let text = String::deserialize(from)?;
-        let wrong = || D::Error::custom(format_args!("`{text}` is not {} digits", 2 * N));
+        let wrong =
+            || D::Error::custom(format_args!("`{text}` is not {} hexadecimal digits", 2 * N));
         if text.len() != 2 * N || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(wrong());
         }
@@ -104,10 +105,10 @@ mod digits {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// Its blocks have an impossible size.
-    #[error("lba_size is {0}: only 512 and 4096 can be")]
+    #[error("lba_size is {0}: only 512 and 4096 are supported")]
     BlockSize(u32),
     /// Its blocks are none, or do not fit into its bytes.
-    #[error("{blocks} blocks do not fit into {len} bytes from {start}")]
+    #[error("{blocks} blocks do not fit into the {len} bytes at offset {start}")]
     Blocks {
         /// Size in blocks.
         blocks: u64,
@@ -118,7 +119,7 @@ pub enum RestoreError {
     },
     /// Its medium has become smaller.
     #[error(
-        "it has the bytes {start} to {end} of media {medium}, which has only {bytes}: enlarge that again"
+        "it occupies bytes {start} to {end} of media {medium}, which has only {bytes} bytes: enlarge the media again"
     )]
     Medium {
         /// First byte.
@@ -132,7 +133,7 @@ pub enum RestoreError {
     },
     /// Its medium is opened so that it takes no such blocks.
     #[error(
-        "lba_size is {lba_size}, but media {medium} takes no blocks below {min} with direct = \"on\": write direct = \"auto\""
+        "lba_size is {lba_size}, but media {medium} supports no blocks below {min} with direct = \"on\": write direct = \"auto\""
     )]
     SmallBlocks {
         /// Bytes of a block.
@@ -144,7 +145,7 @@ pub enum RestoreError {
     },
     /// Its medium may leave a part of such a block written when the power fails.
     #[error(
-        "lba_size is {lba_size}, but media {medium} promises to write only {max} bytes wholly or not at all when the power fails (AWUPF, NAWUPF): write awupf = \"4KiB\" there if you know that it does so all the same"
+        "lba_size is {lba_size}, but media {medium} reports only {max} bytes as atomic when the power fails (AWUPF, NAWUPF): write awupf = \"4KiB\" there if you know that its writes of 4 KiB are atomic"
     )]
     LargeBlocks {
         /// Bytes of a block.
@@ -155,7 +156,7 @@ pub enum RestoreError {
         max: u32,
     },
     /// Its marked blocks are too many, or not in it.
-    #[error("its uncorrectable blocks are too many, or lie behind its end")]
+    #[error("its uncorrectable blocks are too many, or beyond its end")]
     Uncorrectable,
 }
 
@@ -387,15 +388,15 @@ mod tests {
         assert!(with(|r| r.blocks = 0).contains("do not fit"));
         assert!(with(|r| r.start = u64::MAX - 8191).contains("do not fit"));
         let shrunk = with(|r| r.start = (1 << 20) - 4096);
-        assert!(shrunk.contains("1044480 to 1052672 of media disk, which has only 1048576"));
-        assert!(with(|r| r.uncorrectable = vec![(14, 2)]).contains("behind its end"));
-        assert!(with(|r| r.uncorrectable = vec![(1, u64::MAX)]).contains("behind its end"));
+        assert!(shrunk.contains("1044480 to 1052672 of media disk, which has only 1048576 bytes"));
+        assert!(with(|r| r.uncorrectable = vec![(14, 2)]).contains("beyond its end"));
+        assert!(with(|r| r.uncorrectable = vec![(1, u64::MAX)]).contains("beyond its end"));
         let coarse = Pool {
             min_lba_bytes: 4096,
             ..pool()
         };
         let small = record().restore(&coarse).unwrap_err().to_string();
-        assert!(small.contains("takes no blocks below 4096"));
+        assert!(small.contains("supports no blocks below 4096"));
         let tearing = Pool {
             max_lba_bytes: 512,
             ..pool()

@@ -168,7 +168,7 @@ pub enum DmaError {
     #[error("the range ends past the 64-bit address space")]
     Wraps,
     /// The range meets a region that is mapped.
-    #[error("the range overlaps the region of {len:#x} bytes at {iova}: unmap that first")]
+    #[error("the range overlaps the region of {len:#x} bytes at {iova}: unmap that region first")]
     Overlaps {
         /// Where the other region starts.
         iova: Iova,
@@ -214,10 +214,10 @@ pub enum TranslateError {
     #[error("the address is not mapped")]
     Unmapped,
     /// The region came without a descriptor.
-    #[error("the memory is not shared: start QEMU with memory-backend-memfd,share=on")]
+    #[error("the host does not share this memory: start QEMU with memory-backend-memfd,share=on")]
     NoDescriptor,
     /// The region does not allow this direction.
-    #[error("the region does not allow this access")]
+    #[error("the region is not mapped for this access")]
     Denied,
     /// The range ends behind the last address.
     #[error("the range ends past the 64-bit address space")]

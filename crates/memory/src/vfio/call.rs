@@ -106,7 +106,7 @@ pub(super) fn region_info(device: &OwnedFd, index: u32) -> io::Result<RegionInfo
     answer[1] = word([index, 0]);
     exchange(device, DEVICE_GET_REGION_INFO, &mut answer)?;
     let bytes: Vec<u8> = answer.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let malformed = || io::Error::other("the kernel's answer has another form");
+    let malformed = || io::Error::other("the kernel's reply is malformed");
     RegionInfo::parse(&bytes).ok_or_else(malformed)
 }
 

@@ -88,7 +88,7 @@ impl Interrupt {
 pub enum VfioError {
     /// The container's device node.
     #[error(
-        "cannot open {}: {source}; load the modules vfio-pci and vfio_iommu_type1, and see that you may open it",
+        "cannot open {}: {source}; load the modules vfio-pci and vfio_iommu_type1, and check the permissions of this file",
         path.display()
     )]
     Open {
@@ -98,13 +98,15 @@ pub enum VfioError {
         source: io::Error,
     },
     /// The group's device node is open in another process.
-    #[error("{} is in use: another process has the function, or another one of its IOMMU group", path.display())]
+    #[error("{} is in use: another process uses this function, or another function of its IOMMU group", path.display())]
     Busy {
         /// The node.
         path: PathBuf,
     },
     /// The kernel lends functions in another way.
-    #[error("the kernel's VFIO has no IOMMU of type 1, version 2")]
+    #[error(
+        "the kernel's VFIO does not support the Type 1 version 2 IOMMU; load the module vfio_iommu_type1"
+    )]
     NoType1,
     /// A function of the group belongs to a driver of the kernel's.
     #[error(
@@ -131,7 +133,7 @@ fn hint(error: &io::Error) -> &'static str {
             "; without interrupt remapping the module vfio_iommu_type1 needs allow_unsafe_interrupts=1"
         }
         Some(libc::ENOMEM) => {
-            "; memory that a drive reaches is locked: raise `ulimit -l` (RLIMIT_MEMLOCK)"
+            "; memory that a drive accesses is locked: raise RLIMIT_MEMLOCK (`ulimit -l`)"
         }
         _ => "",
     }
@@ -168,14 +170,14 @@ impl Function {
             return Err(VfioError::NoType1);
         }
         let group_fd = open(format!("/dev/vfio/{group}").into())?;
-        let viable = call::group_is_viable(&group_fd).map_err(failed("ask for the IOMMU group"))?;
+        let viable = call::group_is_viable(&group_fd).map_err(failed("query the IOMMU group"))?;
         if !viable {
             return Err(VfioError::NotViable { group });
         }
         call::set_container(&group_fd, &container)
-            .map_err(failed("put the IOMMU group into a container"))?;
-        call::set_iommu(&container, abi::VFIO_TYPE1v2_IOMMU).map_err(failed("set the IOMMU up"))?;
-        let device = call::device(&group_fd, address).map_err(failed("take the function"))?;
+            .map_err(failed("add the IOMMU group to a container"))?;
+        call::set_iommu(&container, abi::VFIO_TYPE1v2_IOMMU).map_err(failed("set up the IOMMU"))?;
+        let device = call::device(&group_fd, address).map_err(failed("open the function"))?;
         let mut regions: [RegionInfo; 7] = Default::default();
         for (at, region) in regions.iter_mut().enumerate() {
             let space = match u8::try_from(at) {
@@ -183,7 +185,7 @@ impl Function {
                 _ => Space::Config,
             };
             let info = call::region_info(&device, space.index());
-            *region = info.map_err(failed("ask for a region of the function"))?;
+            *region = info.map_err(failed("query a region of the function"))?;
         }
         Ok(Function {
             device,
