@@ -31,16 +31,16 @@ const REGION_INFO_MAX_LEN: u32 = 64 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The server did not answer in time. A late reply is dropped when it comes.
-    #[error("the server did not answer within the time allowed")]
+    #[error("the server did not reply within the timeout")]
     Timeout,
     /// The server has closed the connection.
     #[error("the server closed the connection")]
     Closed,
     /// The server refuses, with a UNIX errno (0 where it gives none).
-    #[error("the server refused: {}", io::Error::from_raw_os_error(*.0 as i32))]
+    #[error("the server rejected the request: {}", io::Error::from_raw_os_error(*.0 as i32))]
     Refused(u32),
     /// The device has another host: it refused the `VERSION` with `EBUSY`.
-    #[error("it has another host{}", of_process(*.host))]
+    #[error("the drive has another host{}", of_process(*.host))]
     InUse {
         /// The process of that, where the server says so.
         host: Option<u32>,
@@ -52,7 +52,7 @@ pub enum ClientError {
     #[error("the server's reply to {0} does not match the request")]
     Mismatch(Command),
     /// The server speaks no version of the protocol that is spoken here.
-    #[error("the server speaks version {major}.{minor}, which is not supported here")]
+    #[error("the server speaks vfio-user {major}.{minor}, which this client does not support")]
     Version {
         /// Its major version.
         major: u16,

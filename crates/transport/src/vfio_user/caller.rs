@@ -169,7 +169,10 @@ impl Caller {
         reply.encode(&mut body);
         self.connection.reply(request, &[&body], &[])?;
         let (major, minor) = (reply.major, reply.minor);
-        tracing::debug!(controller = config.name, "version {major}.{minor} agreed");
+        tracing::debug!(
+            controller = config.name,
+            "negotiated version {major}.{minor}"
+        );
         let session = Session::new(self.connection, self.process, doorbells, config);
         session.map_err(SessionEnd::Io)
     }

@@ -56,19 +56,19 @@ impl MemoryMap {
                 controller = name,
                 iova,
                 bytes,
-                "a host's memory cannot be used, and its DMA_MAP is refused: {why}; more of this connection are logged at debug"
+                "rejected a host's DMA_MAP, so the controller cannot access that memory: {why}; further rejections on this connection are logged at debug"
             ),
             0..WARNINGS => tracing::warn!(
                 controller = name,
                 iova,
                 bytes,
-                "a host's memory cannot be used, and its DMA_MAP is refused: {why}"
+                "rejected a host's DMA_MAP, so the controller cannot access that memory: {why}"
             ),
             _ => tracing::debug!(
                 controller = name,
                 iova,
                 bytes,
-                "a host's DMA_MAP is refused: {why}"
+                "rejected a host's DMA_MAP: {why}"
             ),
         }
     }
@@ -134,7 +134,7 @@ impl MemoryMap {
         } else {
             self.map
                 .unmap(Iova(request.iova), request.size)
-                .inspect_err(|error| tracing::debug!("a host's DMA_UNMAP is refused: {error}"))
+                .inspect_err(|error| tracing::debug!("rejected a host's DMA_UNMAP: {error}"))
                 .map_err(errno_of_map)?;
         }
         tracing::debug!(

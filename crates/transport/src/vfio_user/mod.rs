@@ -80,13 +80,13 @@ pub enum SessionEnd {
     #[error("it closed its socket")]
     Closed,
     /// A header announces an impossible size: where the next message starts is unknown.
-    #[error("its messages cannot be told apart any more: a header announced {size} bytes")]
+    #[error("it sent an invalid message length: a header announced {size} bytes")]
     FramingLost {
         /// The size announced, in bytes.
         size: u32,
     },
     /// The host asks, but does not read the answers.
-    #[error("it does not read the answers to what it asks")]
+    #[error("it does not read the replies to its requests")]
     PeerDoesNotRead,
     /// The socket failed.
     #[error("its socket failed: {0}")]

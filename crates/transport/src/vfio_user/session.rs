@@ -148,7 +148,7 @@ impl Session {
                 let Header { command, .. } = request;
                 tracing::debug!(
                     controller = self.device.config.name,
-                    "{command} is refused: {errno}"
+                    "rejected {command}: {errno}"
                 );
                 self.connection.reply_error(request, number(errno))?;
             }

@@ -46,19 +46,19 @@ pub enum ConnectionError {
     Io(#[from] io::Error),
     /// A header announces a size below its own length or above [`MAX_MESSAGE_LEN`]: where the next
     /// message starts is unknown. Close the connection.
-    #[error("a header announces {size} bytes, outside of 16 to {MAX_MESSAGE_LEN}")]
+    #[error("a header announces {size} bytes: a message has 16 to {MAX_MESSAGE_LEN}")]
     FramingLost {
         /// The size announced, in bytes.
         size: u32,
     },
     /// A message to send has more than [`MAX_FDS`] descriptors. Nothing was sent.
-    #[error("{count} descriptors do not fit in one message, send at most {MAX_FDS}")]
+    #[error("{count} descriptors do not fit in one message: send at most {MAX_FDS}")]
     TooManyDescriptors {
         /// Descriptors given.
         count: usize,
     },
     /// A message to send is longer than [`MAX_MESSAGE_LEN`]. Nothing was sent.
-    #[error("a message of {size} bytes is too long, send at most {MAX_MESSAGE_LEN}")]
+    #[error("a message of {size} bytes is too long: send at most {MAX_MESSAGE_LEN}")]
     TooLong {
         /// Length of the message, in bytes.
         size: usize,

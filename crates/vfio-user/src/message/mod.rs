@@ -33,7 +33,7 @@ pub use version::{Capabilities, Migration, Refusal, Version};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The body is shorter than the structure of its command.
-    #[error("the body has {actual} bytes, send at least {expected}")]
+    #[error("the body has {actual} bytes: send at least {expected}")]
     Short {
         /// Bytes that the structure has.
         expected: usize,
@@ -49,19 +49,19 @@ pub enum Malformed {
         actual: usize,
     },
     /// The version data are longer than [`Version::MAX_TEXT_LEN`].
-    #[error("the version data have {actual} bytes, send at most {max}", max = Version::MAX_TEXT_LEN)]
+    #[error("the version data has {actual} bytes: send at most {max}", max = Version::MAX_TEXT_LEN)]
     VersionTextTooLong {
         /// Bytes that came.
         actual: usize,
     },
     /// The version data are not the JSON object of the specification.
-    #[error("the version data are not a JSON object with the capabilities of the specification")]
+    #[error("the version data is not a JSON object with the capabilities of the specification")]
     VersionText,
     /// Flags that exclude each other, or none of which one is needed.
-    #[error("the flags {0:#x} name not exactly one kind of data and one action")]
+    #[error("the flags {0:#x} do not name exactly one data type and one action")]
     IrqFlags(u32),
     /// A list of region capabilities that leaves the body or does not go forward.
-    #[error("the region's capability at offset {offset} is not within the body")]
+    #[error("the region's capability at offset {offset} is outside the body")]
     RegionCapability {
         /// Offset from the start of the body, in bytes.
         offset: u32,

@@ -468,7 +468,7 @@ fn eventfd(fd: OwnedFd) -> Result<EventFd, Errno> {
     let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let target = rustix::fs::readlink(name, Vec::new())?;
     if target.as_bytes() != b"anon_inode:[eventfd]" {
-        tracing::debug!("a host's descriptor for an interrupt is {target:?}, not an eventfd");
+        tracing::debug!("a host's interrupt descriptor is {target:?}, not an eventfd");
         return Err(Errno::INVAL);
     }
     let flags = rustix::fs::fcntl_getfl(fd.as_fd())?;

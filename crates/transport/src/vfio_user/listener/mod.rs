@@ -35,7 +35,7 @@ const MAX_PATH_LEN: usize = 107;
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// A process that lives has the socket.
-    #[error("the socket {path} is in use by another process: end it, or choose another path")]
+    #[error("the socket {path} is in use by another process: stop it, or choose another path")]
     InUse {
         /// The path.
         path: PathBuf,
@@ -55,7 +55,7 @@ pub enum BindError {
         parent: PathBuf,
     },
     /// The path is too long for a socket's address.
-    #[error("the path {path} has {len} bytes: a socket's path has at most {MAX_PATH_LEN}")]
+    #[error("the path {path} has {len} bytes: a socket path has at most {MAX_PATH_LEN}")]
     TooLong {
         /// The path.
         path: PathBuf,
@@ -117,7 +117,7 @@ impl Listener {
         let lock = Lock::take(path)?;
         clear(path, &address)?;
         let (socket, identity) =
-            listen(path, &address).map_err(|errno| refused("listen at", path, errno))?;
+            listen(path, &address).map_err(|errno| refused("listen on", path, errno))?;
         Ok(Self {
             socket,
             path: path.to_owned(),
@@ -134,7 +134,7 @@ impl Listener {
     pub fn open_to(&self, mode: u32) -> Result<(), BindError> {
         let mode = rustix::fs::Mode::from_raw_mode(mode);
         rustix::fs::chmod(&self.path, mode)
-            .map_err(|errno| refused("change who may connect to", &self.path, errno))
+            .map_err(|errno| refused("set the mode of", &self.path, errno))
     }
 
     /// Takes the next host, if one waits. Never blocks.
@@ -206,13 +206,13 @@ fn clear(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
     let stat = match rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(refused("look at", path, errno)),
+        Err(errno) => return Err(refused("inspect", path, errno)),
     };
     if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
         let path = path.to_owned();
         return Err(BindError::NotASocket { path });
     }
-    if !is_stale(address).map_err(|errno| refused("look at", path, errno))? {
+    if !is_stale(address).map_err(|errno| refused("inspect", path, errno))? {
         let path = path.to_owned();
         return Err(BindError::InUse { path });
     }
