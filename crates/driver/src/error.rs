@@ -89,7 +89,7 @@ pub enum DriverError {
         host: Option<u32>,
     },
     /// A server took the connection and did not answer.
-    #[error("the server at {} did not respond within {after:?}: the drive may have another host, or the server is stopped", path.display())]
+    #[error("the server at {} did not respond within {after:?}: the drive may have another host, or the server may be stopped", path.display())]
     NoAnswer {
         /// The socket.
         path: PathBuf,

@@ -59,7 +59,7 @@ fn await_answer(clock: &impl Clock, mut answered: impl FnMut() -> bool) -> Resul
         }
     }
     Err(DriverError::Timeout {
-        what: "the other thread's answer",
+        what: "the reply of the other thread",
         after: std::time::Duration::from_nanos(PATIENCE_NS),
     })
 }
@@ -289,7 +289,7 @@ pub struct Sleeper {
 /// [`DriverError::NoMemory`], [`DriverError::System`] without descriptors.
 pub fn wake_up(memory: &HostMemory) -> Result<(Waker, Sleeper), DriverError> {
     let system = |source| DriverError::System {
-        what: "make an eventfd",
+        what: "create an eventfd",
         source,
     };
     let buffer = memory

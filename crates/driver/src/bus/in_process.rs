@@ -304,7 +304,8 @@ impl<C: Channel> InProcess<C> {
             what: "duplicate the memory's descriptor",
             source,
         })?;
-        let refused = |error: String| DriverError::Unsupported(format!("shared memory: {error}"));
+        let refused =
+            |error: String| DriverError::Unsupported(format!("cannot share memory: {error}"));
         let inner = &mut *self.wake();
         let mapping = inner
             .mappings
@@ -404,7 +405,9 @@ impl<C: Channel> Bus for InProcess<C> {
 
     fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {
         let file = memory.file().ok_or_else(|| {
-            DriverError::Unsupported("memory of this process alone cannot be shared".to_owned())
+            DriverError::Unsupported(
+                "memory without a file descriptor cannot be shared with a drive".to_owned(),
+            )
         })?;
         let access = if memory.is_writable() {
             Access::READ_WRITE
@@ -419,7 +422,7 @@ impl<C: Channel> Bus for InProcess<C> {
         let epoch = {
             let inner = &mut *self.wake();
             inner.dma.unmap(base, len).map_err(|error| {
-                DriverError::Unsupported(format!("memory to give back: {error}"))
+                DriverError::Unsupported(format!("cannot unmap memory: {error}"))
             })?;
             inner.publish_map()
         };
@@ -447,7 +450,7 @@ impl<C: Channel> Bus for InProcess<C> {
                 Ok(())
             }
             None => Err(DriverError::Unsupported(format!(
-                "the controller has no vector {vector}"
+                "the controller has no interrupt vector {vector}"
             ))),
         }
     }
@@ -469,7 +472,7 @@ impl<C: Channel> Bus for InProcess<C> {
                 Ok(())
             }
             None => Err(DriverError::Unsupported(format!(
-                "MSI has no message {message}"
+                "the controller has no MSI message {message}"
             ))),
         }
     }

@@ -162,7 +162,7 @@ pub trait Bus {
     fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {
         let _ = (memory, base);
         Err(DriverError::Unsupported(
-            "memory of others cannot be shared over this bus".to_owned(),
+            "memory of another host cannot be shared over this bus".to_owned(),
         ))
     }
 
@@ -200,7 +200,7 @@ pub trait Bus {
     /// before.
     fn clear_interrupt(&self, vector: u16) -> Result<(), DriverError> {
         Err(DriverError::Unsupported(format!(
-            "the interrupt of vector {vector} cannot be taken away over this bus"
+            "the interrupt of vector {vector} cannot be removed over this bus"
         )))
     }
 

@@ -17,7 +17,7 @@ pub struct PciAddress {
 
 /// A text is no PCI address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no PCI address: write DOMAIN:BUS:DEVICE.FUNCTION as lspci does, 0000:01:00.0")]
+#[error("`{0}` is not a PCI address: write DOMAIN:BUS:DEVICE.FUNCTION, for example 0000:01:00.0")]
 pub struct NoPciAddress(String);
 
 impl FromStr for PciAddress {

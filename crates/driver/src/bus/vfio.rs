@@ -63,7 +63,7 @@ impl Vfio {
         let len = function.region(Space::Bar(0)).len;
         if len <= DOORBELLS {
             return Err(DriverError::Unsupported(format!(
-                "BAR0 of {address} has {len} bytes and no doorbells: not an NVMe controller"
+                "BAR0 of {address} has {len} bytes, too few for doorbells: not an NVMe controller"
             )));
         }
         let doorbells = function
@@ -74,7 +74,7 @@ impl Vfio {
                 start: DOORBELLS,
             });
         let vectors = function.interrupts(Interrupt::MsiX);
-        let eventfd = || EventFd::new().map_err(|source| system("make an eventfd", source));
+        let eventfd = || EventFd::new().map_err(|source| system("create an eventfd", source));
         let bus = Self {
             function,
             doorbells,
@@ -93,7 +93,9 @@ impl Vfio {
             if bus.function.interrupts(kind) > 0 {
                 bus.function
                     .set_interrupts(kind, 0, &[Some(eventfd.as_fd())])
-                    .map_err(|source| system("be told what becomes of the drive", source))?;
+                    .map_err(|source| {
+                        system("subscribe to removal and error events of the drive", source)
+                    })?;
             }
         }
         Ok(bus)
@@ -140,7 +142,7 @@ impl Vfio {
         let at = u32::from(at);
         if at >= count {
             return Err(DriverError::Unsupported(format!(
-                "the drive has {count} interrupts of this kind, and not number {at}"
+                "the drive has {count} interrupts of this type: number {at} does not exist"
             )));
         }
         // A panic of another user of the bus leaves a kind enabled, or none.
@@ -157,7 +159,7 @@ impl Vfio {
                 disabled.and_then(|()| self.enable(kind, count, at, eventfd))
             }
         };
-        result.map_err(|source| system("set an interrupt's eventfd", source))?;
+        result.map_err(|source| system("assign an eventfd to an interrupt", source))?;
         *enabled = Some(kind);
         Ok(())
     }
@@ -221,7 +223,7 @@ fn system(what: &'static str, source: std::io::Error) -> DriverError {
 fn shared(source: std::io::Error) -> DriverError {
     match source.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOMEM) => system(
-            "lock memory for the drive (raise `ulimit -l`, RLIMIT_MEMLOCK)",
+            "lock memory for the drive (raise RLIMIT_MEMLOCK with `ulimit -l`)",
             source,
         ),
         _ => system("share memory with the drive", source),
@@ -290,7 +292,7 @@ impl Bus for Vfio {
     fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError> {
         self.function
             .unshare(base, len)
-            .map_err(|source| system("take memory back from the drive", source))
+            .map_err(|source| system("unmap memory from the drive", source))
     }
 
     fn can_revoke(&self) -> bool {
@@ -319,7 +321,7 @@ impl Bus for Vfio {
             Some(Interrupt::MsiX) => self
                 .function
                 .set_interrupts(Interrupt::MsiX, u32::from(vector), &[None])
-                .map_err(|source| system("take an interrupt's eventfd away", source)),
+                .map_err(|source| system("remove the eventfd of an interrupt", source)),
             _ => Ok(()),
         }
     }
@@ -365,8 +367,7 @@ impl Bus for Vfio {
         }
         if self.error.drain() {
             return Err(DriverError::Broken(
-                "the kernel has seen an error on its bus that it does not get over (AER)"
-                    .to_owned(),
+                "the kernel reported an uncorrectable PCIe error (AER)".to_owned(),
             ));
         }
         Ok(())

@@ -51,7 +51,7 @@ impl<B: Bus> Device<B> {
         match crate::prp::build(self.iova(buffer).0, len, 0, 0, none) {
             Ok(prps) => Ok((prps.prp1, prps.prp2)),
             Err(_) => Err(DriverError::Unsupported(format!(
-                "an admin command moves at most two pages here, not {len} bytes"
+                "an admin command transfers at most two pages (8192 bytes), not {len} bytes"
             ))),
         }
     }
@@ -213,7 +213,7 @@ impl<B: Bus> Device<B> {
             for nsid in listed {
                 if nsid <= after {
                     return Err(DriverError::Broken(format!(
-                        "its list of namespaces has {nsid} after {after}"
+                        "its namespace list is not in ascending order: {nsid} follows {after}"
                     )));
                 }
                 after = nsid;
@@ -241,7 +241,7 @@ impl<B: Bus> Device<B> {
     ) -> Result<(), DriverError> {
         if !data.len().is_multiple_of(4) || !offset.is_multiple_of(4) {
             return Err(DriverError::Unsupported(format!(
-                "a log page is read in dwords, not {} bytes from {offset} on",
+                "a log page is read in dwords, not {} bytes at offset {offset}",
                 data.len()
             )));
         }
@@ -359,7 +359,7 @@ impl<B: Bus> Device<B> {
         let limit = aerl.min(usize::from(enabled.admin.depth()) - 1);
         if held >= limit {
             return Err(DriverError::Unsupported(format!(
-                "the controller holds {held} event requests, of {limit} at most"
+                "{held} Asynchronous Event Requests are outstanding; the limit is {limit}"
             )));
         }
         let cid = self.submit_admin(Sqe {
@@ -483,11 +483,13 @@ fn described(nsid: u32, identity: &IdentifyNamespace) -> Result<Namespace, Drive
     }
     let index = usize::from(identity.flbas.format_index());
     let Some(format) = identity.lbaf.get(index) else {
-        return unsupported(format!("namespace {nsid} has LBA format {index}"));
+        return unsupported(format!(
+            "namespace {nsid} reports LBA format {index}, which does not exist"
+        ));
     };
     if format.ms() != 0 || !(9..=16).contains(&format.lbads()) {
         return unsupported(format!(
-            "namespace {nsid} has blocks of 2^{} bytes with {} bytes of metadata",
+            "namespace {nsid} has blocks of 2^{} bytes with {} bytes of metadata, which is not supported",
             format.lbads(),
             format.ms()
         ));

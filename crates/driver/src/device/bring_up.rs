@@ -94,7 +94,7 @@ impl<B: Bus> Device<B> {
             false => Ok(CommandSetSelected::NVM),
             true if self.cap.css_iocs() => Ok(CommandSetSelected::ALL_SUPPORTED),
             true => Err(DriverError::Unsupported(
-                "the controller has no other command sets than NVM (CAP.CSS)".to_owned(),
+                "the controller supports only the NVM command set (CAP.CSS)".to_owned(),
             )),
         }
     }

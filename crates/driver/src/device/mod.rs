@@ -134,7 +134,7 @@ impl<B: Bus> Device<B> {
     /// controller that is not for this driver, and those of the bus.
     pub fn open(bus: B, options: &Options) -> Result<Self, DriverError> {
         let memory = HostMemory::new(options.memory_len).map_err(|source| DriverError::System {
-            what: "make memory to share with the drive",
+            what: "create memory to share with the drive",
             source,
         })?;
         bus.share(&memory, MEMORY_AT)?;
@@ -154,16 +154,20 @@ impl<B: Bus> Device<B> {
     fn check_capabilities(&self) -> Result<(), DriverError> {
         let unsupported = |why: &str| Err(DriverError::Unsupported(why.to_owned()));
         if u64::from(self.cap) == u64::MAX {
-            return unsupported("the controller's registers read as ones: it is not there");
+            return unsupported(
+                "all bits of the controller's registers read as 1: the drive was removed or does not respond",
+            );
         }
         if !self.cap.css_nvm() {
-            return unsupported("the controller has no NVM command set");
+            return unsupported("the controller does not support the NVM command set");
         }
         if self.cap.mpsmin() > 0 {
-            return unsupported("the controller has no memory pages of 4 KiB");
+            return unsupported("the controller does not support memory pages of 4 KiB");
         }
         if self.cap.mqes_z() == 0 {
-            return unsupported("the controller has no queues of two entries (CAP.MQES is 0)");
+            return unsupported(
+                "the controller does not support queues of two entries (CAP.MQES is 0)",
+            );
         }
         Ok(())
     }
@@ -288,7 +292,7 @@ impl<B: Bus> Device<B> {
             memory = memory.posted_to(HostCq::new(posted));
             // Its reader tells the carrier how far it is as a host tells a controller.
             let heads = DoorbellPages::new(1).map_err(|source| DriverError::System {
-                what: "make a doorbell page",
+                what: "create a doorbell page",
                 source,
             })?;
             let heads = Arc::new(heads);
@@ -466,12 +470,12 @@ impl<B: Bus> Device<B> {
     fn make_interrupt(&self, vector: u16) -> Result<EventFd, DriverError> {
         if !self.options.interrupts {
             return Err(DriverError::Unsupported(
-                "an interrupt needs Options::interrupts".to_owned(),
+                "the device was opened without interrupts: set Options::interrupts".to_owned(),
             ));
         }
         if vector >= self.bus.vectors() {
             return Err(DriverError::Unsupported(format!(
-                "the drive has {} interrupt vectors, queue {vector} gets none",
+                "the drive has {} interrupt vectors: none is left for queue {vector}",
                 self.bus.vectors()
             )));
         }
@@ -483,7 +487,7 @@ impl<B: Bus> Device<B> {
 
 fn make_eventfd() -> Result<EventFd, DriverError> {
     EventFd::new().map_err(|source| DriverError::System {
-        what: "make an eventfd",
+        what: "create an eventfd",
         source,
     })
 }

@@ -62,7 +62,7 @@ impl<B: Bus> Device<B> {
             at = self.config_u8(here + CAPABILITY_NEXT)?;
         }
         Err(DriverError::Broken(
-            "its list of PCI capabilities has no end".to_owned(),
+            "its list of PCI capabilities does not end".to_owned(),
         ))
     }
 

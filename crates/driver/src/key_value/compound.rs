@@ -67,10 +67,10 @@ impl Compound {
         }
         let (Ok(key_len), Ok(value_len)) = (u8::try_from(key.len()), u32::try_from(value.len()))
         else {
-            return unsupported("a value has less than 4 GiB");
+            return unsupported("a value must be smaller than 4 GiB");
         };
         let Some(sub) = self.head.sub.get_mut(self.count) else {
-            return unsupported("a compound command has eight sub-commands at most");
+            return unsupported("a compound command has at most eight sub-commands");
         };
         *sub = SubCommand {
             opcode,

@@ -151,7 +151,7 @@ fn check_key(key: &[u8], least: usize) -> Result<(), DriverError> {
         return Ok(());
     }
     Err(DriverError::Unsupported(format!(
-        "a key has {least} to {} bytes here, not {}",
+        "a key must have {least} to {} bytes, not {}",
         Keys::KEY_MAX,
         key.len()
     )))
@@ -242,7 +242,7 @@ impl<B: Bus> QueuePair<B> {
     pub fn kv_open_iterator(&mut self, nsid: u32, prefix: &[u8]) -> Result<u8, DriverError> {
         if prefix.len() > 4 {
             return Err(DriverError::Unsupported(
-                "an iterator's prefix has 4 bytes at most".to_owned(),
+                "an iterator's prefix has at most 4 bytes".to_owned(),
             ));
         }
         let mut command = SamsungCommand {
@@ -257,8 +257,12 @@ impl<B: Bus> QueuePair<B> {
         command.key[..prefix.len()].copy_from_slice(prefix);
         command.key[4..4 + prefix.len()].fill(0xff);
         let cqe = self.run("Iterator request", command.to_sqe())?;
-        u8::try_from(cqe.dw0)
-            .map_err(|_| DriverError::Broken(format!("its iterator has handle {}", cqe.dw0)))
+        u8::try_from(cqe.dw0).map_err(|_| {
+            DriverError::Broken(format!(
+                "it returned the invalid iterator handle {}",
+                cqe.dw0
+            ))
+        })
     }
 
     /// Reads on: keys, and whether those were the last ones.

@@ -93,7 +93,7 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
         let alone = worker.commands.iter().any(Command::needs_buffer_alone);
         if depth == 0 || depth > most || alone && depth > 1 {
             return Err(DriverError::Unsupported(format!(
-                "{depth} commands in flight of a queue that holds {most}; compound commands come one by one"
+                "queue depth {depth} is out of range: the queue holds 1 to {most} commands, and a worker with compound commands one at a time"
             )));
         }
         let count = worker.commands.len();

@@ -42,7 +42,7 @@ const BATCH: usize = 64;
 
 /// As many commands are in flight as the queue pair allows: poll first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("as many commands are in flight as the queue holds; poll for completions first")]
+#[error("the queue is full; poll for completions first")]
 pub struct Full;
 
 /// How often a queue pair has told its controller something.
@@ -510,7 +510,7 @@ impl<B: Bus> QueuePair<B> {
                 Ok(())
             }
             _ => Err(DriverError::Broken(format!(
-                "queue {} got a completion of command {cid} of queue {sqid}, which is not in flight",
+                "queue {} received a completion for command {cid} of queue {sqid}, which is not in flight",
                 self.qid
             ))),
         }
@@ -557,7 +557,7 @@ impl<B: Bus> QueuePair<B> {
             let left = Duration::from_nanos(deadline.saturating_sub(self.bus.now_ns()));
             let interrupt = self.interrupt.as_ref().ok_or_else(|| {
                 DriverError::Unsupported(format!(
-                    "queue {} was made without an interrupt and can only be polled",
+                    "queue {} was created without an interrupt and can only be polled",
                     self.qid
                 ))
             })?;
@@ -581,7 +581,7 @@ impl<B: Bus> QueuePair<B> {
     pub fn run(&mut self, command: &'static str, sqe: Sqe) -> Result<Cqe, DriverError> {
         if self.in_flight() != 0 {
             return Err(DriverError::Unsupported(format!(
-                "{command} waits for its own completion, and {} commands are in flight in queue {}",
+                "{command} must run alone, but {} commands are in flight in queue {}; poll them first",
                 self.in_flight(),
                 self.qid
             )));
@@ -635,7 +635,7 @@ fn check_current(current: &AtomicBool, qid: u16) -> Result<(), DriverError> {
         return Ok(());
     }
     Err(DriverError::Unsupported(format!(
-        "queue {qid} ended when its device was reset or dropped; make a new one"
+        "queue {qid} ended when its device was reset or dropped; create a new one"
     )))
 }
 

@@ -359,7 +359,10 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
 /// A job's blocks per command, and the words that its commands have in common.
 pub(super) fn entry(job: &Job, namespace: &Namespace) -> Result<(Blocks, [u64; 8]), DriverError> {
     let nlb = Blocks::new(job.block_size / namespace.block_len).ok_or_else(|| {
-        DriverError::Unsupported(format!("{} bytes are no number of blocks", job.block_size))
+        DriverError::Unsupported(format!(
+            "a block size of {} bytes is not a whole number of logical blocks",
+            job.block_size
+        ))
     })?;
     // Flush's opcode is 0: the command's own is put over it.
     let entry = namespace.transfer(NvmOpcode::FLUSH, 0, nlb, false);
@@ -382,7 +385,7 @@ impl<'a, B: Bus> Line<'a, B> {
         }
         if job.block_size > queue.transfer_len() {
             return Err(DriverError::Unsupported(format!(
-                "a command moves at most {} bytes here, not {}",
+                "a command of this queue transfers at most {} bytes, not {}",
                 queue.transfer_len(),
                 job.block_size
             )));

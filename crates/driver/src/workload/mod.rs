@@ -413,12 +413,12 @@ fn check(job: &Job, namespace: &Namespace, depth: u16, queues: usize) -> Result<
     }
     if job.verify && units > VERIFIED_UNITS_MAX {
         return unsupported(format!(
-            "verification keeps track of {VERIFIED_UNITS_MAX} blocks at most, not {units}: use a smaller span or larger blocks"
+            "verification tracks at most {VERIFIED_UNITS_MAX} blocks, not {units}: use a smaller span or larger blocks"
         ));
     }
     if job.verify && units < in_flight {
         return unsupported(format!(
-            "verification never has two commands in one block: {units} blocks are too few for {in_flight} commands in flight"
+            "verification needs a block for each command in flight: {units} blocks are too few for {in_flight} commands"
         ));
     }
     let needed = in_flight.saturating_mul(job.block_size.into());

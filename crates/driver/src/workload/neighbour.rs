@@ -41,7 +41,7 @@ impl<'a, B: Bus, K: Clock> Neighbour<'a, B, K> {
     ) -> Result<Self, DriverError> {
         if job.verify {
             return Err(DriverError::Unsupported(
-                "a neighbour does not verify".to_owned(),
+                "a neighbour job cannot verify data".to_owned(),
             ));
         }
         let units = check(job, namespace, queue.depth(), 1)?;

@@ -40,14 +40,14 @@ impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "block {} should hold write {}, but byte {} is {:#04x} and not {:#04x}",
+            "block {} should hold write {}, but byte {} is {:#04x} instead of {:#04x}",
             self.lba, self.generation, self.offset, self.found, self.expected
         )?;
         match self.found_mark {
             Some((lba, generation)) => {
                 write!(f, "; it is marked as block {lba} of write {generation}")
             }
-            None => f.write_str("; it has no mark of this job"),
+            None => f.write_str("; it carries no mark of this job"),
         }
     }
 }
