@@ -1,25 +1,25 @@
-//! Claims: how commands that several threads do on one medium at the same time are kept from mixing
+//! Claims: keep commands that several threads execute on one medium at the same time from mixing
 //! their bytes.
 //!
-//! A medium is cut into pieces, and a fixed number of words stands for them, a piece's number
-//! modulo theirs. A word says how many commands are at its pieces and whose they are: those of one
-//! [`Claimant`], which keeps its own apart by itself, or such as only read. A command claims the
-//! words of its pieces before it begins and gives them back when it has ended. Two pieces that
-//! share a word hold each other up for nothing; that is rare, and costs a short wait.
+//! A medium is divided into pieces. A fixed number of words represents them: a piece maps to the
+//! word with its number modulo the number of words. A word holds the count and the owner of the
+//! commands in its pieces: either commands of one [`Claimant`], which keeps its own apart by
+//! itself, or readers only. A command claims the words of its pieces before it begins and releases
+//! them when it has ended. Two pieces that share a word delay each other needlessly; that is rare,
+//! and costs a short wait.
 //!
-//! Nobody blocks: a claim that meets another is tried again later, and goes on from the word it has
-//! come to. Words are claimed in ascending order and kept meanwhile, so that there is no circle of
-//! commands that wait for each other, and a command of many pieces gets them one by one however
-//! busy they are. A command that has to wait leaves a mark on the word; nobody joins those at a
-//! marked word any more, so it becomes free, and one that comes anew leaves it to those that have
-//! waited.
+//! No call blocks: a claim that meets another is retried later, and continues from the word that it
+//! has reached. Words are claimed in ascending order and kept meanwhile, so commands cannot wait
+//! for each other in a circle, and a command of many pieces gets them one by one however busy they
+//! are. A command that has to wait marks the word. No new claim joins those at a marked word, so
+//! the word becomes free, and new commands leave it to those that have waited.
 //!
-//! A medium with one claimant needs no claims, and its commands pay one look at a flag. When a
-//! second one opens, the first claims all that it has in flight at its next look
-//! ([`Claimant::must_claim`]), and nobody else begins until it has. There is no way back: who has
-//! shared a medium once goes on claiming.
+//! A medium with one claimant needs no claims: its commands only check a flag. When a second one
+//! opens, the first claims everything that it has in flight at its next check
+//! ([`Claimant::must_claim`]), and no other begins until it has. There is no way back: a claimant
+//! that has shared a medium once keeps claiming.
 //!
-//! What this does NOT do: it wakes nobody. Who waits for a claim tries again by itself.
+//! What this does NOT do: it sends no wake-ups. A waiting claimant retries by itself.
 
 use crate::{
     order::full_fence,

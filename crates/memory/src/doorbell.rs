@@ -1,17 +1,17 @@
 //! Doorbells: single words that one side stores and the other polls.
 //!
-//! [`DoorbellPages`] is our register page, ours to give away: a memfd that a client may map, so
+//! [`DoorbellPages`] is our register page, shared with a client: a memfd that a client may map, so
 //! that a guest's doorbell write is a plain store into it. [`ShadowDoorbells`] is the host's own
-//! copy (Doorbell Buffer Config, NVMe Base 2.1, 5.2.5): it stores tails and heads into one page and
-//! reads from the other when a register write is wanted.
+//! copy (Doorbell Buffer Config, NVMe Base 2.1, 5.2.5): the host stores tails and heads into one
+//! page and reads from the other when a register write is wanted.
 //!
 //! Invariants:
-//! - Our pages cannot be shrunk or grown by whoever holds their descriptor.
-//! - The shadow page is only read by us. The EventIdx page is written, and read only to be shown:
-//!   nothing follows from it.
+//! - A client that holds the descriptor of our pages cannot shrink or grow them.
+//! - We only read the shadow page. We write the EventIdx page, and read it only to display it: no
+//!   decision depends on it.
 //!
-//! What it does NOT do: it judges no value; a doorbell that moved past its queue is the
-//! controller's to notice.
+//! What it does NOT do: it checks no value. The controller detects a doorbell that moved past its
+//! queue.
 
 use std::{
     io,

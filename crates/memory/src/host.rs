@@ -1,8 +1,8 @@
 //! The driver's side: memory that a host shares with a controller, its DMA buffers and its rings.
 //!
-//! The memory is one memfd. Buffers are taken from it and given back when they are dropped. A
-//! controller may read and write all of it at any time, so no reference to the bytes is ever made:
-//! they are copied in and out, and the words that both sides look at are atomics.
+//! The memory is one memfd. Buffers are allocated from it and freed when they are dropped. A
+//! controller may read and write all of it at any time, so no reference to the bytes is ever
+//! created: they are copied in and out, and words that both sides access are atomics.
 
 use std::{
     io,

@@ -1,12 +1,13 @@
 //! Huge pages for memory of our own: those that an operator has reserved, else pages of the usual
-//! size that the kernel puts together after they were touched.
+//! size that the kernel collapses after they were touched.
 //!
-//! A copy from memory at random spends much of its time looking up addresses, and a huge page needs
-//! one look where 512 pages need as many. `MADV_COLLAPSE` (Linux 6.1) works without privilege, and
-//! also where the machine's settings say `never`: those are about what the kernel does unasked.
+//! A copy from random memory spends much of its time on address translation, and one huge page
+//! needs one translation instead of 512. `MADV_COLLAPSE` (Linux 6.1) works without privilege, also
+//! where the machine's settings say `never`: those settings control only what the kernel does
+//! unasked.
 //!
-//! What it does NOT do: it keeps nobody from taking memory of usual pages, and it gives up rather
-//! than wait for memory.
+//! What it does NOT do: it does not enforce huge pages (memory of usual pages remains possible),
+//! and it never waits for memory.
 
 use std::{io, os::fd::OwnedFd, ptr::NonNull};
 

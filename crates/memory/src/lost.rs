@@ -1,11 +1,11 @@
-//! Memory that a client took away from under us.
+//! Client memory that disappears while we have it mapped.
 //!
 //! A client may shrink its memory file after we mapped it (or punch the file system full), and the
-//! next touch of a page that is gone raises SIGBUS in us. That must end this client's controller
-//! and nothing else. So every mapping of a client's file stands in a fixed table, and the signal's
-//! handler looks the address up: inside a mapping, zeros take the place of everything from the
+//! next access to a missing page raises SIGBUS in this process. That must end this client's
+//! controller and nothing else. So every mapping of a client's file has an entry in a fixed table,
+//! and the signal handler looks up the address. Inside a mapping, zeros replace everything from the
 //! faulting page to the mapping's end, the session's [`LostFlag`] is raised, and the interrupted
-//! copy goes on. Any other SIGBUS gets the action that stood before ours.
+//! copy continues. Any other SIGBUS gets the action that was installed before ours.
 //!
 //! Replacing the whole rest, not one page, keeps the kernel's list of mappings short: a client
 //! cannot make us split a mapping once per page until the process has no mappings left. A file that
@@ -13,13 +13,13 @@
 //!
 //! Invariants:
 //! - The handler takes no lock, allocates nothing and calls only the kernel; it keeps `errno`.
-//! - An entry changes only while no thread can fault in its range: it is made after the mapping and
-//!   before its first use, and is taken out after the last use and before the unmapping.
-//! - A thread that touches client memory must not block SIGBUS: the kernel kills a process for a
+//! - An entry changes only while no thread can fault in its range: it is added after the mapping
+//!   and before its first use, and removed after the last use and before the unmapping.
+//! - A thread that accesses client memory must not block SIGBUS: the kernel kills a process for a
 //!   blocked one.
 //!
-//! What it does NOT do: bytes that were lost do not come back, and whoever reads meanwhile reads
-//! zeros. The kernel's own accesses (io_uring) raise no signal; they fail with EFAULT.
+//! What it does NOT do: it does not restore lost bytes; reads return zeros meanwhile. The kernel's
+//! own accesses (io_uring) raise no signal; they fail with EFAULT.
 
 use std::{
     ffi::{c_int, c_void},

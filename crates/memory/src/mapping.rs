@@ -1,21 +1,19 @@
 //! Clients' memory files, each mapped once.
 //!
 //! A client passes a descriptor with every piece of memory that it maps for its device. Behind a
-//! vIOMMU those pieces are thousands of 4 KiB ranges of one file, and the kernel limits how many
-//! mappings a process may have; so a [`Mapping`] is the whole file, and a region is an offset into
-//! it.
+//! vIOMMU those pieces are thousands of 4 KiB ranges of one file, and the kernel limits the number
+//! of mappings per process. So a [`Mapping`] is the whole file, and a region is an offset into it.
 //!
 //! Invariants:
 //! - Only memory is mapped: a regular file of tmpfs (a memfd is one) or hugetlbfs. A file of any
-//!   other file system could block a reactor for as long as its disk, network or FUSE daemon
-//!   pleases.
+//!   other file system could block a reactor for as long as its disk, network or FUSE daemon takes.
 //! - Every mapping is watched for SIGBUS ([`crate::lost`]) from before its first use until after
 //!   its last.
 //! - One client can exhaust neither the table of mappings nor the address space: both are bounded
 //!   per session.
 //!
-//! What it does NOT do: it lends no bytes; [`crate::DmaView`] and [`crate::DoorbellPages`] do, each
-//! with its own rules.
+//! What it does NOT do: it gives no access to bytes; [`crate::DmaView`] and
+//! [`crate::DoorbellPages`] do, each with its own rules.
 
 use std::{
     ffi::c_int,

@@ -1,9 +1,9 @@
 //! Every ordering of memory against the other side of a queue, by name.
 //!
-//! The other side is a guest's CPU or another process: outside what Rust's memory model describes,
-//! yet bound by the same machine. Both sides agree through atomic accesses of aligned 32- and
-//! 64-bit words, which the hardware does not tear. Each function below says which of its accesses
-//! races with which of theirs.
+//! The other side is a guest's CPU or another process: outside Rust's memory model, yet bound by
+//! the same machine. Both sides agree through atomic accesses of aligned 32- and 64-bit words,
+//! which the hardware does not tear. Each function below says which of its accesses races with
+//! which of theirs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

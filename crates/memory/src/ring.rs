@@ -1,17 +1,16 @@
 //! Submission and completion queues in the host's memory, from the controller's side.
 //!
-//! A queue is contiguous for the host (PC = 1), yet a vIOMMU may map it as single 4 KiB pages that
-//! lie anywhere in the client's file. So a ring keeps one address per page of the queue, and one
-//! address for all of it where the pages happen to be contiguous for us too, which they are without
-//! a vIOMMU.
+//! A queue is contiguous for the host (PC = 1), yet a vIOMMU may map it as single 4 KiB pages
+//! anywhere in the client's file. So a ring keeps one address per page of the queue, and one
+//! address for the whole queue if the pages are contiguous for us too, as they are without a
+//! vIOMMU.
 //!
 //! Invariants:
 //! - A ring holds the view that its addresses came from, so they stay valid until it is resolved
 //!   with another.
 //! - A page is present only if all of it is mapped with a descriptor and in the direction that the
 //!   ring needs.
-//! - Nothing is loaded from or stored to a page that is absent: the caller is told, and the queue
-//!   is lost to the host.
+//! - An absent page is never accessed: the caller gets an error, and the queue is lost to the host.
 //!
 //! What it does NOT do: it keeps no head, tail or phase, and wraps no index.
 

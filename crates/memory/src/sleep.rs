@@ -1,10 +1,10 @@
-//! Sleeping without losing a wake-up.
+//! Sleep without a lost wake-up.
 //!
-//! A reactor that finds nothing to do announces that it sleeps, looks again, and only then waits
-//! for its descriptors. Whoever gives it work first publishes the work, then rings. The race that
-//! this closes: the sleeper stores "sleeping" and loads the work; the other side stores the work
-//! and loads "sleeping". Without a full fence between store and load on both sides each load may
-//! run before the other's store is seen, and both would miss.
+//! An idle reactor announces that it sleeps, checks for work again, and only then waits for its
+//! descriptors. A thread that gives it work first publishes the work, then rings. This closes a
+//! race: the sleeper stores "sleeping" and loads the work; the other side stores the work and loads
+//! "sleeping". Without a full fence between store and load on both sides, each load may run before
+//! the other's store is visible, and both would miss.
 
 use crate::{
     order::full_fence,

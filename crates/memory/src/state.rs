@@ -1,13 +1,13 @@
-//! What must outlive the serving process: a memfd with a version and areas of plain data.
+//! State that must outlive the serving process: a memfd with a version and areas of plain data.
 //!
-//! A process that serves keeps its queues' heads and tails, its registers and the commands in
-//! flight here and not in memory of its own, so that whoever holds the descriptor can go on where
-//! it ended. Which areas there are and what lies in them is for the crate that uses this to say,
-//! with its own version in the header.
+//! A serving process keeps its queues' heads and tails, its registers and the commands in flight
+//! here and not in its own memory, so that another holder of the descriptor can continue where it
+//! ended. The crate that uses this module defines the areas and their contents, with its own
+//! version in the header.
 //!
 //! Layout, little-endian: a page with `magic` (8 bytes), layout version (u32), the user's format
 //! version (u32), length of the file (u64), number of areas (u64), then for each area its offset
-//! and length (u64 each); the areas follow, each from a page's start. An area holds one head, then
+//! and length (u64 each); the areas follow, each on a page boundary. An area holds one head, then
 //! slots from the next multiple of 64.
 
 use std::{

@@ -1,10 +1,10 @@
 //! The bytes of the RAM medium.
 //!
-//! Sparse: a page exists once it is written. Pages are huge ones where the system has them, as a
-//! copy from a place at random otherwise spends much of its time finding addresses
-//! ([`StorePages`]). Several reactors copy at the same time, and see to it that those who share
-//! bytes do not ([`crate::claims`]). Nothing here makes a reference to the bytes, so a race would
-//! end in a mixture of old and new bytes and nothing else.
+//! Sparse: a page exists once it is written. Pages are huge ones where the system has them, because
+//! a copy from a random address otherwise spends much of its time on address translation
+//! ([`StorePages`]). Several reactors copy at the same time and use claims to keep copies that
+//! share bytes apart ([`crate::claims`]). No reference to the bytes is ever created, so a race
+//! could only produce a mixture of old and new bytes.
 
 use std::{io, ptr, ptr::NonNull};
 

@@ -1,13 +1,13 @@
-//! What a host lends: the memory of one region, from its map to its unmap.
+//! The memory of one region that a host lends, from its map to its unmap.
 //!
-//! Whoever prepares something for I/O into a region (registers its pages with the kernel, say) must
-//! not go on using that for the next region at the same address: the host may have given the pages
-//! away in between, and the file has others there now. So each map makes a [`Lent`] with a number
-//! of its own, every segment tells that number, and a `Lent` that nobody holds any more
-//! (`Weak::strong_count` is 0) is one that no view and no command can still reach.
+//! Code that prepares I/O into a region (for example, registers its pages with the kernel) must not
+//! reuse that preparation for the next region at the same address: the host may have released the
+//! pages in between, and the file has others there now. So each map creates a [`Lent`] with its own
+//! number, and every segment carries that number. A `Lent` without holders (`Weak::strong_count` is
+//! 0) is one that no view and no command can still reach.
 //!
-//! A device that reaches the memory by itself, as a drive does, may go on doing so after an unmap,
-//! where it hangs. So a region knows whether its host has taken it back, and how many devices reach
+//! A device with its own access to the memory, as a drive has, may keep using it after an unmap
+//! while it hangs. So a region records whether its host has unmapped it, and how many devices reach
 //! it ([`Reach`]).
 //!
 //! What it does NOT do: it reads and writes nothing.

@@ -1,8 +1,8 @@
-//! The DMA map: which of the host's addresses mean which bytes.
+//! The DMA map: the bytes behind each of the host's addresses.
 //!
 //! One writer per session ([`DmaMap`]) and any number of readers, each with a snapshot
 //! ([`DmaView`]) that never changes. A change copies one chunk of regions and the vector of chunks,
-//! and only if a reader still holds them; it raises the epoch by one, so that "issued before this
+//! and only if a reader still holds them. It raises the epoch by one, so that "issued before this
 //! change" is a comparison of numbers.
 //!
 //! Invariants:
@@ -12,10 +12,10 @@
 //!   that mapping.
 //! - A device writes only where both the region's access and its mapping allow it.
 //!
-//! What it does NOT do: an unmap does not wait for I/O. Readers with an older view go on reaching
-//! the old bytes, safely; the session counts them out by epoch before it answers its client. Bus
-//! addresses of drives are not kept here: whoever shows a drive the memory of a region ([`Lent`])
-//! keeps them.
+//! What it does NOT do: an unmap does not wait for I/O. Readers with an older view keep reaching
+//! the old bytes, safely; the session waits by epoch until they are done before it replies to its
+//! client. It does not keep the bus addresses of drives: the code that maps a region's memory for a
+//! drive ([`Lent`]) keeps them.
 
 mod lent;
 mod pins;

@@ -1,4 +1,4 @@
-//! Memory of our own that media read and write as they do a host's: for bytes on their way from one
+//! Memory of our own that media read and write like a host's: for bytes that are copied from one
 //! medium to another.
 
 use std::{io, sync::Arc};

@@ -1,4 +1,4 @@
-//! The calls of the kernel that VFIO consists of (linux/vfio.h), one function each.
+//! The VFIO system calls (linux/vfio.h), one function each.
 
 use std::{
     ffi::{CString, c_int, c_ulong, c_void},

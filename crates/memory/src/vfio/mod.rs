@@ -1,19 +1,19 @@
-//! PCI functions that the kernel lends to this process: VFIO, with an IOMMU of type 1.
+//! PCI functions that the kernel assigns to this process: VFIO, with an IOMMU of type 1.
 //!
-//! A [`Function`] is one function, the group that it is lent in, and a container: the addresses
-//! that it may reach, which are those that [`Function::share`] was asked for and no others. Its
-//! regions are read and written through the kernel, which says so when a function does not answer;
-//! only doorbells are mapped ([`Function::map_doorbells`]).
+//! A [`Function`] is one function, the group that it belongs to, and a container: the addresses
+//! that it may reach, which are only those passed to [`Function::share`]. Its regions are read and
+//! written through the kernel, which reports when a function does not respond; only doorbells are
+//! mapped ([`Function::map_doorbells`]).
 //!
 //! Invariants:
-//! - The IOMMU lets the function reach memory of this process only while it is shared. What is
-//!   shared is memory that nobody makes references to ([`HostMemory`]), so that what a function
-//!   writes there at any moment is a mixture of bytes and no more.
-//! - Dropped, it is reset by the kernel, reaches no memory, and can be lent to somebody else.
+//! - The IOMMU lets the function reach memory of this process only while it is shared. Shared
+//!   memory is never referenced ([`HostMemory`]), so that writes of a function at any moment can
+//!   only produce a mixture of bytes.
+//! - When it is dropped, the kernel resets it. It then reaches no memory and can be assigned again.
 //!
-//! What it does NOT do: no function without an IOMMU (it could reach all memory), none of a group
-//! of which another process has a part, no PCI beyond registers, memory and interrupts: which
-//! function, and whether it may be taken, others decide.
+//! What it does NOT do: it supports no function without an IOMMU (it could reach all memory), no
+//! group that another process uses in part, and no PCI beyond registers, memory and interrupts. The
+//! caller decides which function to use, and whether it may be taken.
 
 mod call;
 mod region;

@@ -1,4 +1,4 @@
-//! What the kernel says of a region, and how its answer is read.
+//! The kernel's description of a region, and its decoder.
 
 use vfio_bindings::bindings::vfio as abi;
 
