@@ -1,4 +1,4 @@
-//! What an engine does with the mail of others, and what it does for lanes that are not its own.
+//! Delivery of mail from other engines, and work of an engine for lanes that are not its own.
 
 use controller::{
     Controller,

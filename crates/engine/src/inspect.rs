@@ -1,4 +1,4 @@
-//! Looking at queues of an engine between two turns ([`controller::inspect`]).
+//! Inspection of an engine's queues between two turns ([`controller::inspect`]).
 
 use controller::{
     inspect::{CompletionView, ControllerView, Look},

@@ -1,13 +1,13 @@
-//! The reactor's lanes: where they are kept, and which of them are hot.
+//! The reactor's lanes: their storage, and the set of hot lanes.
 //!
-//! A hot lane has a turn in every turn of the reactor; a cold one costs nothing. A lane that has
-//! found nothing to do for a while grows cold, after [`Lane::rest`] has made sure that it will be
-//! missed by nobody: a host with doorbell buffers is asked to ring, which is a message and heats
-//! the lane; so is every doorbell of a host without. Only doorbells that are mapped into a host are
-//! stored without telling: the engine watches their pages.
+//! A hot lane runs in every turn of the reactor; a cold one costs nothing. A lane that stays idle
+//! for a while grows cold, after [`Lane::rest`] has made sure that new work will wake it: a host
+//! with doorbell buffers is asked to ring, which is a message and heats the lane. Without doorbell
+//! buffers every doorbell write is a message. Only doorbells that are mapped into a host are stored
+//! without a message: the engine watches their pages.
 //!
-//! Those of this engine's controllers that live elsewhere have their place here, too ([`Away`]),
-//! and those that visit from elsewhere stand beside its own; how they come and go is in `travel`.
+//! Lanes of this engine's controllers that live on another engine have an entry here, too
+//! ([`Away`]), and visiting lanes are stored beside its own; `travel` describes how they move.
 
 use std::collections::VecDeque;
 

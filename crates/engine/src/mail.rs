@@ -1,16 +1,16 @@
-//! What engines say to each other, so that a lane may live on another reactor than its controller.
+//! Messages between engines, so that a lane may live on another reactor than its controller.
 //!
-//! The engine of the controller is the lane's *home*; where it lives, it is a *visitor*. Both write
-//! to each other by [`Mail`], which somebody carries: from one engine to another all of it, in the
-//! order it was written, and none of it lost. How long it takes is nobody's worry but the host's,
-//! as a visitor that knows of mail on its way waits for it ([`memory::Told`]).
+//! The engine of the controller is the lane's *home*; on another engine the lane is a *visitor*.
+//! Both write to each other by [`Mail`], which the caller carries from one engine to another:
+//! completely, in order, and without loss. Its latency affects only the host: a visitor that knows
+//! of mail in transit waits for it ([`memory::Told`]).
 //!
-//! How a lane moves. It is paused, so that it fetches nothing, and is *empty* when what it holds
-//! has completed. From its home it then leaves at once. From elsewhere it is handed back first: its
-//! visitor's engine says that it is empty, its home asks for it and from then on keeps what there
-//! is to tell it until it is there. So no command of its controller passes it on the way, and no
-//! command of its host is ever in two places. What does not become empty in time goes on where it
-//! was.
+//! How a lane moves: it is paused, so that it fetches nothing, and is *empty* when its commands
+//! have completed. From its home it then leaves at once. From elsewhere it is handed back first:
+//! its visitor's engine reports that it is empty, its home requests it and from then on keeps the
+//! messages for it until it has arrived. So no command of its controller overtakes it in transit,
+//! and no command of its host is ever in two places. A lane that does not become empty in time
+//! continues where it was.
 
 use controller::{
     lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, Posted},

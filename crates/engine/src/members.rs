@@ -1,11 +1,10 @@
 //! The controllers and subsystems of a reactor, and which of them need a turn.
 //!
-//! A turn of a controller costs as much as some commands do, so only those get one that have a
-//! reason: their transport has touched them, a lane of theirs has news, their subsystem has
-//! changed, something they asked of a medium is done. Those are *hot*, and stay so until some turns
-//! found nothing. The others are *cold*, and get a turn now and then for what falls due with time.
-//!
-//! A subsystem is hot while one of its controllers is, or something of its own is.
+//! A turn of a controller costs as much as several commands, so only controllers with a reason get
+//! one: their transport has touched them, a lane of theirs has news, their subsystem has changed,
+//! or an operation of theirs on a medium is done. Those are *hot*, and stay so until some turns
+//! found nothing. The others are *cold*, and get an occasional turn for their timers. A subsystem
+//! is hot while one of its controllers is, or while it has work of its own.
 
 use controller::{Controller, port::Channel, port::Channels, subsystem::Subsystem, time::Time};
 

@@ -1,4 +1,4 @@
-//! How lanes come and go between engines: see `mail` for the way of one.
+//! Moves of lanes between engines; `mail` describes the protocol.
 
 use std::sync::Arc;
 

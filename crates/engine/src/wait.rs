@@ -1,18 +1,16 @@
-//! When a reactor sleeps, and for how long.
+//! The time when a reactor sleeps, and for how long.
 //!
-//! A pure function of the times handed in. A reactor that polls never sleeps; one in interrupt mode
+//! A pure function of the times passed in. A polling reactor never sleeps; one in interrupt mode
 //! sleeps as soon as a turn found nothing. An adaptive one spins for a while after it last found
-//! work, and how long follows what spinning would have gained (as the halt polling of KVM and the
-//! polling of QEMU's IOThreads do): when it has slept and work came within the most that it may
-//! spin, it should have spun, and spins for longer from now on; when work came later, spinning was
-//! in vain, and it spins for half as long.
+//! work. How long follows what spinning would have gained (like the halt polling of KVM and the
+//! polling of QEMU's IOThreads): if it slept and work came within the maximum spin time, it should
+//! have spun, and spins for longer from now on; if work came later, spinning was in vain, and it
+//! spins for half as long. Its budget bounds the cost: a share of the time is credited as it
+//! passes, every spin is charged, and with nothing left it sleeps at once.
 //!
-//! Its budget bounds what that costs: a share of the time is credited as it passes, every spin is
-//! charged, and with nothing left it sleeps at once.
-//!
-//! Where a doorbell page is mapped into a host nobody wakes a sleeper, so it looks again after an
-//! interval that grows with the time it has been idle. Work that such a look finds came at an
-//! unknown time since the one before; the earliest counts.
+//! A store to a doorbell page that is mapped into a host wakes no sleeper, so the reactor checks
+//! again after an interval that grows with the time it has been idle. Work that such a check finds
+//! came at an unknown time since the previous one; the earliest counts.
 
 use controller::time::Time;
 

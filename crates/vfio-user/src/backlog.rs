@@ -1,7 +1,8 @@
-//! What a socket did not take yet: bytes in order, and descriptors with the byte they go with.
+//! Data that a socket did not accept yet: bytes in order, and descriptors with the byte that they
+//! belong to.
 //!
 //! It holds no more than [`SEND_BACKLOG_LEN`] bytes and [`SEND_BACKLOG_FDS`] descriptors; the
-//! caller asks [`Backlog::has_room`] before it commits to a message.
+//! caller checks [`Backlog::has_room`] before it commits to a message.
 
 use std::collections::VecDeque;
 use std::io;

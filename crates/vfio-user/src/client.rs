@@ -1,9 +1,8 @@
 //! A blocking client: one request at a time, each with a bound on the wait.
 //!
-//! It keeps no memory map and maps nothing. While it waits it refuses what the server asks
+//! It keeps no memory map and maps nothing. While it waits it rejects requests from the server
 //! (`DMA_READ`, `DMA_WRITE`), so that neither side stalls: memory without a descriptor is not
-//! offered. It is not for a thread that must never wait; such a one uses
-//! [`Connection`] itself.
+//! offered. A thread that must never block uses [`Connection`] instead.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,17 +1,16 @@
-//! Caps: so much in a second, and so much at once.
+//! Caps: a rate per second, and a burst.
 //!
-//! A bucket is one number that the reactors of a process share: when it will be full again. What is
-//! spent moves that moment on by as long as it takes to earn; the bucket has what the time from now
-//! until then has not yet taken from its burst. It may be overdrawn by one command, which is paid
-//! back before the next: so commands of any size go, and over time exactly as much as the cap
+//! A bucket is one number that the reactors of a process share: the time when it will be full
+//! again. Spending moves that time on by as long as it takes to earn the amount. The bucket holds
+//! its burst, less the time from now until then. It may be overdrawn by one command, which is paid
+//! back before the next: so commands of any size pass, and over time exactly as much as the cap
 //! allows.
 //!
-//! A reactor looks once a turn and tells what it spent at the end of it, with one atomic operation
-//! however many commands that was. Several reactors of one tenant may so overdraw by what each of
-//! them lets go in a turn, and pay it back.
+//! A reactor reads the bucket once a turn and reports its spending at the end of the turn, with one
+//! atomic operation for any number of commands. Several reactors of one tenant may thus overdraw by
+//! what each of them admits in a turn, and pay it back.
 //!
-//! Time counts in sixteenths of a nanosecond, and what does not make a whole one is carried over:
-//! nothing is lost.
+//! Time counts in sixteenths of a nanosecond, and remainders are carried over: nothing is lost.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

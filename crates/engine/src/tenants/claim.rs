@@ -1,12 +1,13 @@
-//! Whose turn it is of several that want the same: fair queueing by weight.
+//! Fair queueing by weight, among flows that want the same medium.
 //!
-//! Everyone has a *tag*: what it has had, by cost, divided by its weight. Who has the lowest may
-//! go; somebody else may go ahead of him by no more than a quantum. What somebody does not want is
-//! not saved up for him: who comes back begins where the others are by now (start-time fair
-//! queueing, Goyal, Vin and Cheng 1996; here without a queue, as commands wait where their lanes
-//! hold them and ask again in each turn).
+//! Each flow has a *tag*: the cost that it has received, divided by its weight. The flow with the
+//! lowest tag may go; another may go ahead of it by no more than a quantum. Unused share is not
+//! saved up: a flow that comes back begins where the others are by now (start-time fair queueing,
+//! Goyal, Vin and Cheng 1996; here without a queue, as commands wait where their lanes hold them
+//! and ask again in each turn).
 //!
-//! The same on two levels: tenants that share a medium, and the namespaces of one tenant on it.
+//! The same scheme applies on two levels: tenants that share a medium, and the namespaces of one
+//! tenant on it.
 
 use controller::time::Time;
 

@@ -1,7 +1,7 @@
-//! What tenants have had, for who looks on.
+//! Usage figures of tenants, for monitoring.
 //!
-//! An engine counts for itself, and tells all of it once a turn with a few atomic additions,
-//! however many commands that was. The numbers guard nothing: one may be seen before another.
+//! An engine counts for itself, and publishes its counts once a turn with a few atomic additions,
+//! for any number of commands. The numbers guard nothing: one may be visible before another.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

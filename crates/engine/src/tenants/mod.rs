@@ -1,27 +1,26 @@
-//! Tenants: who shares what with whom, and how much of it each may have.
+//! Tenants: who shares which media, and how much of them each may use.
 //!
 //! A *tenant* is a name that controllers and namespaces carry. Commands of a namespace with a
-//! tenant are that tenant's, all others of a controller are the controller's tenant's; what has
-//! neither goes as if there were no tenants. A command that may not go waits in its lane
-//! ([`controller::gate`]); this says which ones may:
-//!
+//! tenant are that tenant's; all others of a controller are the controller's tenant's. Commands
+//! with neither are not limited. A command that may not go waits in its lane
+//! ([`controller::gate`]). This module decides which ones may go:
 //! 1. within the tenant's caps of commands and bytes (`bucket`), on all reactors together;
-//! 2. within its limit of commands that media have;
-//! 3. of the class `latency` before all others, as long as it is ahead of its fair part by no more
+//! 2. within its limit of commands in flight;
+//! 3. of the latency class before all others, as long as it is ahead of its fair share by no more
 //!    than [`AHEAD`];
-//! 4. while the medium has no more than keeps it busy (`window`);
+//! 4. while the medium has no more in flight than keeps it busy (`window`);
 //! 5. in the order of fair queueing by weight, of the tenants that share the medium and then of a
 //!    tenant's namespaces on it (`claim`).
 //!
-//! Points 2 to 5 are each reactor's own: reactors share a medium as its channels do. Everything can
-//! change at any time.
+//! Points 2 to 5 are each reactor's own: reactors share a medium as its channels do. Every setting
+//! can change at any time.
 //!
 //! Invariants:
-//! - What is let go is paid for, by exactly one flow, and what a medium has of a flow is what was
-//!   let go and has not ended.
-//! - Whatever waits is let go when nobody else wants the medium, unless its own tenant's caps or
-//!   limit forbid it.
-//! - Nothing here is asked, or costs anything, before the first tenant is there.
+//! - An admitted command is charged to exactly one flow, and a flow's commands in a medium are
+//!   those that were admitted and have not ended.
+//! - A waiting command is admitted when no other flow wants the medium, unless its own tenant's
+//!   caps or limit forbid it.
+//! - None of this runs, or costs anything, before the first tenant exists.
 
 mod bucket;
 mod claim;

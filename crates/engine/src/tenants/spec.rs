@@ -1,4 +1,4 @@
-//! What tenants are to whoever configures them: names, weights, classes, caps and figures.
+//! The configuration of tenants: names, weights, classes, caps and figures.
 
 use std::sync::Arc;
 

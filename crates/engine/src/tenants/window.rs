@@ -1,21 +1,21 @@
-//! How much a medium has in flight of tenants that share it: enough to keep it busy, and no more
-//! than that.
+//! The window: how much a medium may have in flight for tenants that share it, enough to keep it
+//! busy and no more.
 //!
-//! What a medium has, nobody can order any more: weights and classes act on what waits outside. So
-//! while two tenants or more use a medium, what it has of them is bounded, and the bound follows
-//! load. By Little's law a medium is busy with what it does in the time that a command takes at the
-//! least; the window is [`DEPTH`] times that, found anew every [`EPOCH_NS`] from what has ended.
-//! The least times are those of commands of the same direction and size, and they are looked for
-//! where there is no queue: at first, and every [`PROBE_EVERY_NS`], the window is [`PROBE`] for a
-//! moment.
+//! Commands in a medium can no longer be ordered: weights and classes act only on those that wait
+//! outside. So while two tenants or more use a medium, their commands in it are bounded, and the
+//! bound follows load. By Little's law a medium is busy with the work that it completes in the
+//! minimum latency of a command. The window is [`DEPTH`] times that, recomputed every [`EPOCH_NS`]
+//! from the commands that have ended. The minimum latencies are those of commands of the same
+//! direction and size, and they are measured without a queue: at first, and every
+//! [`PROBE_EVERY_NS`], the window is [`PROBE`] for a moment.
 //!
-//! Beside a tenant of the class `latency` the window of the others is the largest at which its
-//! commands are late (they take longer than their goal) no more often than one of [`RARE`]. One
-//! that is late takes a sixteenth of the window away, one that is not gives a small part back, so
-//! that both are even at that rate.
+//! Beside a tenant of the latency class, the window of the others is the largest at which its
+//! commands are late (they take longer than their goal) no more often than one in [`RARE`]. A late
+//! command shrinks the window by a sixteenth, and one in time grows it by a small part, so that
+//! both balance at that rate.
 //!
-//! Cost is [`COMMAND`] and the bytes of a command: what a drive can do of small commands and of
-//! large ones in a second differ by that much.
+//! Cost is [`COMMAND`] plus the bytes of a command: the rates of small and large commands that a
+//! drive sustains differ by that much.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
 //! A connection before it is a host: from its accept to the reply to VERSION.
 //!
-//! Anything that can open the socket can connect to it. A caller becomes a host when it has sent a
-//! VERSION that is spoken here; until then it costs a descriptor and a buffer, has no controller,
-//! and is closed after a bound. A caller whose turn does not come is refused with EBUSY, and is
-//! told which process has the drive.
+//! Any process that can open the socket can connect. A caller becomes a host when it has sent a
+//! VERSION that is supported here. Until then it costs a descriptor and a buffer, has no
+//! controller, and is closed after a bound. A caller that finds the drive in use is rejected with
+//! EBUSY, and the reply names the process that has the drive.
 //!
-//! It does not decide whose turn it is, and it keeps no clock: times come in.
+//! It does not decide which caller is next, and it keeps no clock: times are arguments.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,7 +1,7 @@
-//! DMA_MAP and DMA_UNMAP: which of the host's memory the controller may reach.
+//! DMA_MAP and DMA_UNMAP: the parts of the host's memory that the controller may reach.
 //!
-//! The map is the session's; the controller gets a snapshot of it after each change. A DMA_UNMAP is
-//! answered only when no command that was issued before it is in flight any more
+//! The map is the session's; the controller gets a snapshot of it after each change. The reply to a
+//! DMA_UNMAP is sent only when no command that was issued before it is still in flight
 //! ("VFIO_USER_DMA_UNMAP": all references must be released).
 
 use arrayvec::ArrayVec;

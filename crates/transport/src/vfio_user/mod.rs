@@ -1,18 +1,17 @@
 //! The vfio-user server: one listening socket and at most one session for each controller.
 //!
-//! [`Listener`] is where hosts connect, [`Caller`] a connection that has not agreed on a version,
-//! [`Session`] one connected host, and [`Parting`] the end of a connection. The reading order is
-//! `session` (which message gets which answer, and when), `memory_map` (DMA_MAP and DMA_UNMAP),
-//! `regions` (BARs and configuration space), `interrupts` (eventfds).
+//! [`Listener`] is the socket to which hosts connect, [`Caller`] a connection that has not agreed
+//! on a version, [`Session`] one connected host, and [`Parting`] the end of a connection. The
+//! reading order is `session` (the reply to each message, and its time), `memory_map` (DMA_MAP and
+//! DMA_UNMAP), `regions` (BARs and configuration space), `interrupts` (eventfds).
 //!
 //! Invariants:
-//! - A session ends only when its host has gone, when it does not read what it asked for, or when
-//!   the framing is lost. Every other mistake is answered with an errno, and the next message is
-//!   read.
-//! - Every reply is sent within 5 s of its request: that is as long as QEMU waits before it gives a
-//!   device up.
-//! - Nothing is ever asked of the host (DMA_READ, DMA_WRITE): memory without a descriptor is not
-//!   reached at all.
+//! - A session ends only when its host has gone, when it does not read its replies, or when the
+//!   framing is lost. Every other mistake is answered with an errno, and the next message is read.
+//! - Every reply is sent within 5 s of its request: QEMU waits that long before it gives up a
+//!   device.
+//! - The server sends no requests to the host (DMA_READ, DMA_WRITE): memory without a descriptor is
+//!   not reached at all.
 //!
 //! Section names in comments are those of the "vfio-user Protocol Specification" (QEMU,
 //! `docs/interop/vfio-user.rst`).

@@ -1,11 +1,11 @@
 //! The end of a connection by the server: the host sees an end of file and never a reset.
 //!
 //! A UNIX socket that is closed with unread bytes resets its peer (ECONNRESET), and QEMU 11.1
-//! aborts where it reads that. So the server first ends what it sends, which the host reads as the
-//! end of file, and takes what the host still sends. Then, with both ways shut, it takes what is
-//! left in the socket, and closes that empty.
+//! aborts when it reads that. So the server first shuts down its sending side, which the host reads
+//! as end of file, and drains what the host still sends. Then it shuts down both sides, drains the
+//! rest, and closes the empty socket.
 //!
-//! It answers nothing, and it keeps no clock: times come in.
+//! It sends no replies, and it keeps no clock: times are arguments.
 
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;

@@ -1,8 +1,8 @@
-//! The regions of the PCI function: what they are, and reads and writes of them by message.
+//! The regions of the PCI function: their descriptions, and accesses to them by message.
 //!
-//! BAR0 has the registers and doorbells, BAR4 the MSI-X table and its pending bits, region 7 is
-//! configuration space; the other regions are there and empty. Where doorbells may be mapped, BAR0
-//! has one mappable area, and the descriptor goes with it. Accesses by message work in any case.
+//! BAR0 has the registers and doorbells, BAR4 the MSI-X table and its pending bits, and region 7 is
+//! configuration space; the other regions exist and are empty. If doorbells may be mapped, BAR0 has
+//! one mappable area, and its descriptor is sent with it. Accesses by message work in any case.
 
 use controller::Controller;
 use nvme_spec::registers::DOORBELLS;

@@ -1,8 +1,8 @@
-//! One connected host: each message gets its answer.
+//! One connected host: each message gets its reply.
 //!
-//! A poll handles a bounded number of messages and never waits. A reply that must wait (`waiting`)
-//! holds up nothing but itself, except that after a DEVICE_RESET nothing is read until it is done.
-//! What the host has not read yet is kept, up to the limit of [`Connection`].
+//! A poll handles a bounded number of messages and never blocks. A reply that must wait (`waiting`)
+//! delays only itself, except that after a DEVICE_RESET no message is read until the reset is done.
+//! Replies that the host has not read yet are kept, up to the limit of [`Connection`].
 
 use std::fmt;
 use std::io;

@@ -1,11 +1,11 @@
-//! Replies that wait: a DMA_UNMAP's for commands in flight, that of a write which clears Bus Master
-//! Enable as well, a DEVICE_RESET's for a quiet controller, that of what the pin's level depends on
-//! for that level.
+//! Replies that wait. A DMA_UNMAP waits for commands in flight, and so does a write that clears Bus
+//! Master Enable. A DEVICE_RESET waits for a quiet controller. An access that may change the pin's
+//! level waits for that level.
 //!
-//! A medium may hang, but a host waits 5 s at most for a reply. So after [`ABANDON_NS`] what still
-//! hangs is given up, and after [`ANSWER_NS`] the reply goes out in any case. What was given up may
-//! still be at a drive, which is kept from the memory meanwhile ([`Reach`]): the reply waits for
-//! that, too.
+//! A medium may hang, but a host waits at most 5 s for a reply. So after [`ABANDON_NS`] commands
+//! that still hang are aborted, and after [`ANSWER_NS`] the reply is sent in any case. A drive may
+//! still execute an aborted command, so it is cut off from the memory ([`Reach`]): the reply waits
+//! for that, too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

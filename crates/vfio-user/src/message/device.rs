@@ -1,4 +1,4 @@
-//! `DEVICE_GET_INFO`: what the device consists of. `DEVICE_RESET` has no body in either direction.
+//! `DEVICE_GET_INFO`: the components of the device. `DEVICE_RESET` has no body in either direction.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -5,8 +5,8 @@
 //! with an `argsz` are meant to grow, and SPDK's host sends longer requests than the
 //! specification's. A shorter one is [`Malformed`].
 //!
-//! Values are not judged here: an unknown region, a range that wraps, or an unknown flag bit is
-//! for the server to refuse.
+//! Values are not checked here: the server rejects an unknown region, a range that wraps, or an
+//! unknown flag bit.
 
 mod access;
 mod device;

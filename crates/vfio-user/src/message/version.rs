@@ -1,7 +1,7 @@
 //! `VERSION`: the first message of a connection, and its reply.
 //!
-//! After two numbers comes a JSON object as text that ends with NUL. It may be absent: SPDK's host
-//! sends none. Unknown members are ignored, as other versions add some.
+//! Two numbers, then a JSON object as NUL-terminated text. The object may be absent: SPDK's host
+//! sends none. Unknown members are ignored, because other versions add some.
 
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -1,22 +1,23 @@
-//! The eventfds by which a host is interrupted ("VFIO_USER_DEVICE_SET_IRQS").
+//! The eventfds that interrupt a host ("VFIO_USER_DEVICE_SET_IRQS").
 //!
-//! A controller says what to deliver: a vector of MSI-X, a message of MSI, or the level of the pin.
-//! A host has assigned eventfds to them. A vector or message that cannot be delivered (no eventfd
-//! yet, masked by a message or by Function Mask) is kept, once, and delivered when it can be. The
-//! level of the pin is kept nowhere: it is asked for again.
+//! A controller reports what to deliver: a vector of MSI-X, a message of MSI, or the level of the
+//! pin. A host has assigned eventfds to them. A vector or message that cannot be delivered (no
+//! eventfd yet, masked by a message or by Function Mask) is kept, once, and delivered when
+//! possible. The level of the pin is not stored: it is queried again.
 //!
-//! The pin masks itself when it is triggered. An UNMASK, as a message or by the eventfd that a host
-//! has assigned to it (which the host signals and we read: KVM does so when the guest has
-//! acknowledged the interrupt), ends that, and the controller looks at its queues again
-//! ([`controller::Controller::recheck_interrupts`]). Where the level falls before the host has
-//! taken the trigger, the trigger is taken back: QEMU would assert its line, and nothing that its
-//! guest's driver does would end that.
+//! The pin masks itself when it is triggered. An UNMASK ends that. It comes as a message or by the
+//! eventfd that a host has assigned to it (which the host signals and we read: KVM does so when the
+//! guest has acknowledged the interrupt). The controller then checks its queues again
+//! ([`controller::Controller::recheck_interrupts`]). If the level falls before the host has
+//! consumed the trigger, the trigger is withdrawn: otherwise QEMU would assert its line, and no
+//! action of its guest's driver would deassert it.
 //!
-//! What it does NOT do: it emulates no MSI-X table, which a client does itself; there is no error
+//! What it does NOT do: it emulates no MSI-X table, which a client does itself. There is no error
 //! or release interrupt: their types have no interrupts.
 //!
-//! An eventfd is the host's. It is made non-blocking when it comes, so that a full counter is no
-//! wait. The host can undo that, and fill the counter: it then holds up the reactor that it shares.
+//! An eventfd is the host's. It is set to non-blocking when it arrives, so that a full counter does
+//! not block. The host can undo that and fill the counter: it then blocks the reactor that it
+//! shares.
 
 #[cfg(test)]
 mod pin_tests;

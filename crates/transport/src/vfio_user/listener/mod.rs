@@ -1,12 +1,12 @@
 //! The listening socket of one controller, as a file with mode 0600.
 //!
-//! A socket's file outlives a process that is killed, so a file at the path may be stale, or belong
-//! to a server that lives. Invariants:
-//! - Of several processes that bind one path at the same time, one gets it: each holds a lock on
-//!   `PATH.lock` for as long as it listens, and looks at `PATH` only while it does.
-//! - Nothing but a socket that refuses connections is ever replaced, and at the end only our own
-//!   file is removed.
-//! - The file has its mode before anyone can connect.
+//! A socket's file outlives a killed process, so a file at the path may be stale, or belong to a
+//! live server. Invariants:
+//! - Of several processes that bind one path at the same time, one succeeds: each holds a lock on
+//!   `PATH.lock` for as long as it listens, and inspects `PATH` only while it does.
+//! - Only a socket that refuses connections is ever replaced, and at the end only our own file is
+//!   removed.
+//! - The file has its mode before any client can connect.
 //!
 //! It does not decide how many hosts are served at a time: the kernel queues those that are not
 //! accepted.
