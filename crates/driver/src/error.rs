@@ -1,4 +1,4 @@
-//! What can go wrong between a host and a drive, and what to do about it.
+//! Errors between a host and a drive, and the next step for each.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,11 +1,10 @@
-//! What the machine itself allows: the floors that results are read against.
+//! Floors of the machine itself, as a reference for results.
 //!
-//! A command to a drive on another core moves a cache line there and one back,
-//! and a read copies its data. Measured here, between two threads that the
-//! caller starts and pins: the round trip of a line, and of a queue entry with
-//! its doorbell and completion, with no controller between; the time until a
-//! thread that sleeps on an eventfd has woken and said so; and on one thread
-//! the copy of 4 KiB from memory at random. No result depends on the drive.
+//! A command to a drive on another core moves a cache line there and one back, and a read copies
+//! its data. Measured here, between two threads that the caller starts and pins: the round trip of
+//! a line, and of a queue entry with its doorbell and completion, with no controller between; the
+//! time until a thread that sleeps on an eventfd has woken and replied; and on one thread the copy
+//! of 4 KiB from random memory. No result depends on the drive.
 
 use std::time::Duration;
 

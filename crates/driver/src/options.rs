@@ -1,4 +1,4 @@
-//! What a caller may choose when it opens a drive.
+//! Options for opening a drive.
 
 use std::time::Duration;
 

@@ -1,15 +1,13 @@
-//! A controller of our own on the caller's thread: no socket, no thread, no
-//! clock.
+//! A controller of our own on the caller's thread: no socket, no thread, no clock.
 //!
-//! Every poll of a queue gives the controller, its lanes and its channels one
-//! turn. Time is a counter that each turn moves on, by a microsecond unless told
-//! otherwise, so that a run repeats exactly; [`InProcess::advance`] moves it
-//! past a deadline at once. The driver's timeouts are in this time too.
+//! Every poll of a queue gives the controller, its lanes and its channels one turn. Time is a
+//! counter that each turn advances, by default by a microsecond, so that a run repeats exactly;
+//! [`InProcess::advance`] moves it past a deadline at once. The driver's timeouts use this time,
+//! too.
 //!
-//! Told so, it sleeps as a reactor does: with nothing to do it arms EventIdx,
-//! looks again, and from then on only a register write or a deadline wakes it.
-//! A doorbell that should have been a register write and was not then shows as a
-//! timeout.
+//! On request it sleeps as a reactor does: when idle it arms EventIdx, checks again, and from then
+//! on only a register write or a deadline wakes it. A doorbell that should have been a register
+//! write and was not then shows as a timeout.
 
 use std::cell::{RefCell, RefMut};
 use std::os::fd::BorrowedFd;

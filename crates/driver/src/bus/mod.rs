@@ -1,9 +1,8 @@
-//! What lies between the driver and a drive.
+//! The connection between the driver and a drive.
 //!
-//! A bus reads and writes the controller's properties, shares memory with it,
-//! and carries its interrupts. It knows nothing of queues or commands. Methods
-//! take `&self` because a device and its queue pairs use one bus; what must
-//! exclude another is the bus's own affair.
+//! A bus reads and writes the controller's properties, shares memory with it, and carries its
+//! interrupts. It knows nothing of queues or commands. Methods take `&self` because a device and
+//! its queue pairs use one bus; each bus does its own locking.
 
 pub mod in_process;
 mod pci_address;

@@ -1,4 +1,4 @@
-//! Where a function stands on the machine's PCI buses.
+//! The address of a function on the machine's PCI buses.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,4 @@
-//! Where a drive is, in words that a person writes, and the bus that leads
-//! there.
+//! The address of a drive as text, and the bus that leads to it.
 
 use std::fmt;
 use std::path::PathBuf;

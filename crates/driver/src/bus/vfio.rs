@@ -1,14 +1,11 @@
-//! A physical drive, or a function of one, that the kernel lends to this
-//! process: VFIO.
+//! A physical drive, or a function of one, that the kernel assigns to this process: VFIO.
 //!
-//! Registers go through the kernel, so that a drive that does not answer is an
-//! error and no signal; doorbells are mapped, so that a command costs no call of
-//! the system. The drive reaches the memory that is shared with it and no other:
-//! the machine's IOMMU sees to that.
+//! Registers are accessed through the kernel, so that a drive that does not respond causes an error
+//! and no signal. Doorbells are mapped, so that a command needs no system call. The machine's IOMMU
+//! limits the drive to the memory that is shared with it.
 //!
-//! What it does NOT do: it binds nothing to vfio-pci, and asks nobody whether a
-//! drive may be taken. One process has a drive at a time, and one container of
-//! addresses each.
+//! What it does NOT do: it binds nothing to vfio-pci, and does not check whether a drive may be
+//! taken. One process has a drive at a time, and one container of addresses each.
 
 use std::fs;
 use std::os::fd::AsFd;

@@ -1,8 +1,7 @@
 //! A controller in another process, over a vfio-user socket.
 //!
-//! The socket carries register accesses, one at a time, each bounded by the
-//! timeout; it is not touched for a command when the doorbells are mapped.
-//! What the server asks of us unasked is refused by the client.
+//! The socket carries register accesses, one at a time, each bounded by the timeout; with mapped
+//! doorbells a command does not use it. The client rejects unsolicited requests of the server.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;

@@ -1,13 +1,12 @@
-//! One controller as its host drives it.
+//! One controller, from its host's side.
 //!
-//! A device is opened, enabled, asked what it is, and given I/O queue pairs,
-//! which then work on their own. The admin queue is the device's: one command
-//! at a time, each bounded by the timeout, beside Asynchronous Event Requests
-//! that stay with the controller.
+//! A device is opened, enabled, identified, and given I/O queue pairs, which then work on their
+//! own. The device keeps the admin queue: one command at a time, each bounded by the timeout,
+//! beside Asynchronous Event Requests that stay with the controller.
 //!
-//! Invariant: memory that the controller may still write to is not given to
-//! anybody else. Queue memory is kept until the queue is deleted or the
-//! controller disabled, and so are buffers of admin commands that timed out.
+//! Invariant: memory that the controller may still write to is not reused. Queue memory is kept
+//! until the queue is deleted or the controller disabled, and so are buffers of admin commands that
+//! timed out.
 
 mod admin;
 mod bring_up;

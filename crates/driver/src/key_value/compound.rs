@@ -1,5 +1,4 @@
-//! The data of Samsung's compound command: up to eight stores and deletes that a drive is told of
-//! at once.
+//! The data of Samsung's compound command: up to eight stores and deletes in one command.
 
 use nvme_spec::Sqe;
 use nvme_spec::samsung::{

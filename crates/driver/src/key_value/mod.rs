@@ -1,8 +1,7 @@
-//! Key-value drives on a queue pair: the Key Value command set (KV 1.1), and the commands of
-//! Samsung's drives.
+//! Key-value drives on a queue pair: the Key Value command set (KV 1.1), and Samsung's commands.
 //!
-//! Commands to submit, and helpers that do one and wait for it. Of Samsung's commands keys of 4 to
-//! 16 bytes are known here, as they stand in the command.
+//! Commands to submit, and helpers that execute one and wait for it. Of Samsung's commands only
+//! keys of 4 to 16 bytes are supported, which are in the command itself.
 
 mod compound;
 

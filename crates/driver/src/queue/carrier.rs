@@ -1,17 +1,17 @@
-//! Brings completions from where the controller posts them to where the thread that has the queue
-//! pair takes them: the part of mediation that may run on a thread of its own.
+//! Copies completions from the controller's completion queue to one that the thread with the queue
+//! pair reads: the part of mediation that may run on its own thread.
 //!
-//! Between the two threads is a completion queue in our memory of as many entries as the
-//! controller's own, in which the carrier is the controller: an entry goes to the same place with
-//! the same phase (Base 2.1, 4.2.4), and the reader tells it its head by a doorbell. So the queue
-//! pair does as with any controller.
+//! Between the two threads is a completion queue in our memory with as many entries as the
+//! controller's. The carrier acts as its controller: an entry goes to the same place with the same
+//! phase (Base 2.1, 4.2.4), and the reader returns its head by a doorbell. So the queue pair works
+//! as with any controller.
 //!
 //! Invariants:
-//! - An entry is brought once, and in order. The controller learns that its place is free when it
-//!   has been brought, or, with a [`HeadCarrier`], when the reader has taken it.
-//! - Nothing is brought over an entry that the reader has not taken: a controller that posts more
+//! - An entry is copied once, and in order. The controller learns that its place is free when the
+//!   entry has been copied, or, with a [`HeadCarrier`], when the reader has consumed it.
+//! - An entry that the reader has not consumed is never overwritten: a controller that posts more
 //!   than it was asked for waits.
-//! - Nothing is waited for, allocated, or asked of the system, but for a register write where the
+//! - It never blocks, allocates, or makes a system call, except for a register write where the
 //!   doorbell needs one.
 
 use std::sync::Arc;

@@ -1,19 +1,17 @@
 //! One submission queue and the completion queue that belongs to it.
 //!
 //! Invariants:
-//! - The submission queue has one entry more than commands may be in flight,
-//!   so that it is never written full; the completion queue has the same size
-//!   and therefore always has a free entry.
-//! - A command identifier is the number of a slot; it is free, in flight, or
-//!   answered. It becomes free when its completion is handed out, one by one
-//!   ([`QueuePair::next_completion`]), so a command submitted in between never
-//!   has the identifier of a completion that the caller has not seen.
-//!   A completion of one that is not in flight is the drive's mistake and an
-//!   error here, never a panic.
-//! - Nothing is allocated, and no call of the system made, for a command.
+//! - The submission queue has one entry more than commands may be in flight, so that it is never
+//!   full; the completion queue has the same size and therefore always has a free entry.
+//! - A command identifier is the number of a slot; it is free, in flight, or completed. It becomes
+//!   free when its completion is handed out, one by one ([`QueuePair::next_completion`]), so a
+//!   command submitted in between never has the identifier of a completion that the caller has not
+//!   seen. A completion for an identifier that is not in flight is the drive's mistake and an error
+//!   here, never a panic.
+//! - A command allocates nothing and makes no system call.
 //!
-//! A queue pair does not know what its commands mean; the helpers for the NVM
-//! command set are in [`crate::io`].
+//! A queue pair does not interpret its commands; the helpers for the NVM command set are in
+//! [`crate::io`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! What a host does beside a job, on the same thread: so that both are measured
-//! in one run, on one processor, whatever else the machine does.
+//! Reference measurements beside a job on the same thread, so that both happen in one run, on one
+//! processor, under the same load of the machine.
 
 use hdrhistogram::Histogram;
 use memory::{Buffer, HostMemory};

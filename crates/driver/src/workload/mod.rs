@@ -1,22 +1,20 @@
-//! A load generator on queue pairs: busy polling, seeded, and able to check
-//! every byte it wrote.
+//! A load generator on queue pairs: busy polling, seeded, and able to check every byte it wrote.
 //!
-//! Each slot of a queue has its own places for data, and data pointers are made
-//! once: per command an entry is put together from what is there. Nothing is
-//! allocated and no call of the system made for a command, and the clock is
-//! read once per batch of completions.
+//! Each slot of a queue has its own places for data, and data pointers are built once: an entry per
+//! command is assembled from them. A command allocates nothing and makes no system call, and the
+//! clock is read once per batch of completions.
 //!
-//! Time in which this thread did not run, as its own looks at the clock show, is
-//! left out and counted: neither that time, nor what completed in it, nor the
-//! latency of a command that was in flight in it is in the result. A job that
-//! verifies is not looked at so: checking data takes time, too.
+//! Time in which this thread did not run, as its own reads of the clock show, is excluded and
+//! counted: neither that time, nor completions in it, nor the latency of a command that was in
+//! flight in it is in the result. This does not apply to a job that verifies: checking data takes
+//! time, too.
 //!
-//! Where nothing completes for as long although this thread looks, it cannot know
-//! whether the server did not run or has taken so long: such lulls are counted,
-//! and a caller that knows leaves them out ([`JobResult::without_lulls`]).
+//! If nothing completes for as long although this thread polls, it cannot know whether the server
+//! did not run or took so long. Such lulls are counted, and a caller that knows excludes them
+//! ([`JobResult::without_lulls`]).
 //!
-//! It does not pin its thread and owns no clock: both are the caller's. The
-//! same seed gives the same sequence of commands.
+//! It does not pin its thread and owns no clock: both are the caller's. The same seed gives the
+//! same sequence of commands.
 
 pub mod beside;
 mod drive;

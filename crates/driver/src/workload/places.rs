@@ -1,8 +1,8 @@
-//! Where the data of commands lies: pieces of one buffer, each with its data
-//! pointers made before the first command.
+//! The places of commands' data: pieces of one buffer, each with its data pointers built before the
+//! first command.
 //!
-//! A slot of the queue has as many places as any other and uses them in turn,
-//! so a place is never in two commands at once.
+//! Every slot of the queue has the same number of places and uses them in turn, so a place is never
+//! in two commands at once.
 
 use memory::{Buffer, HostMemory};
 use nvme_spec::prp::{ENTRY_SIZE, PAGE_SIZE};

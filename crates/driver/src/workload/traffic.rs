@@ -1,4 +1,4 @@
-//! Which command comes next, and what is done with its data.
+//! Selects the next command, and fills or checks its data.
 
 use std::ops::Range;
 

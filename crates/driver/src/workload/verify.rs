@@ -1,9 +1,8 @@
-//! Marked data: what was written where, and whether it reads back.
+//! Marked data: the last write of each block, and whether it reads back.
 //!
-//! A logical block starts with its LBA and the generation of the write that
-//! made it, then a tag of the job's seed; the rest is a pattern made from all
-//! three. A block of another address, of an older write, of another run, or
-//! with any byte changed is told apart.
+//! A logical block starts with its LBA and the generation of the write that produced it, then a tag
+//! of the job's seed; the rest is a pattern derived from all three. So a block of another address,
+//! of an older write, of another run, or with any changed byte is detected.
 
 use std::fmt;
 
