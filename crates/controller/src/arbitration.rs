@@ -1,17 +1,18 @@
-//! Which submission queue may have commands fetched: weighted round robin with urgent priority
-//! class (Base 2.1, 3.4.4.2).
+//! Arbitration between submission queues: weighted round robin with urgent priority class (Base
+//! 2.1, 3.4.4.2).
 //!
-//! The queues of a controller belong to several lanes, so the controller says before each turn how
-//! many commands each of them may fetch. While a queue of the urgent class has commands, no other
-//! gets any. The others share by credits: a round gives each priority level as many as its weight
-//! says; the highest level that has credits and commands goes first; within a level the queues take
-//! turns, an Arbitration Burst each. A round that a turn has no room for goes on in the next one,
-//! so that shares are right to the command whatever the weights.
+//! The queues of a controller belong to several lanes, so before each turn the controller grants
+//! each of them a number of commands to fetch. While a queue of the urgent class has commands, no
+//! other gets any. The others share by credits: a round gives each priority level as many as its
+//! weight; the highest level that has credits and commands goes first; within a level the queues
+//! take turns, an Arbitration Burst each. A round that does not fit into a turn continues in the
+//! next one, so that shares are exact to the command for any weights.
 //!
-//! The Admin class is the controller's own: it looks at the admin queue before it shares out.
+//! The controller handles the Admin class itself: it serves the admin queue before it grants
+//! shares.
 //!
-//! It does NOT know lanes or doorbells: it is told what each queue wants. With round robin it is
-//! not there at all, and each queue may fetch a burst in each turn.
+//! It does NOT know lanes or doorbells: its input is the demand of each queue. Round robin does not
+//! use it at all: each queue may fetch a burst in each turn.
 
 use nvme_spec::command::QueuePriority;
 use nvme_spec::features::Arbitration;

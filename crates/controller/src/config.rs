@@ -1,8 +1,8 @@
-//! What an operator chooses about a controller, checked once before it exists.
+//! An operator's settings of a controller, checked once before it exists.
 //!
-//! Invariant: a [`ControllerConfig`] that passed [`ControllerConfig::check`] can be served; nothing
-//! later looks at these values with doubt. It does not read files and knows no names of media: that
-//! is the program's part.
+//! Invariant: a [`ControllerConfig`] that passed [`ControllerConfig::check`] can be served; later
+//! code relies on these values without checks. It does not read files and knows no names of media:
+//! that is the program's part.
 
 use memory::PAGE;
 

@@ -1,7 +1,7 @@
-//! Counters of the command path: one writer each, read by anyone without a lock.
+//! Counters of the command path: one writer each, read by any thread without a lock.
 //!
-//! A lane's counters outlive the lane in the hands of its controller, which sums them up for the
-//! SMART log.
+//! A lane's counters outlive the lane: its controller keeps them and sums them up for the SMART
+//! log.
 
 use std::sync::Arc;
 

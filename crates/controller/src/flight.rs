@@ -1,12 +1,12 @@
-//! What is known of single commands: when each of its stages began, and how it ended.
+//! Records of single commands: the start of each stage, and the outcome.
 //!
-//! A lane that is told to ([`crate::lane::LaneCommand::Watch`]) **watches** some of its commands:
-//! one of so many, each at a random distance from the one before, so that no pattern of a host
-//! hides from it. A watched command is fetched by the general way and its times are read from a
-//! clock; all others go as if nobody watched. What comes of it goes into a ring of records and into
-//! histograms ([`LaneFlight`]), which have one writer and are read by anyone, without a lock.
+//! On request ([`crate::lane::LaneCommand::Watch`]) a lane **watches** some of its commands: on
+//! average one in N, each at a random distance from the one before, so that no pattern of a host
+//! hides from it. A watched command is fetched by the general path, and its stages are timed by a
+//! clock; all others are processed as usual. The results go into a ring of records and into
+//! histograms ([`LaneFlight`]), which have one writer and are read by any thread, without a lock.
 //!
-//! The clock is a function that is handed in, as this crate has none.
+//! The caller passes in the clock as a function, as this crate has none.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,12 +1,12 @@
-//! Who says whether a command may go to its medium now.
+//! Admission of commands to their medium.
 //!
-//! A lane asks its [`Gate`] for each command, after the command was fetched and before anything of
-//! the host's memory is looked for. A command that may not go waits in its slot ([`crate::lane`]):
-//! it holds no segment, no address and no room of a medium, so it blocks no unmap and no change of
-//! namespaces. Behind it in its queue, commands of other flows go on.
+//! A lane asks its [`Gate`] for each command, after the command was fetched and before any access
+//! to the host's memory. A command that may not go waits in its slot ([`crate::lane`]): it holds no
+//! segment, no address and no room of a medium, so it blocks no unmap and no change of namespaces.
+//! Behind it in its queue, commands of other flows go on.
 //!
-//! What it does NOT do: decide. The engine does, where there are tenants; where there are none,
-//! lanes take their turns through [`Open`], which costs nothing.
+//! What it does NOT do: decide. With tenants the engine does; without them lanes use [`Open`],
+//! which costs nothing.
 
 use crate::namespace::Namespace;
 use crate::time::Time;

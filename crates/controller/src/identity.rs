@@ -1,9 +1,8 @@
-//! Names that are unique in the world: the layouts of NGUID, EUI-64 and NQN, and how each comes
-//! from a seed.
+//! Globally unique names: the layouts of NGUID, EUI-64 and NQN, and their derivation from a seed.
 //!
-//! The seed is random, made once and kept by the program, so that a drive keeps its names for life.
-//! Invariant: equal seeds give equal names. What is made here carries the "locally administered"
-//! bit of an OUI, as it was bought from nobody.
+//! The seed is random, created once and kept by the program, so that a drive keeps its names for
+//! life. Invariant: equal seeds give equal names. These names carry the "locally administered" bit
+//! of an OUI, as no OUI was bought.
 
 /// An OUI of our own: the second lowest bit of the first octet says "locally administered" (IEEE
 /// 802, 8.2).

@@ -1,14 +1,13 @@
-//! What stands in the queues of a controller at a moment, for whoever looks at them: positions,
-//! doorbells, and the commands that are under way, decoded, with their age and where they are.
+//! A snapshot of a controller's queues for inspection: positions, doorbells, and the commands in
+//! flight, decoded, with their age and place.
 //!
-//! A lane answers between two of its turns ([`crate::lane::Lane::inspect`]), so that what it says
-//! of its queues is of one moment; a controller answers for its admin queue. Nothing is kept for it
-//! but the turn that a command was fetched in, a word in its slot, in ticks of 4,096 ns. Ages are
-//! lower bounds: from the beginning of that turn, rounded down; one of more than 4.8 h counts from
-//! anew.
+//! A lane answers between two of its turns ([`crate::lane::Lane::inspect`]), so that its answer is
+//! of one moment; a controller answers for its admin queue. The only state kept for it is the turn
+//! in which a command was fetched, a word in its slot, in ticks of 4,096 ns. Ages are lower bounds:
+//! from the beginning of that turn, rounded down; an age above 4.8 h wraps around.
 //!
-//! Invariant: what a host may have written is shown and not followed. An entry still in its ring is
-//! read for this and is read again when it is fetched.
+//! Invariant: values that a host may have written are displayed and not followed. An entry still in
+//! its ring is read for this and read again when it is fetched.
 
 use nvme_spec::command::QueuePriority;
 use nvme_spec::opcode::{AdminOpcode, NvmOpcode};

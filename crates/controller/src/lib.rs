@@ -1,13 +1,13 @@
-//! What an NVMe controller does: a pure state machine, and the ports that media and transports
-//! implement.
+//! The behaviour of an NVMe controller: a pure state machine, and the ports that media and
+//! transports implement.
 //!
-//! No clock, thread, descriptor or async is in here: time is handed in ([`time::Time`]), memory
-//! comes as a view of the host's mappings (`memory::DmaView`), and whoever drives a controller
-//! decides when it gets a turn.
+//! It uses no clock, thread, descriptor or async: time is an argument ([`time::Time`]), memory
+//! comes as a view of the host's mappings (`memory::DmaView`), and the caller decides when a
+//! controller gets a turn.
 //!
-//! Reading order: [`port`] (what a medium implements), [`ticket`] (the duty to complete a command
-//! once), [`lane`] (one completion queue with its submission queues: the hot path), [`prp`],
-//! [`sgl`], [`command`], [`set`] (command sets beside NVM), then the admin side.
+//! Reading order: [`port`] (implemented by a medium), [`ticket`] (the obligation to complete a
+//! command once), [`lane`] (one completion queue with its submission queues: the hot path),
+//! [`prp`], [`sgl`], [`command`], [`set`] (command sets beside NVM), then the admin side.
 //!
 //! What it does NOT do: it raises no interrupt and answers no socket (transports do), moves no data
 //! (media do), and does not schedule (the engine does).

@@ -1,8 +1,8 @@
-//! Namespaces as the command path sees them: where their bytes are, and what a range of blocks
-//! means.
+//! Namespaces on the command path: the location of their bytes, and the meaning of a range of
+//! blocks.
 //!
 //! The table is an immutable snapshot: attach and detach publish a new one to every lane. It does
-//! NOT say how a namespace is described to a host (that is `identity`).
+//! NOT define how a namespace is described to a host (that is `identity`).
 
 use std::sync::Arc;
 

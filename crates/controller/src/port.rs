@@ -1,6 +1,6 @@
-//! What a medium implements, and the table of channels that a reactor keeps.
+//! The interface that a medium implements, and the table of channels that a reactor keeps.
 //!
-//! A medium is entered through a [`Channel`]: a handle owned by one reactor. Work goes in with
+//! A medium is accessed through a [`Channel`]: a handle owned by one reactor. Work goes in with
 //! [`Channel::add`], is pushed out once per batch with [`Channel::submit`], and comes back from
 //! [`Channel::reap`].
 //!
@@ -8,17 +8,16 @@
 //! - The caller has checked every request: it lies inside the medium, lengths are multiples of 512,
 //!   and for Read, Write and Compare the length is the sum of the segments' lengths. A channel need
 //!   not check again.
-//! - Requests of one medium that share bytes, at least one of them to change them, do not mix,
+//! - Requests of one medium that share bytes, if at least one of them changes them, do not mix,
 //!   whichever channels they were added to: a read sees all of a write or nothing of it, and of two
-//!   writes one is wholly there. In which order they happen is the medium's choice.
+//!   writes one is wholly there. The medium chooses their order.
 //! - Segments begin and end at any byte. Those of a Read may be `Segment::sink`, also several of
 //!   one command.
-//! - A channel gives each ticket back exactly once: in [`Added::Done`], in [`Added::Full`], or
-//!   later from `reap`.
-//! - Segments and ranges are lent for the call of `add` only. A channel whose I/O outlives the call
-//!   pins the view (`memory::ViewPins`), and copies ranges.
-//! - A medium that hangs holds up nobody but its own commands: `add`, `submit` and `reap` never
-//!   block.
+//! - A channel returns each ticket exactly once: in [`Added::Done`], in [`Added::Full`], or later
+//!   from `reap`.
+//! - Segments and ranges are borrowed for the call of `add` only. A channel whose I/O outlives the
+//!   call pins the view (`memory::ViewPins`), and copies ranges.
+//! - A medium that hangs delays only its own commands: `add`, `submit` and `reap` never block.
 
 use std::num::NonZeroI32;
 use std::sync::Arc;

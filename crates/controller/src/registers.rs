@@ -1,9 +1,10 @@
-//! The controller's properties as BAR0 shows them (Base 2.1, 3.1.4), without the doorbells.
+//! The controller's properties in BAR0 (Base 2.1, 3.1.4), without the doorbells.
 //!
-//! A write is answered at once: it changes what reads back and leaves a wish (enable, reset, shut
-//! down) that [`crate::Controller::turn`] fulfils; CSTS follows only then. A host reads and writes
-//! in dwords or qwords on their own boundary (PCIe Transport 1.1, 3.1.1). Any other read is served
-//! bytewise; a write that covers only a part of a dword has no defined result and is dropped.
+//! A write is answered at once: it changes the value that reads back and leaves a request (enable,
+//! reset, shut down) that [`crate::Controller::turn`] fulfils; CSTS follows only then. A host reads
+//! and writes in dwords or qwords on their own boundary (PCIe Transport 1.1, 3.1.1). Any other read
+//! is served bytewise; a write that covers only a part of a dword has no defined result and is
+//! dropped.
 
 use nvme_spec::registers::{
     ACQ, AQA, ASQ, Aqa, CAP, CC, CRTO, CSTS, Cap, Cc, Crto, Csts, INTMC, INTMS, NSSR, NSSR_MAGIC,

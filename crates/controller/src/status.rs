@@ -1,8 +1,8 @@
-//! The one table from what a medium says to what the host sees.
+//! The one table from a medium's outcome to the host's status.
 //!
-//! Do Not Retry is set where the same command would fail the same way again (Base 2.1, 4.2.3): the
-//! host's mistakes, a comparison that differs, what is not supported. A medium's errors may pass,
-//! so they are left to the host.
+//! Do Not Retry is set if the same command would fail the same way again (Base 2.1, 4.2.3): the
+//! host's mistakes, a comparison that differs, an unsupported command. A medium's errors may pass,
+//! so retries are left to the host.
 
 use nvme_spec::Status;
 use nvme_spec::cqe::StatusField;

@@ -1,13 +1,12 @@
-//! Tickets: the duty to complete one command exactly once.
+//! Tickets: the obligation to complete one command exactly once.
 //!
-//! A lane makes a ticket when it hands a command to a medium, and the medium gives the very same
-//! ticket back with the outcome. A ticket cannot be copied, and one that is dropped unfulfilled
-//! panics in debug builds, so that a lost completion shows where it was lost and not as a host that
+//! A lane creates a ticket when it passes a command to a medium, and the medium returns the same
+//! ticket with the outcome. A ticket cannot be copied, and one that is dropped unfulfilled panics
+//! in debug builds, so that a lost completion is found where it was lost and not as a host that
 //! hangs.
 //!
-//! A ticket names its owner (a lane, or a controller for the flushes of its own), the owner's slot,
-//! and the slot's generation, so that a ticket which comes back after its slot was given to another
-//! command is recognised.
+//! A ticket names its owner (a lane, or a controller for its own flushes), the owner's slot, and
+//! the slot's generation, so that a ticket that comes back after its slot was reused is recognised.
 
 /// Whose ticket it is: the top bit says a controller (its own flushes), the two top bits a
 /// subsystem (what it erases), otherwise a lane.

@@ -1,11 +1,11 @@
-//! What drives behind namespaces say of themselves, and what of it a controller's hosts are told.
+//! Reports of drives behind namespaces, and the part that a controller's hosts see.
 //!
-//! A drive is asked by whoever has it, now and then and never because of a host's command; its
-//! answers come here as [`DriveReport`]s. Of several drives a controller tells the worst: the
-//! highest temperature, the least spare, any warning. A report counts while a namespace on its
-//! drive is attached.
+//! A drive is queried by the reactor that has it, periodically and never because of a host's
+//! command; its answers arrive here as [`DriveReport`]s. Of several drives a controller reports the
+//! worst: the highest temperature, the least spare, any warning. A report counts while a namespace
+//! on its drive is attached.
 //!
-//! It does NOT say anything of hosts' own: what they read and wrote is counted by the controller
+//! It does NOT report the traffic of hosts: the controller counts their reads and writes
 //! ([`super::health`]).
 
 use std::collections::BTreeMap;

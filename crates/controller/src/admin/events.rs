@@ -1,9 +1,9 @@
-//! Asynchronous events (Base 2.1, 5.1.2): what happened, and the requests that wait to tell it.
+//! Asynchronous events (Base 2.1, 5.1.2): pending events, and the requests that report them.
 //!
-//! A request is held without a place in the completion queue; it takes one only when there is
-//! something to tell. After an event of a type was told, further ones of that type wait until the
-//! host has read the type's log page with Retain Asynchronous Event cleared. What the host has not
-//! asked for by Asynchronous Event Configuration is never noted. Bounded: one bit per event,
+//! A request is held without an entry in the completion queue; it takes one only to report an
+//! event. After an event of a type was reported, further ones of that type wait until the host has
+//! read the type's log page with Retain Asynchronous Event cleared. Events that the host has not
+//! enabled by Asynchronous Event Configuration are never recorded. Bounded: one bit per event,
 //! [`REQUESTS`] requests.
 
 use arrayvec::ArrayVec;

@@ -1,6 +1,6 @@
 //! Format NVM (Base 2.1, 5.1.10; NVM 1.1, 4.1.3): from the command to a plan of the subsystem.
 //!
-//! A format is of one namespace, or of all that the controller has attached, with and without
+//! A format applies to one namespace, or to all that the controller has attached, with and without
 //! secure erase (FNA is 0). There is no encryption, and so no cryptographic erase; no metadata, and
 //! so no protection information.
 

@@ -1,9 +1,9 @@
-//! SMART / Health Information (Base 2.1, 5.1.12.1.3), and what of it is kept over a restart of the
-//! program.
+//! SMART / Health Information (Base 2.1, 5.1.12.1.3), and the part that is kept over a restart of
+//! the program.
 //!
-//! What is counted is counted over the life of the controller: a process goes on from the record of
-//! the one before, which is at most [`KEEP_INTERVAL_NS`] old where that one was killed. A page is
-//! made from the counters each time.
+//! Counters cover the life of the controller: a process continues from the record of the previous
+//! one, which is at most [`KEEP_INTERVAL_NS`] old if that process was killed. A page is built from
+//! the counters each time.
 
 use nvme_spec::log::{CriticalWarning, SmartLog};
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
 //! Keep Alive (Base 2.1, 3.9 and 5.1.14): a host that set a timeout and then falls silent loses its
 //! controller.
 //!
-//! Command based: only a Keep Alive command restarts the timer, beside what starts it (the
-//! controller becomes ready, or the timeout is set). It is checked after the admin queue was
-//! served, so that a reactor that was late does not blame the host.
+//! Command based: only a Keep Alive command restarts the timer, apart from the events that start it
+//! (the controller becomes ready, or the timeout is set). The timer is checked after the admin
+//! queue was served, so that a late reactor does not blame the host.
 
 use nvme_spec::Status;
 

@@ -1,9 +1,8 @@
-//! Log pages (Base 2.1, 5.1.12): what happened, and what the controller can do.
+//! Log pages (Base 2.1, 5.1.12): past events, and capabilities of the controller.
 //!
-//! A page is made whole from what it reports and then cut by the host's offset and length: nothing
-//! is read from a host, and what lies past a page's end is zeros. Everything here survives a reset
-//! of the controller; of a restart of the process survive the counters of SMART / Health
-//! Information and the count of errors.
+//! A page is built whole and then cut by the host's offset and length: nothing is read from a host,
+//! and bytes past a page's end are zeros. All log data survives a reset of the controller. Only the
+//! counters of SMART / Health Information and the count of errors survive a restart of the process.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Admin commands (Base 2.1, 5): fetched one at a time, answered at once where that is possible.
+//! Admin commands (Base 2.1, 5): fetched one at a time, completed at once where possible.
 //!
-//! A place in the completion queue is taken before a command is fetched, so that each command
-//! fetched can be completed. Asynchronous Event Requests give theirs back while they are held; what
-//! waits for a lane (deletions, aborts) keeps it. Invariant: every fetched command is completed
-//! once, or held as a request for an event, or dies with a reset. Nothing here waits: a lane's
-//! answer arrives in a later turn.
+//! An entry of the completion queue is reserved before a command is fetched, so that each fetched
+//! command can be completed. Asynchronous Event Requests release theirs while they are held;
+//! commands that wait for a lane (deletions, aborts) keep it. Invariant: every fetched command is
+//! completed once, or held as a request for an event, or dies with a reset. Nothing here blocks: a
+//! lane's answer arrives in a later turn.
 
 pub(crate) mod data;
 pub(crate) mod drives;

@@ -1,7 +1,8 @@
-//! Admin commands that wait for a lane or a medium: what each waits for, and since when.
+//! Admin commands that wait for a lane or a medium: the event that each waits for, and since when.
 //!
-//! Bounded: each holds a place in the admin completion queue, and there is one deletion per queue
-//! at most, [`ABORT_LIMIT`] aborts, [`OPERATION_LIMIT`] operations of the subsystem, and one flush.
+//! Bounded: each holds an entry of the admin completion queue, and there is at most one deletion
+//! per queue, [`ABORT_LIMIT`] aborts, [`OPERATION_LIMIT`] operations of the subsystem, and one
+//! flush.
 
 use nvme_spec::Sqe;
 

@@ -1,8 +1,8 @@
 //! I/O queues (Base 2.1, 5.2.1 to 5.2.4): which exist, and their creation and deletion.
 //!
-//! A completion queue is a lane, which does the work; here stand only names. A queue that is being
-//! deleted exists until its lane has let go of it: its identifier is not free before, and nothing
-//! new can lean on it.
+//! A completion queue is a lane, which does the work; this module keeps only their names. A queue
+//! that is being deleted exists until its lane has released it: before that its identifier is not
+//! free, and no new queue can refer to it.
 
 use std::sync::Arc;
 

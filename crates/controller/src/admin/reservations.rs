@@ -1,5 +1,5 @@
-//! What a controller tells of reservations: the notification log (Base 2.1, 5.1.12.1.32), and the
-//! feature that makes them persist (5.1.25.1.30). The reservations themselves are the subsystem's.
+//! Reservation data of a controller: the notification log (Base 2.1, 5.1.12.1.32), and the feature
+//! that makes reservations persist (5.1.25.1.30). The reservations themselves are the subsystem's.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! Sanitize (Base 2.1, 5.1.22 and 8.1.24): from the command to a plan of the subsystem, and what a
-//! controller still does while an operation goes on or has failed.
+//! Sanitize (Base 2.1, 5.1.22 and 8.1.24): from the command to a plan of the subsystem, and the
+//! commands that a controller still accepts while an operation runs or has failed.
 
 use nvme_spec::command::GetLogPageCdw10;
 use nvme_spec::log::LogPageId;

@@ -1,10 +1,9 @@
-//! Commands of the NVM command set: from the 64 bytes of a submission queue entry to what is asked,
-//! once.
+//! Commands of the NVM command set: decodes the 64 bytes of a submission queue entry, once.
 //!
-//! [`parse`] checks what can be checked without a namespace (opcode, how data is described, fields
-//! that ask for what is not supported) and turns 0's based values into counts. [`List`] holds the
-//! entries that are the data of Dataset Management and Copy. Namespaces, bounds and transfer sizes
-//! come after, in the lane.
+//! [`parse`] checks everything that needs no namespace (opcode, data pointers, fields that request
+//! unsupported functions) and turns 0's based values into counts. [`List`] holds the entries that
+//! are the data of Dataset Management and Copy. Namespaces, bounds and transfer sizes are checked
+//! later, in the lane.
 //!
 //! Fields that are ignored, and why:
 //! - CETYPE: no command extension is offered. Reserved bits, CDW2, CDW3, MPTR: reserved, or for
@@ -14,8 +13,7 @@
 //! - Limited Retry, Dataset Management hints of a Read or Write (CDW13), context attributes of a
 //!   range: hints.
 //!
-//! It does NOT know other command sets: a namespace says which one it speaks, and today all speak
-//! NVM.
+//! It does NOT know other command sets: a namespace names its command set, and today all use NVM.
 
 use nvme_spec::command::{
     DSM_RANGES_MAX, DsmCdw10, DsmCdw11, DsmRange, ReadWriteCdw12, WriteUncorrectableCdw12,

@@ -1,14 +1,15 @@
 //! Whether the function may issue memory requests (Bus Master Enable: PCI 3.0, 6.2.2; PCIe 6.0,
 //! 7.5.1.1.3).
 //!
-//! While it may not, no command is fetched, no completion is posted, and no interrupt goes by MSI
-//! or MSI-X, which are memory writes; the transport keeps those. Nothing is lost: commands wait in
-//! the host's rings, and completions of admin commands here. When the function leaves the bus, the
-//! lanes finish what they had fetched first, so that no medium holds an address of the host;
-//! [`Controller::has_left_bus`] tells when, and what still hangs after [`DEADLINE_NS`] is aborted
-//! and its mapping kept, as for an unmap.
+//! While it may not, no command is fetched, no completion is posted, and no interrupt is sent by
+//! MSI or MSI-X, which are memory writes; the transport keeps those. Nothing is lost: commands wait
+//! in the host's rings, and completions of admin commands here. When the function leaves the bus,
+//! the lanes first finish the commands that they had fetched, so that no medium holds an address of
+//! the host. [`Controller::has_left_bus`] reports the end. Commands that still hang after
+//! [`DEADLINE_NS`] are aborted and their mapping is kept, as for an unmap.
 //!
-//! It does NOT hold resets, shutdowns or registers up: none of them touches the host's memory.
+//! It does NOT delay resets, shutdowns or register accesses: none of them touches the host's
+//! memory.
 
 use nvme_spec::Status;
 

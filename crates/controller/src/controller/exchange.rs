@@ -1,4 +1,4 @@
-//! Turns, and what the controller and its lanes tell each other in them.
+//! Turns, and the messages between the controller and its lanes in them.
 
 use nvme_spec::Status;
 use nvme_spec::features::FeatureId;

@@ -1,5 +1,5 @@
-//! Watching commands ([`crate::flight`]): what every lane of a controller is told, and what is kept
-//! of those that are gone.
+//! Sampling of commands ([`crate::flight`]): the settings of every lane of a controller, and the
+//! records of lanes that are gone.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Flushes of the controller's own: one of each medium with a volatile cache, at a shutdown and
-//! when a host turns the cache off. Bounded in time; it knows nothing of who waits for it.
+//! Flushes by the controller itself: one of each medium with a volatile cache, at a shutdown and
+//! when a host disables the cache. Bounded in time; it does not know who waits for it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Looking at a controller's queues between two turns: [`crate::inspect`].
+//! Inspection of a controller's queues between two turns: [`crate::inspect`].
 
 use nvme_spec::opcode::AdminOpcode;
 

@@ -1,29 +1,30 @@
-//! Which interrupts a host gets, and when (Base 2.1, 3.1.4.3, 3.1.4.4, 5.1.25.2.2 and 5.1.25.2.3;
+//! Interrupts of a host, and their timing (Base 2.1, 3.1.4.3, 3.1.4.4, 5.1.25.2.2 and 5.1.25.2.3;
 //! PCIe Transport 1.1, 3.5).
 //!
-//! Configuration space says which way they go. By MSI-X, what was posted raises its vector, unless
-//! the host has consumed it already (`lane::polling`). By MSI and by the pin, INTMS masks, and an
-//! interrupt is asked for while a completion queue has entries that the host has not acknowledged
-//! by its head doorbell: that is derived from the queues whenever it is needed, and kept nowhere.
-//! So nothing can be lost between a mask and its end: whoever takes away what held interrupts back
-//! (INTMC, the end of a mask, another way that they go) has the queues looked at again.
+//! Configuration space selects the mechanism. With MSI-X, a posted completion raises its vector,
+//! unless the host has consumed it already (`lane::polling`). With MSI and the pin, INTMS masks,
+//! and an interrupt is requested while a completion queue has entries that the host has not
+//! acknowledged by its head doorbell: that is derived from the queues whenever it is needed, and
+//! stored nowhere. So no interrupt can be lost between a mask and its end: code that removes an
+//! obstacle to interrupts (INTMC, the end of a mask, a change of mechanism) has the queues checked
+//! again.
 //!
-//! Coalescing counts and times per vector, for I/O queues only. What it withholds has a deadline of
-//! its own, and a host that has consumed everything meanwhile gets the interrupt all the same, but
-//! not by MSI or the pin. A second look at the queues does not withhold what a first one did:
-//! Aggregation Time is a recommended maximum.
+//! Coalescing counts and times per vector, for I/O queues only. An interrupt that it withholds has
+//! its own deadline. A host that has consumed everything meanwhile still gets it, but not by MSI or
+//! the pin. A second check of the queues does not withhold what a first one did: Aggregation Time
+//! is a recommended maximum.
 //!
-//! The pin, by a monitor without help of a kernel (QEMU's VFIO devices): it takes any access to a
-//! BAR for the end of the interrupt, so another processor's submission ends it while the handler is
-//! still busy. Told again at once, it would assert its line when the handler has acknowledged
-//! everything, and the guest's driver, which finds nothing to do, would touch no register: an
-//! interrupt storm. So what the handler is about to find is not told again yet: not within
-//! [`HANDLER_NS`] of the last time where nothing was acknowledged since, nor within
+//! A monitor without kernel support for the pin (QEMU's VFIO devices) takes any access to a BAR as
+//! the end of the interrupt, so another processor's submission ends it while the handler is still
+//! busy. If it were asserted again at once, the monitor would assert its line after the handler has
+//! acknowledged everything, and the guest's driver, which finds no work, would touch no register:
+//! an interrupt storm. So entries that the handler is about to find are not signalled again yet:
+//! not within [`HANDLER_NS`] of the last time if nothing was acknowledged since, nor within
 //! [`NEXT_QUEUE_NS`] of an acknowledgement, as the handler goes on to the next queue. An unmask by
 //! eventfd, which comes after the handlers, and the end of a mask are no reason to wait.
 //!
-//! It does NOT deliver: the transport does, and keeps what MSI-X cannot deliver yet, in the pending
-//! bits.
+//! It does NOT deliver: the transport does, and keeps interrupts that MSI-X cannot deliver yet, in
+//! the pending bits.
 
 use memory::DoorbellPages;
 use nvme_spec::features::InterruptCoalescing;

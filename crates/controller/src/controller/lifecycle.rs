@@ -5,8 +5,9 @@
 //!     \                 \---failure--> Stopping --lanes gone--> Failed --resets--> Stopping
 //!      \--cannot enable--> Failed
 //! ```
-//! Shutdown runs beside: lanes stop, media are flushed, SHST tells. Each stage is bounded by
-//! [`DEADLINE_NS`], the flush by [`FLUSH_DEADLINE_NS`].
+//!
+//! Shutdown runs in parallel: lanes stop, media are flushed, SHST reports the end. Each stage is
+//! bounded by [`DEADLINE_NS`], the flush by [`FLUSH_DEADLINE_NS`].
 
 use memory::{LostFlag, RingError};
 use nvme_spec::cqe::CQE_SIZE_LOG2;

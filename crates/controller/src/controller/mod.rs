@@ -1,14 +1,14 @@
 //! The controller's home side: registers, configuration space, admin queue, and the lives of its
 //! lanes.
 //!
-//! A transport calls what a host does ([`Controller::config_write`], [`Controller::bar_write`],
-//! [`Controller::set_view`], [`Controller::function_reset`]); the engine gives turns. A register
-//! write is answered at once; what it asks for happens in [`Controller::turn`], within
-//! [`DEADLINE_NS`] per stage, and 30 s for a flush, whatever a medium does.
+//! A transport passes on a host's accesses ([`Controller::config_write`],
+//! [`Controller::bar_write`], [`Controller::set_view`], [`Controller::function_reset`]); the engine
+//! gives turns. A register write is answered at once; its effect happens in [`Controller::turn`],
+//! within [`DEADLINE_NS`] per stage, and 30 s for a flush, even if a medium hangs.
 //!
-//! Invariants: RDY falls only when no lane of the former life is left; a lane is told each view
+//! Invariants: RDY falls only when no lane of the previous life is left; a lane receives each view
 //! once; every admin command that was fetched completes, or dies with a reset. It does NOT deliver
-//! interrupts, answer messages, or hold a clock: `now` comes with each turn.
+//! interrupts, answer messages, or hold a clock: `now` is an argument of each turn.
 
 mod arbitrate;
 mod bus;

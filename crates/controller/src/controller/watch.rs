@@ -1,16 +1,15 @@
-//! Doorbells that hosts store without telling: which queues were rung while nobody looked at them
-//! turn by turn.
+//! Doorbells that hosts store without a message: which queues of cold lanes were rung.
 //!
-//! The doorbells of eight queue pairs share a cache line, so to see that nothing has changed in
-//! many queues is far cheaper than to give each of their lanes a turn. A doorbell that has changed
-//! is only a reason to look: the lane, which then gets a turn, judges the value.
+//! The doorbells of eight queue pairs share a cache line, so checking many queues for changes is
+//! far cheaper than giving each of their lanes a turn. A changed doorbell is only a reason for a
+//! turn: the lane then checks the value.
 //!
-//! A host may store what it likes into doorbells that are nobody's: of queues that are frozen, or
-//! that are not there. They are not looked at until a queue is made there, so that a storm of such
-//! stores costs its neighbours nothing.
+//! A host may store any value into doorbells without a queue: of queues that are frozen, or that do
+//! not exist. They are ignored until a queue is created there, so that a storm of such stores costs
+//! its neighbours nothing.
 //!
-//! Invariant: what changes after a lane's last look is found by a later look here. A value is taken
-//! as seen only by a look here, which names the lane; a lane that was hot then looks for itself
+//! Invariant: a later check here finds every change after a lane's last check. A value counts as
+//! seen only by a check here, which names the lane; a lane that was hot then checks for itself
 //! before it can grow cold.
 
 use std::sync::Arc;

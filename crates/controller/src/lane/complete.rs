@@ -1,4 +1,4 @@
-//! Completing commands: what comes back from media, and what is given up.
+//! Completion of commands: results from media, and aborted commands.
 
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::zoned::ZonedOpcode;

@@ -1,4 +1,4 @@
-//! What the controller asks of a lane, and what a lane tells it.
+//! Requests of the controller to a lane, and the lane's reports.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! How many commands are in flight by the memory view and the table of namespaces they were issued
+//! Counts of commands in flight by the memory view and the table of namespaces they were issued
 //! with.
 //!
-//! An unmap waits until nothing issued before it is in flight, and so do operations on namespaces.
-//! Counting is constant work per command and per change of the map, in a table of fixed size. Where
-//! the host changes its map faster than commands end, the newest groups are counted together, as
-//! old as the oldest of them; a new group is begun as soon as there is room, so that under a steady
-//! load the old one still drains.
+//! An unmap waits until no command issued before it is in flight, and so do operations on
+//! namespaces. Counting is constant work per command and per change of the map, in a table of fixed
+//! size. If the host changes its map faster than commands end, the newest groups are counted
+//! together, as old as the oldest of them. A new group begins as soon as there is room, so that
+//! under a steady load the old one still drains.
 
 use memory::DmaView;
 

@@ -1,4 +1,4 @@
-//! Doorbells, fetching and issuing: what a turn of a lane does.
+//! A turn of a lane: doorbells, fetching and issuing.
 
 use nvme_spec::Sqe;
 

@@ -1,10 +1,9 @@
-//! Commands that only the subsystem can do: reservations, and marks of uncorrectable blocks.
+//! Commands that only the subsystem can execute: reservations, and marks of uncorrectable blocks.
 //!
-//! The lane reads what the command's data says, once, and hands both on with the command's ticket;
-//! the answer comes back with the ticket ([`super::Lane::answer`]). Meanwhile the command counts as
-//! in flight, like one with a medium, so that resets and deletions wait for it or give it up as
-//! they do for any other; but no change of the map or of namespaces waits for it, as it may be what
-//! asked for that.
+//! The lane reads the command's data once, and forwards both with the command's ticket; the answer
+//! returns with the ticket ([`super::Lane::answer`]). Meanwhile the command counts as in flight,
+//! like one in a medium, so that resets and deletions wait for it or abort it as usual. But no
+//! change of the map or of namespaces waits for it, because it may have requested that change.
 
 use nvme_spec::{Sqe, Status};
 

@@ -1,18 +1,18 @@
-//! Commands that wait for their tenant's turn: where a lane keeps them, and what lets them go
+//! Commands that wait for their tenant's turn: their list in a lane, and their release
 //! ([`crate::gate`]).
 //!
-//! Such a command was fetched and stays in its slot, in a list of its flow that goes through the
-//! slots. Others of its queue go on: a namespace that is held back holds up none beside it. Where a
-//! lane's controller has one namespace only there is nobody to hold up, and what comes behind such
-//! a command stays in the host's ring.
+//! Such a command was fetched and stays in its slot, in a list of its flow that links the slots.
+//! Other commands of its queue continue: a namespace that is held back delays no other. If a lane's
+//! controller has only one namespace, there is none to delay, and the commands behind such a
+//! command stay in the host's ring.
 //!
 //! Invariants:
-//! - It has a slot and a place in the completion queue, as any command that was fetched, and
-//!   nothing else: no ticket is out but where a part of it was issued before, and no address of the
-//!   host is kept.
-//! - Commands of a flow go in the order in which they were fetched.
-//! - One of two fused commands waits at the head of its queue, as what is behind it is its other
-//!   half.
+//! - Like any fetched command it has a slot and an entry of the completion queue, and nothing else:
+//!   it has no ticket out unless a part of it was issued before, and no address of the host is
+//!   kept.
+//! - Commands of a flow are issued in the order in which they were fetched.
+//! - One of two fused commands waits at the head of its queue, because the next command is its
+//!   other half.
 
 use nvme_spec::sqe::Fuse;
 use nvme_spec::{Sqe, Status};

@@ -1,6 +1,6 @@
-//! Looking at a lane between two turns: [`crate::inspect`].
+//! Inspection of a lane between two turns: [`crate::inspect`].
 //!
-//! What that takes is bounded by the lane's slots, and by the commands that are asked for.
+//! Its cost is bounded by the lane's slots, and by the number of commands requested.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,8 +1,8 @@
 //! From a fetched command to a medium: parse, namespace, bounds, walk, add.
 //!
-//! Everything is done anew where a channel was full the first time: the command comes from the
-//! slot's copy, and nothing of the host's addresses or data is kept while it waits. A waiting
-//! command so holds up no unmap.
+//! Everything is repeated if a channel was full the first time: the command comes from the slot's
+//! copy, and no address or data of the host is kept while it waits. So a waiting command delays no
+//! unmap.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a controller and its lanes say to each other.
+//! Messages between a controller and its lanes.
 //!
 //! A lane may live on another reactor, so all of this is plain data that fits a mailbox. The admin
 //! command that caused a [`LaneCommand`] completes when the answering [`LaneEvent`] comes back.

@@ -1,33 +1,32 @@
 //! A lane: one completion queue with every submission queue that completes into it. The unit of
 //! placement.
 //!
-//! This is the command path. A turn looks at the doorbells, fetches a bounded batch, parses, checks
+//! This is the command path. A turn checks the doorbells, fetches a bounded batch, parses, checks
 //! and walks each command, and adds it to its medium's channel; completions come back through
 //! [`Lane::complete`].
 //!
 //! Invariants:
-//! - A command is fetched only when a place in the completion queue and a slot are reserved for it.
-//!   A full completion queue stalls its submission queues, and nothing is lost.
+//! - A command is fetched only when an entry of the completion queue and a slot are reserved for
+//!   it. A full completion queue stalls its submission queues, and nothing is lost.
 //! - An entry is read once, into its slot. Every fetched command completes exactly once: its ticket
-//!   is the duty.
-//! - A submission queue's commands are issued in order; where a channel is full, the command waits
-//!   at the head of its queue, holding no address of the host.
-//! - A command of several steps goes on from turn to turn, beside its queue and not at its head
+//!   is the obligation.
+//! - A submission queue's commands are issued in order; if a channel is full, the command waits at
+//!   the head of its queue, holding no address of the host.
+//! - A command of several steps continues from turn to turn, beside its queue and not at its head
 //!   (`steps`).
-//! - A command that is given up completes at once and leaves a zombie: a slot, but no place in the
+//! - An aborted command completes at once and leaves a zombie: a slot, but no entry of the
 //!   completion queue, until its ticket comes back, which posts nothing.
-//! - A command identifier that is already outstanding is not looked for: it would take a table of
-//!   65,536 bits for each queue and two touches of it per command, to tell a host of its own
-//!   mistake (Base 2.1, 4.1.1). Slots and tickets do not depend on identifiers, so such commands
-//!   both complete.
-//! - A command that is not its flow's turn to go waits beside its queue ([`crate::gate`], `held`).
-//! - Abort reaches a command that waits in the lane. One still in the host's ring is not looked
-//!   for, as entries are read once; one with a medium ends by itself. Abort is best effort
-//!   (Base 2.1, 5.1.1).
+//! - A command identifier that is already outstanding is not detected: it would take a table of
+//!   65,536 bits for each queue and two touches of it per command, to report a host's own mistake
+//!   (Base 2.1, 4.1.1). Slots and tickets do not depend on identifiers, so such commands both
+//!   complete.
+//! - A command whose flow may not go waits beside its queue ([`crate::gate`], `held`).
+//! - Abort reaches a command that waits in the lane. It does not search the host's ring, as entries
+//!   are read once; a command in a medium ends by itself. Abort is best effort (Base 2.1, 5.1.1).
 //!
 //! It does NOT submit or reap channels, decide on interrupts (`crate::controller` does), or know
 //! when to sleep: the engine does. It does NOT know whether doorbells are mapped: mapped or
-//! trapped, values stand in the same slots.
+//! trapped, values are stored in the same slots.
 
 mod complete;
 mod control;

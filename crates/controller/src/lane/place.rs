@@ -1,9 +1,9 @@
-//! Where a lane lives: on its controller's reactor, or as a visitor on another.
+//! The place of a lane: its controller's reactor, or another, as a visitor.
 //!
-//! A visitor hears of what its controller has to tell by mail. Before it fetches it makes sure that
-//! it has taken all that the host may already know of ([`memory::Told`]). It moves when it holds
-//! nothing ([`Lane::is_empty`]): media know their reactor's channels only, and tickets the key that
-//! the lane has there.
+//! A visitor receives its controller's messages by mail. Before it fetches it makes sure that it
+//! has received every change that the host may already know of ([`memory::Told`]). It moves when it
+//! holds nothing ([`Lane::is_empty`]): media know only the channels of their reactor, and tickets
+//! the key that the lane has there.
 
 use std::sync::Arc;
 

@@ -1,14 +1,13 @@
-//! What the steps of a command are: Verify reads piece by piece and keeps nothing (NVM 1.1, 3.3.5),
-//! Copy reads a piece and writes it (NVM 1.1, 3.3.2).
+//! The steps of a command: Verify reads piece by piece and keeps nothing (NVM 1.1, 3.3.5), Copy
+//! reads a piece and writes it (NVM 1.1, 3.3.2).
 //!
-//! Everything that can be checked is checked before the first step, so that a command which names
-//! what cannot be changes nothing. What may change between two steps, the namespace, is looked up
-//! anew for each.
+//! Everything that can be checked is checked before the first step, so that an invalid command
+//! changes nothing. The namespace, which may change between two steps, is looked up again for each.
 //!
-//! Copy goes through the ranges in order, which is one of the orders that a host must expect where
-//! a source overlaps the destination (format 0h allows that). Its writes are no more atomic than
-//! other writes longer than AWUN, which is one block. A range that asks for a fast copy only is
-//! refused: with one piece at a time, a host that reads and writes in parallel may be quicker (NVM
+//! Copy goes through the ranges in order, which is one of the orders that a host must expect if a
+//! source overlaps the destination (format 0h allows that). Its writes are no more atomic than
+//! other writes longer than AWUN, which is one block. A range that requests only a fast copy is
+//! rejected: with one piece at a time, a host that reads and writes in parallel may be quicker (NVM
 //! 1.1, 3.3.2.1).
 
 use std::io;

@@ -1,4 +1,4 @@
-//! A lane's queues and the commands it holds; everything of a lane but what issuing reads.
+//! A lane's queues and the commands it holds; all of a lane except the state that issuing reads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

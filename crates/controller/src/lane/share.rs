@@ -1,13 +1,13 @@
-//! Who may take the places of a completion queue that several submission queues share.
+//! Sharing of a completion queue's entries among several submission queues.
 //!
-//! Half of the places are kept for the submission queues in equal parts, the other half is for
-//! whoever comes: a queue that floods, or a host that does not consume, cannot shut the others out.
-//! With fewer places than queues there is nothing to keep, and the lane's changing order of service
-//! is what is fair.
+//! Half of the entries are reserved for the submission queues in equal parts; the other half is
+//! first come, first served. So a queue that floods, or a host that does not consume, cannot shut
+//! the others out. With fewer entries than queues there is nothing to reserve, and the lane's
+//! changing order of service is what is fair.
 //!
-//! A place counts for its submission queue from the fetch until the host has consumed the entry.
-//! With one submission queue all of this is skipped; the counts are made afresh when a queue comes
-//! or goes.
+//! An entry counts for its submission queue from the fetch until the host has consumed it. With one
+//! submission queue all of this is skipped; the counts are recomputed when a queue is added or
+//! removed.
 
 use crate::state::MAX_SQS;
 

@@ -1,12 +1,11 @@
-//! Watching some commands of a lane ([`crate::flight`]): which ones, and their times.
+//! Sampling of a lane's commands ([`crate::flight`]): which ones, and their times.
 //!
 //! Invariants:
-//! - Where nobody watches, all that is done is to see that nobody does: once for a look at a
-//!   doorbell and for a batch.
-//! - Where somebody does, only the watched commands cost more: a batch is split at them, and they
-//!   go the general way.
-//! - A watched command is one like any other: it may wait, be given up, or end with its queue. What
-//!   finds no room is not watched.
+//! - With sampling off, the only cost is one test per doorbell check and per batch.
+//! - With sampling on, only the sampled commands cost more: a batch is split at them, and they take
+//!   the general path.
+//! - A sampled command is treated like any other: it may wait, be aborted, or end with its queue. A
+//!   command that finds no room is not sampled.
 
 use nvme_spec::Sqe;
 use nvme_spec::Status;

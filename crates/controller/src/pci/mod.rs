@@ -1,11 +1,11 @@
-//! The PCI function: 4096 bytes of configuration space, as bytes with a mask of what a host may
-//! change.
+//! The PCI function: 4096 bytes of configuration space, as bytes with a mask of the bits that a
+//! host may change.
 //!
-//! Layout: the type 0 header, then Power Management, MSI, PCI Express and, if it is there, MSI-X,
-//! each at a fixed place. Base address registers need no code: the bits below a region's size are
-//! not writable, so that writing all ones reads back as the size (PCI 3.0, 6.2.5.1). It says which
-//! way interrupts go ([`Mechanism`]). Nothing here decodes addresses or delivers interrupts; a
-//! client does both.
+//! Layout: the type 0 header, then Power Management, MSI, PCI Express and, if present, MSI-X, each
+//! at a fixed place. Base address registers need no code: the bits below a region's size are not
+//! writable, so that writing all ones reads back as the size (PCI 3.0, 6.2.5.1). The space selects
+//! the interrupt mechanism ([`Mechanism`]). Nothing here decodes addresses or delivers interrupts;
+//! a client does both.
 
 mod msix;
 

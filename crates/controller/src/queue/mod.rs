@@ -1,15 +1,14 @@
 //! Submission and completion queues, the controller's side: positions, doorbells, phases.
 //!
 //! Invariants:
-//! - A doorbell value is checked before it moves anything. A value that cannot be freezes its
-//!   queue, is reported once, and is not looked at again: no loop, and no other queue is slower for
-//!   it.
-//! - The head of a submission queue is what was fetched, and the tail of a completion queue what
-//!   was posted.
+//! - A doorbell value is checked before it has any effect. An invalid value freezes its queue, is
+//!   reported once, and is not checked again: it causes no loop, and slows no other queue.
+//! - The head of a submission queue counts fetched commands, and the tail of a completion queue
+//!   counts posted ones.
 //!
-//! They do NOT know what a command means, who may take a place in a completion queue (`lane` shares
-//! them out), or whether the memory behind a ring may come back (a ring that is used while absent
-//! is the caller's fault to raise).
+//! They do NOT interpret commands, decide who may take an entry of a completion queue (`lane`
+//! shares them out), or know whether the memory behind a ring may come back (the caller raises the
+//! fault if an absent ring is used).
 
 mod cq;
 mod reservation;

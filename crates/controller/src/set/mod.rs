@@ -1,27 +1,29 @@
 //! I/O command sets beside the NVM command set, and vendors' commands.
 //!
-//! A namespace whose medium has more than bytes (zones, keys) carries a [`CommandSet`]. It says
-//! what the controller must know of a command before it hands it on: which way its data goes and
-//! how much of it there is, and whether it reads or changes what is there. It says what Identify
-//! and the log of effects tell. What a command *does* it does not say: that is the medium's, which
-//! gets it as [`Request::Command`](crate::port::Request::Command) with the data found, and answers
-//! with a status and a result of its own ([`Outcome`](crate::port::Outcome)).
+//! A namespace whose medium has more than bytes (zones, keys) carries a [`CommandSet`]. It
+//! describes the properties of a command that the controller needs before it passes the command on:
+//! the direction and length of its data, and whether it reads or changes the medium. It also
+//! describes the data of Identify and the log of effects. It does not describe the *effect* of a
+//! command: that is the medium's, which gets it as
+//! [`Request::Command`](crate::port::Request::Command) with the data translated, and answers with
+//! its own status and result ([`Outcome`](crate::port::Outcome)).
 //!
-//! Whatever a set does not claim is the NVM command set's, and reaches the medium as any medium's
-//! requests do. A new set, or a vendor's extension, is a type that implements the trait, in one
-//! file, and a medium that does the commands; the controller knows none by name. One is a part of
-//! each namespace ([`Namespace::set`]) that speaks it.
+//! Commands that a set does not claim belong to the NVM command set, and reach the medium like any
+//! medium's requests. A new set, or a vendor's extension, is a type that implements the trait, in
+//! one file, and a medium that executes the commands; the controller knows none by name. One is a
+//! part of each namespace ([`Namespace::set`]) that uses it.
 //!
 //! Invariants:
-//! - A command is looked at once, in its copy; a set sees no memory of the host's.
+//! - A command is examined once, in its copy; a set sees no memory of the host's.
 //! - Plain reads and writes (opcodes 01h and 02h) of a namespace that has logical blocks do not
-//!   pass by here: they are the NVM command set's. A set that means something else by them is that
-//!   of namespaces without blocks ([`Namespace::blocks`] is 0), in which no block is ever inside.
+//!   pass through here: they are the NVM command set's. A set that gives these opcodes another
+//!   meaning is for namespaces without blocks ([`Namespace::blocks`] is 0), in which no block is
+//!   ever inside.
 //!
-//! A format or a sanitize operation does not go through a set's commands: its medium is asked for
+//! A format or a sanitize operation does not use a set's commands: its medium receives
 //! [`Request::Renew`](crate::port::Request::Renew).
 //!
-//! It does NOT keep a state of a namespace, nor check what depends on one.
+//! It does NOT keep a state of a namespace, nor check conditions that depend on one.
 
 mod zoned;
 

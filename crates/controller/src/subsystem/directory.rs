@@ -1,10 +1,10 @@
-//! The namespaces of a subsystem, who has them attached, and the space that is left.
+//! The namespaces of a subsystem, their attachments, and the free space.
 //!
 //! Invariants: identifiers are unique and within the limit; in a pool no two namespaces overlap.
-//! Changes come checked ([`Directory::allocate`] and its like say what is possible); applying one
-//! fails only where it says so.
+//! Changes arrive checked ([`Directory::allocate`] and similar functions report what is possible);
+//! applying one fails only where documented.
 //!
-//! What commands may not do with a namespace has several sources, each kept apart here;
+//! Restrictions of commands on a namespace have several sources, each kept separately here;
 //! [`Directory::table`] composes them for one controller.
 
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Making parts of media read as zero, or as a pattern, in slices, so that no turn of the reactor
+//! Erasure of parts of media to zeros, or to a pattern, in slices, so that no turn of the reactor
 //! is long.
 //!
 //! Rounds follow one another, each over every target: an overwrite of three passes is three rounds.
-//! Behind the last slice of a target its medium is flushed, so that a round that ended is on
-//! non-volatile media. A medium that works in `add` has its reactor's other lanes wait: [`Budget`]
-//! bounds that, over all that is erased in one turn.
+//! After the last slice of a target its medium is flushed, so that a completed round is on
+//! non-volatile media. A medium that works inside `add` blocks its reactor's other lanes:
+//! [`Budget`] bounds that, over everything that is erased in one turn.
 
 use memory::{DmaView, Need, Scratch, Segment};
 

@@ -1,22 +1,22 @@
-//! An NVM subsystem: what its controllers have in common (Base 2.1, 2.4 and 3.2).
+//! An NVM subsystem: the state that its controllers share (Base 2.1, 2.4 and 3.2).
 //!
-//! It keeps the directory of namespaces and who has each attached, the space that is not allocated,
-//! and what outlives a restart. All its controllers live on its reactor, and each is handed the
-//! subsystem with every turn; what is slow (a format, say) is an [operation](Operation), whose
-//! answer a controller takes in a later turn.
+//! It keeps the directory of namespaces and their attachments, the unallocated space, and the state
+//! that outlives a restart. All its controllers live on its reactor, and each receives the
+//! subsystem with every turn; slow work (a format, say) is an [operation](Operation), whose answer
+//! a controller takes in a later turn.
 //!
-//! Every change of the directory that a command can notice makes a new *generation*. A controller
-//! takes its new table in its next turn and acknowledges the generation when nothing that was
-//! fetched under an older one is in flight: what must not race with commands waits for that
+//! Every change of the directory that a command can notice creates a new *generation*. A controller
+//! takes its new table in its next turn and acknowledges the generation when no command that was
+//! fetched under an older one is in flight: changes that must not race with commands wait for that
 //! (`Step::Drain`).
 //!
-//! Reading order: `directory` (what there is), `operation` and `schedule` (how commands go on),
-//! `plan` and `sanitize` (what they do), `record` (what is kept).
+//! Reading order: `directory` (the namespaces), `operation` and `schedule` (the progress of
+//! commands), `plan` and `sanitize` (their steps), `record` (persistent state).
 //!
 //! Invariants: two namespaces never share bytes; every operation is answered once, unless its
 //! requester is gone; a record is taken whole, and an answer that promises persistence goes out
-//! only when the record was kept. It does NOT write files: the program takes records and says when
-//! they are kept.
+//! only when the record was kept. It does NOT write files: the program takes records and reports
+//! when they are kept.
 
 mod directory;
 mod erase;

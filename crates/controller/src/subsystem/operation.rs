@@ -1,10 +1,9 @@
 //! Operations: commands that take more than a turn, as lists of steps.
 //!
-//! Which of them go on side by side is [`super::schedule`]'s matter. What depends on how things are
-//! is decided when the operation's turn has come ([`Step::Plan`]), and its first changes are made
-//! in the same moment: two that want the same space or identifier never both get it. A step that
-//! fails ends its operation with a status; what must be undone then, the operation says
-//! ([`Operation::on_failure`]).
+//! [`super::schedule`] decides which of them run in parallel. A decision that depends on current
+//! state is made when the operation begins ([`Step::Plan`]), together with its first changes: two
+//! operations that want the same space or identifier never both get it. A step that fails ends its
+//! operation with a status; the operation defines what to undo then ([`Operation::on_failure`]).
 
 use std::collections::VecDeque;
 

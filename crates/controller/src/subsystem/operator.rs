@@ -1,4 +1,4 @@
-//! What the operator asks of a subsystem while hosts use it.
+//! Requests of the operator to a subsystem while hosts use it.
 
 use nvme_spec::Status;
 

@@ -1,9 +1,9 @@
-//! What commands ask of the namespaces of a subsystem, and the steps that it takes: Namespace
-//! Management, Namespace Attachment, Format NVM (Base 2.1, 5.1.10, 5.1.20, 5.1.21 and 8.1.15).
+//! Plans for commands on the namespaces of a subsystem: Namespace Management, Namespace Attachment,
+//! Format NVM (Base 2.1, 5.1.10, 5.1.20, 5.1.21 and 8.1.15).
 //!
-//! A plan is decided on when its operation's turn has come, so nothing changes between the decision
-//! and the first step. It does NOT look at what does not depend on other commands: fields of the
-//! command are checked before.
+//! A plan is made when its operation begins, so nothing changes between the decision and the first
+//! step. It does NOT check conditions that are independent of other commands: fields of the command
+//! are checked before.
 
 use nvme_spec::sanitize::SanitizeCdw10;
 use nvme_spec::{NSID_ALL, Status};

@@ -1,4 +1,4 @@
-//! A set of logical blocks as ranges: what Write Uncorrectable has marked.
+//! A set of logical blocks as ranges: the blocks that Write Uncorrectable has marked.
 //!
 //! Invariants: ranges ascend, are not empty, and do not touch each other; there are at most
 //! [`RANGES_MAX`]. Copies share their memory, as every snapshot of a namespace has one.

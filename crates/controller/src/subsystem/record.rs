@@ -1,8 +1,8 @@
-//! What of a subsystem outlives a restart of the program: plain data, written and read whole.
+//! Subsystem state that outlives a restart of the program: plain data, written and read whole.
 //!
-//! The program writes it with a version of its format; a field that is added gets a default, so
-//! that what was written before can be read. It says nothing about how media are opened: a
-//! namespace names its medium, and whoever reads the record compares.
+//! The program writes it with a version of its format; a new field gets a default, so that older
+//! records can be read. It does not describe how media are opened: a namespace names its medium,
+//! and the reader of the record compares.
 
 use serde::{Deserialize, Serialize};
 

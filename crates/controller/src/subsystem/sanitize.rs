@@ -1,4 +1,4 @@
-//! Sanitize operations (Base 2.1, 5.1.22 and 8.1.24): all that ever held user data of this
+//! Sanitize operations (Base 2.1, 5.1.22 and 8.1.24): all space that ever held user data of this
 //! subsystem is erased, in the background and whatever happens.
 //!
 //! ```text
@@ -8,10 +8,11 @@
 //!  |                      v     |
 //!  \--Exit Failure Mode-- failed --Sanitize
 //! ```
-//! From the first change to the last, controllers do only what a sanitize operation allows. The
-//! state is kept before the command completes, and that it succeeded before hosts may write again:
-//! a program that is restarted in between begins from the start, and one that is restarted later
-//! never erases what was written since.
+//!
+//! From the first change to the last, controllers execute only commands that a sanitize operation
+//! allows. The state is kept before the command completes, and success is kept before hosts may
+//! write again: a program that is restarted in between begins from the start, and one that is
+//! restarted later never erases data written since.
 //!
 //! Other subsystems may have namespaces on the same media: only this one's namespaces, and the
 //! space between them in its pools, are touched.

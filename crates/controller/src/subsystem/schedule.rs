@@ -1,12 +1,11 @@
-//! Which operations go on side by side, and how much of that in one turn.
+//! The schedule of operations: which run in parallel, and how much of them in one turn.
 //!
-//! Operations on one namespace begin in the order they came; those on different namespaces go on
-//! side by side; one that is about all of them waits for every earlier one, and every later one
-//! waits for it. One that has nothing left to do but to wait (for commands in flight, for the
-//! record) holds nobody up: a thousand marks of uncorrectable blocks so wait for one record, and
-//! not for a thousand. What only waits is looked at from the front, as generations and versions
-//! rise, so that a turn costs what it moves, and not what there is: hosts decide how many
-//! operations there are.
+//! Operations on one namespace begin in order of arrival; those on different namespaces run in
+//! parallel; one that concerns all of them waits for every earlier one, and every later one waits
+//! for it. An operation that only waits (for commands in flight, for the record) delays no other:
+//! so a thousand marks of uncorrectable blocks wait for one record, and not for a thousand. Waiting
+//! operations are checked from the front, as generations and versions rise, so that a turn costs as
+//! much as it moves, and not as much as there is: hosts decide how many operations there are.
 
 use std::collections::{BTreeMap, VecDeque};
 

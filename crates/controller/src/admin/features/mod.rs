@@ -1,10 +1,10 @@
-//! Features (Base 2.1, 4.4, 5.1.11 and 5.1.25): which exist, whose they are, and their current,
+//! Features (Base 2.1, 4.4, 5.1.11 and 5.1.25): which exist, their scope, and their current,
 //! default and saved values.
 //!
-//! After every Controller Level Reset a feature has its saved value, or its default where it cannot
-//! be saved or never was. Invariant: the saved value of what cannot be saved is its default. Values
-//! that only advise (arbitration, error recovery time) are kept and read back here; whoever acts on
-//! them reads them from here.
+//! After every Controller Level Reset a feature has its saved value, or its default if it is not
+//! saveable or was never saved. Invariant: the saved value of a feature that is not saveable is its
+//! default. Values that are only hints (arbitration, error recovery time) are kept and read back
+//! here; the code that acts on them reads them from here.
 
 mod saved;
 mod unkept;

@@ -1,8 +1,8 @@
-//! A value for each feature: what is read back, what is taken, and the defaults (Base 2.1, 5.1.25;
-//! NVM 1.1, 4.1.3).
+//! A value for each feature: the value to read back, the accepted values, and the defaults (Base
+//! 2.1, 5.1.25; NVM 1.1, 4.1.3).
 //!
-//! Invariant: bits that are reserved, or stand for what is not offered, are never kept. It does NOT
-//! know which value is current and which is saved.
+//! Invariant: bits that are reserved, or stand for unsupported functions, are never kept. It does
+//! NOT know which value is current and which is saved.
 
 use nvme_spec::command::{GetFeaturesCdw10, SetFeaturesCdw10};
 use nvme_spec::features::{

@@ -1,7 +1,7 @@
-//! Identify (Base 2.1, 5.1.13): what the controller and its namespaces say of themselves.
+//! Identify (Base 2.1, 5.1.13): the data of the controller and its namespaces.
 //!
-//! Structures are made from the configuration and the namespace table each time; nothing is cached.
-//! What is not set is zero: not supported, or not reported.
+//! Structures are built from the configuration and the namespace table each time; nothing is
+//! cached. Fields that are not set are zero: not supported, or not reported.
 
 mod allocated;
 mod namespace;

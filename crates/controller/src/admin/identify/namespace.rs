@@ -1,4 +1,4 @@
-//! What Identify tells of a namespace (NVM 1.1, 4.1.5; Base 2.1, 5.1.13.2).
+//! Identify data of a namespace (NVM 1.1, 4.1.5; Base 2.1, 5.1.13.2).
 
 use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::identify::lists::{NamespaceIdentificationHeader, NamespaceIdentifierType};

@@ -1,9 +1,9 @@
-//! The Zoned Namespace command set (ZNS 1.1): the NVM command set, and commands for zones beside
-//! it.
+//! The Zoned Namespace command set (ZNS 1.1): the NVM command set, and additional commands for
+//! zones.
 //!
-//! What is here does not depend on the state of a zone: how long the data of a command is, and what
-//! Identify tells. The zones are the medium's. Variable zone capacities and excursions of active
-//! zones are not offered.
+//! This module covers everything that does not depend on the state of a zone: the length of a
+//! command's data, and the data of Identify. The zones are the medium's. Variable zone capacities
+//! and excursions of active zones are not supported.
 
 use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::log::CommandEffects;

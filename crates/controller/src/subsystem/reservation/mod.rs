@@ -1,12 +1,13 @@
-//! Reservations of one namespace (Base 2.1, 8.1.22): who is registered, who holds what, and what
-//! each may do.
+//! Reservations of one namespace (Base 2.1, 8.1.22): registrants, the holder, and the access rights
+//! of each.
 //!
-//! A registrant is a host, not a controller: controllers with the same Host Identifier speak for
-//! the same host. A controller whose host never set an identifier stands for a host of its own,
-//! which is gone at the next reset.
+//! A registrant is a host, not a controller: controllers with the same Host Identifier act for the
+//! same host. A controller whose host never set an identifier counts as a separate host, which is
+//! gone at the next reset.
 //!
-//! Invariants: a holder is a registrant; without registrants there is no reservation. This decides;
-//! it does NOT wait for commands in flight, keep anything, or tell hosts: it says whom to tell.
+//! Invariants: a holder is a registrant; without registrants there is no reservation. This module
+//! decides; it does NOT wait for commands in flight, keep records, or notify hosts: it returns whom
+//! to notify.
 
 mod report;
 mod serve;
