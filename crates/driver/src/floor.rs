@@ -18,21 +18,21 @@ use crate::DriverError;
 use crate::workload::Clock;
 use crate::workload::random::Random;
 
-/// What tells the answering thread to return.
+/// The value that makes the answering thread return.
 const STOP: u32 = u32::MAX;
 /// Two words that one core writes and the other reads lie this far apart:
 /// processors fetch cache lines in pairs.
 const APART: usize = 128;
 /// Looks in vain between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 1 << 16;
-/// How long to wait for one answer; the other thread may yet have to start.
+/// How long to wait for one reply; the other thread may yet have to start.
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// Entries of the rings.
 const ENTRIES: u32 = 256;
 /// Bytes of a copy, and of a page.
 const COPY_LEN: usize = 4096;
-/// How many copies ahead memory is prefetched, and every which byte of a copy.
-/// Fetching every line gained nothing over every eighth.
+/// How many copies ahead memory is prefetched, and the step in bytes within a copy. Fetching every
+/// line gained nothing over every eighth.
 const COPIES_AHEAD: usize = 4;
 const PREFETCH_STEP: usize = 8 * 64;
 /// Copies go to so many places in turn, as to the buffers of a queue's slots.

@@ -163,8 +163,8 @@ mod tests {
 
     const LIST: u64 = 0x7000_0000;
 
-    /// Where the device finds byte `index`, read from the entries alone by the
-    /// rules of Base 2.1, 4.1.1, one byte at a time.
+    /// Address of byte `index` for the device, read from the entries alone by the rules of Base
+    /// 2.1, 4.1.1, one byte at a time.
     fn byte_address(prps: Prps, lists: &[u64], len: u64, index: u64) -> u64 {
         let offset = prps.prp1 % 4096;
         let page = (offset + index) / 4096;

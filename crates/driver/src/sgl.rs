@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 use crate::QueuePair;
 use crate::bus::Bus;
 
-/// Has `sqe` take its data from, or put it to, where `first` says.
+/// Sets the data pointer of `sqe` to `first`.
 pub fn set(sqe: &mut Sqe, first: SglDescriptor) {
     sqe.flags = sqe.flags.with_psdt(Psdt::SGL_METADATA_BUFFER);
     sqe.set_sgl1(first);

@@ -34,8 +34,7 @@ const TURN_NS: u64 = 1_000;
 const REGIONS_MAX: usize = 64;
 /// Messages that MSI has at most (PCI 3.0, 6.8.1).
 const MESSAGES_MAX: usize = 32;
-/// How long an unmap or a function reset waits for commands that hang, before
-/// they are given up.
+/// How long an unmap or a function reset waits for hanging commands before they are aborted.
 const DRAIN_NS: u64 = 4_000_000_000;
 
 /// The lanes of one controller. Keys are never given twice.
@@ -200,8 +199,8 @@ pub struct InProcess<C> {
 }
 
 impl<C: Channel> InProcess<C> {
-    /// A bus to `controller` of `subsystem`, made with `doorbells`; `mapped` says whether the
-    /// driver stores into them.
+    /// A bus to `controller` of `subsystem`, which was created with `doorbells`; `mapped` selects
+    /// whether the driver stores into them.
     #[must_use]
     pub fn new(
         controller: Controller,

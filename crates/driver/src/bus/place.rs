@@ -12,7 +12,7 @@ use super::vfio_user::VfioUser;
 use super::{Bus, MappedDoorbells, PciAddress};
 use crate::DriverError;
 
-/// Where a drive is reached: `vfio-user:PATH`, or `pci:ADDRESS`.
+/// The address of a drive: `vfio-user:PATH`, or `pci:ADDRESS`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// A socket of a vfio-user server.

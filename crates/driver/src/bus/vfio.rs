@@ -40,7 +40,7 @@ pub struct Vfio {
     give_back: EventFd,
     /// Signalled when the kernel has seen an error on the function's bus.
     error: EventFd,
-    /// The kernel has asked: it says so once.
+    /// The kernel has requested the function back: it reports this once.
     asked: AtomicBool,
     started: Instant,
 }
@@ -125,7 +125,7 @@ impl Vfio {
         }
     }
 
-    /// Whether the kernel wants the function back. It takes the signal.
+    /// Whether the kernel requests the function back. Consumes the signal.
     fn is_asked(&self) -> bool {
         if self.give_back.drain() {
             self.asked.store(true, Ordering::Relaxed);
@@ -216,7 +216,7 @@ fn system(what: &'static str, source: std::io::Error) -> DriverError {
     DriverError::System { what, source }
 }
 
-/// What has become of sharing memory.
+/// The error of a failed share.
 fn shared(source: std::io::Error) -> DriverError {
     match source.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOMEM) => system(
@@ -300,8 +300,8 @@ impl Bus for Vfio {
         self.vectors
     }
 
-    /// The kernel writes the table itself when it is told eventfds, so that no
-    /// program makes a drive signal anything else.
+    /// The kernel writes the table itself when it receives eventfds, so that no program can make a
+    /// drive signal anything else.
     fn hides_msix(&self) -> bool {
         true
     }

@@ -20,8 +20,8 @@ use vfio_user::{Client, ClientError, Region};
 use super::{Bus, MappedDoorbells, NAP, spin_then_nap};
 use crate::DriverError;
 
-/// How long a server may take to answer a host that comes: where the last one has just gone, that
-/// is drained before.
+/// How long a server may take to reply to a new host: if the previous one has just disconnected,
+/// its commands are drained first.
 const ANSWER: Duration = Duration::from_secs(6);
 
 /// The bus to a server of vfio-user.
@@ -107,7 +107,7 @@ impl VfioUser {
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` while somebody else uses it.
+    /// `None` while another thread uses it.
     fn try_client(&self) -> Option<MutexGuard<'_, Client>> {
         match self.client.try_lock() {
             Ok(client) => Some(client),

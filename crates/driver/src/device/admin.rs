@@ -20,14 +20,14 @@ use crate::doorbell::ShadowBuffers;
 use crate::io::Namespace;
 use crate::{DriverError, QueuePair};
 
-/// I/O queue pairs asked for; the controller grants what it has of them.
+/// I/O queue pairs requested; the controller grants as many of them as it has.
 const QUEUES_WANTED: u16 = 256;
 /// Data of one Get Log Page; longer pages are read in pieces.
 const LOG_PIECE_LEN: usize = 4096;
 
 impl<B: Bus> Device<B> {
-    /// Does an admin command and waits for it. `data` is what the command's
-    /// data pointer is set to: at most two pages, from the start of the buffer.
+    /// Executes an admin command and waits for it. `data` is the target of the command's data
+    /// pointer: at most two pages, from the start of the buffer.
     ///
     /// # Errors
     /// [`DriverError::Status`] when the command fails, [`DriverError::Timeout`],
@@ -86,9 +86,8 @@ impl<B: Bus> Device<B> {
         }
     }
 
-    /// Takes one completion of the admin queue. Those of event requests are
-    /// put aside; those of commands that were given up are let go by whoever
-    /// waits for another.
+    /// Takes one completion of the admin queue. Completions of event requests are kept for later;
+    /// those of aborted commands are dropped by the next caller that waits for another.
     fn poll_admin(&mut self) -> Result<Option<Cqe>, DriverError> {
         let enabled = self.enabled()?;
         enabled.admin.poll()?;
@@ -475,7 +474,7 @@ fn split(value: u64) -> [u32; 2] {
     ]
 }
 
-/// What Identify Namespace says of a namespace, where it is one that is used here.
+/// The description of a namespace from Identify Namespace, if this crate supports its format.
 fn described(nsid: u32, identity: &IdentifyNamespace) -> Result<Namespace, DriverError> {
     let unsupported = |why: String| Err(DriverError::Unsupported(why));
     if identity.nsze == 0 {

@@ -36,14 +36,14 @@ use crate::doorbell::{Doorbell, Ringing};
 use crate::queue::{CarrierParts, Parts, QueueMemory};
 use crate::{Carrier, Doorbells, DriverError, Options, QueuePair, prp};
 
-/// Where the driver's memory begins in the device's address space. Not 0, so
-/// that an offset taken for an address reaches nothing.
+/// Start of the driver's memory in the device's address space. Not 0, so that an offset used as an
+/// address by mistake reaches no memory.
 const MEMORY_AT: Iova = Iova(1 << 32);
 /// One page, as a length of memory.
 const PAGE: usize = 4096;
 const _: () = assert!(PAGE as u64 == PAGE_SIZE);
 
-/// What is known of a controller once it is enabled.
+/// State of an enabled controller.
 struct Enabled<B: Bus> {
     admin: QueuePair<B>,
     /// Event requests that the controller holds at most, less one.
@@ -60,9 +60,9 @@ struct Enabled<B: Bus> {
     events: VecDeque<EventDw0>,
     /// I/O queue pairs that the controller knows, with their memory.
     queues: Vec<(u16, Arc<QueueMemory>)>,
-    /// Buffers of admin commands that were given up.
+    /// Buffers of admin commands that timed out.
     given_up: Vec<Buffer>,
-    /// True until the controller is disabled; what its queues look at.
+    /// True until the controller is disabled; its queues check it.
     current: Arc<AtomicBool>,
 }
 
@@ -205,14 +205,13 @@ impl<B: Bus> Device<B> {
         &self.memory
     }
 
-    /// Where the drive finds `buffer`'s first byte.
+    /// Address of `buffer`'s first byte for the drive.
     #[must_use]
     pub fn iova(&self, buffer: &Buffer) -> Iova {
         buffer.iova(MEMORY_AT)
     }
 
-    /// How I/O queues ring, once the controller is enabled; never
-    /// [`Doorbells::Auto`].
+    /// The doorbell mode of I/O queues, once the controller is enabled; never [`Doorbells::Auto`].
     #[must_use]
     pub fn doorbells(&self) -> Option<Doorbells> {
         Some(self.enabled.as_ref()?.ringing.mode())
@@ -253,7 +252,7 @@ impl<B: Bus> Device<B> {
         })
     }
 
-    /// Rings, lists and doorbells of a queue pair; the controller is not told.
+    /// Creates rings, lists and doorbells of a queue pair, without a command to the controller.
     fn make_queue_pair(
         &self,
         (qid, depth): (u16, u16),
@@ -352,9 +351,9 @@ impl<B: Bus> Device<B> {
         made.map(|(queue, _)| queue)
     }
 
-    /// As [`Self::create_queue_pair`], with an interrupt that signals nobody
-    /// until [`Self::signal_interrupts`] says whom; with none where the drive has
-    /// no vector for it, or none was asked for in [`Options::interrupts`].
+    /// As [`Self::create_queue_pair`], with an interrupt that signals no eventfd until
+    /// [`Self::signal_interrupts`] assigns one; with no interrupt if the drive has no vector for
+    /// it, or [`Options::interrupts`] is not set.
     ///
     /// # Errors
     /// As [`Self::create_queue_pair`].
@@ -377,7 +376,7 @@ impl<B: Bus> Device<B> {
         Ok((queue, carrier.expect("it was asked for")))
     }
 
-    /// The vector of a queue whose interrupt signals nobody yet.
+    /// The vector of a queue whose interrupt signals no eventfd yet.
     fn quiet_interrupt(&self, qid: u16) -> Result<(Option<u16>, Option<EventFd>), DriverError> {
         let has_one = self.options.interrupts && qid < self.bus.vectors();
         Ok((has_one.then_some(qid), None))
@@ -391,8 +390,8 @@ impl<B: Bus> Device<B> {
         self.bus.set_interrupt(vector, eventfd)
     }
 
-    /// Has the interrupts of a vector signal nobody, until [`Self::signal_interrupts`] says whom
-    /// again. What was signalled before may still arrive.
+    /// Removes the eventfd of a vector, until [`Self::signal_interrupts`] assigns one again.
+    /// Earlier signals may still arrive.
     ///
     /// # Errors
     /// Those of the bus.

@@ -15,7 +15,7 @@ use crate::DriverError;
 pub struct Compound {
     head: BatchHead,
     count: usize,
-    /// What lies behind the head.
+    /// The bytes after the head.
     parts: Vec<u8>,
 }
 

@@ -15,7 +15,7 @@ use crate::{DriverError, QueuePair};
 
 pub use self::compound::Compound;
 
-/// What a drive speaks.
+/// The command set of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// The Key Value command set.
@@ -24,7 +24,7 @@ pub enum Dialect {
     Samsung,
 }
 
-/// Which keys a store is for.
+/// The keys that a store accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
     /// Any.
@@ -41,7 +41,7 @@ pub enum Rule {
 pub struct Keys {
     /// Namespace Identifier.
     pub nsid: u32,
-    /// What it speaks.
+    /// Its command set.
     pub dialect: Dialect,
 }
 

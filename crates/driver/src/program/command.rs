@@ -104,7 +104,7 @@ pub enum Command {
     },
 }
 
-/// What a program is for.
+/// The target of a program.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
     /// A namespace of blocks.
@@ -131,7 +131,7 @@ impl Command {
         }
     }
 
-    /// Whether what is in its buffer must be left alone until it is done.
+    /// Whether its buffer must not be changed until it is done.
     pub(super) fn needs_buffer_alone(&self) -> bool {
         matches!(self, Command::StoreTogether { .. })
     }

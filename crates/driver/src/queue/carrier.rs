@@ -27,7 +27,7 @@ use crate::doorbell::{Doorbell, Rang};
 /// Entries that are brought at a time.
 const BATCH: usize = 32;
 
-/// What a carrier consists of.
+/// Parts of a carrier.
 pub(crate) struct CarrierParts<B> {
     pub(crate) bus: Arc<B>,
     pub(crate) qid: u16,
@@ -40,7 +40,7 @@ pub(crate) struct CarrierParts<B> {
     pub(crate) current: Arc<AtomicBool>,
 }
 
-/// Who brings the completions of a queue pair.
+/// Copies the completions of a queue pair to its reader.
 pub struct Carrier<B: Bus> {
     bus: Arc<B>,
     qid: u16,
@@ -106,8 +106,8 @@ impl<B: Bus> Carrier<B> {
         self.qid
     }
 
-    /// Takes the telling of heads apart, for a third thread: the controller learns from then on
-    /// what the reader has taken.
+    /// Splits off head updates, for a third thread: from then on the controller receives the
+    /// reader's own head.
     ///
     /// # Panics
     /// Where that was done before, or something was brought.
@@ -127,8 +127,8 @@ impl<B: Bus> Carrier<B> {
         }
     }
 
-    /// Brings what was posted, as far as there is room, a batch at most; says how many entries that
-    /// were. Never blocks.
+    /// Copies posted entries, as far as there is room and at most a batch; returns their number.
+    /// Never blocks.
     ///
     /// # Errors
     /// [`DriverError::Gone`], found out now and then while nothing completes;
@@ -181,8 +181,8 @@ impl<B: Bus> Carrier<B> {
         }
     }
 
-    /// Whether [`Self::carry`] has something to do: what is posted and has room, or a controller to
-    /// tell of places.
+    /// Whether [`Self::carry`] has work: posted entries for which there is room, or free places to
+    /// report to the controller.
     #[must_use]
     pub fn is_due(&self) -> bool {
         let is_untold = self.cq_head.as_ref().is_some_and(|head| head.moved);
@@ -191,7 +191,7 @@ impl<B: Bus> Carrier<B> {
     }
 }
 
-/// Who tells the controller of a queue pair which completions its reader has taken.
+/// Reports to the controller of a queue pair which completions its reader has consumed.
 pub struct HeadCarrier<B: Bus> {
     bus: Arc<B>,
     qid: u16,
@@ -200,8 +200,7 @@ pub struct HeadCarrier<B: Bus> {
     cq_head: HeadBell,
     current: Arc<AtomicBool>,
     entries: u32,
-    /// The head that the controller was told last, and the phase of the entries there when they are
-    /// new.
+    /// The head last reported to the controller, and the phase of new entries there.
     told: u32,
     phase: bool,
 }
@@ -213,8 +212,8 @@ impl<B: Bus> HeadCarrier<B> {
         self.qid
     }
 
-    /// Tells the controller of what was taken since the last time; whether there was something.
-    /// Never blocks.
+    /// Reports newly consumed entries to the controller; returns whether there were any. Never
+    /// blocks.
     ///
     /// # Errors
     /// As [`Carrier::carry`].
@@ -231,8 +230,8 @@ impl<B: Bus> HeadCarrier<B> {
         Ok(true)
     }
 
-    /// Whether entries were brought of which the controller was not told yet that they are taken:
-    /// that comes soon, and nobody tells of it.
+    /// Whether entries were copied whose consumption was not reported to the controller yet: that
+    /// follows soon, and no event announces it.
     #[must_use]
     pub fn is_due(&self) -> bool {
         debug_assert!(self.told < self.entries);

@@ -43,13 +43,13 @@ const BATCH: usize = 64;
 #[error("the queue is full; poll for completions first")]
 pub struct Full;
 
-/// How often a queue pair has told its controller something.
+/// How often a queue pair has notified its controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rung {
     /// New commands: moves of the submission queue's tail.
     pub submissions: u64,
-    /// Register writes among those, and among the moves of the completion
-    /// queue's head: what a guest exits for, and a server gets a message of.
+    /// Register writes among those, and among the moves of the completion queue's head: each costs
+    /// a guest an exit, and sends a server a message.
     pub messages: u64,
 }
 
@@ -82,13 +82,13 @@ impl<B: Bus> QueueInterrupt<B> {
     }
 }
 
-/// What a queue pair's rings and lists lie in. The device keeps it too, until
-/// the controller has forgotten the queue: it may write here as long.
+/// Memory of a queue pair's rings and lists. The device keeps it too, until the controller has
+/// deleted the queue: it may write here that long.
 pub(crate) struct QueueMemory {
     pub(crate) sq: HostSq,
-    /// Where completions are taken from.
+    /// The queue from which completions are read.
     pub(crate) cq: HostCq,
-    /// Where the controller posts them, if not there: a [`Carrier`] brings them.
+    /// The queue to which the controller posts them, if another: a [`Carrier`] copies them.
     pub(crate) posted: Option<HostCq>,
     /// `list_pages` pages per command.
     lists: Option<Buffer>,
@@ -113,7 +113,7 @@ impl QueueMemory {
     }
 }
 
-/// What a new queue pair consists of.
+/// Parts of a new queue pair.
 pub(crate) struct Parts<B> {
     pub(crate) bus: Arc<B>,
     pub(crate) qid: u16,
@@ -138,7 +138,7 @@ pub struct QueuePair<B: Bus> {
     memory: Arc<QueueMemory>,
     sq_tail: Doorbell,
     cq_head: Doorbell,
-    /// Of its interrupt: queues have one each, by number.
+    /// The vector of its interrupt: queues have one each, by number.
     vector: Option<u16>,
     /// Signalled by that, for who waits with the queue pair itself.
     interrupt: Option<EventFd>,
@@ -251,14 +251,14 @@ impl<B: Bus> QueuePair<B> {
         self.submitted
     }
 
-    /// How often it has rung its doorbells.
+    /// Counts of its doorbell rings.
     #[must_use]
     pub fn rung(&self) -> Rung {
         self.rung
     }
 
-    /// What a thread that has not got the queue pair waits with; `None` for one
-    /// made without an interrupt.
+    /// The wait handle for a thread other than the queue pair's; `None` for a queue pair created
+    /// without an interrupt.
     #[must_use]
     pub fn interrupt(&self) -> Option<QueueInterrupt<B>> {
         Some(QueueInterrupt {
@@ -267,8 +267,8 @@ impl<B: Bus> QueuePair<B> {
         })
     }
 
-    /// Where the registers of its doorbells lie in BAR0: of the submission
-    /// queue's tail, and of the completion queue's head.
+    /// Offsets of its doorbell registers in BAR0: the submission queue's tail, and the completion
+    /// queue's head.
     #[must_use]
     pub fn doorbell_offsets(&self) -> [u64; 2] {
         [self.sq_tail.offset(), self.cq_head.offset()]
@@ -288,12 +288,12 @@ impl<B: Bus> QueuePair<B> {
         &self.memory
     }
 
-    /// Where the controller finds the submission queue.
+    /// Address of the submission queue for the controller.
     pub(crate) fn sq_iova(&self) -> Iova {
         self.memory.sq.buffer().iova(self.base)
     }
 
-    /// Where the controller finds the completion queue.
+    /// Address of the completion queue for the controller.
     pub(crate) fn cq_iova(&self) -> Iova {
         let cq = self.memory.posted.as_ref().unwrap_or(&self.memory.cq);
         cq.buffer().iova(self.base)
@@ -315,7 +315,7 @@ impl<B: Bus> QueuePair<B> {
         self.free.sort_unstable_by(|a, b| b.cmp(a));
     }
 
-    /// Where the drive finds `buffer`'s first byte.
+    /// Address of `buffer`'s first byte for the drive.
     #[must_use]
     pub fn iova(&self, buffer: &Buffer) -> Iova {
         buffer.iova(self.base)
@@ -368,8 +368,8 @@ impl<B: Bus> QueuePair<B> {
             .map(drop)
     }
 
-    /// As [`Self::ring`], and never waits: false where a register write would
-    /// have to. It is to be called again then.
+    /// As [`Self::ring`], but never blocks: returns false if a register write would block. Call it
+    /// again then.
     ///
     /// # Errors
     /// As [`Self::ring`].
@@ -425,9 +425,9 @@ impl<B: Bus> QueuePair<B> {
         Ok(())
     }
 
-    /// Takes what has completed, [`Self::BATCH`] at most, and says how many:
-    /// [`Self::next_completion`] hands them out. Never blocks. While some of the
-    /// last batch are left, it says how many and takes no others.
+    /// Takes completions, at most [`Self::BATCH`], and returns their number:
+    /// [`Self::next_completion`] hands them out. Never blocks. While some of the last batch are
+    /// left, it returns their number and takes no others.
     ///
     /// The controller learns that the entries are free by the next call of
     /// this or of [`Self::ring`], whichever is first: both doorbells then move
@@ -520,7 +520,7 @@ impl<B: Bus> QueuePair<B> {
         if next == self.entries { 0 } else { next }
     }
 
-    /// Whether the drive has the command of that identifier.
+    /// Whether the command with that identifier is in flight.
     #[must_use]
     pub fn is_in_flight(&self, cid: u16) -> bool {
         self.in_flight.get(usize::from(cid)) == Some(&true)
@@ -606,7 +606,7 @@ impl<B: Bus> QueuePair<B> {
         Ok(cqe)
     }
 
-    /// Bounds what [`Self::run`] waits for, in place of what the device was opened with.
+    /// Sets the timeout of [`Self::run`], in place of the one that the device was opened with.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }

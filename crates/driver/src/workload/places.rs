@@ -17,7 +17,7 @@ const _: () = assert!(PAGE as u64 == PAGE_SIZE);
 /// One piece of the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// Where it begins in the buffer.
+    /// Its offset in the buffer.
     pub(super) at: usize,
     pub(super) prps: Prps,
 }
@@ -28,7 +28,7 @@ pub(super) struct Places {
     /// Slot `s` has those at `s`, `s + slots`, and so on.
     all: Vec<Place>,
     slots: usize,
-    /// What data pointers point to has to stay.
+    /// Lists that data pointers refer to; they must stay allocated.
     _lists: Option<Buffer>,
 }
 

@@ -12,7 +12,7 @@ use super::Job;
 use super::random::mix;
 use crate::io::Namespace;
 
-/// What a read leaves in a buffer that the drive did not touch.
+/// Buffer contents before a read: they remain if the drive did not touch the buffer.
 const POISON: u8 = 0xa5;
 /// Words before the pattern: LBA, then generation and tag.
 const HEAD_WORDS: usize = 2;
@@ -22,11 +22,11 @@ const HEAD_WORDS: usize = 2;
 pub struct Mismatch {
     /// The block.
     pub lba: u64,
-    /// Where in the block the first wrong byte is.
+    /// Offset of the first wrong byte in the block.
     pub offset: usize,
-    /// What it should be.
+    /// The expected byte.
     pub expected: u8,
-    /// What it is.
+    /// The byte found.
     pub found: u8,
     /// The write whose data should be there.
     pub generation: u32,
@@ -51,15 +51,14 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// What each unit should hold.
+/// Expected contents of each unit.
 pub(super) struct Ledger {
     seed: u64,
     block_len: usize,
     blocks_per_unit: u64,
-    /// Of the last write that succeeded; 0 where the contents are not known.
+    /// Generation of the last write that succeeded; 0 if the contents are unknown.
     generations: Vec<u32>,
-    /// What is in flight in each unit: [`IDLE`], [`READING`], or the generation
-    /// of a write.
+    /// Command in flight in each unit: [`IDLE`], [`READING`], or the generation of a write.
     pending: Vec<u32>,
     /// Number of the last write begun; never 0.
     last: u32,
