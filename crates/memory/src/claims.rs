@@ -54,7 +54,7 @@ struct Shared {
     words: Box<[AtomicU32]>,
     /// A bit for each claimant there is.
     open: AtomicU64,
-    /// There have been two at one time. Never taken back.
+    /// There have been two claimants at one time. Never reset.
     by_many: AtomicBool,
     /// The only one that there was may have something in flight that it has not claimed.
     unclaimed: AtomicBool,
@@ -64,7 +64,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct Claimant {
     shared: Arc<Shared>,
-    /// From 1 on, where it stands in a word.
+    /// Its number in a word, from 1 on.
     number: u32,
     state: State,
 }
@@ -78,13 +78,13 @@ enum State {
     Claims,
 }
 
-/// How far a command's claim has come. It belongs to the ranges that it was made with.
+/// Progress of a command's claim. It belongs to the ranges that it was created with.
 #[derive(Debug, Default)]
 pub struct Claim {
     /// Words that it holds: the first ones of its own.
     held: usize,
     whole: bool,
-    /// It has met somebody at the next one, and has left a mark.
+    /// It has met another claim at the next word, and has left a mark.
     waited: bool,
 }
 
@@ -95,7 +95,7 @@ impl Default for Claims {
 }
 
 impl Claims {
-    /// Words that nobody holds.
+    /// Words without claims.
     #[must_use]
     pub fn new() -> Claims {
         Claims(Arc::new(Shared {
@@ -149,7 +149,7 @@ impl Shared {
 }
 
 impl Claim {
-    /// Of a command that is alone on its medium, or touches no bytes.
+    /// The claim of a command that is alone on its medium, or touches no bytes.
     pub const NEEDLESS: Claim = Claim {
         held: 0,
         whole: true,
@@ -164,8 +164,8 @@ impl Claim {
 }
 
 impl Claimant {
-    /// Whether what begins now is to be claimed. Where another claimant has come and something
-    /// unclaimed may be in flight, `claim_all` is called first: it is to claim all of that
+    /// Whether new commands must claim. If another claimant has come and unclaimed commands may be
+    /// in flight, `claim_all` is called first and must claim all of them
     /// ([`Claimant::claim_at_once`]).
     ///
     /// To be called before each command begins, and now and then also where none does: others wait
@@ -175,7 +175,7 @@ impl Claimant {
         !self.is_alone() && self.look(claim_all)
     }
 
-    /// Whether [`Claimant::must_claim`] would say no, and has nothing to do for that.
+    /// Whether [`Claimant::must_claim`] would return false without any work.
     #[inline]
     #[must_use]
     pub fn is_alone(&self) -> bool {
@@ -206,14 +206,14 @@ impl Claimant {
         true
     }
 
-    /// What it did unclaimed has ended or is claimed, and others see it: the Release pairs with
+    /// Its unclaimed commands have ended or are claimed, and others see it: the Release pairs with
     /// their load.
     fn claim_from_now_on(&mut self) {
         self.shared.unclaimed.store(false, Ordering::Release);
         self.state = State::Claims;
     }
 
-    /// It has nothing in flight and may make no call for a long time: nobody has to wait for that.
+    /// It has nothing in flight and may make no call for a long time: others need not wait for it.
     pub fn rest(&mut self) {
         if self.state == State::Alone {
             self.shared.unclaimed.store(false, Ordering::Release);
@@ -247,8 +247,8 @@ impl Claimant {
         claim.whole
     }
 
-    /// Claims ranges of a command that is in flight already, which nobody else can have claimed:
-    /// for [`Claimant::must_claim`] alone.
+    /// Claims ranges of a command that is in flight already, which no other claimant can have
+    /// claimed: only for [`Claimant::must_claim`].
     pub fn claim_at_once(&self, claim: &mut Claim, ranges: impl IntoIterator<Item = (u64, u64)>) {
         each_word(ranges, 0, |index| {
             let word = self.shared.word(index);
@@ -262,8 +262,7 @@ impl Claimant {
         claim.whole = true;
     }
 
-    /// Gives back what a claim of these ranges holds: the command has ended, or is not to begin any
-    /// more.
+    /// Releases a claim of these ranges: the command has ended, or will not begin.
     pub fn release(&self, claim: &mut Claim, ranges: impl IntoIterator<Item = (u64, u64)>) {
         if claim.held > 0 {
             each_word(ranges, 0, |index| {

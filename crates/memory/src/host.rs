@@ -94,8 +94,8 @@ impl HostMemory {
         Ok(Self::of(fd, map))
     }
 
-    /// As [`Self::new`], on huge pages, a whole number of them; and where they come from. All of it
-    /// is taken from the system at once.
+    /// As [`Self::new`], on a whole number of huge pages; also returns their source. All of it is
+    /// allocated at once.
     ///
     /// # Errors
     /// What the system says, mostly that it has no huge pages to give.
@@ -148,8 +148,7 @@ impl HostMemory {
         Some(buffer)
     }
 
-    /// Where it lies in this process, and how many bytes it has: for whoever shares it with a
-    /// device.
+    /// Its address in this process and its length in bytes: for sharing it with a device.
     pub(crate) fn span(&self) -> (*mut u8, u64) {
         let len = self.len();
         (self.0.map.at(0, len), len as u64)

@@ -59,7 +59,7 @@ struct Entry {
     start: AtomicUsize,
     /// Bytes, a multiple of `unit`.
     len: AtomicUsize,
-    /// The smallest piece that can be mapped anew: the page size of the file's file system.
+    /// The smallest piece that can be remapped: the page size of the file's file system.
     unit: AtomicUsize,
     /// The protection that the mapping was made with.
     protection: AtomicUsize,
@@ -79,7 +79,7 @@ impl Entry {
         }
     }
 
-    /// What to do about a fault at `address`, if it lies in this entry's mapping.
+    /// The action for a fault at `address`, if it lies in this entry's mapping.
     ///
     /// The race: another thread may fill or empty this entry meanwhile. It makes the version even
     /// before it stores any field and odd after all of them; so equal odd versions around the loads
@@ -110,7 +110,7 @@ impl Entry {
     }
 }
 
-/// What a fault has lost: the bytes from `from` to the mapping's end.
+/// The memory lost by a fault: the bytes from `from` to the mapping's end.
 struct Loss {
     from: usize,
     rest: usize,
@@ -194,8 +194,8 @@ impl Drop for Watch {
     }
 }
 
-/// Makes SIGBUS inside clients' memory end in zeros and a [`LostFlag`]. Whoever maps such memory
-/// through this crate gets it without asking; calling it first, and again, is harmless.
+/// Makes SIGBUS inside clients' memory end in zeros and a [`LostFlag`]. Mapping such memory through
+/// this crate installs it automatically; calling it first, and again, is harmless.
 ///
 /// # Errors
 /// Those of sigaction(2), the same at every call.

@@ -38,7 +38,7 @@ impl Records {
         }
     }
 
-    /// How many records it holds at most.
+    /// Maximum number of records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -39,7 +39,7 @@ pub enum RingError {
         "the queue is in memory that the host does not share: start QEMU with memory-backend-memfd,share=on"
     )]
     NoDescriptor,
-    /// A page of the queue does not allow what the device does with it.
+    /// A page of the queue does not allow the access that the device needs.
     #[error("the host mapped the memory of the queue without the access that the device needs")]
     Denied,
     /// The queue does not start at a page.
@@ -211,8 +211,8 @@ impl SqRing {
         }))
     }
 
-    /// One word of the entry at `index`, for a guess at what comes: whoever decides about the entry
-    /// loads it anew, and must not rely on anything that was seen here.
+    /// One word of the entry at `index`, as a hint: code that decides about the entry loads it
+    /// again, and must not rely on anything that was seen here.
     #[inline]
     pub fn glance(&self, index: u32, word: usize) -> Option<u64> {
         debug_assert!(word < 8);

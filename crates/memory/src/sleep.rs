@@ -11,7 +11,7 @@ use crate::{
     sync::{AtomicBool, Ordering},
 };
 
-/// Whether a reactor sleeps, shared with those who give it work.
+/// The sleep state of a reactor, shared with the threads that give it work.
 #[derive(Debug)]
 pub struct Bell {
     sleeping: AtomicBool,
@@ -45,8 +45,8 @@ impl Bell {
         self.sleeping.store(false, Ordering::Relaxed);
     }
 
-    /// The other side, after it has published work: whether the sleeper must be woken by its
-    /// descriptor. Only one of several callers is told so for one sleep.
+    /// For the other side, after it has published work: whether it must wake the sleeper by its
+    /// descriptor. Returns true to only one of several callers per sleep.
     #[must_use]
     pub fn ring(&self) -> bool {
         // between our store of the work and our load of `sleeping`

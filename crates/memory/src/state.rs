@@ -40,7 +40,7 @@ const SLOT_ALIGN: usize = 64;
 /// Most areas: their table fits the header's page.
 pub const MAX_AREAS: usize = (PAGE_LEN - HEADER_LEN) / 16;
 
-/// Why an area cannot be had.
+/// Why an area cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// There is no such area.
@@ -49,7 +49,7 @@ pub enum StateError {
     /// It is in use.
     #[error("state area {0} is in use")]
     Taken(usize),
-    /// What should lie in it is larger than it.
+    /// The contents are larger than the area.
     #[error("{need} bytes do not fit into the {have} bytes of state area {area}")]
     TooLarge {
         /// The area.
@@ -77,8 +77,8 @@ struct AreaPlace {
 }
 
 impl StateFile {
-    /// A new file, named `name` for people who look at `/proc`, with areas of the given lengths in
-    /// bytes. It is sparse: an area costs memory as it is used.
+    /// A new file, named `name` in `/proc`, with areas of the given lengths in bytes. It is sparse:
+    /// an area costs memory as it is used.
     ///
     /// # Errors
     /// What the system says; `InvalidInput` for more than [`MAX_AREAS`] areas.
@@ -126,14 +126,13 @@ impl StateFile {
         Ok(())
     }
 
-    /// The descriptor, for whoever keeps the state.
+    /// The descriptor, for the process that keeps the state.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Takes an area, all zero, as one head and `slots` slots. It is given back when the [`Area`]
-    /// is dropped.
+    /// Takes an area, all zero, as one head and `slots` slots. Dropping the [`Area`] releases it.
     ///
     /// # Errors
     /// See [`StateError`].

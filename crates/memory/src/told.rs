@@ -36,7 +36,7 @@ impl Told {
         self.0.store(told.wrapping_add(1), Ordering::Release);
     }
 
-    /// How much there was to tell. Acquire, after the load of a doorbell.
+    /// The number of messages sent. Acquire, after the load of a doorbell.
     #[inline]
     #[must_use]
     pub fn count(&self) -> usize {

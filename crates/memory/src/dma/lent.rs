@@ -25,12 +25,10 @@ use rustix::mm::Advice;
 
 use crate::mapping::Mapping;
 
-/// What is known of a region beside its bytes: whether it is still mapped, and whether devices
-/// reach it.
+/// State of a region beside its bytes: whether it is still mapped, and whether devices reach it.
 ///
-/// Both sides say what they do before they look at the other's word (sequentially consistent): of a
-/// device that begins to reach a region and a host that takes it back at the same moment, one at
-/// least sees the other.
+/// Both sides store their own word before they load the other's (sequentially consistent). So if a
+/// device begins to reach a region while a host unmaps it, at least one of them sees the other.
 #[derive(Debug, Default)]
 pub struct Reach {
     is_taken_back: AtomicBool,
@@ -117,8 +115,8 @@ impl Lent {
         }
     }
 
-    /// Whether it is still mapped, and whether devices reach it; to be known also when the memory
-    /// is gone.
+    /// Whether it is still mapped, and whether devices reach it; valid also after the memory is
+    /// gone.
     #[must_use]
     pub fn reach(&self) -> &Arc<Reach> {
         &self.reach
@@ -150,8 +148,8 @@ impl Lent {
         self.is_writable
     }
 
-    /// Has the system allocate `len` bytes from `offset` on, whole pages, without changing what is
-    /// in them.
+    /// Makes the system allocate `len` bytes from `offset` on, whole pages, without changing their
+    /// contents.
     ///
     /// # Errors
     /// The system's: there is no memory, the file has been cut short, the bytes may not be written,

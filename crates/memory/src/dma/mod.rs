@@ -37,10 +37,11 @@ use crate::{
     mapping::Mapping,
 };
 
-/// The most regions of one session: what QEMU's client proposes as `max_dma_maps`.
+/// Maximum number of regions of one session: the value that QEMU's client proposes as
+/// `max_dma_maps`.
 pub const MAX_DMA_REGIONS: usize = 65_535;
 
-/// What the device may do with a region.
+/// A device's access rights to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// It may read the host's bytes.
@@ -62,7 +63,7 @@ impl Access {
     };
 }
 
-/// What the device is about to do: the direction of a transfer as the controller sees it.
+/// The access that the device needs: the direction of a transfer as the controller sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The device reads the host's memory: a write command's data, submission queues, PRP lists.
@@ -108,7 +109,7 @@ impl Region {
         self.len
     }
 
-    /// What the device may do.
+    /// The device's access rights.
     pub fn access(&self) -> Access {
         self.access
     }
@@ -170,7 +171,7 @@ pub enum DmaError {
     /// The range meets a region that is mapped.
     #[error("the range overlaps the region of {len:#x} bytes at {iova}: unmap that region first")]
     Overlaps {
-        /// Where the other region starts.
+        /// Start of the other region.
         iova: Iova,
         /// Its bytes.
         len: u64,
@@ -200,7 +201,7 @@ pub enum DmaError {
         "the range covers only a part of the region of {len:#x} bytes at {iova}: unmap whole regions"
     )]
     Splits {
-        /// Where that region starts.
+        /// Start of that region.
         iova: Iova,
         /// Its bytes.
         len: u64,
@@ -230,7 +231,7 @@ pub struct DmaMap {
     max_regions: usize,
     /// Changed in place while no reader holds it, copied otherwise.
     current: Arc<DmaView>,
-    /// Of regions that were removed, those that devices reached then.
+    /// Of the removed regions, those that devices could reach at that time.
     reached: Vec<Arc<Reach>>,
 }
 
@@ -412,7 +413,7 @@ fn check_range(iova: Iova, len: u64) -> Result<Iova, DmaError> {
     iova.checked_add(len - 1).ok_or(DmaError::Wraps)
 }
 
-/// A map that never changes: what one epoch's readers see.
+/// A map that never changes: the view of one epoch's readers.
 #[derive(Clone, Debug, Default)]
 pub struct DmaView {
     epoch: u64,
@@ -461,7 +462,7 @@ impl DmaView {
         self.translate_other(hint, at, len, need)
     }
 
-    /// What does not lie wholly where the last one did, or cannot be reached.
+    /// The slow path: ranges that are not wholly in the last region, or cannot be reached.
     #[inline(never)]
     fn translate_other<'v>(
         &'v self,
@@ -522,8 +523,8 @@ impl DmaView {
 }
 
 impl<'v> Near<'v> {
-    /// The `len` bytes from `at` on, where all of them lie in this region and can be reached so.
-    /// `None` says nothing of them: [`DmaView::translate`] does.
+    /// The `len` bytes from `at` on, if all of them lie in this region and allow that access.
+    /// `None` does not mean that they are invalid: [`DmaView::translate`] decides that.
     #[inline]
     #[must_use]
     pub fn translate(&self, at: Iova, len: u32, need: Need) -> Option<Segment<'v>> {
@@ -531,7 +532,7 @@ impl<'v> Near<'v> {
     }
 }
 
-/// Where the last address was found. Only a position: checked before use, so that one from another
+/// The region of the last address. Only a position: checked before use, so that one from another
 /// view does no harm.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hint(Place);

@@ -37,7 +37,7 @@ use crate::{
 /// The most interrupt vectors that are asked for: MSI-X has no more (PCIe 5.0, 7.7.2.2).
 const MAX_VECTORS: u32 = 2048;
 
-/// What of a function is read or written (`VFIO_PCI_*_REGION_INDEX`).
+/// The space of a function that is read or written (`VFIO_PCI_*_REGION_INDEX`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// The region behind base address register 0 to 5.
@@ -58,7 +58,7 @@ impl Space {
     }
 }
 
-/// What a function signals by (`VFIO_PCI_*_IRQ_INDEX`).
+/// The interrupt types of a function (`VFIO_PCI_*_IRQ_INDEX`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
     /// Messages of MSI.
@@ -83,7 +83,7 @@ impl Interrupt {
     }
 }
 
-/// Why a function cannot be had.
+/// Why a function cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum VfioError {
     /// The container's device node.
@@ -126,7 +126,7 @@ pub enum VfioError {
     },
 }
 
-/// What to do about an error that has one cause more often than not.
+/// The likely cause of an error, and its remedy.
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM) => {
@@ -195,7 +195,7 @@ impl Function {
         })
     }
 
-    /// What is known of a region; it is empty where a base address register has none.
+    /// Description of a region; it is empty if a base address register has none.
     ///
     /// # Panics
     /// For a register beyond 5.
@@ -258,7 +258,7 @@ impl Function {
         Ok(())
     }
 
-    /// Where bytes of a region lie in the function's descriptor.
+    /// Position of a region's bytes in the function's descriptor.
     fn place(&self, space: Space, offset: u64, len: usize) -> io::Result<u64> {
         let region = self.region(space);
         let end = offset.checked_add(len as u64);
@@ -274,8 +274,8 @@ impl Function {
     /// for which this crate does not know how a store to a device is ordered behind stores to
     /// memory.
     ///
-    /// A function that is taken out, or whose memory is switched off, ends in
-    /// [`DoorbellPages::is_lost`]; what is stored then goes nowhere.
+    /// A function that is removed, or whose memory space is disabled, ends in
+    /// [`DoorbellPages::is_lost`]; later stores have no effect.
     ///
     /// # Errors
     /// See [`MapError`].
