@@ -64,8 +64,8 @@ impl Backlog {
         self.bytes.extend(bytes);
     }
 
-    /// What to send next: bytes in two parts, and the descriptors that go with the first of them.
-    /// The bytes end before the next message with descriptors, which needs a call of its own.
+    /// The next data to send: bytes in two parts, and the descriptors that go with the first of
+    /// them. The bytes end before the next message with descriptors, which needs its own call.
     pub(crate) fn front(&self) -> (&[u8], &[u8], ArrayVec<BorrowedFd<'_>, MAX_FDS>) {
         let mut fds = ArrayVec::new();
         let mut len = self.bytes.len();

@@ -41,10 +41,10 @@ pub enum ClientError {
     /// The device has another host: it refused the `VERSION` with `EBUSY`.
     #[error("the drive has another host{}", of_process(*.host))]
     InUse {
-        /// The process of that, where the server says so.
+        /// The other host's process, if the server reports it.
         host: Option<u32>,
     },
-    /// The server's reply is not what the command calls for.
+    /// The server's reply does not fit the command.
     #[error("the server's reply is malformed: {0}")]
     Malformed(#[from] Malformed),
     /// The server's reply does not match the request.
@@ -154,12 +154,12 @@ impl Client {
         Ok(client)
     }
 
-    /// What the server answered to the proposal.
+    /// The server's reply to the proposal.
     pub fn version(&self) -> &Version {
         &self.version
     }
 
-    /// What the server can do.
+    /// The server's capabilities.
     pub fn capabilities(&self) -> &Capabilities {
         &self.version.capabilities
     }
@@ -214,8 +214,8 @@ impl Client {
         Ok(())
     }
 
-    /// Answers what the server has sent unasked; never blocks. Call it when the socket is readable
-    /// between requests.
+    /// Replies to unsolicited requests of the server; never blocks. Call it when the socket is
+    /// readable between requests.
     ///
     /// # Errors
     /// [`ClientError::Closed`] when the server has gone away, and the errors of the connection.
@@ -271,7 +271,7 @@ impl Client {
         Ok(())
     }
 
-    /// What the device consists of.
+    /// The components of the device.
     ///
     /// # Errors
     /// As [`Self::request`], and [`ClientError::Malformed`].
@@ -362,7 +362,7 @@ impl Client {
         Ok(())
     }
 
-    /// De-assigns `count` interrupts from `start` on: they signal nobody.
+    /// De-assigns `count` interrupts from `start` on: they signal no eventfd.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -469,8 +469,8 @@ impl Client {
         Ok(())
     }
 
-    /// As [`Self::region_write_posted`], for few bytes, and never waits: false, with nothing
-    /// written, while the socket has not taken what was sent before.
+    /// As [`Self::region_write_posted`], for few bytes, and never blocks: returns false, with
+    /// nothing written, while the socket has not accepted earlier data.
     ///
     /// # Errors
     /// The errors of the connection.
@@ -514,8 +514,8 @@ impl Client {
         id
     }
 
-    /// Works off what has arrived until the reply to `request` is among it. Commands of the server
-    /// are refused; replies to requests that were given up are dropped.
+    /// Processes received messages until the reply to `request` is among them. Commands of the
+    /// server are rejected; replies to requests that timed out are dropped.
     fn receive_reply(&mut self, request: Option<&Header>) -> Result<Option<Reply>, ClientError> {
         while let Some(message) = self.connection.receive()? {
             let header = message.header;
@@ -603,7 +603,7 @@ impl Deadline {
         )
     }
 
-    /// What is left; `None` when it has passed.
+    /// The time left; `None` when it has passed.
     fn left(&self) -> Option<Timespec> {
         let left = self.0.checked_duration_since(Instant::now())?;
         if left.is_zero() {
@@ -613,8 +613,8 @@ impl Deadline {
     }
 }
 
-/// Connects within `timeout`: a server that accepts nobody leaves its queue full, and then the
-/// kernel waits as long as the socket's send timeout says.
+/// Connects within `timeout`: a server that accepts no connections leaves its queue full, and then
+/// the kernel waits as long as the socket's send timeout.
 fn connect_stream(path: &Path, timeout: Duration) -> Result<UnixStream, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket_with(

@@ -23,8 +23,8 @@ use super::{Parting, Session, SessionConfig, SessionEnd, number};
 
 /// How long a caller may take for its VERSION.
 const SILENCE_NS: u64 = 3_000_000_000;
-/// How long a caller waits for its turn: a host that goes and one that comes may overlap. QEMU
-/// waits 5 s for the reply.
+/// How long a caller waits while another host has the drive: a host that leaves and one that
+/// arrives may overlap. QEMU waits 5 s for the reply.
 const TURN_NS: u64 = 1_000_000_000;
 /// Messages before VERSION that are refused in one poll.
 const MAX_MESSAGES: u32 = 4;
@@ -46,7 +46,7 @@ enum Stage {
     Introduced { request: Header, reply: Version },
 }
 
-/// Why a caller is to be dropped before it is a host.
+/// Why a caller must be dropped before it is a host.
 #[derive(Debug, thiserror::Error)]
 pub enum CallerEnd {
     /// The connection ended.
@@ -55,13 +55,12 @@ pub enum CallerEnd {
     /// It sent no VERSION in time.
     #[error("it sent no VERSION within {} s", SILENCE_NS / 1_000_000_000)]
     Silent,
-    /// Its turn did not come in time: [`Caller::refuse`] tells it.
+    /// The drive did not become free in time: [`Caller::refuse`] replies to it.
     #[error("the drive has another host")]
     Waited,
 }
 
-/// What a server says on a socket where a host has to introduce itself: the reply to its VERSION,
-/// or an errno.
+/// A server's reply to a host's VERSION, or an errno.
 pub(super) fn agree(body: &[u8]) -> Result<Version, Errno> {
     let proposal = Version::parse(body).map_err(|_| Errno::INVAL)?;
     proposal.answer().ok_or(Errno::INVAL)
@@ -87,9 +86,9 @@ impl Caller {
         })
     }
 
-    /// Reads until a VERSION has come that is spoken here: what comes before is refused. Due when
-    /// the socket is readable, unless [`Self::is_introduced`], and at [`Self::deadline`].
-    /// `is_taken`: another host has the drive, and has not gone.
+    /// Reads until a supported VERSION has arrived: messages before it are rejected. Due when the
+    /// socket is readable, unless [`Self::is_introduced`], and at [`Self::deadline`]. `is_taken`:
+    /// another host has the drive, and has not gone.
     ///
     /// # Errors
     /// [`CallerEnd`]: drop it, by [`Self::refuse`] or [`Self::part`].
@@ -130,7 +129,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Whether it is a host as soon as it is its turn.
+    /// Whether it becomes a host as soon as the drive is free.
     #[must_use]
     pub fn is_introduced(&self) -> bool {
         matches!(self.stage, Stage::Introduced { .. })

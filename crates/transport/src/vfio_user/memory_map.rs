@@ -150,7 +150,7 @@ impl MemoryMap {
         }))
     }
 
-    /// Tells the controller what the map is now; its epoch.
+    /// Passes the current map to the controller; returns its epoch.
     fn publish(&self, controller: &mut Controller) -> u64 {
         let view = self.map.view();
         let epoch = view.epoch();

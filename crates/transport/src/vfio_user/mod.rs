@@ -34,10 +34,10 @@ pub use listener::{BindError, Listener};
 pub use parting::Parting;
 pub use session::Session;
 
-/// What of a controller's configuration its sessions need.
+/// The part of a controller's configuration that its sessions need.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// What the log calls the controller.
+    /// Name of the controller in the log.
     pub name: String,
     /// Whether a host may map the doorbells.
     pub doorbells_mapped: bool,
@@ -50,7 +50,7 @@ pub struct SessionConfig {
 }
 
 impl SessionConfig {
-    /// That of the sessions of a controller with `config`.
+    /// Configuration of the sessions of a controller with `config`.
     #[must_use]
     pub fn of(config: &ControllerConfig) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl SessionConfig {
     }
 }
 
-/// What a look at a session did.
+/// Result of a poll of a session.
 #[derive(Debug)]
 pub struct Polled {
     /// Messages handled.
@@ -106,7 +106,7 @@ impl From<ConnectionError> for SessionEnd {
     }
 }
 
-/// What a message gets, when it is not an errno. The body stands in a buffer beside.
+/// The reply to a message, when it is not an errno. The body is in a separate buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     /// A reply.

@@ -39,8 +39,8 @@ impl Parting {
         }
     }
 
-    /// Ends what is sent, and takes what the host sends; true when that is over. Due at once, when
-    /// the socket is readable, and at [`Self::deadline`].
+    /// Shuts down sending, and drains what the host sends; true when that is over. Due at once,
+    /// when the socket is readable, and at [`Self::deadline`].
     pub fn poll(&mut self, now: Time) -> bool {
         let until = match self.until {
             Some(until) => until,
@@ -53,7 +53,7 @@ impl Parting {
         self.is_over(MAX_READS) || now >= until
     }
 
-    /// When the host has had its time; none before the first poll.
+    /// End of the host's time to close; none before the first poll.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.until

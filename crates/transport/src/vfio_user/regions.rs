@@ -22,7 +22,7 @@ enum Space {
     Config,
 }
 
-/// What is behind a region, and its length in bytes.
+/// The space behind a region, and its length in bytes.
 fn region(controller: &Controller, index: u32) -> Option<(Space, u64)> {
     if index == region_index::CONFIG {
         return Some((Space::Config, CONFIG_SPACE_LEN));
@@ -123,7 +123,7 @@ pub(super) fn write(
     Ok(Answer::Reply)
 }
 
-/// What an access reaches, when all of it lies in a region and is no longer than agreed.
+/// The space of an access, if all of it lies in a region and is no longer than agreed.
 fn check(access: &Access, controller: &Controller) -> Result<Space, Errno> {
     let (space, len) = region(controller, access.region).ok_or(Errno::INVAL)?;
     let end = access.offset.checked_add(u64::from(access.count));

@@ -25,7 +25,7 @@ use super::{Answer, Parting, Polled, SessionConfig, SessionEnd, number};
 /// Messages handled in one poll, so that a host that talks without end does not keep its reactor.
 const MAX_MESSAGES: u32 = 16;
 
-/// A host and what it has set up.
+/// A connected host and its state.
 pub struct Session {
     connection: Connection,
     process: Option<u32>,
@@ -85,8 +85,8 @@ impl Session {
         self.device.memory.files()
     }
 
-    /// Sends what waits, and handles the next messages. Due when the socket or [`Self::unmasked`]
-    /// is readable, when the socket is or writable and [`Self::wants_write`], in every turn while
+    /// Sends pending data, and handles the next messages. Due when the socket or [`Self::unmasked`]
+    /// is readable, when the socket is writable and [`Self::wants_write`], in every turn while
     /// [`Self::has_pending`], and at [`Self::next_deadline`].
     pub fn poll(&mut self, controller: &mut Controller, now: Time) -> Polled {
         let mut messages = 0;
@@ -184,21 +184,21 @@ impl Session {
         self.device.interrupts.raise(interrupt);
     }
 
-    /// How often it has changed how vectors of MSI-X are delivered; never 0.
+    /// Count of changes to the delivery of MSI-X vectors; never 0.
     #[must_use]
     pub fn line_changes(&self) -> u64 {
         self.device.interrupts.changes()
     }
 
-    /// By vector of MSI-X: what interrupts the host by it now, for another thread to signal. Where
-    /// there is nothing, the session delivers it, when it can.
+    /// By vector of MSI-X: the eventfd that interrupts the host now, for another thread to signal.
+    /// For a vector without one, the session delivers the interrupt when it can.
     #[must_use]
     pub fn lines(&self) -> Vec<Option<EventFd>> {
         self.device.interrupts.lines_of_msix()
     }
 
-    /// Where the controller has a pin, a descriptor that becomes readable when the host unmasks
-    /// that without a message: the same one as long as the session lives.
+    /// If the controller has a pin, a descriptor that becomes readable when the host unmasks the
+    /// pin without a message: the same one as long as the session lives.
     #[must_use]
     pub fn unmasked(&self) -> Option<BorrowedFd<'_>> {
         self.device.interrupts.unmasked()
@@ -216,7 +216,7 @@ impl Session {
         self.waiting.next_deadline()
     }
 
-    /// Whether there is something to send when the socket is writable.
+    /// Whether there is data to send when the socket is writable.
     #[must_use]
     pub fn wants_write(&self) -> bool {
         self.connection.wants_write()
@@ -247,7 +247,7 @@ impl fmt::Debug for Session {
 }
 
 impl Device {
-    /// Does what a message asks for. The reply's body is in `self.body`.
+    /// Executes a message. The reply's body is in `self.body`.
     fn handle(
         &mut self,
         message: Message<'_>,

@@ -17,20 +17,20 @@ use rustix::io::Errno;
 use vfio_user::Header;
 use vfio_user::message::{Access, DmaUnmap};
 
-/// How long commands in flight may take before they are given up.
+/// How long commands in flight may take before they are aborted.
 const ABANDON_NS: u64 = 4_000_000_000;
-/// How long a reply may take: for giving up, too, needs a turn of each lane.
+/// How long a reply may take: aborts, too, need a turn of each lane.
 const ANSWER_NS: u64 = 4_500_000_000;
 
 /// Replies that wait at the same time. A host that asks for more is not read until one has gone
 /// out.
 const MAX_WAITING: usize = 64;
 
-/// What a reply waits for.
+/// The condition of a waiting reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// Nothing issued before the view with this epoch is in flight, or what was given up is kept
-    /// from the memory that devices reached; the reply is the request.
+    /// No command issued before the view with this epoch is in flight, or aborted commands are cut
+    /// off from the memory that devices reached; the reply is the request.
     Drained {
         epoch: u64,
         request: DmaUnmap,
@@ -73,8 +73,8 @@ impl WaitingList {
         self.0.is_empty()
     }
 
-    /// Whether the next message may be handled: there is room for its reply, and no reset is going
-    /// on, which everything after it must find finished.
+    /// Whether the next message may be handled: there is room for its reply, and no reset is in
+    /// progress, which must be finished before any later message.
     pub(super) fn has_room(&self) -> bool {
         let resets = self.0.back().is_some_and(|last| last.until == Until::Reset);
         self.0.len() < MAX_WAITING && !resets

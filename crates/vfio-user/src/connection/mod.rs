@@ -171,8 +171,8 @@ impl Connection {
         self.body.resize(room, 0);
     }
 
-    /// Sends a message, or queues what the socket does not take now. The header's `size` is
-    /// filled in. Descriptors are duplicated only when they must be queued.
+    /// Sends a message, or queues the part that the socket does not accept now. The header's `size`
+    /// is filled in. Descriptors are duplicated only when they must be queued.
     ///
     /// # Errors
     /// [`ConnectionError::TooManyDescriptors`], [`ConnectionError::TooLong`] and
@@ -290,7 +290,7 @@ impl Connection {
         self.send(&request.reply(), body, fds)
     }
 
-    /// Its socket, non-blocking; what was not sent or not read whole is dropped.
+    /// Its socket, non-blocking; incompletely sent or received messages are dropped.
     #[must_use]
     pub fn into_socket(self) -> UnixStream {
         self.socket
@@ -367,7 +367,8 @@ fn take(
     }
 }
 
-/// Writes what the socket takes of `parts`, and `fds` with the first byte; `None` when it is full.
+/// Writes as much of `parts` as the socket accepts, and `fds` with the first byte; `None` when it
+/// is full.
 fn give(
     socket: &UnixStream,
     parts: &[IoSlice<'_>],

@@ -29,7 +29,7 @@ pub use irq::{IrqAction, IrqData, IrqFlags, IrqInfo, SetIrqs, SetIrqsFlags, irq_
 pub use region::{RegionFlags, RegionInfo, RegionIoFds, SparseArea, region_index};
 pub use version::{Capabilities, Migration, Refusal, Version};
 
-/// Why a body is not what its command says. The server answers it with `EINVAL`.
+/// Why a body does not fit its command. The server replies with `EINVAL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The body is shorter than the structure of its command.
@@ -40,7 +40,7 @@ pub enum Malformed {
         /// Bytes that came.
         actual: usize,
     },
-    /// The data after the structure are not as long as its count says.
+    /// The length of the data after the structure differs from its count.
     #[error("the message carries {actual} bytes of data, but its count says {count}")]
     DataLength {
         /// Bytes announced.

@@ -74,7 +74,7 @@ pub(super) struct Interrupts {
     msix_masked: bool,
     /// No bus mastering.
     msi_masked: bool,
-    /// Changes of what can be delivered, and how.
+    /// Count of changes to the set of deliverable interrupts.
     changes: u64,
 }
 
@@ -127,12 +127,12 @@ impl Interrupts {
         }
     }
 
-    /// How often it has changed what can be delivered; never 0.
+    /// Count of changes to the set of deliverable interrupts; never 0.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// By vector of MSI-X: what to signal for it, where it is not masked.
+    /// By vector of MSI-X: the eventfd to signal, if it is not masked.
     pub(super) fn lines_of_msix(&self) -> Vec<Option<EventFd>> {
         let open = |line: &&Line| !line.masked && !self.msix_masked;
         let lines = self.msix.iter();
@@ -141,13 +141,13 @@ impl Interrupts {
             .collect()
     }
 
-    /// Whether an interrupt of an MSI-X vector waits.
+    /// Whether an interrupt of an MSI-X vector is pending.
     pub(super) fn is_pending(&self, vector: u16) -> bool {
         let line = self.msix.get(usize::from(vector));
         line.is_some_and(|line| line.pending)
     }
 
-    /// The controller was reset: what it raised before is void.
+    /// The controller was reset: interrupts that it raised before are void.
     pub(super) fn forget_pending(&mut self) {
         for line in self.msix.iter_mut().chain(&mut self.msi) {
             line.pending = false;
@@ -169,12 +169,13 @@ impl Interrupts {
         }
     }
 
-    /// Whether there is a pin: then an UNMASK or a new eventfd asks for another look at the queues.
+    /// Whether there is a pin: then an UNMASK or a new eventfd requires another check of the
+    /// queues.
     pub(super) fn has_pin(&self) -> bool {
         self.pin.is_some()
     }
 
-    /// What becomes readable when the host has unmasked the pin by an eventfd.
+    /// The descriptor that becomes readable when the host has unmasked the pin by an eventfd.
     pub(super) fn unmasked(&self) -> Option<BorrowedFd<'_>> {
         self.pin.as_ref().map(|pin| pin.unmasked.as_fd())
     }
@@ -273,7 +274,7 @@ impl Interrupts {
         }
     }
 
-    /// Every eventfd of the type goes. What waits to be delivered goes on waiting.
+    /// Removes every eventfd of the type. Pending interrupts stay pending.
     fn disable(&mut self, kind: Kind) {
         if kind == Kind::Pin
             && let Some(pin) = &mut self.pin
@@ -312,7 +313,7 @@ impl Interrupts {
         }
     }
 
-    /// Assigns eventfds to what an action does, or none.
+    /// Assigns eventfds to the target of an action, or none.
     fn assign(
         &mut self,
         kind: Kind,

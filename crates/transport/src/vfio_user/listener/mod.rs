@@ -71,11 +71,11 @@ pub enum BindError {
     /// The system refused.
     #[error("cannot {action} {path}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -85,13 +85,13 @@ pub enum BindError {
 pub struct Listener {
     socket: OwnedFd,
     path: PathBuf,
-    /// Which file is ours: somebody may have put another in its place.
+    /// Identity of our file: another process may have replaced it.
     identity: Identity,
     /// Held to the end: dropped after the socket's file is removed.
     _lock: Lock,
 }
 
-/// Which file it is.
+/// Identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -154,7 +154,7 @@ impl Listener {
         }
     }
 
-    /// Where hosts connect.
+    /// The path to which hosts connect.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -201,7 +201,7 @@ fn identity_at(path: &Path) -> Result<Identity, Errno> {
     Ok(Identity::of(&stat))
 }
 
-/// Makes sure that nothing stands at `path`. The lock on it is held.
+/// Makes sure that `path` does not exist. The lock on it is held.
 fn clear(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
     let stat = match rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -219,8 +219,8 @@ fn clear(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
     rustix::fs::unlink(path).map_err(|errno| refused("replace", path, errno))
 }
 
-/// Whether the socket's process is gone. A server that does not use our lock may live behind it, so
-/// it is asked.
+/// Whether the socket's process is gone. A server that does not use our lock may be alive, so this
+/// connects to it.
 fn is_stale(address: &SocketAddrUnix) -> Result<bool, Errno> {
     let probe = rustix::net::socket_with(
         AddressFamily::UNIX,
@@ -255,7 +255,7 @@ fn listen(path: &Path, address: &SocketAddrUnix) -> Result<(OwnedFd, Identity), 
     Ok((socket, listening?))
 }
 
-/// The right to bind one path: a lock on a file beside it, which the system lets go when the
+/// The right to bind one path: a lock on a file beside it, which the system releases when the
 /// process ends.
 #[derive(Debug)]
 struct Lock {
