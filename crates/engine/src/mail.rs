@@ -19,7 +19,7 @@ use controller::{
 
 use crate::turn::ControllerSlot;
 
-/// Which engine of the process.
+/// Index of an engine in its process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EngineId(pub u16);
 
@@ -58,18 +58,18 @@ impl Mail {
     }
 }
 
-/// What a message is about.
+/// Content of a message.
 #[derive(Debug)]
 pub(crate) enum About {
     /// From its home: it comes to live here.
     Arrival(Box<Arrival>),
-    /// From its home: a command, and how much of what was to be told it is.
+    /// From its home: a command, and its number among the messages.
     Command { command: LaneCommand, told: usize },
     /// From its home: its host has rung a doorbell that was not mapped.
     Kick,
-    /// From its home: what the subsystem has made of a command.
+    /// From its home: the subsystem's answer to a command.
     Answer { ticket: Ticket, result: Answered },
-    /// From its home: whether its interrupts are nobody's business but its reactor's.
+    /// From its home: whether its own reactor alone handles its interrupts.
     Plain(bool),
     /// From its home: hand it back. It is empty.
     HandBack,
@@ -91,7 +91,7 @@ pub(crate) struct Arrival {
     pub(crate) lane: Lane,
     /// Its controller's place at its home.
     pub(crate) controller: usize,
-    /// Its doorbells are mapped into its host: nobody tells when they are rung.
+    /// Its doorbells are mapped into its host: no message announces that they are rung.
     pub(crate) silent: bool,
     pub(crate) plain: bool,
 }

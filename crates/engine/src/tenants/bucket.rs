@@ -23,7 +23,7 @@ const FRACTION_BITS: u32 = 4;
 /// The longest time that a burst takes to earn: some 36 years lie between this and the end of time.
 const LONGEST: u64 = u64::MAX / 4;
 
-/// How much there may be.
+/// A limit per second, with a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
     /// In a second; not 0.
@@ -32,7 +32,7 @@ pub struct Cap {
     pub burst: u64,
 }
 
-/// What is left of a cap, for all reactors of a process.
+/// The rest of a cap, for all reactors of a process.
 #[derive(Debug, Default)]
 pub(super) struct Bucket {
     /// Units in a second; 0: there is no cap.
@@ -43,8 +43,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Caps differently from now on. A new cap begins with an empty bucket; one that goes on keeps
-    /// what it has.
+    /// Changes the cap. A new cap begins with an empty bucket; a changed one keeps its contents.
     pub(super) fn set(&self, cap: Option<Cap>, now: Time) {
         let Cap { per_second, burst } = cap.unwrap_or(Cap {
             per_second: 0,
@@ -68,7 +67,7 @@ impl Bucket {
     }
 }
 
-/// What one reactor knows of a bucket in a turn, and what it has spent of it.
+/// One reactor's view of a bucket in a turn, and its spending.
 #[derive(Debug, Default)]
 pub(super) struct Purse {
     cap: Option<Cap>,
@@ -77,7 +76,7 @@ pub(super) struct Purse {
     /// The bucket may be earned back by so much later than it is full.
     patience: u64,
     spent: u64,
-    /// What of the time to earn it was no whole sixteenth, in parts of the cap.
+    /// Remainder of the time to earn it, less than a sixteenth, in parts of the cap.
     rest: u64,
 }
 
@@ -124,7 +123,7 @@ impl Purse {
         }
     }
 
-    /// Tells what was spent in the turn.
+    /// Publishes the spending of the turn.
     #[inline]
     pub(super) fn tell(&mut self, bucket: &Bucket) {
         let spent = std::mem::take(&mut self.spent);
@@ -145,7 +144,7 @@ fn fine(now: Time) -> u64 {
     now.0.saturating_mul(1 << FRACTION_BITS)
 }
 
-/// How long it takes to earn `units`, and what is left of the division.
+/// Time to earn `units`, and the remainder of the division.
 fn earns(units: u128, per_second: u64) -> (u64, u64) {
     let (owed, per_second) = (units * SECOND, u128::from(per_second));
     let takes = (owed / per_second).min(LONGEST.into()) as u64;

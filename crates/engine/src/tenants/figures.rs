@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a tenant has had.
+/// Usage of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantFigures {
     /// Commands that went to media.
@@ -14,13 +14,13 @@ pub struct TenantFigures {
     pub bytes: u64,
     /// Commands that had to wait for the tenant's caps.
     pub capped: u64,
-    /// Commands that had to wait for others, or for the limit of what media have of it.
+    /// Commands that had to wait for others, or for the limit of commands in flight.
     pub held: u64,
     /// Commands that media have.
     pub in_flight: u64,
 }
 
-/// The same of all engines together.
+/// The same for all engines together.
 #[derive(Debug, Default)]
 pub(super) struct Had {
     commands: AtomicU64,
@@ -42,7 +42,7 @@ impl Had {
     }
 }
 
-/// What one engine counts of a tenant.
+/// One engine's counts for a tenant.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     now: TenantFigures,
@@ -78,7 +78,7 @@ impl Counted {
         }
     }
 
-    /// Tells what is new.
+    /// Publishes new counts.
     #[inline]
     pub(super) fn tell(&mut self, had: &Had) {
         if self.now == self.told {

@@ -8,7 +8,7 @@ use controller::{
 
 use super::{NamespaceKey, TenantId, Tenants};
 
-/// What media had of lanes when these ended.
+/// Commands that media had of lanes when these ended.
 #[derive(Debug, Default)]
 pub(crate) struct Left(pub(super) Vec<(FlowId, Work, Time)>);
 

@@ -45,19 +45,19 @@ pub(crate) use self::gate::{Left, TenantGate};
 pub use self::spec::{Budget, Class, NamespaceKey, TenantFigures, TenantId, TenantSpec};
 use self::window::{Window, cost};
 
-/// How far ahead of others a tenant may be that wants as much as they do, where a medium does
-/// commands at once: a batch.
+/// How far ahead of others with equal demand a tenant may be, if a medium completes commands at
+/// once: a batch.
 const QUANTUM: u64 = 256 << 10;
 /// And where it takes its time.
 const QUANTUM_LEAST: u64 = 8 << 10;
-/// How far ahead of the others a tenant of the class `latency` may be and still goes first.
+/// How far ahead of the others a tenant of the latency class may be and still has priority.
 const AHEAD: u64 = 4 << 20;
-/// Who had something on a medium within this time uses it.
+/// A tenant with a command on a medium within this time counts as using it.
 const USES_NS: u64 = 10_000_000;
-/// Namespaces of a tenant on a medium that are told apart. A host that makes them and deletes them
-/// would have new ones for ever.
+/// Maximum number of a tenant's namespaces on a medium that are distinguished. A host that creates
+/// and deletes namespaces would otherwise add new ones without end.
 const FLOWS: usize = 64;
-/// How many times the least time its commands take, where no goal was given.
+/// Default goal, as a multiple of the minimum latency of its commands.
 const GOAL_TIMES: u64 = 2;
 
 /// A tenant as an engine knows it.
@@ -71,7 +71,7 @@ struct Tenant {
 }
 
 impl Tenant {
-    /// Whether its caps have nothing left.
+    /// Whether its caps are exhausted.
     fn is_dry(&self) -> bool {
         !(self.commands.has_some() && self.bytes.has_some())
     }
@@ -105,7 +105,7 @@ struct Medium {
     channel: ChannelId,
     shares: Vec<usize>,
     reached: u128,
-    /// What it has of tenants that are not of the class `latency`, by cost.
+    /// Cost in flight of tenants that are not of the latency class.
     cost: u64,
     window: Window,
     /// Several tenants use it; one of them is of the class `latency`.
@@ -123,7 +123,7 @@ struct Flow {
     went_first: bool,
 }
 
-/// What somebody said of a namespace.
+/// The configured tenant of a namespace.
 #[derive(Clone, Copy, Debug)]
 struct Assigned {
     namespace: NamespaceKey,
@@ -191,7 +191,7 @@ impl Tenants {
         }
     }
 
-    /// Whether several tenants use a medium, and whether one is of the class `latency`.
+    /// Whether several tenants use a medium, and whether one is of the latency class.
     fn look_at_medium(&mut self, at: usize, now: Time) {
         let (mut users, mut beside_latency) = (0, false);
         for share in &self.media[at].shares {
