@@ -28,7 +28,7 @@ const LEVELS: usize = 3;
 pub(crate) const RECOMMENDED_BURST: u8 = BATCH.ilog2() as u8;
 const _: () = assert!(BATCH == 1 << RECOMMENDED_BURST);
 
-/// How many commands of one queue are fetched before another one's turn.
+/// Number of commands of one queue that are fetched before another one's turn.
 pub(crate) fn burst(arbitration: Arbitration) -> u32 {
     match arbitration.ab() {
         NO_LIMIT => BATCH,
@@ -44,17 +44,17 @@ pub(crate) struct Claim {
     pub(crate) wanted: u32,
     /// A command of it was fetched, and waits for its medium.
     pub(crate) waits: bool,
-    /// What it may fetch: the answer.
+    /// Number of commands that it may fetch: the result.
     pub(crate) granted: u32,
 }
 
-/// What a round has left, and whose turn it is.
+/// The rest of a round, and the next queue of each level.
 #[derive(Clone, Debug)]
 pub(crate) struct Arbiter {
     burst: u32,
     weights: [u32; LEVELS],
     credits: [u32; LEVELS],
-    /// Where in the list of claims each level's next turn begins.
+    /// Index in the list of claims at which each level's next turn begins.
     next: [usize; LEVELS],
 }
 

@@ -60,8 +60,8 @@ fn admin(opcode: AdminOpcode) -> CommandEffects {
     }
 }
 
-/// What an I/O command of the NVM command set has; `None` where it is not known at all, whatever
-/// its fields say.
+/// Effects of an I/O command of the NVM command set; `None` if the opcode is unknown, whatever its
+/// fields are.
 pub(crate) fn nvm(opcode: u8) -> Option<CommandEffects> {
     let sqe = Sqe {
         opcode,
@@ -83,7 +83,7 @@ pub(crate) fn nvm(opcode: u8) -> Option<CommandEffects> {
     Some(CommandEffects::new().with_csupp(true).with_lbcc(changes))
 }
 
-/// The page of features. None changes user data or what Identify says.
+/// The page of features. None changes user data or the data of Identify.
 pub(super) fn features(namespaces: &NamespaceTable) -> FeatureIdsSupportedAndEffectsLog {
     let mut log = FeatureIdsSupportedAndEffectsLog::new_zeroed();
     for (fid, entry) in (0..=u8::MAX).zip(&mut log.fids) {

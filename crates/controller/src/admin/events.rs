@@ -28,7 +28,7 @@ pub(crate) enum Event {
     InvalidDoorbellRegister,
     /// A doorbell was written with a value that no host may write.
     InvalidDoorbellValue,
-    /// A drive says that its reliability is degraded.
+    /// A drive reports degraded reliability.
     Reliability,
     /// The composite temperature crossed a threshold.
     TemperatureThreshold,
@@ -45,7 +45,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// In the order in which they are told where several wait.
+    /// In the order in which several pending events are reported.
     const ALL: [Event; 9] = [
         Event::InvalidDoorbellRegister,
         Event::InvalidDoorbellValue,
@@ -90,7 +90,7 @@ impl Event {
         }
     }
 
-    /// The log page that tells about it, and clears it when it is read.
+    /// The log page that describes it, and clears it when it is read.
     fn page(self) -> LogPageId {
         match self {
             Event::InvalidDoorbellRegister | Event::InvalidDoorbellValue => {
@@ -106,7 +106,7 @@ impl Event {
         }
     }
 
-    /// Whether the host wants to be told (Base 2.1, 5.1.25.1.5). Errors and sanitize operations
+    /// Whether the host has enabled it (Base 2.1, 5.1.25.1.5). Errors and sanitize operations
     /// cannot be masked.
     fn is_asked_for(self, configuration: AsynchronousEventConfiguration) -> bool {
         let warnings = CriticalWarning::from(configuration.shcw());
@@ -133,9 +133,9 @@ impl Event {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     requests: ArrayVec<u16, REQUESTS>,
-    /// Events to be told, by [`Event::bit`].
+    /// Pending events, by [`Event::bit`].
     raised: u16,
-    /// By type: the event that was told last and whose page was not read since.
+    /// By type: the event reported last whose page was not read since.
     told: [Option<Event>; TYPES],
 }
 
@@ -157,15 +157,15 @@ impl Events {
         }
     }
 
-    /// Notes an event where the host wants to be told; told once however often it happens before it
-    /// is told.
+    /// Records an event if the host has enabled it; reported once however often it happens before
+    /// the report.
     pub(crate) fn raise(&mut self, event: Event, configuration: AsynchronousEventConfiguration) {
         if event.is_asked_for(configuration) {
             self.raised |= event.bit();
         }
     }
 
-    /// The host has chosen anew what it wants to be told.
+    /// The host has changed its selection of events.
     pub(crate) fn configure(&mut self, configuration: AsynchronousEventConfiguration) {
         for event in Event::ALL {
             if !event.is_asked_for(configuration) {
@@ -174,7 +174,7 @@ impl Events {
         }
     }
 
-    /// What is to be told now, if there is a request.
+    /// The event to report now, if there is a request.
     fn due(&self) -> Option<Event> {
         let is_due = |event: &Event| {
             let told = self.told[usize::from(event.event_type().0)];
@@ -202,7 +202,7 @@ impl Events {
     }
 
     /// The host has read a log page with Retain Asynchronous Event cleared: the events that the
-    /// page tells about are cleared, told or not.
+    /// page describes are cleared, reported or not.
     pub(crate) fn clear(&mut self, page: LogPageId) {
         for event in Event::ALL.into_iter().filter(|event| event.page() == page) {
             self.raised &= !event.bit();

@@ -13,8 +13,8 @@ use crate::controller::Controller;
 use crate::namespace::LBA_SHIFTS;
 use crate::subsystem::{Plan, Subsystem};
 
-/// The size of logical blocks, as a power of two, that an index of the table of formats stands for.
-/// Its upper bits count only where the host has set LBAFEE (Base 2.1, 5.1.25.1.14).
+/// The size of logical blocks, as a power of two, for an index of the table of formats. Its upper
+/// bits count only if the host has set LBAFEE (Base 2.1, 5.1.25.1.14).
 pub(super) fn lba_shift(lower: u8, upper: u8, features: &Features) -> Result<u8, Status> {
     let upper = if features.current.extended_formats() {
         upper

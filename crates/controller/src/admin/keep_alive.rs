@@ -24,7 +24,7 @@ impl Controller {
         Reply::Done(0)
     }
 
-    /// The timer starts anew.
+    /// Restarts the timer.
     pub(crate) fn restart_keep_alive(&mut self) {
         self.keep_alive_from = self.now;
     }
@@ -37,7 +37,7 @@ impl Controller {
         active.then(|| self.keep_alive_from + timeout_ms * 1_000_000)
     }
 
-    /// Fails the controller where the timer has expired, and tells why in the error log.
+    /// Fails the controller if the timer has expired, and records the reason in the error log.
     pub(crate) fn check_keep_alive(&mut self) {
         if self.keep_alive_deadline().is_some_and(|at| self.now >= at) {
             self.errors.add(LoggedError {

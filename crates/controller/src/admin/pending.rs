@@ -15,10 +15,10 @@ pub(crate) const ABORT_LIMIT: usize = 4;
 /// fetched.
 pub(crate) const OPERATION_LIMIT: usize = 16;
 
-/// What a command waits for.
+/// The event that a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// The lane lets go of the submission queue.
+    /// The lane releases the submission queue.
     DeleteSq { sqid: u16 },
     /// The lane stops.
     DeleteCq { cqid: u16 },
@@ -31,8 +31,8 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
-    /// Whether it is given up after some time. Flushes and operations of the subsystem have bounds
-    /// of their own.
+    /// Whether it is aborted after some time. Flushes and operations of the subsystem have their
+    /// own bounds.
     pub(crate) fn is_bounded(self) -> bool {
         !matches!(self, Waiting::Operation | Waiting::FlushCache)
     }
@@ -51,11 +51,11 @@ pub(crate) struct WaitingCommand {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     commands: Vec<WaitingCommand>,
-    /// What they asked for, for the error log.
+    /// Their commands, for the error log.
     asked: Vec<Asked>,
 }
 
-/// What the error log tells of a command.
+/// A command's data in the error log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     cid: u16,
@@ -72,7 +72,7 @@ impl Pending {
         });
     }
 
-    /// Notes what a command that waits has asked for.
+    /// Records a waiting command.
     pub(crate) fn note(&mut self, sqe: &Sqe) {
         self.asked.push(Asked {
             cid: sqe.cid,
@@ -87,7 +87,7 @@ impl Pending {
         Some((asked.opcode, asked.nsid))
     }
 
-    /// Takes out what a command that waited has asked for; `None` for one that did not wait.
+    /// Removes the record of a command that waited; `None` for one that did not wait.
     pub(crate) fn take_asked(&mut self, cid: u16) -> Option<Asked> {
         let index = self.asked.iter().position(|asked| asked.cid == cid)?;
         Some(self.asked.remove(index))

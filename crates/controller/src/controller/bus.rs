@@ -26,9 +26,9 @@ pub(super) struct Bus {
     off: bool,
     /// Counts the changes, so that the answer to an earlier one is recognised.
     round: u32,
-    /// The lanes are to be told in the next turn.
+    /// The lanes must be informed in the next turn.
     changed: bool,
-    /// When what is in flight is aborted.
+    /// The time when commands in flight are aborted.
     deadline: Option<Time>,
     withheld: Vec<Withheld>,
 }
@@ -42,21 +42,21 @@ impl Bus {
         self.deadline
     }
 
-    /// A change is to be told to the lanes, or waits for them.
+    /// Whether the lanes must be informed of a change, or a change waits for them.
     #[inline]
     pub(super) fn is_changing(&self) -> bool {
         self.changed || self.deadline.is_some()
     }
 
-    /// The queues are gone, and what was to be posted there.
+    /// The queues are gone, with their pending completions.
     pub(super) fn forget(&mut self) {
         self.withheld.clear();
     }
 }
 
 impl Controller {
-    /// Whether nothing that was issued is in flight to the host's memory, where the function may
-    /// issue no requests. True where it may.
+    /// Whether no issued command can still access the host's memory while the function may issue no
+    /// requests. True if it may.
     #[must_use]
     pub fn has_left_bus(&self) -> bool {
         let has_left = |left: u32| left == self.bus.round;

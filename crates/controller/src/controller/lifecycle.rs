@@ -27,7 +27,7 @@ use crate::queue::QueueError;
 use crate::ticket::Ticket;
 use crate::time::Time;
 
-/// Where a controller is in its life.
+/// Phase of a controller's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// RDY is 0.
@@ -44,18 +44,18 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stopping {
     then: Then,
-    /// When what hangs is given up; `None` until the lanes were told.
+    /// The time when hanging commands are aborted; `None` until the lanes were informed.
     deadline: Option<Time>,
 }
 
-/// What follows when the lanes are gone.
+/// The phase that follows when the lanes are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Disabled,
     Failed,
 }
 
-/// How far a shutdown is.
+/// Progress of a shutdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shutdown {
     /// None was asked for.
@@ -64,7 +64,7 @@ pub(super) enum Shutdown {
     Draining(Time),
     /// Media are flushed.
     Flushing(Flush),
-    /// SHST says so.
+    /// SHST reports completion.
     Complete,
 }
 
@@ -86,7 +86,7 @@ pub enum Failure {
     /// The host unmapped a queue that it uses.
     #[error("memory under a queue in use was unmapped: reset the controller")]
     QueueLost,
-    /// The client's messages cannot be told apart any more.
+    /// The client's message framing is lost.
     #[error("the client violated the protocol: restart the client")]
     ClientLost,
     /// The host did not send Keep Alive within the timeout that it had set.
@@ -97,7 +97,7 @@ pub enum Failure {
     NotFlushed,
 }
 
-/// What is wrong with the settings that a controller was enabled with.
+/// An invalid setting that a controller was enabled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnableError {
     /// CC.MPS is not 0.
@@ -147,7 +147,7 @@ impl From<QueueError> for EnableError {
 }
 
 impl Controller {
-    /// Moves on with what registers ask for; whether anything happened.
+    /// Continues register requests; returns whether anything happened.
     pub(super) fn advance<C: Channel>(
         &mut self,
         channels: &mut Channels<C>,
@@ -189,7 +189,7 @@ impl Controller {
         matches!(self.phase, Phase::Ready) && self.lost.as_ref().is_some_and(LostFlag::is_lost)
     }
 
-    /// A Controller Level Reset other than by CC.EN (Base 2.1, 3.7.2): registers at once, but for
+    /// A Controller Level Reset other than by CC.EN (Base 2.1, 3.7.2): registers at once, except
     /// RDY, which falls when the lanes are gone.
     pub(super) fn begin_reset(&mut self, subsystem: bool) {
         self.registers.power_on(subsystem);
@@ -324,7 +324,7 @@ impl Controller {
         self.save();
     }
 
-    /// Says once in a session what to do about memory that is not shared.
+    /// Logs, once in a session, what to do about memory that is not shared.
     pub(crate) fn warn_unshared(&mut self) {
         if !self.warned.unshared {
             self.warned.unshared = true;
@@ -430,7 +430,8 @@ impl Controller {
         }
     }
 
-    /// Whether the next turn moves a reset, shutdown or start on, whatever lanes and media do.
+    /// Whether the next turn continues a reset, shutdown or start, independently of lanes and
+    /// media.
     pub(super) fn is_moving(&self) -> bool {
         let phase = match self.phase {
             Phase::Stopping(stopping) => stopping.deadline.is_none() || !self.queues.has_lanes(),
@@ -452,7 +453,7 @@ impl Controller {
         shn == ShutdownNotification::NORMAL || shn == ShutdownNotification::ABRUPT
     }
 
-    /// When the stage that goes on takes too long.
+    /// Deadline of the current stage.
     pub(super) fn stage_deadline(&self) -> Option<Time> {
         let stopping = match self.phase {
             Phase::Stopping(stopping) => stopping.deadline,

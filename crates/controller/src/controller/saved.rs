@@ -126,7 +126,7 @@ pub(super) fn create(
 }
 
 impl Controller {
-    /// Writes what must outlive the process.
+    /// Writes the persistent state.
     pub(crate) fn save(&mut self) {
         let Values {
             controller: values,
@@ -182,7 +182,7 @@ impl Controller {
         };
     }
 
-    /// Writes what must outlive the process, and that this completion is about to be posted.
+    /// Writes the persistent state, and that this completion is about to be posted.
     pub(crate) fn save_posting(&mut self, cqe: &Cqe) {
         let (head, _) = self.saved.admin.parts();
         head.cqe = cqe.to_words();
@@ -207,12 +207,12 @@ impl Controller {
 
 #[cfg(test)]
 impl Controller {
-    /// What area 0 holds.
+    /// Contents of area 0.
     pub(super) fn saved_state(&self) -> ControllerState {
         *self.saved.controller.head()
     }
 
-    /// What area 1 holds.
+    /// Contents of area 1.
     pub(super) fn saved_admin(&self) -> AdminState {
         *self.saved.admin.head()
     }

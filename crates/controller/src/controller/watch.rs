@@ -21,7 +21,8 @@ use crate::config::DoorbellMode;
 use crate::lane::QueueName;
 use crate::ticket::OwnerKey;
 
-/// What a look needs, in one place: with many controllers, to fetch it is what a look costs.
+/// All data that a check needs, in one place: with many controllers, fetching it dominates the cost
+/// of a check.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pages: Arc<DoorbellPages>,
@@ -35,9 +36,9 @@ pub(crate) struct Watch {
 /// completion queue in the high one.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// What the last look found.
+    /// The value at the last check.
     value: u64,
-    /// Bits of the doorbells that are somebody's.
+    /// Bits of the doorbells that belong to queues.
     watched: u64,
 }
 
@@ -59,8 +60,8 @@ impl Watch {
         }
     }
 
-    /// Calls `changed` with each doorbell that has another value than at the last look. What it
-    /// says is nobody's is not looked at until [`Watch::heed`].
+    /// Calls `changed` with each doorbell whose value differs from the last check. It returns
+    /// whether the doorbell belongs to a queue; one that does not is ignored until [`Watch::heed`].
     #[inline]
     fn look(&mut self, mut changed: impl FnMut(QueueName) -> bool) {
         for (pair, seen) in self.seen.iter_mut().take(self.pairs).enumerate() {
@@ -105,8 +106,8 @@ impl Watch {
 }
 
 impl Controller {
-    /// Whether its host may store doorbells without a message: then somebody must call
-    /// [`Controller::look_at_doorbells`] now and then.
+    /// Whether its host may store doorbells without a message: then the caller must call
+    /// [`Controller::look_at_doorbells`] periodically.
     #[must_use]
     pub fn has_silent_doorbells(&self) -> bool {
         self.config.doorbells == DoorbellMode::Mapped

@@ -52,7 +52,7 @@ pub struct SavedFeatures {
 }
 
 impl Features {
-    /// What is to be kept: every saved value that is not its default.
+    /// The values to keep: every saved value that is not its default.
     pub(crate) fn saved(&self, context: &FeatureContext) -> SavedFeatures {
         let default = Values::new(context).controller;
         let values = &self.saved.controller;
@@ -80,7 +80,7 @@ impl Features {
 }
 
 impl Values {
-    /// The defaults, and over them what was kept.
+    /// The defaults, overlaid with the kept values.
     pub(super) fn from_saved(saved: &SavedFeatures, context: &FeatureContext) -> Self {
         let SavedFeatures {
             arbitration: kept_arbitration,
