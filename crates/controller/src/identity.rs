@@ -4,7 +4,7 @@
 //! life. Invariant: equal seeds give equal names. These names carry the "locally administered" bit
 //! of an OUI, as no OUI was bought.
 
-/// An OUI of our own: the second lowest bit of the first octet says "locally administered" (IEEE
+/// An OUI of our own: the second lowest bit of the first octet means "locally administered" (IEEE
 /// 802, 8.2).
 pub const LOCAL_OUI: [u8; 3] = [0x02, 0x4e, 0x56];
 
@@ -32,8 +32,7 @@ pub fn serial(seed: [u8; 16]) -> String {
         .collect()
 }
 
-/// A subsystem's NQN in the form that is made of a UUID (Base 2.1, 4.7): version 4, variant 1 (RFC
-/// 9562).
+/// A subsystem's NQN in the UUID-based form (Base 2.1, 4.7): version 4, variant 1 (RFC 9562).
 pub fn subnqn(seed: [u8; 16]) -> String {
     let mut uuid = seed;
     uuid[6] = uuid[6] & 0x0f | 0x40;

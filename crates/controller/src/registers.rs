@@ -44,7 +44,7 @@ pub struct SavedRegisters {
     pub subsystem_reset_wanted: u32,
 }
 
-/// The registers, and what their last writes ask for.
+/// The registers, and the requests of their last writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Registers {
     cap: Cap,
@@ -183,8 +183,8 @@ impl Registers {
         self.csts.set_shst(status);
     }
 
-    /// A Controller Reset is done (Base 2.1, 3.7.2): the status starts anew; AQA, ASQ and ACQ stay,
-    /// as does what the host wrote to CC with, or after, the write that cleared EN.
+    /// A Controller Reset is done (Base 2.1, 3.7.2): the status is reset; AQA, ASQ and ACQ stay, as
+    /// do the values that the host wrote to CC with, or after, the write that cleared EN.
     pub(crate) fn finish_reset(&mut self) {
         self.csts = Csts::new().with_nssro(self.csts.nssro());
         self.interrupt_mask = 0;
@@ -203,7 +203,7 @@ impl Registers {
         self.subsystem_reset_wanted = false;
     }
 
-    /// Reads `out.len()` bytes; what is not implemented reads as zero.
+    /// Reads `out.len()` bytes; unimplemented registers read as zero.
     pub(crate) fn read(&self, offset: u64, out: &mut [u8]) {
         for (at, byte) in (offset..).zip(out.iter_mut()) {
             *byte = self.dword(at & !3).to_le_bytes()[(at & 3) as usize];

@@ -162,7 +162,7 @@ pub struct SlotState {
     pub generation: u16,
     /// One of [`slot_state`].
     pub state: u8,
-    /// Where the lane counts this command among those in flight.
+    /// The group in which the lane counts this command among those in flight.
     pub(crate) epoch_index: u8,
     /// Tickets out.
     pub(crate) outstanding: u16,
@@ -172,12 +172,12 @@ pub struct SlotState {
     pub(crate) reached: u32,
     /// Bytes moved, for the counters.
     pub(crate) bytes: u32,
-    /// What there is to do when it completes. Bit 0: it writes to blocks that are marked as
-    /// uncorrectable, which ends with its success. Above bit 15: it is watched (`lane::watch`).
+    /// Work at its completion. Bit 0: it writes to blocks that are marked as uncorrectable; success
+    /// clears the marks. Above bit 15: it is sampled (`lane::watch`).
     pub(crate) marks: u32,
     /// Dwords 0 and 1 of its completion.
     pub result: u64,
-    /// When a medium got it, for its gate. Of no meaning to a restart, as what follows.
+    /// When a medium got it, for its gate. A restart ignores it, and the fields after it.
     pub(crate) since: u64,
     /// Bytes that its gate has counted.
     pub(crate) charged: u32,

@@ -122,8 +122,8 @@ impl Queues {
         }
     }
 
-    /// Whether a command that was done must have its marks of uncorrectable blocks cleared before
-    /// it completes. If not, and it is watched, its times are noted.
+    /// Whether a finished command must have its marks of uncorrectable blocks cleared before it
+    /// completes. If not, and it is sampled, its times are recorded.
     #[cold]
     #[inline(never)]
     fn ends_marked(&mut self, index: u16, status: Status, next: u8) -> bool {

@@ -19,7 +19,7 @@ struct Group {
     count: u32,
 }
 
-/// What a command was issued with. Both only grow.
+/// The view and table that a command was issued with. Both only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Issue {
     /// Epoch of the memory view.
@@ -36,7 +36,7 @@ pub(super) struct Epochs {
     front: usize,
     /// Groups in use, at least 1.
     len: usize,
-    /// What is in use now.
+    /// The current view and table.
     current: Issue,
 }
 
@@ -74,7 +74,7 @@ impl Epochs {
         self.begin_group();
     }
 
-    /// Counts a command issued now; what to [`Epochs::remove`] it with.
+    /// Counts a command issued now; returns the index for [`Epochs::remove`].
     #[inline]
     pub(super) fn add(&mut self) -> u8 {
         let newest = self.newest();

@@ -26,11 +26,11 @@ pub struct Forward {
     pub ticket: Ticket,
     /// The command; its namespace is attached, its blocks are inside of it.
     pub sqe: Sqe,
-    /// Its data, zeros behind what it has.
+    /// Its data, padded with zeros.
     pub data: [u8; DATA_LEN],
 }
 
-/// How many bytes of data a forwarded command comes with.
+/// Length of a forwarded command's data, in bytes.
 pub(super) fn data_len(command: &Command) -> u32 {
     match command {
         Command::ReservationRegister | Command::ReservationAcquire => 16,
@@ -39,8 +39,8 @@ pub(super) fn data_len(command: &Command) -> u32 {
     }
 }
 
-/// Whether the command may be done where there are restrictions, which is rare; and if so, whether
-/// it may write to blocks that are marked as uncorrectable.
+/// Whether the restrictions, which are rare, allow the command; and if so, whether it may write to
+/// blocks that are marked as uncorrectable.
 ///
 /// # Errors
 /// What it ends with.
@@ -87,7 +87,7 @@ pub(super) fn check(restrictions: &Restrictions, command: &Command) -> Result<bo
     }
 }
 
-/// Whether a command of the namespace's own set may be done where there are restrictions.
+/// Whether the restrictions allow a command of the namespace's own set.
 ///
 /// # Errors
 /// What it ends with.
@@ -101,7 +101,7 @@ pub(super) fn check_access(restrictions: &Restrictions, access: Access) -> Resul
 }
 
 impl Lane {
-    /// Hands the subsystem what has marks of uncorrectable blocks to clear; each such command
+    /// Forwards commands with marks of uncorrectable blocks to clear to the subsystem; each
     /// completes with the answer, when no read finds the marks any more.
     #[inline]
     pub(super) fn forward_clears(&mut self) {
@@ -176,8 +176,8 @@ impl Lane {
     }
 }
 
-/// What a command has written: first block and number of blocks; `carried` of them, where its entry
-/// does not say.
+/// The blocks that a command has written: first block and number of blocks; `carried` of them, if
+/// its entry does not say.
 fn written(sqe: &Sqe, carried: u64) -> Option<(u64, u64)> {
     match command::parse(sqe).ok()? {
         Command::Write { blocks, .. } | Command::WriteZeroes { blocks, .. } => {
@@ -189,7 +189,7 @@ fn written(sqe: &Sqe, carried: u64) -> Option<(u64, u64)> {
 }
 
 impl Queues {
-    /// The command that a ticket stands for, unless it was given up.
+    /// The command of a ticket, unless it was aborted.
     fn sqe_of(&mut self, ticket: &Ticket) -> Option<Sqe> {
         let (index, generation) = ticket.place();
         let slot = self.slots.named(index, generation)?;

@@ -28,7 +28,7 @@ use crate::port::{ByteRange, Channel, FUSED_BYTES, Request};
 use crate::prp::Segments;
 use crate::state::{SlotState, slot_state};
 
-/// What the two commands end with.
+/// Statuses of the two commands.
 type Statuses = (Status, Status);
 
 impl SlotState {
@@ -41,7 +41,7 @@ impl SlotState {
 }
 
 impl Queues {
-    /// Issues the command in a slot that says it is one of two, for the first time or again.
+    /// Issues a command whose slot marks it as one of two, for the first time or again.
     #[cold]
     pub(super) fn issue_fused<C: Channel, G: Gate>(
         &mut self,
@@ -180,7 +180,7 @@ struct Fused {
     asked: Asked,
     /// Bytes of each command.
     bytes: u32,
-    /// What the write ends with where the comparison is successful.
+    /// Status of the write if the comparison is successful.
     write: Status,
 }
 

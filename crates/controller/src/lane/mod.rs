@@ -79,7 +79,7 @@ pub use self::message::{
     LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
 };
 
-/// What a lane is made from.
+/// Configuration of a lane.
 #[derive(Debug)]
 pub struct LaneConfig {
     /// Identifier of the completion queue.
@@ -90,8 +90,8 @@ pub struct LaneConfig {
     pub base: Iova,
     /// Its interrupt vector, or `None` where interrupts are not enabled (IEN = 0).
     pub vector: Option<u16>,
-    /// Where doorbells are written. The queue's slot is zero by now: whoever creates a queue clears
-    /// it before the Create command completes.
+    /// The doorbell pages. The queue's slot is zero by now: the creator of a queue clears it before
+    /// the Create command completes.
     pub doorbells: Arc<DoorbellPages>,
     /// The host's doorbell buffers, where it registered some.
     pub shadow: Option<ShadowSpec>,
@@ -107,13 +107,13 @@ pub struct LaneConfig {
     pub mdts_bytes: u32,
     /// Whether the volatile write cache is disabled.
     pub write_through: bool,
-    /// How much of each submission queue may be fetched in a turn.
+    /// The limit of each submission queue's fetches in a turn.
     pub quota: Quota,
-    /// What a Copy command may name.
+    /// Limits of a Copy command.
     pub copying: Copying,
-    /// What it counts in.
+    /// Its counters.
     pub counters: Arc<LaneCounters>,
-    /// How much its controller has had to tell its lanes.
+    /// Count of its controller's messages to its lanes.
     pub told: Arc<Told>,
 }
 
@@ -246,21 +246,21 @@ impl Lane {
         self.queues.place.come_home();
     }
 
-    /// What it counts in.
+    /// Its counters.
     #[must_use]
     pub fn counters(&self) -> &Arc<LaneCounters> {
         &self.queues.counters
     }
 
-    /// It is `now`: what is fetched from here on was fetched then.
+    /// Sets the time to `now`: it applies to commands fetched from here on.
     #[inline]
     pub fn note_time(&mut self, now: Time) {
         self.queues.ticks = inspect::tick_after(now);
     }
 
-    /// Looks at the doorbells, fetches a bounded batch from each submission queue, and adds it to
-    /// the media's channels. The caller then submits and reaps the channels, and hands what they
-    /// return to [`Lane::complete`].
+    /// Checks the doorbells, fetches a bounded batch from each submission queue, and adds it to the
+    /// media's channels. The caller then submits and reaps the channels, and passes their results
+    /// to [`Lane::complete`].
     #[inline]
     pub fn turn<C: Channel>(&mut self, channels: &mut Channels<C>) -> LaneTurn {
         self.turn_through(channels, Open)
@@ -343,8 +343,8 @@ impl Lane {
         self.complete(ticket, outcome);
     }
 
-    /// Tells a gate that nothing of this lane is with a medium any more: it ends, and what was
-    /// given up comes back to nobody.
+    /// Releases the gate's charge for every command of this lane: the lane ends, and no later
+    /// completion of an aborted command is counted.
     pub fn leave<G: Gate>(&mut self, gate: &mut G) {
         self.queues.leave_all(gate);
     }
@@ -355,8 +355,8 @@ impl Lane {
         self.queues.held.count()
     }
 
-    /// What was posted since the last call; `None` where nothing was, or interrupts are not
-    /// enabled. Asked once per turn, so that a batch raises one interrupt.
+    /// Completions posted since the last call; `None` if there were none, or interrupts are not
+    /// enabled. Call it once per turn, so that a batch raises one interrupt.
     #[inline]
     pub fn take_posted(&mut self) -> Option<Posted> {
         let entries = std::mem::take(&mut self.queues.posted);
@@ -382,7 +382,7 @@ impl Lane {
         self.queues.vector
     }
 
-    /// The completion queue's head, as the host has last told it.
+    /// The completion queue's head, as the host has last reported it.
     #[must_use]
     pub fn head(&self) -> u32 {
         self.queues.cq.head()
@@ -406,10 +406,10 @@ impl Lane {
         self.queues.kicked = true;
     }
 
-    /// Asks the host to ring from now on, where it registered doorbell buffers: for every
-    /// submission queue from its next submission, and for the completion queue where that holds
-    /// somebody up. Follow it with `memory::full_fence()` and [`Lane::has_work`] before sleeping: a
-    /// host that stored a doorbell just before it could see this rings nobody.
+    /// Asks the host to ring from now on, if it registered doorbell buffers: for every submission
+    /// queue from its next submission, and for the completion queue if that delays a command.
+    /// Follow it with `memory::full_fence()` and [`Lane::has_work`] before sleeping: a host that
+    /// stored a doorbell just before it could see this does not ring.
     pub fn arm(&mut self) {
         let bells = self.queues.bells();
         for member in self.queues.sqs.iter().flatten() {
@@ -457,15 +457,15 @@ impl Lane {
         interrupt || !self.forwards.is_empty() || self.queues.has_event() || self.queues.has_work()
     }
 
-    /// Whether a doorbell that has changed is a reason for a turn: there is work, or a head that
-    /// cannot be, which the host is to be told of.
+    /// Whether a changed doorbell is a reason for a turn: there is work, or an invalid head, which
+    /// must be reported to the host.
     #[must_use]
     pub fn is_rung(&self) -> bool {
         let queues = &self.queues;
         self.has_work() || !queues.still && queues.cq.has_bad_head(queues.bells())
     }
 
-    /// Commands with a medium, without those that were given up.
+    /// Commands in a medium, without aborted ones.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.queues.in_flight

@@ -12,13 +12,12 @@
 
 use super::{Lane, Posted};
 
-/// Turns that a host which was seen to poll gets to consume what was posted: some hundred
-/// nanoseconds each.
+/// Turns that a polling host gets to consume posted entries: some hundred nanoseconds each.
 const PATIENCE: u8 = 8;
 
 impl Lane {
-    /// Whether its host is not to be interrupted now for what was posted. Where it may be later,
-    /// [`Lane::take_posted`] has it again in the next turn.
+    /// Whether its host must not be interrupted now for posted entries. If it may be later,
+    /// [`Lane::take_posted`] returns them again in the next turn.
     #[inline]
     pub fn host_polls(&mut self, posted: Posted) -> bool {
         let queues = &mut self.queues;

@@ -23,7 +23,7 @@ pub(super) struct Share {
     /// Places kept and not in use, over all of them.
     kept: u32,
     used: [u32; MAX_SQS],
-    /// Which submission queue's completion stands in each entry.
+    /// The submission queue whose completion is in each entry.
     owners: Box<[u8]>,
 }
 
@@ -38,7 +38,7 @@ impl Share {
         }
     }
 
-    /// How many of the `free` places the submission queue at `position` may take.
+    /// How many of the `free` entries the submission queue at `position` may take.
     #[inline]
     pub(super) fn allowance(&self, position: usize, free: u32) -> u32 {
         if self.members <= 1 {
@@ -48,8 +48,8 @@ impl Share {
         free.min(own + free.saturating_sub(self.kept))
     }
 
-    /// How many places the submission queue at `position` can have at most, when nobody else has
-    /// more than what is kept for him.
+    /// Maximum number of entries of the submission queue at `position`, if no other exceeds its
+    /// reserved share.
     pub(super) fn most(&self) -> u32 {
         let places = self.owners.len() as u32 - 1;
         places - self.members.saturating_sub(1) * self.minimum

@@ -52,11 +52,11 @@ struct Going {
     slot: u16,
     at: At,
     plan: Plan,
-    /// What a command that carries bytes holds until its end.
+    /// Resources that a command with data holds until its end.
     room: Option<Room>,
 }
 
-/// Where a command that goes on stands.
+/// State of a running command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     /// Its next step can be asked for.
@@ -65,7 +65,7 @@ enum At {
     Full,
     /// A medium is at its step.
     Step,
-    /// It was given up while a medium was at its step.
+    /// It was aborted while a medium executed its step.
     GivenUp,
 }
 
@@ -76,7 +76,7 @@ impl Going {
     }
 }
 
-/// How far a command came in a turn.
+/// Progress of a command in a turn.
 enum Came {
     /// A medium is at its step.
     Step,
@@ -287,7 +287,7 @@ impl Queues {
         self.finish(index, status, slot_state::FREE);
     }
 
-    /// The command in a slot was given up while a medium was at its step.
+    /// The command in a slot was aborted while a medium executed its step.
     #[cold]
     pub(super) fn give_up_step(&mut self, index: u16) {
         if let Some(steps) = &mut self.steps
@@ -297,7 +297,7 @@ impl Queues {
         }
     }
 
-    /// The last ticket of a command that was given up has come back.
+    /// The last ticket of an aborted command has come back.
     #[cold]
     pub(super) fn forget_step(&mut self, index: u16) {
         if let Some(steps) = &mut self.steps

@@ -35,7 +35,7 @@ pub(super) enum Met {
     RingLost(QueueName),
 }
 
-/// What a batch of plain commands that were done at once came to, those of a namespace.
+/// Counts of a batch of plain commands of a namespace that completed at once.
 #[derive(Debug, Default)]
 struct Tally {
     nsid: u32,

@@ -42,7 +42,7 @@ impl MsixTable {
         }
     }
 
-    /// Reads; what is neither table nor pending bits reads as zero.
+    /// Reads; bytes outside the table and the pending bits read as zero.
     pub(crate) fn read(&self, offset: u64, out: &mut [u8]) {
         out.fill(0);
         for (at, byte) in (offset.min(BAR4_SIZE)..BAR4_SIZE).zip(out) {

@@ -29,7 +29,7 @@ pub const MAX_ENTRIES: u32 = 65_536;
 /// Why a queue cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
-    /// The identifier is 0 or above what is offered.
+    /// The identifier is 0 or above the supported range.
     #[error("queue identifier {qid} is out of range: expected 1 to {}", MAX_SQS)]
     Identifier {
         /// The identifier.
@@ -44,7 +44,7 @@ pub enum QueueError {
     /// The ring is not where it can be reached.
     #[error("cannot access the memory of the queue: {0}")]
     Ring(#[from] RingError),
-    /// The state area has too few slots: make it as large as `state::slots_for` says.
+    /// The state area has too few slots: create it with `state::slots_for` slots.
     #[error("the saved state has {have} slots, but {need} are needed")]
     State {
         /// Slots needed.
@@ -77,21 +77,20 @@ pub struct BadDoorbell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingAbsent;
 
-/// What stands in a queue's doorbells, for whoever looks at it: nothing is made of these values.
+/// Values of a queue's doorbells, for inspection: no decision depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BellView {
     /// The register's slot.
     pub doorbell: u32,
     /// The host's shadow of it, where it registered buffers.
     pub shadow: Option<u32>,
-    /// From which value on it rings, as it reads there.
+    /// The current EventIdx, from which on the host rings.
     pub event_idx: Option<u32>,
     /// The value that has frozen the queue.
     pub frozen: Option<BadDoorbell>,
 }
 
-/// Where doorbells are looked up: the register's slots, and the host's buffers if it registered
-/// some.
+/// Location of doorbells: the register's slots, and the host's buffers if it registered some.
 #[derive(Clone, Copy)]
 pub struct Bells<'a> {
     /// Our page: written by the host where it is mapped, by trapped writes where it is not.
@@ -134,7 +133,7 @@ impl Doorbell {
         }
     }
 
-    /// The registration of the shadow began or ended; what stood there then.
+    /// The registration of the shadow began or ended; `initial` is its value at that time.
     fn register(&mut self, initial: Option<u32>) {
         self.moved = false;
         self.initial = initial;

@@ -38,13 +38,13 @@ use crate::namespace::Namespace;
 
 pub use self::zoned::{RandomAreas, Zoned};
 
-/// What a command set, or a vendor's extension of one, is to the controller. See the module.
+/// A command set, or a vendor's extension of one, as the controller sees it. See the module.
 pub trait CommandSet: fmt::Debug + Send + Sync {
-    /// The command set that its namespaces report. Of an extension that of what it extends.
+    /// The command set that its namespaces report. For an extension, that of the set it extends.
     fn csi(&self) -> Csi;
 
-    /// What a command of this set comes to. `None`: it is the NVM command set's, and goes the way
-    /// of those.
+    /// Decodes a command of this set. `None`: it is the NVM command set's, and is processed as
+    /// such.
     ///
     /// Fused commands do not come here; those with reserved flags are refused if the command is one
     /// of this set.
@@ -54,13 +54,13 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
     /// the NVM command set that this set does not have.
     fn command(&self, sqe: &Sqe, namespace: &Namespace) -> Result<Option<Asked>, Status>;
 
-    /// What a command of this set is called; `None` for one of the NVM command set's.
+    /// Name of a command of this set; `None` for one of the NVM command set's.
     fn opcode_name(&self, _opcode: u8) -> Option<&'static str> {
         None
     }
 
-    /// What the log of effects says of an I/O command; `None` where there is no such command. Of an
-    /// extension only what it adds.
+    /// Entry of an I/O command in the log of effects; `None` if there is no such command. An
+    /// extension returns only its additions.
     fn effects(&self, opcode: u8) -> Option<CommandEffects>;
 
     /// Identify Namespace of the command set (CNS 05h); not asked of extensions.
@@ -73,8 +73,8 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
         Box::new([0; IDENTIFY_SIZE])
     }
 
-    /// The first block of the zone that a block is in, told where the medium could not write there
-    /// and the zone is another than before (Changed Zone List); `None` where there are no zones.
+    /// The first block of the zone of a block, for reporting if the medium could not write there
+    /// and the zone has changed (Changed Zone List); `None` if there are no zones.
     fn zone_of(&self, _namespace: &Namespace, _lba: u64) -> Option<u64> {
         None
     }
@@ -95,16 +95,16 @@ impl PartialEq for dyn CommandSet {
 
 impl Eq for dyn CommandSet {}
 
-/// What a command of a set asks for, as far as the controller must know.
+/// Properties of a command of a set that the controller must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// What it does to what is there.
+    /// Its access to the contents.
     pub access: Access,
     /// Its data.
     pub data: Data,
 }
 
-/// What a command does to what a namespace holds: what reservations and write protection look at
+/// A command's access to a namespace's contents: the input of reservations and write protection
 /// (Base 2.1, 8.1.22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

@@ -36,7 +36,7 @@ const DESCRIPTORS_AT_A_TIME: u32 = 64;
 
 const SIZE: usize = SGL_DESCRIPTOR_SIZE as usize;
 
-/// Finds the `len` bytes that the list at `sgl1` describes, and leaves them in `out` (emptied
+/// Finds the `len` bytes that the list at `sgl1` describes, and stores them in `out` (emptied
 /// first).
 ///
 /// Where the device writes (`need`), what Bit Buckets discard counts among the `len` bytes and is
@@ -84,7 +84,7 @@ pub fn walk<'v>(
     walk.end_run()
 }
 
-/// A segment of a list, as its descriptor tells of it.
+/// A segment of a list, as its descriptor describes it.
 #[derive(Clone, Copy)]
 struct ListSegment {
     start: u64,
@@ -138,7 +138,7 @@ impl<'v> Walk<'_, 'v> {
         Ok(None)
     }
 
-    /// Takes one descriptor; the segment comes back that it tells of, if it does.
+    /// Takes one descriptor; returns the list segment that it refers to, if any.
     fn descriptor(&mut self, descriptor: SglDescriptor) -> Result<Option<ListSegment>, Status> {
         let identifier = descriptor.identifier;
         if identifier.sub_type() != SglDescriptorSubType::ADDRESS {

@@ -20,7 +20,7 @@ use super::{Access, Asked, CommandSet, Data};
 use crate::admin::effects;
 use crate::namespace::{LBA_SHIFTS, Namespace};
 
-/// What is told of the zones of a medium.
+/// Reported properties of a medium's zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zoned {
     /// Bytes from one zone to the next: a multiple of the largest logical block.
@@ -34,11 +34,11 @@ pub struct Zoned {
     /// Most bytes of Zone Append as a power of two of 4 KiB pages (ZASL); 0: as many as any command
     /// may move.
     pub zasl: u8,
-    /// Random write areas (ZRWA) of zones; `None`: none can be had.
+    /// Random write areas (ZRWA) of zones; `None`: not supported.
     pub random: Option<RandomAreas>,
 }
 
-/// What random write areas zones can have (TP 4076).
+/// Supported random write areas of zones (TP 4076).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomAreas {
     /// Bytes of each (ZRWASZ): less than 32 MiB.
@@ -106,7 +106,7 @@ impl Zoned {
     }
 }
 
-/// A limit as Identify tells it.
+/// A limit in the format of Identify.
 fn limit_z(zones: u32) -> u32 {
     zones.checked_sub(1).unwrap_or(NO_ZONE_LIMIT)
 }
