@@ -1,7 +1,7 @@
 //! Records of single commands: the start of each stage, and the outcome.
 //!
-//! On request ([`crate::lane::LaneCommand::Watch`]) a lane samples, or **watches**, some commands: on
-//! average one in N, each at a random distance from the one before, so that no pattern of a host
+//! On request ([`crate::lane::LaneCommand::Watch`]) a lane samples, or **watches**, some commands:
+//! on average one in N, each at a random distance from the one before, so that no pattern of a host
 //! hides from it. A watched command is fetched by the general path, and its stages are timed by a
 //! clock; all others are processed as usual. The results go into a ring of records and into
 //! histograms ([`LaneFlight`]), which have one writer and are read by any thread, without a lock.

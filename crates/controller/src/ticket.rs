@@ -8,8 +8,8 @@
 //! A ticket names its owner (a lane, or a controller for its own flushes), the owner's slot, and
 //! the slot's generation, so that a ticket that comes back after its slot was reused is recognised.
 
-/// Whose ticket it is: the top bit says a controller (its own flushes), the two top bits a
-/// subsystem (what it erases), otherwise a lane.
+/// Owner of a ticket: the top bit marks a controller (its own flushes), the two top bits a
+/// subsystem (its erasures); otherwise it is a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerKey(u32);
 
@@ -108,7 +108,7 @@ impl Ticket {
         bits
     }
 
-    /// Takes the duty back from what [`Ticket::into_bits`] gave. Once for each time.
+    /// Recreates the ticket from the result of [`Ticket::into_bits`]. Once for each call.
     pub fn from_bits(bits: u64) -> Ticket {
         Ticket {
             owner: OwnerKey((bits >> 32) as u32),
@@ -117,8 +117,8 @@ impl Ticket {
         }
     }
 
-    /// Ends the duty because the owner is gone: a late completion for a lane that was deleted, or
-    /// for a controller that left. Nobody waits for it any more.
+    /// Ends the obligation because the owner is gone: a late completion for a lane that was
+    /// deleted, or for a controller that left.
     pub fn retire(self) {
         std::mem::forget(self);
     }

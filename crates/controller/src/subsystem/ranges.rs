@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-/// The most ranges of one namespace: what a host can make this program remember and write down.
+/// Maximum number of ranges of one namespace: it bounds the memory and the record that a host can
+/// make this program use.
 pub const RANGES_MAX: usize = 1024;
 
 /// There would be more ranges than [`RANGES_MAX`]; nothing was changed.

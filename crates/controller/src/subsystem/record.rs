@@ -24,10 +24,10 @@ pub struct Record {
     /// Names of configured namespaces that a host has deleted.
     #[serde(default)]
     pub deleted: Vec<String>,
-    /// How many namespaces hosts have created: the next one's names are made from it.
+    /// Number of namespaces that hosts have created: the next one's names are derived from it.
     #[serde(default)]
     pub created: u64,
-    /// How sanitize operations stand.
+    /// State of sanitize operations.
     #[serde(default)]
     pub sanitize: SanitizeRecord,
     /// Every controller that ever was, by identifier.
@@ -71,7 +71,7 @@ pub struct NamespaceRecord {
     pub reservation: Option<Reservation>,
 }
 
-/// Bytes as hexadecimal digits, for whoever reads what is written.
+/// Bytes as hexadecimal digits, for readers of the record.
 mod digits {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -253,7 +253,7 @@ fn marked(ranges: &[(u64, u64)], blocks: u64) -> Option<BlockRanges> {
     Some(set)
 }
 
-/// What is kept of a controller.
+/// Kept state of a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerRecord {
@@ -261,7 +261,7 @@ pub struct ControllerRecord {
     pub name: String,
     /// Its identifier.
     pub id: ControllerId,
-    /// What hosts have saved of its features.
+    /// Values of its features that hosts have saved.
     #[serde(default)]
     pub features: SavedFeatures,
     /// Its counters.
@@ -270,7 +270,7 @@ pub struct ControllerRecord {
 }
 
 impl ControllerRecord {
-    /// Of a controller of which nothing is kept yet.
+    /// The record of a controller without kept state.
     #[must_use]
     pub fn new(name: &str, id: ControllerId) -> Self {
         ControllerRecord {
@@ -283,7 +283,7 @@ impl ControllerRecord {
 }
 
 impl Allocated {
-    /// What is kept of it; nothing where it is being created.
+    /// Its kept state; none while it is being created.
     pub(super) fn record(&self) -> Option<NamespaceRecord> {
         let Allocated {
             namespace,

@@ -26,10 +26,10 @@ const MOVES_PER_TURN: usize = 256;
 /// The operations that go on, or wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
-    /// By namespace, in the order they came: the first of each is the one that goes on.
-    /// [`NSID_ALL`] is one of them.
+    /// By namespace, in order of arrival: the first of each is the running one. [`NSID_ALL`] is one
+    /// of them.
     queues: BTreeMap<u32, VecDeque<Running>>,
-    /// About no namespace: nobody waits for them.
+    /// Operations on no namespace: none waits for them.
     free: VecDeque<Running>,
     /// Those that wait for commands in flight, and then at most for the record; by rising
     /// generation.
@@ -70,7 +70,7 @@ impl Operations {
         }
     }
 
-    /// What is being erased of a namespace, or (`NSID_ALL`) of all of them.
+    /// The erasure in progress of a namespace, or (`NSID_ALL`) of all of them.
     pub(super) fn erasing(&self, nsid: u32) -> Option<&Erasing> {
         match &self.queues.get(&nsid)?.front()?.wait {
             Wait::Erase(erasing) => Some(erasing),
@@ -78,7 +78,8 @@ impl Operations {
         }
     }
 
-    /// Those that were begun or may be. The first of those that only wait stand for all of these.
+    /// Operations that have begun or may begin. The first of those that only wait stands for all of
+    /// these.
     fn moving(&self) -> impl Iterator<Item = &Running> {
         let heads = self.queues.iter();
         let heads = heads.filter_map(|(nsid, queue)| queue.front().filter(|_| self.may_go(*nsid)));
@@ -154,7 +155,7 @@ impl Operations {
     }
 }
 
-/// What is left of a turn.
+/// The rest of a turn.
 struct Turn {
     erase: Budget,
     moves: usize,
@@ -249,7 +250,7 @@ impl Subsystem {
         }
     }
 
-    /// Whether a turn would move an operation on.
+    /// Whether a turn would advance an operation.
     pub(super) fn operations_can_move(&self) -> bool {
         self.operations
             .moving()

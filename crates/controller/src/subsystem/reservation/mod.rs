@@ -54,7 +54,7 @@ pub struct Registrant {
 struct Held {
     /// Reservation Type, 1 to 6.
     rtype: u8,
-    /// Who holds it; with the all registrants types, that is every registrant.
+    /// Its holder; with the all registrants types, that is every registrant.
     holder: Option<Host>,
 }
 
@@ -66,11 +66,11 @@ pub struct Reservation {
     held: Option<Held>,
     /// Persist Through Power Loss.
     ptpl: bool,
-    /// Counts what changed the registrants (Base 2.1, 7.8, GEN).
+    /// Counts changes of the registrants (Base 2.1, 7.8, GEN).
     generation: u32,
 }
 
-/// Whom to tell what.
+/// Hosts to notify, and their notifications.
 pub(super) type Notices = Vec<(Host, ReservationNotificationType)>;
 
 /// A reservation command with its data.
@@ -175,8 +175,8 @@ impl Reservation {
         self.ptpl = persists;
     }
 
-    /// What is left after a power cycle: all of it where that was asked for, else nothing. Hosts
-    /// without an identifier are others then.
+    /// The state after a power cycle: all of it if that was requested, else nothing. Hosts without
+    /// an identifier are different ones then.
     #[must_use]
     pub fn after_power_cycle(mut self) -> Self {
         if !self.ptpl {
@@ -230,7 +230,7 @@ impl Reservation {
         }
     }
 
-    /// Everybody registered but `host` is told.
+    /// Notifies every registrant except `host`.
     fn tell_others(&self, host: Host, notice: ReservationNotificationType, notices: &mut Notices) {
         let others = self.hosts().filter(|other| *other != host);
         notices.extend(others.map(|other| (other, notice)));
@@ -293,8 +293,8 @@ impl Reservation {
         Ok(())
     }
 
-    /// A registrant goes. A reservation that it alone holds is released, and those who had access
-    /// by it are told.
+    /// Removes a registrant. A reservation that it alone holds is released, and hosts that had
+    /// access by it are notified.
     fn unregister(&mut self, host: Host, notices: &mut Notices) {
         let was_holder = self.is_holder(host);
         self.registrants.retain(|r| r.host != host);

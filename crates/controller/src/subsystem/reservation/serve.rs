@@ -112,7 +112,7 @@ impl Subsystem {
         self.member(id).map_or(Host::Anonymous(id), |m| m.host)
     }
 
-    /// The host behind a controller has told its identifier (feature 81h), of 64 or 128 bits; 0 is
+    /// The host behind a controller has set its identifier (feature 81h), of 64 or 128 bits; 0 is
     /// none.
     ///
     /// # Errors
