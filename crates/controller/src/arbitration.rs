@@ -231,7 +231,7 @@ mod tests {
         arbiter.grant(&mut waits);
         assert_eq!((waits[0].granted, waits[1].granted), (0, 0));
         let mut quiet = claims(&[(HIGH, 9), (URGENT, 0)]);
-        // A command of another class that waits for its medium holds up nobody.
+        // A command of another class that waits for its medium delays no queue.
         quiet[0].waits = true;
         arbiter.grant(&mut quiet);
         assert_eq!((quiet[0].granted, quiet[1].granted), (9, 0));

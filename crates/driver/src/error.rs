@@ -22,7 +22,7 @@ pub enum DriverError {
         /// The time allowed.
         after: Duration,
     },
-    /// CSTS.CFS is set: the controller has given up (Base 2.1, 3.1.4.6).
+    /// CSTS.CFS is set: the controller has a fatal error (Base 2.1, 3.1.4.6).
     #[error(
         "the controller reports a fatal error (CSTS {csts:#010x}); see its server's log, and reset it"
     )]

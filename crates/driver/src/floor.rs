@@ -132,7 +132,7 @@ impl LineCaller {
     /// Mean nanoseconds of `rounds` round trips.
     ///
     /// # Errors
-    /// [`DriverError::Timeout`] when nobody answers.
+    /// [`DriverError::Timeout`] when the other thread does not reply.
     pub fn measure(&mut self, rounds: u32, clock: &impl Clock) -> Result<f64, DriverError> {
         mean_ns(rounds, clock, || {
             let value = self.next;
@@ -219,7 +219,7 @@ impl EntryCaller {
     /// Mean nanoseconds of `rounds` round trips.
     ///
     /// # Errors
-    /// [`DriverError::Timeout`] when nobody answers.
+    /// [`DriverError::Timeout`] when the other thread does not reply.
     pub fn measure(&mut self, rounds: u32, clock: &impl Clock) -> Result<f64, DriverError> {
         mean_ns(rounds, clock, || {
             let (index, phase) = (self.index, self.phase);
@@ -313,7 +313,7 @@ impl Waker {
     /// after `idle` in which the other thread has gone to sleep.
     ///
     /// # Errors
-    /// [`DriverError::Timeout`] when nobody answers.
+    /// [`DriverError::Timeout`] when the other thread does not reply.
     pub fn measure(&mut self, idle: Duration, clock: &impl Clock) -> Result<f64, DriverError> {
         let idle_ns = u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX);
         let begun = clock.now_ns();

@@ -208,8 +208,7 @@ impl<C: Channel> Engine<C> {
         all
     }
 
-    /// Reports for every visitor of that controller to its home if its host has unacknowledged
-    /// entries.
+    /// Reports the unacknowledged entries of that controller's visitors to its home again.
     pub fn post_again(&mut self, home: EngineId, controller: ControllerSlot) {
         for at in 0..self.lanes.guests.len() {
             let index = self.lanes.guests[at];

@@ -235,7 +235,7 @@ impl Lanes {
             self.heat(slot_of(key));
         } else if let Some(away) = &slot.away {
             let to = away.engine;
-            // One is enough, however often a host rings while nobody carries the mail.
+            // One is enough, however often a host rings while the mail is not carried.
             let is_told =
                 |(_, mail): &(_, Mail)| mail.key == key && matches!(mail.about, About::Kick);
             if !self.outbox.iter().any(is_told) {
@@ -281,7 +281,7 @@ impl Lanes {
         let mut at = 0;
         while let Some(&index) = self.hot.get(at) {
             let slot = &mut self.slots[index];
-            // Whoever takes a lane out takes it off the list.
+            // Code that removes a lane removes it from the list.
             if turn(slot) {
                 slot.worked = now;
             } else if now.since(slot.worked) > HOT_NS && slot.lane.as_mut().is_none_or(Lane::rest) {

@@ -58,7 +58,7 @@ pub(crate) struct Guest {
 pub(crate) struct Journey {
     pub(crate) to: EngineId,
     deadline: Time,
-    /// Somebody waits to hear how it ended.
+    /// A caller waits for its outcome.
     asked: bool,
 }
 

@@ -365,7 +365,7 @@ impl<C: Channel> Engine<C> {
         };
         let lanes = &mut self.lanes;
         let admin = controller.look_at_doorbells(|key| {
-            // A head that nobody waits for, say, is no work.
+            // A head that no command waits for, for example, is no work.
             if lanes.get_mut(key).is_some_and(|lane| lane.is_rung()) {
                 lanes.warm(key);
             }

@@ -311,7 +311,7 @@ mod tests {
         let mut now = Time(0);
         commands(&mut waiting, &mut now, 10_000_000, 10);
         assert_eq!(waiting.spin_ns(), 0);
-        // Nobody wakes it: the look that finds work comes 50 us later at the earliest.
+        // No doorbell wakes it: the check that finds work comes 50 us later at the earliest.
         let Idle::Sleep { at_most_ns } = waiting.idle(now + 100, true, None) else {
             panic!("it does not spin");
         };

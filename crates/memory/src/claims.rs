@@ -42,7 +42,7 @@ const COUNT: u32 = (1 << HOLDER_SHIFT) - 1;
 const HOLDER: u32 = 0x7F << HOLDER_SHIFT;
 const HOLDER_SHIFT: u32 = 20;
 const READERS: u32 = 0;
-/// Somebody waits for the word.
+/// A claimant waits for the word.
 const WAITED: u32 = 1 << 31;
 
 /// A medium's words. A clone is the same ones.
@@ -254,7 +254,7 @@ impl Claimant {
             let word = self.shared.word(index);
             let now = word.load(Ordering::Relaxed);
             debug_assert!(now & COUNT == 0 || now & HOLDER == self.holder());
-            // Nobody else stores here before `unclaimed` is taken back.
+            // No other claimant stores here before `unclaimed` is cleared.
             word.store(self.holder() | ((now & COUNT) + 1), Ordering::Relaxed);
             claim.held += 1;
             true

@@ -56,7 +56,7 @@ impl OwnMap {
         let room = Self::room(len, align)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: the range is that of `room`, which nobody uses.
+        // SAFETY: the range is that of `room`, which is unused.
         let base =
             unsafe { rustix::mm::mmap(room.at(0, len).cast(), len, protection, flags, fd, 0)? };
         std::mem::forget(room);

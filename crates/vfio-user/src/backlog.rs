@@ -98,7 +98,7 @@ impl Backlog {
         self.bytes.drain(..sent);
         self.position += sent as u64;
         if self.bytes.is_empty() {
-            // A peer that stalled once does not cost megabytes for ever.
+            // A peer that stalled once must not cost megabytes forever.
             self.bytes = VecDeque::new();
         }
     }

@@ -623,7 +623,7 @@ fn connect_stream(path: &Path, timeout: Duration) -> Result<UnixStream, Errno> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    // A timeout of zero would mean for ever.
+    // A timeout of zero would mean no timeout.
     let timeout = timeout.max(Duration::from_millis(1));
     set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
     connect(&socket, &address)?;

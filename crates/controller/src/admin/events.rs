@@ -36,7 +36,7 @@ pub(crate) enum Event {
     SpareBelowThreshold,
     /// A namespace was attached, detached or changed.
     NamespaceChanged,
-    /// Somebody did something to a reservation or a registration of the host's.
+    /// A reservation or a registration of the host's was changed by another host.
     ReservationNotification,
     /// The sanitize operation that this controller was asked for has ended.
     SanitizeCompleted,
@@ -145,7 +145,7 @@ impl Events {
         self.requests.try_push(cid).is_ok()
     }
 
-    /// Lets go of a held request, which was aborted; `false` where there is none with this
+    /// Releases a held request, which was aborted; `false` where there is none with this
     /// identifier.
     pub(crate) fn release(&mut self, cid: u16) -> bool {
         match self.requests.iter().position(|held| *held == cid) {

@@ -152,7 +152,7 @@ impl Lane {
     }
 
     fn give(&mut self, ticket: &Ticket, data: &[u8]) -> Result<(), Status> {
-        // What was given up may have its memory back already.
+        // The host may have reused the memory of an aborted command already.
         let Some(sqe) = self.queues.sqe_of(ticket).filter(|_| !data.is_empty()) else {
             return Ok(());
         };

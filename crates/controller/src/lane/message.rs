@@ -74,7 +74,7 @@ pub enum LaneCommand {
         /// The first epoch that may stay.
         before_epoch: u64,
     },
-    /// Give up everything that is in flight.
+    /// Abort everything that is in flight.
     AbandonAll,
     /// Fetch nothing more until [`LaneCommand::Resume`]: the lane is to move ([`Lane::is_empty`]).
     Pause,

@@ -152,7 +152,7 @@ mod tests {
     fn a_flood_leaves_the_others_their_part() {
         let mut share = Share::new(17);
         share.recount(&[0, 1], std::iter::empty(), 0, 0);
-        // 16 places: 4 are kept for each, 8 are for whoever comes.
+        // 16 places: 4 are kept for each, 8 are first come, first served.
         let mut free = 16;
         while share.allowance(0, free) > 0 {
             share.take(0);

@@ -83,7 +83,7 @@ pub struct SubsystemConfig {
     pub created: u64,
     /// State of sanitize operations; one that was in progress continues.
     pub sanitize: SanitizeRecord,
-    /// Somebody keeps the records; without that, everything counts as kept.
+    /// The program keeps the records; without that, everything counts as kept.
     pub keeping: bool,
     /// Seed of the names of namespaces that hosts create.
     pub identity_seed: [u8; 16],

@@ -319,7 +319,7 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
             return Ok(());
         };
         if !self.in_flight() {
-            // Pausing: nobody rings or completes anything.
+            // Pausing: nothing is rung or completed.
             self.look(record);
             self.times.last_taken = self.times.now;
             std::hint::spin_loop();

@@ -28,7 +28,7 @@ pub(super) trait Traffic {
     fn finish(&mut self, _op: Op, _ok: bool, _buffer: &Buffer, _at: usize) {}
 }
 
-/// What a job asks for, for ever.
+/// The commands of a job, without end.
 pub(super) struct Plain {
     rw: Rw,
     reads_percent: u64,

@@ -55,7 +55,7 @@ impl Bucket {
             return;
         }
         let full_at = fine(now).saturating_add(earns(burst.into(), per_second).0);
-        // At the first start there is nobody who has spent anything.
+        // At the first start no reactor has spent anything.
         let full_at = if before == (0, 0) { 0 } else { full_at };
         self.full_at.store(full_at, Ordering::Relaxed);
     }

@@ -12,7 +12,7 @@ use crate::{address::Iova, host::Buffer};
 const COMPARE_PIECE: usize = 1024;
 
 /// A contiguous range of host memory within one region. It lives as long as the view that
-/// translated it, or for ever where it is [`Segment::sink`].
+/// translated it, or forever if it is [`Segment::sink`].
 ///
 /// The host, or other guests' devices, may change the bytes at any moment, also during a copy. That
 /// race cannot be prevented and is the host's own: a copy then holds some mixture of old and new

@@ -94,7 +94,7 @@ pub(super) fn device(group: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let name = CString::new(name).map_err(io::Error::other)?;
     // SAFETY: the request takes a string that ends with a NUL, and only reads it.
     let fd = unsafe { call(group, GROUP_GET_DEVICE_FD, name.as_ptr().cast_mut().cast()) }?;
-    // SAFETY: the answer is a new descriptor, which nobody else has.
+    // SAFETY: the result is a new descriptor with no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -312,7 +312,7 @@ impl Function {
     /// some that are in use, `ENOMEM` where this process may not lock so much memory.
     pub fn share(&self, memory: &HostMemory, base: Iova) -> io::Result<()> {
         let (start, len) = memory.span();
-        // SAFETY: the range is mapped while `memory` lives, and nobody makes references to it.
+        // SAFETY: the range is mapped while `memory` lives, and no reference to it exists.
         // Pages that the IOMMU knows are held by the kernel: a function that writes to them after
         // `memory` is gone reaches nothing else.
         unsafe { call::map_dma(&self.container, base.0, (start.addr() as u64, len), true) }

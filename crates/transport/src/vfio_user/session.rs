@@ -310,7 +310,7 @@ impl Device {
                 controller.function_reset();
                 Ok(Answer::Later(Until::Reset))
             }
-            // Ours to send, migration, messages that were not offered, and those that nobody knows.
+            // Ours to send, migration, messages that were not offered, and unknown ones.
             _ => Err(Errno::OPNOTSUPP),
         }
     }

@@ -101,10 +101,10 @@ impl WaitingList {
                     let due = controller.drained(epoch) && is_kept || waited >= ANSWER_NS;
                     due.then_some(Ok(()))
                 }
-                // The controller itself gives up what hangs in a reset.
+                // The controller itself aborts hanging commands in a reset.
                 Until::Reset if controller.is_quiet() => Some(Ok(())),
                 Until::Reset => (waited >= ANSWER_NS).then_some(Err(Errno::TIMEDOUT)),
-                // The controller itself gives up what hangs.
+                // The controller itself aborts hanging commands.
                 Until::OffBus(_) => {
                     let due = controller.has_left_bus() || waited >= ANSWER_NS;
                     due.then_some(Ok(()))
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(list.next_deadline(), None);
         unmap(&mut list, Time(7));
         unmap(&mut list, Time(5 * SECOND));
-        // What hangs is given up after 4 s.
+        // Hanging commands are aborted after 4 s.
         assert_eq!(list.next_deadline(), Some(Time(4 * SECOND + 7)));
     }
 

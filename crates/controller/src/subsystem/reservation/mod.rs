@@ -378,7 +378,7 @@ impl Reservation {
         }
         let before = self.held.map(|held| held.rtype);
         if replaces {
-            // Whoever preempts stays, even with the key that it names.
+            // The preempting host stays, even with the key that it names.
             gone.retain(|other| *other != host);
             self.held = None;
         }

@@ -403,7 +403,7 @@ impl Pin {
         match action {
             IrqAction::Trigger => {
                 if self.triggered {
-                    // The old one was signalled, and nobody may look at it any more.
+                    // The old one was signalled, and its reader may be gone.
                     self.unmask();
                 }
                 self.line.trigger = eventfd;

@@ -298,7 +298,7 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         let locked = rustix::fs::fstat(&self.file).map(|stat| Identity::of(&stat));
-        // Removed while it is locked, so that nobody else's is.
+        // Removed while it is locked, so that no other process's is.
         if locked.is_ok()
             && locked == identity_at(&self.path)
             && let Err(error) = std::fs::remove_file(&self.path)
