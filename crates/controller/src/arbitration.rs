@@ -1,17 +1,18 @@
-//! Which submission queue may have commands fetched: weighted round robin with urgent priority
-//! class (Base 2.1, 3.4.4.2).
+//! Arbitration between submission queues: weighted round robin with urgent priority class (Base
+//! 2.1, 3.4.4.2).
 //!
-//! The queues of a controller belong to several lanes, so the controller says before each turn how
-//! many commands each of them may fetch. While a queue of the urgent class has commands, no other
-//! gets any. The others share by credits: a round gives each priority level as many as its weight
-//! says; the highest level that has credits and commands goes first; within a level the queues take
-//! turns, an Arbitration Burst each. A round that a turn has no room for goes on in the next one,
-//! so that shares are right to the command whatever the weights.
+//! The queues of a controller belong to several lanes, so before each turn the controller grants
+//! each of them a number of commands to fetch. While a queue of the urgent class has commands, no
+//! other gets any. The others share by credits: a round gives each priority level as many as its
+//! weight; the highest level that has credits and commands goes first; within a level the queues
+//! take turns, an Arbitration Burst each. A round that does not fit into a turn continues in the
+//! next one, so that shares are exact to the command for any weights.
 //!
-//! The Admin class is the controller's own: it looks at the admin queue before it shares out.
+//! The controller handles the Admin class itself: it serves the admin queue before it grants
+//! shares.
 //!
-//! It does NOT know lanes or doorbells: it is told what each queue wants. With round robin it is
-//! not there at all, and each queue may fetch a burst in each turn.
+//! It does NOT know lanes or doorbells: its input is the demand of each queue. Round robin does not
+//! use it at all: each queue may fetch a burst in each turn.
 
 use nvme_spec::command::QueuePriority;
 use nvme_spec::features::Arbitration;
@@ -27,7 +28,7 @@ const LEVELS: usize = 3;
 pub(crate) const RECOMMENDED_BURST: u8 = BATCH.ilog2() as u8;
 const _: () = assert!(BATCH == 1 << RECOMMENDED_BURST);
 
-/// How many commands of one queue are fetched before another one's turn.
+/// Number of commands of one queue that are fetched before another one's turn.
 pub(crate) fn burst(arbitration: Arbitration) -> u32 {
     match arbitration.ab() {
         NO_LIMIT => BATCH,
@@ -43,17 +44,17 @@ pub(crate) struct Claim {
     pub(crate) wanted: u32,
     /// A command of it was fetched, and waits for its medium.
     pub(crate) waits: bool,
-    /// What it may fetch: the answer.
+    /// Number of commands that it may fetch: the result.
     pub(crate) granted: u32,
 }
 
-/// What a round has left, and whose turn it is.
+/// The rest of a round, and the next queue of each level.
 #[derive(Clone, Debug)]
 pub(crate) struct Arbiter {
     burst: u32,
     weights: [u32; LEVELS],
     credits: [u32; LEVELS],
-    /// Where in the list of claims each level's next turn begins.
+    /// Index in the list of claims at which each level's next turn begins.
     next: [usize; LEVELS],
 }
 
@@ -231,7 +232,7 @@ mod tests {
         arbiter.grant(&mut waits);
         assert_eq!((waits[0].granted, waits[1].granted), (0, 0));
         let mut quiet = claims(&[(HIGH, 9), (URGENT, 0)]);
-        // A command of another class that waits for its medium holds up nobody.
+        // A command of another class that waits for its medium delays no queue.
         quiet[0].waits = true;
         arbiter.grant(&mut quiet);
         assert_eq!((quiet[0].granted, quiet[1].granted), (9, 0));

@@ -1,8 +1,8 @@
-//! What an operator chooses about a controller, checked once before it exists.
+//! An operator's settings of a controller, checked once before it exists.
 //!
-//! Invariant: a [`ControllerConfig`] that passed [`ControllerConfig::check`] can be served; nothing
-//! later looks at these values with doubt. It does not read files and knows no names of media: that
-//! is the program's part.
+//! Invariant: a [`ControllerConfig`] that passed [`ControllerConfig::check`] can be served; later
+//! code relies on these values without checks. It does not read files and knows no names of media:
+//! that is the program's part.
 
 use memory::PAGE;
 
@@ -25,7 +25,7 @@ pub const DEFAULT_VENDOR_ID: u16 = 0x4e56;
 /// PCI device id by default.
 pub const DEFAULT_DEVICE_ID: u16 = 0x0001;
 
-/// How a host's doorbell writes are noticed; fixed before a host exists.
+/// How the server detects a host's doorbell writes; fixed before a host connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoorbellMode {
     /// The doorbell page is mapped into the host. Doorbell Buffer Config is not offered.
@@ -39,7 +39,7 @@ pub enum DoorbellMode {
 /// One controller, as the operator wants it.
 #[derive(Clone, Debug)]
 pub struct ControllerConfig {
-    /// What the log calls it.
+    /// Name in the log.
     pub name: String,
     /// PCI vendor id, of the function and of the subsystem.
     pub vendor_id: u16,
@@ -60,7 +60,7 @@ pub struct ControllerConfig {
     /// Bytes that one command may move (MDTS): a power of two, 8 KiB to [`MAX_TRANSFER`]: a
     /// single page has no number there, as 0 means that there is no limit.
     pub max_transfer: u32,
-    /// How doorbell writes are noticed.
+    /// How doorbell writes are detected.
     pub doorbells: DoorbellMode,
     /// Whether the function has MSI-X, with its table in BAR4; MSI it has in any case.
     pub msix: bool,
@@ -68,7 +68,7 @@ pub struct ControllerConfig {
     pub intx: bool,
 }
 
-/// What is wrong with a [`ControllerConfig`], or why the controller cannot be made.
+/// An invalid field of a [`ControllerConfig`], or the reason why the controller cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A text does not fit its field.
@@ -76,7 +76,7 @@ pub enum ConfigError {
     Text {
         /// The field's name.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         value: String,
         /// Its longest length, in bytes.
         max: usize,
@@ -89,7 +89,7 @@ pub enum ConfigError {
     Number {
         /// The field's name.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         value: u64,
         /// The least it may hold.
         min: u64,
@@ -100,23 +100,23 @@ pub enum ConfigError {
     #[error("max_transfer is {0}: write a power of two")]
     MaxTransfer(u32),
     /// Two namespaces share an id.
-    #[error("namespace id {0} is given twice: give each namespace of a controller its own id")]
+    #[error("namespace id {0} is used twice: give each namespace of a controller its own id")]
     DuplicateNamespace(u32),
     /// A subsystem has its most controllers.
-    #[error("subsystem {0} has 63 controllers, and had: none can be added; use another subsystem")]
+    #[error("subsystem {0} has assigned all 63 controller identifiers: use another subsystem")]
     TooManyControllers(String),
     /// The doorbell pages are too small.
-    #[error("{have} bytes of doorbells: this controller needs {need}")]
+    #[error("the doorbell pages have {have} bytes: this controller needs {need}")]
     Doorbells {
         /// Bytes given.
         have: usize,
         /// Bytes needed.
         need: usize,
     },
-    /// The memory for what outlives the process could not be had.
+    /// The memory for persistent state could not be allocated.
     #[error("cannot create the state file: {0}; check memory limits and the number of open files")]
     State(#[source] std::io::Error),
-    /// An area of that memory could not be had.
+    /// An area of that memory could not be used.
     #[error("cannot use the state file: {0}")]
     Area(#[from] memory::StateError),
 }

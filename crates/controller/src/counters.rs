@@ -1,7 +1,7 @@
-//! Counters of the command path: one writer each, read by anyone without a lock.
+//! Counters of the command path: one writer each, read by any thread without a lock.
 //!
-//! A lane's counters outlive the lane in the hands of its controller, which sums them up for the
-//! SMART log.
+//! A lane's counters outlive the lane: its controller keeps them and sums them up for the SMART
+//! log.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use memory::Counter;
 use crate::admin::health::HealthRecord;
 use crate::flight::{Past, StatusCounts, Watched};
 
-/// What a lane did.
+/// Counters of a lane.
 #[derive(Debug, Default)]
 pub struct LaneCounters {
     /// Commands fetched.
@@ -45,7 +45,7 @@ pub struct LaneCounters {
     pub errors: Counter,
     /// Those, by their status.
     pub statuses: StatusCounts,
-    /// What came to each namespace.
+    /// Commands of each namespace.
     pub namespaces: EachNamespace,
     /// Commands that a medium failed.
     pub media_errors: Counter,
@@ -62,17 +62,17 @@ pub struct LaneCounters {
 /// Namespaces that are counted apart: those with identifiers up to this.
 pub const NAMESPACES: usize = 32;
 
-/// What came to each namespace, by its identifier: one writer, any number of readers. An identifier
-/// that was given to another namespace counts on.
+/// Commands of each namespace, by its identifier: one writer, any number of readers. An identifier
+/// that is reused for another namespace keeps its counts.
 #[derive(Debug, Default)]
 pub struct EachNamespace {
     /// By identifier, from 1 on.
     known: [NamespaceCounters; NAMESPACES],
-    /// Of all with larger identifiers together.
+    /// All namespaces with larger identifiers together.
     more: NamespaceCounters,
 }
 
-/// What came to a namespace, as the SMART log counts it ([`HealthRecord`]), and what failed.
+/// Commands of a namespace, as the SMART log counts them ([`HealthRecord`]), and failures.
 #[derive(Debug, Default)]
 pub struct NamespaceCounters {
     /// Commands that read it.
@@ -88,8 +88,8 @@ pub struct NamespaceCounters {
 }
 
 impl EachNamespace {
-    /// Of the namespace with this identifier; where it is none, as a host may have named it, or too
-    /// large, of those together.
+    /// Counters of the namespace with this identifier; for one that does not exist, as a host may
+    /// have named it, or is too large, the shared ones.
     #[inline]
     #[must_use]
     pub fn of(&self, nsid: u32) -> &NamespaceCounters {
@@ -97,7 +97,7 @@ impl EachNamespace {
         self.known.get(place).unwrap_or(&self.more)
     }
 
-    /// Adds what another one has counted, which counts no more; only its one writer calls this.
+    /// Adds the counts of another one, which no longer counts; only its one writer calls this.
     pub fn absorb(&self, other: &EachNamespace) {
         let pairs = self.known.iter().zip(&other.known);
         for (own, its) in pairs.chain([(&self.more, &other.more)]) {
@@ -110,7 +110,7 @@ impl EachNamespace {
     }
 }
 
-/// What a reactor did; in the vendor log page.
+/// Counters of a reactor; in the vendor log page.
 #[derive(Debug, Default)]
 pub struct ReactorCounters {
     /// Nanoseconds of turns that found work.
@@ -134,20 +134,20 @@ pub struct ReactorCounters {
     pub sleeps: Counter,
 }
 
-/// What a controller has counted, all of it at one time.
+/// All counts of a controller at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
-    /// What its SMART log has.
+    /// Counts of its SMART log.
     pub health: HealthRecord,
-    /// What its I/O completion queues that are there have done since they were made.
+    /// Counts of its existing I/O completion queues since their creation.
     pub queues: Vec<QueueCounted>,
-    /// What those have counted that are gone.
+    /// Counts of its deleted ones.
     pub past: Arc<Past>,
-    /// Of so many commands the times of one are taken; 0: of none.
+    /// Latency sampling rate: on average one in N commands is timed; 0 disables sampling.
     pub sample: u32,
 }
 
-/// What a completion queue, with every submission queue that completes into it, has done.
+/// Counts of a completion queue, with every submission queue that completes into it.
 #[derive(Clone, Debug)]
 pub struct QueueCounted {
     /// The completion queue.

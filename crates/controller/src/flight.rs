@@ -1,12 +1,12 @@
-//! What is known of single commands: when each of its stages began, and how it ended.
+//! Records of single commands: the start of each stage, and the outcome.
 //!
-//! A lane that is told to ([`crate::lane::LaneCommand::Watch`]) **watches** some of its commands:
-//! one of so many, each at a random distance from the one before, so that no pattern of a host
-//! hides from it. A watched command is fetched by the general way and its times are read from a
-//! clock; all others go as if nobody watched. What comes of it goes into a ring of records and into
-//! histograms ([`LaneFlight`]), which have one writer and are read by anyone, without a lock.
+//! On request ([`crate::lane::LaneCommand::Watch`]) a lane samples, or **watches**, some commands:
+//! on average one in N, each at a random distance from the one before, so that no pattern of a host
+//! hides from it. A watched command is fetched by the general path, and its stages are timed by a
+//! clock; all others are processed as usual. The results go into a ring of records and into
+//! histograms ([`LaneFlight`]), which have one writer and are read by any thread, without a lock.
 //!
-//! The clock is a function that is handed in, as this crate has none.
+//! The caller passes in the clock as a function, as this crate has none.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,7 +19,7 @@ use port::time::Time;
 
 use crate::counters::EachNamespace;
 
-/// Where the time of a command goes, in the order in which it does.
+/// The stages of a command's latency, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// In the host's ring: from the look that saw its doorbell until it was fetched.
@@ -28,10 +28,10 @@ pub enum Stage {
     Fairness,
     /// Parsed and checked, its addresses translated.
     Translation,
-    /// With its medium: the whole of it, or, of a medium that keeps the time of a model, what that
-    /// took to do the work.
+    /// In its medium: all of that time or, with a timing model, the time that the medium took to do
+    /// the work.
     Medium,
-    /// Done, and held back until its model says that it is.
+    /// Done, and deferred until its timing model completes it.
     Model,
     /// Posted, until its turn was over and its interrupt could be raised.
     Interrupt,
@@ -62,7 +62,7 @@ impl Stage {
     }
 }
 
-/// What latencies are told apart by.
+/// Operations whose latencies are recorded separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Read, and Retrieve of key-value namespaces.
@@ -77,8 +77,8 @@ impl Operation {
     /// All of them.
     pub const ALL: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Other];
 
-    /// Of an opcode. Those of key-value namespaces are the same numbers as those of blocks (KV 1.1,
-    /// 3).
+    /// The operation of an opcode. The opcodes of key-value namespaces are the same numbers as
+    /// those of blocks (KV 1.1, 3).
     #[must_use]
     pub fn of(opcode: u8) -> Self {
         const APPEND: u8 = ZonedOpcode::ZONE_APPEND.0;
@@ -105,7 +105,7 @@ impl Operation {
 pub struct FlightRecord {
     /// When its doorbell was seen.
     pub begun: Time,
-    /// How long each stage took, in nanoseconds, by [`Stage::ALL`]; 4.29 s stands for more.
+    /// Duration of each stage, in nanoseconds, by [`Stage::ALL`]; saturates at 4.29 s.
     pub stages: [u32; Stage::ALL.len()],
     /// Its submission queue.
     pub sqid: u16,
@@ -115,7 +115,7 @@ pub struct FlightRecord {
     pub opcode: u8,
     /// Whether it had Force Unit Access.
     pub fua: bool,
-    /// How it ended.
+    /// Its status.
     pub status: Status,
     /// Its namespace.
     pub nsid: u32,
@@ -131,9 +131,9 @@ pub struct FlightRecord {
     /// its first range; of one with a key the bytes of the value or of the host's buffer, as its
     /// CDW10 has them.
     pub blocks: u32,
-    /// What else there is to repeat it: of Dataset Management the number of its ranges, of the Zone
-    /// Management commands CDW13, of other commands that name blocks the upper half of CDW12, of
-    /// one with a key the lower half of CDW11, and 0 of all others.
+    /// Further fields that are needed to repeat it: for Dataset Management the number of its
+    /// ranges, for the Zone Management commands CDW13, for other commands that name blocks the
+    /// upper half of CDW12, for one with a key the lower half of CDW11, and 0 for all others.
     pub detail: u32,
     /// The key, of a command of the Key Value command set; zeros behind it.
     pub key: [u8; KEY_MAX],
@@ -236,13 +236,13 @@ impl FlightRecords {
         }
     }
 
-    /// How many there is room for.
+    /// Capacity in records.
     #[must_use]
     pub fn room(&self) -> usize {
         self.0.len()
     }
 
-    /// How many were written, ever: the number of the next one.
+    /// Number of records written so far: the number of the next one.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.0.written()
@@ -264,7 +264,7 @@ impl FlightRecords {
     }
 }
 
-/// What a lane's watched commands come to.
+/// Statistics of a lane's sampled commands.
 #[derive(Debug, Default)]
 pub struct LaneFlight {
     /// From the doorbell to the completion, in nanoseconds, by [`Operation::ALL`].
@@ -275,7 +275,7 @@ pub struct LaneFlight {
     pub namespaces: NamespaceCounts,
 }
 
-/// Namespaces that are told apart.
+/// Namespaces that are counted separately.
 pub const NAMESPACES: usize = 32;
 
 /// Watched commands that succeeded, by their namespace: of the first [`NAMESPACES`] that some came
@@ -283,7 +283,7 @@ pub const NAMESPACES: usize = 32;
 #[derive(Debug, Default)]
 pub struct NamespaceCounts([NamespaceCount; NAMESPACES]);
 
-/// What came to one namespace.
+/// Commands of one namespace.
 #[derive(Debug, Default)]
 pub struct NamespaceCount {
     /// Which; 0 of one that nothing came to yet.
@@ -359,7 +359,7 @@ impl LaneFlight {
         self.namespaces.count(record);
     }
 
-    /// Adds what another one has counted, which counts no more; only its one writer calls this.
+    /// Adds the counts of another one, which no longer counts; only its one writer calls this.
     pub fn absorb(&self, other: &LaneFlight) {
         for (mine, others) in self.latency.iter().zip(&other.latency) {
             mine.absorb(others);
@@ -372,7 +372,7 @@ impl LaneFlight {
     }
 }
 
-/// What a lane leaves for a trace: records of its commands, for whoever takes them away in time.
+/// A lane's records for a trace, for a reader that takes them in time.
 #[derive(Debug)]
 pub struct TraceRing {
     records: FlightRecords,
@@ -447,7 +447,7 @@ impl TraceRings {
 pub struct TraceSpec {
     /// One command of so many, 1 or more: 1 is every one.
     pub every: u32,
-    /// Where the records go.
+    /// Destination of the records.
     pub rings: Arc<TraceRings>,
 }
 
@@ -456,12 +456,12 @@ pub struct TraceSpec {
 pub struct Tracing {
     /// One command of so many, 1 or more.
     pub every: u32,
-    /// Where the records go.
+    /// Destination of the records.
     pub ring: Arc<TraceRing>,
 }
 
 impl TraceSpec {
-    /// Of the completion queue `cqid`.
+    /// The tracing of the completion queue `cqid`.
     #[must_use]
     pub fn of_queue(&self, cqid: u16) -> Option<Tracing> {
         Some(Tracing {
@@ -471,36 +471,36 @@ impl TraceSpec {
     }
 }
 
-/// How a lane watches.
+/// Sampling settings of a lane.
 #[derive(Clone, Debug)]
 pub struct Watching {
     /// One command of so many is watched, 1 or more; or 0, where there are but those of a trace.
     pub every: u32,
     /// The time.
     pub clock: fn() -> Time,
-    /// Where records go.
+    /// Destination of records.
     pub records: Arc<FlightRecords>,
-    /// What they come to.
+    /// Statistics of the records.
     pub flight: Arc<LaneFlight>,
-    /// A trace that goes on: as many commands as it wants are watched, and of those one of `every`
-    /// of all goes to `records` and `flight`, as ever.
+    /// An active trace: it samples as many commands as it needs, and of those one of `every` of all
+    /// goes to `records` and `flight`, as without it.
     pub trace: Option<Tracing>,
 }
 
-/// How the commands of a controller are watched.
+/// Sampling settings of a controller.
 #[derive(Clone, Debug)]
 pub struct WatchSpec {
     /// One command of so many, 1 or more; or 0 for none but those of a trace.
     pub every: u32,
     /// The time.
     pub clock: fn() -> Time,
-    /// How many records each completion queue keeps.
+    /// Number of records that each completion queue keeps.
     pub records: usize,
-    /// A trace that goes on.
+    /// An active trace.
     pub trace: Option<TraceSpec>,
 }
 
-/// What a completion queue's watched commands come to.
+/// Samples of a completion queue.
 #[derive(Clone, Debug)]
 pub struct Watched {
     /// In numbers.
@@ -512,12 +512,12 @@ pub struct Watched {
 /// Records that are kept of queues that are gone.
 const PAST_RECORDS: usize = 256;
 
-/// What queues of a controller have counted that are gone.
+/// Counts of a controller's deleted queues.
 #[derive(Debug)]
 pub struct Past {
     /// Errors.
     pub statuses: StatusCounts,
-    /// What came to each namespace.
+    /// Commands of each namespace.
     pub namespaces: EachNamespace,
     /// Watched commands.
     pub flight: LaneFlight,
@@ -543,7 +543,7 @@ impl Watching {
     }
 }
 
-/// How many different statuses of errors are told apart; the rest counts together.
+/// Number of error statuses that are counted separately; the rest counts together.
 const STATUSES: usize = 24;
 
 /// Errors by their status: one writer, any number of readers.
@@ -576,7 +576,7 @@ impl StatusCounts {
         self.more.add(count);
     }
 
-    /// Adds what another one has counted, which counts no more; only its one writer calls this.
+    /// Adds the counts of another one, which no longer counts; only its one writer calls this.
     pub fn absorb(&self, other: &StatusCounts) {
         other.counts().for_each(|(status, count)| match status {
             Some(status) => self.add(status, count),

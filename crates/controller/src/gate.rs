@@ -1,33 +1,33 @@
-//! Who says whether a command may go to its medium now.
+//! Admission of commands to their medium.
 //!
-//! A lane asks its [`Gate`] for each command, after the command was fetched and before anything of
-//! the host's memory is looked for. A command that may not go waits in its slot ([`crate::lane`]):
-//! it holds no segment, no address and no room of a medium, so it blocks no unmap and no change of
-//! namespaces. Behind it in its queue, commands of other flows go on.
+//! A lane asks its [`Gate`] for each command, after the command was fetched and before any access
+//! to the host's memory. A command that may not go waits in its slot ([`crate::lane`]): it holds no
+//! segment, no address and no room of a medium, so it blocks no unmap and no change of namespaces.
+//! Behind it in its queue, commands of other flows go on.
 //!
-//! What it does NOT do: decide. The engine does, where there are tenants; where there are none,
-//! lanes take their turns through [`Open`], which costs nothing.
+//! What it does NOT do: decide. With tenants the engine does; without them lanes use [`Open`],
+//! which costs nothing.
 
 use port::namespace::Namespace;
 use port::time::Time;
 
-/// Commands that are held back or let go together, as a gate numbers them: one tenant's to one
+/// Commands that are admitted or deferred together, as a gate numbers them: one tenant's to one
 /// namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowId(pub u16);
 
-/// What a gate says of a command.
+/// A gate's decision about a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// It goes, and nobody counts it.
+    /// It goes, and is not counted.
     Free,
-    /// It goes, and is told to [`Gate::issued`].
+    /// It goes, and is reported to [`Gate::issued`].
     Go(FlowId),
-    /// It waits until [`Gate::pass_again`] says so.
+    /// It waits until [`Gate::pass_again`] admits it.
     Wait(FlowId),
 }
 
-/// What a command is to a medium, as far as a gate cares.
+/// The cost of a command to a medium, for a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// Its opcode, whose two low bits say which way data goes (Base 2.1, figure 92).
@@ -40,24 +40,24 @@ pub struct Work {
 pub trait Gate {
     /// False where every command is [`Pass::Free`], so that nothing need be asked.
     const HOLDS: bool;
-    /// True for turns in which commands are watched, so that those of all others know nothing of it
+    /// True for turns with sampled commands, so that all other turns have no code for sampling
     /// ([`crate::flight`]).
     const WATCHES: bool = false;
 
     /// Whether a command to `namespace` may go now.
     fn pass(&mut self, namespace: &Namespace) -> Pass;
 
-    /// Whether the first command that waits of a flow may go now.
+    /// Whether the first waiting command of a flow may go now.
     fn pass_again(&mut self, flow: FlowId) -> bool;
 
-    /// A command that was told to wait does so from now on.
+    /// A command waits from now on.
     fn held(&mut self, flow: FlowId);
 
     /// A command that may go was handed to its medium, which has it still (`pending`) or has done
     /// it. The time by which that is.
     fn issued(&mut self, flow: FlowId, work: Work, pending: bool) -> Time;
 
-    /// A medium has let go of a command that was `pending`, which it got at `since`.
+    /// A medium has released a `pending` command, which it got at `since`.
     fn ended(&mut self, flow: FlowId, work: Work, since: Time);
 }
 

@@ -1,11 +1,10 @@
-//! Names that are unique in the world: the layouts of NGUID, EUI-64 and NQN, and how each comes
-//! from a seed.
+//! Globally unique names: the layouts of NGUID, EUI-64 and NQN, and their derivation from a seed.
 //!
-//! The seed is random, made once and kept by the program, so that a drive keeps its names for life.
-//! Invariant: equal seeds give equal names. What is made here carries the "locally administered"
-//! bit of an OUI, as it was bought from nobody.
+//! The seed is random, created once and kept by the program, so that a drive keeps its names for
+//! life. Invariant: equal seeds give equal names. These names carry the "locally administered" bit
+//! of an OUI, as no OUI was bought.
 
-/// An OUI of our own: the second lowest bit of the first octet says "locally administered" (IEEE
+/// An OUI of our own: the second lowest bit of the first octet means "locally administered" (IEEE
 /// 802, 8.2).
 pub const LOCAL_OUI: [u8; 3] = [0x02, 0x4e, 0x56];
 
@@ -33,8 +32,7 @@ pub fn serial(seed: [u8; 16]) -> String {
         .collect()
 }
 
-/// A subsystem's NQN in the form that is made of a UUID (Base 2.1, 4.7): version 4, variant 1 (RFC
-/// 9562).
+/// A subsystem's NQN in the UUID-based form (Base 2.1, 4.7): version 4, variant 1 (RFC 9562).
 pub fn subnqn(seed: [u8; 16]) -> String {
     let mut uuid = seed;
     uuid[6] = uuid[6] & 0x0f | 0x40;

@@ -1,14 +1,13 @@
-//! What stands in the queues of a controller at a moment, for whoever looks at them: positions,
-//! doorbells, and the commands that are under way, decoded, with their age and where they are.
+//! A snapshot of a controller's queues for inspection: positions, doorbells, and the commands in
+//! flight, decoded, with their age and place.
 //!
-//! A lane answers between two of its turns ([`crate::lane::Lane::inspect`]), so that what it says
-//! of its queues is of one moment; a controller answers for its admin queue. Nothing is kept for it
-//! but the turn that a command was fetched in, a word in its slot, in ticks of 4,096 ns. Ages are
-//! lower bounds: from the beginning of that turn, rounded down; one of more than 4.8 h counts from
-//! anew.
+//! A lane answers between two of its turns ([`crate::lane::Lane::inspect`]), so that its answer is
+//! of one moment; a controller answers for its admin queue. The only state kept for it is the turn
+//! in which a command was fetched, a word in its slot, in ticks of 4,096 ns. Ages are lower bounds:
+//! from the beginning of that turn, rounded down; an age above 4.8 h wraps around.
 //!
-//! Invariant: what a host may have written is shown and not followed. An entry still in its ring is
-//! read for this and is read again when it is fetched.
+//! Invariant: values that a host may have written are displayed and not followed. An entry still in
+//! its ring is read for this and read again when it is fetched.
 
 use nvme_spec::command::QueuePriority;
 use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
@@ -38,7 +37,7 @@ pub(crate) fn since_tick(tick: u32, now: Time) -> u64 {
     }
 }
 
-/// How to look.
+/// Options of an inspection.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     /// The time.
@@ -48,7 +47,7 @@ pub struct Look {
     pub commands: usize,
 }
 
-/// Where a command is.
+/// The place of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the host's ring: submitted, and not fetched.
@@ -67,7 +66,7 @@ pub enum Place {
     Steps,
     /// With the subsystem.
     Subsystem,
-    /// An admin command that waits for an I/O queue: to let go of a command, or to end.
+    /// An admin command that waits for an I/O queue: to release a command, or to end.
     Queue,
     /// An Asynchronous Event Request, waiting for an event.
     Event,
@@ -92,24 +91,24 @@ impl Place {
     }
 }
 
-/// A command that is under way.
+/// A command in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandView {
     /// Its command identifier.
     pub cid: u16,
     /// Its opcode.
     pub opcode: u8,
-    /// What that is called in its command set.
+    /// Name of its opcode in its command set.
     pub name: &'static str,
-    /// Its namespace, as it says.
+    /// Its NSID field.
     pub nsid: u32,
     /// Its first logical block, of one that has some.
     pub lba: Option<u64>,
-    /// Bytes that it is about, as far as it says.
+    /// Its length in bytes, if its fields name one.
     pub bytes: Option<u64>,
     /// Whether it has Force Unit Access.
     pub fua: bool,
-    /// Where it is.
+    /// Its place.
     pub place: Place,
     /// Nanoseconds since it was fetched, at least; `None` in the ring, and of a request for an
     /// event, which waits as long as it takes.
@@ -148,7 +147,7 @@ pub struct CompletionView {
     pub cqid: u16,
     /// Its size.
     pub entries: u32,
-    /// The head that its host has told last.
+    /// The head that its host reported last.
     pub head: u32,
     /// The next entry to post to.
     pub tail: u32,
@@ -164,13 +163,13 @@ pub struct CompletionView {
     pub bell: BellView,
     /// Nothing more is fetched or posted: it is ending, or a ring was lost.
     pub is_stopped: bool,
-    /// Commands that were given up, and that a medium has still.
+    /// Aborted commands that a medium still has.
     pub given_up: u32,
     /// Its submission queues, by their identifiers.
     pub submission_queues: Vec<SubmissionView>,
 }
 
-/// How a controller learns of what its host rings.
+/// How a controller detects its host's doorbell writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoorbellsView {
     /// Its host stores into a page of ours.
@@ -193,10 +192,10 @@ impl DoorbellsView {
     }
 }
 
-/// What a controller knows of its queues.
+/// A snapshot of a controller's queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerView {
-    /// How it learns of doorbells.
+    /// How it detects doorbell writes.
     pub doorbells: DoorbellsView,
     /// Its admin queues; none while it is not enabled.
     pub admin: Option<CompletionView>,
@@ -255,7 +254,7 @@ pub(crate) fn admin_command(
     }
 }
 
-/// Whether a command may be with the media of all namespaces.
+/// Whether a command may involve the media of all namespaces.
 pub(crate) fn is_for_all(nsid: u32) -> bool {
     nsid == NSID_ALL
 }

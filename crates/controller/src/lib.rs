@@ -1,10 +1,10 @@
-//! What an NVMe controller does: a pure state machine.
+//! The behaviour of an NVMe controller: a pure state machine.
 //!
-//! No clock, thread, descriptor or async is in here: time is handed in ([`port::time::Time`]),
-//! memory comes as a view of the host's mappings (`memory::DmaView`), and whoever drives a
-//! controller decides when it gets a turn.
+//! It uses no clock, thread, descriptor or async: time is an argument ([`port::time::Time`]),
+//! memory comes as a view of the host's mappings (`memory::DmaView`), and the caller decides when a
+//! controller gets a turn.
 //!
-//! Reading order: [`port`] (what a medium implements), [`lane`] (one completion queue with its
+//! Reading order: [`port`] (implemented by a medium), [`lane`] (one completion queue with its
 //! submission queues: the hot path), [`sgl`], [`command`], then the admin side.
 //!
 //! What it does NOT do: it raises no interrupt and answers no socket (transports do), moves no data

@@ -1,9 +1,10 @@
-//! The controller's properties as BAR0 shows them (Base 2.1, 3.1.4), without the doorbells.
+//! The controller's properties in BAR0 (Base 2.1, 3.1.4), without the doorbells.
 //!
-//! A write is answered at once: it changes what reads back and leaves a wish (enable, reset, shut
-//! down) that [`crate::Controller::turn`] fulfils; CSTS follows only then. A host reads and writes
-//! in dwords or qwords on their own boundary (PCIe Transport 1.1, 3.1.1). Any other read is served
-//! bytewise; a write that covers only a part of a dword has no defined result and is dropped.
+//! A write is answered at once: it changes the value that reads back and leaves a request (enable,
+//! reset, shut down) that [`crate::Controller::turn`] fulfils; CSTS follows only then. A host reads
+//! and writes in dwords or qwords on their own boundary (PCIe Transport 1.1, 3.1.1). Any other read
+//! is served bytewise; a write that covers only a part of a dword has no defined result and is
+//! dropped.
 
 use nvme_spec::registers::{
     ACQ, AQA, ASQ, Aqa, CAP, CC, CRTO, CSTS, Cap, Cc, Crto, Csts, INTMC, INTMS, NSSR, NSSR_MAGIC,
@@ -42,7 +43,7 @@ pub struct SavedRegisters {
     pub subsystem_reset_wanted: u32,
 }
 
-/// The registers, and what their last writes ask for.
+/// The registers, and the requests of their last writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Registers {
     cap: Cap,
@@ -181,8 +182,8 @@ impl Registers {
         self.csts.set_shst(status);
     }
 
-    /// A Controller Reset is done (Base 2.1, 3.7.2): the status starts anew; AQA, ASQ and ACQ stay,
-    /// as does what the host wrote to CC with, or after, the write that cleared EN.
+    /// A Controller Reset is done (Base 2.1, 3.7.2): the status is reset; AQA, ASQ and ACQ stay, as
+    /// do the values that the host wrote to CC with, or after, the write that cleared EN.
     pub(crate) fn finish_reset(&mut self) {
         self.csts = Csts::new().with_nssro(self.csts.nssro());
         self.interrupt_mask = 0;
@@ -201,7 +202,7 @@ impl Registers {
         self.subsystem_reset_wanted = false;
     }
 
-    /// Reads `out.len()` bytes; what is not implemented reads as zero.
+    /// Reads `out.len()` bytes; unimplemented registers read as zero.
     pub(crate) fn read(&self, offset: u64, out: &mut [u8]) {
         for (at, byte) in (offset..).zip(out.iter_mut()) {
             *byte = self.dword(at & !3).to_le_bytes()[(at & 3) as usize];

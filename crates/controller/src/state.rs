@@ -1,9 +1,9 @@
-//! What of a lane must outlive the serving process, and in which order it is written.
+//! Lane state that must outlive the serving process, and the order in which it is written.
 //!
 //! A lane keeps its queue positions ([`QueueState`]) and one [`SlotState`] per command it holds in
 //! an area of a versioned memory file (`memory::StateFile`; area 0 belongs to the controller, area
-//! 1 + cqid to the lane of that completion queue). A worker that is restarted reads them and goes
-//! on. A process dies between two instructions, so the order of the program's stores is what
+//! 1 + cqid to the lane of that completion queue). A restarted worker reads them and continues. A
+//! process may die between any two instructions, so the order of the program's stores is what
 //! counts; `ordered` keeps the compiler from changing it.
 //!
 //! Fetch of the command number n of a submission queue, counted from its creation:
@@ -21,15 +21,15 @@
 //!    entry is written again, with the same contents, whether it was there or not. With j before
 //!    the saved tail: it was posted.
 //!
-//! What is found fetched or in flight is executed again, for these opcodes, where doing it twice
-//! leaves what doing it once leaves: Read, Write, Flush, Write Zeroes, Compare, Dataset Management,
-//! Verify, Copy (from its first step). The host may not rely on the order of commands that are
-//! outstanding together (Base 2.1, 3.3.1.2), so a replay is one of the orders it must expect. Any
-//! other opcode (one that appends, say) is completed as Command Abort Requested instead, and so are
-//! fused commands: what was compared may have been written already.
+//! Commands found fetched or in flight are executed again, for these opcodes, where repetition has
+//! the same result: Read, Write, Flush, Write Zeroes, Compare, Dataset Management, Verify, Copy
+//! (from its first step). The host may not rely on the order of commands that are outstanding
+//! together (Base 2.1, 3.3.1.2), so a replay is one of the orders it must expect. Any other opcode
+//! (one that appends, say) is completed as Command Abort Requested instead, and so are fused
+//! commands: the compared block may have been written already.
 //!
-//! What a zombie slot says is dropped by a restart: its command was completed, and the medium's
-//! work ended with the process.
+//! A restart drops zombie slots: their commands were completed, and the medium's work ended with
+//! the process.
 //!
 //! This does NOT restore anything yet; it is the layout and the discipline that restoring builds
 //! on.
@@ -162,7 +162,7 @@ pub struct SlotState {
     pub generation: u16,
     /// One of [`slot_state`].
     pub state: u8,
-    /// Where the lane counts this command among those in flight.
+    /// The group in which the lane counts this command among those in flight.
     pub(crate) epoch_index: u8,
     /// Tickets out.
     pub(crate) outstanding: u16,
@@ -172,12 +172,12 @@ pub struct SlotState {
     pub(crate) reached: u32,
     /// Bytes moved, for the counters.
     pub(crate) bytes: u32,
-    /// What there is to do when it completes. Bit 0: it writes to blocks that are marked as
-    /// uncorrectable, which ends with its success. Above bit 15: it is watched (`lane::watch`).
+    /// Work at its completion. Bit 0: it writes to blocks that are marked as uncorrectable; success
+    /// clears the marks. Above bit 15: it is sampled (`lane::watch`).
     pub(crate) marks: u32,
     /// Dwords 0 and 1 of its completion.
     pub result: u64,
-    /// When a medium got it, for its gate. Of no meaning to a restart, as what follows.
+    /// When a medium got it, for its gate. A restart ignores it, and the fields after it.
     pub(crate) since: u64,
     /// Bytes that its gate has counted.
     pub(crate) charged: u32,

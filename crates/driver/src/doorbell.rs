@@ -28,7 +28,7 @@ impl ShadowBuffers {
         Self { shadow, event_idx }
     }
 
-    /// Where the controller finds the pages: shadow, EventIdx.
+    /// Addresses of the pages for the controller: shadow, EventIdx.
     pub(crate) fn iovas(&self, base: Iova) -> (Iova, Iova) {
         (self.shadow.iova(base), self.event_idx.iova(base))
     }
@@ -48,7 +48,7 @@ pub(crate) enum Ringing {
 }
 
 impl Ringing {
-    /// Which of the choices of [`Doorbells`] this is.
+    /// The corresponding choice of [`Doorbells`].
     pub(crate) fn mode(&self) -> Doorbells {
         match self {
             Self::Mapped(_) => Doorbells::Mapped,
@@ -77,14 +77,14 @@ pub(crate) enum Rang {
     Stored,
     /// One.
     Written,
-    /// One, which cannot be had now: the controller may not know yet.
+    /// One is needed, but not possible now: the controller may not know yet.
     NotYet,
 }
 
 /// One doorbell.
 pub(crate) struct Doorbell {
     way: Way,
-    /// Where its register lies in BAR0.
+    /// Offset of its register in BAR0.
     offset: u64,
     /// The value last rung.
     last: u32,
@@ -119,7 +119,7 @@ impl Doorbell {
         }
     }
 
-    /// Where its register lies in BAR0.
+    /// Offset of its register in BAR0.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }

@@ -1,4 +1,4 @@
-//! What can go wrong between a host and a drive, and what to do about it.
+//! Errors between a host and a drive, and the next step for each.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,12 +17,12 @@ pub enum DriverError {
         "{what} did not complete within {after:?}; reset the controller, or allow more time for a slow drive"
     )]
     Timeout {
-        /// What was waited for.
+        /// The action that timed out.
         what: &'static str,
         /// The time allowed.
         after: Duration,
     },
-    /// CSTS.CFS is set: the controller has given up (Base 2.1, 3.1.4.6).
+    /// CSTS.CFS is set: the controller has a fatal error (Base 2.1, 3.1.4.6).
     #[error(
         "the controller reports a fatal error (CSTS {csts:#010x}); see its server's log, and reset it"
     )]
@@ -45,12 +45,12 @@ pub enum DriverError {
         "the drive is gone: its server closed the connection (see its log, restart it and reconnect), or it was removed or reclaimed by the system"
     )]
     Gone,
-    /// A PCI function cannot be had.
+    /// A PCI function cannot be used.
     #[error("cannot use the drive at pci:{address}: {reason}")]
     Pci {
         /// The function.
         address: PciAddress,
-        /// Why not, and what to do.
+        /// The reason, and the next step.
         reason: String,
     },
     /// A command was completed with an error.
@@ -58,7 +58,7 @@ pub enum DriverError {
     Status {
         /// The command's name.
         command: &'static str,
-        /// What the controller answered.
+        /// The status that the controller returned.
         status: Status,
     },
     /// The server refused a vfio-user request.
@@ -69,7 +69,7 @@ pub enum DriverError {
         /// Its error number.
         errno: i32,
     },
-    /// What is asked for cannot be done with this drive.
+    /// The request is not possible with this drive.
     #[error("{0}")]
     Unsupported(String),
     /// The socket cannot be reached.
@@ -85,11 +85,11 @@ pub enum DriverError {
     InUse {
         /// The socket.
         path: PathBuf,
-        /// The other host's process, where the server says so.
+        /// The other host's process, if the server reports it.
         host: Option<u32>,
     },
     /// A server took the connection and did not answer.
-    #[error("the server at {} did not respond within {after:?}: the drive may have another host, or the server is stopped", path.display())]
+    #[error("the server at {} did not respond within {after:?}: the drive may have another host, or the server may be stopped", path.display())]
     NoAnswer {
         /// The socket.
         path: PathBuf,
@@ -102,13 +102,13 @@ pub enum DriverError {
         /// Bytes asked for.
         wanted: usize,
     },
-    /// The drive or its server did what the specification forbids.
+    /// The drive or its server violated the specification.
     #[error("the drive violates the specification: {0}; reset it before further use")]
     Broken(String),
     /// The system refused something the driver needs.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
         /// Why it failed.
         source: io::Error,
@@ -121,7 +121,7 @@ fn of_process(host: Option<u32>) -> String {
 }
 
 impl DriverError {
-    /// Whether it may be no error once another host of the drive has gone.
+    /// Whether the error may disappear once another host of the drive has disconnected.
     #[must_use]
     pub fn may_have_host(&self) -> bool {
         matches!(self, Self::InUse { .. } | Self::NoAnswer { .. })

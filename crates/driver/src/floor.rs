@@ -1,11 +1,10 @@
-//! What the machine itself allows: the floors that results are read against.
+//! Floors of the machine itself, as a reference for results.
 //!
-//! A command to a drive on another core moves a cache line there and one back,
-//! and a read copies its data. Measured here, between two threads that the
-//! caller starts and pins: the round trip of a line, and of a queue entry with
-//! its doorbell and completion, with no controller between; the time until a
-//! thread that sleeps on an eventfd has woken and said so; and on one thread
-//! the copy of 4 KiB from memory at random. No result depends on the drive.
+//! A command to a drive on another core moves a cache line there and one back, and a read copies
+//! its data. Measured here, between two threads that the caller starts and pins: the round trip of
+//! a line, and of a queue entry with its doorbell and completion, with no controller between; the
+//! time until a thread that sleeps on an eventfd has woken and replied; and on one thread the copy
+//! of 4 KiB from random memory. No result depends on the drive.
 
 use std::time::Duration;
 
@@ -19,21 +18,21 @@ use crate::DriverError;
 use crate::workload::Clock;
 use crate::workload::random::Random;
 
-/// What tells the answering thread to return.
+/// The value that makes the answering thread return.
 const STOP: u32 = u32::MAX;
 /// Two words that one core writes and the other reads lie this far apart:
 /// processors fetch cache lines in pairs.
 const APART: usize = 128;
 /// Looks in vain between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 1 << 16;
-/// How long to wait for one answer; the other thread may yet have to start.
+/// How long to wait for one reply; the other thread may yet have to start.
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// Entries of the rings.
 const ENTRIES: u32 = 256;
 /// Bytes of a copy, and of a page.
 const COPY_LEN: usize = 4096;
-/// How many copies ahead memory is prefetched, and every which byte of a copy.
-/// Fetching every line gained nothing over every eighth.
+/// How many copies ahead memory is prefetched, and the step in bytes within a copy. Fetching every
+/// line gained nothing over every eighth.
 const COPIES_AHEAD: usize = 4;
 const PREFETCH_STEP: usize = 8 * 64;
 /// Copies go to so many places in turn, as to the buffers of a queue's slots.
@@ -59,7 +58,7 @@ fn await_answer(clock: &impl Clock, mut answered: impl FnMut() -> bool) -> Resul
         }
     }
     Err(DriverError::Timeout {
-        what: "the other thread's answer",
+        what: "the reply of the other thread",
         after: std::time::Duration::from_nanos(PATIENCE_NS),
     })
 }
@@ -133,7 +132,7 @@ impl LineCaller {
     /// Mean nanoseconds of `rounds` round trips.
     ///
     /// # Errors
-    /// [`DriverError::Timeout`] when nobody answers.
+    /// [`DriverError::Timeout`] when the other thread does not reply.
     pub fn measure(&mut self, rounds: u32, clock: &impl Clock) -> Result<f64, DriverError> {
         mean_ns(rounds, clock, || {
             let value = self.next;
@@ -220,7 +219,7 @@ impl EntryCaller {
     /// Mean nanoseconds of `rounds` round trips.
     ///
     /// # Errors
-    /// [`DriverError::Timeout`] when nobody answers.
+    /// [`DriverError::Timeout`] when the other thread does not reply.
     pub fn measure(&mut self, rounds: u32, clock: &impl Clock) -> Result<f64, DriverError> {
         mean_ns(rounds, clock, || {
             let (index, phase) = (self.index, self.phase);
@@ -289,7 +288,7 @@ pub struct Sleeper {
 /// [`DriverError::NoMemory`], [`DriverError::System`] without descriptors.
 pub fn wake_up(memory: &HostMemory) -> Result<(Waker, Sleeper), DriverError> {
     let system = |source| DriverError::System {
-        what: "make an eventfd",
+        what: "create an eventfd",
         source,
     };
     let buffer = memory
@@ -314,7 +313,7 @@ impl Waker {
     /// after `idle` in which the other thread has gone to sleep.
     ///
     /// # Errors
-    /// [`DriverError::Timeout`] when nobody answers.
+    /// [`DriverError::Timeout`] when the other thread does not reply.
     pub fn measure(&mut self, idle: Duration, clock: &impl Clock) -> Result<f64, DriverError> {
         let idle_ns = u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX);
         let begun = clock.now_ns();

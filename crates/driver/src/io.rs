@@ -1,5 +1,5 @@
-//! The NVM command set on a queue pair: commands to submit, and helpers that
-//! do one and wait for it (NVM 1.1, 3).
+//! The NVM command set on a queue pair: commands to submit, and helpers that execute one and wait
+//! for it (NVM 1.1, 3).
 
 use memory::Buffer;
 use nvme_spec::command::{

@@ -1,18 +1,17 @@
-//! How a host drives an NVMe drive: over vfio-user, over VFIO, or in process.
+//! An NVMe host driver: over vfio-user, over VFIO, or in process.
 //!
-//! Reading order: [`Device`] (bring a controller up, ask it what it is, give it queues),
-//! [`QueuePair`] (submit, ring, poll or wait), [`io`] (the NVM command set), [`key_value`], [`sgl`]
-//! (data in any pieces), [`bus`] (what lies between). [`workload`] is the load generator,
-//! [`program`] runs commands that are fixed, and [`floor`] what the machine itself allows.
+//! Reading order: [`Device`] (bring up a controller, identify it, create queues), [`QueuePair`]
+//! (submit, ring, poll or wait), [`io`] (the NVM command set), [`key_value`], [`sgl`] (scattered
+//! data), [`bus`] (the connection). [`workload`] is the load generator, [`program`] runs fixed
+//! lists of commands, and [`floor`] measures the limits of the machine itself.
 //!
-//! Invariants: nothing that a drive or its server answers panics or hangs; no
-//! command allocates, and with mapped or shadow doorbells and polling none makes
-//! a call of the system.
+//! Invariants: nothing that a drive or its server sends panics or hangs; no command allocates, and
+//! with mapped or shadow doorbells and polling none makes a system call.
 //!
-//! What it does NOT do: no other command sets than NVM and key-value, no metadata, no memory
-//! pages but 4 KiB, no retries. It does not recover by itself: an error
-//! says what happened, [`Device::reset`] starts over, and [`Device::recover`]
-//! brings back what can be brought back.
+//! What it does NOT do: it supports no command sets other than NVM and key-value, no metadata, no
+//! memory page size other than 4 KiB, and no retries. It does not recover by itself: an error says
+//! what happened, [`Device::reset`] starts over, and [`Device::recover`] restores what can be
+//! restored.
 #![forbid(unsafe_code)]
 
 pub mod bus;

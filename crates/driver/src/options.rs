@@ -1,8 +1,8 @@
-//! What a caller may choose when it opens a drive.
+//! Options for opening a drive.
 
 use std::time::Duration;
 
-/// How the driver tells the controller of new commands.
+/// How the driver notifies the controller of new commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Doorbells {
     /// The fastest that the drive offers: mapped, else shadow, else trapped.
@@ -17,28 +17,27 @@ pub enum Doorbells {
     Trapped,
 }
 
-/// How to drive a drive.
+/// Options for a drive.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes of memory shared with the drive, for queues and buffers. Pages
-    /// that nobody has touched take no memory, but for a PCI function: it has
-    /// all of them locked.
+    /// Bytes of memory shared with the drive, for queues and buffers. Untouched pages use no
+    /// memory, except for a PCI function: its memory is locked in full.
     pub memory_len: usize,
     /// Admin commands in flight, at most; at least 2.
     pub admin_depth: u16,
-    /// How doorbells are rung.
+    /// Doorbell mode.
     pub doorbells: Doorbells,
-    /// Whether interrupts are set up: needed for queues that wait.
+    /// Set up interrupts: required for queues that wait.
     pub interrupts: bool,
     /// Bound on every wait: for a reply of the server, for an admin command,
     /// and for a helper's I/O command. Enabling and shutting down have the
     /// controller's own bounds.
     pub timeout: Duration,
-    /// Largest transfer of one command, in bytes: what lists are set aside for.
-    /// The controller's MDTS lowers it.
+    /// Largest transfer of one command, in bytes: the space reserved for lists. The controller's
+    /// MDTS lowers it.
     pub transfer_len_max: u32,
-    /// Whether all command sets that the controller has are enabled, and not the
-    /// NVM command set alone: needed for namespaces of another one.
+    /// Enable all command sets that the controller supports, not only the NVM command set: required
+    /// for namespaces of another one.
     pub all_command_sets: bool,
 }
 

@@ -1,10 +1,9 @@
-//! Builds Physical Region Page entries for a buffer that lies in one piece of
-//! the device's address space, or in several (Base 2.1, 4.1.1).
+//! Builds Physical Region Page entries for a buffer that lies in one piece of the device's address
+//! space, or in several (Base 2.1, 4.1.1).
 //!
-//! Invariants: only the first entry carries an offset; a list starts at the
-//! first byte of a page; a list that does not fit ends with a pointer to the
-//! next page of lists, and its pages follow each other. This module does not
-//! own the list's memory: it says which entry belongs where.
+//! Invariants: only the first entry carries an offset; a list starts at the first byte of a page; a
+//! list that does not fit ends with a pointer to the next page of lists, and its pages follow each
+//! other. This module does not own the list's memory: it computes which entry goes where.
 
 use nvme_spec::prp::{ENTRIES_PER_PAGE, ENTRY_SIZE, PAGE_SIZE};
 
@@ -164,8 +163,8 @@ mod tests {
 
     const LIST: u64 = 0x7000_0000;
 
-    /// Where the device finds byte `index`, read from the entries alone by the
-    /// rules of Base 2.1, 4.1.1, one byte at a time.
+    /// Address of byte `index` for the device, read from the entries alone by the rules of Base
+    /// 2.1, 4.1.1, one byte at a time.
     fn byte_address(prps: Prps, lists: &[u64], len: u64, index: u64) -> u64 {
         let offset = prps.prp1 % 4096;
         let page = (offset + index) / 4096;

@@ -1,7 +1,7 @@
-//! Describes data by Scatter Gather Lists (Base 2.1, 4.3.2), for commands that a caller puts
-//! together itself: the helpers of [`crate::io`] use PRPs.
+//! Describes data by Scatter Gather Lists (Base 2.1, 4.3.2), for callers that build their own
+//! commands: the helpers of [`crate::io`] use PRPs.
 //!
-//! Nothing is checked: a list that no controller may accept can be made, too.
+//! Nothing is checked: lists that a controller must reject can be built, too.
 
 use memory::Buffer;
 use nvme_spec::Sqe;
@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 use crate::QueuePair;
 use crate::bus::Bus;
 
-/// Has `sqe` take its data from, or put it to, where `first` says.
+/// Sets the data pointer of `sqe` to `first`.
 pub fn set(sqe: &mut Sqe, first: SglDescriptor) {
     sqe.flags = sqe.flags.with_psdt(Psdt::SGL_METADATA_BUFFER);
     sqe.set_sgl1(first);

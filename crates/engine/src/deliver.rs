@@ -1,4 +1,4 @@
-//! What an engine does with the mail of others, and what it does for lanes that are not its own.
+//! Delivery of mail from other engines, and work of an engine for lanes that are not its own.
 
 use controller::Controller;
 use controller::lane::{LaneCommand, Posted};
@@ -13,7 +13,7 @@ use crate::members::Places;
 use crate::travel::{Manner, Moved};
 use crate::turn::{ControllerSlot, Interrupts};
 
-/// What a lane has posted that lives elsewhere, for its controller.
+/// Completions that a lane on another engine has posted, for its controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VisitorPost {
     controller: usize,
@@ -33,7 +33,7 @@ impl<C: Channel> Engine<C> {
         !self.lanes.outbox.is_empty()
     }
 
-    /// Whether some lane that lives here has doorbells that are stored without waking anyone.
+    /// Whether some visiting lane has doorbells that hosts store without waking the reactor.
     #[must_use]
     pub fn has_silent_guests(&self) -> bool {
         let mut guests = self.lanes.guests.iter();
@@ -42,8 +42,8 @@ impl<C: Channel> Engine<C> {
         )
     }
 
-    /// Whether there may be mail to exchange or a move to end: some lane of this engine lives
-    /// elsewhere or is to, or somebody's lives here.
+    /// Whether there may be mail to exchange or a move to end: some lane of this engine lives on
+    /// another or moves there, or another engine's lane visits.
     #[inline]
     #[must_use]
     pub fn expects_mail(&self) -> bool {
@@ -148,9 +148,9 @@ impl<C: Channel> Engine<C> {
         }
     }
 
-    /// Where the lanes of a controller are to live that are made from now on: the one of completion
-    /// queue 1 on the first of these, the next one on the next, and so on in turn; all on this
-    /// engine where there is none.
+    /// Placement of new lanes of a controller: the lane of completion queue 1 goes to the first of
+    /// these engines, the next one to the next, and so on in turn; all stay on this engine if the
+    /// list is empty.
     pub fn spread(&mut self, slot: ControllerSlot, over: Vec<EngineId>) {
         self.members.set_spread(slot, over);
     }
@@ -204,8 +204,7 @@ impl<C: Channel> Engine<C> {
         all
     }
 
-    /// Tells the home of every guest of that controller that its host may have something to be told
-    /// of.
+    /// Reports the unacknowledged entries of that controller's visitors to its home again.
     pub fn post_again(&mut self, home: EngineId, controller: ControllerSlot) {
         for at in 0..self.lanes.guests.len() {
             let index = self.lanes.guests[at];
@@ -225,8 +224,8 @@ impl<C: Channel> Engine<C> {
         }
     }
 
-    /// What there is to do in a turn, after that of the lanes, for those that do not live with
-    /// their controllers. Whether anything was done.
+    /// Work of a turn, after that of the lanes, for lanes that do not live with their controllers.
+    /// Returns whether there was any.
     #[cold]
     pub(crate) fn look_abroad(&mut self, now: Time, raise: &mut impl Interrupts) -> bool {
         let posted = !self.posted.is_empty();
@@ -239,7 +238,7 @@ impl<C: Channel> Engine<C> {
         posted
     }
 
-    /// Raises what guests of other engines have posted.
+    /// Raises interrupts for completions that visitors of other engines have posted.
     fn raise_for_visitors(&mut self, now: Time, raise: &mut impl Interrupts) {
         for VisitorPost { controller, posted } in std::mem::take(&mut self.posted) {
             let slot = ControllerSlot(controller);
@@ -253,7 +252,7 @@ impl<C: Channel> Engine<C> {
         }
     }
 
-    /// After the turns of the lanes: what guests have posted and what they have to tell.
+    /// After the turns of the lanes: collects completions and reports of visitors.
     fn hear_guests(&mut self, raise: &mut impl Interrupts) {
         // From the last one on, as some end meanwhile.
         for at in (0..self.lanes.hot_count()).rev() {
@@ -296,7 +295,7 @@ impl<C: Channel> Engine<C> {
     }
 }
 
-/// What a controller says of a lane that leaves; `None` while it has something to tell its lanes.
+/// A controller's settings for a lane that leaves; `None` while it has messages for its lanes.
 fn manner_of(controller: &Controller) -> Option<Manner> {
     controller.has_told_everything().then(|| Manner {
         silent: controller.has_silent_doorbells(),
@@ -305,8 +304,8 @@ fn manner_of(controller: &Controller) -> Option<Manner> {
 }
 
 impl Lanes {
-    /// After a turn of a controller: sends its new lanes to where they are to live, calls those
-    /// home that must be there, and tells the others how their interrupts go.
+    /// After a turn of a controller: sends its new lanes to their places, calls home those that
+    /// must be there, and informs the others of their interrupt mechanism.
     #[inline]
     pub(crate) fn place_lanes(
         &mut self,
@@ -325,7 +324,7 @@ impl Lanes {
         }
     }
 
-    /// Whether all of it was done; some may have to wait for a move to end.
+    /// Returns whether all of it was done; some may have to wait for a move to end.
     #[cold]
     fn place_lanes_of(
         &mut self,

@@ -1,4 +1,4 @@
-//! Looking at queues of an engine between two turns ([`controller::inspect`]).
+//! Inspection of an engine's queues between two turns ([`controller::inspect`]).
 
 use controller::inspect::{CompletionView, ControllerView, Look};
 use controller::lane::Lane;
@@ -10,14 +10,14 @@ use crate::mail::EngineId;
 use crate::turn::ControllerSlot;
 
 impl<C: Channel> Engine<C> {
-    /// What a controller knows of its queues now.
+    /// A snapshot of a controller's queues.
     #[must_use]
     pub fn inspect_controller(&self, slot: ControllerSlot, look: Look) -> Option<ControllerView> {
         Some(self.members.get(slot.0)?.inspect(look))
     }
 
-    /// What stands in a completion queue now, and in the submission queues that complete into it,
-    /// of that controller of that engine; `None` where it does not live here.
+    /// A snapshot of a completion queue, and of the submission queues that complete into it, of
+    /// that controller of that engine; `None` if it does not live here.
     #[must_use]
     pub fn inspect_lane(
         &self,

@@ -1,13 +1,13 @@
-//! The reactor's lanes: where they are kept, and which of them are hot.
+//! The reactor's lanes: their storage, and the set of hot lanes.
 //!
-//! A hot lane has a turn in every turn of the reactor; a cold one costs nothing. A lane that has
-//! found nothing to do for a while grows cold, after [`Lane::rest`] has made sure that it will be
-//! missed by nobody: a host with doorbell buffers is asked to ring, which is a message and heats
-//! the lane; so is every doorbell of a host without. Only doorbells that are mapped into a host are
-//! stored without telling: the engine watches their pages.
+//! A hot lane runs in every turn of the reactor; a cold one costs nothing. A lane that stays idle
+//! for a while grows cold, after [`Lane::rest`] has made sure that new work will wake it: a host
+//! with doorbell buffers is asked to ring, which is a message and heats the lane. Without doorbell
+//! buffers every doorbell write is a message. Only doorbells that are mapped into a host are stored
+//! without a message: the engine watches their pages.
 //!
-//! Those of this engine's controllers that live elsewhere have their place here, too ([`Away`]),
-//! and those that visit from elsewhere stand beside its own; how they come and go is in `travel`.
+//! Lanes of this engine's controllers that live on another engine have an entry here, too
+//! ([`Away`]), and visiting lanes are stored beside its own; `travel` describes how they move.
 
 use std::collections::VecDeque;
 
@@ -19,16 +19,16 @@ use crate::mail::{About, EngineId, Mail, MoveError};
 use crate::tenants::{Left, TenantId};
 use crate::travel::{Away, Guest, Journey, Moved};
 
-/// How long a lane stays hot without work. Longer than the gaps of a host that goes on: a command
-/// to a cold queue costs a host with doorbell buffers an exit.
+/// How long an idle lane stays hot. Longer than the gaps of an active host: a command to a cold
+/// queue costs a host with doorbell buffers an exit.
 const HOT_NS: u64 = 1_000_000;
 /// Bits of a key's number that name the slot; the bits above count how often the slot was used.
 const SLOT_BITS: u32 = 16;
 /// Mask of the generation: a key's number has 31 bits.
 pub(crate) const GENERATION_MASK: u32 = OwnerKey::LIMIT / (1 << SLOT_BITS) - 1;
 
-/// The number of a key: its slot, and how often that slot was used. A ticket from before finds
-/// nobody.
+/// The number of a key: its slot, and how often that slot was used. An outdated ticket matches no
+/// lane.
 pub(crate) fn number_of(slot: usize, generation: u32) -> u32 {
     let slot = u32::try_from(slot).unwrap_or(u32::MAX) & ((1 << SLOT_BITS) - 1);
     (generation & GENERATION_MASK) << SLOT_BITS | slot
@@ -43,7 +43,7 @@ pub(crate) enum Whose {
     Guest(Guest),
 }
 
-/// What a lane has told from elsewhere.
+/// Reports of a lane on another engine.
 #[derive(Debug, Default)]
 struct Heard {
     events: VecDeque<LaneEvent>,
@@ -54,13 +54,13 @@ struct Heard {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) lane: Option<Lane>,
-    /// Where it is, if it is another engine's guest.
+    /// Its place, if it visits another engine.
     pub(crate) away: Option<Away>,
-    /// What it has told from there and nobody has taken yet.
+    /// Its reports from there that were not processed yet.
     heard: Option<Box<Heard>>,
     generation: u32,
     pub(crate) whose: Whose,
-    /// Whose its commands are, unless their namespace says otherwise.
+    /// The tenant of its commands, unless their namespace names another.
     pub(crate) tenant: Option<TenantId>,
     pub(crate) journey: Option<Journey>,
     pub(crate) hot: bool,
@@ -88,7 +88,7 @@ impl Slot {
 }
 
 impl Slot {
-    /// How many commands are kept for a lane that is on its way home.
+    /// Number of messages that are kept for a lane on its way home.
     pub(crate) fn keeps(&self) -> usize {
         let kept = self.away.as_ref().and_then(|away| away.kept.as_ref());
         kept.map_or(0, Vec::len)
@@ -108,16 +108,15 @@ pub(crate) struct Lanes {
     /// Slots of lanes that were made since the last look, and of those that are to move.
     pub(crate) fresh: Vec<usize>,
     pub(crate) travelling: Vec<usize>,
-    /// Moves that somebody asked for and that have ended.
+    /// Requested moves that have ended.
     pub(crate) moved: Vec<Moved>,
-    /// There may be something of what follows to look after. False for all that most engines ever
-    /// do.
+    /// Whether the fields below may need attention. False for most engines at all times.
     pub(crate) abroad: bool,
-    /// What media still had of lanes that have ended, for tenants.
+    /// Commands that media still had of lanes that have ended, for tenants.
     pub(crate) left: Left,
     /// Whose the commands of controllers are.
     owners: Vec<(EngineId, usize, TenantId)>,
-    /// How many live elsewhere, and the slots of those that live here as guests.
+    /// Number of lanes that live elsewhere, and the slots of visitors.
     pub(crate) away: usize,
     pub(crate) guests: Vec<usize>,
 }
@@ -196,7 +195,7 @@ impl Lanes {
         }
     }
 
-    /// Gives a place back. What its lane had for the subsystem is given up.
+    /// Releases a place. Its lane's commands for the subsystem are aborted.
     pub(crate) fn vacate(&mut self, index: usize) {
         if let Some(cqid) = self.cqid_at(index) {
             self.end_journey(index, Err(MoveError::Gone(cqid)));
@@ -232,7 +231,7 @@ impl Lanes {
             self.heat(slot_of(key));
         } else if let Some(away) = &slot.away {
             let to = away.engine;
-            // One is enough, however often a host rings while nobody carries the mail.
+            // One is enough, however often a host rings while the mail is not carried.
             let is_told =
                 |(_, mail): &(_, Mail)| mail.key == key && matches!(mail.about, About::Kick);
             if !self.outbox.iter().any(is_told) {
@@ -278,7 +277,7 @@ impl Lanes {
         let mut at = 0;
         while let Some(&index) = self.hot.get(at) {
             let slot = &mut self.slots[index];
-            // Whoever takes a lane out takes it off the list.
+            // Code that removes a lane removes it from the list.
             if turn(slot) {
                 slot.worked = now;
             } else if now.since(slot.worked) > HOT_NS && slot.lane.as_mut().is_none_or(Lane::rest) {
@@ -336,14 +335,14 @@ impl Lanes {
         hot.any(|index| self.slots[*index].lane.as_ref().is_some_and(Lane::has_work))
     }
 
-    /// What a lane of ours that is elsewhere has told.
+    /// A report of a lane of ours that lives elsewhere.
     pub(crate) fn hear(&mut self, key: OwnerKey, event: LaneEvent) {
         if let Some(slot) = self.slot_mut(key) {
             slot.heard.get_or_insert_default().events.push_back(event);
         }
     }
 
-    /// What it has for the subsystem.
+    /// A command of such a lane for the subsystem.
     pub(crate) fn hear_forward(&mut self, key: OwnerKey, forward: Forward) {
         match self.slot_mut(key) {
             Some(slot) => slot
@@ -454,7 +453,7 @@ impl Lanes {
         true
     }
 
-    /// What a guest has posted, merged with what is still to be carried.
+    /// Completions that a visitor has posted, merged with those still to be carried.
     pub(crate) fn post(&mut self, guest: Guest, posted: Posted) {
         let waiting = self.outbox.iter_mut().find_map(|(to, mail)| match mail {
             Mail {

@@ -1,19 +1,19 @@
-//! Whose turn it is: the lanes, controllers and channels of one reactor, and when that reactor may
+//! The schedule of one reactor: its lanes, controllers and channels, and the time when it may
 //! sleep.
 //!
-//! A reactor calls [`Engine::turn`] again and again. One turn looks at the controllers that have
-//! something to say, lets every hot lane fetch a batch, submits each channel once, reaps it, and
-//! raises at most one interrupt per completion queue. When a turn finds nothing, [`Engine::idle`]
-//! says whether to spin or to sleep, and [`Engine::arm`] is the sequence that makes sleeping safe.
+//! A reactor calls [`Engine::turn`] again and again. One turn serves the controllers that have
+//! work, lets every hot lane fetch a batch, submits each channel once, reaps it, and raises at most
+//! one interrupt per completion queue. When a turn finds nothing, [`Engine::idle`] decides whether
+//! to spin or to sleep, and [`Engine::arm`] is the sequence that makes sleeping safe.
 //!
 //! Invariants:
 //! - a lane with a command in flight is hot;
 //! - a ticket of a lane that is gone completes nothing: a lane's key is never used again within
 //!   2^15 lanes of its slot;
-//! - no clock, descriptor or thread: the time of a turn is handed in, and so the same code runs in
+//! - no clock, descriptor or thread: the time of a turn is an argument, so the same code runs in
 //!   virtual time.
 //!
-//! Where there are tenants, it also says which command may go to its medium now ([`tenants`]).
+//! With tenants, it also decides which command may go to its medium now ([`tenants`]).
 //!
 //! What this crate does not do: it knows no sockets and no media.
 

@@ -1,23 +1,23 @@
-//! What engines say to each other, so that a lane may live on another reactor than its controller.
+//! Messages between engines, so that a lane may live on another reactor than its controller.
 //!
-//! The engine of the controller is the lane's *home*; where it lives, it is a *visitor*. Both write
-//! to each other by [`Mail`], which somebody carries: from one engine to another all of it, in the
-//! order it was written, and none of it lost. How long it takes is nobody's worry but the host's,
-//! as a visitor that knows of mail on its way waits for it ([`memory::Told`]).
+//! The engine of the controller is the lane's *home*; on another engine the lane is a *visitor*.
+//! Both write to each other by [`Mail`], which the caller carries from one engine to another:
+//! completely, in order, and without loss. Its latency affects only the host: a visitor that knows
+//! of mail in transit waits for it ([`memory::Told`]).
 //!
-//! How a lane moves. It is paused, so that it fetches nothing, and is *empty* when what it holds
-//! has completed. From its home it then leaves at once. From elsewhere it is handed back first: its
-//! visitor's engine says that it is empty, its home asks for it and from then on keeps what there
-//! is to tell it until it is there. So no command of its controller passes it on the way, and no
-//! command of its host is ever in two places. What does not become empty in time goes on where it
-//! was.
+//! How a lane moves: it is paused, so that it fetches nothing, and is *empty* when its commands
+//! have completed. From its home it then leaves at once. From elsewhere it is handed back first:
+//! its visitor's engine reports that it is empty, its home requests it and from then on keeps the
+//! messages for it until it has arrived. So no command of its controller overtakes it in transit,
+//! and no command of its host is ever in two places. A lane that does not become empty in time
+//! continues where it was.
 
 use controller::lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, Posted};
 use port::ticket::{OwnerKey, Ticket};
 
 use crate::turn::ControllerSlot;
 
-/// Which engine of the process.
+/// Index of an engine in its process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EngineId(pub u16);
 
@@ -56,18 +56,18 @@ impl Mail {
     }
 }
 
-/// What a message is about.
+/// Content of a message.
 #[derive(Debug)]
 pub(crate) enum About {
     /// From its home: it comes to live here.
     Arrival(Box<Arrival>),
-    /// From its home: a command, and how much of what was to be told it is.
+    /// From its home: a command, and its number among the messages.
     Command { command: LaneCommand, told: usize },
     /// From its home: its host has rung a doorbell that was not mapped.
     Kick,
-    /// From its home: what the subsystem has made of a command.
+    /// From its home: the subsystem's answer to a command.
     Answer { ticket: Ticket, result: Answered },
-    /// From its home: whether its interrupts are nobody's business but its reactor's.
+    /// From its home: whether its own reactor alone handles its interrupts.
     Plain(bool),
     /// From its home: hand it back. It is empty.
     HandBack,
@@ -89,7 +89,7 @@ pub(crate) struct Arrival {
     pub(crate) lane: Lane,
     /// Its controller's place at its home.
     pub(crate) controller: usize,
-    /// Its doorbells are mapped into its host: nobody tells when they are rung.
+    /// Its doorbells are mapped into its host: no message announces that they are rung.
     pub(crate) silent: bool,
     pub(crate) plain: bool,
 }
@@ -101,19 +101,19 @@ pub enum MoveError {
     #[error("its host has no completion queue {0}")]
     NoQueue(u16),
     /// It is being moved already.
-    #[error("completion queue {0} is being moved already: wait for that")]
+    #[error("completion queue {0} is already being moved: wait until the move ends")]
     Moving(u16),
     /// A command did not end in time; it goes on where it was.
     #[error(
-        "commands of completion queue {0} did not end in time, so it stays where it is: its medium may hang"
+        "completion queue {0} was not moved: its commands did not complete in time; check whether its medium hangs"
     )]
     Busy(u16),
     /// Interrupts or arbitration need it at home.
     #[error(
-        "completion queue {0} stays on its controller's reactor: its host takes interrupts by MSI or by the pin, or has selected weighted round robin"
+        "completion queue {0} stays on its controller's reactor: its host uses MSI or pin interrupts, or has selected weighted round robin arbitration"
     )]
     MustStay(u16),
     /// The queue was deleted meanwhile.
-    #[error("completion queue {0} was deleted while it was to move")]
+    #[error("completion queue {0} was deleted before it was moved")]
     Gone(u16),
 }

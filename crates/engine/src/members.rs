@@ -1,11 +1,10 @@
 //! The controllers and subsystems of a reactor, and which of them need a turn.
 //!
-//! A turn of a controller costs as much as some commands do, so only those get one that have a
-//! reason: their transport has touched them, a lane of theirs has news, their subsystem has
-//! changed, something they asked of a medium is done. Those are *hot*, and stay so until some turns
-//! found nothing. The others are *cold*, and get a turn now and then for what falls due with time.
-//!
-//! A subsystem is hot while one of its controllers is, or something of its own is.
+//! A turn of a controller costs as much as several commands, so only controllers with a reason get
+//! one: their transport has touched them, a lane of theirs has news, their subsystem has changed,
+//! or an operation of theirs on a medium is done. Those are *hot*, and stay so until some turns
+//! found nothing. The others are *cold*, and get an occasional turn for their timers. A subsystem
+//! is hot while one of its controllers is, or while it has work of its own.
 
 use controller::Controller;
 use controller::subsystem::Subsystem;
@@ -17,7 +16,7 @@ use crate::turn::{ControllerSlot, SubsystemSlot};
 
 /// Turns of a controller or subsystem without work after which it is cold.
 const HOT_TURNS: u8 = 4;
-/// How often every cold controller gets a turn: what falls due is late by no more than that.
+/// Interval between turns of every cold controller: its timers are late by no more than that.
 const COLD_ROUND_NS: u64 = 1_000_000;
 /// Between the turns of two cold controllers: where there are very many, a round takes longer.
 const COLD_INTERVAL_NS: u64 = 5_000;
@@ -31,7 +30,7 @@ pub(crate) struct Member {
     heat: Heat,
 }
 
-/// Where the lanes of a controller live.
+/// Placement of a controller's lanes.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     /// On which engines they are to live, in turn; empty: on this one.
@@ -48,7 +47,7 @@ struct Home {
     heat: Heat,
 }
 
-/// Whether something gets turns.
+/// Whether a member gets turns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heat {
     hot: bool,
@@ -65,7 +64,7 @@ pub(crate) struct Members {
     hot_subsystems: Vec<usize>,
     /// A subsystem has something for its operator or keeper.
     news: bool,
-    /// Which cold controller gets the next turn, and when.
+    /// The cold controller that gets the next turn, and its time.
     cursor: usize,
     next_cold: Time,
 }
@@ -129,7 +128,7 @@ impl Members {
         self.heat_subsystem(index);
     }
 
-    /// Where the lanes of a controller are to live.
+    /// Sets the placement of a controller's lanes.
     pub(crate) fn set_spread(&mut self, slot: ControllerSlot, over: Vec<EngineId>) {
         if let Some(Some(member)) = self.controllers.get_mut(slot.0) {
             member.places = Places {
@@ -172,12 +171,13 @@ impl Members {
         member.map(|member| &member.controller)
     }
 
-    /// Whether a subsystem may have got something for its operator or keeper since the last call.
+    /// Whether a subsystem may have news for its operator or for the code that keeps its records
+    /// since the last call.
     pub(crate) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
 
-    /// A subsystem, for whoever may change it.
+    /// A subsystem, for changes.
     pub(crate) fn subsystem_mut(&mut self, slot: SubsystemSlot) -> Option<&mut Subsystem> {
         let home = self.subsystems.get_mut(slot.0)?.as_mut();
         self.news = true;
@@ -217,7 +217,7 @@ impl Members {
         self.controllers.len()
     }
 
-    /// Whoever has work gets turns; whether somebody does.
+    /// Heats all members with work; returns whether there are any.
     pub(crate) fn heat_busy(&mut self) -> bool {
         let mut any = false;
         for (index, member) in self.controllers.iter_mut().enumerate() {
@@ -274,7 +274,7 @@ impl Members {
         self.next_cold = now + (COLD_ROUND_NS / count as u64).max(COLD_INTERVAL_NS);
     }
 
-    /// Gives every hot subsystem a turn; what one has changed concerns all of its controllers.
+    /// Gives every hot subsystem a turn; a change of one concerns all of its controllers.
     pub(crate) fn turn_subsystems<C: Channel>(
         &mut self,
         now: Time,
@@ -315,8 +315,8 @@ impl Members {
         any
     }
 
-    /// Gives every hot controller a turn, which says whether it did something, and whether it is to
-    /// stay hot all the same.
+    /// Gives every hot controller a turn; each returns whether it did work, and whether it stays
+    /// hot regardless.
     pub(crate) fn turn_controllers(
         &mut self,
         mut turn: impl FnMut(usize, &mut Controller, &mut Subsystem, &mut Places) -> (bool, bool),

@@ -1,4 +1,4 @@
-//! How lanes come and go between engines: see `mail` for the way of one.
+//! Moves of lanes between engines; `mail` describes the protocol.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 /// whose lanes it is for get no turn.
 const OUTBOX: usize = 256;
 
-/// Where a lane of ours lives.
+/// Place of a lane of ours on another engine.
 #[derive(Debug)]
 pub(crate) struct Away {
     pub(crate) engine: EngineId,
     pub(crate) cqid: u16,
     pub(crate) told: Arc<Told>,
-    /// On its way back: what it is to be told when it is here.
+    /// On its way back: messages for it, kept until it has arrived.
     pub(crate) kept: Option<Vec<LaneCommand>>,
-    /// What was last written of its interrupts.
+    /// The last interrupt setting sent to it.
     pub(crate) plain: bool,
     /// How often it was asked to pause there.
     pub(crate) pauses: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Guest {
     pub(crate) key: OwnerKey,
     /// Its controller's place there.
     pub(crate) controller: usize,
-    /// Nobody tells when its doorbells are rung.
+    /// No message announces that its doorbells are rung.
     pub(crate) silent: bool,
     /// Its interrupts may be raised here.
     pub(crate) plain: bool,
@@ -54,22 +54,22 @@ pub(crate) struct Guest {
 pub(crate) struct Journey {
     pub(crate) to: EngineId,
     deadline: Time,
-    /// Somebody waits to hear how it ended.
+    /// A caller waits for its outcome.
     asked: bool,
 }
 
-/// How a move ended.
+/// Outcome of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// Whose lane.
     pub controller: ControllerSlot,
     /// Which: its completion queue.
     pub cqid: u16,
-    /// How it ended.
+    /// Its result.
     pub result: Result<(), MoveError>,
 }
 
-/// What a lane's controller says of it when it leaves.
+/// A controller's settings for a lane that leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     pub(crate) silent: bool,
@@ -98,7 +98,7 @@ impl Lanes {
         self.abroad = self.away > 0 || lists.iter().any(|list| !list.is_empty());
     }
 
-    /// Where the lane at a place lives.
+    /// The engine on which the lane at a place lives.
     pub(crate) fn residence(&self, index: usize) -> EngineId {
         let away = self.slots[index].away.as_ref();
         away.map_or(self.engine, |away| away.engine)
@@ -137,8 +137,8 @@ impl Lanes {
         Ok(true)
     }
 
-    /// Moves on every lane that is to move. `manner`: what its controller says of it, which has
-    /// told it everything.
+    /// Advances every move in progress. `manner`: the settings of the lane's controller, which has
+    /// sent all of its messages.
     pub(crate) fn travel(&mut self, now: Time, mut manner: impl FnMut(usize) -> Option<Manner>) {
         let mut at = 0;
         while let Some(&index) = self.travelling.get(at) {
@@ -217,7 +217,7 @@ impl Lanes {
         self.send(to, key, About::Arrival(arrival));
     }
 
-    /// A move has ended; whoever asked for it hears of it.
+    /// Ends a move and records its result for the caller that requested it.
     pub(crate) fn end_journey(&mut self, index: usize, result: Result<(), MoveError>) {
         self.travelling.retain(|other| *other != index);
         let cqid = self.cqid_at(index).unwrap_or_default();
@@ -279,8 +279,8 @@ impl Lanes {
         }
     }
 
-    /// Writes home what a guest has to tell. One that has stopped ends before its home can hear of
-    /// that: what it used may be used again by then.
+    /// Sends a visitor's reports home. A stopped visitor ends before its home can learn of that:
+    /// the resources that it used may be reused by then.
     pub(crate) fn tell_home(&mut self, index: usize) {
         let Whose::Guest(guest) = self.slots[index].whose else {
             return;
@@ -314,9 +314,9 @@ impl Lanes {
         self.slots[index].lane.as_mut().and_then(take)
     }
 
-    /// Whether so much waits to be carried to lanes of that controller that it is to say no more
-    /// for now: its host may change its memory map, or send admin commands, faster than a reactor
-    /// that hangs takes mail.
+    /// Whether so much mail for lanes of that controller is waiting that it must send no more for
+    /// now: its host may change its memory map, or send admin commands, faster than a hanging
+    /// reactor takes mail.
     #[inline]
     pub(crate) fn owes_much(&self, controller: usize) -> bool {
         self.away > 0 && self.owes(controller)

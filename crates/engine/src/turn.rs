@@ -19,8 +19,8 @@ use crate::{Idle, Mode};
 const CONTROLLER_TURNS: u32 = 16;
 /// No interrupt is withheld.
 const NEVER: Time = Time(u64::MAX);
-/// How often the doorbells of every controller are looked at, for what nobody tells of: a first
-/// command in a queue that was idle waits no longer than that beside busy ones.
+/// Interval between checks of the doorbells of every controller, for stores without a message: a
+/// first command in an idle queue waits no longer than that beside busy ones.
 const BELL_ROUND_NS: u64 = 30_000;
 
 /// A controller's place in its engine.
@@ -31,7 +31,7 @@ pub struct ControllerSlot(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubsystemSlot(pub usize);
 
-/// What a turn did.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     /// Whether anything was done.
@@ -42,9 +42,9 @@ pub struct Turn {
     pub completions: u64,
 }
 
-/// Who delivers interrupts.
+/// Delivery of interrupts.
 pub trait Interrupts {
-    /// Delivers what a controller raises.
+    /// Delivers an interrupt of a controller.
     fn raise(&mut self, controller: ControllerSlot, interrupt: Interrupt);
 
     /// Delivers a vector of MSI-X of a controller of another engine; false where only that can.
@@ -73,14 +73,14 @@ pub struct Engine<C> {
     pub(crate) turns_to_look: u32,
     /// See [`Engine::take_messages_wanted`].
     messages_wanted: Vec<ControllerSlot>,
-    /// What guests of other engines have posted for controllers of this one.
+    /// Completions that visitors of other engines have posted for controllers of this one.
     pub(crate) posted: Vec<VisitorPost>,
     /// Whose doorbells are looked at next, and when.
     bell_cursor: usize,
     next_bells: Time,
     /// When the first interrupt that some controller withholds is due.
     interrupts_due: Time,
-    /// Who shares what, where somebody does.
+    /// Tenants, if there are any.
     pub(crate) tenants: Option<Box<Tenants>>,
 }
 
@@ -105,7 +105,7 @@ impl<C: Channel> Engine<C> {
         }
     }
 
-    /// Which engine of its process it is; the first one unless told.
+    /// Sets the index of the engine in its process. Default: the first.
     pub fn set_id(&mut self, id: EngineId) {
         self.lanes.engine = id;
     }
@@ -151,7 +151,7 @@ impl<C: Channel> Engine<C> {
         self.members.subsystem_mut(slot)
     }
 
-    /// Every subsystem, for whoever keeps their records.
+    /// Every subsystem, for the code that keeps their records.
     pub fn subsystems_mut(&mut self) -> impl Iterator<Item = (SubsystemSlot, &mut Subsystem)> {
         self.members.subsystems_mut()
     }
@@ -213,8 +213,8 @@ impl<C: Channel> Engine<C> {
         Some(controller)
     }
 
-    /// One turn at `now`. `raise` is called with a controller and what its transport is to deliver;
-    /// at most once for each completion queue that has posted.
+    /// One turn at `now`. `raise` is called with a controller and the interrupt that its transport
+    /// must deliver; at most once for each completion queue that has posted.
     pub fn turn(&mut self, now: Time, mut raise: impl Interrupts) -> Turn {
         let mut turn = Turn::default();
         let mut worked = self.channels.keep_time() && self.tell_time(now);
@@ -308,9 +308,9 @@ impl<C: Channel> Engine<C> {
         worked
     }
 
-    /// Tells the time to channels that keep one, and completes what is due by then: before anything
-    /// is fetched, for which it would have to wait (with tenants when their turn has begun, which
-    /// counts it). Whether there was something.
+    /// Passes the time to channels that keep one, and completes commands that are due by then:
+    /// before anything is fetched, which would have to wait for it (with tenants when their turn
+    /// has begun, which counts it). Returns whether there were any.
     #[inline(never)]
     fn tell_time(&mut self, now: Time) -> bool {
         self.channels.set_time(now, &mut self.done);
@@ -326,8 +326,8 @@ impl<C: Channel> Engine<C> {
         self.channels.next_due().into_iter().chain(held).min()
     }
 
-    /// Looks at doorbells that are stored without a message: of the next controllers that it is
-    /// time for, or, where no lane is hot and so nobody is kept waiting, of one in every turn.
+    /// Checks doorbells that are stored without a message: of the next controllers that are due,
+    /// or, if no lane is hot and so no host is delayed, of one in every turn.
     fn look_at_bells(&mut self, now: Time) {
         let count = self.bells();
         let interval = BELL_ROUND_NS / count.max(1) as u64;
@@ -344,13 +344,12 @@ impl<C: Channel> Engine<C> {
         self.next_bells = now + interval;
     }
 
-    /// How many sets of doorbells there are to look at: those of every controller, and of every
-    /// guest.
+    /// Number of sets of doorbells to check: those of every controller, and of every visitor.
     fn bells(&self) -> usize {
         self.members.places() + self.lanes.guests.len()
     }
 
-    /// Makes hot what a changed doorbell of that controller belongs to.
+    /// Wakes the lanes whose doorbells changed.
     #[inline]
     fn look_at_bells_of(&mut self, index: usize) {
         let Some(controller) = self.members.get_mut(index) else {
@@ -362,7 +361,7 @@ impl<C: Channel> Engine<C> {
         };
         let lanes = &mut self.lanes;
         let admin = controller.look_at_doorbells(|key| {
-            // A head that nobody waits for, say, is no work.
+            // A head that no command waits for, for example, is no work.
             if lanes.get_mut(key).is_some_and(|lane| lane.is_rung()) {
                 lanes.warm(key);
             }
@@ -374,8 +373,7 @@ impl<C: Channel> Engine<C> {
     }
 
     /// Controllers whose admin commands wait until the messages of their hosts have been read
-    /// ([`Controller::messages_read`]): read those now, whether or not a socket says that there are
-    /// some.
+    /// ([`Controller::messages_read`]): read those now, even if no socket reports any.
     pub fn take_messages_wanted(&mut self) -> Vec<ControllerSlot> {
         std::mem::take(&mut self.messages_wanted)
     }
@@ -422,7 +420,8 @@ impl<C: Channel> Engine<C> {
         worked
     }
 
-    /// Takes what every controller has to raise beside what its lanes have just posted.
+    /// Collects the interrupts of every controller beside those for entries that its lanes have
+    /// just posted.
     fn take_interrupts(&mut self, now: Time, raise: &mut impl Interrupts) {
         self.interrupts_due = NEVER;
         for (index, controller) in self.members.iter_mut() {
@@ -449,7 +448,8 @@ impl<C: Channel> Engine<C> {
         self.interrupts_due = self.interrupts_due.min(due.unwrap_or(NEVER));
     }
 
-    /// Submits and reaps every channel and completes what is done. `TENANTS`: there may be some.
+    /// Submits and reaps every channel and completes finished commands. `TENANTS`: there may be
+    /// tenants.
     #[inline]
     fn drive_channels<const TENANTS: bool>(&mut self, now: Time) -> bool {
         let mut worked = false;
@@ -467,7 +467,7 @@ impl<C: Channel> Engine<C> {
         worked | self.complete_done::<TENANTS>()
     }
 
-    /// Completes what channels have handed out. Whether there was something.
+    /// Completes commands that channels have returned. Returns whether there were any.
     #[inline]
     fn complete_done<const TENANTS: bool>(&mut self) -> bool {
         let worked = !self.done.is_empty();
@@ -525,7 +525,7 @@ impl<C: Channel> Engine<C> {
         self.members.take_news()
     }
 
-    /// What to do after a turn at `now` that found nothing. `unwoken`: a doorbell page is mapped
+    /// The action after a turn at `now` that found nothing. `unwoken`: a doorbell page is mapped
     /// into some host.
     pub fn idle(&mut self, now: Time, unwoken: bool, other_deadline: Option<Time>) -> Idle {
         let controllers = self.members.iter().filter_map(Controller::next_deadline);

@@ -1,18 +1,16 @@
-//! When a reactor sleeps, and for how long.
+//! The time when a reactor sleeps, and for how long.
 //!
-//! A pure function of the times handed in. A reactor that polls never sleeps; one in interrupt mode
+//! A pure function of the times passed in. A polling reactor never sleeps; one in interrupt mode
 //! sleeps as soon as a turn found nothing. An adaptive one spins for a while after it last found
-//! work, and how long follows what spinning would have gained (as the halt polling of KVM and the
-//! polling of QEMU's IOThreads do): when it has slept and work came within the most that it may
-//! spin, it should have spun, and spins for longer from now on; when work came later, spinning was
-//! in vain, and it spins for half as long.
+//! work. How long follows what spinning would have gained (like the halt polling of KVM and the
+//! polling of QEMU's IOThreads): if it slept and work came within the maximum spin time, it should
+//! have spun, and spins for longer from now on; if work came later, spinning was in vain, and it
+//! spins for half as long. Its budget bounds the cost: a share of the time is credited as it
+//! passes, every spin is charged, and with nothing left it sleeps at once.
 //!
-//! Its budget bounds what that costs: a share of the time is credited as it passes, every spin is
-//! charged, and with nothing left it sleeps at once.
-//!
-//! Where a doorbell page is mapped into a host nobody wakes a sleeper, so it looks again after an
-//! interval that grows with the time it has been idle. Work that such a look finds came at an
-//! unknown time since the one before; the earliest counts.
+//! A store to a doorbell page that is mapped into a host wakes no sleeper, so the reactor checks
+//! again after an interval that grows with the time it has been idle. Work that such a check finds
+//! came at an unknown time since the previous one; the earliest counts.
 
 use port::time::Time;
 
@@ -32,7 +30,7 @@ pub enum Mode {
     Interrupt,
 }
 
-/// What to do after a turn that found nothing.
+/// The action after a turn that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// Take another turn.
@@ -46,15 +44,15 @@ pub enum Idle {
 
 /// First interval between timed looks at a mapped page.
 pub const TIMED_LOOK_MIN_NS: u64 = 50_000;
-/// Last interval between timed looks: half of what a first command may wait (1 ms).
+/// Last interval between timed checks: half of the maximum wait of a first command (1 ms).
 pub const TIMED_LOOK_MAX_NS: u64 = 500_000;
 /// The bound of every other sleep.
 pub const SLEEP_MAX_NS: u64 = 1_000_000_000;
-/// The shortest time to spin but none: about what a sleep and its end cost.
+/// The shortest spin time above 0: about the cost of a sleep and its end.
 const SPIN_MIN_NS: u64 = 4_000;
-/// How much earlier a reactor wakes for what happens at a certain time, and spins the rest of the
-/// way in every mode: a timer of the system is late by its slack (50 µs unless told otherwise) and
-/// by the way from one process to another.
+/// How much earlier a reactor wakes for a timed event, spinning the rest of the time in every mode:
+/// a system timer is late by its slack (50 µs by default) and by the switch from one process to
+/// another.
 pub(crate) const EARLY_NS: u64 = 100_000;
 /// Credit for spinning is saved up to so much.
 const CREDIT_MAX_NS: u64 = 10_000_000;
@@ -68,7 +66,7 @@ pub struct Waiting {
     limit_ns: u64,
     /// For how long spinning is worth it, as far as it has learned.
     learned_ns: u64,
-    /// What may be spun away, and until when that was credited.
+    /// Spin budget left, and the time until which it was credited.
     credit_ns: u64,
     credited: Time,
     /// It has slept since there was work last.
@@ -175,8 +173,8 @@ impl Waiting {
         }
     }
 
-    /// What to do after a turn at `now` that found nothing. `unwoken`: some doorbells are stored
-    /// without waking anyone. `deadline`: the earliest time at which something falls due.
+    /// The action after a turn at `now` that found nothing. `unwoken`: some doorbells are stored
+    /// without waking the reactor. `deadline`: the earliest time at which something falls due.
     pub fn idle(&mut self, now: Time, unwoken: bool, deadline: Option<Time>) -> Idle {
         if self.spins(now) {
             return Idle::Spin;
@@ -313,7 +311,7 @@ mod tests {
         let mut now = Time(0);
         commands(&mut waiting, &mut now, 10_000_000, 10);
         assert_eq!(waiting.spin_ns(), 0);
-        // Nobody wakes it: the look that finds work comes 50 us later at the earliest.
+        // No doorbell wakes it: the check that finds work comes 50 us later at the earliest.
         let Idle::Sleep { at_most_ns } = waiting.idle(now + 100, true, None) else {
             panic!("it does not spin");
         };

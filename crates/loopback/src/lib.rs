@@ -1,15 +1,13 @@
-//! A controller of our own on the caller's thread: no socket, no thread, no
-//! clock.
+//! A controller of our own on the caller's thread: no socket, no thread, no clock.
 //!
-//! Every poll of a queue gives the controller, its lanes and its channels one
-//! turn. Time is a counter that each turn moves on, by a microsecond unless told
-//! otherwise, so that a run repeats exactly; [`InProcess::advance`] moves it
-//! past a deadline at once. The driver's timeouts are in this time too.
+//! Every poll of a queue gives the controller, its lanes and its channels one turn. Time is a
+//! counter that each turn advances, by default by a microsecond, so that a run repeats exactly;
+//! [`InProcess::advance`] moves it past a deadline at once. The driver's timeouts use this time,
+//! too.
 //!
-//! Told so, it sleeps as a reactor does: with nothing to do it arms EventIdx,
-//! looks again, and from then on only a register write or a deadline wakes it.
-//! A doorbell that should have been a register write and was not then shows as a
-//! timeout.
+//! On request it sleeps as a reactor does: when idle it arms EventIdx, checks again, and from then
+//! on only a register write or a deadline wakes it. A doorbell that should have been a register
+//! write and was not then shows as a timeout.
 #![forbid(unsafe_code)]
 
 use std::cell::{RefCell, RefMut};
@@ -53,8 +51,7 @@ const TURN_NS: u64 = 1_000;
 const REGIONS_MAX: usize = 64;
 /// Messages that MSI has at most (PCI 3.0, 6.8.1).
 const MESSAGES_MAX: usize = 32;
-/// How long an unmap or a function reset waits for commands that hang, before
-/// they are given up.
+/// How long an unmap or a function reset waits for hanging commands before they are aborted.
 const DRAIN_NS: u64 = 4_000_000_000;
 
 /// The lanes of one controller. Keys are never given twice.
@@ -219,8 +216,8 @@ pub struct InProcess<C> {
 }
 
 impl<C: Channel> InProcess<C> {
-    /// A bus to `controller` of `subsystem`, made with `doorbells`; `mapped` says whether the
-    /// driver stores into them.
+    /// A bus to `controller` of `subsystem`, which was created with `doorbells`; `mapped` selects
+    /// whether the driver stores into them.
     #[must_use]
     pub fn new(
         controller: Controller,
@@ -321,7 +318,8 @@ impl<C: Channel> InProcess<C> {
             what: "duplicate the memory's descriptor",
             source,
         })?;
-        let refused = |error: String| DriverError::Unsupported(format!("shared memory: {error}"));
+        let refused =
+            |error: String| DriverError::Unsupported(format!("cannot share memory: {error}"));
         let inner = &mut *self.wake();
         let mapping = inner
             .mappings
@@ -421,7 +419,9 @@ impl<C: Channel> Bus for InProcess<C> {
 
     fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {
         let file = memory.file().ok_or_else(|| {
-            DriverError::Unsupported("memory of this process alone cannot be shared".to_owned())
+            DriverError::Unsupported(
+                "memory without a file descriptor cannot be shared with a drive".to_owned(),
+            )
         })?;
         let access = if memory.is_writable() {
             Access::READ_WRITE
@@ -436,7 +436,7 @@ impl<C: Channel> Bus for InProcess<C> {
         let epoch = {
             let inner = &mut *self.wake();
             inner.dma.unmap(base, len).map_err(|error| {
-                DriverError::Unsupported(format!("memory to give back: {error}"))
+                DriverError::Unsupported(format!("cannot unmap memory: {error}"))
             })?;
             inner.publish_map()
         };
@@ -464,7 +464,7 @@ impl<C: Channel> Bus for InProcess<C> {
                 Ok(())
             }
             None => Err(DriverError::Unsupported(format!(
-                "the controller has no vector {vector}"
+                "the controller has no interrupt vector {vector}"
             ))),
         }
     }
@@ -486,7 +486,7 @@ impl<C: Channel> Bus for InProcess<C> {
                 Ok(())
             }
             None => Err(DriverError::Unsupported(format!(
-                "MSI has no message {message}"
+                "the controller has no MSI message {message}"
             ))),
         }
     }

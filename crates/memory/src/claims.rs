@@ -1,25 +1,25 @@
-//! Claims: how commands that several threads do on one medium at the same time are kept from mixing
+//! Claims: keep commands that several threads execute on one medium at the same time from mixing
 //! their bytes.
 //!
-//! A medium is cut into pieces, and a fixed number of words stands for them, a piece's number
-//! modulo theirs. A word says how many commands are at its pieces and whose they are: those of one
-//! [`Claimant`], which keeps its own apart by itself, or such as only read. A command claims the
-//! words of its pieces before it begins and gives them back when it has ended. Two pieces that
-//! share a word hold each other up for nothing; that is rare, and costs a short wait.
+//! A medium is divided into pieces. A fixed number of words represents them: a piece maps to the
+//! word with its number modulo the number of words. A word holds the count and the owner of the
+//! commands in its pieces: either commands of one [`Claimant`], which keeps its own apart by
+//! itself, or readers only. A command claims the words of its pieces before it begins and releases
+//! them when it has ended. Two pieces that share a word delay each other needlessly; that is rare,
+//! and costs a short wait.
 //!
-//! Nobody blocks: a claim that meets another is tried again later, and goes on from the word it has
-//! come to. Words are claimed in ascending order and kept meanwhile, so that there is no circle of
-//! commands that wait for each other, and a command of many pieces gets them one by one however
-//! busy they are. A command that has to wait leaves a mark on the word; nobody joins those at a
-//! marked word any more, so it becomes free, and one that comes anew leaves it to those that have
-//! waited.
+//! No call blocks: a claim that meets another is retried later, and continues from the word that it
+//! has reached. Words are claimed in ascending order and kept meanwhile, so commands cannot wait
+//! for each other in a circle, and a command of many pieces gets them one by one however busy they
+//! are. A command that has to wait marks the word. No new claim joins those at a marked word, so
+//! the word becomes free, and new commands leave it to those that have waited.
 //!
-//! A medium with one claimant needs no claims, and its commands pay one look at a flag. When a
-//! second one opens, the first claims all that it has in flight at its next look
-//! ([`Claimant::must_claim`]), and nobody else begins until it has. There is no way back: who has
-//! shared a medium once goes on claiming.
+//! A medium with one claimant needs no claims: its commands only check a flag. When a second one
+//! opens, the first claims everything that it has in flight at its next check
+//! ([`Claimant::must_claim`]), and no other begins until it has. There is no way back: a claimant
+//! that has shared a medium once keeps claiming.
 //!
-//! What this does NOT do: it wakes nobody. Who waits for a claim tries again by itself.
+//! What this does NOT do: it sends no wake-ups. A waiting claimant retries by itself.
 
 use crate::order::full_fence;
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -40,7 +40,7 @@ const COUNT: u32 = (1 << HOLDER_SHIFT) - 1;
 const HOLDER: u32 = 0x7F << HOLDER_SHIFT;
 const HOLDER_SHIFT: u32 = 20;
 const READERS: u32 = 0;
-/// Somebody waits for the word.
+/// A claimant waits for the word.
 const WAITED: u32 = 1 << 31;
 
 /// A medium's words. A clone is the same ones.
@@ -52,7 +52,7 @@ struct Shared {
     words: Box<[AtomicU32]>,
     /// A bit for each claimant there is.
     open: AtomicU64,
-    /// There have been two at one time. Never taken back.
+    /// There have been two claimants at one time. Never reset.
     by_many: AtomicBool,
     /// The only one that there was may have something in flight that it has not claimed.
     unclaimed: AtomicBool,
@@ -62,7 +62,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct Claimant {
     shared: Arc<Shared>,
-    /// From 1 on, where it stands in a word.
+    /// Its number in a word, from 1 on.
     number: u32,
     state: State,
 }
@@ -76,13 +76,13 @@ enum State {
     Claims,
 }
 
-/// How far a command's claim has come. It belongs to the ranges that it was made with.
+/// Progress of a command's claim. It belongs to the ranges that it was created with.
 #[derive(Debug, Default)]
 pub struct Claim {
     /// Words that it holds: the first ones of its own.
     held: usize,
     whole: bool,
-    /// It has met somebody at the next one, and has left a mark.
+    /// It has met another claim at the next word, and has left a mark.
     waited: bool,
 }
 
@@ -93,7 +93,7 @@ impl Default for Claims {
 }
 
 impl Claims {
-    /// Words that nobody holds.
+    /// Words without claims.
     #[must_use]
     pub fn new() -> Claims {
         Claims(Arc::new(Shared {
@@ -147,7 +147,7 @@ impl Shared {
 }
 
 impl Claim {
-    /// Of a command that is alone on its medium, or touches no bytes.
+    /// The claim of a command that is alone on its medium, or touches no bytes.
     pub const NEEDLESS: Claim = Claim {
         held: 0,
         whole: true,
@@ -162,8 +162,8 @@ impl Claim {
 }
 
 impl Claimant {
-    /// Whether what begins now is to be claimed. Where another claimant has come and something
-    /// unclaimed may be in flight, `claim_all` is called first: it is to claim all of that
+    /// Whether new commands must claim. If another claimant has come and unclaimed commands may be
+    /// in flight, `claim_all` is called first and must claim all of them
     /// ([`Claimant::claim_at_once`]).
     ///
     /// To be called before each command begins, and now and then also where none does: others wait
@@ -173,7 +173,7 @@ impl Claimant {
         !self.is_alone() && self.look(claim_all)
     }
 
-    /// Whether [`Claimant::must_claim`] would say no, and has nothing to do for that.
+    /// Whether [`Claimant::must_claim`] would return false without any work.
     #[inline]
     #[must_use]
     pub fn is_alone(&self) -> bool {
@@ -204,14 +204,14 @@ impl Claimant {
         true
     }
 
-    /// What it did unclaimed has ended or is claimed, and others see it: the Release pairs with
+    /// Its unclaimed commands have ended or are claimed, and others see it: the Release pairs with
     /// their load.
     fn claim_from_now_on(&mut self) {
         self.shared.unclaimed.store(false, Ordering::Release);
         self.state = State::Claims;
     }
 
-    /// It has nothing in flight and may make no call for a long time: nobody has to wait for that.
+    /// It has nothing in flight and may make no call for a long time: others need not wait for it.
     pub fn rest(&mut self) {
         if self.state == State::Alone {
             self.shared.unclaimed.store(false, Ordering::Release);
@@ -245,14 +245,14 @@ impl Claimant {
         claim.whole
     }
 
-    /// Claims ranges of a command that is in flight already, which nobody else can have claimed:
-    /// for [`Claimant::must_claim`] alone.
+    /// Claims ranges of a command that is in flight already, which no other claimant can have
+    /// claimed: only for [`Claimant::must_claim`].
     pub fn claim_at_once(&self, claim: &mut Claim, ranges: impl IntoIterator<Item = (u64, u64)>) {
         each_word(ranges, 0, |index| {
             let word = self.shared.word(index);
             let now = word.load(Ordering::Relaxed);
             debug_assert!(now & COUNT == 0 || now & HOLDER == self.holder());
-            // Nobody else stores here before `unclaimed` is taken back.
+            // No other claimant stores here before `unclaimed` is cleared.
             word.store(self.holder() | ((now & COUNT) + 1), Ordering::Relaxed);
             claim.held += 1;
             true
@@ -260,8 +260,7 @@ impl Claimant {
         claim.whole = true;
     }
 
-    /// Gives back what a claim of these ranges holds: the command has ended, or is not to begin any
-    /// more.
+    /// Releases a claim of these ranges: the command has ended, or will not begin.
     pub fn release(&self, claim: &mut Claim, ranges: impl IntoIterator<Item = (u64, u64)>) {
         if claim.held > 0 {
             each_word(ranges, 0, |index| {

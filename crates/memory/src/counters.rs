@@ -1,8 +1,8 @@
 //! Counters and histograms with one writer and any number of readers, without locks.
 //!
-//! A counter is written by the one thread that owns it (a lane's reactor) with a plain load and
-//! store; readers may see a value that is a few commands old, never a torn one. Two writers would
-//! lose counts: the type cannot prevent that, the owner's `&mut` does.
+//! The one thread that owns a counter (a lane's reactor) writes it with a plain load and store.
+//! Readers may see a value that is a few commands old, never a torn one. Two writers would lose
+//! counts: the type cannot prevent that, the owner's `&mut` does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,17 +1,17 @@
 //! Doorbells: single words that one side stores and the other polls.
 //!
-//! [`DoorbellPages`] is our register page, ours to give away: a memfd that a client may map, so
+//! [`DoorbellPages`] is our register page, shared with a client: a memfd that a client may map, so
 //! that a guest's doorbell write is a plain store into it. [`ShadowDoorbells`] is the host's own
-//! copy (Doorbell Buffer Config, NVMe Base 2.1, 5.2.5): it stores tails and heads into one page and
-//! reads from the other when a register write is wanted.
+//! copy (Doorbell Buffer Config, NVMe Base 2.1, 5.2.5): the host stores tails and heads into one
+//! page and reads from the other when a register write is wanted.
 //!
 //! Invariants:
-//! - Our pages cannot be shrunk or grown by whoever holds their descriptor.
-//! - The shadow page is only read by us. The EventIdx page is written, and read only to be shown:
-//!   nothing follows from it.
+//! - A client that holds the descriptor of our pages cannot shrink or grow them.
+//! - We only read the shadow page. We write the EventIdx page, and read it only to display it: no
+//!   decision depends on it.
 //!
-//! What it does NOT do: it judges no value; a doorbell that moved past its queue is the
-//! controller's to notice.
+//! What it does NOT do: it checks no value. The controller detects a doorbell that moved past its
+//! queue.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -59,9 +59,9 @@ unsafe impl Send for DoorbellPages {}
 unsafe impl Sync for DoorbellPages {}
 
 impl DoorbellPages {
-    /// Where the first slot of our own pages lies in their file, in bytes: where doorbells start in
+    /// Offset of the first slot of our own pages in their file, in bytes: the start of doorbells in
     /// BAR0 (PCIe Transport 1.1, 3.1.2). A vfio-user client maps the file at the offset that an
-    /// area has in its region, so the file is laid out as the region is.
+    /// area has in its region, so the file is laid out like the region.
     pub const FILE_OFFSET: usize = 0x1000;
 
     /// Pages for `slots` doorbells, all zero, in a memfd of our own.
@@ -132,7 +132,7 @@ impl DoorbellPages {
         })
     }
 
-    /// The file, to be given to whoever maps it.
+    /// The file, for the process that maps it.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -154,7 +154,7 @@ impl DoorbellPages {
         self.lost.is_lost()
     }
 
-    /// What was stored last into `slot`. Acquire: entries that the other side stored before are
+    /// The last value stored into `slot`. Acquire: entries that the other side stored before are
     /// seen after.
     ///
     /// # Panics
@@ -165,9 +165,9 @@ impl DoorbellPages {
         unsafe { order::load_doorbell(self.at(slot)) }
     }
 
-    /// What stands in both doorbells of queue pair `pair`, the tail in the lower half: to see
-    /// whether one has changed since the last time. Not ordered: [`DoorbellPages::load`] comes
-    /// before anything is read because of it.
+    /// The values of both doorbells of queue pair `pair`, the tail in the lower half: to detect a
+    /// change since the last time. Not ordered: call [`DoorbellPages::load`] before reading
+    /// anything because of it.
     ///
     /// # Panics
     /// If there is no such pair.
@@ -180,7 +180,7 @@ impl DoorbellPages {
         unsafe { order::load_doorbell_pair(word) }
     }
 
-    /// Rings `slot`. Release: entries stored before are seen by whoever sees the value.
+    /// Rings `slot`. Release: a reader that sees the value sees the entries stored before.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -231,8 +231,8 @@ impl ShadowDoorbells {
         self.event_idx.resolve(view);
     }
 
-    /// What the host has stored into `slot` of the shadow page (Acquire); `None` where the page is
-    /// absent or has no such slot.
+    /// The host's value in `slot` of the shadow page (Acquire); `None` if the page is absent or has
+    /// no such slot.
     #[inline]
     pub fn load(&self, slot: usize) -> Option<u32> {
         let word = at(&self.shadow, slot)?;
@@ -241,9 +241,8 @@ impl ShadowDoorbells {
         Some(unsafe { order::load_doorbell(word) })
     }
 
-    /// What stands in `slot` of the EventIdx page, as the host reads it: for whoever looks at
-    /// queues. The host may have stored something else there. `None` where the page is absent or
-    /// has no such slot.
+    /// The value in `slot` of the EventIdx page, as the host reads it: for queue inspection. The
+    /// host may have stored another value there. `None` if the page is absent or has no such slot.
     pub fn event_idx(&self, slot: usize) -> Option<u32> {
         let word = at(&self.event_idx, slot)?;
         // SAFETY: as in `load`; every mapping of a host's memory can be read.

@@ -1,9 +1,9 @@
-//! SIGXFSZ: a write beyond the process's limit of file sizes (RLIMIT_FSIZE) ends that write, and
-//! not the process.
+//! SIGXFSZ: a write beyond the process's limit of file sizes (RLIMIT_FSIZE) fails instead of ending
+//! the process.
 //!
-//! By default the signal ends the process, and with it every drive that it serves. A handler that
-//! does nothing leaves the error of the call, EFBIG. It is a handler and not SIG_IGN because
-//! programs that are started inherit what is ignored, but not what is handled.
+//! By default the signal ends the process, and with it every drive that it serves. With a handler
+//! that does nothing, only the call fails, with EFBIG. It is a handler and not SIG_IGN because
+//! child programs inherit ignored signals, but not handlers.
 
 use std::{io, mem, ptr};
 

@@ -1,8 +1,8 @@
 //! The driver's side: memory that a host shares with a controller, its DMA buffers and its rings.
 //!
-//! The memory is one memfd. Buffers are taken from it and given back when they are dropped. A
-//! controller may read and write all of it at any time, so no reference to the bytes is ever made:
-//! they are copied in and out, and the words that both sides look at are atomics.
+//! The memory is one memfd. Buffers are allocated from it and freed when they are dropped. A
+//! controller may read and write all of it at any time, so no reference to the bytes is ever
+//! created: they are copied in and out, and words that both sides access are atomics.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -87,8 +87,8 @@ impl HostMemory {
         Ok(Self::of(fd, map))
     }
 
-    /// As [`Self::new`], on huge pages, a whole number of them; and where they come from. All of it
-    /// is taken from the system at once.
+    /// As [`Self::new`], on a whole number of huge pages; also returns their source. All of it is
+    /// allocated at once.
     ///
     /// # Errors
     /// What the system says, mostly that it has no huge pages to give.
@@ -141,8 +141,7 @@ impl HostMemory {
         Some(buffer)
     }
 
-    /// Where it lies in this process, and how many bytes it has: for whoever shares it with a
-    /// device.
+    /// Its address in this process and its length in bytes: for sharing it with a device.
     pub(crate) fn span(&self) -> (*mut u8, u64) {
         let len = self.len();
         (self.0.map.at(0, len), len as u64)

@@ -1,12 +1,13 @@
 //! Huge pages for memory of our own: those that an operator has reserved, else pages of the usual
-//! size that the kernel puts together after they were touched.
+//! size that the kernel collapses after they were touched.
 //!
-//! A copy from memory at random spends much of its time looking up addresses, and a huge page needs
-//! one look where 512 pages need as many. `MADV_COLLAPSE` (Linux 6.1) works without privilege, and
-//! also where the machine's settings say `never`: those are about what the kernel does unasked.
+//! A copy from random memory spends much of its time on address translation, and one huge page
+//! needs one translation instead of 512. `MADV_COLLAPSE` (Linux 6.1) works without privilege, also
+//! where the machine's settings say `never`: those settings control only what the kernel does
+//! unasked.
 //!
-//! What it does NOT do: it keeps nobody from taking memory of usual pages, and it gives up rather
-//! than wait for memory.
+//! What it does NOT do: it does not enforce huge pages (memory of usual pages remains possible),
+//! and it never waits for memory.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,10 +23,10 @@ use crate::store::{Store, StorePages};
 /// Bytes of a huge page: what a page middle directory of x86-64, and of AArch64 with pages of
 /// 4 KiB, covers.
 pub const HUGE_PAGE_LEN: usize = 2 << 20;
-/// How often pages are put together before an answer of "try again" counts as no.
+/// Maximum number of attempts to collapse pages before "try again" counts as failure.
 const ATTEMPTS: u32 = 8;
 
-/// Where huge pages come from.
+/// Source of huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
     /// Set aside by the operator (`vm.nr_hugepages`).
@@ -34,12 +35,12 @@ pub enum HugePages {
     Collapsed,
 }
 
-/// Memory that is in use, as pieces of [`HUGE_PAGE_LEN`] that may each become one page.
+/// Memory in use, as pieces of [`HUGE_PAGE_LEN`] that may each become one page.
 ///
-/// Putting one together copies its bytes, which takes some hundred microseconds; whoever touches
+/// Collapsing one copies its bytes, which takes some hundred microseconds; a thread that touches
 /// the piece meanwhile waits for that.
 pub trait Pieces: Send + Sync {
-    /// How many there are; none where pages are huge anyway, or cannot be.
+    /// Number of pieces; 0 if pages are huge anyway, or cannot be.
     fn count(&self) -> usize;
 
     /// The nodes of memory that its pages lie on, of some of those that this process has touched:
@@ -235,8 +236,8 @@ mod tests {
         assert_eq!(private(4096).unwrap().1, StorePages::Usual);
     }
 
-    /// Whether pages were put together. A system that does not do so (older than Linux 6.1, or
-    /// short of memory) says so here as it does elsewhere.
+    /// Whether pages were collapsed. A system that cannot do so (older than Linux 6.1, or short of
+    /// memory) reports it here as it does elsewhere.
     fn is_done(collapsed: io::Result<bool>) -> bool {
         match (collapsed, memfd("test", HUGE_PAGE_LEN)) {
             (Ok(done), _) => {

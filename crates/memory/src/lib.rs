@@ -1,18 +1,18 @@
-//! Where the bytes are: the only crate that maps memory and shares it.
+//! The only crate that maps memory and shares it.
 //!
 //! Memory that a host shares with us is mapped once per file ([`mapping`]), found by the host's
-//! addresses through an immutable snapshot ([`dma`]), and touched in four ways only: data is copied
-//! ([`Segment`]), queue entries are loaded and stored with their ordering ([`ring`]), doorbells are
-//! single words ([`doorbell`]), and the kernel gets an address for I/O of its own
+//! addresses through an immutable snapshot ([`dma`]), and accessed in four ways only: data is
+//! copied ([`Segment`]), queue entries are loaded and stored with their ordering ([`ring`]),
+//! doorbells are single words ([`doorbell`]), and the kernel gets an address for its own I/O
 //! ([`Segment::as_raw`]) or for a device's ([`vfio`]). A host may change its memory at any moment,
-//! also while we read it: nothing here ever makes a reference to it, and nothing reads a host's
-//! byte twice to decide about it.
+//! also while we read it: no code here creates a reference to it, or reads a host's byte twice to
+//! decide about it.
 //!
 //! All memory orderings against the other side live in the named helpers of the private module
 //! `order`.
 //!
-//! What this crate does NOT do: it knows no NVMe command and no vfio-user message, it checks no
-//! guest value beyond addresses and lengths, and it decides nothing about when work is done.
+//! What this crate does NOT do: it knows no NVMe command and no vfio-user message, checks no guest
+//! value beyond addresses and lengths, and does not decide when work is done.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(
     clippy::disallowed_types,

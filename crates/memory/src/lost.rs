@@ -1,11 +1,11 @@
-//! Memory that a client took away from under us.
+//! Client memory that disappears while we have it mapped.
 //!
 //! A client may shrink its memory file after we mapped it (or punch the file system full), and the
-//! next touch of a page that is gone raises SIGBUS in us. That must end this client's controller
-//! and nothing else. So every mapping of a client's file stands in a fixed table, and the signal's
-//! handler looks the address up: inside a mapping, zeros take the place of everything from the
+//! next access to a missing page raises SIGBUS in this process. That must end this client's
+//! controller and nothing else. So every mapping of a client's file has an entry in a fixed table,
+//! and the signal handler looks up the address. Inside a mapping, zeros replace everything from the
 //! faulting page to the mapping's end, the session's [`LostFlag`] is raised, and the interrupted
-//! copy goes on. Any other SIGBUS gets the action that stood before ours.
+//! copy continues. Any other SIGBUS gets the action that was installed before ours.
 //!
 //! Replacing the whole rest, not one page, keeps the kernel's list of mappings short: a client
 //! cannot make us split a mapping once per page until the process has no mappings left. A file that
@@ -13,13 +13,13 @@
 //!
 //! Invariants:
 //! - The handler takes no lock, allocates nothing and calls only the kernel; it keeps `errno`.
-//! - An entry changes only while no thread can fault in its range: it is made after the mapping and
-//!   before its first use, and is taken out after the last use and before the unmapping.
-//! - A thread that touches client memory must not block SIGBUS: the kernel kills a process for a
+//! - An entry changes only while no thread can fault in its range: it is added after the mapping
+//!   and before its first use, and removed after the last use and before the unmapping.
+//! - A thread that accesses client memory must not block SIGBUS: the kernel kills a process for a
 //!   blocked one.
 //!
-//! What it does NOT do: bytes that were lost do not come back, and whoever reads meanwhile reads
-//! zeros. The kernel's own accesses (io_uring) raise no signal; they fail with EFAULT.
+//! What it does NOT do: it does not restore lost bytes; reads return zeros meanwhile. The kernel's
+//! own accesses (io_uring) raise no signal; they fail with EFAULT.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
@@ -55,7 +55,7 @@ struct Entry {
     start: AtomicUsize,
     /// Bytes, a multiple of `unit`.
     len: AtomicUsize,
-    /// The smallest piece that can be mapped anew: the page size of the file's file system.
+    /// The smallest piece that can be remapped: the page size of the file's file system.
     unit: AtomicUsize,
     /// The protection that the mapping was made with.
     protection: AtomicUsize,
@@ -75,7 +75,7 @@ impl Entry {
         }
     }
 
-    /// What to do about a fault at `address`, if it lies in this entry's mapping.
+    /// The action for a fault at `address`, if it lies in this entry's mapping.
     ///
     /// The race: another thread may fill or empty this entry meanwhile. It makes the version even
     /// before it stores any field and odd after all of them; so equal odd versions around the loads
@@ -106,7 +106,7 @@ impl Entry {
     }
 }
 
-/// What a fault has lost: the bytes from `from` to the mapping's end.
+/// The memory lost by a fault: the bytes from `from` to the mapping's end.
 struct Loss {
     from: usize,
     rest: usize,
@@ -190,8 +190,8 @@ impl Drop for Watch {
     }
 }
 
-/// Makes SIGBUS inside clients' memory end in zeros and a [`LostFlag`]. Whoever maps such memory
-/// through this crate gets it without asking; calling it first, and again, is harmless.
+/// Makes SIGBUS inside clients' memory end in zeros and a [`LostFlag`]. Mapping such memory through
+/// this crate installs it automatically; calling it first, and again, is harmless.
 ///
 /// # Errors
 /// Those of sigaction(2), the same at every call.

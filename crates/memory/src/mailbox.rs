@@ -101,7 +101,7 @@ impl<T: Send> Receiver<T> {
         Some(message)
     }
 
-    /// Whether no message waits.
+    /// Whether the queue is empty.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {

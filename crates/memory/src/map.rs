@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// A readable and writable mapping that nobody else can resize.
+/// A readable and writable mapping that only its owner can resize.
 #[derive(Debug)]
 pub(crate) struct OwnMap {
     base: NonNull<u8>,
@@ -39,7 +39,7 @@ impl OwnMap {
         Ok(Self::of(base, len))
     }
 
-    /// The first `len` bytes of a memfd of ours, which nobody shrinks.
+    /// The first `len` bytes of a memfd of ours, which is never shrunk.
     pub(crate) fn shared(fd: impl AsFd, len: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
@@ -54,7 +54,7 @@ impl OwnMap {
         let room = Self::room(len, align)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: the range is that of `room`, which nobody uses.
+        // SAFETY: the range is that of `room`, which is unused.
         let base =
             unsafe { rustix::mm::mmap(room.at(0, len).cast(), len, protection, flags, fd, 0)? };
         std::mem::forget(room);
@@ -82,7 +82,7 @@ impl OwnMap {
         Ok(Self::of(base, len))
     }
 
-    /// Addresses that nobody uses: `len` bytes from a multiple of `align` on.
+    /// Unused addresses: `len` bytes from a multiple of `align` on.
     pub(crate) fn room(len: usize, align: usize) -> io::Result<Self> {
         let both = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new mapping at an address that the system chooses overlaps nothing.

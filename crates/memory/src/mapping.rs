@@ -1,21 +1,19 @@
 //! Clients' memory files, each mapped once.
 //!
 //! A client passes a descriptor with every piece of memory that it maps for its device. Behind a
-//! vIOMMU those pieces are thousands of 4 KiB ranges of one file, and the kernel limits how many
-//! mappings a process may have; so a [`Mapping`] is the whole file, and a region is an offset into
-//! it.
+//! vIOMMU those pieces are thousands of 4 KiB ranges of one file, and the kernel limits the number
+//! of mappings per process. So a [`Mapping`] is the whole file, and a region is an offset into it.
 //!
 //! Invariants:
 //! - Only memory is mapped: a regular file of tmpfs (a memfd is one) or hugetlbfs. A file of any
-//!   other file system could block a reactor for as long as its disk, network or FUSE daemon
-//!   pleases.
+//!   other file system could block a reactor for as long as its disk, network or FUSE daemon takes.
 //! - Every mapping is watched for SIGBUS ([`crate::lost`]) from before its first use until after
 //!   its last.
 //! - One client can exhaust neither the table of mappings nor the address space: both are bounded
 //!   per session.
 //!
-//! What it does NOT do: it lends no bytes; [`crate::DmaView`] and [`crate::DoorbellPages`] do, each
-//! with its own rules.
+//! What it does NOT do: it gives no access to bytes; [`crate::DmaView`] and
+//! [`crate::DoorbellPages`] do, each with its own rules.
 
 use std::ffi::c_int;
 use std::io;
@@ -56,11 +54,11 @@ pub enum MapError {
     NotFile(&'static str),
     /// A regular file whose pages a disk, a network or a daemon stands behind.
     #[error(
-        "the file {0:?} is on a file system that is not memory: share the memory as a memfd (memory-backend-memfd,share=on in QEMU), or as a file of tmpfs or hugetlbfs (memory-backend-file,share=on,mem-path=/dev/shm)"
+        "the file {0:?} is not on a memory file system: share the memory as a memfd (memory-backend-memfd,share=on in QEMU), or as a file of tmpfs or hugetlbfs (memory-backend-file,share=on,mem-path=/dev/shm)"
     )]
     NotMemory(PathBuf),
     /// The descriptor does not allow reading.
-    #[error("the descriptor cannot be read through: open it for reading and writing")]
+    #[error("the descriptor is not readable: open it for reading and writing")]
     NotReadable,
     /// The file has no bytes.
     #[error("the file is empty: set its size before sharing it")]
@@ -78,14 +76,14 @@ pub enum MapError {
     /// This session has [`MAX_SESSION_MAPPINGS`] files or [`MAX_SESSION_BYTES`] of address space
     /// mapped.
     #[error(
-        "the client has too much mapped: at most {MAX_SESSION_MAPPINGS} files and {MAX_SESSION_BYTES} bytes; unmap some, or share fewer and smaller files"
+        "the client exceeds its limit of {MAX_SESSION_MAPPINGS} mapped files or {MAX_SESSION_BYTES} mapped bytes; unmap some, or share fewer and smaller files"
     )]
     SessionLimit,
     /// The process has [`MAX_MAPPINGS`] files mapped.
     #[error("all {MAX_MAPPINGS} mappings of client memory are in use: disconnect a client")]
     TableFull,
     /// The handler that guards against memory that is taken away could not be installed.
-    #[error("cannot install the handler for SIGBUS: {0}")]
+    #[error("cannot install the SIGBUS handler: {0}")]
     Handler(io::Error),
     /// The system refused.
     #[error("cannot map the client's memory: {0}")]
@@ -149,8 +147,7 @@ impl Mapping {
         numa::nodes_of(self.base, self.span)
     }
 
-    /// Where its pages could be put together into huge ones: the first place, and how many there
-    /// are.
+    /// The pieces that could become huge pages: the first one's address, and their number.
     pub(crate) fn huge_pieces(&self) -> Option<(NonNull<u8>, usize)> {
         let count = self.span / HUGE_PAGE_LEN;
         (self.usual_pages && self.writable && count > 0).then_some((self.base, count))
@@ -181,8 +178,8 @@ impl Mapping {
         Some(unsafe { self.base.add(offset) })
     }
 
-    /// `len` bytes of zeros of this process alone, a whole number of pages. Nobody else can take
-    /// them away, so they are not watched.
+    /// `len` bytes of zeros of this process alone, a whole number of pages. No client can take them
+    /// away, so they are not watched.
     pub(crate) fn anonymous(len: usize) -> io::Result<Mapping> {
         let budget = Arc::<Budget>::default();
         let charge = Charge::new(&budget, len as u64).map_err(io::Error::other)?;
@@ -289,7 +286,7 @@ struct Range {
     len: u64,
 }
 
-/// How much one session has mapped: also what it has unmapped that commands in flight still hold.
+/// Mapped memory of one session, including unmapped memory that commands in flight still hold.
 #[derive(Debug, Default)]
 struct Budget {
     mappings: AtomicUsize,
@@ -316,7 +313,7 @@ impl Budget {
     }
 }
 
-/// A part of the budget, given back unless a mapping keeps it.
+/// A part of the budget, returned unless a mapping keeps it.
 struct Charge<'b> {
     budget: &'b Budget,
     bytes: u64,
@@ -342,7 +339,7 @@ impl Drop for Charge<'_> {
 /// The memory files of one session, each mapped once.
 ///
 /// A file stays mapped when its last region goes: a guest behind a vIOMMU maps and unmaps all day.
-/// What no region uses is let go when the client brings another file, and everything when the
+/// Files without regions are unmapped when the client shares another file, and all files when the
 /// session ends.
 #[derive(Debug, Default)]
 pub struct ClientMappings {
@@ -359,9 +356,9 @@ struct KnownFile {
     mapping: Arc<Mapping>,
 }
 
-/// Which file, and how it may be used. The number of a file's inode cannot be given to another file
-/// while its mapping holds it. A read-only descriptor never gets a writable mapping, also where
-/// another descriptor would allow one.
+/// A file's identity and access mode. An inode number cannot be reused for another file while its
+/// mapping holds the file. A read-only descriptor never gets a writable mapping, even if another
+/// descriptor would allow one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -375,11 +372,11 @@ impl ClientMappings {
         Self::default()
     }
 
-    /// The mapping of the file behind `fd`, made now or before. The descriptor is kept
+    /// The mapping of the file behind `fd`, created now or before. The descriptor is kept
     /// ([`Mapping::file`]) or closed: a mapping needs none.
     ///
-    /// A file whose size has changed since it was mapped is mapped anew; regions keep the mapping
-    /// that they came with.
+    /// A file whose size has changed since it was mapped is mapped again; regions keep their
+    /// previous mapping.
     ///
     /// # Errors
     /// See [`MapError`]. What regions use has not changed then.
@@ -432,13 +429,12 @@ impl ClientMappings {
         self.files.iter().map(|file| &file.mapping)
     }
 
-    /// How many files have been mapped so far: whoever looks after them sees by it that there is a
-    /// new one.
+    /// Number of files mapped so far: a change shows that there is a new one.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// The flag that tells when any of this session's memory was taken away.
+    /// The flag that is raised when any of this session's memory is lost.
     pub fn lost(&self) -> LostFlag {
         self.lost.clone()
     }
@@ -471,7 +467,7 @@ pub(crate) fn map_pages(
     Mapping::new(fd, range, true, unit, &Arc::default(), flag)
 }
 
-/// Maps whole pages of a device's registers, writable. `fd` is VFIO's, which says what may be
+/// Maps whole pages of a device's registers, writable. `fd` is VFIO's, which defines what may be
 /// mapped.
 pub(crate) fn map_device(
     fd: &OwnedFd,
@@ -502,7 +498,7 @@ fn not_memory(fd: &OwnedFd) -> MapError {
     MapError::NotMemory(std::fs::read_link(link).unwrap_or_default())
 }
 
-/// What a descriptor is, if not a regular file.
+/// The type of a descriptor that is not a regular file.
 fn kind_of(fd: &OwnedFd) -> Option<&'static str> {
     // DONT_SYNC: the kind is known without asking a disk, a server or a daemon.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
@@ -534,7 +530,7 @@ fn unit_of_memory(fd: &OwnedFd) -> Result<usize, MapError> {
     }
 }
 
-/// Whether the descriptor was opened for writing; reading is a must.
+/// Whether the descriptor was opened for writing; it must be open for reading.
 fn may_write(fd: &OwnedFd) -> Result<bool, MapError> {
     let flags = rustix::fs::fcntl_getfl(fd)?;
     if flags.contains(OFlags::PATH) {

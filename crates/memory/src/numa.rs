@@ -1,9 +1,9 @@
-//! Which node of memory pages lie on, and where new ones are taken from.
+//! The NUMA node of memory pages, and the preferred node for new ones.
 //!
-//! A processor reaches the memory of its own node sooner than that of others. Asking and wishing
-//! need no privilege, and neither touches a page: what is not there is not counted.
+//! A processor reaches the memory of its own node faster than that of others. Querying and setting
+//! a preference need no privilege and touch no page: pages that do not exist are not counted.
 //!
-//! What it does NOT do: move pages, or decide what is near.
+//! What it does NOT do: move pages, or decide which node to prefer.
 
 use std::ptr::NonNull;
 use std::{io, ptr};

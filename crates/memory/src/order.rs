@@ -1,9 +1,9 @@
 //! Every ordering of memory against the other side of a queue, by name.
 //!
-//! The other side is a guest's CPU or another process: outside what Rust's memory model describes,
-//! yet bound by the same machine. Both sides agree through atomic accesses of aligned 32- and
-//! 64-bit words, which the hardware does not tear. Each function below says which of its accesses
-//! races with which of theirs.
+//! The other side is a guest's CPU or another process: outside Rust's memory model, yet bound by
+//! the same machine. Both sides agree through atomic accesses of aligned 32- and 64-bit words,
+//! which the hardware does not tear. Each function below says which of its accesses races with
+//! which of theirs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -44,7 +44,7 @@ pub(crate) unsafe fn store_cqe(entry: *mut u64, [low, high]: [u64; 2]) {
     words[1].store(high, Ordering::Release);
 }
 
-/// Loads a completion queue entry that we may have stored ourselves; nobody else writes it, so
+/// Loads a completion queue entry that we may have stored ourselves; we are its only writer, so
 /// nothing is ordered.
 ///
 /// # Safety
@@ -74,8 +74,8 @@ pub(crate) unsafe fn load_doorbell(slot: *const u32) -> u32 {
 
 /// Loads the two doorbells of a queue pair at once, the submission queue's in the lower half.
 ///
-/// The race: the host stores either half. Nothing is ordered: whoever finds that one has changed
-/// loads that doorbell by [`load_doorbell`] before it believes anything.
+/// The race: the host stores either half. Nothing is ordered: a caller that finds a changed half
+/// loads that doorbell by [`load_doorbell`] before it relies on the value.
 ///
 /// # Safety
 /// `pair` is aligned to 8 bytes and readable.
@@ -111,11 +111,11 @@ pub fn full_fence() {
     crate::sync::fence(Ordering::SeqCst);
 }
 
-/// Between a load that finds what a host has told and a look at the clock.
+/// Between a load that finds new work from a host and a read of the clock.
 ///
-/// The race: none of memory. The processor may read its time stamp counter while it waits for a
-/// load that stands before it, and the time would then be from before the host's store. Only a
-/// fence for all that was loaded rules that out.
+/// Not a race of memory: the processor may read its time stamp counter while it waits for an
+/// earlier load, and the time would then be from before the host's store. Only a fence after all
+/// loads rules that out.
 #[inline]
 pub fn loads_done() {
     #[cfg(target_arch = "x86_64")]

@@ -1,9 +1,9 @@
-//! A ring of the last records of one writer, which others read without a lock while it writes.
+//! A ring of the latest records of one writer, which others read without a lock while it writes.
 //!
-//! Each entry has a word that says which record it holds. The writer takes it away, stores the
-//! record, and stores it again; a reader that finds the same number before and after has read one
-//! whole record. A reader never holds up the writer, and one that is too slow finds a later record
-//! in the place of the one that it wants.
+//! Each entry has a word with the number of its record. The writer clears the word, stores the
+//! record, and sets the word again; a reader that finds the same number before and after has read
+//! one whole record. A reader never delays the writer. A reader that is too slow finds a later
+//! record in place of the one that it wants.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -38,7 +38,7 @@ impl Records {
         }
     }
 
-    /// How many records it holds at most.
+    /// Maximum number of records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -1,17 +1,16 @@
 //! Submission and completion queues in the host's memory, from the controller's side.
 //!
-//! A queue is contiguous for the host (PC = 1), yet a vIOMMU may map it as single 4 KiB pages that
-//! lie anywhere in the client's file. So a ring keeps one address per page of the queue, and one
-//! address for all of it where the pages happen to be contiguous for us too, which they are without
-//! a vIOMMU.
+//! A queue is contiguous for the host (PC = 1), yet a vIOMMU may map it as single 4 KiB pages
+//! anywhere in the client's file. So a ring keeps one address per page of the queue, and one
+//! address for the whole queue if the pages are contiguous for us too, as they are without a
+//! vIOMMU.
 //!
 //! Invariants:
 //! - A ring holds the view that its addresses came from, so they stay valid until it is resolved
 //!   with another.
 //! - A page is present only if all of it is mapped with a descriptor and in the direction that the
 //!   ring needs.
-//! - Nothing is loaded from or stored to a page that is absent: the caller is told, and the queue
-//!   is lost to the host.
+//! - An absent page is never accessed: the caller gets an error, and the queue is lost to the host.
 //!
 //! What it does NOT do: it keeps no head, tail or phase, and wraps no index.
 
@@ -36,11 +35,11 @@ pub enum RingError {
     Unmapped,
     /// A page of the queue came without a descriptor.
     #[error(
-        "the queue lies in memory that is not shared: start QEMU with memory-backend-memfd,share=on"
+        "the queue is in memory that the host does not share: start QEMU with memory-backend-memfd,share=on"
     )]
     NoDescriptor,
-    /// A page of the queue does not allow what the device does with it.
-    #[error("the queue lies in memory that the device may not access so")]
+    /// A page of the queue does not allow the access that the device needs.
+    #[error("the host mapped the memory of the queue without the access that the device needs")]
     Denied,
     /// The queue does not start at a page.
     #[error("the queue does not start at a multiple of {PAGE} bytes")]
@@ -211,8 +210,8 @@ impl SqRing {
         }))
     }
 
-    /// One word of the entry at `index`, for a guess at what comes: whoever decides about the entry
-    /// loads it anew, and must not rely on anything that was seen here.
+    /// One word of the entry at `index`, as a hint: code that decides about the entry loads it
+    /// again, and must not rely on anything that was seen here.
     #[inline]
     pub fn glance(&self, index: u32, word: usize) -> Option<u64> {
         debug_assert!(word < 8);

@@ -1,15 +1,15 @@
-//! Sleeping without losing a wake-up.
+//! Sleep without a lost wake-up.
 //!
-//! A reactor that finds nothing to do announces that it sleeps, looks again, and only then waits
-//! for its descriptors. Whoever gives it work first publishes the work, then rings. The race that
-//! this closes: the sleeper stores "sleeping" and loads the work; the other side stores the work
-//! and loads "sleeping". Without a full fence between store and load on both sides each load may
-//! run before the other's store is seen, and both would miss.
+//! An idle reactor announces that it sleeps, checks for work again, and only then waits for its
+//! descriptors. A thread that gives it work first publishes the work, then rings. This closes a
+//! race: the sleeper stores "sleeping" and loads the work; the other side stores the work and loads
+//! "sleeping". Without a full fence between store and load on both sides, each load may run before
+//! the other's store is visible, and both would miss.
 
 use crate::order::full_fence;
 use crate::sync::{AtomicBool, Ordering};
 
-/// Whether a reactor sleeps, shared with those who give it work.
+/// The sleep state of a reactor, shared with the threads that give it work.
 #[derive(Debug)]
 pub struct Bell {
     sleeping: AtomicBool,
@@ -43,8 +43,8 @@ impl Bell {
         self.sleeping.store(false, Ordering::Relaxed);
     }
 
-    /// The other side, after it has published work: whether the sleeper must be woken by its
-    /// descriptor. Only one of several callers is told so for one sleep.
+    /// For the other side, after it has published work: whether it must wake the sleeper by its
+    /// descriptor. Returns true to only one of several callers per sleep.
     #[must_use]
     pub fn ring(&self) -> bool {
         // between our store of the work and our load of `sleeping`

@@ -1,13 +1,13 @@
-//! What must outlive the serving process: a memfd with a version and areas of plain data.
+//! State that must outlive the serving process: a memfd with a version and areas of plain data.
 //!
-//! A process that serves keeps its queues' heads and tails, its registers and the commands in
-//! flight here and not in memory of its own, so that whoever holds the descriptor can go on where
-//! it ended. Which areas there are and what lies in them is for the crate that uses this to say,
-//! with its own version in the header.
+//! A serving process keeps its queues' heads and tails, its registers and the commands in flight
+//! here and not in its own memory, so that another holder of the descriptor can continue where it
+//! ended. The crate that uses this module defines the areas and their contents, with its own
+//! version in the header.
 //!
 //! Layout, little-endian: a page with `magic` (8 bytes), layout version (u32), the user's format
 //! version (u32), length of the file (u64), number of areas (u64), then for each area its offset
-//! and length (u64 each); the areas follow, each from a page's start. An area holds one head, then
+//! and length (u64 each); the areas follow, each on a page boundary. An area holds one head, then
 //! slots from the next multiple of 64.
 
 use std::mem::size_of;
@@ -35,7 +35,7 @@ const SLOT_ALIGN: usize = 64;
 /// Most areas: their table fits the header's page.
 pub const MAX_AREAS: usize = (PAGE_LEN - HEADER_LEN) / 16;
 
-/// Why an area cannot be had.
+/// Why an area cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// There is no such area.
@@ -44,8 +44,8 @@ pub enum StateError {
     /// It is in use.
     #[error("state area {0} is in use")]
     Taken(usize),
-    /// What should lie in it is larger than it.
-    #[error("{need} bytes do not fit state area {area} of {have}")]
+    /// The contents are larger than the area.
+    #[error("{need} bytes do not fit into the {have} bytes of state area {area}")]
     TooLarge {
         /// The area.
         area: usize,
@@ -72,8 +72,8 @@ struct AreaPlace {
 }
 
 impl StateFile {
-    /// A new file, named `name` for people who look at `/proc`, with areas of the given lengths in
-    /// bytes. It is sparse: an area costs memory as it is used.
+    /// A new file, named `name` in `/proc`, with areas of the given lengths in bytes. It is sparse:
+    /// an area costs memory as it is used.
     ///
     /// # Errors
     /// What the system says; `InvalidInput` for more than [`MAX_AREAS`] areas.
@@ -121,14 +121,13 @@ impl StateFile {
         Ok(())
     }
 
-    /// The descriptor, for whoever keeps the state.
+    /// The descriptor, for the process that keeps the state.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Takes an area, all zero, as one head and `slots` slots. It is given back when the [`Area`]
-    /// is dropped.
+    /// Takes an area, all zero, as one head and `slots` slots. Dropping the [`Area`] releases it.
     ///
     /// # Errors
     /// See [`StateError`].

@@ -1,10 +1,10 @@
 //! The bytes of the RAM medium.
 //!
-//! Sparse: a page exists once it is written. Pages are huge ones where the system has them, as a
-//! copy from a place at random otherwise spends much of its time finding addresses
-//! ([`StorePages`]). Several reactors copy at the same time, and see to it that those who share
-//! bytes do not ([`crate::claims`]). Nothing here makes a reference to the bytes, so a race would
-//! end in a mixture of old and new bytes and nothing else.
+//! Sparse: a page exists once it is written. Pages are huge ones where the system has them, because
+//! a copy from a random address otherwise spends much of its time on address translation
+//! ([`StorePages`]). Several reactors copy at the same time and use claims to keep copies that
+//! share bytes apart ([`crate::claims`]). No reference to the bytes is ever created, so a race
+//! could only produce a mixture of old and new bytes.
 
 use std::ptr::NonNull;
 use std::{io, ptr};
@@ -21,11 +21,11 @@ const COMPARE_LEN: usize = 512;
 /// Bytes asked for beforehand of one range. What follows, the processor asks for by itself while
 /// the first are copied.
 const EXPECTED_LEN: u64 = 4096;
-/// Every eighth cache line is asked for: the processor brings the others of a page along. Asking
-/// for all of them takes longer than what it gains.
+/// Prefetches every eighth cache line: the processor fetches the others of a page by itself.
+/// Prefetching all of them takes longer than it saves.
 const PREFETCH_STEP: usize = 512;
 
-/// What pages a store lies on.
+/// The page type of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorePages {
     /// Huge ones that an operator has set aside. All of them are taken at once.
@@ -73,21 +73,20 @@ impl Store {
         numa::nodes_of(first, self.map.len())
     }
 
-    /// Where its usual pages could be put together into huge ones: the first place, and how many
-    /// there are.
+    /// The pieces that could become huge pages: the first one's address, and their number.
     pub(crate) fn huge_pieces(&self) -> Option<(NonNull<u8>, usize)> {
         let first = NonNull::new(self.map.at(0, 0))?;
         let count = self.map.len() / HUGE_PAGE_LEN;
         (self.pages == StorePages::Usual && count > 0).then_some((first, count))
     }
 
-    /// What pages it lies on.
+    /// Its page type.
     #[must_use]
     pub fn pages(&self) -> StorePages {
         self.pages
     }
 
-    /// The unit in which memory is given back.
+    /// The unit in which memory is freed.
     fn page_len(&self) -> usize {
         match self.pages {
             // The system cannot take back a part of such a page, and would say that it has.
@@ -177,7 +176,7 @@ impl Store {
         })
     }
 
-    /// Makes a range read as zeros. With `deallocate` whole pages are given back to the system.
+    /// Makes a range read as zeros. With `deallocate`, whole pages are returned to the system.
     ///
     /// # Panics
     /// If the range does not lie inside the store.

@@ -1,13 +1,13 @@
-//! How much a controller has had to tell its lanes, for those that live on other threads.
+//! A count of the messages from a controller to its lanes on other threads.
 //!
 //! A host learns from a reply that something has changed (memory was mapped, a namespace attached),
-//! and may use it at once, in a command to a lane on another thread. That lane hears of the change
-//! by mail, which may still be on its way. So whatever a host may rely on is counted here before
-//! the host can learn of it, and a lane that has seen a new command looks here before it does
-//! anything with it: where it has not taken as many messages, it waits for them.
+//! and may rely on it at once, in a command to a lane on another thread. That lane learns of the
+//! change by mail, which may still be in transit. So every such change is counted here before the
+//! host can learn of it. A lane that has found a new command compares the count before it executes
+//! the command: if it has received fewer messages, it waits for them.
 //!
-//! The count is stored before the reply goes out, the host's store of its doorbell comes after the
-//! reply, and the lane loads the doorbell before the count: so it sees the count.
+//! The count is stored before the reply is sent, the host stores its doorbell after the reply, and
+//! the lane loads the doorbell before the count: so the lane sees the count.
 
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -36,7 +36,7 @@ impl Told {
         self.0.store(told.wrapping_add(1), Ordering::Release);
     }
 
-    /// How much there was to tell. Acquire, after the load of a doorbell.
+    /// The number of messages sent. Acquire, after the load of a doorbell.
     #[inline]
     #[must_use]
     pub fn count(&self) -> usize {

@@ -1,6 +1,6 @@
-//! What a medium implements, and the table of channels that a reactor keeps.
+//! The interface that a medium implements, and the table of channels that a reactor keeps.
 //!
-//! A medium is entered through a [`Channel`]: a handle owned by one reactor. Work goes in with
+//! A medium is accessed through a [`Channel`]: a handle owned by one reactor. Work goes in with
 //! [`Channel::add`], is pushed out once per batch with [`Channel::submit`], and comes back from
 //! [`Channel::reap`].
 //!
@@ -8,17 +8,16 @@
 //! - The caller has checked every request: it lies inside the medium, lengths are multiples of 512,
 //!   and for Read, Write and Compare the length is the sum of the segments' lengths. A channel need
 //!   not check again.
-//! - Requests of one medium that share bytes, at least one of them to change them, do not mix,
+//! - Requests of one medium that share bytes, if at least one of them changes them, do not mix,
 //!   whichever channels they were added to: a read sees all of a write or nothing of it, and of two
-//!   writes one is wholly there. In which order they happen is the medium's choice.
+//!   writes one is wholly there. The medium chooses their order.
 //! - Segments begin and end at any byte. Those of a Read may be `Segment::sink`, also several of
 //!   one command.
-//! - A channel gives each ticket back exactly once: in [`Added::Done`], in [`Added::Full`], or
-//!   later from `reap`.
-//! - Segments and ranges are lent for the call of `add` only. A channel whose I/O outlives the call
-//!   pins the view (`memory::ViewPins`), and copies ranges.
-//! - A medium that hangs holds up nobody but its own commands: `add`, `submit` and `reap` never
-//!   block.
+//! - A channel returns each ticket exactly once: in [`Added::Done`], in [`Added::Full`], or later
+//!   from `reap`.
+//! - Segments and ranges are borrowed for the call of `add` only. A channel whose I/O outlives the
+//!   call pins the view (`memory::ViewPins`), and copies ranges.
+//! - A medium that hangs delays only its own commands: `add`, `submit` and `reap` never block.
 
 use std::num::NonZeroI32;
 use std::sync::Arc;
@@ -39,7 +38,7 @@ pub struct ByteRange {
     pub len: u64,
 }
 
-/// What a medium is asked to do. Offsets and lengths are bytes, from the start of the medium.
+/// A request to a medium. Offsets and lengths are bytes, from the start of the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// Fill the segments from the medium.
@@ -84,7 +83,7 @@ pub enum Request<'a> {
         offset: u64,
         /// Number of bytes.
         len: u64,
-        /// The host would like the space to be given back; the bytes read as zero all the same.
+        /// The host would like the space to be freed; the bytes read as zero in any case.
         deallocate: bool,
         /// Done only when that is on non-volatile media.
         fua: bool,
@@ -98,25 +97,24 @@ pub enum Request<'a> {
     /// Everything completed before this was added, on any channel, is on non-volatile media when it
     /// is done.
     Flush,
-    /// A command of the namespace's own command set ([`crate::set`]), which the medium does. Its
-    /// fields were not checked but as far as the set says; the segments are its data.
-    /// [`Cause::Unsupported`] where the medium has no such command.
+    /// A command of the namespace's own command set ([`crate::set`]), which the medium executes.
+    /// Its fields were checked only as far as the set defines; the segments are its data.
+    /// [`Cause::Unsupported`] if the medium has no such command.
     Command {
         /// The submission queue entry, copied from the host once. Its data pointers are of no
         /// meaning.
         sqe: &'a Sqe,
-        /// Where the namespace is in the medium.
+        /// Range of the namespace in the medium.
         extent: ByteRange,
         /// Size of its logical block as a power of two.
         lba_shift: u8,
-        /// Done only when what it changes is on non-volatile media, whatever the command says.
+        /// Done only when its changes are on non-volatile media, whatever the command says.
         fua: bool,
     },
-    /// Of media with a state: this part is as it was when it was new. Its bytes read as zero, its
-    /// zones are empty, its keys are gone. [`Cause::Unsupported`] where the medium has nothing but
-    /// bytes.
+    /// For media with a state: resets this part to new. Its bytes read as zero, its zones are
+    /// empty, its keys are gone. [`Cause::Unsupported`] if the medium has only bytes.
     Renew {
-        /// Which part: a whole namespace.
+        /// The part: a whole namespace.
         extent: ByteRange,
     },
 }
@@ -124,7 +122,7 @@ pub enum Request<'a> {
 /// Most bytes of [`Request::CompareAndWrite`]: the largest logical block.
 pub const FUSED_BYTES: u32 = 4096;
 
-/// Why a request ended as it did. One table maps it to what the host sees: [`crate::status::of`].
+/// Cause of a request's outcome. One table maps it to the host's status: [`crate::status::of`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cause {
     /// It succeeded.
@@ -138,7 +136,7 @@ pub enum Cause {
     WriteFailed,
     /// The medium's backing has no space left.
     NoSpace,
-    /// It was given up.
+    /// It was aborted.
     Aborted,
     /// The medium cannot do it.
     Unsupported,
@@ -146,10 +144,10 @@ pub enum Cause {
     Status(Status),
 }
 
-/// How a request ended: the cause, and the errno behind it for our own logs.
+/// Outcome of a request: the cause, and the errno behind it for our own logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// What the host's status is made from.
+    /// Determines the host's status.
     pub cause: Cause,
     /// The operating system's error number, where there was one.
     pub os_error: Option<NonZeroI32>,
@@ -191,7 +189,7 @@ impl Outcome {
     }
 }
 
-/// What became of a request that was added.
+/// Result of adding a request.
 #[must_use = "it holds the ticket"]
 #[derive(Debug)]
 pub enum Added {
@@ -208,7 +206,7 @@ pub enum Added {
 pub struct Done {
     /// The ticket it was added with.
     pub ticket: Ticket,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
@@ -225,10 +223,10 @@ pub trait Channel {
         view: &Arc<DmaView>,
     ) -> Added;
 
-    /// Pushes out what was added; once per batch.
+    /// Pushes out added requests; once per batch.
     fn submit(&mut self);
 
-    /// Appends what has ended; never blocks.
+    /// Appends finished requests; never blocks.
     ///
     /// `done` has capacity for [`Channel::in_flight`] more, and a channel never pushes more than
     /// the tickets it holds.
@@ -237,28 +235,29 @@ pub trait Channel {
     /// Tickets held.
     fn in_flight(&self) -> u32;
 
-    /// Whether [`Channel::add`] would have no room for the request now. It is asked before the data
-    /// of a large command is looked for, so that one that waits costs its lane next to nothing in
-    /// each turn. `add` decides.
+    /// Whether [`Channel::add`] would have no room for the request now. It is called before the
+    /// data of a large command is translated, so that a waiting one costs its lane next to nothing
+    /// in each turn. `add` decides.
     #[inline]
     fn is_full(&self, _request: &Request<'_>) -> bool {
         false
     }
 
-    /// Whether it has a time of its own, which its reactor then tells at the begin of every turn
+    /// Whether it has a clock of its own, which its reactor then sets at the start of every turn
     /// ([`Channel::set_time`]).
     #[inline]
     fn keeps_time(&self) -> bool {
         false
     }
 
-    /// It is `now`: what is added from here on arrives at this time, and what is due by then has
-    /// happened. Never falls. Appends what has ended by then, as [`Channel::reap`] does.
+    /// Sets the time to `now`: requests added from here on arrive at this time, and everything due
+    /// by then has happened. Never decreases. Appends requests finished by then, as
+    /// [`Channel::reap`] does.
     #[inline]
     fn set_time(&mut self, _now: Time, _done: &mut Vec<Done>) {}
 
-    /// A host has told of commands: where it keeps a time and has a clock, what is added from here
-    /// on arrives at the time that its clock tells now.
+    /// A host has submitted commands: if the channel keeps time and has a clock, requests added
+    /// from here on arrive at its current time.
     #[inline]
     fn arrive(&mut self) {}
 
@@ -269,9 +268,9 @@ pub trait Channel {
         None
     }
 
-    /// Whether it moves bytes by itself, on the processor that adds a request. Then it wants to
-    /// know beforehand of those that come next ([`Channel::expect`]), and of many bytes only a part
-    /// is asked for in one turn.
+    /// Whether it copies bytes itself, on the processor that adds a request. Then it wants to know
+    /// in advance of the next ones ([`Channel::expect`]), and a large transfer is limited to a part
+    /// per turn.
     #[inline]
     fn copies(&self) -> bool {
         false
@@ -282,7 +281,7 @@ pub trait Channel {
     fn expect(&self, _offset: u64, _len: u64) {}
 }
 
-/// Where a channel stands in its reactor's [`Channels`].
+/// Index of a channel in its reactor's [`Channels`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u16);
 
@@ -371,14 +370,14 @@ impl<C: Channel> Channels<C> {
         Ok(())
     }
 
-    /// Whether any of them keeps a time.
+    /// Whether any of them keeps time.
     #[inline]
     #[must_use]
     pub fn keep_time(&self) -> bool {
         !self.timed.is_empty()
     }
 
-    /// Tells those that keep a time what it is. See [`Channel::set_time`].
+    /// Sets the time of those that keep one. See [`Channel::set_time`].
     pub fn set_time(&mut self, now: Time, done: &mut Vec<Done>) {
         for id in &self.timed {
             if let Some(Some(channel)) = self.table.get_mut(usize::from(id.0)) {
@@ -387,7 +386,7 @@ impl<C: Channel> Channels<C> {
         }
     }
 
-    /// Tells them that a host has told of commands. See [`Channel::arrive`].
+    /// Reports to them that a host has submitted commands. See [`Channel::arrive`].
     #[inline(never)]
     pub fn arrive(&mut self) {
         for id in &self.timed {
@@ -412,14 +411,14 @@ impl<C> Default for Channels<C> {
     }
 }
 
-/// What a medium says of itself, for Identify and for the choice of commands.
+/// Properties of a medium, for Identify and for the choice of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MediumTraits {
     /// It can give space back.
     pub deallocate: bool,
     /// Deallocated bytes read as zero.
     pub deallocated_reads_zero: bool,
-    /// What was written may be lost until a flush.
+    /// Written data may be lost until a flush.
     pub volatile_cache: bool,
     /// The size and alignment it likes best, in bytes; 0 where it has none.
     pub optimal_bytes: u32,
@@ -427,11 +426,11 @@ pub struct MediumTraits {
     pub read_only: bool,
 }
 
-/// What the drive behind a medium says of itself: read now and then by whoever has the drive, and
+/// Report of the drive behind a medium: read periodically by the reactor that has the drive, and
 /// never for a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriveReport {
-    /// SMART / Health Information (Base 2.1, 5.1.12.1.3); `None` where it has told none.
+    /// SMART / Health Information (Base 2.1, 5.1.12.1.3); `None` if it has reported none.
     pub health: Option<SmartLog>,
     /// WCTEMP and CCTEMP of Identify Controller, in kelvins; 0 where it does not say.
     pub warning_temperature: u16,

@@ -1,8 +1,8 @@
-//! Namespaces as the command path sees them: where their bytes are, and what a range of blocks
-//! means.
+//! Namespaces on the command path: the location of their bytes, and the meaning of a range of
+//! blocks.
 //!
 //! The table is an immutable snapshot: attach and detach publish a new one to every lane. It does
-//! NOT say how a namespace is described to a host (that is `identity`).
+//! NOT define how a namespace is described to a host (that is `identity`).
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use nvme_spec::opcode::Csi;
 use crate::set::CommandSet;
 use crate::{BlockRanges, ByteRange, ChannelId, MediumTraits};
 
-/// What commands may not do with a namespace for now.
+/// Temporary restrictions of commands on a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restrictions {
-    /// What every command ends with: a format or a sanitize operation goes on, say.
+    /// Status of every command: during a format or a sanitize operation, for example.
     pub all: Option<Status>,
-    /// What commands that read end with: somebody else's reservation.
+    /// Status of commands that read: another host's reservation.
     pub reads: Option<Status>,
-    /// What commands that change data end with.
+    /// Status of commands that change data.
     pub writes: Option<Status>,
     /// Its medium takes no writes.
     pub read_only: bool,
@@ -34,9 +34,9 @@ impl Restrictions {
         (self != Self::default()).then(|| Arc::new(self))
     }
 
-    /// What a command that writes ends with. Attempted Write to Read Only Range is for a condition
-    /// of the medium; Namespace is Write Protected is for a state that a host has set (NVM 1.1,
-    /// 3.2; Base 2.1, figure 102), and there is no such feature here (NWPC is 0).
+    /// Status of a command that writes. Attempted Write to Read Only Range is for a condition of
+    /// the medium; Namespace is Write Protected is for a state that a host has set (NVM 1.1, 3.2;
+    /// Base 2.1, figure 102), and there is no such feature here (NWPC is 0).
     #[must_use]
     pub fn write_refusal(&self) -> Option<Status> {
         let read_only = self
@@ -68,7 +68,7 @@ pub fn format_index(lba_shift: u8) -> u8 {
 pub struct Namespace {
     /// Its identifier, never 0 and never FFFFFFFFh.
     pub nsid: u32,
-    /// Where its medium's channel stands in the reactor's table.
+    /// Index of its medium's channel in the reactor's table.
     pub channel: ChannelId,
     /// First byte of the namespace in its medium.
     pub start: u64,
@@ -81,11 +81,12 @@ pub struct Namespace {
     pub nguid: [u8; 16],
     /// IEEE extended unique identifier, 0 where it has none.
     pub eui64: [u8; 8],
-    /// What its medium says of itself.
+    /// Properties of its medium.
     pub traits: MediumTraits,
-    /// What commands may not do with it for now; `None` nearly always.
+    /// Temporary restrictions of commands; `None` nearly always.
     pub restrictions: Option<Arc<Restrictions>>,
-    /// Which commands it has beside, or instead of, the NVM command set's; `None`: just those.
+    /// Its command set beside, or instead of, the NVM command set; `None`: the NVM command set
+    /// only.
     pub set: Option<Arc<dyn CommandSet>>,
 }
 
@@ -102,7 +103,7 @@ impl Namespace {
         self.set.as_ref().is_none_or(|set| set.has_blocks())
     }
 
-    /// Where its blocks are in its medium.
+    /// Range of its blocks in its medium.
     #[must_use]
     pub fn extent(&self) -> ByteRange {
         ByteRange {
@@ -169,7 +170,7 @@ impl NamespaceTable {
         self.sorted.iter()
     }
 
-    /// How many there are.
+    /// Number of namespaces.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sorted.len()

@@ -1,11 +1,12 @@
-//! A set of logical blocks as ranges: what Write Uncorrectable has marked.
+//! A set of logical blocks as ranges: the blocks that Write Uncorrectable has marked.
 //!
 //! Invariants: ranges ascend, are not empty, and do not touch each other; there are at most
 //! [`RANGES_MAX`]. Copies share their memory, as every snapshot of a namespace has one.
 
 use std::sync::Arc;
 
-/// The most ranges of one namespace: what a host can make this program remember and write down.
+/// Maximum number of ranges of one namespace: it bounds the memory and the record that a host can
+/// make this program use.
 pub const RANGES_MAX: usize = 1024;
 
 /// There would be more ranges than [`RANGES_MAX`]; nothing was changed.

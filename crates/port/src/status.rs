@@ -1,8 +1,8 @@
-//! The one table from what a medium says to what the host sees.
+//! The one table from a medium's outcome to the host's status.
 //!
-//! Do Not Retry is set where the same command would fail the same way again (Base 2.1, 4.2.3): the
-//! host's mistakes, a comparison that differs, what is not supported. A medium's errors may pass,
-//! so they are left to the host.
+//! Do Not Retry is set if the same command would fail the same way again (Base 2.1, 4.2.3): the
+//! host's mistakes, a comparison that differs, an unsupported command. A medium's errors may pass,
+//! so retries are left to the host.
 
 use nvme_spec::Status;
 use nvme_spec::cqe::StatusField;
@@ -24,15 +24,15 @@ pub fn of(cause: Cause) -> Status {
     }
 }
 
-/// True for what counts as a media error in the SMART log: bytes could not be read or written.
-/// Space that is lacking says nothing of the health of the media.
+/// True for statuses that count as a media error in the SMART log: bytes could not be read or
+/// written. Lack of space does not concern the health of the media.
 #[must_use]
 pub fn is_media_error(status: Status) -> bool {
     matches!(status, Status::UNRECOVERED_READ_ERROR | Status::WRITE_FAULT)
 }
 
-/// True for what belongs into the Error Information log: the medium failed, or transferring data
-/// did, and not the host.
+/// True for statuses that belong in the Error Information log: the medium or a data transfer
+/// failed, and not the host.
 #[must_use]
 pub fn is_logged(status: Status) -> bool {
     is_media_error(status)
@@ -50,7 +50,7 @@ pub fn field(status: Status) -> StatusField {
         .with_dnr(!may_pass(status))
 }
 
-/// Whether the same command may succeed when it is sent again, as far as this side can tell.
+/// Whether the same command may succeed when it is sent again, as far as this side knows.
 fn may_pass(status: Status) -> bool {
     matches!(
         status,

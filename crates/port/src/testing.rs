@@ -1,4 +1,4 @@
-//! For tests: a host's memory, and a medium that does as it is told.
+//! For tests: a host's memory, and a scripted medium.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;

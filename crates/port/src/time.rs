@@ -1,7 +1,7 @@
-//! Time as it is handed in: nanoseconds on a clock that never goes back.
+//! Time as an argument: nanoseconds on a clock that never goes back.
 //!
-//! The crate reads no clock. A reactor hands in one stamp per turn, and a simulator hands in
-//! virtual time.
+//! The crate reads no clock. A reactor passes one stamp per turn, and a simulator passes virtual
+//! time.
 
 use std::ops::Add;
 

@@ -1,15 +1,15 @@
-//! How a host reaches a controller: the vfio-user server.
+//! A host's access to a controller: the vfio-user server.
 //!
-//! A transport turns what arrives on a socket into calls of [`controller::Controller`], and the
-//! controller's interrupts into what the host waits for. It belongs to the reactor that serves the
-//! controller and is polled by it.
+//! A transport turns messages from a socket into calls of [`controller::Controller`], and the
+//! controller's interrupts into signals to the host. It belongs to the reactor that serves the
+//! controller, which polls it.
 //!
 //! Invariants: nothing here blocks, keeps a thread or reads a clock; nothing that a host sends
-//! panics or allocates without a bound; a host's mistake is answered to it and never logged above
-//! debug.
+//! panics or allocates without a bound; a host's mistake is answered with an error and never logged
+//! above debug.
 //!
-//! What this crate does NOT do: it knows no NVMe command, and no I/O command passes through it:
-//! those are fetched from the host's memory by the controller's lanes.
+//! What this crate does NOT do: it knows no NVMe command, and no I/O command passes through it. The
+//! controller's lanes fetch those from the host's memory.
 
 #![forbid(unsafe_code)]
 #![deny(

@@ -1,7 +1,8 @@
-//! What a socket did not take yet: bytes in order, and descriptors with the byte they go with.
+//! Data that a socket did not accept yet: bytes in order, and descriptors with the byte that they
+//! belong to.
 //!
 //! It holds no more than [`SEND_BACKLOG_LEN`] bytes and [`SEND_BACKLOG_FDS`] descriptors; the
-//! caller asks [`Backlog::has_room`] before it commits to a message.
+//! caller checks [`Backlog::has_room`] before it commits to a message.
 
 use std::collections::VecDeque;
 use std::io;
@@ -63,8 +64,8 @@ impl Backlog {
         self.bytes.extend(bytes);
     }
 
-    /// What to send next: bytes in two parts, and the descriptors that go with the first of them.
-    /// The bytes end before the next message with descriptors, which needs a call of its own.
+    /// The next data to send: bytes in two parts, and the descriptors that go with the first of
+    /// them. The bytes end before the next message with descriptors, which needs its own call.
     pub(crate) fn front(&self) -> (&[u8], &[u8], ArrayVec<BorrowedFd<'_>, MAX_FDS>) {
         let mut fds = ArrayVec::new();
         let mut len = self.bytes.len();
@@ -97,7 +98,7 @@ impl Backlog {
         self.bytes.drain(..sent);
         self.position += sent as u64;
         if self.bytes.is_empty() {
-            // A peer that stalled once does not cost megabytes for ever.
+            // A peer that stalled once must not cost megabytes forever.
             self.bytes = VecDeque::new();
         }
     }

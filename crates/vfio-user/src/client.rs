@@ -1,9 +1,8 @@
 //! A blocking client: one request at a time, each with a bound on the wait.
 //!
-//! It keeps no memory map and maps nothing. While it waits it refuses what the server asks
+//! It keeps no memory map and maps nothing. While it waits it rejects requests from the server
 //! (`DMA_READ`, `DMA_WRITE`), so that neither side stalls: memory without a descriptor is not
-//! offered. It is not for a thread that must never wait; such a one uses
-//! [`Connection`] itself.
+//! offered. A thread that must never block uses [`Connection`] instead.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,28 +30,28 @@ const REGION_INFO_MAX_LEN: u32 = 64 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The server did not answer in time. A late reply is dropped when it comes.
-    #[error("the server did not answer within the time allowed")]
+    #[error("the server did not reply within the timeout")]
     Timeout,
     /// The server has closed the connection.
     #[error("the server closed the connection")]
     Closed,
     /// The server refuses, with a UNIX errno (0 where it gives none).
-    #[error("the server refused: {}", io::Error::from_raw_os_error(*.0 as i32))]
+    #[error("the server rejected the request: {}", io::Error::from_raw_os_error(*.0 as i32))]
     Refused(u32),
     /// The device has another host: it refused the `VERSION` with `EBUSY`.
-    #[error("it has another host{}", of_process(*.host))]
+    #[error("the drive has another host{}", of_process(*.host))]
     InUse {
-        /// The process of that, where the server says so.
+        /// The other host's process, if the server reports it.
         host: Option<u32>,
     },
-    /// The server's reply is not what the command calls for.
+    /// The server's reply does not fit the command.
     #[error("the server's reply is malformed: {0}")]
     Malformed(#[from] Malformed),
     /// The server's reply does not match the request.
     #[error("the server's reply to {0} does not match the request")]
     Mismatch(Command),
     /// The server speaks no version of the protocol that is spoken here.
-    #[error("the server speaks version {major}.{minor}, which is not supported here")]
+    #[error("the server speaks vfio-user {major}.{minor}, which this client does not support")]
     Version {
         /// Its major version.
         major: u16,
@@ -155,12 +154,12 @@ impl Client {
         Ok(client)
     }
 
-    /// What the server answered to the proposal.
+    /// The server's reply to the proposal.
     pub fn version(&self) -> &Version {
         &self.version
     }
 
-    /// What the server can do.
+    /// The server's capabilities.
     pub fn capabilities(&self) -> &Capabilities {
         &self.version.capabilities
     }
@@ -215,8 +214,8 @@ impl Client {
         Ok(())
     }
 
-    /// Answers what the server has sent unasked; never blocks. Call it when the socket is readable
-    /// between requests.
+    /// Replies to unsolicited requests of the server; never blocks. Call it when the socket is
+    /// readable between requests.
     ///
     /// # Errors
     /// [`ClientError::Closed`] when the server has gone away, and the errors of the connection.
@@ -272,7 +271,7 @@ impl Client {
         Ok(())
     }
 
-    /// What the device consists of.
+    /// The components of the device.
     ///
     /// # Errors
     /// As [`Self::request`], and [`ClientError::Malformed`].
@@ -363,7 +362,7 @@ impl Client {
         Ok(())
     }
 
-    /// De-assigns `count` interrupts from `start` on: they signal nobody.
+    /// De-assigns `count` interrupts from `start` on: they signal no eventfd.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -470,8 +469,8 @@ impl Client {
         Ok(())
     }
 
-    /// As [`Self::region_write_posted`], for few bytes, and never waits: false, with nothing
-    /// written, while the socket has not taken what was sent before.
+    /// As [`Self::region_write_posted`], for few bytes, and never blocks: returns false, with
+    /// nothing written, while the socket has not accepted earlier data.
     ///
     /// # Errors
     /// The errors of the connection.
@@ -515,8 +514,8 @@ impl Client {
         id
     }
 
-    /// Works off what has arrived until the reply to `request` is among it. Commands of the server
-    /// are refused; replies to requests that were given up are dropped.
+    /// Processes received messages until the reply to `request` is among them. Commands of the
+    /// server are rejected; replies to requests that timed out are dropped.
     fn receive_reply(&mut self, request: Option<&Header>) -> Result<Option<Reply>, ClientError> {
         while let Some(message) = self.connection.receive()? {
             let header = message.header;
@@ -604,7 +603,7 @@ impl Deadline {
         )
     }
 
-    /// What is left; `None` when it has passed.
+    /// The time left; `None` when it has passed.
     fn left(&self) -> Option<Timespec> {
         let left = self.0.checked_duration_since(Instant::now())?;
         if left.is_zero() {
@@ -614,8 +613,8 @@ impl Deadline {
     }
 }
 
-/// Connects within `timeout`: a server that accepts nobody leaves its queue full, and then the
-/// kernel waits as long as the socket's send timeout says.
+/// Connects within `timeout`: a server that accepts no connections leaves its queue full, and then
+/// the kernel waits as long as the socket's send timeout.
 fn connect_stream(path: &Path, timeout: Duration) -> Result<UnixStream, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket_with(
@@ -624,7 +623,7 @@ fn connect_stream(path: &Path, timeout: Duration) -> Result<UnixStream, Errno> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    // A timeout of zero would mean for ever.
+    // A timeout of zero would mean no timeout.
     let timeout = timeout.max(Duration::from_millis(1));
     set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
     connect(&socket, &address)?;

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::HEADER_LEN;
 
-/// Flags, bits 0 to 3: what kind of message it is.
+/// Flags, bits 0 to 3: message type.
 const TYPE_MASK: u32 = 0xf;
 const TYPE_COMMAND: u32 = 0;
 const TYPE_REPLY: u32 = 1;
@@ -74,13 +74,13 @@ impl fmt::Display for Command {
     }
 }
 
-/// The header as it stands on the wire.
+/// The header in wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Header {
     /// Chosen by the sender of a command, echoed in the reply; not necessarily unique.
     pub id: u16,
-    /// What is asked for; echoed in the reply.
+    /// The command; echoed in the reply.
     pub command: Command,
     /// Length of the whole message with this header, in bytes. Filled in when sending.
     pub size: u32,
@@ -145,7 +145,7 @@ impl Header {
         self.flags & NO_REPLY != 0
     }
 
-    /// Whether this reply refuses the command; the errno is in `error`.
+    /// Whether this reply rejects the command; the errno is in `error`.
     pub const fn is_error(&self) -> bool {
         self.flags & ERROR != 0
     }

@@ -1,4 +1,4 @@
-//! What the messages of vfio-user mean: codec, framing and descriptor passing for both sides.
+//! The vfio-user protocol: codec, framing and descriptor passing for both sides.
 //!
 //! The reading order is [`header`] (the 16 bytes before every message), [`message`] (the bodies,
 //! one module per group), [`Connection`] (whole messages over a non-blocking UNIX stream socket),
@@ -15,8 +15,7 @@
 //! `REGION_WRITE_MULTI`.
 //!
 //! Section names in comments are those of the "vfio-user Protocol Specification" (QEMU,
-//! `docs/interop/vfio-user.rst`). All fields are in the byte order of the machine, as the
-//! specification says.
+//! `docs/interop/vfio-user.rst`). All fields are in the machine's byte order, as specified.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! What drives behind namespaces say of themselves, and what of it a controller's hosts are told.
+//! Reports of drives behind namespaces, and the part that a controller's hosts see.
 //!
-//! A drive is asked by whoever has it, now and then and never because of a host's command; its
-//! answers come here as [`DriveReport`]s. Of several drives a controller tells the worst: the
-//! highest temperature, the least spare, any warning. A report counts while a namespace on its
-//! drive is attached.
+//! A drive is queried by the reactor that has it, periodically and never because of a host's
+//! command; its answers arrive here as [`DriveReport`]s. Of several drives a controller reports the
+//! worst: the highest temperature, the least spare, any warning. A report counts while a namespace
+//! on its drive is attached.
 //!
-//! It does NOT say anything of hosts' own: what they read and wrote is counted by the controller
+//! It does NOT report the traffic of hosts: the controller counts their reads and writes
 //! ([`super::health`]).
 
 use std::collections::BTreeMap;
@@ -23,14 +23,14 @@ use crate::controller::Controller;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drives(BTreeMap<ChannelId, Arc<DriveReport>>);
 
-/// Of all drives together, what SMART / Health Information tells (Base 2.1, 5.1.12.1.3).
+/// SMART / Health Information of all drives together (Base 2.1, 5.1.12.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DriveHealth {
     /// Without the temperature's: that is a matter of a host's own thresholds.
     pub(crate) warning: CriticalWarning,
-    /// In kelvins; `None` where no drive says.
+    /// In kelvins; `None` if no drive reports it.
     pub(crate) temperature: Option<u16>,
-    /// In per cent: what is left, and below which it is too little.
+    /// In percent: the available spare, and its threshold.
     pub(crate) spare: (u8, u8),
     /// In per cent, 255 is 255 and more.
     pub(crate) used: u8,
@@ -49,7 +49,7 @@ impl Drives {
         reports.filter_map(move |(channel, report)| is_there(*channel).then_some(report))
     }
 
-    /// `None` where no drive has told any.
+    /// `None` if no drive has reported any.
     pub(crate) fn health(&self, namespaces: &NamespaceTable) -> Option<DriveHealth> {
         let logs = self.of(namespaces).filter_map(|r| r.health.as_ref());
         let all = logs.map(|log| {
@@ -82,7 +82,7 @@ impl Drives {
         })
     }
 
-    /// WCTEMP and CCTEMP: the lowest of all drives that tell them, in kelvins.
+    /// WCTEMP and CCTEMP: the lowest of all drives that report them, in kelvins.
     pub(crate) fn limits(&self, namespaces: &NamespaceTable) -> (u16, u16) {
         let lowest = |of: fn(&DriveReport) -> u16| {
             let all = self.of(namespaces).map(|report| of(report));
@@ -114,7 +114,7 @@ impl Drives {
 const WARNINGS: u8 = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 4;
 
 impl Controller {
-    /// What the drive behind a channel says of itself now; `None`: it is there no longer.
+    /// Takes the current report of the drive behind a channel; `None`: the drive is gone.
     pub fn drive_reported(&mut self, channel: ChannelId, report: Option<&Arc<DriveReport>>) {
         let before = self.health().critical_warning();
         match report {

@@ -1,9 +1,9 @@
-//! What commands and features change, and whom they concern: Commands Supported and Effects, and
+//! The effects of commands and features, and their scope: Commands Supported and Effects, and
 //! Feature Identifiers Supported and Effects (Base 2.1, 5.1.12.1.6 and 5.1.12.1.18).
 //!
-//! Linux trusts it: after a passed-through command that changes capabilities or the inventory of
-//! namespaces it looks at them again, and users without privileges may only pass through I/O
-//! commands with no effect but on their own blocks.
+//! Linux relies on it: after a passed-through command that changes capabilities or the inventory of
+//! namespaces it rescans them, and users without privileges may only pass through I/O commands
+//! whose only effect is on their own blocks.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ fn admin(opcode: AdminOpcode) -> CommandEffects {
     }
 }
 
-/// The page of features. None changes user data or what Identify says.
+/// The page of features. None changes user data or the data of Identify.
 pub(super) fn features(namespaces: &NamespaceTable) -> FeatureIdsSupportedAndEffectsLog {
     let mut log = FeatureIdsSupportedAndEffectsLog::new_zeroed();
     for (fid, entry) in (0..=u8::MAX).zip(&mut log.fids) {

@@ -1,9 +1,9 @@
-//! Asynchronous events (Base 2.1, 5.1.2): what happened, and the requests that wait to tell it.
+//! Asynchronous events (Base 2.1, 5.1.2): pending events, and the requests that report them.
 //!
-//! A request is held without a place in the completion queue; it takes one only when there is
-//! something to tell. After an event of a type was told, further ones of that type wait until the
-//! host has read the type's log page with Retain Asynchronous Event cleared. What the host has not
-//! asked for by Asynchronous Event Configuration is never noted. Bounded: one bit per event,
+//! A request is held without an entry in the completion queue; it takes one only to report an
+//! event. After an event of a type was reported, further ones of that type wait until the host has
+//! read the type's log page with Retain Asynchronous Event cleared. Events that the host has not
+//! enabled by Asynchronous Event Configuration are never recorded. Bounded: one bit per event,
 //! [`REQUESTS`] requests.
 
 use arrayvec::ArrayVec;
@@ -28,7 +28,7 @@ pub(crate) enum Event {
     InvalidDoorbellRegister,
     /// A doorbell was written with a value that no host may write.
     InvalidDoorbellValue,
-    /// A drive says that its reliability is degraded.
+    /// A drive reports degraded reliability.
     Reliability,
     /// The composite temperature crossed a threshold.
     TemperatureThreshold,
@@ -36,7 +36,7 @@ pub(crate) enum Event {
     SpareBelowThreshold,
     /// A namespace was attached, detached or changed.
     NamespaceChanged,
-    /// Somebody did something to a reservation or a registration of the host's.
+    /// A reservation or a registration of the host's was changed by another host.
     ReservationNotification,
     /// The sanitize operation that this controller was asked for has ended.
     SanitizeCompleted,
@@ -45,7 +45,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// In the order in which they are told where several wait.
+    /// In the order in which several pending events are reported.
     const ALL: [Event; 9] = [
         Event::InvalidDoorbellRegister,
         Event::InvalidDoorbellValue,
@@ -90,7 +90,7 @@ impl Event {
         }
     }
 
-    /// The log page that tells about it, and clears it when it is read.
+    /// The log page that describes it, and clears it when it is read.
     fn page(self) -> LogPageId {
         match self {
             Event::InvalidDoorbellRegister | Event::InvalidDoorbellValue => {
@@ -106,7 +106,7 @@ impl Event {
         }
     }
 
-    /// Whether the host wants to be told (Base 2.1, 5.1.25.1.5). Errors and sanitize operations
+    /// Whether the host has enabled it (Base 2.1, 5.1.25.1.5). Errors and sanitize operations
     /// cannot be masked.
     fn is_asked_for(self, configuration: AsynchronousEventConfiguration) -> bool {
         let warnings = CriticalWarning::from(configuration.shcw());
@@ -133,9 +133,9 @@ impl Event {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     requests: ArrayVec<u16, REQUESTS>,
-    /// Events to be told, by [`Event::bit`].
+    /// Pending events, by [`Event::bit`].
     raised: u16,
-    /// By type: the event that was told last and whose page was not read since.
+    /// By type: the event reported last whose page was not read since.
     told: [Option<Event>; TYPES],
 }
 
@@ -145,7 +145,7 @@ impl Events {
         self.requests.try_push(cid).is_ok()
     }
 
-    /// Lets go of a held request, which was aborted; `false` where there is none with this
+    /// Releases a held request, which was aborted; `false` where there is none with this
     /// identifier.
     pub(crate) fn release(&mut self, cid: u16) -> bool {
         match self.requests.iter().position(|held| *held == cid) {
@@ -157,15 +157,15 @@ impl Events {
         }
     }
 
-    /// Notes an event where the host wants to be told; told once however often it happens before it
-    /// is told.
+    /// Records an event if the host has enabled it; reported once however often it happens before
+    /// the report.
     pub(crate) fn raise(&mut self, event: Event, configuration: AsynchronousEventConfiguration) {
         if event.is_asked_for(configuration) {
             self.raised |= event.bit();
         }
     }
 
-    /// The host has chosen anew what it wants to be told.
+    /// The host has changed its selection of events.
     pub(crate) fn configure(&mut self, configuration: AsynchronousEventConfiguration) {
         for event in Event::ALL {
             if !event.is_asked_for(configuration) {
@@ -174,7 +174,7 @@ impl Events {
         }
     }
 
-    /// What is to be told now, if there is a request.
+    /// The event to report now, if there is a request.
     fn due(&self) -> Option<Event> {
         let is_due = |event: &Event| {
             let told = self.told[usize::from(event.event_type().0)];
@@ -202,7 +202,7 @@ impl Events {
     }
 
     /// The host has read a log page with Retain Asynchronous Event cleared: the events that the
-    /// page tells about are cleared, told or not.
+    /// page describes are cleared, reported or not.
     pub(crate) fn clear(&mut self, page: LogPageId) {
         for event in Event::ALL.into_iter().filter(|event| event.page() == page) {
             self.raised &= !event.bit();

@@ -1,6 +1,6 @@
 //! Format NVM (Base 2.1, 5.1.10; NVM 1.1, 4.1.3): from the command to a plan of the subsystem.
 //!
-//! A format is of one namespace, or of all that the controller has attached, with and without
+//! A format applies to one namespace, or to all that the controller has attached, with and without
 //! secure erase (FNA is 0). There is no encryption, and so no cryptographic erase; no metadata, and
 //! so no protection information.
 
@@ -13,8 +13,8 @@ use super::features::Features;
 use crate::controller::Controller;
 use crate::subsystem::{Plan, Subsystem};
 
-/// The size of logical blocks, as a power of two, that an index of the table of formats stands for.
-/// Its upper bits count only where the host has set LBAFEE (Base 2.1, 5.1.25.1.14).
+/// The size of logical blocks, as a power of two, for an index of the table of formats. Its upper
+/// bits count only if the host has set LBAFEE (Base 2.1, 5.1.25.1.14).
 pub(super) fn lba_shift(lower: u8, upper: u8, features: &Features) -> Result<u8, Status> {
     let upper = if features.current.extended_formats() {
         upper

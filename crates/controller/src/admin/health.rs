@@ -1,9 +1,9 @@
-//! SMART / Health Information (Base 2.1, 5.1.12.1.3), and what of it is kept over a restart of the
-//! program.
+//! SMART / Health Information (Base 2.1, 5.1.12.1.3), and the part that is kept over a restart of
+//! the program.
 //!
-//! What is counted is counted over the life of the controller: a process goes on from the record of
-//! the one before, which is at most [`KEEP_INTERVAL_NS`] old where that one was killed. A page is
-//! made from the counters each time.
+//! Counters cover the life of the controller: a process continues from the record of the previous
+//! one, which is at most [`KEEP_INTERVAL_NS`] old if that process was killed. A page is built from
+//! the counters each time.
 
 use nvme_spec::log::{CriticalWarning, SmartLog};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use crate::subsystem::Subsystem;
 const DATA_UNIT: u64 = 512_000;
 const NS_PER_MINUTE: u64 = 60_000_000_000;
 const NS_PER_HOUR: u64 = 60 * NS_PER_MINUTE;
-/// How often the counters are kept while nothing happens that is kept at once.
+/// Interval at which the counters are kept while no event requires it at once.
 const KEEP_INTERVAL_NS: u64 = 10 * NS_PER_MINUTE;
 
 /// The counters of a controller, as they are kept.
@@ -78,13 +78,13 @@ impl HealthRecord {
     }
 }
 
-/// What the page reports.
+/// The data of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Health {
     pub(crate) counted: HealthRecord,
     /// Over and under temperature thresholds, in kelvins.
     pub(crate) thresholds: (u16, u16),
-    /// What the drives that it lies on say of themselves.
+    /// Reports of the drives behind its namespaces.
     pub(crate) drives: Option<DriveHealth>,
 }
 
@@ -104,9 +104,9 @@ impl Health {
         told.unwrap_or(temperature::COMPOSITE)
     }
 
-    /// The page: what the drives say of themselves, and what hosts of this controller did. Without
-    /// a drive nothing wears, and the temperature never reaches WCTEMP: the times above it and
-    /// CCTEMP are zero.
+    /// The page: the drives' reports, and the traffic of this controller's hosts. Without a drive
+    /// nothing wears, and the temperature never reaches WCTEMP: the times above it and CCTEMP are
+    /// zero.
     pub(crate) fn page(&self) -> SmartLog {
         let counted = &self.counted;
         let mut log = SmartLog::new_zeroed();
@@ -139,7 +139,7 @@ impl Health {
 }
 
 impl Controller {
-    /// What the health log reports now.
+    /// Current data of the health log.
     pub(crate) fn health(&self) -> Health {
         let mut counted = self.history;
         for (_, cq) in self.queues.cqs() {

@@ -1,9 +1,9 @@
 //! Keep Alive (Base 2.1, 3.9 and 5.1.14): a host that set a timeout and then falls silent loses its
 //! controller.
 //!
-//! Command based: only a Keep Alive command restarts the timer, beside what starts it (the
-//! controller becomes ready, or the timeout is set). It is checked after the admin queue was
-//! served, so that a reactor that was late does not blame the host.
+//! Command based: only a Keep Alive command restarts the timer, apart from the events that start it
+//! (the controller becomes ready, or the timeout is set). The timer is checked after the admin
+//! queue was served, so that a late reactor does not blame the host.
 
 use nvme_spec::Status;
 use port::time::Time;
@@ -24,7 +24,7 @@ impl Controller {
         Reply::Done(0)
     }
 
-    /// The timer starts anew.
+    /// Restarts the timer.
     pub(crate) fn restart_keep_alive(&mut self) {
         self.keep_alive_from = self.now;
     }
@@ -37,7 +37,7 @@ impl Controller {
         active.then(|| self.keep_alive_from + timeout_ms * 1_000_000)
     }
 
-    /// Fails the controller where the timer has expired, and tells why in the error log.
+    /// Fails the controller if the timer has expired, and records the reason in the error log.
     pub(crate) fn check_keep_alive(&mut self) {
         if self.keep_alive_deadline().is_some_and(|at| self.now >= at) {
             self.errors.add(LoggedError {

@@ -1,5 +1,5 @@
-//! Get LBA Status (NVM 1.1, 4.2.1): the blocks that Write Uncorrectable has marked. There are no
-//! others that would be known not to be readable, so a scan finds what is tracked.
+//! Get LBA Status (NVM 1.1, 4.2.1): the blocks that Write Uncorrectable has marked. No other blocks
+//! are known to be unreadable, so a scan returns the tracked ones.
 
 use nvme_spec::command::slba;
 use nvme_spec::lba_status::{

@@ -1,9 +1,8 @@
-//! Log pages (Base 2.1, 5.1.12): what happened, and what the controller can do.
+//! Log pages (Base 2.1, 5.1.12): past events, and capabilities of the controller.
 //!
-//! A page is made whole from what it reports and then cut by the host's offset and length: nothing
-//! is read from a host, and what lies past a page's end is zeros. Everything here survives a reset
-//! of the controller; of a restart of the process survive the counters of SMART / Health
-//! Information and the count of errors.
+//! A page is built whole and then cut by the host's offset and length: nothing is read from a host,
+//! and bytes past a page's end are zeros. All log data survives a reset of the controller. Only the
+//! counters of SMART / Health Information and the count of errors survive a restart of the process.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -38,9 +37,9 @@ use crate::counters::ReactorCounters;
 pub(crate) const ERROR_ENTRIES: usize = 64;
 /// Bytes of NVMe-MI Commands Supported and Effects (Base 2.1, 5.1.12.1.19).
 const MI_EFFECTS_LEN: usize = 4096;
-/// Log Page Version of an entry of the error log that tells opcode and command set.
+/// Log Page Version of an error log entry that includes opcode and command set.
 const ERROR_LPVER: u8 = 1;
-/// Namespace ids that the Changed Attached Namespace List holds; one more and it says "many".
+/// Capacity of the Changed Attached Namespace List; with one more id it reports "many".
 const CHANGED_MAX: usize = 1024;
 
 /// The vendor specific page with the reactor's counters.
@@ -61,7 +60,7 @@ pub const REACTOR_LOG: LogPageId = LogPageId(0xc1);
     zerocopy::KnownLayout,
 )]
 pub struct ReactorLog {
-    /// Revision of this layout: 3. A reader skips what it does not know.
+    /// Revision of this layout: 3. A reader skips fields that it does not know.
     pub version: u64,
     /// Nanoseconds of the turns that found work.
     pub busy_ns: u64,
@@ -92,7 +91,7 @@ pub(crate) struct ErrorLog {
     count: u64,
 }
 
-/// What an entry of the error log tells.
+/// Contents of an error log entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoggedError {
     /// `None` where the error belongs to no command.
@@ -144,7 +143,7 @@ impl ErrorLog {
         }
     }
 
-    /// The page. A sanitize operation that goes on hides where data was (NVM 1.1, 5.8).
+    /// The page. A sanitize operation in progress hides the addresses of data (NVM 1.1, 5.8).
     fn page(&self, hide_lba: bool) -> Vec<u8> {
         let shown = |entry: &ErrorLogEntry| ErrorLogEntry {
             lba: if hide_lba { 0 } else { entry.lba },
@@ -232,7 +231,7 @@ impl ChangedZones {
     }
 }
 
-/// Which part of which page a Get Log Page command asks for.
+/// The page and part that a Get Log Page command requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogRequest {
     pub(crate) lid: LogPageId,
@@ -246,7 +245,7 @@ pub(crate) struct LogRequest {
 }
 
 impl LogRequest {
-    /// Checks what does not depend on the page's contents (Base 2.1, 5.1.12).
+    /// Checks the fields that do not depend on the page's contents (Base 2.1, 5.1.12).
     pub(crate) fn parse(
         sqe: &Sqe,
         max_transfer: u32,
@@ -318,7 +317,7 @@ fn page_size(lid: LogPageId) -> Option<usize> {
     })
 }
 
-/// What the pages report.
+/// Sources of the pages.
 pub(crate) struct LogSources<'a> {
     pub(crate) errors: &'a ErrorLog,
     pub(crate) changed: &'a ChangedNamespaces,
@@ -409,8 +408,8 @@ impl LogSources<'_> {
     }
 }
 
-/// Nothing here finds blocks that cannot be read before a host reads them; those that a host has
-/// marked it knows itself, and Get LBA Status tells them.
+/// No unreadable blocks are found before a host reads them. Blocks that a host has marked are known
+/// to it, and Get LBA Status reports them.
 fn lba_status() -> LbaStatusInformationHeader {
     LbaStatusInformationHeader {
         lslplen: size_of::<LbaStatusInformationHeader>() as u32,

@@ -1,10 +1,10 @@
-//! Admin commands (Base 2.1, 5): fetched one at a time, answered at once where that is possible.
+//! Admin commands (Base 2.1, 5): fetched one at a time, completed at once where possible.
 //!
-//! A place in the completion queue is taken before a command is fetched, so that each command
-//! fetched can be completed. Asynchronous Event Requests give theirs back while they are held; what
-//! waits for a lane (deletions, aborts) keeps it. Invariant: every fetched command is completed
-//! once, or held as a request for an event, or dies with a reset. Nothing here waits: a lane's
-//! answer arrives in a later turn.
+//! An entry of the completion queue is reserved before a command is fetched, so that each fetched
+//! command can be completed. Asynchronous Event Requests release theirs while they are held;
+//! commands that wait for a lane (deletions, aborts) keep it. Invariant: every fetched command is
+//! completed once, or held as a request for an event, or dies with a reset. Nothing here blocks: a
+//! lane's answer arrives in a later turn.
 
 pub(crate) mod data;
 pub(crate) mod drives;
@@ -68,7 +68,7 @@ const SUPPORTED: [AdminOpcode; 16] = [
     AdminOpcode::SANITIZE,
 ];
 
-/// What becomes of a command that was accepted.
+/// Outcome of an accepted command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// It succeeded, with this Dword 0.
@@ -122,7 +122,7 @@ impl AdminQueue {
         })
     }
 
-    /// Where its doorbells are looked up.
+    /// The location of its doorbells.
     pub(crate) fn bells<'a>(&'a self, doorbells: &'a DoorbellPages) -> Bells<'a> {
         Bells {
             pages: doorbells,
@@ -145,7 +145,7 @@ impl AdminQueue {
         self.arm(doorbells);
     }
 
-    /// Asks the host to ring past what was taken. A look at the doorbells follows.
+    /// Asks the host to ring past the entries taken. A check of the doorbells follows.
     fn arm(&mut self, doorbells: &DoorbellPages) {
         let bells = self.bells(doorbells);
         self.sq.arm(bells);
@@ -183,8 +183,9 @@ impl AdminQueue {
         self.sq.look(bells)
     }
 
-    /// Looks at both doorbells. Where the host registered buffers, it is then asked to ring for
-    /// whatever comes next: admin commands are rare, and nobody polls a host's buffers for them.
+    /// Checks both doorbells. If the host registered buffers, it is then asked to ring for every
+    /// later change: admin commands are rare, and the controller does not poll a host's buffers for
+    /// them.
     ///
     /// The race: the host stores a doorbell and then loads EventIdx; EventIdx is stored here before
     /// the last look, with a full fence between on both sides. The loop ends, as a host can move
@@ -401,7 +402,7 @@ impl Controller {
         SUPPORTED.into_iter().chain(buffers).chain(management)
     }
 
-    /// Begins what the subsystem decides on; the command completes with its answer.
+    /// Begins an operation that the subsystem decides on; the command completes with its answer.
     fn begin_plan(&mut self, sqe: &Sqe, nsid: u32, plan: Plan, subsystem: &mut Subsystem) -> Reply {
         let plan = Step::Plan(Box::new(plan));
         let operation = self.begin_operation(sqe, nsid, [plan]);
@@ -463,7 +464,7 @@ impl Controller {
     fn refuse(&mut self, sqe: &Sqe, status: Status) {
         tracing::debug!(
             controller = self.config.name, opcode = ?sqe.admin_opcode(), cid = sqe.cid, %status,
-            "admin command refused"
+            "admin command rejected"
         );
         if status == Status::DATA_TRANSFER_ERROR && self.is_unshared([sqe.prp1, sqe.prp2]) {
             self.warn_unshared();
@@ -490,7 +491,7 @@ impl Controller {
     }
 
     /// Whether a command's data is in memory that came without a descriptor, as far as its own two
-    /// entries tell.
+    /// entries show.
     pub(crate) fn is_unshared(&self, data: [u64; 2]) -> bool {
         data.into_iter().any(|prp| {
             let found = self
@@ -570,15 +571,14 @@ impl Controller {
         worked
     }
 
-    /// Completes a request that was held with an event. The one of a zone tells its namespace in
-    /// Dword 1.
+    /// Completes a held request with an event. A zone event carries its namespace in Dword 1.
     fn complete_event(&mut self, cid: u16, dw0: u32) {
         let zones = EventDw0::from(dw0).lid() == LogPageId::CHANGED_ZONE_LIST;
         let nsid = self.changed_zones.first().filter(|_| zones);
         self.post_admin_with(cid, [dw0, nsid.unwrap_or(0)], Status::SUCCESSFUL_COMPLETION);
     }
 
-    /// Abort (Base 2.1, 5.1.1): always answered; bit 0 of Dword 0 says that the command was not
+    /// Abort (Base 2.1, 5.1.1): always completed; bit 0 of Dword 0 is set if the command was not
     /// aborted.
     fn abort(&mut self, sqe: &Sqe, lanes: &mut impl LaneTable) -> Result<Reply, Status> {
         let (sqid, cid) = {
@@ -649,8 +649,8 @@ impl Controller {
     }
 }
 
-/// Whether a status is an error worth an entry of the error log: how a host finds out what is
-/// supported is none.
+/// Whether a status is worth an entry of the error log: a host's probing for supported functions is
+/// not.
 fn is_logged(status: Status) -> bool {
     !matches!(
         status,

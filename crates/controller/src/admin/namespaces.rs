@@ -1,9 +1,9 @@
 //! Namespace Management and Namespace Attachment (Base 2.1, 5.1.20, 5.1.21 and 8.1.15; NVM 1.1,
-//! 4.1.6): from the command to a plan of the subsystem, which knows what there is.
+//! 4.1.6): from the command to a plan of the subsystem, which keeps the namespaces.
 //!
-//! Offered only where the subsystem has space that hosts may use. Every namespace speaks the NVM
-//! command set and has no metadata; there are no NVM Sets, Endurance Groups or ANA Groups to put
-//! one into.
+//! Supported only if the subsystem has space that hosts may use. Every namespace uses the NVM
+//! command set and has no metadata; there are no NVM Sets, Endurance Groups or ANA Groups to assign
+//! one to.
 
 use nvme_spec::identify::lists::{CONTROLLER_IDS_MAX, ControllerList};
 use nvme_spec::namespace_management::{

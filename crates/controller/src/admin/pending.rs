@@ -1,7 +1,8 @@
-//! Admin commands that wait for a lane or a medium: what each waits for, and since when.
+//! Admin commands that wait for a lane or a medium: the event that each waits for, and since when.
 //!
-//! Bounded: each holds a place in the admin completion queue, and there is one deletion per queue
-//! at most, [`ABORT_LIMIT`] aborts, [`OPERATION_LIMIT`] operations of the subsystem, and one flush.
+//! Bounded: each holds an entry of the admin completion queue, and there is at most one deletion
+//! per queue, [`ABORT_LIMIT`] aborts, [`OPERATION_LIMIT`] operations of the subsystem, and one
+//! flush.
 
 use nvme_spec::Sqe;
 use port::time::Time;
@@ -13,10 +14,10 @@ pub(crate) const ABORT_LIMIT: usize = 4;
 /// fetched.
 pub(crate) const OPERATION_LIMIT: usize = 16;
 
-/// What a command waits for.
+/// The event that a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// The lane lets go of the submission queue.
+    /// The lane releases the submission queue.
     DeleteSq { sqid: u16 },
     /// The lane stops.
     DeleteCq { cqid: u16 },
@@ -29,8 +30,8 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
-    /// Whether it is given up after some time. Flushes and operations of the subsystem have bounds
-    /// of their own.
+    /// Whether it is aborted after some time. Flushes and operations of the subsystem have their
+    /// own bounds.
     pub(crate) fn is_bounded(self) -> bool {
         !matches!(self, Waiting::Operation | Waiting::FlushCache)
     }
@@ -49,11 +50,11 @@ pub(crate) struct WaitingCommand {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     commands: Vec<WaitingCommand>,
-    /// What they asked for, for the error log.
+    /// Their commands, for the error log.
     asked: Vec<Asked>,
 }
 
-/// What the error log tells of a command.
+/// A command's data in the error log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     cid: u16,
@@ -70,7 +71,7 @@ impl Pending {
         });
     }
 
-    /// Notes what a command that waits has asked for.
+    /// Records a waiting command.
     pub(crate) fn note(&mut self, sqe: &Sqe) {
         self.asked.push(Asked {
             cid: sqe.cid,
@@ -85,7 +86,7 @@ impl Pending {
         Some((asked.opcode, asked.nsid))
     }
 
-    /// Takes out what a command that waited has asked for; `None` for one that did not wait.
+    /// Removes the record of a command that waited; `None` for one that did not wait.
     pub(crate) fn take_asked(&mut self, cid: u16) -> Option<Asked> {
         let index = self.asked.iter().position(|asked| asked.cid == cid)?;
         Some(self.asked.remove(index))

@@ -1,8 +1,8 @@
 //! I/O queues (Base 2.1, 5.2.1 to 5.2.4): which exist, and their creation and deletion.
 //!
-//! A completion queue is a lane, which does the work; here stand only names. A queue that is being
-//! deleted exists until its lane has let go of it: its identifier is not free before, and nothing
-//! new can lean on it.
+//! A completion queue is a lane, which does the work; this module keeps only their names. A queue
+//! that is being deleted exists until its lane has released it: before that its identifier is not
+//! free, and no new queue can refer to it.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(crate) struct IoCq {
     /// Its interrupt vector, where interrupts are enabled.
     vector: Option<u16>,
     pub(crate) counters: Arc<LaneCounters>,
-    /// What is known of its commands that are watched.
+    /// Samples of its commands.
     pub(crate) watched: Option<Watched>,
     /// Nothing issued before the view with this epoch is in flight.
     pub(crate) drained: u64,
@@ -63,7 +63,7 @@ impl IoCq {
 #[derive(Clone, Copy, Debug)]
 struct IoSq {
     cqid: u16,
-    /// Where weighted round robin is selected.
+    /// Its class under weighted round robin.
     priority: QueuePriority,
     deleting: bool,
 }
@@ -73,7 +73,7 @@ struct IoSq {
 pub(crate) struct IoQueues {
     cqs: [Option<IoCq>; IDS],
     sqs: [Option<IoSq>; IDS],
-    /// The highest identifier that a queue has had.
+    /// The highest identifier of any queue so far.
     highest: u16,
 }
 
@@ -86,7 +86,7 @@ impl IoQueues {
         }
     }
 
-    /// The highest identifier that a queue has had since the last reset.
+    /// The highest identifier of any queue since the last reset.
     pub(crate) fn highest(&self) -> u16 {
         self.highest
     }
@@ -174,7 +174,7 @@ impl IoQueues {
         }
     }
 
-    /// Forgets a completion queue; its counters remain with whoever sums them up.
+    /// Removes a completion queue; the caller keeps its counters for the sums.
     pub(crate) fn remove_cq(&mut self, cqid: u16) -> Option<IoCq> {
         self.cqs.get_mut(usize::from(cqid))?.take()
     }
@@ -191,8 +191,8 @@ impl IoQueues {
 }
 
 impl Controller {
-    /// What both Create commands check: identifier, size, Physically Contiguous, alignment, and
-    /// that the host has said how large entries are.
+    /// Checks common to both Create commands: identifier, size, Physically Contiguous, alignment,
+    /// and that the host has set the entry sizes.
     fn check_create(
         &self,
         sqe: &Sqe,
@@ -244,7 +244,7 @@ impl Controller {
         let counters = Arc::new(LaneCounters::default());
         let area = self.state.take(1 + usize::from(cqid), slots_for(entries));
         let state = area.map_err(|error| {
-            tracing::error!(controller = self.config.name, %error, "cannot make a queue");
+            tracing::error!(controller = self.config.name, %error, "cannot create a queue");
             Status::INTERNAL_ERROR
         })?;
         let config = LaneConfig {
@@ -325,8 +325,8 @@ impl Controller {
         Ok(Reply::Done(0))
     }
 
-    /// Delete I/O Submission Queue (Base 2.1, 5.2.4): done when the lane has completed what it had
-    /// fetched.
+    /// Delete I/O Submission Queue (Base 2.1, 5.2.4): done when the lane has completed the commands
+    /// that it had fetched.
     pub(super) fn delete_sq(
         &mut self,
         sqe: &Sqe,
@@ -378,15 +378,15 @@ impl Controller {
         Ok(Reply::Waits)
     }
 
-    /// What a host is told when a lane or queue cannot be made; the log says what is our fault, or
-    /// the operator's.
+    /// The status for a host when a lane or queue cannot be created; the log reports faults of the
+    /// program or of the operator.
     pub(super) fn lane_status(&mut self, error: QueueError) -> Status {
         match error {
             QueueError::Identifier { .. } => Status::INVALID_QUEUE_IDENTIFIER,
             QueueError::Size { .. } => Status::INVALID_QUEUE_SIZE,
             QueueError::Ring(error) => self.ring_status(error),
             error => {
-                tracing::error!(controller = self.config.name, %error, "cannot make a queue");
+                tracing::error!(controller = self.config.name, %error, "cannot create a queue");
                 Status::INTERNAL_ERROR
             }
         }

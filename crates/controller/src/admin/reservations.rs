@@ -1,5 +1,5 @@
-//! What a controller tells of reservations: the notification log (Base 2.1, 5.1.12.1.32), and the
-//! feature that makes them persist (5.1.25.1.30). The reservations themselves are the subsystem's.
+//! Reservation data of a controller: the notification log (Base 2.1, 5.1.12.1.32), and the feature
+//! that makes reservations persist (5.1.25.1.30). The reservations themselves are the subsystem's.
 
 use std::collections::VecDeque;
 
@@ -57,7 +57,7 @@ impl Notifications {
     }
 }
 
-/// Whether the host does not want to hear of this (Base 2.1, 5.1.25.1.29).
+/// Whether the host has masked this notification (Base 2.1, 5.1.25.1.29).
 fn is_masked(mask: ReservationNotificationMask, what: ReservationNotificationType) -> bool {
     match what {
         ReservationNotificationType::REGISTRATION_PREEMPTED => mask.regpre(),
@@ -68,7 +68,7 @@ fn is_masked(mask: ReservationNotificationMask, what: ReservationNotificationTyp
 }
 
 impl Controller {
-    /// Takes what the subsystem has to tell of reservations.
+    /// Takes the subsystem's reservation notifications.
     pub(crate) fn take_reservation_notices(&mut self, subsystem: &mut Subsystem) -> bool {
         let notices = subsystem.take_notices(self.id());
         let any = !notices.is_empty();

@@ -1,5 +1,5 @@
-//! Sanitize (Base 2.1, 5.1.22 and 8.1.24): from the command to a plan of the subsystem, and what a
-//! controller still does while an operation goes on or has failed.
+//! Sanitize (Base 2.1, 5.1.22 and 8.1.24): from the command to a plan of the subsystem, and the
+//! commands that a controller still accepts while an operation runs or has failed.
 
 use nvme_spec::command::GetLogPageCdw10;
 use nvme_spec::log::LogPageId;
@@ -19,7 +19,7 @@ pub(crate) const SANICAP: Sanicap = Sanicap::new()
     .with_ows(true)
     .with_nodmmas(MediaModified::NOT_MODIFIED);
 
-/// Whether a command is served while a sanitize operation goes on or has failed (Base 2.1,
+/// Whether a command is allowed while a sanitize operation is in progress or has failed (Base 2.1,
 /// figure 142).
 fn is_allowed(sqe: &Sqe) -> bool {
     match sqe.admin_opcode() {
@@ -45,7 +45,7 @@ fn is_allowed(sqe: &Sqe) -> bool {
     }
 }
 
-/// Whether a command may be served, as far as sanitize operations go.
+/// Whether a sanitize operation allows a command.
 ///
 /// # Errors
 /// What it ends with.
@@ -84,8 +84,7 @@ impl Controller {
         Ok(self.begin_plan(sqe, NSID_ALL, plan, subsystem))
     }
 
-    /// Takes what there is to tell of sanitize operations, and tells when user data is written
-    /// after one.
+    /// Takes news of sanitize operations, and reports when user data is written after one.
     pub(crate) fn follow_sanitize(&mut self, subsystem: &mut Subsystem) {
         let news = subsystem.take_sanitize_news(self.id());
         if news.is_some() {

@@ -1,5 +1,5 @@
-//! The composite temperature, in kelvins. Without a drive there is no sensor: it is a room's, and
-//! never changes; what a host's thresholds make of it is true all the same.
+//! The composite temperature, in kelvins. Without a drive there is no sensor: the temperature is a
+//! constant room temperature, and a host's thresholds still apply to it.
 
 /// 25 degrees Celsius.
 pub(crate) const COMPOSITE: u16 = 298;

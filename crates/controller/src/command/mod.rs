@@ -1,10 +1,9 @@
-//! Commands of the NVM command set: from the 64 bytes of a submission queue entry to what is asked,
-//! once.
+//! Commands of the NVM command set: decodes the 64 bytes of a submission queue entry, once.
 //!
-//! [`parse`] checks what can be checked without a namespace (opcode, how data is described, fields
-//! that ask for what is not supported) and turns 0's based values into counts. [`List`] holds the
-//! entries that are the data of Dataset Management and Copy. Namespaces, bounds and transfer sizes
-//! come after, in the lane.
+//! [`parse`] checks everything that needs no namespace (opcode, data pointers, fields that request
+//! unsupported functions) and turns 0's based values into counts. [`List`] holds the entries that
+//! are the data of Dataset Management and Copy. Namespaces, bounds and transfer sizes are checked
+//! later, in the lane.
 //!
 //! Fields that are ignored, and why:
 //! - CETYPE: no command extension is offered. Reserved bits, CDW2, CDW3, MPTR: reserved, or for
@@ -14,8 +13,7 @@
 //! - Limited Retry, Dataset Management hints of a Read or Write (CDW13), context attributes of a
 //!   range: hints.
 //!
-//! It does NOT know other command sets: a namespace says which one it speaks, and today all speak
-//! NVM.
+//! It does NOT know other command sets: a namespace names its command set, and today all use NVM.
 
 use nvme_spec::command::{
     DSM_RANGES_MAX, DsmCdw10, DsmCdw11, DsmRange, ReadWriteCdw12, WriteUncorrectableCdw12,
@@ -41,7 +39,7 @@ pub const COPY_BYTES: u64 = 4 << 20;
 pub struct Blocks {
     /// The first one.
     pub slba: u64,
-    /// How many; 1 to 65,536 in a command, anything in a range of Dataset Management.
+    /// Number of blocks; 1 to 65,536 in a command, any value in a range of Dataset Management.
     pub count: u32,
 }
 
@@ -53,7 +51,7 @@ impl Blocks {
     }
 }
 
-/// What a host asks of a namespace.
+/// A host's command to a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Read blocks.
@@ -90,7 +88,7 @@ pub enum Command {
     Flush,
     /// Deallocate the blocks of `ranges` ranges, 1 to 256, which the data describes.
     Deallocate {
-        /// How many ranges.
+        /// Number of ranges.
         ranges: u16,
     },
     /// Mark blocks as unreadable until they are written.
@@ -115,11 +113,11 @@ pub enum Command {
     },
     /// Write blocks that are read from the ranges which the data describes, one after another.
     Copy {
-        /// Where the first of them goes.
+        /// First destination block.
         slba: u64,
-        /// How many ranges, 1 to 256.
+        /// Number of ranges, 1 to 256.
         ranges: u16,
-        /// How they are described: 0h or 2h.
+        /// Descriptor format: 0h or 2h.
         format: CopyDescriptorFormat,
         /// Force Unit Access, of the writing.
         fua: bool,
@@ -128,7 +126,7 @@ pub enum Command {
     Hint,
 }
 
-/// A read or a write that asks for nothing else: what nearly every command is.
+/// A read or a write without further options, as nearly every command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain {
     /// It writes.
@@ -137,15 +135,16 @@ pub struct Plain {
     pub nsid: u32,
     /// Where.
     pub blocks: Blocks,
-    /// Where its data is: the two PRP entries.
+    /// Its data pointer: the two PRP entries.
     pub prp: [u64; 2],
 }
 
-/// The words of an entry that [`plain`] looks at, but for those that say where the data is.
+/// The words of an entry that [`plain`] examines, except the data pointer.
 pub(crate) const PLAIN_WORDS: [usize; 3] = [0, 5, 6];
 
-/// A command as [`parse`] would find it, where it is a plain one: not fused, with PRPs, and with
-/// none of the bits of Dword 12 that stand beside the number of blocks. `None` says nothing of it.
+/// A command as [`parse`] would return it, if it is a plain one: not fused, with PRPs, and with
+/// none of the bits of Dword 12 beside the number of blocks. `None` does not mean that it is
+/// invalid.
 #[inline]
 #[must_use]
 pub fn plain(words: &[u64; 8]) -> Option<Plain> {
@@ -311,7 +310,7 @@ pub fn slba_of(sqe: &Sqe) -> Option<u64> {
     has_one.then(|| slba(sqe))
 }
 
-/// How many logical blocks a command names that has a Number of Logical Blocks.
+/// Number of logical blocks of a command that has a Number of Logical Blocks field.
 #[must_use]
 pub fn block_count(sqe: &Sqe) -> Option<u32> {
     const APPEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
@@ -328,14 +327,14 @@ pub fn block_count(sqe: &Sqe) -> Option<u32> {
     has_one.then(|| blocks(sqe).count)
 }
 
-/// What a command names, as far as it takes that to ask for the same again.
+/// The fields of a command that are needed to repeat it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
     /// Its first logical block.
     pub(crate) slba: u64,
     /// Logical blocks; of a command with a key bytes, of the value or of the host's buffer.
     pub(crate) blocks: u32,
-    /// What else it takes ([`crate::flight::FlightRecord::detail`]).
+    /// Further fields ([`crate::flight::FlightRecord::detail`]).
     pub(crate) detail: u32,
     /// Its key.
     pub(crate) key: [u8; KEY_MAX],
@@ -343,7 +342,7 @@ pub(crate) struct Named {
     pub(crate) fua: bool,
 }
 
-/// What a command of this command set names.
+/// The named fields of a command of this command set.
 pub(crate) fn named(sqe: &Sqe, csi: Csi) -> Named {
     const APPEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
     const SEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_MANAGEMENT_SEND.0);
@@ -372,7 +371,7 @@ pub(crate) fn named(sqe: &Sqe, csi: Csi) -> Named {
     }
 }
 
-/// What stands in a command of the Key Value command set, of one that has a key (KV 1.1, 3).
+/// The fields of a command of the Key Value command set that has a key (KV 1.1, 3).
 fn named_with_key(sqe: &Sqe) -> Named {
     let opcode = KvOpcode(sqe.opcode);
     if !opcode.has_key() {

@@ -10,8 +10,8 @@ use crate::lane::{LaneTable, Quota};
 use crate::state::MAX_SQS;
 
 impl Controller {
-    /// Whether weighted round robin is selected: then the controller is due in every turn of its
-    /// lanes, before them.
+    /// Whether weighted round robin is selected: then the controller needs a turn before each turn
+    /// of its lanes.
     #[must_use]
     pub fn is_arbitrating(&self) -> bool {
         self.arbiter.is_some()
@@ -24,7 +24,7 @@ impl Controller {
             .then(|| Arbiter::new(self.features.arbitration()))
     }
 
-    /// How much of a submission queue its lane may fetch.
+    /// How many commands of a submission queue its lane may fetch.
     pub(crate) fn quota(&self) -> Quota {
         match self.arbiter {
             Some(_) => Quota::Allotted,

@@ -1,14 +1,15 @@
 //! Whether the function may issue memory requests (Bus Master Enable: PCI 3.0, 6.2.2; PCIe 6.0,
 //! 7.5.1.1.3).
 //!
-//! While it may not, no command is fetched, no completion is posted, and no interrupt goes by MSI
-//! or MSI-X, which are memory writes; the transport keeps those. Nothing is lost: commands wait in
-//! the host's rings, and completions of admin commands here. When the function leaves the bus, the
-//! lanes finish what they had fetched first, so that no medium holds an address of the host;
-//! [`Controller::has_left_bus`] tells when, and what still hangs after [`DEADLINE_NS`] is aborted
-//! and its mapping kept, as for an unmap.
+//! While it may not, no command is fetched, no completion is posted, and no interrupt is sent by
+//! MSI or MSI-X, which are memory writes; the transport keeps those. Nothing is lost: commands wait
+//! in the host's rings, and completions of admin commands here. When the function leaves the bus,
+//! the lanes first finish the commands that they had fetched, so that no medium holds an address of
+//! the host. [`Controller::has_left_bus`] reports the end. Commands that still hang after
+//! [`DEADLINE_NS`] are aborted and their mapping is kept, as for an unmap.
 //!
-//! It does NOT hold resets, shutdowns or registers up: none of them touches the host's memory.
+//! It does NOT delay resets, shutdowns or register accesses: none of them touches the host's
+//! memory.
 
 use nvme_spec::Status;
 use port::time::Time;
@@ -25,9 +26,9 @@ pub(super) struct Bus {
     off: bool,
     /// Counts the changes, so that the answer to an earlier one is recognised.
     round: u32,
-    /// The lanes are to be told in the next turn.
+    /// The lanes must be informed in the next turn.
     changed: bool,
-    /// When what is in flight is aborted.
+    /// The time when commands in flight are aborted.
     deadline: Option<Time>,
     withheld: Vec<Withheld>,
 }
@@ -41,21 +42,21 @@ impl Bus {
         self.deadline
     }
 
-    /// A change is to be told to the lanes, or waits for them.
+    /// Whether the lanes must be informed of a change, or a change waits for them.
     #[inline]
     pub(super) fn is_changing(&self) -> bool {
         self.changed || self.deadline.is_some()
     }
 
-    /// The queues are gone, and what was to be posted there.
+    /// The queues are gone, with their pending completions.
     pub(super) fn forget(&mut self) {
         self.withheld.clear();
     }
 }
 
 impl Controller {
-    /// Whether nothing that was issued is in flight to the host's memory, where the function may
-    /// issue no requests. True where it may.
+    /// Whether no issued command can still access the host's memory while the function may issue no
+    /// requests. True if it may.
     #[must_use]
     pub fn has_left_bus(&self) -> bool {
         let has_left = |left: u32| left == self.bus.round;

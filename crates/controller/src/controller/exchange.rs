@@ -1,4 +1,4 @@
-//! Turns, and what the controller and its lanes tell each other in them.
+//! Turns, and the messages between the controller and its lanes in them.
 
 use nvme_spec::Status;
 use nvme_spec::features::FeatureId;
@@ -21,8 +21,8 @@ use crate::lane::{
 use crate::subsystem::Subsystem;
 
 impl Controller {
-    /// One turn: takes what lanes have to tell, moves on with what registers ask for, and serves
-    /// the admin queue. Whether it did anything.
+    /// One turn: takes the reports of lanes, continues register requests, and serves the admin
+    /// queue. Returns whether it did anything.
     ///
     /// Due whenever [`Controller::has_work`], after any call that changed something (register
     /// writes, views, namespaces, completions), when a lane has an event, and at
@@ -57,7 +57,7 @@ impl Controller {
         worked
     }
 
-    /// Takes what changed in the subsystem.
+    /// Takes changes of the subsystem.
     fn follow(&mut self, subsystem: &mut Subsystem) -> bool {
         if self.followed_life != self.life {
             self.followed_life = self.life;
@@ -90,8 +90,8 @@ impl Controller {
         true
     }
 
-    /// Tells the subsystem up to which table nothing is in flight, and gives up what holds an
-    /// operation back too long.
+    /// Reports to the subsystem the latest table without older commands in flight, and aborts
+    /// commands that delay an operation too long.
     fn acknowledge(&mut self, lanes: &mut impl LaneTable, subsystem: &mut Subsystem) {
         let with_lane = self.queues.cqs().filter(|(_, cq)| cq.lane.is_some());
         let oldest = with_lane.map(|(_, cq)| cq.namespaces_drained).min();
@@ -109,8 +109,7 @@ impl Controller {
         }
     }
 
-    /// Whether a turn would find something to do, as far as the controller can tell without its
-    /// lanes.
+    /// Whether a turn would find work, as far as the controller can know without its lanes.
     #[must_use]
     pub fn has_work(&self) -> bool {
         let admin = self.admin.as_ref().is_some_and(|admin| {
@@ -125,7 +124,7 @@ impl Controller {
         admin || changes || self.bus.has_work() || self.is_moving() || self.interrupts.has_work()
     }
 
-    /// Whether its lanes know all that it knows.
+    /// Whether its lanes have received all of its messages.
     #[must_use]
     pub fn has_told_everything(&self) -> bool {
         let map = self.view_changed || self.namespaces_changed || self.abandon_before.is_some();
@@ -146,7 +145,7 @@ impl Controller {
         pending.chain(absent).chain(others).chain(bus).min()
     }
 
-    /// Time passes: what the health log counts.
+    /// Updates the time counters of the health log.
     fn keep_time(&mut self, now: Time, lanes: &mut impl LaneTable) {
         if self.started {
             let passed_ns = now.since(self.now);
@@ -176,7 +175,7 @@ impl Controller {
         }
     }
 
-    /// Tells lanes what changed since the last turn.
+    /// Informs lanes of changes since the last turn.
     fn tell_changes(&mut self, lanes: &mut impl LaneTable) -> bool {
         let view = std::mem::take(&mut self.view_changed);
         if view {
@@ -197,7 +196,7 @@ impl Controller {
         view || namespaces || abandon.is_some() || bus
     }
 
-    /// Hands the subsystem what lanes have for it.
+    /// Forwards the lanes' commands to the subsystem.
     fn take_forwards(&mut self, lanes: &mut impl LaneTable, subsystem: &mut Subsystem) -> bool {
         let mut worked = false;
         for key in self.queues.lanes() {
@@ -266,8 +265,8 @@ impl Controller {
         }
     }
 
-    /// A lane has nothing in flight and does nothing more: it goes. Deletions of its submission
-    /// queues were answered by what it told before.
+    /// Removes a stopped lane without commands in flight. Deletions of its submission queues were
+    /// answered by its earlier reports.
     fn lane_stopped(&mut self, cqid: u16, key: OwnerKey, lanes: &mut impl LaneTable) {
         lanes.remove(key);
         if let Some(cq) = self.queues.cq_mut(cqid) {
@@ -279,7 +278,7 @@ impl Controller {
         }
     }
 
-    /// Whether this waits for the lane of that completion queue.
+    /// Whether this command waits for the lane of that completion queue.
     fn waits_for(&self, waiting: Waiting, cqid: u16) -> bool {
         match waiting {
             Waiting::FlushCache | Waiting::Operation => false,
@@ -290,8 +289,8 @@ impl Controller {
         }
     }
 
-    /// Deletions that waited too long: what hangs in their lanes is given up, whichever queue of
-    /// the lane it belongs to.
+    /// Deletions that waited too long: hanging commands of their lanes are aborted, whichever queue
+    /// of the lane they belong to.
     fn give_up_late(&mut self, lanes: &mut impl LaneTable) {
         let now = self.now;
         let late = |since: Time| now >= since + DEADLINE_NS;
@@ -310,7 +309,7 @@ impl Controller {
         }
     }
 
-    /// Forgets a completion queue whose lane is gone; what it counted stays.
+    /// Removes a completion queue whose lane is gone; its counts are kept.
     pub(crate) fn forget_cq(&mut self, cqid: u16) {
         if let Some(cq) = self.queues.remove_cq(cqid) {
             self.history.add(&cq.counters);
@@ -326,7 +325,7 @@ impl Controller {
         }
     }
 
-    /// What a Copy command may name.
+    /// Limits of Copy commands.
     pub(crate) fn copying(&self) -> Copying {
         Copying {
             across: self.features.copy_formats().cdf2(),
@@ -334,7 +333,7 @@ impl Controller {
         }
     }
 
-    /// What follows from a feature that was set.
+    /// Applies the effects of a feature that was set.
     pub(crate) fn apply_features(&mut self, fid: FeatureId, lanes: &mut impl LaneTable) {
         match fid {
             FeatureId::ARBITRATION => {

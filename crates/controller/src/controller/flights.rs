@@ -1,5 +1,5 @@
-//! Watching commands ([`crate::flight`]): what every lane of a controller is told, and what is kept
-//! of those that are gone.
+//! Sampling of commands ([`crate::flight`]): the settings of every lane of a controller, and the
+//! records of lanes that are gone.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::counters::{Counted, LaneCounters, QueueCounted};
 use crate::flight::{FlightRecords, Past, WatchSpec, Watched, Watching};
 use crate::lane::{LaneCommand, LaneTable};
 
-/// What is watched of a controller.
+/// Sampling state of a controller.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     spec: Option<WatchSpec>,
-    /// What queues have counted that are gone.
+    /// Counts of deleted queues.
     past: Arc<Past>,
 }
 
@@ -31,7 +31,7 @@ impl Controller {
         }
     }
 
-    /// Tells a lane what there is to watch.
+    /// Sends a lane its sampling settings.
     pub(crate) fn watch_lane(&mut self, cqid: u16, key: OwnerKey, lanes: &mut impl LaneTable) {
         let spec = self.flights.spec.clone();
         let Some(cq) = self.queues.cq_mut(cqid) else {
@@ -63,7 +63,7 @@ impl Controller {
         lanes.command(key, LaneCommand::Watch(watching));
     }
 
-    /// What a completion queue has counted that is gone stays.
+    /// Keeps the counts of a deleted completion queue.
     pub(crate) fn keep_flight(&mut self, cq: &IoCq) {
         let past = &self.flights.past;
         past.statuses.absorb(&cq.counters.statuses);
@@ -74,7 +74,7 @@ impl Controller {
         }
     }
 
-    /// What it has counted, for whoever shows numbers.
+    /// Its counts, for monitoring.
     #[must_use]
     pub fn counted(&self) -> Counted {
         let queue = |(cqid, cq): (u16, &IoCq)| {

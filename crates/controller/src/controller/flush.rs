@@ -1,5 +1,5 @@
-//! Flushes of the controller's own: one of each medium with a volatile cache, at a shutdown and
-//! when a host turns the cache off. Bounded in time; it knows nothing of who waits for it.
+//! Flushes by the controller itself: one of each medium with a volatile cache, at a shutdown and
+//! when a host disables the cache. Bounded in time; it does not know who waits for it.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) struct Flush {
     failed: bool,
 }
 
-/// How a flush ended.
+/// Result of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flushed {
     /// Everything that was written is on non-volatile media.
@@ -52,7 +52,7 @@ impl Flush {
         }
     }
 
-    /// Adds what has room now; whether it added any.
+    /// Adds as many requests as have room; returns whether it added any.
     pub(super) fn add<C: Channel>(
         &mut self,
         key: OwnerKey,
@@ -92,12 +92,12 @@ impl Flush {
         }
     }
 
-    /// Whether it ended without its time being over.
+    /// Whether it ended before its deadline.
     pub(super) fn is_done(&self) -> bool {
         self.to_add.is_empty() && self.out == 0
     }
 
-    /// How it ended; `None` while it goes on.
+    /// Its result; `None` while it runs.
     pub(super) fn ended(&self, now: Time) -> Option<Flushed> {
         match self.is_done() {
             true if self.failed => Some(Flushed::Failed),
@@ -108,14 +108,14 @@ impl Flush {
 }
 
 impl Controller {
-    /// Whether the volatile write cache was turned off and its media are being flushed.
+    /// Whether the volatile write cache was disabled and its media are being flushed.
     pub(crate) fn is_flushing_cache(&self) -> bool {
         self.cache_flush.is_some()
     }
 
-    /// The host has turned the volatile write cache on or off (Base 2.1, 5.1.25.1.4). Off: from now
-    /// on lanes complete writes when they are on non-volatile media, and the command completes when
-    /// what was written before is there too.
+    /// The host has enabled or disabled the volatile write cache (Base 2.1, 5.1.25.1.4). Disabled:
+    /// from now on lanes complete writes when they are on non-volatile media, and the command
+    /// completes when all earlier writes are there too.
     pub(crate) fn write_cache_changed(&mut self, cid: u16, lanes: &mut impl LaneTable) -> Reply {
         let enabled = self.features.write_cache_enabled();
         self.told.add();
@@ -128,8 +128,8 @@ impl Controller {
         Reply::Waits
     }
 
-    /// The volatile write cache is what it was before a command that failed. Where that is off,
-    /// what was written since is flushed, and no command waits for it.
+    /// Restores the volatile write cache to its state before a failed command. If that is disabled,
+    /// later writes are flushed, and no command waits for it.
     pub(crate) fn write_cache_restored(&mut self, lanes: &mut impl LaneTable) {
         let enabled = self.features.write_cache_enabled();
         self.told.add();

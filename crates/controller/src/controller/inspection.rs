@@ -1,4 +1,4 @@
-//! Looking at a controller's queues between two turns: [`crate::inspect`].
+//! Inspection of a controller's queues between two turns: [`crate::inspect`].
 
 use nvme_spec::opcode::AdminOpcode;
 
@@ -10,7 +10,7 @@ use crate::inspect::{
 };
 
 impl Controller {
-    /// What it knows of its queues now; of those for I/O their lanes know the rest
+    /// A snapshot of its queues; the lanes have the rest of the I/O queues' state
     /// ([`crate::lane::Lane::inspect`]).
     #[must_use]
     pub fn inspect(&self, look: Look) -> ControllerView {

@@ -1,29 +1,30 @@
-//! Which interrupts a host gets, and when (Base 2.1, 3.1.4.3, 3.1.4.4, 5.1.25.2.2 and 5.1.25.2.3;
+//! Interrupts of a host, and their timing (Base 2.1, 3.1.4.3, 3.1.4.4, 5.1.25.2.2 and 5.1.25.2.3;
 //! PCIe Transport 1.1, 3.5).
 //!
-//! Configuration space says which way they go. By MSI-X, what was posted raises its vector, unless
-//! the host has consumed it already (`lane::polling`). By MSI and by the pin, INTMS masks, and an
-//! interrupt is asked for while a completion queue has entries that the host has not acknowledged
-//! by its head doorbell: that is derived from the queues whenever it is needed, and kept nowhere.
-//! So nothing can be lost between a mask and its end: whoever takes away what held interrupts back
-//! (INTMC, the end of a mask, another way that they go) has the queues looked at again.
+//! Configuration space selects the mechanism. With MSI-X, a posted completion raises its vector,
+//! unless the host has consumed it already (`lane::polling`). With MSI and the pin, INTMS masks,
+//! and an interrupt is requested while a completion queue has entries that the host has not
+//! acknowledged by its head doorbell: that is derived from the queues whenever it is needed, and
+//! stored nowhere. So no interrupt can be lost between a mask and its end: code that removes an
+//! obstacle to interrupts (INTMC, the end of a mask, a change of mechanism) has the queues checked
+//! again.
 //!
-//! Coalescing counts and times per vector, for I/O queues only. What it withholds has a deadline of
-//! its own, and a host that has consumed everything meanwhile gets the interrupt all the same, but
-//! not by MSI or the pin. A second look at the queues does not withhold what a first one did:
-//! Aggregation Time is a recommended maximum.
+//! Coalescing counts and times per vector, for I/O queues only. An interrupt that it withholds has
+//! its own deadline. A host that has consumed everything meanwhile still gets it, but not by MSI or
+//! the pin. A second check of the queues does not withhold what a first one did: Aggregation Time
+//! is a recommended maximum.
 //!
-//! The pin, by a monitor without help of a kernel (QEMU's VFIO devices): it takes any access to a
-//! BAR for the end of the interrupt, so another processor's submission ends it while the handler is
-//! still busy. Told again at once, it would assert its line when the handler has acknowledged
-//! everything, and the guest's driver, which finds nothing to do, would touch no register: an
-//! interrupt storm. So what the handler is about to find is not told again yet: not within
-//! [`HANDLER_NS`] of the last time where nothing was acknowledged since, nor within
+//! A monitor without kernel support for the pin (QEMU's VFIO devices) takes any access to a BAR as
+//! the end of the interrupt, so another processor's submission ends it while the handler is still
+//! busy. If it were asserted again at once, the monitor would assert its line after the handler has
+//! acknowledged everything, and the guest's driver, which finds no work, would touch no register:
+//! an interrupt storm. So entries that the handler is about to find are not signalled again yet:
+//! not within [`HANDLER_NS`] of the last time if nothing was acknowledged since, nor within
 //! [`NEXT_QUEUE_NS`] of an acknowledgement, as the handler goes on to the next queue. An unmask by
 //! eventfd, which comes after the handlers, and the end of a mask are no reason to wait.
 //!
-//! It does NOT deliver: the transport does, and keeps what MSI-X cannot deliver yet, in the pending
-//! bits.
+//! It does NOT deliver: the transport does, and keeps interrupts that MSI-X cannot deliver yet, in
+//! the pending bits.
 
 use memory::DoorbellPages;
 use nvme_spec::features::InterruptCoalescing;
@@ -37,11 +38,9 @@ use crate::pci::Mechanism;
 
 /// Aggregation Time is in units of 100 us.
 const TIME_UNIT_NS: u64 = 100_000;
-/// How long a host that was told of the pin's level is believed to be about to acknowledge
-/// something.
+/// How long after a report of the pin's level a host is expected to acknowledge entries.
 const HANDLER_NS: u64 = 10_000_000;
-/// How long a host that has acknowledged something is believed to be about to look at its other
-/// queues.
+/// How long after an acknowledgement a host is expected to check its other queues.
 const NEXT_QUEUE_NS: u64 = 200_000;
 /// The admin completion queue's vector.
 const ADMIN_VECTOR: u16 = 0;
@@ -57,7 +56,7 @@ pub enum Interrupt {
     Pin(bool),
 }
 
-/// What Interrupt Coalescing asks for.
+/// Settings of Interrupt Coalescing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Coalescing {
     threshold: u32,
@@ -80,7 +79,7 @@ impl Coalescing {
     }
 }
 
-/// What is withheld of a vector.
+/// Withheld interrupts of a vector.
 #[derive(Clone, Copy, Debug, Default)]
 struct Withheld {
     entries: u32,
@@ -94,11 +93,11 @@ impl Withheld {
     }
 }
 
-/// When the host was told that the pin is asserted.
+/// The last report of an asserted pin to the host.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     at: Time,
-    /// Sum of all heads then: another one when the host has acknowledged something.
+    /// Sum of all heads then: it differs after the host has acknowledged an entry.
     heads: u64,
 }
 
@@ -107,21 +106,21 @@ struct Told {
 pub(super) struct Interrupts {
     mechanism: Mechanism,
     coalescing: Coalescing,
-    /// What is posted raises its vector, without a second thought: MSI-X and no coalescing.
+    /// Posted entries raise their vector unconditionally: MSI-X and no coalescing.
     plain: bool,
     withheld: Box<[Withheld]>,
     /// When the first withheld interrupt is due.
     due: Option<Time>,
-    /// Every queue is to be looked at again.
+    /// Every queue must be checked again.
     look_again: bool,
     told: Option<Told>,
-    /// The sum of all heads at the last look.
+    /// The sum of all heads at the last check.
     heads: u64,
     /// When a look found that the host has acknowledged something, and its handler may go on.
     acknowledged: Option<Time>,
     /// Its handlers have ended since the last look.
     handled: bool,
-    /// When the level is told that was held back.
+    /// The time when a deferred level is reported.
     held: Option<Time>,
 }
 
@@ -142,7 +141,7 @@ impl Interrupts {
         }
     }
 
-    /// Every queue is to be looked at again.
+    /// Requests another check of every queue.
     #[inline]
     pub(super) fn recheck(&mut self) {
         self.look_again = true;
@@ -167,9 +166,9 @@ impl AdminQueue {
 }
 
 impl Controller {
-    /// The interrupt to raise because of what `lane` has posted; `None` where there is none now. To
-    /// be asked once for each lane and turn, so that a batch raises one interrupt. What is withheld
-    /// comes from [`Controller::take_interrupts`].
+    /// The interrupt to raise for the entries that `lane` has posted; `None` if there is none now.
+    /// Call it once for each lane and turn, so that a batch raises one interrupt. Withheld
+    /// interrupts come from [`Controller::take_interrupts`].
     #[inline]
     pub fn interrupt(&mut self, posted: Posted, lane: &mut Lane, now: Time) -> Option<Interrupt> {
         if self.interrupts.plain {
@@ -185,7 +184,7 @@ impl Controller {
         self.delivery(lane)
     }
 
-    /// The same for a lane on another reactor, which has told what it has posted.
+    /// The same for a lane on another reactor, which has reported its posted entries.
     pub fn interrupt_for_visitor(&mut self, posted: Posted, now: Time) -> Option<Interrupt> {
         if self.interrupts.plain {
             return Some(Interrupt::Vector(posted.vector));
@@ -196,8 +195,8 @@ impl Controller {
         self.delivery_for_visitor(posted.vector)
     }
 
-    /// Whether what is posted raises its vector of MSI-X and nothing else is to be thought of: then
-    /// a lane on another reactor may raise it there.
+    /// Whether posted entries raise their MSI-X vector without further conditions: then a lane on
+    /// another reactor may raise it there.
     #[must_use]
     pub fn interrupts_plainly(&self) -> bool {
         self.interrupts.plain
@@ -212,7 +211,7 @@ impl Controller {
         (unheard || self.lanes_may_part()) && self.arbiter.is_none()
     }
 
-    /// Whether those with interrupts may, as far as interrupts go.
+    /// Whether lanes with interrupts may, as far as interrupts are concerned.
     #[must_use]
     pub fn lanes_may_part(&self) -> bool {
         matches!(
@@ -221,9 +220,9 @@ impl Controller {
         )
     }
 
-    /// Everything else that there is to raise: for the admin queue, for what was withheld long
-    /// enough, for what a mask held back, and all of the pin. Due after each turn of the
-    /// controller, and at [`Controller::interrupts_due`].
+    /// All other interrupts: for the admin queue, those withheld long enough, those that a mask
+    /// deferred, and all of the pin. Due after each turn of the controller, and at
+    /// [`Controller::interrupts_due`].
     pub fn take_interrupts(
         &mut self,
         now: Time,
@@ -247,7 +246,7 @@ impl Controller {
         }
     }
 
-    /// When [`Controller::take_interrupts`] has something to raise that nothing else tells of.
+    /// The time when [`Controller::take_interrupts`] has an interrupt that no event announces.
     #[must_use]
     pub fn interrupts_due(&self) -> Option<Time> {
         let state = &self.interrupts;
@@ -265,7 +264,7 @@ impl Controller {
         }
     }
 
-    /// Whether such a look is still to come.
+    /// Whether such a check is still to come.
     #[must_use]
     pub fn rechecks_interrupts(&self) -> bool {
         self.interrupts.has_work()
@@ -290,7 +289,7 @@ impl Controller {
         self.pci.msix_masked()
     }
 
-    /// Takes over what registers, configuration space and features say.
+    /// Applies the state of registers, configuration space and features.
     fn settle(&mut self) {
         let mechanism = self.pci.mechanism();
         let coalescing = Coalescing::from(self.features.interrupt_coalescing());
@@ -316,7 +315,8 @@ impl Controller {
         !by_msix && bit < u32::BITS && self.registers.interrupt_mask() >> bit & 1 == 1
     }
 
-    /// Counts what was posted, where its vector is coalesced; whether it waits for more.
+    /// Counts posted entries if their vector is coalesced; returns whether the interrupt waits for
+    /// more.
     fn withholds(&mut self, posted: Posted, now: Time) -> bool {
         let coalesced = self.is_coalesced(posted.vector);
         let state = &mut self.interrupts;
@@ -341,7 +341,7 @@ impl Controller {
         self.interrupts.coalescing.is_on() && !self.features.coalescing_disabled(vector)
     }
 
-    /// Raises what was withheld and is due, by now or by what the features say now.
+    /// Raises withheld interrupts that are due, by now or by the current features.
     fn raise_withheld(
         &mut self,
         now: Time,
@@ -376,7 +376,7 @@ impl Controller {
         }
     }
 
-    /// Raises what every queue asks for. Not by MSI-X, whose pending bits remember.
+    /// Raises the interrupts that every queue requests. Not by MSI-X, whose pending bits remember.
     fn look_again(
         &mut self,
         now: Time,
@@ -401,7 +401,7 @@ impl Controller {
         }
     }
 
-    /// Tells the level of the pin, unless the host is about to follow what it was told before.
+    /// Reports the level of the pin, unless the host is about to react to the previous report.
     fn look_at_pin(
         &mut self,
         now: Time,
@@ -441,7 +441,7 @@ impl Controller {
         })
     }
 
-    /// What a lane's entries raise, now that there are more.
+    /// The interrupt for a lane's new entries.
     fn delivery(&mut self, lane: &mut Lane) -> Option<Interrupt> {
         lane.counters().interrupts.add(1);
         let vector = lane.vector()?;
@@ -453,7 +453,7 @@ impl Controller {
         self.way(vector, || lane.is_unacknowledged())
     }
 
-    /// What a visitor's entries raise. How far its host has acknowledged them is not known here.
+    /// The interrupt for a visitor's entries. The host's acknowledgements are not known here.
     fn delivery_for_visitor(&mut self, vector: u16) -> Option<Interrupt> {
         if self.interrupts.mechanism == Mechanism::Pin {
             self.interrupts.recheck();
@@ -462,7 +462,7 @@ impl Controller {
         self.way(vector, || true)
     }
 
-    /// What the admin queue's entries raise, now that there are more.
+    /// The interrupt for new entries of the admin queue.
     fn admin_delivery(&mut self) -> Option<Interrupt> {
         if self.interrupts.mechanism == Mechanism::Pin {
             self.interrupts.recheck();

@@ -5,8 +5,9 @@
 //!     \                 \---failure--> Stopping --lanes gone--> Failed --resets--> Stopping
 //!      \--cannot enable--> Failed
 //! ```
-//! Shutdown runs beside: lanes stop, media are flushed, SHST tells. Each stage is bounded by
-//! [`DEADLINE_NS`], the flush by [`FLUSH_DEADLINE_NS`].
+//!
+//! Shutdown runs in parallel: lanes stop, media are flushed, SHST reports the end. Each stage is
+//! bounded by [`DEADLINE_NS`], the flush by [`FLUSH_DEADLINE_NS`].
 
 use memory::{LostFlag, RingError};
 use nvme_spec::cqe::CQE_SIZE_LOG2;
@@ -26,7 +27,7 @@ use crate::admin::{AdminQueue, IoQueues};
 use crate::lane::{LaneCommand, LaneTable, QueueName};
 use crate::queue::QueueError;
 
-/// Where a controller is in its life.
+/// Phase of a controller's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// RDY is 0.
@@ -43,18 +44,18 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stopping {
     then: Then,
-    /// When what hangs is given up; `None` until the lanes were told.
+    /// The time when hanging commands are aborted; `None` until the lanes were informed.
     deadline: Option<Time>,
 }
 
-/// What follows when the lanes are gone.
+/// The phase that follows when the lanes are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Disabled,
     Failed,
 }
 
-/// How far a shutdown is.
+/// Progress of a shutdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shutdown {
     /// None was asked for.
@@ -63,7 +64,7 @@ pub(super) enum Shutdown {
     Draining(Time),
     /// Media are flushed.
     Flushing(Flush),
-    /// SHST says so.
+    /// SHST reports completion.
     Complete,
 }
 
@@ -77,7 +78,7 @@ impl Shutdown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The host enabled it with settings that it cannot have.
-    #[error("the host enabled the controller with settings that cannot be: {0}")]
+    #[error("the host enabled the controller with invalid settings: {0}")]
     Enable(#[from] EnableError),
     /// A client truncated memory that it shared.
     #[error("memory that the client shared was truncated: restart the client")]
@@ -85,38 +86,38 @@ pub enum Failure {
     /// The host unmapped a queue that it uses.
     #[error("memory under a queue in use was unmapped: reset the controller")]
     QueueLost,
-    /// The client's messages cannot be told apart any more.
-    #[error("the client broke the protocol: restart the client")]
+    /// The client's message framing is lost.
+    #[error("the client violated the protocol: restart the client")]
     ClientLost,
     /// The host did not send Keep Alive within the timeout that it had set.
-    #[error("the host sent no Keep Alive within the timeout that it had set")]
+    #[error("the host sent no Keep Alive command within its Keep Alive Timeout")]
     KeepAlive,
     /// A medium could not be flushed at a shutdown.
-    #[error("a medium was not flushed before shutdown: look for its errors above")]
+    #[error("a medium was not flushed before shutdown: see its errors above")]
     NotFlushed,
 }
 
-/// What is wrong with the settings that a controller was enabled with.
+/// An invalid setting that a controller was enabled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnableError {
     /// CC.MPS is not 0.
-    #[error("CC.MPS is {0}: only 4 KiB pages (0) are offered")]
+    #[error("CC.MPS is {0}: only 4 KiB pages (0) are supported")]
     PageSize(u8),
     /// CC.CSS is neither 000b nor 110b.
     #[error(
-        "CC.CSS is {0}: only the NVM command set (0) and all supported command sets (6) are offered"
+        "CC.CSS is {0}: the only supported values are the NVM command set (0) and all command sets (6)"
     )]
     CommandSet(u8),
     /// CC.AMS is neither 0 nor 1.
     #[error(
-        "CC.AMS is {0}: only round robin (0) and weighted round robin with urgent priority class (1) are offered"
+        "CC.AMS is {0}: only round robin (0) and weighted round robin with urgent priority class (1) are supported"
     )]
     Arbitration(u8),
     /// CC.IOSQES is neither 6 nor unset.
-    #[error("CC.IOSQES is {0}: submission queue entries have 64 bytes (6)")]
+    #[error("CC.IOSQES is {0}: submission queue entries must have 64 bytes (6)")]
     SqEntrySize(u8),
     /// CC.IOCQES is neither 4 nor unset.
-    #[error("CC.IOCQES is {0}: completion queue entries have 16 bytes (4)")]
+    #[error("CC.IOCQES is {0}: completion queue entries must have 16 bytes (4)")]
     CqEntrySize(u8),
     /// AQA gives a queue of fewer than two entries.
     #[error("an admin queue has fewer than two entries")]
@@ -125,11 +126,11 @@ pub enum EnableError {
     #[error("ASQ or ACQ is not aligned to 4 KiB")]
     Misaligned,
     /// ASQ or ACQ is not in memory that the client mapped.
-    #[error("ASQ or ACQ points to no memory of the host's")]
+    #[error("ASQ or ACQ is not in memory that the host has mapped")]
     Unmapped,
     /// ASQ or ACQ is in memory that the client does not share.
     #[error(
-        "ASQ or ACQ is in memory that came without a descriptor: start the virtual machine with memory-backend-memfd,share=on"
+        "ASQ or ACQ is in memory that the host does not share: start the virtual machine with memory-backend-memfd,share=on"
     )]
     NoDescriptor,
 }
@@ -146,7 +147,7 @@ impl From<QueueError> for EnableError {
 }
 
 impl Controller {
-    /// Moves on with what registers ask for; whether anything happened.
+    /// Continues register requests; returns whether anything happened.
     pub(super) fn advance<C: Channel>(
         &mut self,
         channels: &mut Channels<C>,
@@ -188,7 +189,7 @@ impl Controller {
         matches!(self.phase, Phase::Ready) && self.lost.as_ref().is_some_and(LostFlag::is_lost)
     }
 
-    /// A Controller Level Reset other than by CC.EN (Base 2.1, 3.7.2): registers at once, but for
+    /// A Controller Level Reset other than by CC.EN (Base 2.1, 3.7.2): registers at once, except
     /// RDY, which falls when the lanes are gone.
     pub(super) fn begin_reset(&mut self, subsystem: bool) {
         self.registers.power_on(subsystem);
@@ -323,13 +324,13 @@ impl Controller {
         self.save();
     }
 
-    /// Says once in a session what to do about memory that is not shared.
+    /// Logs, once in a session, what to do about memory that is not shared.
     pub(crate) fn warn_unshared(&mut self) {
         if !self.warned.unshared {
             self.warned.unshared = true;
             tracing::warn!(
                 controller = self.config.name,
-                "a queue or buffer is in memory that came without a descriptor: start the virtual machine with memory-backend-memfd,share=on"
+                "a queue or buffer is in memory that the host does not share: start the virtual machine with memory-backend-memfd,share=on"
             );
         }
     }
@@ -429,7 +430,8 @@ impl Controller {
         }
     }
 
-    /// Whether the next turn moves a reset, shutdown or start on, whatever lanes and media do.
+    /// Whether the next turn continues a reset, shutdown or start, independently of lanes and
+    /// media.
     pub(super) fn is_moving(&self) -> bool {
         let phase = match self.phase {
             Phase::Stopping(stopping) => stopping.deadline.is_none() || !self.queues.has_lanes(),
@@ -451,7 +453,7 @@ impl Controller {
         shn == ShutdownNotification::NORMAL || shn == ShutdownNotification::ABRUPT
     }
 
-    /// When the stage that goes on takes too long.
+    /// Deadline of the current stage.
     pub(super) fn stage_deadline(&self) -> Option<Time> {
         let stopping = match self.phase {
             Phase::Stopping(stopping) => stopping.deadline,

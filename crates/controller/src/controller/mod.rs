@@ -1,14 +1,14 @@
 //! The controller's home side: registers, configuration space, admin queue, and the lives of its
 //! lanes.
 //!
-//! A transport calls what a host does ([`Controller::config_write`], [`Controller::bar_write`],
-//! [`Controller::set_view`], [`Controller::function_reset`]); the engine gives turns. A register
-//! write is answered at once; what it asks for happens in [`Controller::turn`], within
-//! [`DEADLINE_NS`] per stage, and 30 s for a flush, whatever a medium does.
+//! A transport passes on a host's accesses ([`Controller::config_write`],
+//! [`Controller::bar_write`], [`Controller::set_view`], [`Controller::function_reset`]); the engine
+//! gives turns. A register write is answered at once; its effect happens in [`Controller::turn`],
+//! within [`DEADLINE_NS`] per stage, and 30 s for a flush, even if a medium hangs.
 //!
-//! Invariants: RDY falls only when no lane of the former life is left; a lane is told each view
+//! Invariants: RDY falls only when no lane of the previous life is left; a lane receives each view
 //! once; every admin command that was fetched completes, or dies with a reset. It does NOT deliver
-//! interrupts, answer messages, or hold a clock: `now` comes with each turn.
+//! interrupts, answer messages, or hold a clock: `now` is an argument of each turn.
 
 mod arbitrate;
 mod bus;
@@ -54,12 +54,12 @@ use crate::pci::{self, BAR4_SIZE, ConfigEffect, ConfigSpace, MsixTable};
 use crate::registers::Registers;
 use crate::subsystem::{ControllerId, Subsystem};
 
-/// How long a stage of a reset, shutdown or deletion waits for commands in flight before it gives
-/// them up.
+/// How long a stage of a reset, shutdown or deletion waits for commands in flight before it aborts
+/// them.
 pub const DEADLINE_NS: u64 = 4_000_000_000;
 
-/// How long a medium's flush may take that a controller makes by itself, at a shutdown say. A disk
-/// may have much to write, and to give up means that the host is told of data at risk; Linux waits
+/// Maximum duration of a medium's flush by the controller itself, for example at a shutdown. A disk
+/// may have much to write, and aborting means that the host is warned of data at risk; Linux waits
 /// for a shutdown for up to 60 s.
 pub(crate) const FLUSH_DEADLINE_NS: u64 = 30_000_000_000;
 
@@ -83,14 +83,14 @@ pub struct Controller {
     id: ControllerId,
     /// The highest namespace id that is valid.
     pub(crate) namespace_limit: u32,
-    /// What is attached, as of the subsystem's generation.
+    /// Attached namespaces, as of the subsystem's generation.
     pub(crate) namespaces: Arc<NamespaceTable>,
     pub(crate) table_generation: u64,
     /// The host has all command sets (CC.CSS), and not the NVM command set alone.
     pub(crate) all_sets: bool,
-    /// Counts resets: the answer to a command of an earlier life is for nobody.
+    /// Counts resets: the answer to a command of an earlier life is dropped.
     pub(crate) life: u32,
-    /// How many writes there were when a sanitize operation had erased everything.
+    /// Number of writes when a sanitize operation had erased everything.
     pub(crate) writes_before: Option<u64>,
     /// The life of which the subsystem knows.
     followed_life: u32,
@@ -119,29 +119,29 @@ pub struct Controller {
     pub(crate) errors: ErrorLog,
     pub(crate) changed: ChangedNamespaces,
     pub(crate) changed_zones: ChangedZones,
-    /// What the drives behind its namespaces say of themselves.
+    /// Reports of the drives behind its namespaces.
     pub(crate) drives: Drives,
     pub(crate) notifications: Notifications,
     pub(crate) shadow: Option<ShadowSpec>,
     pub(crate) reactor: Option<Arc<ReactorCounters>>,
     pub(crate) state: Arc<StateFile>,
     saved: Saved,
-    /// What lanes did that are gone, and what else the health log counts.
+    /// Counts of deleted lanes, and other counts of the health log.
     pub(crate) history: HealthRecord,
     flights: Flights,
-    /// What the record says of whether it is in use, and when it was written.
+    /// The record's usage state, and the time when it was written.
     pub(crate) health_kept: (bool, Time),
     /// Doorbells of I/O queues that came as messages.
     doorbell_messages: Arc<Counter>,
     /// Register writes come as messages ([`Controller::expect_messages`]).
     pub(crate) by_messages: bool,
-    /// How much there was to tell lanes that hosts may know of.
+    /// Count of messages to lanes that hosts may know of.
     pub(crate) told: Arc<Told>,
-    /// To be told to every lane in the next turn.
+    /// Every lane must be informed in the next turn.
     view_changed: bool,
     namespaces_changed: bool,
     abandon_before: Option<u64>,
-    /// The operator was told once in this session.
+    /// Warnings that were logged in this session.
     warned: Warned,
 }
 
@@ -157,7 +157,7 @@ fn check_doorbells(
     Ok(())
 }
 
-/// What the log has said in this session: a host that misbehaves on purpose does not fill it.
+/// Warnings logged in this session: so a host that misbehaves on purpose does not fill the log.
 #[derive(Clone, Copy, Debug, Default)]
 struct Warned {
     failure: bool,
@@ -258,7 +258,7 @@ impl Controller {
         Ok(controller)
     }
 
-    /// What it was made from.
+    /// Its configuration.
     #[must_use]
     pub fn config(&self) -> &ControllerConfig {
         &self.config
@@ -295,7 +295,7 @@ impl Controller {
         [self.bar0_size, 0, 0, 0, bar4, 0]
     }
 
-    /// The file with what must outlive the process.
+    /// The file with state that must outlive the process.
     #[must_use]
     pub fn state(&self) -> &Arc<StateFile> {
         &self.state
@@ -431,7 +431,8 @@ impl Controller {
         self.save();
     }
 
-    /// The host's memory map changed. Rings are found anew, and lanes are told in the next turn.
+    /// The host's memory map changed. Rings are resolved again, and lanes are informed in the next
+    /// turn.
     pub fn set_view(&mut self, view: Arc<DmaView>, lost: LostFlag) {
         if let Some(admin) = &mut self.admin {
             admin.resolve(&view);
@@ -446,7 +447,7 @@ impl Controller {
         self.told.add();
     }
 
-    /// Whether nothing that was issued before the view with this epoch is in flight.
+    /// Whether no command that was issued before the view with this epoch is in flight.
     #[must_use]
     pub fn drained(&self, epoch: u64) -> bool {
         self.queues
@@ -454,21 +455,21 @@ impl Controller {
             .all(|(_, cq)| cq.lane.is_none() || cq.drained >= epoch)
     }
 
-    /// Gives up, in the next turn, what was issued before the view with this epoch and still hangs.
+    /// Aborts, in the next turn, hanging commands that were issued before the view with this epoch.
     pub fn abandon(&mut self, before_epoch: u64) {
         let before = self.abandon_before.unwrap_or(0).max(before_epoch);
         self.abandon_before = Some(before);
     }
 
-    /// Whether no reset goes on and no lane is left.
+    /// Whether no reset is in progress and no lane is left.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         !matches!(self.phase, Phase::Stopping(_)) && !self.queues.has_lanes()
     }
 
-    /// Other doorbells from now on: each host gets pages of its own, so that one that has gone and
-    /// kept its mapping rings nobody else's. Only while nobody is attached: the controller is
-    /// disabled and quiet.
+    /// Replaces the doorbell pages: each host gets its own, so that a disconnected host that kept
+    /// its mapping rings no other host's doorbells. Only while no host is attached: the controller
+    /// is disabled and quiet.
     ///
     /// # Errors
     /// They are too small.
@@ -488,7 +489,7 @@ impl Controller {
         self.doorbell_messages = counter;
     }
 
-    /// Where the reactor counts, for the vendor log page.
+    /// Sets the reactor's counters, for the vendor log page.
     pub fn set_reactor_counters(&mut self, counters: Arc<ReactorCounters>) {
         self.reactor = Some(counters);
     }

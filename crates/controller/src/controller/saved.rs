@@ -1,14 +1,15 @@
-//! What of a controller must outlive the serving process: area 0 of the state file, and area 1 for
+//! Controller state that must outlive the serving process: area 0 of the state file, and area 1 for
 //! the admin queue.
 //!
 //! A completion of the admin queue, like a lane's (see [`crate::state`]): the entry and `posting` =
 //! 1, then everything else that the command changed, then the entry in the host's memory, then
-//! `cq_tail_phase` with `posting` = 0. One found posting is written again at the saved tail, with
-//! the same contents.
+//! `cq_tail_phase` with `posting` = 0. An entry found with `posting` set is written again at the
+//! saved tail, with the same contents.
 //!
-//! It is written before the host can learn of it: after a write to a register or to configuration
-//! space, before that is answered; after an admin command, before its completion is posted. It is
-//! rewritten whole. This does NOT restore anything yet; it is the layout that restoring builds on.
+//! The state is written before the host can learn of it: after a write to a register or to
+//! configuration space, before that is answered; after an admin command, before its completion is
+//! posted. It is rewritten whole. This does NOT restore anything yet; it is the layout that
+//! restoring builds on.
 
 use std::sync::Arc;
 
@@ -125,7 +126,7 @@ pub(super) fn create(
 }
 
 impl Controller {
-    /// Writes what must outlive the process.
+    /// Writes the persistent state.
     pub(crate) fn save(&mut self) {
         let Values {
             controller: values,
@@ -181,7 +182,7 @@ impl Controller {
         };
     }
 
-    /// Writes what must outlive the process, and that this completion is about to be posted.
+    /// Writes the persistent state, and that this completion is about to be posted.
     pub(crate) fn save_posting(&mut self, cqe: &Cqe) {
         let (head, _) = self.saved.admin.parts();
         head.cqe = cqe.to_words();
@@ -206,12 +207,12 @@ impl Controller {
 
 #[cfg(test)]
 impl Controller {
-    /// What area 0 holds.
+    /// Contents of area 0.
     pub(super) fn saved_state(&self) -> ControllerState {
         *self.saved.controller.head()
     }
 
-    /// What area 1 holds.
+    /// Contents of area 1.
     pub(super) fn saved_admin(&self) -> AdminState {
         *self.saved.admin.head()
     }

@@ -1,16 +1,15 @@
-//! Doorbells that hosts store without telling: which queues were rung while nobody looked at them
-//! turn by turn.
+//! Doorbells that hosts store without a message: which queues of cold lanes were rung.
 //!
-//! The doorbells of eight queue pairs share a cache line, so to see that nothing has changed in
-//! many queues is far cheaper than to give each of their lanes a turn. A doorbell that has changed
-//! is only a reason to look: the lane, which then gets a turn, judges the value.
+//! The doorbells of eight queue pairs share a cache line, so checking many queues for changes is
+//! far cheaper than giving each of their lanes a turn. A changed doorbell is only a reason for a
+//! turn: the lane then checks the value.
 //!
-//! A host may store what it likes into doorbells that are nobody's: of queues that are frozen, or
-//! that are not there. They are not looked at until a queue is made there, so that a storm of such
-//! stores costs its neighbours nothing.
+//! A host may store any value into doorbells without a queue: of queues that are frozen, or that do
+//! not exist. They are ignored until a queue is created there, so that a storm of such stores costs
+//! its neighbours nothing.
 //!
-//! Invariant: what changes after a lane's last look is found by a later look here. A value is taken
-//! as seen only by a look here, which names the lane; a lane that was hot then looks for itself
+//! Invariant: a later check here finds every change after a lane's last check. A value counts as
+//! seen only by a check here, which names the lane; a lane that was hot then checks for itself
 //! before it can grow cold.
 
 use std::sync::Arc;
@@ -22,7 +21,8 @@ use super::Controller;
 use crate::config::DoorbellMode;
 use crate::lane::QueueName;
 
-/// What a look needs, in one place: with many controllers, to fetch it is what a look costs.
+/// All data that a check needs, in one place: with many controllers, fetching it dominates the cost
+/// of a check.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pages: Arc<DoorbellPages>,
@@ -36,9 +36,9 @@ pub(crate) struct Watch {
 /// completion queue in the high one.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// What the last look found.
+    /// The value at the last check.
     value: u64,
-    /// Bits of the doorbells that are somebody's.
+    /// Bits of the doorbells that belong to queues.
     watched: u64,
 }
 
@@ -60,8 +60,8 @@ impl Watch {
         }
     }
 
-    /// Calls `changed` with each doorbell that has another value than at the last look. What it
-    /// says is nobody's is not looked at until [`Watch::heed`].
+    /// Calls `changed` with each doorbell whose value differs from the last check. It returns
+    /// whether the doorbell belongs to a queue; one that does not is ignored until [`Watch::heed`].
     #[inline]
     fn look(&mut self, mut changed: impl FnMut(QueueName) -> bool) {
         for (pair, seen) in self.seen.iter_mut().take(self.pairs).enumerate() {
@@ -106,8 +106,8 @@ impl Watch {
 }
 
 impl Controller {
-    /// Whether its host may store doorbells without a message: then somebody must call
-    /// [`Controller::look_at_doorbells`] now and then.
+    /// Whether its host may store doorbells without a message: then the caller must call
+    /// [`Controller::look_at_doorbells`] periodically.
     #[must_use]
     pub fn has_silent_doorbells(&self) -> bool {
         self.config.doorbells == DoorbellMode::Mapped

@@ -1,4 +1,4 @@
-//! Completing commands: what comes back from media, and what is given up.
+//! Completion of commands: results from media, and aborted commands.
 
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::zoned::ZonedOpcode;
@@ -121,8 +121,8 @@ impl Queues {
         }
     }
 
-    /// Whether a command that was done must have its marks of uncorrectable blocks cleared before
-    /// it completes. If not, and it is watched, its times are noted.
+    /// Whether a finished command must have its marks of uncorrectable blocks cleared before it
+    /// completes. If not, and it is sampled, its times are recorded.
     #[cold]
     #[inline(never)]
     fn ends_marked(&mut self, index: u16, status: Status, next: u8) -> bool {

@@ -1,4 +1,4 @@
-//! What the controller asks of a lane, and what a lane tells it.
+//! Requests of the controller to a lane, and the lane's reports.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::queue::{Bells, Sq};
 use crate::state::{SlotState, SqState, slot_state, sq_state};
 
 impl Quota {
-    /// What a submission queue may have fetched until somebody says otherwise.
+    /// The initial limit of commands to fetch for a submission queue.
     fn at_first(self) -> u32 {
         match self {
             Quota::Each(commands) => commands.clamp(1, BATCH),
@@ -25,7 +25,7 @@ impl Quota {
 }
 
 impl Lane {
-    /// Does what the controller asks. Answers come from [`Lane::take_event`].
+    /// Executes a command of the controller. Answers come from [`Lane::take_event`].
     pub fn command(&mut self, command: LaneCommand) {
         match command {
             LaneCommand::Map(view) => {
@@ -65,13 +65,13 @@ impl Lane {
         }
     }
 
-    /// What a submission queue of the lane has to be fetched. For weighted round robin, before each
-    /// turn.
+    /// Number of commands that a submission queue of the lane has to fetch. For weighted round
+    /// robin, before each turn.
     pub fn demand(&mut self, sqid: u16) -> Demand {
         self.queues.demand(sqid)
     }
 
-    /// How many commands of a submission queue may be fetched in the next turn, where quotas are
+    /// Sets how many commands of a submission queue may be fetched in the next turn, if quotas are
     /// allotted.
     pub fn allot(&mut self, sqid: u16, commands: u32) {
         if let Some(position) = self.queues.position(sqid)
@@ -243,7 +243,7 @@ impl Queues {
         self.drop_held(Status::COMMAND_ABORT_REQUESTED, |_| true);
     }
 
-    /// Fetches nothing more, and finishes what was fetched.
+    /// Fetches no more commands, and finishes those fetched.
     fn leave_bus(&mut self, round: u32) {
         if matches!(self.stop, Stop::Asked | Stop::Told) {
             return;
@@ -262,7 +262,7 @@ impl Queues {
         self.paused &= !pause::BUS;
     }
 
-    /// Gives up everything that has not ended; where the bus is left, what waits here, too.
+    /// Aborts everything that has not ended; if the bus is left, also commands that wait here.
     fn abandon_all(&mut self) {
         if self.stop == Stop::Leaving {
             self.drop_what_waits();
@@ -270,7 +270,7 @@ impl Queues {
         self.abandon(u64::MAX);
     }
 
-    /// Gives up what was issued before `before_epoch` and has not ended.
+    /// Aborts commands that were issued before `before_epoch` and have not ended.
     fn abandon(&mut self, before_epoch: u64) {
         let hangs = |slot: &SlotState| {
             matches!(
@@ -310,7 +310,7 @@ impl Queues {
         self.epochs.drained().generation > self.generation_told
     }
 
-    /// Whether what a stop or the bus waits for has just ended.
+    /// Whether the last command that a stop or the bus waits for has just ended.
     #[cold]
     fn comes_to_rest(&self) -> bool {
         match self.stop {

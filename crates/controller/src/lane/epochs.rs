@@ -1,11 +1,11 @@
-//! How many commands are in flight by the memory view and the table of namespaces they were issued
+//! Counts of commands in flight by the memory view and the table of namespaces they were issued
 //! with.
 //!
-//! An unmap waits until nothing issued before it is in flight, and so do operations on namespaces.
-//! Counting is constant work per command and per change of the map, in a table of fixed size. Where
-//! the host changes its map faster than commands end, the newest groups are counted together, as
-//! old as the oldest of them; a new group is begun as soon as there is room, so that under a steady
-//! load the old one still drains.
+//! An unmap waits until no command issued before it is in flight, and so do operations on
+//! namespaces. Counting is constant work per command and per change of the map, in a table of fixed
+//! size. If the host changes its map faster than commands end, the newest groups are counted
+//! together, as old as the oldest of them. A new group begins as soon as there is room, so that
+//! under a steady load the old one still drains.
 
 use memory::DmaView;
 
@@ -19,7 +19,7 @@ struct Group {
     count: u32,
 }
 
-/// What a command was issued with. Both only grow.
+/// The view and table that a command was issued with. Both only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Issue {
     /// Epoch of the memory view.
@@ -36,7 +36,7 @@ pub(super) struct Epochs {
     front: usize,
     /// Groups in use, at least 1.
     len: usize,
-    /// What is in use now.
+    /// The current view and table.
     current: Issue,
 }
 
@@ -74,7 +74,7 @@ impl Epochs {
         self.begin_group();
     }
 
-    /// Counts a command issued now; what to [`Epochs::remove`] it with.
+    /// Counts a command issued now; returns the index for [`Epochs::remove`].
     #[inline]
     pub(super) fn add(&mut self) -> u8 {
         let newest = self.newest();

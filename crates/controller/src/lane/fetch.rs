@@ -1,4 +1,4 @@
-//! Doorbells, fetching and issuing: what a turn of a lane does.
+//! A turn of a lane: doorbells, fetching and issuing.
 
 use nvme_spec::Sqe;
 use port::Channel;
@@ -17,10 +17,10 @@ use crate::state::slot_state;
 /// turn, small enough that a flooded queue holds up the others for microseconds only.
 pub const BATCH: u32 = 32;
 
-/// How many entries ahead of the one being fetched are asked for from memory.
+/// How many entries ahead of the one being fetched are prefetched.
 pub(super) const PREFETCH: u32 = 4;
 
-/// What became of a command that was issued.
+/// Outcome of an issued command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Went {
     /// It is done, or with a medium.
@@ -37,10 +37,10 @@ pub(super) enum Went {
 
 /// A slot that is not counted in [`super::epochs`].
 pub(crate) const NOT_COUNTED: u8 = u8::MAX;
-/// A slot that is counted among those in flight only: the subsystem has its command, which may be
-/// what waits for everything issued before.
+/// A slot that is counted only among those in flight: the subsystem has its command, which may
+/// itself wait for everything issued before.
 pub(super) const FORWARDED: u8 = u8::MAX - 1;
-/// The epoch of such a slot: later than any view's, so that it is given up only with everything
+/// The epoch of such a slot: later than any view's, so that it is aborted only with everything
 /// else.
 pub(crate) const EPOCH_FORWARDED: u64 = u64::MAX - 1;
 
@@ -77,7 +77,7 @@ impl Queues {
         turn
     }
 
-    /// Fetches and issues what the submission queue at `position` has, up to a batch.
+    /// Fetches and issues commands of the submission queue at `position`, up to a batch.
     fn serve<C: Channel, G: Gate>(
         &mut self,
         position: usize,
@@ -177,8 +177,8 @@ impl Queues {
         Some(available)
     }
 
-    /// How many commands of the submission queue at `position` may be fetched in this turn; what
-    /// was allotted is used up.
+    /// Number of commands of the submission queue at `position` that may be fetched in this turn;
+    /// consumes its allotment.
     #[inline]
     fn take_quota(&mut self, position: usize) -> u32 {
         let allotted = self.quota == Quota::Allotted;
@@ -189,7 +189,7 @@ impl Queues {
         }
     }
 
-    /// How many commands the submission queue at `position` may have fetched now.
+    /// Number of commands that the submission queue at `position` may have fetched now.
     #[inline]
     pub(super) fn room(&self, position: usize) -> u32 {
         if self.cq.is_frozen() {
@@ -296,7 +296,7 @@ impl Queues {
         self.issue_passed(index, position, sqe, issuer, flow)
     }
 
-    /// The same for a command that its gate has let go.
+    /// The same for a command that its gate has admitted.
     pub(super) fn issue_passed<C: Channel, G: Gate>(
         &mut self,
         index: u16,

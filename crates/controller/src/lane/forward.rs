@@ -1,10 +1,9 @@
-//! Commands that only the subsystem can do: reservations, and marks of uncorrectable blocks.
+//! Commands that only the subsystem can execute: reservations, and marks of uncorrectable blocks.
 //!
-//! The lane reads what the command's data says, once, and hands both on with the command's ticket;
-//! the answer comes back with the ticket ([`super::Lane::answer`]). Meanwhile the command counts as
-//! in flight, like one with a medium, so that resets and deletions wait for it or give it up as
-//! they do for any other; but no change of the map or of namespaces waits for it, as it may be what
-//! asked for that.
+//! The lane reads the command's data once, and forwards both with the command's ticket; the answer
+//! returns with the ticket ([`super::Lane::answer`]). Meanwhile the command counts as in flight,
+//! like one in a medium, so that resets and deletions wait for it or abort it as usual. But no
+//! change of the map or of namespaces waits for it, because it may have requested that change.
 
 use nvme_spec::{Sqe, Status};
 use port::namespace::Restrictions;
@@ -27,11 +26,11 @@ pub struct Forward {
     pub ticket: Ticket,
     /// The command; its namespace is attached, its blocks are inside of it.
     pub sqe: Sqe,
-    /// Its data, zeros behind what it has.
+    /// Its data, padded with zeros.
     pub data: [u8; DATA_LEN],
 }
 
-/// How many bytes of data a forwarded command comes with.
+/// Length of a forwarded command's data, in bytes.
 pub(super) fn data_len(command: &Command) -> u32 {
     match command {
         Command::ReservationRegister | Command::ReservationAcquire => 16,
@@ -40,8 +39,8 @@ pub(super) fn data_len(command: &Command) -> u32 {
     }
 }
 
-/// Whether the command may be done where there are restrictions, which is rare; and if so, whether
-/// it may write to blocks that are marked as uncorrectable.
+/// Whether the restrictions, which are rare, allow the command; and if so, whether it may write to
+/// blocks that are marked as uncorrectable.
 ///
 /// # Errors
 /// What it ends with.
@@ -88,7 +87,7 @@ pub(super) fn check(restrictions: &Restrictions, command: &Command) -> Result<bo
     }
 }
 
-/// Whether a command of the namespace's own set may be done where there are restrictions.
+/// Whether the restrictions allow a command of the namespace's own set.
 ///
 /// # Errors
 /// What it ends with.
@@ -102,7 +101,7 @@ pub(super) fn check_access(restrictions: &Restrictions, access: Access) -> Resul
 }
 
 impl Lane {
-    /// Hands the subsystem what has marks of uncorrectable blocks to clear; each such command
+    /// Forwards commands with marks of uncorrectable blocks to clear to the subsystem; each
     /// completes with the answer, when no read finds the marks any more.
     #[inline]
     pub(super) fn forward_clears(&mut self) {
@@ -153,7 +152,7 @@ impl Lane {
     }
 
     fn give(&mut self, ticket: &Ticket, data: &[u8]) -> Result<(), Status> {
-        // What was given up may have its memory back already.
+        // The host may have reused the memory of an aborted command already.
         let Some(sqe) = self.queues.sqe_of(ticket).filter(|_| !data.is_empty()) else {
             return Ok(());
         };
@@ -177,8 +176,8 @@ impl Lane {
     }
 }
 
-/// What a command has written: first block and number of blocks; `carried` of them, where its entry
-/// does not say.
+/// The blocks that a command has written: first block and number of blocks; `carried` of them, if
+/// its entry does not say.
 fn written(sqe: &Sqe, carried: u64) -> Option<(u64, u64)> {
     match command::parse(sqe).ok()? {
         Command::Write { blocks, .. } | Command::WriteZeroes { blocks, .. } => {
@@ -190,7 +189,7 @@ fn written(sqe: &Sqe, carried: u64) -> Option<(u64, u64)> {
 }
 
 impl Queues {
-    /// The command that a ticket stands for, unless it was given up.
+    /// The command of a ticket, unless it was aborted.
     fn sqe_of(&mut self, ticket: &Ticket) -> Option<Sqe> {
         let (index, generation) = ticket.place();
         let slot = self.slots.named(index, generation)?;

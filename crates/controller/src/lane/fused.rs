@@ -1,16 +1,16 @@
 //! Fused commands: Compare and Write (Base 2.1, 3.4.2; NVM 1.1, 2.1.3).
 //!
-//! The two stand next to each other in their queue, and one doorbell update tells of both: a first
-//! one without a second behind it is nobody's half, and so is a second one without a first. A pair
-//! is fetched, issued and completed together, as one request of the medium, which lets nothing come
-//! in between. The first command's slot has the ticket and names the second one's.
+//! The two are adjacent in their queue, and one doorbell update submits both: a first command
+//! without a second behind it is not part of a pair, and neither is a second one without a first. A
+//! pair is fetched, issued and completed together, as one request of the medium, which executes no
+//! other command in between. The first command's slot has the ticket and names the second one's.
 //!
-//! Each command has a completion of its own, so a pair needs two places in the completion queue,
-//! and its queue waits until they are free. Where there can never be two (a completion queue of two
-//! entries, or of as many places as there are submission queues) the pair is aborted as one that is
-//! not whole.
+//! Each command has its own completion, so a pair needs two entries of the completion queue, and
+//! its queue waits until they are free. If there can never be two (a completion queue of two
+//! entries, or of as many entries as there are submission queues), the pair is aborted like an
+//! incomplete one.
 //!
-//! A pair is one logical block long at most: ACWU is 0.
+//! A pair is at most one logical block long: ACWU is 0.
 
 use memory::Need;
 use nvme_spec::opcode::NvmOpcode;
@@ -27,7 +27,7 @@ use crate::command::{self, Command};
 use crate::gate::{FlowId, Gate};
 use crate::state::{SlotState, slot_state};
 
-/// What the two commands end with.
+/// Statuses of the two commands.
 type Statuses = (Status, Status);
 
 impl SlotState {
@@ -40,7 +40,7 @@ impl SlotState {
 }
 
 impl Queues {
-    /// Issues the command in a slot that says it is one of two, for the first time or again.
+    /// Issues a command whose slot marks it as one of two, for the first time or again.
     #[cold]
     pub(super) fn issue_fused<C: Channel, G: Gate>(
         &mut self,
@@ -179,7 +179,7 @@ struct Fused {
     asked: Asked,
     /// Bytes of each command.
     bytes: u32,
-    /// What the write ends with where the comparison is successful.
+    /// Status of the write if the comparison is successful.
     write: Status,
 }
 

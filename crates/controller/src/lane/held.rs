@@ -1,18 +1,18 @@
-//! Commands that wait for their tenant's turn: where a lane keeps them, and what lets them go
+//! Commands that wait for their tenant's turn: their list in a lane, and their release
 //! ([`crate::gate`]).
 //!
-//! Such a command was fetched and stays in its slot, in a list of its flow that goes through the
-//! slots. Others of its queue go on: a namespace that is held back holds up none beside it. Where a
-//! lane's controller has one namespace only there is nobody to hold up, and what comes behind such
-//! a command stays in the host's ring.
+//! Such a command was fetched and stays in its slot, in a list of its flow that links the slots.
+//! Other commands of its queue continue: a namespace that is held back delays no other. If a lane's
+//! controller has only one namespace, there is none to delay, and the commands behind such a
+//! command stay in the host's ring.
 //!
 //! Invariants:
-//! - It has a slot and a place in the completion queue, as any command that was fetched, and
-//!   nothing else: no ticket is out but where a part of it was issued before, and no address of the
-//!   host is kept.
-//! - Commands of a flow go in the order in which they were fetched.
-//! - One of two fused commands waits at the head of its queue, as what is behind it is its other
-//!   half.
+//! - Like any fetched command it has a slot and an entry of the completion queue, and nothing else:
+//!   it has no ticket out unless a part of it was issued before, and no address of the host is
+//!   kept.
+//! - Commands of a flow are issued in the order in which they were fetched.
+//! - One of two fused commands waits at the head of its queue, because the next command is its
+//!   other half.
 
 use nvme_spec::sqe::Fuse;
 use nvme_spec::{Sqe, Status};
@@ -65,7 +65,7 @@ impl SlotState {
         self.since = since.0;
     }
 
-    /// What it is to its gate.
+    /// Its cost to its gate.
     fn work(&self) -> Work {
         Work {
             opcode: self.sqe[0] as u8,
@@ -100,7 +100,7 @@ impl Queues {
         Went::Held
     }
 
-    /// Lets go what may go by now.
+    /// Releases commands that may go by now.
     pub(super) fn let_go<C: Channel, G: Gate>(
         &mut self,
         issuer: &mut Issuer<'_, C, G>,
@@ -127,7 +127,7 @@ impl Queues {
         turn.pending += self.held.count;
     }
 
-    /// Whether the list at `at` is this flow's.
+    /// Whether the list at `at` belongs to this flow.
     fn goes_on(&self, at: usize, flow: FlowId) -> bool {
         matches!(self.held.lists.get(at), Some(list) if list.flow == flow)
     }
@@ -212,7 +212,7 @@ impl Queues {
         None
     }
 
-    /// Takes what is between two commands out of a list.
+    /// Removes the commands between two others from a list.
     fn unlink(&mut self, at: usize, before: u16, behind: u16) {
         self.held.count -= 1;
         let list = &mut self.held.lists[at];
@@ -230,7 +230,7 @@ impl Queues {
         }
     }
 
-    /// A ticket is about to come back: tells the gate where it is the last one of its command.
+    /// A ticket is about to come back: informs the gate if it is the last one of its command.
     #[inline]
     pub(super) fn leave<G: Gate>(&mut self, index: u16, generation: u16, gate: &mut G) {
         if let Some(slot) = self.slots.named(index, generation)
@@ -256,7 +256,7 @@ impl Queues {
 }
 
 impl<C: Channel, G: Gate> Issuer<'_, C, G> {
-    /// Whether a command may go that is fetched, as far as it is known: its flow, if it has one.
+    /// Whether a fetched command may go, as far as it is known: its flow, if it has one.
     ///
     /// # Errors
     /// The flow that it waits for.
@@ -274,7 +274,7 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
     }
 }
 
-/// Tells the gate what has become of a command that it has let go.
+/// Reports the outcome of an admitted command to the gate.
 #[inline(always)]
 pub(super) fn tell<G: Gate>(
     gate: &mut G,

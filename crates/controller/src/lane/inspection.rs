@@ -1,6 +1,6 @@
-//! Looking at a lane between two turns: [`crate::inspect`].
+//! Inspection of a lane between two turns: [`crate::inspect`].
 //!
-//! What that takes is bounded by the lane's slots, and by the commands that are asked for.
+//! Its cost is bounded by the lane's slots, and by the number of commands requested.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ use super::queues::{Member, Queues};
 use crate::inspect::{self, CommandView, CompletionView, Look, Place, SubmissionView};
 use crate::state::{MAX_SQS, SlotState, slot_state};
 
-/// Commands of a lane that are shown at most, of all its submission queues together.
+/// Maximum number of commands of a lane that are shown, of all its submission queues together.
 const MOST_SHOWN: usize = 2048;
 
 /// As many commands of each of so many submission queues as are asked for, and as fit a look.
@@ -24,8 +24,7 @@ fn share(asked: usize, queues: usize) -> usize {
     asked.min(MOST_SHOWN / queues.max(1))
 }
 
-/// The words of an entry that say what is asked for: opcode, identifier and namespace, and Dwords
-/// 10 to 13.
+/// The words of an entry with its request: opcode, identifier and namespace, and Dwords 10 to 13.
 const SHOWN_WORDS: [usize; 3] = [0, 5, 6];
 
 /// The oldest commands of a submission queue: how many were fetched since each, and its slot.
@@ -52,7 +51,7 @@ impl Oldest {
 }
 
 impl Lane {
-    /// What stands in its queues now. Between two turns: then it is of one moment.
+    /// A snapshot of its queues. Call it between two turns: then it is of one moment.
     #[must_use]
     pub fn inspect<C: Channel>(&self, channels: &Channels<C>, look: Look) -> CompletionView {
         let queues = &self.queues;
@@ -188,8 +187,7 @@ impl<C: Channel> Viewer<'_, C> {
         }
     }
 
-    /// Whether the medium of a namespace keeps the time of a model, or some medium where all are
-    /// meant.
+    /// Whether the medium of a namespace has a timing model, or, for all namespaces, any medium.
     fn keeps_time(&self, nsid: u32) -> bool {
         let keeps = |namespace: &port::namespace::Namespace| {
             let channel = self.channels.get(namespace.channel);

@@ -1,8 +1,8 @@
 //! From a fetched command to a medium: parse, namespace, bounds, walk, add.
 //!
-//! Everything is done anew where a channel was full the first time: the command comes from the
-//! slot's copy, and nothing of the host's addresses or data is kept while it waits. A waiting
-//! command so holds up no unmap.
+//! Everything is repeated if a channel was full the first time: the command comes from the slot's
+//! copy, and no address or data of the host is kept while it waits. So a waiting command delays no
+//! unmap.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::queue::Sq;
 use crate::sgl;
 use crate::state::SlotState;
 
-/// What became of a command.
+/// Outcome of a command.
 pub(super) enum Issued {
     /// It is done; no ticket is out.
     Ended(Status),
@@ -45,7 +45,7 @@ pub(super) enum Issued {
     Full,
 }
 
-/// What became of a request.
+/// Outcome of a request.
 pub(super) enum Asked {
     /// It is done.
     Done(Status),
@@ -55,7 +55,7 @@ pub(super) enum Asked {
     Full,
 }
 
-/// What issuing needs besides the slot; put together once per turn.
+/// Data for issuing beside the slot; assembled once per turn.
 pub(super) struct Issuer<'t, C, G> {
     pub(super) key: OwnerKey,
     /// Whose name tickets of the subsystem carry.
@@ -64,7 +64,7 @@ pub(super) struct Issuer<'t, C, G> {
     pub(super) namespaces: &'t NamespaceTable,
     pub(super) channels: &'t mut Channels<C>,
     pub(super) hint: &'t mut Hint,
-    /// Where the data of the last plain command was.
+    /// The region with the data of the last plain command.
     pub(super) near: Near<'t>,
     /// Bytes handed in this turn to channels that copy.
     pub(super) copied: u64,
@@ -89,7 +89,7 @@ pub(super) struct Next<'q> {
     pub(super) sq: &'q Sq,
     /// Those that will be fetched in this turn.
     pub(super) left: u32,
-    /// Nothing was told of them yet.
+    /// No announcement was made for them yet.
     pub(super) first: bool,
 }
 
@@ -98,11 +98,11 @@ pub(super) struct Next<'q> {
 /// longer.
 pub(super) const COPIED_PER_TURN: u64 = 128 << 10;
 
-/// How many times a byte counts that a channel copies which keeps time: it finds what is due after
-/// 16 KiB.
+/// Weight of a byte that is copied by a channel with a clock of its own: it finds due work after 16
+/// KiB.
 const TIMED_WEIGHT: u64 = 8;
 
-/// What bytes that a channel copies come to.
+/// Weighted number of bytes that a channel copies.
 #[inline]
 fn weighed<C: Channel>(channel: &C, bytes: u64) -> u64 {
     if channel.keeps_time() {
@@ -112,8 +112,8 @@ fn weighed<C: Channel>(channel: &C, bytes: u64) -> u64 {
     }
 }
 
-/// How many commands ahead of the one being issued a channel that copies is told of: memory answers
-/// in the time of some copies of 4 KiB.
+/// How many commands ahead of the one being issued are announced to a copying channel: memory
+/// responds in the time of some copies of 4 KiB.
 const AHEAD: u32 = 4;
 
 /// Bytes above which it takes longer to find a command's data than to ask a channel whether it has
@@ -121,7 +121,7 @@ const AHEAD: u32 = 4;
 const LONG_WALK: u32 = 8 << 10;
 
 impl Next<'_> {
-    /// Tells the channel what comes next for it, as far as a glance shows.
+    /// Announces the next commands to the channel, as far as a glance shows.
     #[inline(never)]
     fn tell<C: Channel>(self, namespace: &Namespace, channel: &C) {
         let from = if self.first { 0 } else { AHEAD - 1 };
@@ -288,9 +288,8 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         }
     }
 
-    /// What to make of a command that is none of the NVM command set's, or has flags that cannot
-    /// be: one that is fused is looked at together with the other one, and another may be one of
-    /// its namespace's own set.
+    /// Handles a command that is not in the NVM command set, or has invalid flags: a fused one is
+    /// examined together with the other one, and another may belong to its namespace's own set.
     #[cold]
     fn unparsed(
         &mut self,
@@ -554,8 +553,8 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         issued
     }
 
-    /// Flush of all namespaces: every medium is flushed once, and the first error stands. Goes on
-    /// behind the namespace that `slot.reached` names.
+    /// Flush of all namespaces: every medium is flushed once, and the first error stands. Continues
+    /// after the namespace in `slot.reached`.
     #[inline(never)]
     fn flush_all(&mut self, index: u16, slot: &mut SlotState) -> Issued {
         self.segments.clear();
@@ -573,9 +572,9 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         parts_issued(slot)
     }
 
-    /// Read or Compare with Force Unit Access on a medium with a volatile cache: what is returned
-    /// or compared must be on non-volatile media when the command completes (NVM 1.1, 3.3.4), so
-    /// the medium is flushed, too.
+    /// Read or Compare with Force Unit Access on a medium with a volatile cache: data that is
+    /// returned or compared must be on non-volatile media when the command completes (NVM 1.1,
+    /// 3.3.4), so the medium is flushed, too.
     #[inline(never)]
     fn committed(
         &mut self,
@@ -639,7 +638,7 @@ pub(super) fn walk<'v>(
     prp::walk(view, hint, sqe.prp1, sqe.prp2, len, need, out)
 }
 
-/// Whether the namespace is open to the command.
+/// Whether the namespace permits the command.
 #[inline]
 pub(super) fn permit(namespace: &Namespace, command: &Command) -> Result<(), Status> {
     match &namespace.restrictions {

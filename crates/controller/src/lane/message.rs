@@ -1,4 +1,4 @@
-//! What a controller and its lanes say to each other.
+//! Messages between a controller and its lanes.
 //!
 //! A lane may live on another reactor, so all of this is plain data that fits a mailbox. The admin
 //! command that caused a [`LaneCommand`] completes when the answering [`LaneEvent`] comes back.
@@ -48,12 +48,12 @@ pub enum LaneCommand {
     },
     /// Doorbell Buffer Config came, or its registration ended.
     Shadow(Option<Registration>),
-    /// Whether the volatile write cache is disabled: then every write is done only when it is on
+    /// Whether the volatile write cache is disabled: then every write completes only when it is on
     /// non-volatile media.
     WriteThrough(bool),
-    /// How much of each submission queue may be fetched in a turn.
+    /// The limit of each submission queue's fetches in a turn.
     Quota(Quota),
-    /// What the host may ask of Copy changed.
+    /// The host's limits for Copy changed.
     Copying(Copying),
     /// Some of its commands are watched from now on, or none.
     Watch(Option<Watching>),
@@ -69,12 +69,12 @@ pub enum LaneCommand {
     },
     /// It may again.
     TakeBus,
-    /// Give up what was issued before the view with this epoch and still hangs.
+    /// Abort hanging commands that were issued before the view with this epoch.
     Abandon {
         /// The first epoch that may stay.
         before_epoch: u64,
     },
-    /// Give up everything that is in flight.
+    /// Abort everything that is in flight.
     AbandonAll,
     /// Fetch nothing more until [`LaneCommand::Resume`]: the lane is to move ([`Lane::is_empty`]).
     Pause,
@@ -114,7 +114,7 @@ pub enum LaneEvent {
     },
     /// The answer to [`LaneCommand::LeaveBus`].
     LeftBus {
-        /// As told.
+        /// As in the command.
         round: u32,
     },
     /// A medium failed a command, or its data could not be reached: for the Error Information log.
@@ -142,7 +142,7 @@ pub struct FailedCommand {
     pub data: [u64; 2],
 }
 
-/// Which queue.
+/// Name of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueName {
     /// A submission queue, by its identifier.
@@ -151,7 +151,7 @@ pub enum QueueName {
     Completion(u16),
 }
 
-/// What went wrong with a lane.
+/// A fault of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneFault {
     /// A doorbell value that cannot be: the queue is frozen, the others go on. Told once for each
@@ -177,13 +177,13 @@ pub struct SqSpec {
     pub(super) entries: u32,
     pub(super) base: Iova,
     pub(super) ring: SqRing,
-    /// What the shadow of its doorbell held before the host could know of the queue.
+    /// The value of its doorbell's shadow before the host could know of the queue.
     pub(super) initial: Option<u32>,
 }
 
 impl SqSpec {
     /// A submission queue of `entries` entries at `base`. Its doorbell slot must be zero by now:
-    /// whoever creates a queue clears the slot before the Create command completes.
+    /// the creator of a queue clears the slot before the Create command completes.
     ///
     /// # Errors
     /// The identifier or size cannot be, or the ring is not in memory that can be reached.
@@ -206,8 +206,8 @@ impl SqSpec {
         })
     }
 
-    /// Notes what stands in the doorbell buffer, where the host registered one: that is no doorbell
-    /// of this queue.
+    /// Records the current value in the doorbell buffer, if the host registered one: that is no
+    /// doorbell of this queue.
     ///
     /// # Errors
     /// The buffers are not in memory that can be reached.
@@ -227,7 +227,7 @@ impl SqSpec {
     }
 }
 
-/// Where the host's two doorbell buffers are (Base 2.1, 5.2.5).
+/// Addresses of the host's two doorbell buffers (Base 2.1, 5.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShadowSpec {
     /// The page the host writes its doorbells to.
@@ -243,8 +243,8 @@ impl ShadowSpec {
     }
 }
 
-/// Doorbell buffers that the host has registered, with what they held before it could know of that:
-/// that is no doorbell, whenever the lane hears of it.
+/// Doorbell buffers that the host has registered, with their contents before it could know of that:
+/// these are no doorbells, whenever the lane learns of it.
 #[derive(Clone, Debug)]
 pub struct Registration {
     pub(super) spec: ShadowSpec,
@@ -271,16 +271,16 @@ impl Registration {
     }
 }
 
-/// How many commands of a submission queue may be fetched in one turn.
+/// Limit of commands of a submission queue that may be fetched in one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
     /// So many of each, at most [`super::BATCH`]: round robin.
     Each(u32),
-    /// As many as [`Lane::allot`] says for the turn that follows: weighted round robin.
+    /// As many as [`Lane::allot`] sets for the next turn: weighted round robin.
     Allotted,
 }
 
-/// What a submission queue has to be fetched.
+/// Number of commands that a submission queue has to fetch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Commands, as many as there is room for.
@@ -289,7 +289,7 @@ pub struct Demand {
     pub waits: bool,
 }
 
-/// What a Copy command may name.
+/// Limits of a Copy command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copying {
     /// The host has enabled ranges of other namespaces (format 2h, by Host Behavior Support).
@@ -298,7 +298,7 @@ pub struct Copying {
     pub namespace_limit: u32,
 }
 
-/// What a turn of a lane came to.
+/// Result of a lane's turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneTurn {
     /// Commands fetched.
@@ -314,28 +314,28 @@ pub struct LaneTurn {
     pub pending: u32,
 }
 
-/// What a lane has posted: a reason to interrupt its host.
+/// Completions that a lane has posted: a reason to interrupt its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Posted {
     /// The completion queue's interrupt vector.
     pub vector: u16,
     /// Entries posted.
     pub entries: u32,
-    /// One of them tells of an error, which is not to be withheld (Base 2.1, 5.1.25.2.2).
+    /// One of them reports an error, which must not be withheld (Base 2.1, 5.1.25.2.2).
     pub failed: bool,
 }
 
-/// What the subsystem has made of a command: see [`Lane::answer`].
+/// The subsystem's answer to a command: see [`Lane::answer`].
 pub type Answered = Result<Vec<u8>, Status>;
 
 /// The lanes of a controller, on its own reactor and on others.
 ///
-/// What a lane elsewhere is told it has taken before it looks at anything that the host did later,
-/// and what it tells comes in the order it told it.
+/// A lane on another reactor receives a message before it examines any later action of the host,
+/// and its reports arrive in the order in which it sent them.
 pub trait LaneTable {
-    /// Adds a lane, tells it its key ([`Lane::settle`]) and that it is at home. A key is not given
-    /// again while tickets of its earlier owner may be out: their late completions must find
-    /// nobody, or the lane they belong to.
+    /// Adds a lane, gives it its key ([`Lane::settle`]) and marks it as at home. A key is not
+    /// reused while tickets of its earlier owner may be out: their late completions must find no
+    /// lane, or the lane they belong to.
     fn insert(&mut self, lane: Lane) -> OwnerKey;
     /// The lane itself, where it lives on the controller's own reactor.
     fn local(&mut self, key: OwnerKey) -> Option<&mut Lane>;
@@ -352,7 +352,7 @@ pub trait LaneTable {
     fn take_forward(&mut self, key: OwnerKey) -> Option<Forward> {
         self.local(key)?.take_forward()
     }
-    /// What became of such a command ([`Lane::answer`]).
+    /// The subsystem's answer to such a command ([`Lane::answer`]).
     fn answer(&mut self, ticket: Ticket, result: Answered) {
         match self.local(ticket.owner()) {
             Some(lane) => lane.answer(ticket, result.as_deref().map_err(|status| *status)),

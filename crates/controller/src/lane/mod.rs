@@ -1,33 +1,32 @@
 //! A lane: one completion queue with every submission queue that completes into it. The unit of
 //! placement.
 //!
-//! This is the command path. A turn looks at the doorbells, fetches a bounded batch, parses, checks
+//! This is the command path. A turn checks the doorbells, fetches a bounded batch, parses, checks
 //! and walks each command, and adds it to its medium's channel; completions come back through
 //! [`Lane::complete`].
 //!
 //! Invariants:
-//! - A command is fetched only when a place in the completion queue and a slot are reserved for it.
-//!   A full completion queue stalls its submission queues, and nothing is lost.
+//! - A command is fetched only when an entry of the completion queue and a slot are reserved for
+//!   it. A full completion queue stalls its submission queues, and nothing is lost.
 //! - An entry is read once, into its slot. Every fetched command completes exactly once: its ticket
-//!   is the duty.
-//! - A submission queue's commands are issued in order; where a channel is full, the command waits
-//!   at the head of its queue, holding no address of the host.
-//! - A command of several steps goes on from turn to turn, beside its queue and not at its head
+//!   is the obligation.
+//! - A submission queue's commands are issued in order; if a channel is full, the command waits at
+//!   the head of its queue, holding no address of the host.
+//! - A command of several steps continues from turn to turn, beside its queue and not at its head
 //!   (`steps`).
-//! - A command that is given up completes at once and leaves a zombie: a slot, but no place in the
+//! - An aborted command completes at once and leaves a zombie: a slot, but no entry of the
 //!   completion queue, until its ticket comes back, which posts nothing.
-//! - A command identifier that is already outstanding is not looked for: it would take a table of
-//!   65,536 bits for each queue and two touches of it per command, to tell a host of its own
-//!   mistake (Base 2.1, 4.1.1). Slots and tickets do not depend on identifiers, so such commands
-//!   both complete.
-//! - A command that is not its flow's turn to go waits beside its queue ([`crate::gate`], `held`).
-//! - Abort reaches a command that waits in the lane. One still in the host's ring is not looked
-//!   for, as entries are read once; one with a medium ends by itself. Abort is best effort
-//!   (Base 2.1, 5.1.1).
+//! - A command identifier that is already outstanding is not detected: it would take a table of
+//!   65,536 bits for each queue and two touches of it per command, to report a host's own mistake
+//!   (Base 2.1, 4.1.1). Slots and tickets do not depend on identifiers, so such commands both
+//!   complete.
+//! - A command whose flow may not go waits beside its queue ([`crate::gate`], `held`).
+//! - Abort reaches a command that waits in the lane. It does not search the host's ring, as entries
+//!   are read once; a command in a medium ends by itself. Abort is best effort (Base 2.1, 5.1.1).
 //!
 //! It does NOT submit or reap channels, decide on interrupts (`crate::controller` does), or know
 //! when to sleep: the engine does. It does NOT know whether doorbells are mapped: mapped or
-//! trapped, values stand in the same slots.
+//! trapped, values are stored in the same slots.
 
 mod complete;
 mod control;
@@ -79,7 +78,7 @@ use crate::inspect;
 use crate::queue::{Bells, Cq, QueueError};
 use crate::state::{MAX_SQS, QueueState, SlotState};
 
-/// What a lane is made from.
+/// Configuration of a lane.
 #[derive(Debug)]
 pub struct LaneConfig {
     /// Identifier of the completion queue.
@@ -90,8 +89,8 @@ pub struct LaneConfig {
     pub base: Iova,
     /// Its interrupt vector, or `None` where interrupts are not enabled (IEN = 0).
     pub vector: Option<u16>,
-    /// Where doorbells are written. The queue's slot is zero by now: whoever creates a queue clears
-    /// it before the Create command completes.
+    /// The doorbell pages. The queue's slot is zero by now: the creator of a queue clears it before
+    /// the Create command completes.
     pub doorbells: Arc<DoorbellPages>,
     /// The host's doorbell buffers, where it registered some.
     pub shadow: Option<ShadowSpec>,
@@ -107,13 +106,13 @@ pub struct LaneConfig {
     pub mdts_bytes: u32,
     /// Whether the volatile write cache is disabled.
     pub write_through: bool,
-    /// How much of each submission queue may be fetched in a turn.
+    /// The limit of each submission queue's fetches in a turn.
     pub quota: Quota,
-    /// What a Copy command may name.
+    /// Limits of a Copy command.
     pub copying: Copying,
-    /// What it counts in.
+    /// Its counters.
     pub counters: Arc<LaneCounters>,
-    /// How much its controller has had to tell its lanes.
+    /// Count of its controller's messages to its lanes.
     pub told: Arc<Told>,
 }
 
@@ -246,21 +245,21 @@ impl Lane {
         self.queues.place.come_home();
     }
 
-    /// What it counts in.
+    /// Its counters.
     #[must_use]
     pub fn counters(&self) -> &Arc<LaneCounters> {
         &self.queues.counters
     }
 
-    /// It is `now`: what is fetched from here on was fetched then.
+    /// Sets the time to `now`: it applies to commands fetched from here on.
     #[inline]
     pub fn note_time(&mut self, now: Time) {
         self.queues.ticks = inspect::tick_after(now);
     }
 
-    /// Looks at the doorbells, fetches a bounded batch from each submission queue, and adds it to
-    /// the media's channels. The caller then submits and reaps the channels, and hands what they
-    /// return to [`Lane::complete`].
+    /// Checks the doorbells, fetches a bounded batch from each submission queue, and adds it to the
+    /// media's channels. The caller then submits and reaps the channels, and passes their results
+    /// to [`Lane::complete`].
     #[inline]
     pub fn turn<C: Channel>(&mut self, channels: &mut Channels<C>) -> LaneTurn {
         self.turn_through(channels, Open)
@@ -343,8 +342,8 @@ impl Lane {
         self.complete(ticket, outcome);
     }
 
-    /// Tells a gate that nothing of this lane is with a medium any more: it ends, and what was
-    /// given up comes back to nobody.
+    /// Releases the gate's charge for every command of this lane: the lane ends, and no later
+    /// completion of an aborted command is counted.
     pub fn leave<G: Gate>(&mut self, gate: &mut G) {
         self.queues.leave_all(gate);
     }
@@ -355,8 +354,8 @@ impl Lane {
         self.queues.held.count()
     }
 
-    /// What was posted since the last call; `None` where nothing was, or interrupts are not
-    /// enabled. Asked once per turn, so that a batch raises one interrupt.
+    /// Completions posted since the last call; `None` if there were none, or interrupts are not
+    /// enabled. Call it once per turn, so that a batch raises one interrupt.
     #[inline]
     pub fn take_posted(&mut self) -> Option<Posted> {
         let entries = std::mem::take(&mut self.queues.posted);
@@ -382,7 +381,7 @@ impl Lane {
         self.queues.vector
     }
 
-    /// The completion queue's head, as the host has last told it.
+    /// The completion queue's head, as the host has last reported it.
     #[must_use]
     pub fn head(&self) -> u32 {
         self.queues.cq.head()
@@ -406,10 +405,10 @@ impl Lane {
         self.queues.kicked = true;
     }
 
-    /// Asks the host to ring from now on, where it registered doorbell buffers: for every
-    /// submission queue from its next submission, and for the completion queue where that holds
-    /// somebody up. Follow it with `memory::full_fence()` and [`Lane::has_work`] before sleeping: a
-    /// host that stored a doorbell just before it could see this rings nobody.
+    /// Asks the host to ring from now on, if it registered doorbell buffers: for every submission
+    /// queue from its next submission, and for the completion queue if that delays a command.
+    /// Follow it with `memory::full_fence()` and [`Lane::has_work`] before sleeping: a host that
+    /// stored a doorbell just before it could see this does not ring.
     pub fn arm(&mut self) {
         let bells = self.queues.bells();
         for member in self.queues.sqs.iter().flatten() {
@@ -457,15 +456,15 @@ impl Lane {
         interrupt || !self.forwards.is_empty() || self.queues.has_event() || self.queues.has_work()
     }
 
-    /// Whether a doorbell that has changed is a reason for a turn: there is work, or a head that
-    /// cannot be, which the host is to be told of.
+    /// Whether a changed doorbell is a reason for a turn: there is work, or an invalid head, which
+    /// must be reported to the host.
     #[must_use]
     pub fn is_rung(&self) -> bool {
         let queues = &self.queues;
         self.has_work() || !queues.still && queues.cq.has_bad_head(queues.bells())
     }
 
-    /// Commands with a medium, without those that were given up.
+    /// Commands in a medium, without aborted ones.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.queues.in_flight

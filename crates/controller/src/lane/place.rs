@@ -1,9 +1,9 @@
-//! Where a lane lives: on its controller's reactor, or as a visitor on another.
+//! The place of a lane: its controller's reactor, or another, as a visitor.
 //!
-//! A visitor hears of what its controller has to tell by mail. Before it fetches it makes sure that
-//! it has taken all that the host may already know of ([`memory::Told`]). It moves when it holds
-//! nothing ([`Lane::is_empty`]): media know their reactor's channels only, and tickets the key that
-//! the lane has there.
+//! A visitor receives its controller's messages by mail. Before it fetches it makes sure that it
+//! has received every change that the host may already know of ([`memory::Told`]). It moves when it
+//! holds nothing ([`Lane::is_empty`]): media know only the channels of their reactor, and tickets
+//! the key that the lane has there.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use port::ticket::OwnerKey;
 use super::Lane;
 use super::queues::pause;
 
-/// Where a lane lives.
+/// The place of a lane.
 #[derive(Debug)]
 pub(super) struct Place {
     told: Arc<Told>,
-    /// How much of it a visitor has taken; `None` at home, where it is told at once.
+    /// How many messages a visitor has received; `None` at home, where it receives them at once.
     taken: Option<usize>,
 }
 
@@ -30,7 +30,7 @@ impl Place {
         self.taken = None;
     }
 
-    /// Whether there is mail to take before anything is fetched. After the load of a doorbell.
+    /// Whether there is mail to receive before anything is fetched. After the load of a doorbell.
     #[inline]
     pub(super) fn is_behind(&self) -> bool {
         self.taken.is_some_and(|taken| taken != self.told.count())
@@ -38,12 +38,12 @@ impl Place {
 }
 
 impl Lane {
-    /// Makes it a visitor, with that key there. Its controller has told it everything.
+    /// Makes it a visitor, with that key there. Its controller has sent all of its messages.
     pub fn visit(&mut self, key: OwnerKey) {
         self.key = key;
     }
 
-    /// It leaves its controller's reactor, which has told it everything.
+    /// It leaves its controller's reactor, which has sent all of its messages.
     pub fn leave_home(&mut self) {
         let place = &mut self.queues.place;
         place.taken = Some(place.told.count());
@@ -54,7 +54,7 @@ impl Lane {
         self.queues.place.taken = Some(told);
     }
 
-    /// How much its controller has had to tell its lanes.
+    /// Count of its controller's messages to its lanes.
     #[must_use]
     pub fn told(&self) -> &Arc<Told> {
         &self.queues.place.told
@@ -66,9 +66,8 @@ impl Lane {
         self.home_key
     }
 
-    /// Whether it is paused and holds nothing: no command in any stage, also none that was given
-    /// up, and nothing to tell. Then it may be taken out of one reactor's table and put into
-    /// another's.
+    /// Whether it is paused and holds nothing: no command in any stage, not even an aborted one,
+    /// and no events. Then it may be moved from one reactor's table to another's.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let queues = &self.queues;
@@ -76,7 +75,7 @@ impl Lane {
         queues.paused & pause::MOVE != 0 && !holds && queues.posted == 0 && !self.has_news()
     }
 
-    /// Ends it after it has stopped: what it still had for the subsystem was given up before.
+    /// Ends it after it has stopped: its commands for the subsystem were aborted before.
     pub fn end(mut self) {
         while let Some(forward) = self.take_forward() {
             forward.ticket.retire();

@@ -1,14 +1,13 @@
-//! What the steps of a command are: Verify reads piece by piece and keeps nothing (NVM 1.1, 3.3.5),
-//! Copy reads a piece and writes it (NVM 1.1, 3.3.2).
+//! The steps of a command: Verify reads piece by piece and keeps nothing (NVM 1.1, 3.3.5), Copy
+//! reads a piece and writes it (NVM 1.1, 3.3.2).
 //!
-//! Everything that can be checked is checked before the first step, so that a command which names
-//! what cannot be changes nothing. What may change between two steps, the namespace, is looked up
-//! anew for each.
+//! Everything that can be checked is checked before the first step, so that an invalid command
+//! changes nothing. The namespace, which may change between two steps, is looked up again for each.
 //!
-//! Copy goes through the ranges in order, which is one of the orders that a host must expect where
-//! a source overlaps the destination (format 0h allows that). Its writes are no more atomic than
-//! other writes longer than AWUN, which is one block. A range that asks for a fast copy only is
-//! refused: with one piece at a time, a host that reads and writes in parallel may be quicker (NVM
+//! Copy goes through the ranges in order, which is one of the orders that a host must expect if a
+//! source overlaps the destination (format 0h allows that). Its writes are no more atomic than
+//! other writes longer than AWUN, which is one block. A range that requests only a fast copy is
+//! rejected: with one piece at a time, a host that reads and writes in parallel may be quicker (NVM
 //! 1.1, 3.3.2.1).
 
 use std::io;
@@ -34,7 +33,8 @@ pub(super) const SCRATCH_BYTES: u32 = 128 << 10;
 /// Bytes that Verify reads in one step.
 pub(super) const VERIFY_BYTES: u32 = 1 << 20;
 
-/// What one Copy command holds until its end: made when it is first needed, and kept for others.
+/// Resources that one Copy command holds until its end: created when first needed, and kept for
+/// others.
 #[derive(Debug)]
 pub(super) struct Room {
     pub(super) scratch: Scratch,
@@ -57,7 +57,7 @@ impl Room {
     }
 }
 
-/// A command that goes on in steps.
+/// A command that runs in steps.
 #[derive(Debug)]
 pub(super) enum Plan {
     Verify(Verify),
@@ -68,9 +68,9 @@ pub(super) enum Plan {
 pub(super) struct Verify {
     nsid: u32,
     shift: u8,
-    /// First of all, what was written is put onto non-volatile media (Force Unit Access).
+    /// First, written data is flushed to non-volatile media (Force Unit Access).
     flush: bool,
-    /// What is still to be read.
+    /// Blocks still to be read.
     blocks: Blocks,
     /// Blocks of the step.
     piece: u32,
@@ -86,7 +86,7 @@ pub(super) struct Copy {
     copied: usize,
     /// Blocks of the next source that were copied.
     done: u32,
-    /// Where the next block goes.
+    /// Destination of the next block.
     destination: u64,
     /// Blocks of the step, and whether they are the source's last.
     piece: u32,
@@ -95,7 +95,7 @@ pub(super) struct Copy {
     carried: bool,
 }
 
-/// A step: what is asked of which medium, and where the bytes are.
+/// A step: the request, its medium, and the location of the bytes.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) channel: ChannelId,
@@ -238,7 +238,7 @@ impl Copy {
 }
 
 impl<C: Channel, G: Gate> Issuer<'_, C, G> {
-    /// Checks a command that takes several steps, and says what they are.
+    /// Checks a command of several steps, and returns its steps.
     pub(super) fn plan(
         &mut self,
         slot: &mut SlotState,
@@ -368,8 +368,8 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
         })
     }
 
-    /// Where a step's blocks are. Since the command began, its namespace may have gone, may have
-    /// got another format, or may be closed to what the step does.
+    /// Location of a step's blocks. Since the command began, its namespace may have gone, may have
+    /// got another format, or may reject the step.
     fn piece(
         &self,
         nsid: u32,

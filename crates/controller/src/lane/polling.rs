@@ -1,24 +1,23 @@
 //! A host that polls a completion queue although interrupts are enabled there.
 //!
-//! Some drivers look for completions for a while before they wait for an interrupt, and an
-//! interrupt handler goes on as long as it finds some. An interrupt for what such a host has
-//! consumed already tells it nothing, and costs both sides more than the command did. So what is
-//! acknowledged by the time that it would be told of is not told. A host that was met so a moment
-//! ago gets some turns to consume the next entries, too; a host that waits for its interrupts is
-//! never met so, and is told at once.
+//! Some drivers poll for completions for a while before they wait for an interrupt, and an
+//! interrupt handler continues as long as it finds some. An interrupt for completions that such a
+//! host has consumed already carries no information, and costs both sides more than the command
+//! did. So completions that are acknowledged before their interrupt is due raise none. A host that
+//! was found polling a moment ago gets some turns to consume the next entries, too. A host that
+//! waits for its interrupts is never found polling, and is interrupted at once.
 //!
-//! Only for MSI-X without coalescing: coalescing has a time of its own, and MSI and the pin ask for
-//! what is not acknowledged.
+//! Only for MSI-X without coalescing: coalescing has its own time, and MSI and the pin already
+//! depend on unacknowledged entries.
 
 use super::{Lane, Posted};
 
-/// Turns that a host which was seen to poll gets to consume what was posted: some hundred
-/// nanoseconds each.
+/// Turns that a polling host gets to consume posted entries: some hundred nanoseconds each.
 const PATIENCE: u8 = 8;
 
 impl Lane {
-    /// Whether its host is not to be interrupted now for what was posted. Where it may be later,
-    /// [`Lane::take_posted`] has it again in the next turn.
+    /// Whether its host must not be interrupted now for posted entries. If it may be later,
+    /// [`Lane::take_posted`] returns them again in the next turn.
     #[inline]
     pub fn host_polls(&mut self, posted: Posted) -> bool {
         let queues = &mut self.queues;

@@ -1,4 +1,4 @@
-//! A lane's queues and the commands it holds; everything of a lane but what issuing reads.
+//! A lane's queues and the commands it holds; all of a lane except the state that issuing reads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,18 +32,18 @@ pub(super) struct Member {
     pub(super) waiting: Option<u16>,
     /// Being deleted.
     pub(super) removing: bool,
-    /// How many commands may be fetched in a turn.
+    /// Number of commands that may be fetched in a turn.
     pub(super) quota: u32,
 }
 
-/// How far a [`super::LaneCommand::Stop`] has come, or a [`super::LaneCommand::LeaveBus`], of which
-/// a stop is the end.
+/// Progress of a [`super::LaneCommand::Stop`], or of a [`super::LaneCommand::LeaveBus`], which a
+/// stop ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     No,
-    /// What was fetched before the bus is left is still to complete.
+    /// Commands fetched before the bus is left must still complete.
     Leaving,
-    /// It has, and that was told.
+    /// They have, and that was reported.
     Left,
     Asked,
     Told,
@@ -64,7 +64,7 @@ pub(super) struct Queues {
     pub(super) sqs: Box<[Option<Member>]>,
     /// Positions in `sqs` that are taken, in the order they came.
     pub(super) order: ArrayVec<u8, MAX_SQS>,
-    /// Where in `order` the next turn begins.
+    /// Index in `order` at which the next turn begins.
     pub(super) first: usize,
     pub(super) slots: Slots,
     pub(super) share: Share,
@@ -76,9 +76,9 @@ pub(super) struct Queues {
     /// A turn has nothing to do: it does not serve, or has left the bus.
     pub(super) still: bool,
     pub(super) stop: Stop,
-    /// That of the last [`super::LaneCommand::LeaveBus`].
+    /// The round of the last [`super::LaneCommand::LeaveBus`].
     pub(super) bus_round: u32,
-    /// Commands with a medium; without those given up.
+    /// Commands in a medium; without aborted ones.
     pub(super) in_flight: u32,
     /// An entry could not be fetched for want of a place in the completion queue, or of a slot.
     pub(super) blocked: bool,
@@ -87,17 +87,17 @@ pub(super) struct Queues {
     pub(super) ticks: u32,
     /// Entries posted since [`super::Lane::take_posted`].
     pub(super) posted: u32,
-    /// One of them tells of an error.
+    /// One of them reports an error.
     pub(super) failed: bool,
     pub(super) vector: Option<u16>,
-    /// Commands that were done, but for marks of uncorrectable blocks that the subsystem is to
-    /// clear. Taken at once.
+    /// Finished commands with marks of uncorrectable blocks that the subsystem must clear. Taken at
+    /// once.
     pub(super) clears: Vec<u16>,
     pub(super) events: VecDeque<LaneEvent>,
     pub(super) unlogged_failures: u32,
-    /// The last epoch told to be drained.
+    /// The last epoch reported as drained.
     pub(super) drained_told: u64,
-    /// The last generation of the table of namespaces told to be drained.
+    /// The last generation of the table of namespaces reported as drained.
     pub(super) generation_told: u64,
     /// A change of the map was not acknowledged yet.
     pub(super) map_pending: bool,
@@ -110,7 +110,7 @@ pub(super) struct Queues {
     pub(super) place: Place,
     /// Made with the first command that takes several steps.
     pub(super) steps: Option<Box<Steps>>,
-    /// What waits for its flow's turn.
+    /// Commands that wait for their flow's turn.
     pub(super) held: Held,
     /// The commands that are watched, where some are.
     pub(super) watch: Option<Box<Watch>>,
@@ -151,11 +151,7 @@ impl Queues {
     #[cold]
     pub(super) fn bad_doorbell(&mut self, queue: QueueName, bad: BadDoorbell) {
         let value = bad.value;
-        tracing::debug!(
-            ?queue,
-            value,
-            "a doorbell value that cannot be: queue frozen"
-        );
+        tracing::debug!(?queue, value, "invalid doorbell value: queue frozen");
         let fault = LaneFault::InvalidDoorbell { queue, value };
         self.events.push_back(LaneEvent::Fault(fault));
     }
@@ -164,7 +160,10 @@ impl Queues {
     #[cold]
     pub(super) fn ring_lost(&mut self, queue: QueueName) {
         if self.serving {
-            tracing::debug!(?queue, "a ring was used while its page was not mapped");
+            tracing::debug!(
+                ?queue,
+                "a queue was used while one of its pages was not mapped"
+            );
             self.serving = false;
             self.still = true;
             let fault = LaneFault::RingLost { queue };
@@ -188,9 +187,9 @@ impl Queues {
         enabled && self.cq.is_unacknowledged(self.bells())
     }
 
-    /// The same, for the pin: where the host registered doorbell buffers, it is asked to ring when
-    /// it acknowledges the next entry, whether or not that is posted yet. A monitor takes the write
-    /// for the end of the interrupt, and without it would assert its line for ever.
+    /// The same, for the pin: if the host registered doorbell buffers, it is asked to ring when it
+    /// acknowledges the next entry, whether or not that is posted yet. A monitor takes the write as
+    /// the end of the interrupt, and without it would assert its line forever.
     ///
     /// The race: the host stores its head and then loads EventIdx; we store EventIdx and then load
     /// the head, with a full fence between on both sides. So either we see that entries were
@@ -240,7 +239,7 @@ impl Queues {
         self.tell_doorbells(|slot| registration.initial(slot));
     }
 
-    /// Tells every queue that the registration of the shadow began or ended, and what stood there.
+    /// Informs every queue that the registration of the shadow began or ended, and of its contents.
     fn tell_doorbells(&mut self, initial: impl Fn(usize) -> Option<u32>) {
         self.cq.register(&initial);
         for member in self.sqs.iter_mut().flatten() {

@@ -1,13 +1,13 @@
-//! Who may take the places of a completion queue that several submission queues share.
+//! Sharing of a completion queue's entries among several submission queues.
 //!
-//! Half of the places are kept for the submission queues in equal parts, the other half is for
-//! whoever comes: a queue that floods, or a host that does not consume, cannot shut the others out.
-//! With fewer places than queues there is nothing to keep, and the lane's changing order of service
-//! is what is fair.
+//! Half of the entries are reserved for the submission queues in equal parts; the other half is
+//! first come, first served. So a queue that floods, or a host that does not consume, cannot shut
+//! the others out. With fewer entries than queues there is nothing to reserve, and the lane's
+//! changing order of service is what is fair.
 //!
-//! A place counts for its submission queue from the fetch until the host has consumed the entry.
-//! With one submission queue all of this is skipped; the counts are made afresh when a queue comes
-//! or goes.
+//! An entry counts for its submission queue from the fetch until the host has consumed it. With one
+//! submission queue all of this is skipped; the counts are recomputed when a queue is added or
+//! removed.
 
 use crate::state::MAX_SQS;
 
@@ -23,7 +23,7 @@ pub(super) struct Share {
     /// Places kept and not in use, over all of them.
     kept: u32,
     used: [u32; MAX_SQS],
-    /// Which submission queue's completion stands in each entry.
+    /// The submission queue whose completion is in each entry.
     owners: Box<[u8]>,
 }
 
@@ -38,7 +38,7 @@ impl Share {
         }
     }
 
-    /// How many of the `free` places the submission queue at `position` may take.
+    /// How many of the `free` entries the submission queue at `position` may take.
     #[inline]
     pub(super) fn allowance(&self, position: usize, free: u32) -> u32 {
         if self.members <= 1 {
@@ -48,8 +48,8 @@ impl Share {
         free.min(own + free.saturating_sub(self.kept))
     }
 
-    /// How many places the submission queue at `position` can have at most, when nobody else has
-    /// more than what is kept for him.
+    /// Maximum number of entries of the submission queue at `position`, if no other exceeds its
+    /// reserved share.
     pub(super) fn most(&self) -> u32 {
         let places = self.owners.len() as u32 - 1;
         places - self.members.saturating_sub(1) * self.minimum
@@ -152,7 +152,7 @@ mod tests {
     fn a_flood_leaves_the_others_their_part() {
         let mut share = Share::new(17);
         share.recount(&[0, 1], std::iter::empty(), 0, 0);
-        // 16 places: 4 are kept for each, 8 are for whoever comes.
+        // 16 places: 4 are kept for each, 8 are first come, first served.
         let mut free = 16;
         while share.allowance(0, free) > 0 {
             share.take(0);

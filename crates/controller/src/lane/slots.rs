@@ -62,7 +62,7 @@ impl Slots {
         (queue, slots, &mut self.free)
     }
 
-    /// How many commands have a reserved completion queue entry.
+    /// Number of commands with a reserved completion queue entry.
     #[cfg(test)]
     pub(super) fn reserved(&self) -> u32 {
         let slots = self.area.slots().iter();
@@ -159,7 +159,7 @@ pub(super) fn store_completion(
 }
 
 impl SlotState {
-    /// Takes what was fetched. It becomes valid with the state that is stored behind it.
+    /// Stores a fetched command. It becomes valid with the state that is stored after it.
     #[inline(always)]
     fn hold(&mut self, words: [u64; 8], number: u32, sqid: u16, ticks: u32) {
         self.sqe = words;

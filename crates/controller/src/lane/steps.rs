@@ -1,18 +1,17 @@
-//! Commands that ask media for several things one after another: Verify and Copy.
+//! Commands that send media several requests one after another: Verify and Copy.
 //!
-//! Such a command leaves its submission queue when it is fetched and goes on from turn to turn:
-//! each turn asks for its next step, and the step's end ([`Queues::stepped`]) makes it due again.
-//! At most [`MOST`] go on at a time, as each holds memory of ours; the others wait in the order
-//! they came.
+//! Such a command leaves its submission queue when it is fetched and continues from turn to turn:
+//! each turn issues its next step, and the step's end ([`Queues::stepped`]) makes it due again. At
+//! most [`MOST`] run at a time, as each holds memory of ours; the others wait in order of arrival.
 //!
 //! Invariants:
-//! - Between two steps a command holds no ticket and no address of the host, and every step finds
-//!   its namespace anew: it holds up neither an unmap nor a change of namespaces.
+//! - Between two steps a command holds no ticket and no address of the host, and every step looks
+//!   up its namespace again: it delays neither an unmap nor a change of namespaces.
 //! - The host's memory is read when the command begins (Copy's ranges) and never again.
-//! - A command that was given up in the middle of a step keeps its memory until the medium has let
-//!   go of it. It posts nothing, and takes no further step.
+//! - A command that was aborted in the middle of a step keeps its memory until the medium has
+//!   released it. It posts nothing, and takes no further step.
 //!
-//! It does NOT know what a command's steps are: [`super::plan`] does.
+//! It does NOT know the steps of a command: [`super::plan`] does.
 
 use std::collections::VecDeque;
 
@@ -52,11 +51,11 @@ struct Going {
     slot: u16,
     at: At,
     plan: Plan,
-    /// What a command that carries bytes holds until its end.
+    /// Resources that a command with data holds until its end.
     room: Option<Room>,
 }
 
-/// Where a command that goes on stands.
+/// State of a running command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     /// Its next step can be asked for.
@@ -65,7 +64,7 @@ enum At {
     Full,
     /// A medium is at its step.
     Step,
-    /// It was given up while a medium was at its step.
+    /// It was aborted while a medium executed its step.
     GivenUp,
 }
 
@@ -76,7 +75,7 @@ impl Going {
     }
 }
 
-/// How far a command came in a turn.
+/// Progress of a command in a turn.
 enum Came {
     /// A medium is at its step.
     Step,
@@ -287,7 +286,7 @@ impl Queues {
         self.finish(index, status, slot_state::FREE);
     }
 
-    /// The command in a slot was given up while a medium was at its step.
+    /// The command in a slot was aborted while a medium executed its step.
     #[cold]
     pub(super) fn give_up_step(&mut self, index: u16) {
         if let Some(steps) = &mut self.steps
@@ -297,7 +296,7 @@ impl Queues {
         }
     }
 
-    /// The last ticket of a command that was given up has come back.
+    /// The last ticket of an aborted command has come back.
     #[cold]
     pub(super) fn forget_step(&mut self, index: u16) {
         if let Some(steps) = &mut self.steps

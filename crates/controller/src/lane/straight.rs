@@ -1,13 +1,12 @@
-//! The way of nearly every command: a read or a write with nothing special about it
-//! (`command::plain`) goes straight from the host's ring to its medium and, where that does it at
-//! once, into the completion queue.
+//! The fast path of nearly every command: a plain read or write (`command::plain`) goes straight
+//! from the host's ring to its medium and, if that completes it at once, into the completion queue.
 //!
 //! Invariants:
-//! - It does what the general way (`fetch`, `issue`, `complete`) does to such a command, with the
-//!   same stores in the same order, and nothing else. What is decided about a command in more than
-//!   one test is left to the general way.
-//! - What was not found to be as usual was not touched: the command is in its slot, fetched, and
-//!   nothing was asked.
+//! - It has the same effects as the general path (`fetch`, `issue`, `complete`), with the same
+//!   stores in the same order, and nothing else. Every decision about a command that takes more
+//!   than one test is left to the general path.
+//! - A command that is not plain is untouched: it is in its slot, fetched, and nothing was
+//!   requested.
 //!
 //! It does NOT count commands one by one: a batch is counted when it is over.
 
@@ -36,7 +35,7 @@ pub(super) enum Met {
     RingLost(QueueName),
 }
 
-/// What a batch of plain commands that were done at once came to, those of a namespace.
+/// Counts of a batch of plain commands of a namespace that completed at once.
 #[derive(Debug, Default)]
 struct Tally {
     nsid: u32,

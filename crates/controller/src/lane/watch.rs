@@ -1,12 +1,11 @@
-//! Watching some commands of a lane ([`crate::flight`]): which ones, and their times.
+//! Sampling of a lane's commands ([`crate::flight`]): which ones, and their times.
 //!
 //! Invariants:
-//! - Where nobody watches, all that is done is to see that nobody does: once for a look at a
-//!   doorbell and for a batch.
-//! - Where somebody does, only the watched commands cost more: a batch is split at them, and they
-//!   go the general way.
-//! - A watched command is one like any other: it may wait, be given up, or end with its queue. What
-//!   finds no room is not watched.
+//! - With sampling off, the only cost is one test per doorbell check and per batch.
+//! - With sampling on, only the sampled commands cost more: a batch is split at them, and they take
+//!   the general path.
+//! - A sampled command is treated like any other: it may wait, be aborted, or end with its queue. A
+//!   command that finds no room is not sampled.
 
 use nvme_spec::command::DsmRange;
 use nvme_spec::opcode::Csi;
@@ -25,13 +24,13 @@ use crate::state::MAX_SQS;
 /// Watched commands that a lane holds at a time.
 const ROOM: usize = 4096;
 
-/// Where in [`crate::state::SlotState::marks`] it stands that a command is watched: its place here
-/// and one, above this bit.
+/// Position in [`crate::state::SlotState::marks`] of the sampling mark: the command's place here
+/// plus one, above this bit.
 const PLACE_SHIFT: u32 = 16;
 /// The bits below.
 pub(super) const OTHER_MARKS: u32 = (1 << PLACE_SHIFT) - 1;
 
-/// Which command of a submission queue is watched next.
+/// The next command of a submission queue to sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chosen {
     /// Its number, modulo 2^32.
@@ -42,10 +41,9 @@ pub(super) struct Chosen {
     is_chosen: bool,
 }
 
-/// When commands of a submission queue were seen that are in its ring, each with the number, modulo
-/// 2^32, behind the last that was seen then. Those that were seen first are told from the others,
-/// which count as seen with the last of them: a command was in the ring for as long as is said, or
-/// longer.
+/// When commands in a submission queue's ring were seen, each with the number, modulo 2^32, after
+/// the last one seen then. Those seen first are kept separately; the others count as seen with the
+/// last of them. So a command was in the ring for at least the recorded time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sights {
     first: Option<(u32, Time)>,
@@ -89,7 +87,7 @@ struct Open {
     depth: u16,
     csi: Csi,
     lba_shift: u8,
-    /// Of Dataset Management, its first range.
+    /// For Dataset Management, its first range.
     range: Option<(u64, u32)>,
 }
 
@@ -104,14 +102,14 @@ pub(super) struct Handed {
     pub(super) timed: bool,
 }
 
-/// What a lane knows of its watched commands.
+/// A lane's sampling state.
 #[derive(Debug)]
 pub(super) struct Watch {
     watching: Watching,
     random: u32,
-    /// Of each submission queue, by its position.
+    /// By position of each submission queue.
     chosen: [Chosen; MAX_SQS],
-    /// The same, where a trace goes on.
+    /// The same, with an active trace.
     sights: [Sights; MAX_SQS],
     /// Commands of a trace that end before one counts that would have been watched without it.
     until_counted: u32,
@@ -137,7 +135,7 @@ impl Watch {
         })
     }
 
-    /// Where the lane watches otherwise from now on.
+    /// Changes the lane's sampling settings.
     pub(super) fn set(&mut self, watching: Watching) {
         self.land_all();
         self.watching = watching;
@@ -153,7 +151,7 @@ impl Watch {
         self.sights[position] = Sights::default();
     }
 
-    /// How many commands until the next one is watched, with it.
+    /// Number of commands until the next sample, including it.
     fn distance(&mut self) -> u32 {
         match &self.watching.trace {
             Some(trace) if trace.every == 1 => 1,
@@ -181,7 +179,7 @@ impl Watch {
         }
     }
 
-    /// How many commands of a queue are to be fetched before the one that is watched.
+    /// Number of commands of a queue to fetch before the sampled one.
     #[inline]
     fn before(&mut self, position: usize, member: &Member) -> u32 {
         let fetched = fetched(member);
@@ -243,7 +241,7 @@ impl Watch {
         self.open.get_mut(usize::from(at))?.as_mut()
     }
 
-    /// A batch has ended, and the interrupts of what was posted are raised.
+    /// A batch has ended, and the interrupts of its posted entries are raised.
     #[cold]
     pub(super) fn land_all(&mut self) {
         let now = (self.watching.clock)();
@@ -302,7 +300,7 @@ fn span(from: Time, to: Time) -> u32 {
     u32::try_from(to.since(from)).unwrap_or(u32::MAX)
 }
 
-/// Where a command is watched, by its slot's marks.
+/// The place of a sampled command, by its slot's marks.
 fn place(marks: u32) -> Option<u16> {
     (marks >> PLACE_SHIFT).checked_sub(1).map(|at| at as u16)
 }

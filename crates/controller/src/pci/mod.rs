@@ -1,11 +1,11 @@
-//! The PCI function: 4096 bytes of configuration space, as bytes with a mask of what a host may
-//! change.
+//! The PCI function: 4096 bytes of configuration space, as bytes with a mask of the bits that a
+//! host may change.
 //!
-//! Layout: the type 0 header, then Power Management, MSI, PCI Express and, if it is there, MSI-X,
-//! each at a fixed place. Base address registers need no code: the bits below a region's size are
-//! not writable, so that writing all ones reads back as the size (PCI 3.0, 6.2.5.1). It says which
-//! way interrupts go ([`Mechanism`]). Nothing here decodes addresses or delivers interrupts; a
-//! client does both.
+//! Layout: the type 0 header, then Power Management, MSI, PCI Express and, if present, MSI-X, each
+//! at a fixed place. Base address registers need no code: the bits below a region's size are not
+//! writable, so that writing all ones reads back as the size (PCI 3.0, 6.2.5.1). The space selects
+//! the interrupt mechanism ([`Mechanism`]). Nothing here decodes addresses or delivers interrupts;
+//! a client does both.
 
 mod msix;
 
@@ -21,7 +21,7 @@ pub(crate) const SAVED: usize = 256;
 pub(crate) const BAR4_SIZE: u64 = 0x2000;
 /// BAR0 is at least this large (PCIe Transport 1.1, 3.1.1).
 const BAR0_MIN: u64 = 0x4000;
-/// Where the MSI-X table and the pending bits lie in BAR4.
+/// Offsets of the MSI-X table and the pending bits in BAR4.
 const MSIX_TABLE: u32 = 0;
 pub(crate) const MSIX_PBA: u32 = 0x1000;
 /// The MSI-X table and its pending bits are in this BAR.
@@ -104,7 +104,7 @@ pub(crate) enum Mechanism {
     Silent,
 }
 
-/// What a write to configuration space asks for, beside the bytes it changed.
+/// Effect of a write to configuration space, beside the bytes it changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigEffect {
     /// Nothing.
@@ -226,7 +226,7 @@ impl ConfigSpace {
         self.put32(MSIX + 8, MSIX_PBA | MSIX_BAR);
     }
 
-    /// Reads `out.len()` bytes; what lies past the end reads as zero.
+    /// Reads `out.len()` bytes; bytes past the end read as zero.
     pub(crate) fn read(&self, offset: u64, out: &mut [u8]) {
         out.fill(0);
         let Ok(at) = usize::try_from(offset) else {
@@ -238,7 +238,7 @@ impl ConfigSpace {
         }
     }
 
-    /// Writes what is writable of `data`.
+    /// Writes the writable bits of `data`.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> ConfigEffect {
         let mut effect = ConfigEffect::None;
         let start = usize::try_from(offset).unwrap_or(CONFIG_SPACE);
@@ -259,7 +259,7 @@ impl ConfigSpace {
         self.mastered = false;
     }
 
-    /// What a host may have changed: the header and every capability lie in here.
+    /// The bytes that a host may have changed: they include the header and every capability.
     pub(crate) fn saved(&self) -> [u8; SAVED] {
         std::array::from_fn(|at| self.bytes[at])
     }
@@ -269,12 +269,12 @@ impl ConfigSpace {
         self.bytes[MSIX] != 0
     }
 
-    /// Whether interrupts go by MSI-X: then INTMS and INTMC have no say (PCIe Transport 1.1, 3.5).
+    /// Whether interrupts use MSI-X: then INTMS and INTMC have no effect (PCIe Transport 1.1, 3.5).
     pub(crate) fn msix_enabled(&self) -> bool {
         self.get16(MSIX + 2) & MSIX_ENABLE != 0
     }
 
-    /// Whether MSI-X is enabled and its Function Mask bit holds every vector back.
+    /// Whether MSI-X is enabled and its Function Mask bit masks every vector.
     pub(crate) fn msix_masked(&self) -> bool {
         self.msix_enabled() && self.get16(MSIX + 2) & MSIX_FUNCTION_MASK != 0
     }

@@ -1,8 +1,8 @@
 //! BAR4: the MSI-X table and the pending bit array (PCI 3.0, 6.8.2).
 //!
-//! A vfio-user client keeps a table of its own and asks us only for the pending bits; ours is
-//! memory that reads back what was written. It does not mask: a vector without an eventfd is what a
-//! client makes of a masked one.
+//! A vfio-user client keeps its own table and requests only the pending bits from us; our table is
+//! memory that reads back what was written. It does not mask: a client represents a masked vector
+//! as one without an eventfd.
 
 use super::{BAR4_SIZE, MSIX_PBA};
 
@@ -42,7 +42,7 @@ impl MsixTable {
         }
     }
 
-    /// Reads; what is neither table nor pending bits reads as zero.
+    /// Reads; bytes outside the table and the pending bits read as zero.
     pub(crate) fn read(&self, offset: u64, out: &mut [u8]) {
         out.fill(0);
         for (at, byte) in (offset.min(BAR4_SIZE)..BAR4_SIZE).zip(out) {

@@ -11,7 +11,7 @@ use super::{
     next,
 };
 
-/// A completion queue: every place is reserved before it is used, so that what was fetched can
+/// A completion queue: every entry is reserved before it is used, so that fetched commands can
 /// always be completed.
 #[derive(Debug)]
 pub struct Cq {
@@ -160,8 +160,8 @@ impl Cq {
         if there { Ok(()) } else { Err(RingAbsent) }
     }
 
-    /// Looks at the doorbell and takes the new head. How many entries the host has consumed since
-    /// the last look. A frozen queue is not looked at.
+    /// Checks the doorbell and takes the new head. Returns how many entries the host has consumed
+    /// since the last check. A frozen queue is not checked.
     ///
     /// # Errors
     /// The value cannot be: it is outside the ring, or passes what was posted. The queue is frozen
@@ -206,31 +206,30 @@ impl Cq {
         Ok(consumed)
     }
 
-    /// True where the doorbell says something new. Changes nothing.
+    /// Whether the doorbell has changed. Changes nothing.
     #[must_use]
     pub fn has_news(&self, bells: Bells<'_>) -> bool {
         let mut doorbell = self.doorbell;
         self.frozen.is_none() && doorbell.look(bells).is_some_and(|value| value != self.head)
     }
 
-    /// Whether the host has yet to acknowledge entries, as its doorbell says now. Changes nothing.
-    /// Not for a frozen queue, whose host could never acknowledge them, nor where the doorbell
-    /// cannot be.
+    /// Whether the host has yet to acknowledge entries, by the current doorbell. Changes nothing.
+    /// False for a frozen queue, whose host could never acknowledge them, and for an invalid
+    /// doorbell.
     #[must_use]
     pub fn is_unacknowledged(&self, bells: Bells<'_>) -> bool {
         let mut doorbell = self.doorbell;
         self.frozen.is_none() && doorbell.look(bells).is_none_or(|value| value != self.tail)
     }
 
-    /// Whether the host tells a head that cannot be: it has yet to be found, and the queue to be
-    /// frozen.
+    /// Whether the host's head is invalid: it has yet to be detected, and the queue to be frozen.
     #[must_use]
     pub(crate) fn has_bad_head(&self, bells: Bells<'_>) -> bool {
         let mut doorbell = self.doorbell;
         self.frozen.is_none() && doorbell.look(bells).is_some_and(|head| !self.can_be(head))
     }
 
-    /// The head as the host tells it now, whether or not it can be. Changes nothing.
+    /// The host's current head, valid or not. Changes nothing.
     #[must_use]
     pub(crate) fn told_head(&self, bells: Bells<'_>) -> u32 {
         let mut doorbell = self.doorbell;
@@ -243,7 +242,7 @@ impl Cq {
         self.frozen.is_some()
     }
 
-    /// What stands in its doorbells now, and what has frozen it.
+    /// Current values of its doorbells, and the value that has frozen it.
     pub(crate) fn bell(&self, bells: Bells<'_>) -> BellView {
         self.doorbell.show(bells, self.frozen)
     }
@@ -258,13 +257,13 @@ impl Cq {
         self.ring.resolve(view);
     }
 
-    /// Doorbell Buffer Config came or ended; what stood in each doorbell's shadow then.
+    /// Doorbell Buffer Config began or ended; `initial` has each doorbell's shadow at that time.
     pub(crate) fn register(&mut self, initial: impl Fn(usize) -> Option<u32>) {
         self.doorbell.register(initial(self.doorbell.slot));
     }
 
-    /// Asks the host to ring the doorbell when it consumes the next entry, where it registered
-    /// buffers. Only for a queue that holds somebody up or asserts an interrupt line: the value is
+    /// Asks the host to ring the doorbell when it consumes the next entry, if it registered
+    /// buffers. Only for a queue that delays a command or asserts an interrupt line: the value is
     /// the head we know, so it lags the tail, as a host that rings only past EventIdx needs it to.
     pub fn arm(&self, bells: Bells<'_>) {
         if let Some(shadow) = bells.shadow

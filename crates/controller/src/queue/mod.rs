@@ -1,15 +1,14 @@
 //! Submission and completion queues, the controller's side: positions, doorbells, phases.
 //!
 //! Invariants:
-//! - A doorbell value is checked before it moves anything. A value that cannot be freezes its
-//!   queue, is reported once, and is not looked at again: no loop, and no other queue is slower for
-//!   it.
-//! - The head of a submission queue is what was fetched, and the tail of a completion queue what
-//!   was posted.
+//! - A doorbell value is checked before it has any effect. An invalid value freezes its queue, is
+//!   reported once, and is not checked again: it causes no loop, and slows no other queue.
+//! - The head of a submission queue counts fetched commands, and the tail of a completion queue
+//!   counts posted ones.
 //!
-//! They do NOT know what a command means, who may take a place in a completion queue (`lane` shares
-//! them out), or whether the memory behind a ring may come back (a ring that is used while absent
-//! is the caller's fault to raise).
+//! They do NOT interpret commands, decide who may take an entry of a completion queue (`lane`
+//! shares them out), or know whether the memory behind a ring may come back (the caller raises the
+//! fault if an absent ring is used).
 
 mod cq;
 mod reservation;
@@ -29,23 +28,23 @@ pub const MAX_ENTRIES: u32 = 65_536;
 /// Why a queue cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
-    /// The identifier is 0 or above what is offered.
-    #[error("queue identifier {qid} is not in 1..={}", MAX_SQS)]
+    /// The identifier is 0 or above the supported range.
+    #[error("queue identifier {qid} is out of range: expected 1 to {}", MAX_SQS)]
     Identifier {
         /// The identifier.
         qid: u16,
     },
     /// Fewer than 2 or more than 65,536 entries.
-    #[error("a queue has 2 to 65536 entries, not {entries}")]
+    #[error("queue size {entries} is out of range: expected 2 to 65536 entries")]
     Size {
         /// Entries asked for.
         entries: u32,
     },
     /// The ring is not where it can be reached.
-    #[error("the ring cannot be reached: {0}")]
+    #[error("cannot access the memory of the queue: {0}")]
     Ring(#[from] RingError),
-    /// The state area has too few slots: make it as large as `state::slots_for` says.
-    #[error("the saved state has {have} slots where {need} are needed")]
+    /// The state area has too few slots: create it with `state::slots_for` slots.
+    #[error("the saved state has {have} slots, but {need} are needed")]
     State {
         /// Slots needed.
         need: usize,
@@ -77,21 +76,20 @@ pub struct BadDoorbell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingAbsent;
 
-/// What stands in a queue's doorbells, for whoever looks at it: nothing is made of these values.
+/// Values of a queue's doorbells, for inspection: no decision depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BellView {
     /// The register's slot.
     pub doorbell: u32,
     /// The host's shadow of it, where it registered buffers.
     pub shadow: Option<u32>,
-    /// From which value on it rings, as it reads there.
+    /// The current EventIdx, from which on the host rings.
     pub event_idx: Option<u32>,
     /// The value that has frozen the queue.
     pub frozen: Option<BadDoorbell>,
 }
 
-/// Where doorbells are looked up: the register's slots, and the host's buffers if it registered
-/// some.
+/// Location of doorbells: the register's slots, and the host's buffers if it registered some.
 #[derive(Clone, Copy)]
 pub struct Bells<'a> {
     /// Our page: written by the host where it is mapped, by trapped writes where it is not.
@@ -134,7 +132,7 @@ impl Doorbell {
         }
     }
 
-    /// The registration of the shadow began or ended; what stood there then.
+    /// The registration of the shadow began or ended; `initial` is its value at that time.
     fn register(&mut self, initial: Option<u32>) {
         self.moved = false;
         self.initial = initial;

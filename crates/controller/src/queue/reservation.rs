@@ -69,7 +69,7 @@ impl Batch {
         self.0 += 1;
     }
 
-    /// How many are left.
+    /// Number left.
     #[inline(always)]
     pub(crate) fn left(&self) -> u32 {
         self.0

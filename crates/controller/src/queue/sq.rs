@@ -7,7 +7,7 @@ use nvme_spec::registers::sq_tail_slot;
 
 use super::{BadDoorbell, BellView, Bells, Doorbell, QueueError, RingAbsent, distance, next};
 
-/// A submission queue: fetches what the host submitted, in order, each entry once.
+/// A submission queue: fetches the host's entries, in order, each once.
 #[derive(Debug)]
 pub struct Sq {
     id: u16,
@@ -37,8 +37,8 @@ impl Sq {
         Ok(Self::from_ring(id, ring, entries, bells, None))
     }
 
-    /// The queue `id` on a ring of `entries` entries that was found before. `initial`: what stood
-    /// in its doorbell's shadow when it was made, if that is not now.
+    /// The queue `id` on a resolved ring of `entries` entries. `initial`: the value of its
+    /// doorbell's shadow when it was created, if that is not now.
     pub(crate) fn from_ring(
         id: u16,
         ring: SqRing,
@@ -95,7 +95,7 @@ impl Sq {
         distance(self.head, self.tail, self.entries)
     }
 
-    /// Looks at the doorbell and takes the new tail. A frozen queue is not looked at.
+    /// Checks the doorbell and takes the new tail. A frozen queue is not checked.
     ///
     /// # Errors
     /// The value cannot be: it is outside the ring, or passes the free entries. The queue is frozen
@@ -141,7 +141,7 @@ impl Sq {
         Ok(())
     }
 
-    /// True where the doorbell says something new. Changes nothing.
+    /// Whether the doorbell has changed. Changes nothing.
     #[must_use]
     pub fn has_news(&self, bells: Bells<'_>) -> bool {
         let mut doorbell = self.doorbell;
@@ -155,7 +155,7 @@ impl Sq {
     }
 
     /// Some words of the entry `ahead` of the head, which is [`Sq::available`]; the others are 0.
-    /// For a guess only: what is fetched later may be something else.
+    /// Only a hint: the entry may change before it is fetched.
     #[inline]
     #[must_use]
     pub fn glance(&self, ahead: u32, words: &[usize]) -> Option<[u64; 8]> {
@@ -207,7 +207,7 @@ impl Sq {
         self.frozen.is_some()
     }
 
-    /// What stands in its doorbells now, and what has frozen it.
+    /// Current values of its doorbells, and the value that has frozen it.
     pub(crate) fn bell(&self, bells: Bells<'_>) -> BellView {
         self.doorbell.show(bells, self.frozen)
     }
@@ -223,7 +223,7 @@ impl Sq {
         self.ring.resolve(view);
     }
 
-    /// Doorbell Buffer Config came or ended; what stood in each doorbell's shadow then.
+    /// Doorbell Buffer Config began or ended; `initial` has each doorbell's shadow at that time.
     pub(crate) fn register(&mut self, initial: impl Fn(usize) -> Option<u32>) {
         self.doorbell.register(initial(self.doorbell.slot));
     }

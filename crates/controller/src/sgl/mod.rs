@@ -1,22 +1,23 @@
-//! Scatter Gather Lists: from the descriptor in a command to segments of the host's memory
-//! (Base 2.1, 4.3.2).
+//! Scatter Gather Lists: from the descriptor in a command to segments of the host's memory (Base
+//! 2.1, 4.3.2).
 //!
-//! What is supported is what Identify says in SGLS: Data Blocks of any alignment and length, Bit
-//! Buckets, and lists longer than the data, whose rest is checked as a list but not translated.
-//! Over PCIe addresses are addresses: the sub type Offset and keyed descriptors are refused.
+//! Supported features are those that Identify reports in SGLS: Data Blocks of any alignment and
+//! length, Bit Buckets, and lists longer than the data, whose rest is checked as a list but not
+//! translated. Over PCIe addresses are addresses: the sub type Offset and keyed descriptors are
+//! rejected.
 //!
 //! Invariants:
 //! - Each descriptor is read once, and only the copy is checked and used: a host that changes a
 //!   list meanwhile gains nothing.
-//! - The walk is bounded by [`MAX_DESCRIPTORS`]: every segment has one at least, so a chain of
+//! - The walk is bounded by [`MAX_DESCRIPTORS`]: every segment has at least one, so a chain of
 //!   segments that leads back to itself ends there, too.
-//! - Data that follows other data becomes one segment with it.
+//! - Contiguous data becomes one segment.
 //!
-//! What a read discards goes into `Segment::sink`, whose memory is the program's and outlives all
-//! I/O: a medium that pins the view for what is in flight need not know.
+//! Data that a read discards goes into `Segment::sink`, whose memory is the program's and outlives
+//! all I/O: a medium that pins the view for I/O in flight needs no special case.
 //!
 //! It does NOT check the length against MDTS (the caller does), and it moves no data. There is no
-//! metadata, so whatever PSDT says about MPTR means nothing here.
+//! metadata, so the part of PSDT about MPTR has no effect.
 
 use memory::{DmaView, Hint, Iova, Need, Segment};
 use nvme_spec::Status;
@@ -34,7 +35,7 @@ const DESCRIPTORS_AT_A_TIME: u32 = 64;
 
 const SIZE: usize = SGL_DESCRIPTOR_SIZE as usize;
 
-/// Finds the `len` bytes that the list at `sgl1` describes, and leaves them in `out` (emptied
+/// Finds the `len` bytes that the list at `sgl1` describes, and stores them in `out` (emptied
 /// first).
 ///
 /// Where the device writes (`need`), what Bit Buckets discard counts among the `len` bytes and is
@@ -82,7 +83,7 @@ pub fn walk<'v>(
     walk.end_run()
 }
 
-/// A segment of a list, as its descriptor tells of it.
+/// A segment of a list, as its descriptor describes it.
 #[derive(Clone, Copy)]
 struct ListSegment {
     start: u64,
@@ -136,7 +137,7 @@ impl<'v> Walk<'_, 'v> {
         Ok(None)
     }
 
-    /// Takes one descriptor; the segment comes back that it tells of, if it does.
+    /// Takes one descriptor; returns the list segment that it refers to, if any.
     fn descriptor(&mut self, descriptor: SglDescriptor) -> Result<Option<ListSegment>, Status> {
         let identifier = descriptor.identifier;
         if identifier.sub_type() != SglDescriptorSubType::ADDRESS {

@@ -1,10 +1,10 @@
-//! The namespaces of a subsystem, who has them attached, and the space that is left.
+//! The namespaces of a subsystem, their attachments, and the free space.
 //!
 //! Invariants: identifiers are unique and within the limit; in a pool no two namespaces overlap.
-//! Changes come checked ([`Directory::allocate`] and its like say what is possible); applying one
-//! fails only where it says so.
+//! Changes arrive checked ([`Directory::allocate`] and similar functions report what is possible);
+//! applying one fails only where documented.
 //!
-//! What commands may not do with a namespace has several sources, each kept apart here;
+//! Restrictions of commands on a namespace have several sources, each kept separately here;
 //! [`Directory::table`] composes them for one controller.
 
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub const GRANULE: u64 = 4096;
 /// A namespace that exists, attached or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocated {
-    /// What commands need to know of it. Its `restrictions` are none here: [`Directory::table`]
-    /// composes them.
+    /// The part that commands need. Its `restrictions` are none here: [`Directory::table`] composes
+    /// them.
     pub namespace: Namespace,
     /// Its name in the configuration; none for one that a host created.
     pub name: Option<String>,
@@ -44,26 +44,26 @@ pub struct Allocated {
     pub min_lba_bytes: u32,
     /// The largest one that its medium writes wholly or not at all when the power fails, in bytes.
     pub max_lba_bytes: u32,
-    /// An operation that goes on with it.
+    /// Its operation in progress.
     pub busy: Option<Busy>,
     /// Blocks marked by Write Uncorrectable.
     pub uncorrectable: BlockRanges,
-    /// Who is registered, and who holds a reservation.
+    /// Its registrants, and the holder of a reservation.
     pub reservation: Reservation,
 }
 
 /// An operation that keeps hosts from a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
-    /// It is being created: its bytes may still be somebody else's, so it is in no record and
-    /// cannot be attached.
+    /// It is being created: its bytes may still hold another namespace's data, so it is in no
+    /// record and cannot be attached.
     Creating,
     /// It is being formatted.
     Formatting,
 }
 
 impl Busy {
-    /// What commands to it end with.
+    /// Status of commands to it.
     #[must_use]
     pub fn status(self) -> Status {
         match self {
@@ -92,7 +92,7 @@ impl Allocated {
         }
     }
 
-    /// Whether it may be formatted to logical blocks of so many bytes.
+    /// Whether it may be formatted to logical blocks of this size.
     #[must_use]
     pub fn takes(&self, lba_bytes: u32) -> bool {
         (self.min_lba_bytes..=self.max_lba_bytes).contains(&lba_bytes)
@@ -107,7 +107,7 @@ impl Allocated {
         }
     }
 
-    /// What commands of a host may not do with it, of all sources.
+    /// Restrictions of a host's commands to it, from all sources.
     pub(super) fn restrictions(&self, host: Host) -> Restrictions {
         let (reads, writes) = self.reservation.access(host);
         let refusal = |may: bool| (!may).then_some(Status::RESERVATION_CONFLICT);
@@ -126,7 +126,7 @@ impl Allocated {
         self.namespace.nsid
     }
 
-    /// Refuses an admin command that would change what its medium holds, where that takes no writes
+    /// Rejects an admin command that would change its medium's contents, if the medium is read-only
     /// (Base 2.1, 8.1.16.2).
     pub(super) fn check_writable(&self) -> Result<(), Status> {
         let takes_writes = (!self.namespace.traits.read_only).then_some(());
@@ -142,14 +142,14 @@ impl Allocated {
         }
     }
 
-    /// Whether a host sees it that has, or has not, enabled all command sets: without that it is
-    /// shown nothing but the NVM command set's.
+    /// Whether it is visible to a host that has, or has not, enabled all command sets: without that
+    /// only the NVM command set is visible.
     #[must_use]
     pub fn is_shown(&self, all_sets: bool) -> bool {
         all_sets || self.namespace.csi() == Csi::NVM
     }
 
-    /// What of it can hold data: all but a rest that is smaller than a block of its medium.
+    /// The part that can hold data: all except a rest that is smaller than a block of its medium.
     #[must_use]
     pub fn erasable(&self) -> ByteRange {
         ByteRange {
@@ -168,7 +168,7 @@ pub struct Pool {
     pub channel: ChannelId,
     /// Its size in bytes.
     pub bytes: u64,
-    /// What it says of itself.
+    /// Its properties.
     pub traits: MediumTraits,
     /// The commands that namespaces on it have beside, or instead of, the NVM command set's.
     pub set: Option<Arc<dyn CommandSet>>,
@@ -180,7 +180,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Whether namespaces on it may have logical blocks of so many bytes.
+    /// Whether its namespaces may have logical blocks of this size.
     #[must_use]
     pub fn takes(&self, lba_bytes: u32) -> bool {
         (self.min_lba_bytes..=self.max_lba_bytes).contains(&lba_bytes)
@@ -190,7 +190,7 @@ impl Pool {
 /// An edit of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A namespace comes to be, attached to nobody.
+    /// Adds a namespace, attached to no controller.
     Create(Box<Allocated>),
     /// A namespace is gone.
     Delete {
@@ -218,11 +218,11 @@ pub enum Change {
         /// Size of a logical block as a power of two.
         lba_shift: u8,
     },
-    /// It has fewer blocks; what is reserved for it stays.
+    /// Reduces its number of blocks; its reserved space stays.
     Truncate {
         /// Which.
         nsid: u32,
-        /// Size in logical blocks from now on, at most what it was.
+        /// New size in logical blocks, at most the previous one.
         blocks: u64,
     },
     /// It has other bytes reserved; its blocks stay.
@@ -257,7 +257,7 @@ pub enum Change {
     Reserve {
         /// Which.
         nsid: u32,
-        /// What they are.
+        /// The new reservation.
         reservation: Box<Reservation>,
     },
     /// Whether its reservation persists through a power loss.
@@ -277,8 +277,8 @@ pub enum Change {
         /// Number of blocks.
         blocks: u64,
     },
-    /// Blocks read as what they hold again. Fails as [`Change::MarkUncorrectable`], where it would
-    /// split a range.
+    /// Makes blocks readable again, with their contents. Fails as [`Change::MarkUncorrectable`], if
+    /// it would split a range.
     ClearUncorrectable {
         /// Which.
         nsid: u32,
@@ -287,9 +287,9 @@ pub enum Change {
         /// Number of blocks.
         blocks: u64,
     },
-    /// A sanitize operation goes on.
+    /// Progress of a sanitize operation.
     Sanitize(SanitizeChange),
-    /// A sanitize operation has not begun: its state is what it was.
+    /// A sanitize operation has not begun: restores its previous state.
     RestoreSanitize(Box<Sanitize>),
 }
 
@@ -316,7 +316,7 @@ impl Change {
         }
     }
 
-    /// Whether hosts are told of it (Base 2.1, 5.1.2, Attached Namespace Attribute Changed).
+    /// Whether hosts are notified of it (Base 2.1, 5.1.2, Attached Namespace Attribute Changed).
     #[must_use]
     pub fn is_announced(&self) -> bool {
         match self {
@@ -385,7 +385,7 @@ impl Directory {
         found.filter(|n| n.busy != Some(Busy::Creating))
     }
 
-    /// How sanitize operations stand.
+    /// State of sanitize operations.
     #[must_use]
     pub fn sanitize(&self) -> &Sanitize {
         &self.sanitize
@@ -412,13 +412,13 @@ impl Directory {
         &self.pools
     }
 
-    /// Who has the namespace attached.
+    /// The controllers that have the namespace attached.
     #[must_use]
     pub fn attachments(&self, nsid: u32) -> ControllerSet {
         self.get(nsid).map_or(ControllerSet::NONE, |n| n.attached)
     }
 
-    /// What a controller has attached, and what its host may do with that.
+    /// A controller's attached namespaces, with its host's restrictions.
     #[must_use]
     pub fn table(&self, id: ControllerId, host: Host) -> NamespaceTable {
         let attached = self.namespaces.iter().filter(|n| n.attached.contains(id));
@@ -483,7 +483,7 @@ impl Directory {
         gaps
     }
 
-    /// What the pools have and no namespace: where data of deleted ones may be.
+    /// Parts of the pools without a namespace, which may hold data of deleted ones.
     pub(super) fn unallocated(&self) -> Vec<(ChannelId, ByteRange)> {
         let of_pool = |pool: &'_ Pool| {
             let (channel, least) = (pool.channel, u64::from(pool.min_lba_bytes));
@@ -518,7 +518,7 @@ impl Directory {
         self.created
     }
 
-    /// Takes what an earlier run has kept beside the namespaces.
+    /// Restores the state beside the namespaces that an earlier run has kept.
     pub(super) fn restore(&mut self, deleted: Vec<String>, created: u64, sanitize: Sanitize) {
         (self.deleted, self.created, self.sanitize) = (deleted, created, sanitize);
     }
@@ -601,7 +601,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Whether so many bytes can be reserved for a namespace.
+    /// Whether this many bytes can be reserved for a namespace.
     pub(super) fn check_room(&self, nsid: u32, len: u64) -> Result<(), Status> {
         match self.get(nsid) {
             Some(namespace) => self.check_apart(&Allocated {
@@ -612,8 +612,8 @@ impl Directory {
         }
     }
 
-    /// In a pool a namespace has bytes that no other has: between what an operator looked at and
-    /// his request a host may have taken them.
+    /// In a pool, namespaces must not overlap: between an operator's look and his request a host
+    /// may have taken the bytes.
     pub(super) fn check_apart(&self, new: &Allocated) -> Result<(), Status> {
         let channel = new.namespace.channel;
         if self.pools.iter().all(|pool| pool.channel != channel) {
@@ -649,7 +649,7 @@ impl Directory {
     }
 }
 
-/// What of a range begins and ends on multiples of `unit`.
+/// The part of a range that begins and ends on multiples of `unit`.
 fn aligned(range: ByteRange, unit: u64) -> Option<ByteRange> {
     let from = range.offset.checked_next_multiple_of(unit)?;
     let to = range.offset.checked_add(range.len)? / unit * unit;

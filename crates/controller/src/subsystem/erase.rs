@@ -1,10 +1,10 @@
-//! Making parts of media read as zero, or as a pattern, in slices, so that no turn of the reactor
+//! Erasure of parts of media to zeros, or to a pattern, in slices, so that no turn of the reactor
 //! is long.
 //!
 //! Rounds follow one another, each over every target: an overwrite of three passes is three rounds.
-//! Behind the last slice of a target its medium is flushed, so that a round that ended is on
-//! non-volatile media. A medium that works in `add` has its reactor's other lanes wait: [`Budget`]
-//! bounds that, over all that is erased in one turn.
+//! After the last slice of a target its medium is flushed, so that a completed round is on
+//! non-volatile media. A medium that works inside `add` blocks its reactor's other lanes:
+//! [`Budget`] bounds that, over everything that is erased in one turn.
 
 use memory::{DmaView, Need, Scratch, Segment};
 use port::ticket::{OwnerKey, Ticket};
@@ -12,7 +12,7 @@ use port::{Added, ByteRange, Cause, Channel, ChannelId, Channels, Outcome, Reque
 
 use super::directory::Allocated;
 
-/// Bytes of one request: what a medium in memory clears in well under a millisecond.
+/// Bytes of one request: a medium in memory clears them in well under a millisecond.
 const SLICE: u64 = 1 << 20;
 /// Bytes of one request that writes a pattern, from memory of that size.
 const PATTERN_SLICE: u32 = 1 << 18;
@@ -24,7 +24,7 @@ const DEPTH: u32 = 4;
 pub struct Erase {
     /// What, and of which medium. None of them empty.
     pub targets: Vec<(ChannelId, ByteRange)>,
-    /// What is done to all of it, one after the other.
+    /// The rounds over all of it, one after the other.
     pub rounds: Vec<Round>,
     /// Namespaces whose media have more than bytes: each becomes as new before all that, in one
     /// request ([`Request::Renew`]), whatever the rounds are.
@@ -60,35 +60,35 @@ impl Erase {
     }
 }
 
-/// What is done to every byte of the targets.
+/// A pass over every byte of the targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
     /// They read as zero.
     Zero {
-        /// Their space may be given back.
+        /// Their space may be freed.
         deallocate: bool,
     },
     /// They are this pattern, again and again; its lowest byte comes first.
     Pattern(u32),
 }
 
-/// What may still be done in `add` in this turn: one request of a medium that works there.
+/// Work left for `add` in this turn: one request of a medium that works there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Budget(pub(super) u32);
 
 impl Budget {
-    /// Of one turn.
+    /// The budget of one turn.
     pub(super) const TURN: Budget = Budget(1);
 }
 
-/// An [`Erase`] that goes on.
+/// An [`Erase`] in progress.
 #[derive(Debug)]
 pub(super) struct Erasing {
     targets: Vec<(ChannelId, ByteRange)>,
     rounds: Vec<Round>,
     /// Still to be renewed, the next one last.
     renewed: Vec<(ChannelId, ByteRange)>,
-    /// Bytes of all targets.
+    /// Total bytes of all targets.
     bytes: u64,
     round: usize,
     target: usize,
@@ -99,9 +99,9 @@ pub(super) struct Erasing {
     out: u32,
     flush: Flush,
     failed: bool,
-    /// The medium had no room at the last try: whoever frees some wakes the reactor.
+    /// The medium had no room at the last try: the code that frees some wakes the reactor.
     full: bool,
-    /// What patterns are written from.
+    /// Source of patterns.
     pattern: Option<Scratch>,
 }
 
@@ -111,7 +111,7 @@ enum Flush {
     Out,
 }
 
-/// The next request, but for its segments.
+/// The next request, except its segments.
 #[derive(Clone, Copy)]
 enum Next {
     Zero {
@@ -173,8 +173,8 @@ impl Erasing {
         }
     }
 
-    /// Adds what there is room for; whether it added any. Its tickets carry `slot` and
-    /// `generation`.
+    /// Adds requests as far as there is room; returns whether it added any. Its tickets carry
+    /// `slot` and `generation`.
     pub(super) fn advance<C: Channel>(
         &mut self,
         (key, slot, generation): (OwnerKey, u16, u16),
@@ -322,7 +322,7 @@ impl Erasing {
         self.ended(outcome);
     }
 
-    /// How it ended: whether everything is erased. `None` while it goes on.
+    /// Its result: whether everything is erased. `None` while it runs.
     pub(super) fn ended_well(&self) -> Option<bool> {
         if self.out > 0 {
             return None;
@@ -333,7 +333,7 @@ impl Erasing {
         (self.renewed.is_empty() && self.round == self.rounds.len()).then_some(true)
     }
 
-    /// How much is done, of `whole` at most.
+    /// Progress on a scale from 0 to `whole`.
     pub(super) fn progress(&self, whole: u32) -> u32 {
         let rounds = self.rounds.len() as u128;
         let (bytes, round) = (u128::from(self.bytes), self.round as u128);

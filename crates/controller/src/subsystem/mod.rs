@@ -1,22 +1,22 @@
-//! An NVM subsystem: what its controllers have in common (Base 2.1, 2.4 and 3.2).
+//! An NVM subsystem: the state that its controllers share (Base 2.1, 2.4 and 3.2).
 //!
-//! It keeps the directory of namespaces and who has each attached, the space that is not allocated,
-//! and what outlives a restart. All its controllers live on its reactor, and each is handed the
-//! subsystem with every turn; what is slow (a format, say) is an [operation](Operation), whose
-//! answer a controller takes in a later turn.
+//! It keeps the directory of namespaces and their attachments, the unallocated space, and the state
+//! that outlives a restart. All its controllers live on its reactor, and each receives the
+//! subsystem with every turn; slow work (a format, say) is an [operation](Operation), whose answer
+//! a controller takes in a later turn.
 //!
-//! Every change of the directory that a command can notice makes a new *generation*. A controller
-//! takes its new table in its next turn and acknowledges the generation when nothing that was
-//! fetched under an older one is in flight: what must not race with commands waits for that
+//! Every change of the directory that a command can notice creates a new *generation*. A controller
+//! takes its new table in its next turn and acknowledges the generation when no command that was
+//! fetched under an older one is in flight: changes that must not race with commands wait for that
 //! (`Step::Drain`).
 //!
-//! Reading order: `directory` (what there is), `operation` and `schedule` (how commands go on),
-//! `plan` and `sanitize` (what they do), `record` (what is kept).
+//! Reading order: `directory` (the namespaces), `operation` and `schedule` (the progress of
+//! commands), `plan` and `sanitize` (their steps), `record` (persistent state).
 //!
 //! Invariants: two namespaces never share bytes; every operation is answered once, unless its
 //! requester is gone; a record is taken whole, and an answer that promises persistence goes out
-//! only when the record was kept. It does NOT write files: the program takes records and says when
-//! they are kept.
+//! only when the record was kept. It does NOT write files: the program takes records and reports
+//! when they are kept.
 
 mod directory;
 mod erase;
@@ -60,10 +60,10 @@ use crate::lane::Forward;
 /// reset has left behind.
 const OUTSTANDING_LIMIT: usize = 8192;
 
-/// What a subsystem is made from.
+/// Configuration of a subsystem.
 #[derive(Clone, Debug)]
 pub struct SubsystemConfig {
-    /// What the log and the record call it.
+    /// Name in the log and the record.
     pub name: String,
     /// The highest namespace id (NN): 1 to [`MAX_NAMESPACES`].
     pub namespace_limit: u32,
@@ -71,17 +71,17 @@ pub struct SubsystemConfig {
     pub namespaces: Vec<Allocated>,
     /// Media whose unallocated space hosts may make namespaces of; empty: no Namespace Management.
     pub pools: Vec<Pool>,
-    /// Controllers that were there before: their identifiers and what is kept of them.
+    /// Previous controllers: their identifiers and kept state.
     pub controllers: Vec<ControllerRecord>,
     /// Names of configured namespaces that were deleted before.
     pub deleted: Vec<String>,
-    /// How many namespaces hosts have created before.
+    /// Number of namespaces that hosts have created before.
     pub created: u64,
-    /// How sanitize operations stand; one that was in progress goes on.
+    /// State of sanitize operations; one that was in progress continues.
     pub sanitize: SanitizeRecord,
-    /// Somebody keeps the records; without that, everything counts as kept.
+    /// The program keeps the records; without that, everything counts as kept.
     pub keeping: bool,
-    /// What the names of namespaces that hosts create are made from.
+    /// Seed of the names of namespaces that hosts create.
     pub identity_seed: [u8; 16],
 }
 
@@ -112,20 +112,20 @@ impl SubsystemConfig {
 struct Member {
     id: ControllerId,
     name: String,
-    /// It is served now; one that is not keeps its identifier and what it saved.
+    /// It is being served; one that is not keeps its identifier and its saved state.
     present: bool,
     /// The generation of the table that it took last.
     seen: u64,
     /// Nothing that it fetched under an older table than this generation's is in flight.
     acknowledged: u64,
-    /// Namespaces whose attributes changed since it looked, but for changes of its own making.
+    /// Namespaces whose attributes changed since its last check, except by its own changes.
     changed: Vec<u32>,
     answers: VecDeque<Answer>,
     /// Operations that were begun for it and are not over.
     outstanding: usize,
-    /// Who uses it, as reservations know hosts.
+    /// Its host, as reservations identify hosts.
     host: Host,
-    /// Reservation notifications that it was not told of yet.
+    /// Pending reservation notifications.
     notices: Vec<Notice>,
     sanitize_news: Option<SanitizeNews>,
     record: ControllerRecord,
@@ -145,11 +145,11 @@ pub struct Subsystem {
     /// Answers to the operator: token and result.
     operator_answers: VecDeque<(u64, Result<u32, Status>)>,
     keeping: bool,
-    /// Counts changes of the record; what was handed out to be kept, and what was kept.
+    /// Counts of changes of the record; of those handed out to be kept; and of those kept.
     version: u64,
     taken_version: u64,
     kept_version: u64,
-    /// What could not be kept, nor anything before it.
+    /// The version that could not be kept, nor anything before it.
     failed_version: u64,
     now: Time,
 }
@@ -197,7 +197,7 @@ impl Subsystem {
         Ok(subsystem)
     }
 
-    /// What the log and the record call it.
+    /// Name in the log and the record.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -243,7 +243,7 @@ impl Subsystem {
         self.members.iter().find(|m| m.name == name).map(|m| m.id)
     }
 
-    /// Takes in a controller: its identifier, which a controller of that name keeps for ever.
+    /// Adds a controller and returns its identifier, which stays assigned to its name forever.
     ///
     /// # Errors
     /// There is no identifier left.
@@ -318,8 +318,8 @@ impl Subsystem {
         }
     }
 
-    /// Whether an operation has waited too long for what this controller has in flight: it gives
-    /// that up.
+    /// Whether an operation has waited too long for commands of this controller, which must then
+    /// abort them.
     pub(crate) fn wants_abandon(&self, id: ControllerId) -> bool {
         let late = self.operations.late_drain(self.now);
         let member = self.member(id);
@@ -332,7 +332,7 @@ impl Subsystem {
         self.member_mut(id)?.answers.pop_front()
     }
 
-    /// Whether [`Subsystem::take_operator_answer`] has one to give.
+    /// Whether [`Subsystem::take_operator_answer`] would return one.
     #[must_use]
     pub fn has_operator_answer(&self) -> bool {
         !self.operator_answers.is_empty()
@@ -453,13 +453,13 @@ impl Subsystem {
         }
     }
 
-    /// What is kept of a controller.
+    /// Kept state of a controller.
     #[must_use]
     pub fn controller_record(&self, id: ControllerId) -> Option<&ControllerRecord> {
         self.member(id).map(|member| &member.record)
     }
 
-    /// Changes what is kept of a controller.
+    /// Changes the kept state of a controller.
     pub(crate) fn update_controller(
         &mut self,
         id: ControllerId,
@@ -474,14 +474,14 @@ impl Subsystem {
         }
     }
 
-    /// What outlives a restart, as it is now.
+    /// The current state that outlives a restart.
     #[must_use]
     pub fn record(&self) -> Record {
         let controllers = self.members.iter().map(|m| m.record.clone()).collect();
         self.directory.record(controllers)
     }
 
-    /// Whether [`Subsystem::take_record`] has one to give.
+    /// Whether [`Subsystem::take_record`] would return one.
     #[must_use]
     pub fn has_record(&self) -> bool {
         let idle = self.kept_version == self.taken_version;
@@ -503,9 +503,9 @@ impl Subsystem {
         self.kept_version = self.kept_version.max(version);
     }
 
-    /// The record that was taken could not be kept in a time that a host can wait: what waits to be
-    /// kept ends with an error, also what came since, as nothing says that the next record fares
-    /// better. What was changed stays as it is until a restart, and the next record has it again.
+    /// The taken record could not be kept in a time that a host can wait: operations that wait for
+    /// it end with an error, also later ones, because the next record may fail as well. Changes
+    /// stay in effect until a restart, and the next record contains them.
     pub fn keep_failed(&mut self) {
         self.failed_version = self.version;
         self.taken_version = self.kept_version;

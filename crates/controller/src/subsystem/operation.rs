@@ -1,10 +1,9 @@
 //! Operations: commands that take more than a turn, as lists of steps.
 //!
-//! Which of them go on side by side is [`super::schedule`]'s matter. What depends on how things are
-//! is decided when the operation's turn has come ([`Step::Plan`]), and its first changes are made
-//! in the same moment: two that want the same space or identifier never both get it. A step that
-//! fails ends its operation with a status; what must be undone then, the operation says
-//! ([`Operation::on_failure`]).
+//! [`super::schedule`] decides which of them run in parallel. A decision that depends on current
+//! state is made when the operation begins ([`Step::Plan`]), together with its first changes: two
+//! operations that want the same space or identifier never both get it. A step that fails ends its
+//! operation with a status; the operation defines what to undo then ([`Operation::on_failure`]).
 
 use std::collections::VecDeque;
 
@@ -20,17 +19,17 @@ use super::plan::Plan;
 use super::reservation::{Host, ReservationCommand};
 use super::set::ControllerId;
 
-/// What an [`Operation`] is about that is about no namespace.
+/// NSID of an [`Operation`] that concerns no namespace.
 pub const NSID_NONE: u32 = 0;
 
-/// Who asked.
+/// Origin of an operation.
 #[derive(Debug)]
 pub enum Requester {
     /// An admin command of a controller, in this life of its admin queue.
     Admin {
         /// The controller.
         controller: ControllerId,
-        /// Counts the controller's resets: the answer of an earlier life is for nobody.
+        /// Counts the controller's resets: the answer to a command of an earlier life is dropped.
         life: u32,
         /// Command identifier.
         cid: u16,
@@ -44,7 +43,7 @@ pub enum Requester {
     },
     /// The operator, with a token for the answer.
     Operator(u64),
-    /// Nobody waits for it.
+    /// No caller waits for it.
     Nobody,
 }
 
@@ -59,21 +58,21 @@ impl Requester {
     }
 }
 
-/// How an operation of a controller's command ended.
+/// Outcome of the operation of a controller's command.
 #[derive(Debug)]
 pub struct Answer {
     /// To whom.
     pub to: Requester,
     /// Dword 0 of the completion, or the error.
     pub result: Result<u32, Status>,
-    /// What goes to the host's memory.
+    /// Data for the host's memory.
     pub data: Vec<u8>,
-    /// What an error has as Command Specific Information (Base 2.1, 5.1.12.1.2); 0 for nothing.
+    /// Command Specific Information of an error (Base 2.1, 5.1.12.1.2); 0 for none.
     pub information: u64,
 }
 
 impl Answer {
-    /// Nobody is there to take it.
+    /// Drops it: its requester is gone.
     pub(super) fn retire(self) {
         if let Requester::Io { ticket, .. } = self.to {
             ticket.retire();
@@ -84,7 +83,7 @@ impl Answer {
 /// One step of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Decide what to do, as things are now; that goes before the steps that follow.
+    /// Decide what to do, by the current state; the decision comes before the steps that follow.
     Plan(Box<Plan>),
     /// Edit the directory.
     Change(Change),
@@ -99,34 +98,34 @@ pub enum Step {
     },
     /// Erase parts of media.
     Erase(Erase),
-    /// Answer now; what follows goes on for nobody.
+    /// Answer now; later steps run without a requester.
     Answer {
-        /// What undoes it from now on where a step fails.
+        /// Changes that undo it from now on if a step fails.
         on_failure: Vec<Change>,
     },
     /// Wait until the record, as it is now, is on stable storage.
     Keep,
 }
 
-/// What a command asks of the subsystem.
+/// Work of a command in the subsystem.
 #[derive(Debug)]
 pub struct Operation {
-    /// Who gets the answer.
+    /// Receiver of the answer.
     pub by: Requester,
     /// The namespace it is about; others may go on beside it. `NSID_ALL`: all of them;
     /// [`NSID_NONE`]: none.
     pub nsid: u32,
-    /// What to do, in this order.
+    /// Its steps, in order.
     pub steps: VecDeque<Step>,
     /// Dword 0 of the completion where all goes well.
     pub dw0: u32,
-    /// What goes to the host's memory where all goes well.
+    /// Data for the host's memory on success.
     pub data: Vec<u8>,
-    /// What an error has as Command Specific Information; 0 for nothing.
+    /// Command Specific Information of an error; 0 for none.
     pub information: u64,
-    /// What undoes it where a step fails; followed by no wait.
+    /// Changes that undo it if a step fails; without a wait after them.
     pub on_failure: Vec<Change>,
-    /// What the host is told where a medium fails.
+    /// Status for the host if a medium fails.
     pub failure: Status,
 }
 
@@ -146,14 +145,14 @@ impl Operation {
         }
     }
 
-    /// Whether it has nothing left to do but to wait: what comes after it may begin.
+    /// Whether it only waits: later operations may begin.
     pub(super) fn only_waits(&self) -> bool {
         let waits = |step: &Step| matches!(step, Step::Drain | Step::Keep);
         self.on_failure.is_empty() && self.steps.iter().all(waits)
     }
 }
 
-/// What the step that goes on waits for.
+/// The event that the current step waits for.
 #[derive(Debug)]
 pub(super) enum Wait {
     /// Its turn has not come, or the next step has not begun.
@@ -166,7 +165,7 @@ pub(super) enum Wait {
     Keep { version: u64 },
 }
 
-/// An operation that was begun, or is to be.
+/// An operation that has begun, or will.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) operation: Operation,
@@ -176,13 +175,13 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// What its tickets carry: slot and generation.
+    /// Slot and generation in its tickets.
     pub(super) fn place(&self) -> (u16, u16) {
         (self.number as u16, (self.number >> 16) as u16)
     }
 }
 
-/// What became of an operation that was moved on.
+/// Result of advancing an operation.
 #[derive(Debug)]
 pub(super) enum Moved {
     /// It waits; whether it did anything.
@@ -191,7 +190,7 @@ pub(super) enum Moved {
     Ended(Result<u32, Status>),
 }
 
-/// What a step came to.
+/// Result of a step.
 enum Progress {
     /// It waits.
     Waits,
@@ -230,7 +229,7 @@ impl Subsystem {
         }
     }
 
-    /// Begins a step: what it then waits for.
+    /// Begins a step; returns the event that it waits for.
     fn begin_step(&mut self, operation: &mut Operation, step: Step) -> Result<Wait, Status> {
         Ok(match step {
             Step::Plan(plan) => {
@@ -272,7 +271,7 @@ impl Subsystem {
         })
     }
 
-    /// Undoes what a failed operation did; the status it ends with.
+    /// Undoes a failed operation; returns its final status.
     fn undo(&mut self, operation: &mut Operation, status: Status) -> Status {
         for change in std::mem::take(&mut operation.on_failure) {
             // What undoes something is no change that can fail.
@@ -357,7 +356,7 @@ impl Subsystem {
         }
     }
 
-    /// Whether a turn would move an operation on whose turn it is.
+    /// Whether a turn would advance an operation whose turn it is.
     pub(super) fn can_move(&self, running: &Running) -> bool {
         match &running.wait {
             Wait::None => true,

@@ -1,4 +1,4 @@
-//! What the operator asks of a subsystem while hosts use it.
+//! Requests of the operator to a subsystem while hosts use it.
 
 use nvme_spec::Status;
 use port::ByteRange;
@@ -13,7 +13,7 @@ use super::set::ControllerSet;
 /// A request of the operator's. Hosts that are concerned learn of it by an asynchronous event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorRequest {
-    /// A namespace comes to be, with the identifier and attachments that it says.
+    /// Create a namespace, with the identifier and attachments in it.
     Create(Box<Allocated>),
     /// A namespace is gone; its bytes stay.
     Delete {
@@ -52,8 +52,8 @@ pub enum OperatorRequest {
 }
 
 impl Subsystem {
-    /// Begins what the operator asks. [`Subsystem::take_operator_answer`] tells how it ended, when
-    /// no command that came before is in flight and the change is kept.
+    /// Begins a request of the operator. [`Subsystem::take_operator_answer`] returns the outcome
+    /// when no earlier command is in flight and the change is kept.
     pub fn request(&mut self, token: u64, request: OperatorRequest) {
         // A sanitize operation may take long, and after a failure nothing else helps.
         if let Some(status) = self.directory().sanitize().lock() {
@@ -112,8 +112,8 @@ impl Subsystem {
         Ok(vec![Step::Change(change), Step::Drain, Step::Keep])
     }
 
-    /// What was in a pool before is nobody's to read; elsewhere the operator may mean what is
-    /// there.
+    /// In a pool, earlier data must not be readable; elsewhere the operator may want the existing
+    /// data.
     fn plan_request_create(
         &self,
         mut new: Box<Allocated>,
@@ -147,8 +147,8 @@ impl Subsystem {
         ])
     }
 
-    /// What it loses is nobody's while commands to it are in flight, and what it gets in a pool is
-    /// nobody's to read.
+    /// Removed space is not reused while commands to it are in flight, and earlier data in space
+    /// added from a pool must not be readable.
     fn plan_resize(
         &self,
         namespace: &Allocated,

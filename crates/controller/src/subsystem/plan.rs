@@ -1,9 +1,9 @@
-//! What commands ask of the namespaces of a subsystem, and the steps that it takes: Namespace
-//! Management, Namespace Attachment, Format NVM (Base 2.1, 5.1.10, 5.1.20, 5.1.21 and 8.1.15).
+//! Plans for commands on the namespaces of a subsystem: Namespace Management, Namespace Attachment,
+//! Format NVM (Base 2.1, 5.1.10, 5.1.20, 5.1.21 and 8.1.15).
 //!
-//! A plan is decided on when its operation's turn has come, so nothing changes between the decision
-//! and the first step. It does NOT look at what does not depend on other commands: fields of the
-//! command are checked before.
+//! A plan is made when its operation begins, so nothing changes between the decision and the first
+//! step. It does NOT check conditions that are independent of other commands: fields of the command
+//! are checked before.
 
 use nvme_spec::sanitize::SanitizeCdw10;
 use nvme_spec::{NSID_ALL, Status};
@@ -19,10 +19,10 @@ use super::reservation::Reservation;
 use super::set::{ControllerId, ControllerSet};
 use crate::identity;
 
-/// What a command asks for.
+/// A request of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// A namespace, attached to nobody.
+    /// Create a namespace, attached to no controller.
     Create {
         /// Its size in logical blocks, at least 1.
         blocks: u64,
@@ -31,7 +31,7 @@ pub enum Plan {
         /// It may be attached to several controllers.
         shared: bool,
     },
-    /// The end of a namespace, or (`NSID_ALL`) of all of them.
+    /// Delete a namespace, or (`NSID_ALL`) all of them.
     Delete {
         /// Which.
         nsid: u32,
@@ -57,32 +57,32 @@ pub enum Plan {
         nsid: u32,
         /// Size of a logical block as a power of two.
         lba_shift: u8,
-        /// Who asked.
+        /// The requester.
         controller: ControllerId,
     },
     /// Blocks read as errors from now on.
     MarkUncorrectable {
-        /// Which namespace.
+        /// The namespace.
         nsid: u32,
         /// First block.
         slba: u64,
         /// Number of blocks.
         blocks: u64,
-        /// Who asked.
+        /// The requester.
         controller: ControllerId,
     },
     /// Everything that ever held user data is erased.
     Sanitize {
         /// As in the command.
         cdw10: SanitizeCdw10,
-        /// What an overwrite writes.
+        /// Pattern of an overwrite.
         pattern: u32,
-        /// Who asked.
+        /// The requester.
         controller: ControllerId,
     },
     /// A sanitize operation that failed is left at that.
     ExitFailureMode,
-    /// What the operator asks for.
+    /// A request of the operator.
     Operator(OperatorRequest),
 }
 
@@ -143,16 +143,16 @@ impl Subsystem {
         found.ok_or(Status::INVALID_FIELD_IN_COMMAND)
     }
 
-    /// Whether the host that asked may change the namespace at all, as far as reservations go
-    /// (Base 2.1, figure 646).
+    /// Whether reservations allow the requesting host to change the namespace at all (Base 2.1,
+    /// figure 646).
     pub(super) fn check_reservation(&self, nsid: u32, operation: &Operation) -> Result<(), Status> {
         let by = operation.by.controller();
         let refusal = by.and_then(|by| self.write_refusal(by, nsid));
         refusal.map_or(Ok(()), Err)
     }
 
-    /// The names of the next namespace that a host creates. The count goes on over restarts and
-    /// never back, so no name comes twice (Base 2.1, 4.7).
+    /// The names of the next namespace that a host creates. The count continues over restarts and
+    /// never decreases, so no name is used twice (Base 2.1, 4.7).
     fn next_names(&mut self) -> ([u8; 16], [u8; 8]) {
         let count = self.directory.count_created().to_be_bytes();
         let mut seed = self.identity_seed;
@@ -223,7 +223,7 @@ impl Subsystem {
         ])
     }
 
-    /// Hosts lose it first, and what they had in flight ends; only then its space is anybody's.
+    /// Hosts lose it first, and their commands in flight end; only then its space can be reused.
     pub(super) fn plan_delete(
         &self,
         nsid: u32,
@@ -360,8 +360,7 @@ impl Subsystem {
         Ok(vec![Step::Change(change)])
     }
 
-    /// How much of a namespace is still to be formatted, in percent; `None` where it is not being
-    /// formatted.
+    /// Percentage of a namespace still to be formatted; `None` if no format is in progress.
     #[must_use]
     pub fn format_remaining(&self, nsid: u32) -> Option<u8> {
         let namespace = self.directory.get(nsid)?;
@@ -375,8 +374,8 @@ impl Subsystem {
         Some(erasing.map_or(100, |erasing| 100 - erasing.progress(100)) as u8)
     }
 
-    /// Whether a command about a namespace, or (`NSID_ALL`) about all of them, meets a format that
-    /// goes on.
+    /// Whether a command about a namespace, or (`NSID_ALL`) about all of them, meets a format in
+    /// progress.
     ///
     /// # Errors
     /// What it ends with.

@@ -1,8 +1,8 @@
-//! What of a subsystem outlives a restart of the program: plain data, written and read whole.
+//! Subsystem state that outlives a restart of the program: plain data, written and read whole.
 //!
-//! The program writes it with a version of its format; a field that is added gets a default, so
-//! that what was written before can be read. It says nothing about how media are opened: a
-//! namespace names its medium, and whoever reads the record compares.
+//! The program writes it with a version of its format; a new field gets a default, so that older
+//! records can be read. It does not describe how media are opened: a namespace names its medium,
+//! and the reader of the record compares.
 
 use port::BlockRanges;
 use port::namespace::Namespace;
@@ -24,10 +24,10 @@ pub struct Record {
     /// Names of configured namespaces that a host has deleted.
     #[serde(default)]
     pub deleted: Vec<String>,
-    /// How many namespaces hosts have created: the next one's names are made from it.
+    /// Number of namespaces that hosts have created: the next one's names are derived from it.
     #[serde(default)]
     pub created: u64,
-    /// How sanitize operations stand.
+    /// State of sanitize operations.
     #[serde(default)]
     pub sanitize: SanitizeRecord,
     /// Every controller that ever was, by identifier.
@@ -71,7 +71,7 @@ pub struct NamespaceRecord {
     pub reservation: Option<Reservation>,
 }
 
-/// Bytes as hexadecimal digits, for whoever reads what is written.
+/// Bytes as hexadecimal digits, for readers of the record.
 mod digits {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -88,7 +88,8 @@ mod digits {
         from: D,
     ) -> Result<[u8; N], D::Error> {
         let text = String::deserialize(from)?;
-        let wrong = || D::Error::custom(format_args!("`{text}` is not {} digits", 2 * N));
+        let wrong =
+            || D::Error::custom(format_args!("`{text}` is not {} hexadecimal digits", 2 * N));
         if text.len() != 2 * N || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(wrong());
         }
@@ -105,10 +106,10 @@ mod digits {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// Its blocks have an impossible size.
-    #[error("lba_size is {0}: only 512 and 4096 can be")]
+    #[error("lba_size is {0}: only 512 and 4096 are supported")]
     BlockSize(u32),
     /// Its blocks are none, or do not fit into its bytes.
-    #[error("{blocks} blocks do not fit into {len} bytes from {start}")]
+    #[error("{blocks} blocks do not fit into the {len} bytes at offset {start}")]
     Blocks {
         /// Size in blocks.
         blocks: u64,
@@ -119,7 +120,7 @@ pub enum RestoreError {
     },
     /// Its medium has become smaller.
     #[error(
-        "it has the bytes {start} to {end} of media {medium}, which has only {bytes}: enlarge that again"
+        "it occupies bytes {start} to {end} of media {medium}, which has only {bytes} bytes: enlarge the media again"
     )]
     Medium {
         /// First byte.
@@ -133,7 +134,7 @@ pub enum RestoreError {
     },
     /// Its medium is opened so that it takes no such blocks.
     #[error(
-        "lba_size is {lba_size}, but media {medium} takes no blocks below {min} with direct = \"on\": write direct = \"auto\""
+        "lba_size is {lba_size}, but media {medium} supports no blocks below {min} with direct = \"on\": write direct = \"auto\""
     )]
     SmallBlocks {
         /// Bytes of a block.
@@ -145,7 +146,7 @@ pub enum RestoreError {
     },
     /// Its medium may leave a part of such a block written when the power fails.
     #[error(
-        "lba_size is {lba_size}, but media {medium} promises to write only {max} bytes wholly or not at all when the power fails (AWUPF, NAWUPF): write awupf = \"4KiB\" there if you know that it does so all the same"
+        "lba_size is {lba_size}, but media {medium} reports only {max} bytes as atomic when the power fails (AWUPF, NAWUPF): write awupf = \"4KiB\" there if you know that its writes of 4 KiB are atomic"
     )]
     LargeBlocks {
         /// Bytes of a block.
@@ -156,7 +157,7 @@ pub enum RestoreError {
         max: u32,
     },
     /// Its marked blocks are too many, or not in it.
-    #[error("its uncorrectable blocks are too many, or lie behind its end")]
+    #[error("its uncorrectable blocks are too many, or beyond its end")]
     Uncorrectable,
 }
 
@@ -253,7 +254,7 @@ fn marked(ranges: &[(u64, u64)], blocks: u64) -> Option<BlockRanges> {
     Some(set)
 }
 
-/// What is kept of a controller.
+/// Kept state of a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerRecord {
@@ -261,7 +262,7 @@ pub struct ControllerRecord {
     pub name: String,
     /// Its identifier.
     pub id: ControllerId,
-    /// What hosts have saved of its features.
+    /// Values of its features that hosts have saved.
     #[serde(default)]
     pub features: SavedFeatures,
     /// Its counters.
@@ -270,7 +271,7 @@ pub struct ControllerRecord {
 }
 
 impl ControllerRecord {
-    /// Of a controller of which nothing is kept yet.
+    /// The record of a controller without kept state.
     #[must_use]
     pub fn new(name: &str, id: ControllerId) -> Self {
         ControllerRecord {
@@ -283,7 +284,7 @@ impl ControllerRecord {
 }
 
 impl Allocated {
-    /// What is kept of it; nothing where it is being created.
+    /// Its kept state; none while it is being created.
     pub(super) fn record(&self) -> Option<NamespaceRecord> {
         let Allocated {
             namespace,
@@ -389,15 +390,15 @@ mod tests {
         assert!(with(|r| r.blocks = 0).contains("do not fit"));
         assert!(with(|r| r.start = u64::MAX - 8191).contains("do not fit"));
         let shrunk = with(|r| r.start = (1 << 20) - 4096);
-        assert!(shrunk.contains("1044480 to 1052672 of media disk, which has only 1048576"));
-        assert!(with(|r| r.uncorrectable = vec![(14, 2)]).contains("behind its end"));
-        assert!(with(|r| r.uncorrectable = vec![(1, u64::MAX)]).contains("behind its end"));
+        assert!(shrunk.contains("1044480 to 1052672 of media disk, which has only 1048576 bytes"));
+        assert!(with(|r| r.uncorrectable = vec![(14, 2)]).contains("beyond its end"));
+        assert!(with(|r| r.uncorrectable = vec![(1, u64::MAX)]).contains("beyond its end"));
         let coarse = Pool {
             min_lba_bytes: 4096,
             ..pool()
         };
         let small = record().restore(&coarse).unwrap_err().to_string();
-        assert!(small.contains("takes no blocks below 4096"));
+        assert!(small.contains("supports no blocks below 4096"));
         let tearing = Pool {
             max_lba_bytes: 512,
             ..pool()

@@ -1,4 +1,4 @@
-//! Sanitize operations (Base 2.1, 5.1.22 and 8.1.24): all that ever held user data of this
+//! Sanitize operations (Base 2.1, 5.1.22 and 8.1.24): all space that ever held user data of this
 //! subsystem is erased, in the background and whatever happens.
 //!
 //! ```text
@@ -8,10 +8,11 @@
 //!  |                      v     |
 //!  \--Exit Failure Mode-- failed --Sanitize
 //! ```
-//! From the first change to the last, controllers do only what a sanitize operation allows. The
-//! state is kept before the command completes, and that it succeeded before hosts may write again:
-//! a program that is restarted in between begins from the start, and one that is restarted later
-//! never erases what was written since.
+//!
+//! From the first change to the last, controllers execute only commands that a sanitize operation
+//! allows. The state is kept before the command completes, and success is kept before hosts may
+//! write again: a program that is restarted in between begins from the start, and one that is
+//! restarted later never erases data written since.
 //!
 //! Other subsystems may have namespaces on the same media: only this one's namespaces, and the
 //! space between them in its pools, are touched.
@@ -30,14 +31,14 @@ use super::erase::{Erase, Round};
 use super::operation::{Operation, Requester, Step};
 use super::set::ControllerId;
 
-/// How the most recent sanitize operation stands.
+/// State of the most recent sanitize operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SanitizeOutcome {
     /// There was none.
     #[default]
     Never,
-    /// It goes on.
+    /// It is in progress.
     InProgress,
     /// Everything was erased.
     Succeeded,
@@ -45,11 +46,11 @@ pub enum SanitizeOutcome {
     Failed,
 }
 
-/// What is kept of sanitize operations.
+/// Kept state of sanitize operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SanitizeRecord {
-    /// How the most recent one stands.
+    /// State of the most recent one.
     pub outcome: SanitizeOutcome,
     /// Dword 10 of its command.
     pub cdw10: u32,
@@ -73,16 +74,16 @@ pub struct Sanitize {
     finishing: bool,
 }
 
-/// What happens to it.
+/// A change of its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SanitizeChange {
     /// An operation begins.
     Begin {
         /// Dword 10 of the command.
         cdw10: SanitizeCdw10,
-        /// What an overwrite writes.
+        /// Pattern of an overwrite.
         pattern: u32,
-        /// Who was asked for it.
+        /// The controller that received the command.
         controller: ControllerId,
     },
     /// Everything is erased; hosts do not learn of it yet.
@@ -95,7 +96,7 @@ pub enum SanitizeChange {
     ExitFailureMode,
 }
 
-/// What a controller is to be told of sanitize operations.
+/// News of sanitize operations for a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SanitizeNews {
     /// One began: events of earlier ones are void.
@@ -112,24 +113,24 @@ impl From<SanitizeRecord> for Sanitize {
 }
 
 impl Sanitize {
-    /// What is kept of it.
+    /// Its kept state.
     #[must_use]
     pub fn record(&self) -> &SanitizeRecord {
         &self.record
     }
 
-    /// Whether an operation goes on.
+    /// Whether an operation is in progress.
     #[must_use]
     pub fn is_in_progress(&self) -> bool {
         self.finishing || self.record.outcome == SanitizeOutcome::InProgress
     }
 
-    /// Whether the most recent operation failed and nobody has got over it.
+    /// Whether the most recent operation failed and the failure was not cleared.
     fn is_in_failure(&self) -> bool {
         self.record.outcome == SanitizeOutcome::Failed && !self.record.failure_left
     }
 
-    /// What commands end with that are not allowed now (Base 2.1, 8.1.24.4).
+    /// Status of commands that are not allowed now (Base 2.1, 8.1.24.4).
     #[must_use]
     pub fn lock(&self) -> Option<Status> {
         if self.is_in_progress() {
@@ -169,7 +170,7 @@ impl Sanitize {
         }
     }
 
-    /// So many passes of the overwrite that goes on are completed.
+    /// This many passes of the overwrite in progress are completed.
     pub(super) fn note_passes(&mut self, passes: u8) {
         if self.record.outcome == SanitizeOutcome::InProgress {
             self.record.passes = passes;
@@ -182,7 +183,7 @@ impl Sanitize {
     }
 }
 
-/// What is done to everything, one round after the other (Base 2.1, figure 647).
+/// The rounds over all targets, one after the other (Base 2.1, figure 647).
 fn rounds(cdw10: SanitizeCdw10, pattern: u32) -> Vec<Round> {
     let deallocate = !cdw10.ndas();
     if cdw10.sanact() == SanitizeAction::START_BLOCK_ERASE {
@@ -200,7 +201,7 @@ fn rounds(cdw10: SanitizeCdw10, pattern: u32) -> Vec<Round> {
 }
 
 impl Subsystem {
-    /// What of a Sanitize command depends on the operation before it (Base 2.1, 8.1.24.3).
+    /// Checks of a Sanitize command that depend on the operation before it (Base 2.1, 8.1.24.3).
     fn check_sanitize(&self, unrestricted: bool) -> Result<(), Status> {
         let sanitize = self.directory.sanitize();
         if sanitize.is_in_progress() {
@@ -244,7 +245,7 @@ impl Subsystem {
         Ok(steps)
     }
 
-    /// What is to be done after the state says that a sanitize operation goes on.
+    /// The steps after the state is set to in progress.
     fn sanitize_steps(&self, cdw10: SanitizeCdw10, pattern: u32) -> Vec<Step> {
         let mut erase = Erase::of(Vec::new(), rounds(cdw10, pattern));
         self.directory.iter().for_each(|n| erase.add(n));
@@ -269,7 +270,7 @@ impl Subsystem {
         steps
     }
 
-    /// Goes on with what was in progress when the program ended, from the start.
+    /// Continues the operation that was in progress when the program ended, from the start.
     pub(super) fn resume_sanitize(&mut self) {
         let record = self.directory.sanitize().record();
         if record.outcome == SanitizeOutcome::InProgress {
@@ -304,13 +305,13 @@ impl Subsystem {
         }
     }
 
-    /// What a controller is to be told.
+    /// News for a controller.
     pub(crate) fn take_sanitize_news(&mut self, id: ControllerId) -> Option<SanitizeNews> {
         self.member_mut(id)?.sanitize_news.take()
     }
 
-    /// Whether a sanitize operation has erased everything, and nobody has said since that user data
-    /// was written.
+    /// Whether a sanitize operation has erased everything, and no controller has reported written
+    /// user data since.
     pub(crate) fn is_data_erased(&self) -> bool {
         self.directory.sanitize().record().data_erased
     }
@@ -323,7 +324,7 @@ impl Subsystem {
     }
 
     /// The Sanitize Status log page (Base 2.1, 5.1.12.1.33). No estimate is reported: it depends on
-    /// what else the media are asked to do.
+    /// the other load of the media.
     #[must_use]
     pub fn sanitize_log(&self) -> SanitizeStatusLog {
         let sanitize = self.directory.sanitize();

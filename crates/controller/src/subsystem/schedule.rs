@@ -1,12 +1,11 @@
-//! Which operations go on side by side, and how much of that in one turn.
+//! The schedule of operations: which run in parallel, and how much of them in one turn.
 //!
-//! Operations on one namespace begin in the order they came; those on different namespaces go on
-//! side by side; one that is about all of them waits for every earlier one, and every later one
-//! waits for it. One that has nothing left to do but to wait (for commands in flight, for the
-//! record) holds nobody up: a thousand marks of uncorrectable blocks so wait for one record, and
-//! not for a thousand. What only waits is looked at from the front, as generations and versions
-//! rise, so that a turn costs what it moves, and not what there is: hosts decide how many
-//! operations there are.
+//! Operations on one namespace begin in order of arrival; those on different namespaces run in
+//! parallel; one that concerns all of them waits for every earlier one, and every later one waits
+//! for it. An operation that only waits (for commands in flight, for the record) delays no other:
+//! so a thousand marks of uncorrectable blocks wait for one record, and not for a thousand. Waiting
+//! operations are checked from the front, as generations and versions rise, so that a turn costs as
+//! much as it moves, and not as much as there is: hosts decide how many operations there are.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,10 +26,10 @@ const MOVES_PER_TURN: usize = 256;
 /// The operations that go on, or wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
-    /// By namespace, in the order they came: the first of each is the one that goes on.
-    /// [`NSID_ALL`] is one of them.
+    /// By namespace, in order of arrival: the first of each is the running one. [`NSID_ALL`] is one
+    /// of them.
     queues: BTreeMap<u32, VecDeque<Running>>,
-    /// About no namespace: nobody waits for them.
+    /// Operations on no namespace: none waits for them.
     free: VecDeque<Running>,
     /// Those that wait for commands in flight, and then at most for the record; by rising
     /// generation.
@@ -71,7 +70,7 @@ impl Operations {
         }
     }
 
-    /// What is being erased of a namespace, or (`NSID_ALL`) of all of them.
+    /// The erasure in progress of a namespace, or (`NSID_ALL`) of all of them.
     pub(super) fn erasing(&self, nsid: u32) -> Option<&Erasing> {
         match &self.queues.get(&nsid)?.front()?.wait {
             Wait::Erase(erasing) => Some(erasing),
@@ -79,7 +78,8 @@ impl Operations {
         }
     }
 
-    /// Those that were begun or may be. The first of those that only wait stand for all of these.
+    /// Operations that have begun or may begin. The first of those that only wait stands for all of
+    /// these.
     fn moving(&self) -> impl Iterator<Item = &Running> {
         let heads = self.queues.iter();
         let heads = heads.filter_map(|(nsid, queue)| queue.front().filter(|_| self.may_go(*nsid)));
@@ -155,7 +155,7 @@ impl Operations {
     }
 }
 
-/// What is left of a turn.
+/// The rest of a turn.
 struct Turn {
     erase: Budget,
     moves: usize,
@@ -250,7 +250,7 @@ impl Subsystem {
         }
     }
 
-    /// Whether a turn would move an operation on.
+    /// Whether a turn would advance an operation.
     pub(super) fn operations_can_move(&self) -> bool {
         self.operations
             .moving()

@@ -20,7 +20,7 @@ impl ControllerSet {
     /// Every controller that is or will be.
     pub const ALL: ControllerSet = ControllerSet(u64::MAX - 1);
 
-    /// Whether it has this one. An identifier that cannot be is in no set.
+    /// Whether it contains this identifier. An invalid one is in no set.
     #[must_use]
     pub fn contains(self, id: ControllerId) -> bool {
         id.0 <= MAX_CONTROLLERS && self.0 >> id.0 & 1 == 1
@@ -58,7 +58,7 @@ impl ControllerSet {
         self.0 == 0
     }
 
-    /// How many.
+    /// Number of identifiers.
     #[must_use]
     pub fn len(self) -> usize {
         self.0.count_ones() as usize

@@ -1,9 +1,8 @@
-//! What lies between the driver and a drive.
+//! The connection between the driver and a drive.
 //!
-//! A bus reads and writes the controller's properties, shares memory with it,
-//! and carries its interrupts. It knows nothing of queues or commands. Methods
-//! take `&self` because a device and its queue pairs use one bus; what must
-//! exclude another is the bus's own affair.
+//! A bus reads and writes the controller's properties, shares memory with it, and carries its
+//! interrupts. It knows nothing of queues or commands. Methods take `&self` because a device and
+//! its queue pairs use one bus; each bus does its own locking.
 
 mod pci_address;
 pub mod place;
@@ -26,7 +25,7 @@ const YIELDS: u32 = SPINS + (1 << 10);
 /// How long it then sleeps.
 const NAP: Duration = Duration::from_micros(50);
 
-/// What a bus to a drive that runs by itself does between empty looks.
+/// Called by a bus to a drive that runs by itself, between empty polls.
 fn spin_then_nap(empty: u32) {
     if empty < SPINS {
         std::hint::spin_loop();
@@ -42,7 +41,7 @@ fn spin_then_nap(empty: u32) {
 pub struct MappedDoorbells {
     /// The pages.
     pub pages: Arc<DoorbellPages>,
-    /// Where in BAR0 the first slot lies, in bytes.
+    /// Offset of the first slot in BAR0, in bytes.
     pub start: u64,
 }
 
@@ -150,9 +149,9 @@ pub trait Bus {
     /// As [`Self::read32`].
     fn share(&self, memory: &HostMemory, base: Iova) -> Result<(), DriverError>;
 
-    /// Lets the drive read, and where its host allows that write, memory that somebody else's host
-    /// lent, at `base`. To be called from a thread that may wait: it can take long for large
-    /// memory.
+    /// Maps memory that another host shares for the drive, at `base`: for reading, and for writing
+    /// where its host allows that. Call it from a thread that may block: large memory can take
+    /// long.
     ///
     /// # Errors
     /// As [`Self::read32`]; [`DriverError::Unsupported`] where the memory cannot be had this way.
@@ -160,7 +159,7 @@ pub trait Bus {
     fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {
         let _ = (memory, base);
         Err(DriverError::Unsupported(
-            "memory of others cannot be shared over this bus".to_owned(),
+            "memory of another host cannot be shared over this bus".to_owned(),
         ))
     }
 
@@ -170,8 +169,8 @@ pub trait Bus {
     /// As [`Self::read32`].
     fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError>;
 
-    /// Whether [`Self::unshare`] takes memory away whatever the drive does: something between the
-    /// two sees to it.
+    /// Whether [`Self::unshare`] revokes access to memory even if the drive misbehaves: a component
+    /// between the two enforces that.
     fn can_revoke(&self) -> bool {
         false
     }
@@ -179,8 +178,8 @@ pub trait Bus {
     /// Interrupt vectors of the drive.
     fn vectors(&self) -> u16;
 
-    /// Whether somebody else writes the MSI-X table and enables MSI-X, and this
-    /// host sees neither: a system that keeps both to itself.
+    /// Whether another party, such as the kernel, writes the MSI-X table and enables MSI-X, and
+    /// hides both from this host.
     fn hides_msix(&self) -> bool {
         false
     }
@@ -191,14 +190,14 @@ pub trait Bus {
     /// As [`Self::read32`].
     fn set_interrupt(&self, vector: u16, eventfd: &EventFd) -> Result<(), DriverError>;
 
-    /// Has `vector` signal nobody, until [`Self::set_interrupt`] says whom.
+    /// Removes the eventfd of `vector`: it signals none until [`Self::set_interrupt`] assigns one.
     ///
     /// # Errors
     /// As [`Self::read32`]; [`DriverError::Unsupported`] where that cannot be had: it goes on as
     /// before.
     fn clear_interrupt(&self, vector: u16) -> Result<(), DriverError> {
         Err(DriverError::Unsupported(format!(
-            "the interrupt of vector {vector} cannot be taken away over this bus"
+            "the interrupt of vector {vector} cannot be removed over this bus"
         )))
     }
 
@@ -227,7 +226,7 @@ pub trait Bus {
     /// [`DriverError::Gone`] as soon as the server is.
     fn wait(&self, eventfd: &EventFd, timeout: Duration) -> Result<bool, DriverError>;
 
-    /// Whether the drive can still answer. Does not block.
+    /// Whether the drive can still respond. Does not block.
     ///
     /// # Errors
     /// [`DriverError::Gone`] where it cannot.

@@ -1,4 +1,4 @@
-//! Where a function stands on the machine's PCI buses.
+//! The address of a function on the machine's PCI buses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ pub struct PciAddress {
 
 /// A text is no PCI address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no PCI address: write DOMAIN:BUS:DEVICE.FUNCTION as lspci does, 0000:01:00.0")]
+#[error("`{0}` is not a PCI address: write DOMAIN:BUS:DEVICE.FUNCTION, for example 0000:01:00.0")]
 pub struct NoPciAddress(String);
 
 impl FromStr for PciAddress {

@@ -1,5 +1,4 @@
-//! Where a drive is, in words that a person writes, and the bus that leads
-//! there.
+//! The address of a drive as text, and the bus that leads to it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,7 +12,7 @@ use super::vfio_user::VfioUser;
 use super::{Bus, MappedDoorbells, PciAddress};
 use crate::DriverError;
 
-/// Where a drive is reached: `vfio-user:PATH`, or `pci:ADDRESS`.
+/// The address of a drive: `vfio-user:PATH`, or `pci:ADDRESS`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// A socket of a vfio-user server.
@@ -27,14 +26,14 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known =
-            "write vfio-user:PATH for a server, or pci:0000:01:00.0 for a drive of this machine";
+            "write vfio-user:PATH for a server, or pci:0000:01:00.0 for a drive in this machine";
         match text.split_once(':') {
             Some(("vfio-user", "")) => Err(format!("`{text}` does not name a socket: {known}")),
             Some(("vfio-user", path)) => Ok(Self::VfioUser(path.into())),
             Some(("pci", address)) => Ok(Self::Pci(
                 address.parse().map_err(|error| format!("{error}"))?,
             )),
-            _ => Err(format!("`{text}` is not a drive's address: {known}")),
+            _ => Err(format!("`{text}` is not the address of a drive: {known}")),
         }
     }
 }
@@ -221,6 +220,6 @@ mod tests {
             assert!(error.contains("vfio-user:PATH"), "{error}");
         }
         let error = "pci:nvme0".parse::<Place>().unwrap_err();
-        assert!(error.contains("`nvme0` is no PCI address"), "{error}");
+        assert!(error.contains("`nvme0` is not a PCI address"), "{error}");
     }
 }

@@ -1,14 +1,11 @@
-//! A physical drive, or a function of one, that the kernel lends to this
-//! process: VFIO.
+//! A physical drive, or a function of one, that the kernel assigns to this process: VFIO.
 //!
-//! Registers go through the kernel, so that a drive that does not answer is an
-//! error and no signal; doorbells are mapped, so that a command costs no call of
-//! the system. The drive reaches the memory that is shared with it and no other:
-//! the machine's IOMMU sees to that.
+//! Registers are accessed through the kernel, so that a drive that does not respond causes an error
+//! and no signal. Doorbells are mapped, so that a command needs no system call. The machine's IOMMU
+//! limits the drive to the memory that is shared with it.
 //!
-//! What it does NOT do: it binds nothing to vfio-pci, and asks nobody whether a
-//! drive may be taken. One process has a drive at a time, and one container of
-//! addresses each.
+//! What it does NOT do: it binds nothing to vfio-pci, and does not check whether a drive may be
+//! taken. One process has a drive at a time, and one container of addresses each.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -42,7 +39,7 @@ pub struct Vfio {
     give_back: EventFd,
     /// Signalled when the kernel has seen an error on the function's bus.
     error: EventFd,
-    /// The kernel has asked: it says so once.
+    /// The kernel has requested the function back: it reports this once.
     asked: AtomicBool,
     started: Instant,
 }
@@ -62,7 +59,7 @@ impl Vfio {
         let len = function.region(Space::Bar(0)).len;
         if len <= DOORBELLS {
             return Err(DriverError::Unsupported(format!(
-                "BAR0 of {address} has {len} bytes and no doorbells: not an NVMe controller"
+                "BAR0 of {address} has {len} bytes, too few for doorbells: not an NVMe controller"
             )));
         }
         let doorbells = function
@@ -73,7 +70,7 @@ impl Vfio {
                 start: DOORBELLS,
             });
         let vectors = function.interrupts(Interrupt::MsiX);
-        let eventfd = || EventFd::new().map_err(|source| system("make an eventfd", source));
+        let eventfd = || EventFd::new().map_err(|source| system("create an eventfd", source));
         let bus = Self {
             function,
             doorbells,
@@ -92,7 +89,9 @@ impl Vfio {
             if bus.function.interrupts(kind) > 0 {
                 bus.function
                     .set_interrupts(kind, 0, &[Some(eventfd.as_fd())])
-                    .map_err(|source| system("be told what becomes of the drive", source))?;
+                    .map_err(|source| {
+                        system("subscribe to removal and error events of the drive", source)
+                    })?;
             }
         }
         Ok(bus)
@@ -125,7 +124,7 @@ impl Vfio {
         }
     }
 
-    /// Whether the kernel wants the function back. It takes the signal.
+    /// Whether the kernel requests the function back. Consumes the signal.
     fn is_asked(&self) -> bool {
         if self.give_back.drain() {
             self.asked.store(true, Ordering::Relaxed);
@@ -139,7 +138,7 @@ impl Vfio {
         let at = u32::from(at);
         if at >= count {
             return Err(DriverError::Unsupported(format!(
-                "the drive has {count} interrupts of this kind, and not number {at}"
+                "the drive has {count} interrupts of this type: number {at} does not exist"
             )));
         }
         // A panic of another user of the bus leaves a kind enabled, or none.
@@ -156,7 +155,7 @@ impl Vfio {
                 disabled.and_then(|()| self.enable(kind, count, at, eventfd))
             }
         };
-        result.map_err(|source| system("set an interrupt's eventfd", source))?;
+        result.map_err(|source| system("assign an eventfd to an interrupt", source))?;
         *enabled = Some(kind);
         Ok(())
     }
@@ -216,11 +215,11 @@ fn system(what: &'static str, source: std::io::Error) -> DriverError {
     DriverError::System { what, source }
 }
 
-/// What has become of sharing memory.
+/// The error of a failed share.
 fn shared(source: std::io::Error) -> DriverError {
     match source.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOMEM) => system(
-            "lock memory for the drive (raise `ulimit -l`, RLIMIT_MEMLOCK)",
+            "lock memory for the drive (raise RLIMIT_MEMLOCK with `ulimit -l`)",
             source,
         ),
         _ => system("share memory with the drive", source),
@@ -289,7 +288,7 @@ impl Bus for Vfio {
     fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError> {
         self.function
             .unshare(base, len)
-            .map_err(|source| system("take memory back from the drive", source))
+            .map_err(|source| system("unmap memory from the drive", source))
     }
 
     fn can_revoke(&self) -> bool {
@@ -300,8 +299,8 @@ impl Bus for Vfio {
         self.vectors
     }
 
-    /// The kernel writes the table itself when it is told eventfds, so that no
-    /// program makes a drive signal anything else.
+    /// The kernel writes the table itself when it receives eventfds, so that no program can make a
+    /// drive signal anything else.
     fn hides_msix(&self) -> bool {
         true
     }
@@ -318,7 +317,7 @@ impl Bus for Vfio {
             Some(Interrupt::MsiX) => self
                 .function
                 .set_interrupts(Interrupt::MsiX, u32::from(vector), &[None])
-                .map_err(|source| system("take an interrupt's eventfd away", source)),
+                .map_err(|source| system("remove the eventfd of an interrupt", source)),
             _ => Ok(()),
         }
     }
@@ -364,8 +363,7 @@ impl Bus for Vfio {
         }
         if self.error.drain() {
             return Err(DriverError::Broken(
-                "the kernel has seen an error on its bus that it does not get over (AER)"
-                    .to_owned(),
+                "the kernel reported an uncorrectable PCIe error (AER)".to_owned(),
             ));
         }
         Ok(())

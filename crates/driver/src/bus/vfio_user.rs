@@ -1,8 +1,7 @@
 //! A controller in another process, over a vfio-user socket.
 //!
-//! The socket carries register accesses, one at a time, each bounded by the
-//! timeout; it is not touched for a command when the doorbells are mapped.
-//! What the server asks of us unasked is refused by the client.
+//! The socket carries register accesses, one at a time, each bounded by the timeout; with mapped
+//! doorbells a command does not use it. The client rejects unsolicited requests of the server.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -21,8 +20,8 @@ use vfio_user::{Client, ClientError, Region};
 use super::{Bus, MappedDoorbells, NAP, spin_then_nap};
 use crate::DriverError;
 
-/// How long a server may take to answer a host that comes: where the last one has just gone, that
-/// is drained before.
+/// How long a server may take to reply to a new host: if the previous one has just disconnected,
+/// its commands are drained first.
 const ANSWER: Duration = Duration::from_secs(6);
 
 /// The bus to a server of vfio-user.
@@ -63,26 +62,28 @@ impl VfioUser {
     /// As [`Self::connect`].
     pub fn from_stream(stream: UnixStream, timeout: Duration) -> Result<Self, DriverError> {
         let client = Client::from_stream(stream, timeout)
-            .map_err(|error| DriverError::from_client("a version", error, timeout))?;
+            .map_err(|error| DriverError::from_client("the version negotiation", error, timeout))?;
         Self::from_client(client, timeout)
     }
 
     fn from_client(mut client: Client, timeout: Duration) -> Result<Self, DriverError> {
         let map = |what| move |error| DriverError::from_client(what, error, timeout);
-        client.device_info().map_err(map("the device info"))?;
+        client
+            .device_info()
+            .map_err(map("the device info request"))?;
         let bar0 = client
             .region_info(region_index::BAR0)
-            .map_err(map("the region info of BAR0"))?;
+            .map_err(map("the region info request for BAR0"))?;
         if bar0.info.size <= DOORBELLS {
             return Err(DriverError::Unsupported(format!(
-                "BAR0 has {} bytes and no doorbells: not an NVMe controller",
+                "BAR0 has {} bytes, too few for doorbells: not an NVMe controller",
                 bar0.info.size
             )));
         }
         let doorbells = map_doorbells(bar0)?;
         let irqs = client
             .irq_info(irq_index::MSIX)
-            .map_err(map("the interrupt info of MSI-X"))?;
+            .map_err(map("the interrupt info request for MSI-X"))?;
         let socket = client
             .as_fd()
             .try_clone_to_owned()
@@ -106,7 +107,7 @@ impl VfioUser {
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` while somebody else uses it.
+    /// `None` while another thread uses it.
     fn try_client(&self) -> Option<MutexGuard<'_, Client>> {
         match self.client.try_lock() {
             Ok(client) => Some(client),
@@ -162,11 +163,16 @@ fn map_doorbells(bar0: Region) -> Result<Option<MappedDoorbells>, DriverError> {
             None => return Ok(None),
         }
     };
-    let broken = || DriverError::Broken(format!("a mappable area of BAR0 has {len} bytes"));
+    let broken = || {
+        DriverError::Broken(format!(
+            "a mappable area of BAR0 has the invalid size of {len} bytes"
+        ))
+    };
     let len = usize::try_from(len).map_err(|_| broken())?;
     let at = bar0.info.offset.checked_add(start).ok_or_else(broken)?;
-    let pages = DoorbellPages::map_client(fd, at, len)
-        .map_err(|error| DriverError::Broken(format!("its doorbell page: {error}")))?;
+    let pages = DoorbellPages::map_client(fd, at, len).map_err(|error| {
+        DriverError::Broken(format!("its doorbell page cannot be mapped: {error}"))
+    })?;
     Ok(Some(MappedDoorbells {
         pages: Arc::new(pages),
         start,
@@ -206,19 +212,19 @@ impl Bus for VfioUser {
     }
 
     fn config_read(&self, offset: u64, out: &mut [u8]) -> Result<(), DriverError> {
-        self.request("a read of PCI configuration", |client| {
+        self.request("a read of PCI configuration space", |client| {
             client.region_read(region_index::CONFIG, offset, out)
         })
     }
 
     fn config_write(&self, offset: u64, data: &[u8]) -> Result<(), DriverError> {
-        self.request("a write of PCI configuration", |client| {
+        self.request("a write to PCI configuration space", |client| {
             client.region_write(region_index::CONFIG, offset, data)
         })
     }
 
     fn bar_len(&self, bar: u8) -> Result<u64, DriverError> {
-        self.request("the region info of a BAR", |client| {
+        self.request("the region info request for a BAR", |client| {
             Ok(client.region_info(region(bar))?.info.size)
         })
     }
@@ -230,7 +236,7 @@ impl Bus for VfioUser {
     }
 
     fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> Result<(), DriverError> {
-        self.request("a write of a BAR", |client| {
+        self.request("a write to a BAR", |client| {
             client.region_write(region(bar), offset, data)
         })
     }
@@ -245,7 +251,7 @@ impl Bus for VfioUser {
 
     fn share(&self, memory: &HostMemory, base: Iova) -> Result<(), DriverError> {
         let len = u64::try_from(memory.len()).expect("usize fits in 64 bits");
-        self.request("shared memory", |client| {
+        self.request("the mapping of memory", |client| {
             let flags = DmaMapFlags::READ | DmaMapFlags::WRITE;
             client.dma_map(base.0, len, flags, Some((memory.fd(), 0)))
         })
@@ -253,7 +259,9 @@ impl Bus for VfioUser {
 
     fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {
         let file = memory.file().ok_or_else(|| {
-            DriverError::Unsupported("memory of this process alone cannot be shared".to_owned())
+            DriverError::Unsupported(
+                "memory without a file descriptor cannot be shared with a drive".to_owned(),
+            )
         })?;
         let flags = if memory.is_writable() {
             DmaMapFlags::READ | DmaMapFlags::WRITE
@@ -261,13 +269,13 @@ impl Bus for VfioUser {
             DmaMapFlags::READ
         };
         let (_, len) = memory.as_raw();
-        self.request("memory of a host", |client| {
+        self.request("the mapping of a host's memory", |client| {
             client.dma_map(base.0, len, flags, Some(file))
         })
     }
 
     fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError> {
-        self.request("to give memory back", |client| {
+        self.request("the unmapping of memory", |client| {
             client.dma_unmap(base.0, len)
         })
     }
@@ -277,28 +285,28 @@ impl Bus for VfioUser {
     }
 
     fn set_interrupt(&self, vector: u16, eventfd: &EventFd) -> Result<(), DriverError> {
-        self.request("an interrupt's eventfd", |client| {
+        self.request("the assignment of an eventfd", |client| {
             client.set_irqs(irq_index::MSIX, u32::from(vector), &[eventfd.as_fd()])
         })
     }
 
     fn clear_interrupt(&self, vector: u16) -> Result<(), DriverError> {
-        self.request("to take an interrupt's eventfd away", |client| {
+        self.request("the removal of an eventfd", |client| {
             client.clear_irqs(irq_index::MSIX, u32::from(vector), 1)
         })
     }
 
     fn set_message_interrupt(&self, message: u16, eventfd: &EventFd) -> Result<(), DriverError> {
-        let irqs = self.request("the interrupt info of MSI", |client| {
+        let irqs = self.request("the interrupt info request for MSI", |client| {
             client.irq_info(irq_index::MSI)
         })?;
         if u32::from(message) >= irqs.count {
             return Err(DriverError::Unsupported(format!(
-                "the drive has {} messages of MSI",
+                "the drive has {} MSI messages: number {message} does not exist",
                 irqs.count
             )));
         }
-        self.request("an interrupt's eventfd", |client| {
+        self.request("the assignment of an eventfd", |client| {
             client.set_irqs(irq_index::MSI, u32::from(message), &[eventfd.as_fd()])
         })
     }
@@ -344,7 +352,7 @@ impl Bus for VfioUser {
     fn check_alive(&self) -> Result<(), DriverError> {
         if self.doorbells.as_ref().is_some_and(|d| d.pages.is_lost()) {
             return Err(DriverError::Broken(
-                "its server took the doorbell page away".to_owned(),
+                "its server truncated the mapped doorbell page".to_owned(),
             ));
         }
         // Whoever has the client finds out, and may have to wait for a server that is stopped; who
@@ -352,9 +360,9 @@ impl Bus for VfioUser {
         let Some(mut client) = self.try_client() else {
             return Ok(());
         };
-        client
-            .service()
-            .map_err(|error| DriverError::from_client("what it asked", error, self.timeout))
+        client.service().map_err(|error| {
+            DriverError::from_client("a request of the server", error, self.timeout)
+        })
     }
 
     fn now_ns(&self) -> u64 {

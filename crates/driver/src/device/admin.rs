@@ -20,14 +20,14 @@ use crate::doorbell::ShadowBuffers;
 use crate::io::Namespace;
 use crate::{DriverError, QueuePair};
 
-/// I/O queue pairs asked for; the controller grants what it has of them.
+/// I/O queue pairs requested; the controller grants as many of them as it has.
 const QUEUES_WANTED: u16 = 256;
 /// Data of one Get Log Page; longer pages are read in pieces.
 const LOG_PIECE_LEN: usize = 4096;
 
 impl<B: Bus> Device<B> {
-    /// Does an admin command and waits for it. `data` is what the command's
-    /// data pointer is set to: at most two pages, from the start of the buffer.
+    /// Executes an admin command and waits for it. `data` is the target of the command's data
+    /// pointer: at most two pages, from the start of the buffer.
     ///
     /// # Errors
     /// [`DriverError::Status`] when the command fails, [`DriverError::Timeout`],
@@ -51,7 +51,7 @@ impl<B: Bus> Device<B> {
         match crate::prp::build(self.iova(buffer).0, len, 0, 0, none) {
             Ok(prps) => Ok((prps.prp1, prps.prp2)),
             Err(_) => Err(DriverError::Unsupported(format!(
-                "an admin command moves at most two pages here, not {len} bytes"
+                "an admin command transfers at most two pages (8192 bytes), not {len} bytes"
             ))),
         }
     }
@@ -86,9 +86,8 @@ impl<B: Bus> Device<B> {
         }
     }
 
-    /// Takes one completion of the admin queue. Those of event requests are
-    /// put aside; those of commands that were given up are let go by whoever
-    /// waits for another.
+    /// Takes one completion of the admin queue. Completions of event requests are kept for later;
+    /// those of aborted commands are dropped by the next caller that waits for another.
     fn poll_admin(&mut self) -> Result<Option<Cqe>, DriverError> {
         let enabled = self.enabled()?;
         enabled.admin.poll()?;
@@ -213,7 +212,7 @@ impl<B: Bus> Device<B> {
             for nsid in listed {
                 if nsid <= after {
                     return Err(DriverError::Broken(format!(
-                        "its list of namespaces has {nsid} after {after}"
+                        "its namespace list is not in ascending order: {nsid} follows {after}"
                     )));
                 }
                 after = nsid;
@@ -241,7 +240,7 @@ impl<B: Bus> Device<B> {
     ) -> Result<(), DriverError> {
         if !data.len().is_multiple_of(4) || !offset.is_multiple_of(4) {
             return Err(DriverError::Unsupported(format!(
-                "a log page is read in dwords, not {} bytes from {offset} on",
+                "a log page is read in dwords, not {} bytes at offset {offset}",
                 data.len()
             )));
         }
@@ -359,7 +358,7 @@ impl<B: Bus> Device<B> {
         let limit = aerl.min(usize::from(enabled.admin.depth()) - 1);
         if held >= limit {
             return Err(DriverError::Unsupported(format!(
-                "the controller holds {held} event requests, of {limit} at most"
+                "{held} Asynchronous Event Requests are outstanding; the limit is {limit}"
             )));
         }
         let cid = self.submit_admin(Sqe {
@@ -475,7 +474,7 @@ fn split(value: u64) -> [u32; 2] {
     ]
 }
 
-/// What Identify Namespace says of a namespace, where it is one that is used here.
+/// The description of a namespace from Identify Namespace, if this crate supports its format.
 fn described(nsid: u32, identity: &IdentifyNamespace) -> Result<Namespace, DriverError> {
     let unsupported = |why: String| Err(DriverError::Unsupported(why));
     if identity.nsze == 0 {
@@ -483,11 +482,13 @@ fn described(nsid: u32, identity: &IdentifyNamespace) -> Result<Namespace, Drive
     }
     let index = usize::from(identity.flbas.format_index());
     let Some(format) = identity.lbaf.get(index) else {
-        return unsupported(format!("namespace {nsid} has LBA format {index}"));
+        return unsupported(format!(
+            "namespace {nsid} reports LBA format {index}, which does not exist"
+        ));
     };
     if format.ms() != 0 || !(9..=16).contains(&format.lbads()) {
         return unsupported(format!(
-            "namespace {nsid} has blocks of 2^{} bytes with {} bytes of metadata",
+            "namespace {nsid} has blocks of 2^{} bytes with {} bytes of metadata, which is not supported",
             format.lbads(),
             format.ms()
         ));

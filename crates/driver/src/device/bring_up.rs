@@ -89,18 +89,18 @@ impl<B: Bus> Device<B> {
         self.learn()
     }
 
-    /// Which command sets are to be enabled.
+    /// The command sets to enable.
     fn command_sets(&self) -> Result<CommandSetSelected, DriverError> {
         match self.options.all_command_sets {
             false => Ok(CommandSetSelected::NVM),
             true if self.cap.css_iocs() => Ok(CommandSetSelected::ALL_SUPPORTED),
             true => Err(DriverError::Unsupported(
-                "the controller has no other command sets than NVM (CAP.CSS)".to_owned(),
+                "the controller supports only the NVM command set (CAP.CSS)".to_owned(),
             )),
         }
     }
 
-    /// What every enabled controller is asked before it is used.
+    /// Queries that every enabled controller answers before it is used.
     fn learn(&mut self) -> Result<(), DriverError> {
         let identity = self.identify_controller()?;
         let transfer_len = match identity.mdts {
@@ -180,10 +180,9 @@ impl<B: Bus> Device<B> {
         self.enable_pci_function()
     }
 
-    /// Brings a controller back that is fatal, does not answer, or cannot be
-    /// relied on: by a reset of the controller and, where that fails, once by a
-    /// reset of its PCI function. Every I/O queue pair is gone, and what was in
-    /// flight is neither done nor not done: its owner may repeat it.
+    /// Recovers a controller that is fatal, does not respond, or cannot be relied on: by a reset of
+    /// the controller and, if that fails, once by a reset of its PCI function. Every I/O queue pair
+    /// is gone, and the outcome of commands in flight is unknown: their owner may repeat them.
     ///
     /// It takes as long as the controller's own bound for getting ready, twice,
     /// and the driver's for the commands that follow.
@@ -232,7 +231,7 @@ impl<B: Bus> Device<B> {
         }
     }
 
-    /// Whether the server is there and the controller in order.
+    /// Checks that the server is connected and the controller is not in a fatal state.
     ///
     /// # Errors
     /// [`DriverError::Gone`], [`DriverError::ControllerFatal`].

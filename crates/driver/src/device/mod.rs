@@ -1,13 +1,12 @@
-//! One controller as its host drives it.
+//! One controller, from its host's side.
 //!
-//! A device is opened, enabled, asked what it is, and given I/O queue pairs,
-//! which then work on their own. The admin queue is the device's: one command
-//! at a time, each bounded by the timeout, beside Asynchronous Event Requests
-//! that stay with the controller.
+//! A device is opened, enabled, identified, and given I/O queue pairs, which then work on their
+//! own. The device keeps the admin queue: one command at a time, each bounded by the timeout,
+//! beside Asynchronous Event Requests that stay with the controller.
 //!
-//! Invariant: memory that the controller may still write to is not given to
-//! anybody else. Queue memory is kept until the queue is deleted or the
-//! controller disabled, and so are buffers of admin commands that timed out.
+//! Invariant: memory that the controller may still write to is not reused. Queue memory is kept
+//! until the queue is deleted or the controller disabled, and so are buffers of admin commands that
+//! timed out.
 
 mod admin;
 mod bring_up;
@@ -33,14 +32,14 @@ use crate::doorbell::{Doorbell, Ringing};
 use crate::queue::{CarrierParts, Parts, QueueMemory};
 use crate::{Carrier, Doorbells, DriverError, Options, QueuePair, prp};
 
-/// Where the driver's memory begins in the device's address space. Not 0, so
-/// that an offset taken for an address reaches nothing.
+/// Start of the driver's memory in the device's address space. Not 0, so that an offset used as an
+/// address by mistake reaches no memory.
 const MEMORY_AT: Iova = Iova(1 << 32);
 /// One page, as a length of memory.
 const PAGE: usize = 4096;
 const _: () = assert!(PAGE as u64 == PAGE_SIZE);
 
-/// What is known of a controller once it is enabled.
+/// State of an enabled controller.
 struct Enabled<B: Bus> {
     admin: QueuePair<B>,
     /// Event requests that the controller holds at most, less one.
@@ -57,9 +56,9 @@ struct Enabled<B: Bus> {
     events: VecDeque<EventDw0>,
     /// I/O queue pairs that the controller knows, with their memory.
     queues: Vec<(u16, Arc<QueueMemory>)>,
-    /// Buffers of admin commands that were given up.
+    /// Buffers of admin commands that timed out.
     given_up: Vec<Buffer>,
-    /// True until the controller is disabled; what its queues look at.
+    /// True until the controller is disabled; its queues check it.
     current: Arc<AtomicBool>,
 }
 
@@ -108,7 +107,7 @@ impl<B: Bus> Device<B> {
     /// controller that is not for this driver, and those of the bus.
     pub fn open(bus: B, options: &Options) -> Result<Self, DriverError> {
         let memory = HostMemory::new(options.memory_len).map_err(|source| DriverError::System {
-            what: "make memory to share with the drive",
+            what: "create memory to share with the drive",
             source,
         })?;
         bus.share(&memory, MEMORY_AT)?;
@@ -128,16 +127,20 @@ impl<B: Bus> Device<B> {
     fn check_capabilities(&self) -> Result<(), DriverError> {
         let unsupported = |why: &str| Err(DriverError::Unsupported(why.to_owned()));
         if u64::from(self.cap) == u64::MAX {
-            return unsupported("the controller's registers read as ones: it is not there");
+            return unsupported(
+                "all bits of the controller's registers read as 1: the drive was removed or does not respond",
+            );
         }
         if !self.cap.css_nvm() {
-            return unsupported("the controller has no NVM command set");
+            return unsupported("the controller does not support the NVM command set");
         }
         if self.cap.mpsmin() > 0 {
-            return unsupported("the controller has no memory pages of 4 KiB");
+            return unsupported("the controller does not support memory pages of 4 KiB");
         }
         if self.cap.mqes_z() == 0 {
-            return unsupported("the controller has no queues of two entries (CAP.MQES is 0)");
+            return unsupported(
+                "the controller does not support queues of two entries (CAP.MQES is 0)",
+            );
         }
         Ok(())
     }
@@ -176,14 +179,13 @@ impl<B: Bus> Device<B> {
         &self.memory
     }
 
-    /// Where the drive finds `buffer`'s first byte.
+    /// Address of `buffer`'s first byte for the drive.
     #[must_use]
     pub fn iova(&self, buffer: &Buffer) -> Iova {
         buffer.iova(MEMORY_AT)
     }
 
-    /// How I/O queues ring, once the controller is enabled; never
-    /// [`Doorbells::Auto`].
+    /// The doorbell mode of I/O queues, once the controller is enabled; never [`Doorbells::Auto`].
     #[must_use]
     pub fn doorbells(&self) -> Option<Doorbells> {
         Some(self.enabled.as_ref()?.ringing.mode())
@@ -224,7 +226,7 @@ impl<B: Bus> Device<B> {
         })
     }
 
-    /// Rings, lists and doorbells of a queue pair; the controller is not told.
+    /// Creates rings, lists and doorbells of a queue pair, without a command to the controller.
     fn make_queue_pair(
         &self,
         (qid, depth): (u16, u16),
@@ -262,7 +264,7 @@ impl<B: Bus> Device<B> {
             memory = memory.posted_to(HostCq::new(posted));
             // Its reader tells the carrier how far it is as a host tells a controller.
             let heads = DoorbellPages::new(1).map_err(|source| DriverError::System {
-                what: "make a doorbell page",
+                what: "create a doorbell page",
                 source,
             })?;
             let heads = Arc::new(heads);
@@ -323,9 +325,9 @@ impl<B: Bus> Device<B> {
         made.map(|(queue, _)| queue)
     }
 
-    /// As [`Self::create_queue_pair`], with an interrupt that signals nobody
-    /// until [`Self::signal_interrupts`] says whom; with none where the drive has
-    /// no vector for it, or none was asked for in [`Options::interrupts`].
+    /// As [`Self::create_queue_pair`], with an interrupt that signals no eventfd until
+    /// [`Self::signal_interrupts`] assigns one; with no interrupt if the drive has no vector for
+    /// it, or [`Options::interrupts`] is not set.
     ///
     /// # Errors
     /// As [`Self::create_queue_pair`].
@@ -348,7 +350,7 @@ impl<B: Bus> Device<B> {
         Ok((queue, carrier.expect("it was asked for")))
     }
 
-    /// The vector of a queue whose interrupt signals nobody yet.
+    /// The vector of a queue whose interrupt signals no eventfd yet.
     fn quiet_interrupt(&self, qid: u16) -> Result<(Option<u16>, Option<EventFd>), DriverError> {
         let has_one = self.options.interrupts && qid < self.bus.vectors();
         Ok((has_one.then_some(qid), None))
@@ -362,8 +364,8 @@ impl<B: Bus> Device<B> {
         self.bus.set_interrupt(vector, eventfd)
     }
 
-    /// Has the interrupts of a vector signal nobody, until [`Self::signal_interrupts`] says whom
-    /// again. What was signalled before may still arrive.
+    /// Removes the eventfd of a vector, until [`Self::signal_interrupts`] assigns one again.
+    /// Earlier signals may still arrive.
     ///
     /// # Errors
     /// Those of the bus.
@@ -440,12 +442,12 @@ impl<B: Bus> Device<B> {
     fn make_interrupt(&self, vector: u16) -> Result<EventFd, DriverError> {
         if !self.options.interrupts {
             return Err(DriverError::Unsupported(
-                "an interrupt needs Options::interrupts".to_owned(),
+                "the device was opened without interrupts: set Options::interrupts".to_owned(),
             ));
         }
         if vector >= self.bus.vectors() {
             return Err(DriverError::Unsupported(format!(
-                "the drive has {} interrupt vectors, queue {vector} gets none",
+                "the drive has {} interrupt vectors: none is left for queue {vector}",
                 self.bus.vectors()
             )));
         }
@@ -457,7 +459,7 @@ impl<B: Bus> Device<B> {
 
 fn make_eventfd() -> Result<EventFd, DriverError> {
     EventFd::new().map_err(|source| DriverError::System {
-        what: "make an eventfd",
+        what: "create an eventfd",
         source,
     })
 }

@@ -1,5 +1,4 @@
-//! The PCI side of bringing a function up: it may be accessed, may access
-//! memory, and signals by MSI-X.
+//! PCI setup of a function: memory space access, bus mastering, and MSI-X.
 
 use nvme_spec::pci::{
     CAPABILITY_NEXT, CapabilityId, Command, MsixMessageControl, STATUS_CAPABILITIES_LIST, config,
@@ -62,7 +61,7 @@ impl<B: Bus> Device<B> {
             at = self.config_u8(here + CAPABILITY_NEXT)?;
         }
         Err(DriverError::Broken(
-            "its list of PCI capabilities has no end".to_owned(),
+            "its list of PCI capabilities does not end".to_owned(),
         ))
     }
 

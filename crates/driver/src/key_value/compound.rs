@@ -1,5 +1,4 @@
-//! The data of Samsung's compound command: up to eight stores and deletes that a drive is told of
-//! at once.
+//! The data of Samsung's compound command: up to eight stores and deletes in one command.
 
 use nvme_spec::Sqe;
 use nvme_spec::samsung::{
@@ -16,7 +15,7 @@ use crate::DriverError;
 pub struct Compound {
     head: BatchHead,
     count: usize,
-    /// What lies behind the head.
+    /// The bytes after the head.
     parts: Vec<u8>,
 }
 
@@ -67,10 +66,10 @@ impl Compound {
         }
         let (Ok(key_len), Ok(value_len)) = (u8::try_from(key.len()), u32::try_from(value.len()))
         else {
-            return unsupported("a value has less than 4 GiB");
+            return unsupported("a value must be smaller than 4 GiB");
         };
         let Some(sub) = self.head.sub.get_mut(self.count) else {
-            return unsupported("a compound command has eight sub-commands at most");
+            return unsupported("a compound command has at most eight sub-commands");
         };
         *sub = SubCommand {
             opcode,

@@ -1,8 +1,7 @@
-//! Key-value drives on a queue pair: the Key Value command set (KV 1.1), and the commands of
-//! Samsung's drives.
+//! Key-value drives on a queue pair: the Key Value command set (KV 1.1), and Samsung's commands.
 //!
-//! Commands to submit, and helpers that do one and wait for it. Of Samsung's commands keys of 4 to
-//! 16 bytes are known here, as they stand in the command.
+//! Commands to submit, and helpers that execute one and wait for it. Of Samsung's commands only
+//! keys of 4 to 16 bytes are supported, which are in the command itself.
 
 mod compound;
 
@@ -15,7 +14,7 @@ pub use self::compound::Compound;
 use crate::bus::Bus;
 use crate::{DriverError, QueuePair};
 
-/// What a drive speaks.
+/// The command set of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// The Key Value command set.
@@ -24,7 +23,7 @@ pub enum Dialect {
     Samsung,
 }
 
-/// Which keys a store is for.
+/// The keys that a store accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
     /// Any.
@@ -41,7 +40,7 @@ pub enum Rule {
 pub struct Keys {
     /// Namespace Identifier.
     pub nsid: u32,
-    /// What it speaks.
+    /// Its command set.
     pub dialect: Dialect,
 }
 
@@ -150,7 +149,7 @@ fn check_key(key: &[u8], least: usize) -> Result<(), DriverError> {
         return Ok(());
     }
     Err(DriverError::Unsupported(format!(
-        "a key has {least} to {} bytes here, not {}",
+        "a key must have {least} to {} bytes, not {}",
         Keys::KEY_MAX,
         key.len()
     )))
@@ -241,7 +240,7 @@ impl<B: Bus> QueuePair<B> {
     pub fn kv_open_iterator(&mut self, nsid: u32, prefix: &[u8]) -> Result<u8, DriverError> {
         if prefix.len() > 4 {
             return Err(DriverError::Unsupported(
-                "an iterator's prefix has 4 bytes at most".to_owned(),
+                "an iterator's prefix has at most 4 bytes".to_owned(),
             ));
         }
         let mut command = SamsungCommand {
@@ -256,8 +255,12 @@ impl<B: Bus> QueuePair<B> {
         command.key[..prefix.len()].copy_from_slice(prefix);
         command.key[4..4 + prefix.len()].fill(0xff);
         let cqe = self.run("Iterator request", command.to_sqe())?;
-        u8::try_from(cqe.dw0)
-            .map_err(|_| DriverError::Broken(format!("its iterator has handle {}", cqe.dw0)))
+        u8::try_from(cqe.dw0).map_err(|_| {
+            DriverError::Broken(format!(
+                "it returned the invalid iterator handle {}",
+                cqe.dw0
+            ))
+        })
     }
 
     /// Reads on: keys, and whether those were the last ones.

@@ -104,7 +104,7 @@ pub enum Command {
     },
 }
 
-/// What a program is for.
+/// The target of a program.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
     /// A namespace of blocks.
@@ -131,7 +131,7 @@ impl Command {
         }
     }
 
-    /// Whether what is in its buffer must be left alone until it is done.
+    /// Whether its buffer must not be changed until it is done.
     pub(super) fn needs_buffer_alone(&self) -> bool {
         matches!(self, Command::StoreTogether { .. })
     }
@@ -159,7 +159,7 @@ impl Command {
         let transfer = |opcode, offset: u64, len: u32, fua| {
             let whole = offset.is_multiple_of(block) && len.is_multiple_of(namespace.block_len);
             let nlb = Blocks::new(len / namespace.block_len).filter(|_| whole);
-            let nlb = nlb.ok_or_else(|| unfit(self, "is no number of blocks"))?;
+            let nlb = nlb.ok_or_else(|| unfit(self, "is not a whole number of blocks"))?;
             Ok(namespace.transfer(opcode, offset / block, nlb, fua))
         };
         match *self {
@@ -188,7 +188,7 @@ impl Command {
                 sqe.cdw13 = ZoneSendCdw13::new().with_zsa(ZoneSendAction::RESET).into();
                 Ok(sqe)
             }
-            _ => Err(unfit(self, "is for a namespace of keys")),
+            _ => Err(unfit(self, "requires a key-value namespace")),
         }
     }
 
@@ -202,7 +202,7 @@ impl Command {
                 len,
             } => {
                 if !(1..=SUB_COMMANDS_MAX).contains(&usize::from(count)) {
-                    return Err(unfit(self, "has 1 to 8 parts"));
+                    return Err(unfit(self, "must have 1 to 8 parts"));
                 }
                 write_batch(buffer, first, count, len);
                 let mut command = SamsungCommand {
@@ -214,7 +214,7 @@ impl Command {
                 command.set_value_len(self.data_len());
                 Ok(command.to_sqe())
             }
-            _ => Err(unfit(self, "is for a namespace of blocks")),
+            _ => Err(unfit(self, "requires a namespace of logical blocks")),
         }
     }
 }

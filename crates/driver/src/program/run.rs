@@ -16,21 +16,21 @@ pub trait Pace {
     /// Nanoseconds from any start.
     fn now_ns(&mut self) -> u64;
 
-    /// Everything that there is to tell the drive has been told; the program itself has something
-    /// to do at `next`.
+    /// Called when the drive has been notified of everything; the program itself has work at
+    /// `next`.
     ///
     /// # Errors
     /// Nothing can happen any more.
     fn pass(&mut self, next: Option<u64>) -> Result<(), DriverError>;
 
-    /// Whether nothing more is to be submitted, so long after the first command. What is under way
-    /// is waited for.
+    /// Whether to stop submitting, this long after the first command. Commands in flight are waited
+    /// for.
     fn is_over(&mut self, _since_ns: u64) -> bool {
         false
     }
 }
 
-/// How a program is run.
+/// Rules for running a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
     /// From when a completion is seen until the command that follows it is submitted.
@@ -40,7 +40,7 @@ pub struct Rules {
     pub stall_ns: u64,
 }
 
-/// A queue pair and what it is to do. The queue has nothing in flight.
+/// A queue pair and its commands. The queue has nothing in flight.
 pub struct Worker<'a, B: Bus> {
     /// Its queue pair.
     pub queue: &'a mut QueuePair<B>,
@@ -48,18 +48,18 @@ pub struct Worker<'a, B: Bus> {
     pub buffer: &'a Buffer,
     /// Commands in flight.
     pub depth: u16,
-    /// What it does.
+    /// Its commands.
     pub commands: &'a [Command],
 }
 
-/// What a program came to.
+/// The result of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
-    /// Of each worker's commands, in their order, nanoseconds from the doorbell to the completion;
-    /// `None` where a stall lay between. Those that were not submitted before it was over have
-    /// none.
+    /// For each worker's commands, in their order: nanoseconds from the doorbell to the completion;
+    /// `None` if a stall lay between. Commands that were not submitted before the end have no
+    /// entry.
     pub latencies_ns: Vec<Vec<Option<u64>>>,
-    /// Of each worker's commands, in their order, when its completion was seen, since the first
+    /// For each worker's commands, in their order: when its completion was seen, since the first
     /// command. As many as were submitted.
     pub done_ns: Vec<Vec<u64>>,
     /// From the first command to the last completion, without stalls.
@@ -70,7 +70,7 @@ pub struct Ran {
     pub stalled_ns: u64,
 }
 
-/// A worker under way.
+/// A running worker.
 struct Running<'w, 'a, B: Bus> {
     worker: &'w mut Worker<'a, B>,
     /// Those of the worker that are to be submitted.
@@ -93,7 +93,7 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
         let alone = worker.commands.iter().any(Command::needs_buffer_alone);
         if depth == 0 || depth > most || alone && depth > 1 {
             return Err(DriverError::Unsupported(format!(
-                "{depth} commands in flight of a queue that holds {most}; compound commands come one by one"
+                "queue depth {depth} is out of range: the queue holds 1 to {most} commands, and a worker with compound commands one at a time"
             )));
         }
         let count = worker.commands.len();

@@ -1,17 +1,17 @@
-//! Brings completions from where the controller posts them to where the thread that has the queue
-//! pair takes them: the part of mediation that may run on a thread of its own.
+//! Copies completions from the controller's completion queue to one that the thread with the queue
+//! pair reads: the part of mediation that may run on its own thread.
 //!
-//! Between the two threads is a completion queue in our memory of as many entries as the
-//! controller's own, in which the carrier is the controller: an entry goes to the same place with
-//! the same phase (Base 2.1, 4.2.4), and the reader tells it its head by a doorbell. So the queue
-//! pair does as with any controller.
+//! Between the two threads is a completion queue in our memory with as many entries as the
+//! controller's. The carrier acts as its controller: an entry goes to the same place with the same
+//! phase (Base 2.1, 4.2.4), and the reader returns its head by a doorbell. So the queue pair works
+//! as with any controller.
 //!
 //! Invariants:
-//! - An entry is brought once, and in order. The controller learns that its place is free when it
-//!   has been brought, or, with a [`HeadCarrier`], when the reader has taken it.
-//! - Nothing is brought over an entry that the reader has not taken: a controller that posts more
+//! - An entry is copied once, and in order. The controller learns that its place is free when the
+//!   entry has been copied, or, with a [`HeadCarrier`], when the reader has consumed it.
+//! - An entry that the reader has not consumed is never overwritten: a controller that posts more
 //!   than it was asked for waits.
-//! - Nothing is waited for, allocated, or asked of the system, but for a register write where the
+//! - It never blocks, allocates, or makes a system call, except for a register write where the
 //!   doorbell needs one.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::doorbell::{Doorbell, Rang};
 /// Entries that are brought at a time.
 const BATCH: usize = 32;
 
-/// What a carrier consists of.
+/// Parts of a carrier.
 pub(crate) struct CarrierParts<B> {
     pub(crate) bus: Arc<B>,
     pub(crate) qid: u16,
@@ -40,7 +40,7 @@ pub(crate) struct CarrierParts<B> {
     pub(crate) current: Arc<AtomicBool>,
 }
 
-/// Who brings the completions of a queue pair.
+/// Copies the completions of a queue pair to its reader.
 pub struct Carrier<B: Bus> {
     bus: Arc<B>,
     qid: u16,
@@ -106,8 +106,8 @@ impl<B: Bus> Carrier<B> {
         self.qid
     }
 
-    /// Takes the telling of heads apart, for a third thread: the controller learns from then on
-    /// what the reader has taken.
+    /// Splits off head updates, for a third thread: from then on the controller receives the
+    /// reader's own head.
     ///
     /// # Panics
     /// Where that was done before, or something was brought.
@@ -127,8 +127,8 @@ impl<B: Bus> Carrier<B> {
         }
     }
 
-    /// Brings what was posted, as far as there is room, a batch at most; says how many entries that
-    /// were. Never blocks.
+    /// Copies posted entries, as far as there is room and at most a batch; returns their number.
+    /// Never blocks.
     ///
     /// # Errors
     /// [`DriverError::Gone`], found out now and then while nothing completes;
@@ -181,8 +181,8 @@ impl<B: Bus> Carrier<B> {
         }
     }
 
-    /// Whether [`Self::carry`] has something to do: what is posted and has room, or a controller to
-    /// tell of places.
+    /// Whether [`Self::carry`] has work: posted entries for which there is room, or free places to
+    /// report to the controller.
     #[must_use]
     pub fn is_due(&self) -> bool {
         let is_untold = self.cq_head.as_ref().is_some_and(|head| head.moved);
@@ -191,7 +191,7 @@ impl<B: Bus> Carrier<B> {
     }
 }
 
-/// Who tells the controller of a queue pair which completions its reader has taken.
+/// Reports to the controller of a queue pair which completions its reader has consumed.
 pub struct HeadCarrier<B: Bus> {
     bus: Arc<B>,
     qid: u16,
@@ -200,8 +200,7 @@ pub struct HeadCarrier<B: Bus> {
     cq_head: HeadBell,
     current: Arc<AtomicBool>,
     entries: u32,
-    /// The head that the controller was told last, and the phase of the entries there when they are
-    /// new.
+    /// The head last reported to the controller, and the phase of new entries there.
     told: u32,
     phase: bool,
 }
@@ -213,8 +212,8 @@ impl<B: Bus> HeadCarrier<B> {
         self.qid
     }
 
-    /// Tells the controller of what was taken since the last time; whether there was something.
-    /// Never blocks.
+    /// Reports newly consumed entries to the controller; returns whether there were any. Never
+    /// blocks.
     ///
     /// # Errors
     /// As [`Carrier::carry`].
@@ -231,8 +230,8 @@ impl<B: Bus> HeadCarrier<B> {
         Ok(true)
     }
 
-    /// Whether entries were brought of which the controller was not told yet that they are taken:
-    /// that comes soon, and nobody tells of it.
+    /// Whether entries were copied whose consumption was not reported to the controller yet: that
+    /// follows soon, and no event announces it.
     #[must_use]
     pub fn is_due(&self) -> bool {
         debug_assert!(self.told < self.entries);

@@ -1,19 +1,17 @@
 //! One submission queue and the completion queue that belongs to it.
 //!
 //! Invariants:
-//! - The submission queue has one entry more than commands may be in flight,
-//!   so that it is never written full; the completion queue has the same size
-//!   and therefore always has a free entry.
-//! - A command identifier is the number of a slot; it is free, in flight, or
-//!   answered. It becomes free when its completion is handed out, one by one
-//!   ([`QueuePair::next_completion`]), so a command submitted in between never
-//!   has the identifier of a completion that the caller has not seen.
-//!   A completion of one that is not in flight is the drive's mistake and an
-//!   error here, never a panic.
-//! - Nothing is allocated, and no call of the system made, for a command.
+//! - The submission queue has one entry more than commands may be in flight, so that it is never
+//!   full; the completion queue has the same size and therefore always has a free entry.
+//! - A command identifier is the number of a slot; it is free, in flight, or completed. It becomes
+//!   free when its completion is handed out, one by one ([`QueuePair::next_completion`]), so a
+//!   command submitted in between never has the identifier of a completion that the caller has not
+//!   seen. A completion for an identifier that is not in flight is the drive's mistake and an error
+//!   here, never a panic.
+//! - A command allocates nothing and makes no system call.
 //!
-//! A queue pair does not know what its commands mean; the helpers for the NVM
-//! command set are in [`crate::io`].
+//! A queue pair does not interpret its commands; the helpers for the NVM command set are in
+//! [`crate::io`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,16 +40,16 @@ const BATCH: usize = 64;
 
 /// As many commands are in flight as the queue pair allows: poll first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("as many commands are in flight as the queue holds; poll for completions first")]
+#[error("the queue is full; poll for completions first")]
 pub struct Full;
 
-/// How often a queue pair has told its controller something.
+/// How often a queue pair has notified its controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rung {
     /// New commands: moves of the submission queue's tail.
     pub submissions: u64,
-    /// Register writes among those, and among the moves of the completion
-    /// queue's head: what a guest exits for, and a server gets a message of.
+    /// Register writes among those, and among the moves of the completion queue's head: each costs
+    /// a guest an exit, and sends a server a message.
     pub messages: u64,
 }
 
@@ -84,13 +82,13 @@ impl<B: Bus> QueueInterrupt<B> {
     }
 }
 
-/// What a queue pair's rings and lists lie in. The device keeps it too, until
-/// the controller has forgotten the queue: it may write here as long.
+/// Memory of a queue pair's rings and lists. The device keeps it too, until the controller has
+/// deleted the queue: it may write here that long.
 pub(crate) struct QueueMemory {
     pub(crate) sq: HostSq,
-    /// Where completions are taken from.
+    /// The queue from which completions are read.
     pub(crate) cq: HostCq,
-    /// Where the controller posts them, if not there: a [`Carrier`] brings them.
+    /// The queue to which the controller posts them, if another: a [`Carrier`] copies them.
     pub(crate) posted: Option<HostCq>,
     /// `list_pages` pages per command.
     lists: Option<Buffer>,
@@ -115,7 +113,7 @@ impl QueueMemory {
     }
 }
 
-/// What a new queue pair consists of.
+/// Parts of a new queue pair.
 pub(crate) struct Parts<B> {
     pub(crate) bus: Arc<B>,
     pub(crate) qid: u16,
@@ -140,7 +138,7 @@ pub struct QueuePair<B: Bus> {
     memory: Arc<QueueMemory>,
     sq_tail: Doorbell,
     cq_head: Doorbell,
-    /// Of its interrupt: queues have one each, by number.
+    /// The vector of its interrupt: queues have one each, by number.
     vector: Option<u16>,
     /// Signalled by that, for who waits with the queue pair itself.
     interrupt: Option<EventFd>,
@@ -253,14 +251,14 @@ impl<B: Bus> QueuePair<B> {
         self.submitted
     }
 
-    /// How often it has rung its doorbells.
+    /// Counts of its doorbell rings.
     #[must_use]
     pub fn rung(&self) -> Rung {
         self.rung
     }
 
-    /// What a thread that has not got the queue pair waits with; `None` for one
-    /// made without an interrupt.
+    /// The wait handle for a thread other than the queue pair's; `None` for a queue pair created
+    /// without an interrupt.
     #[must_use]
     pub fn interrupt(&self) -> Option<QueueInterrupt<B>> {
         Some(QueueInterrupt {
@@ -269,8 +267,8 @@ impl<B: Bus> QueuePair<B> {
         })
     }
 
-    /// Where the registers of its doorbells lie in BAR0: of the submission
-    /// queue's tail, and of the completion queue's head.
+    /// Offsets of its doorbell registers in BAR0: the submission queue's tail, and the completion
+    /// queue's head.
     #[must_use]
     pub fn doorbell_offsets(&self) -> [u64; 2] {
         [self.sq_tail.offset(), self.cq_head.offset()]
@@ -290,12 +288,12 @@ impl<B: Bus> QueuePair<B> {
         &self.memory
     }
 
-    /// Where the controller finds the submission queue.
+    /// Address of the submission queue for the controller.
     pub(crate) fn sq_iova(&self) -> Iova {
         self.memory.sq.buffer().iova(self.base)
     }
 
-    /// Where the controller finds the completion queue.
+    /// Address of the completion queue for the controller.
     pub(crate) fn cq_iova(&self) -> Iova {
         let cq = self.memory.posted.as_ref().unwrap_or(&self.memory.cq);
         cq.buffer().iova(self.base)
@@ -317,7 +315,7 @@ impl<B: Bus> QueuePair<B> {
         self.free.sort_unstable_by(|a, b| b.cmp(a));
     }
 
-    /// Where the drive finds `buffer`'s first byte.
+    /// Address of `buffer`'s first byte for the drive.
     #[must_use]
     pub fn iova(&self, buffer: &Buffer) -> Iova {
         buffer.iova(self.base)
@@ -370,8 +368,8 @@ impl<B: Bus> QueuePair<B> {
             .map(drop)
     }
 
-    /// As [`Self::ring`], and never waits: false where a register write would
-    /// have to. It is to be called again then.
+    /// As [`Self::ring`], but never blocks: returns false if a register write would block. Call it
+    /// again then.
     ///
     /// # Errors
     /// As [`Self::ring`].
@@ -427,9 +425,9 @@ impl<B: Bus> QueuePair<B> {
         Ok(())
     }
 
-    /// Takes what has completed, [`Self::BATCH`] at most, and says how many:
-    /// [`Self::next_completion`] hands them out. Never blocks. While some of the
-    /// last batch are left, it says how many and takes no others.
+    /// Takes completions, at most [`Self::BATCH`], and returns their number:
+    /// [`Self::next_completion`] hands them out. Never blocks. While some of the last batch are
+    /// left, it returns their number and takes no others.
     ///
     /// The controller learns that the entries are free by the next call of
     /// this or of [`Self::ring`], whichever is first: both doorbells then move
@@ -510,7 +508,7 @@ impl<B: Bus> QueuePair<B> {
                 Ok(())
             }
             _ => Err(DriverError::Broken(format!(
-                "queue {} got a completion of command {cid} of queue {sqid}, which is not in flight",
+                "queue {} received a completion for command {cid} of queue {sqid}, which is not in flight",
                 self.qid
             ))),
         }
@@ -522,7 +520,7 @@ impl<B: Bus> QueuePair<B> {
         if next == self.entries { 0 } else { next }
     }
 
-    /// Whether the drive has the command of that identifier.
+    /// Whether the command with that identifier is in flight.
     #[must_use]
     pub fn is_in_flight(&self, cid: u16) -> bool {
         self.in_flight.get(usize::from(cid)) == Some(&true)
@@ -557,7 +555,7 @@ impl<B: Bus> QueuePair<B> {
             let left = Duration::from_nanos(deadline.saturating_sub(self.bus.now_ns()));
             let interrupt = self.interrupt.as_ref().ok_or_else(|| {
                 DriverError::Unsupported(format!(
-                    "queue {} was made without an interrupt and can only be polled",
+                    "queue {} was created without an interrupt and can only be polled",
                     self.qid
                 ))
             })?;
@@ -581,7 +579,7 @@ impl<B: Bus> QueuePair<B> {
     pub fn run(&mut self, command: &'static str, sqe: Sqe) -> Result<Cqe, DriverError> {
         if self.in_flight() != 0 {
             return Err(DriverError::Unsupported(format!(
-                "{command} waits for its own completion, and {} commands are in flight in queue {}",
+                "{command} must run alone, but {} commands are in flight in queue {}; poll them first",
                 self.in_flight(),
                 self.qid
             )));
@@ -608,7 +606,7 @@ impl<B: Bus> QueuePair<B> {
         Ok(cqe)
     }
 
-    /// Bounds what [`Self::run`] waits for, in place of what the device was opened with.
+    /// Sets the timeout of [`Self::run`], in place of the one that the device was opened with.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
@@ -635,7 +633,7 @@ fn check_current(current: &AtomicBool, qid: u16) -> Result<(), DriverError> {
         return Ok(());
     }
     Err(DriverError::Unsupported(format!(
-        "queue {qid} ended when its device was reset or dropped; make a new one"
+        "queue {qid} ended when its device was reset or dropped; create a new one"
     )))
 }
 

@@ -49,7 +49,7 @@ impl<B: Bus> QueuePair<B> {
         let wide = |value: usize| u64::try_from(value).expect("usize fits in 64 bits");
         if wide(len) > u64::from(self.transfer_len) {
             return Err(DriverError::Unsupported(format!(
-                "a command moves at most {} bytes here, not {len}",
+                "a command of this queue transfers at most {} bytes, not {len}",
                 self.transfer_len
             )));
         }

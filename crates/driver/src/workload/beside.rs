@@ -1,5 +1,5 @@
-//! What a host does beside a job, on the same thread: so that both are measured
-//! in one run, on one processor, whatever else the machine does.
+//! Reference measurements beside a job on the same thread, so that both happen in one run, on one
+//! processor, under the same load of the machine.
 
 use hdrhistogram::Histogram;
 use memory::{Buffer, HostMemory};
@@ -31,7 +31,7 @@ pub trait Beside {
 pub struct Submitted {
     /// When the job looked at the clock last.
     pub at_ns: u64,
-    /// In which of its queue pairs, counted from 0.
+    /// Index of the queue pair, from 0.
     pub queue: usize,
     /// Whether it is a write.
     pub write: bool,
@@ -116,8 +116,8 @@ pub struct Cold<'a, B: Bus, K> {
     submitted_ns: Option<u64>,
     /// When it last looked for the completion.
     looked_ns: u64,
-    /// This thread did not run for a while since then: the time that the read takes says nothing of
-    /// the drive.
+    /// This thread did not run for a while since then: the read's latency says nothing about the
+    /// drive.
     stalled: bool,
     latency: Histogram<u64>,
     errors: u64,

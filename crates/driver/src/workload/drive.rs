@@ -23,11 +23,10 @@ const LOOKS_PER_CLOCK: u32 = 256;
 const LOOKS_BEFORE_YIELD: u32 = 1 << 14;
 /// Time between two reports of progress.
 const TICK_NS: u64 = 100_000_000;
-/// Longest latency told apart, in nanoseconds: a minute.
+/// Longest latency that is distinguished, in nanoseconds: a minute.
 pub(super) const LATENCY_MAX_NS: u64 = 60_000_000_000;
-/// A turn takes microseconds, and the clock is read every few of them: where
-/// two looks at it lie further apart, the machine has not let this thread run.
-/// Nothing of that time says anything of the drive.
+/// A turn takes microseconds, and the clock is read every few of them. If two reads are further
+/// apart, the machine has not let this thread run, and that time says nothing about the drive.
 pub(super) const STALL_NS: u64 = 200_000;
 
 /// The little-endian words of an entry that hold its opcode, its data pointers
@@ -37,17 +36,17 @@ const PRP1_WORD: usize = 3;
 const PRP2_WORD: usize = 4;
 const SLBA_WORD: usize = 5;
 
-/// What one phase of a job measured.
+/// Measurements of one phase of a job.
 pub(super) struct Record {
-    /// Of commands that were in flight in no lull.
+    /// Latency of commands that were not in flight in a lull.
     pub(super) latency: Histogram<u64>,
-    /// Of those that were.
+    /// Latency of commands that were.
     pub(super) late: Histogram<u64>,
-    /// Of commands that were in flight in a stall.
+    /// Latency of commands that were in flight in a stall.
     pub(super) stalled: Histogram<u64>,
-    /// That completed in no stall.
+    /// Commands that completed outside stalls.
     pub(super) commands: u64,
-    /// That completed in one.
+    /// Commands that completed in a stall.
     pub(super) commands_in_stalls: u64,
     pub(super) errors: u64,
     pub(super) first_error: Option<Status>,
@@ -88,11 +87,11 @@ impl Record {
     }
 }
 
-/// What belongs to one command in flight.
+/// Data of one command in flight.
 struct Slot {
     /// Its entry, without opcode, data pointers and first block.
     words: [u64; 8],
-    /// Which place its data has.
+    /// Index of the place of its data.
     place: usize,
     op: Op,
     submitted_ns: u64,
@@ -132,7 +131,7 @@ pub(super) struct Drive<'a, B: Bus, K, W> {
     blocks_per_unit: u64,
     unit_len: u64,
     pause_ns: u64,
-    /// Whether a stall is left out of what is measured. Checking data takes time, too.
+    /// Whether stalls are excluded from the measurements. Checking data takes time, too.
     notes_stalls: bool,
     times: Times,
     /// The caller wants no more.
@@ -174,8 +173,8 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
         self.lines.iter().any(|line| line.queue.in_flight() > 0)
     }
 
-    /// Issues `traffic` until it ends, `runtime_ns` have passed, or the caller
-    /// wants no more; then waits for what is in flight.
+    /// Issues `traffic` until it ends, `runtime_ns` have passed, or the caller stops it; then waits
+    /// for commands in flight.
     pub(super) fn run(
         &mut self,
         traffic: &mut impl Traffic,
@@ -252,7 +251,7 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
         any
     }
 
-    /// Rings, and takes what has completed.
+    /// Rings, and takes completions.
     #[inline]
     fn turn(&mut self, traffic: &mut impl Traffic, record: &mut Record) -> Result<(), DriverError> {
         let mut any = false;
@@ -313,14 +312,14 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
         lull
     }
 
-    /// Nothing has completed. Looks at the clock now and then, and gives up on
-    /// a drive that does nothing for the queue's timeout.
+    /// Called when nothing has completed. Reads the clock now and then, and fails if a drive does
+    /// nothing for the queue's timeout.
     fn idle(&mut self, record: &mut Record) -> Result<(), DriverError> {
         let Some(line) = self.lines.first() else {
             return Ok(());
         };
         if !self.in_flight() {
-            // Pausing: nobody rings or completes anything.
+            // Pausing: nothing is rung or completed.
             self.look(record);
             self.times.last_taken = self.times.now;
             std::hint::spin_loop();
@@ -359,7 +358,10 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
 /// A job's blocks per command, and the words that its commands have in common.
 pub(super) fn entry(job: &Job, namespace: &Namespace) -> Result<(Blocks, [u64; 8]), DriverError> {
     let nlb = Blocks::new(job.block_size / namespace.block_len).ok_or_else(|| {
-        DriverError::Unsupported(format!("{} bytes are no number of blocks", job.block_size))
+        DriverError::Unsupported(format!(
+            "a block size of {} bytes is not a whole number of logical blocks",
+            job.block_size
+        ))
     })?;
     // Flush's opcode is 0: the command's own is put over it.
     let entry = namespace.transfer(NvmOpcode::FLUSH, 0, nlb, false);
@@ -382,7 +384,7 @@ impl<'a, B: Bus> Line<'a, B> {
         }
         if job.block_size > queue.transfer_len() {
             return Err(DriverError::Unsupported(format!(
-                "a command moves at most {} bytes here, not {}",
+                "a command of this queue transfers at most {} bytes, not {}",
                 queue.transfer_len(),
                 job.block_size
             )));

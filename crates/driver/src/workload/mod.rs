@@ -1,22 +1,20 @@
-//! A load generator on queue pairs: busy polling, seeded, and able to check
-//! every byte it wrote.
+//! A load generator on queue pairs: busy polling, seeded, and able to check every byte it wrote.
 //!
-//! Each slot of a queue has its own places for data, and data pointers are made
-//! once: per command an entry is put together from what is there. Nothing is
-//! allocated and no call of the system made for a command, and the clock is
-//! read once per batch of completions.
+//! Each slot of a queue has its own places for data, and data pointers are built once: an entry per
+//! command is assembled from them. A command allocates nothing and makes no system call, and the
+//! clock is read once per batch of completions.
 //!
-//! Time in which this thread did not run, as its own looks at the clock show, is
-//! left out and counted: neither that time, nor what completed in it, nor the
-//! latency of a command that was in flight in it is in the result. A job that
-//! verifies is not looked at so: checking data takes time, too.
+//! Time in which this thread did not run, as its own reads of the clock show, is excluded and
+//! counted: neither that time, nor completions in it, nor the latency of a command that was in
+//! flight in it is in the result. This does not apply to a job that verifies: checking data takes
+//! time, too.
 //!
-//! Where nothing completes for as long although this thread looks, it cannot know
-//! whether the server did not run or has taken so long: such lulls are counted,
-//! and a caller that knows leaves them out ([`JobResult::without_lulls`]).
+//! If nothing completes for as long although this thread polls, it cannot know whether the server
+//! did not run or took so long. Such lulls are counted, and a caller that knows excludes them
+//! ([`JobResult::without_lulls`]).
 //!
-//! It does not pin its thread and owns no clock: both are the caller's. The
-//! same seed gives the same sequence of commands.
+//! It does not pin its thread and owns no clock: both are the caller's. The same seed gives the
+//! same sequence of commands.
 
 pub mod beside;
 mod drive;
@@ -47,7 +45,7 @@ use crate::{DriverError, QueuePair, Rung};
 /// Units of a job's block size that can be verified: each takes four bytes.
 const VERIFIED_UNITS_MAX: u64 = 1 << 26;
 
-/// Which commands a job issues, and in which order.
+/// Commands of a job, and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rw {
     /// Reads at random.
@@ -91,32 +89,32 @@ impl fmt::Display for Rw {
     }
 }
 
-/// What to do.
+/// A job.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What the result is called.
+    /// Name of the result.
     pub name: String,
-    /// Which commands.
+    /// Its commands.
     pub rw: Rw,
-    /// Of [`Rw::RandRw`], how many of a hundred are reads.
+    /// Share of reads in [`Rw::RandRw`], in percent.
     pub reads_percent: u8,
     /// Bytes of each command; a multiple of the namespace's blocks.
     pub block_size: u32,
     /// Commands in flight.
     pub queue_depth: u16,
-    /// How long to go on; verification comes on top.
+    /// Run time, without verification.
     pub runtime: Duration,
-    /// Fill what is only read, mark what is written, and check every byte read,
-    /// at the end of everything that was written.
+    /// Fill blocks before reading them, mark written blocks, and check every byte read and, at the
+    /// end, every block written.
     pub verify: bool,
-    /// What the order of commands and the data are made from.
+    /// Seed of the order of commands and of the data.
     pub seed: u64,
     /// Bytes used, from the namespace's start; `None` for all of them.
     pub span: Option<u64>,
     /// Bytes of host memory whose places commands use in turn; `None` for one
     /// place for each command in flight.
     pub buffers: Option<u64>,
-    /// How long to do nothing whenever everything submitted is done.
+    /// Pause whenever everything submitted is done.
     pub pause: Duration,
 }
 
@@ -154,12 +152,12 @@ pub struct Latency {
     pub max: u64,
 }
 
-/// What a job measured and found.
+/// Result of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobResult {
     /// The job's name.
     pub name: String,
-    /// Which commands.
+    /// Its commands.
     pub rw: Rw,
     /// Bytes of each command.
     pub block_size: u32,
@@ -169,10 +167,9 @@ pub struct JobResult {
     pub iops: f64,
     /// Data moved per second, in units of 2^20 bytes.
     pub mib_s: f64,
-    /// From just before a command's batch is submitted until just after its
-    /// completion is seen. Of commands that were in flight in no stall; where
-    /// there were none, as with a slow drive on a machine that is busy, of all,
-    /// and so are rates and times.
+    /// Latency from just before a command's batch is submitted until just after its completion is
+    /// seen, of commands that were not in flight in a stall. If there were none, as with a slow
+    /// drive on a busy machine, of all commands, and so are rates and times.
     pub latency_ns: Latency,
     /// Commands that failed, and blocks that read back wrong.
     pub errors: u64,
@@ -186,13 +183,13 @@ pub struct JobResult {
     pub blocks_verified: u64,
     /// The measured time, in nanoseconds, without stalls.
     pub elapsed_ns: u64,
-    /// How often this thread did not run for longer than a turn takes.
+    /// Stalls: how often this thread did not run for longer than a turn takes.
     pub stalls: u64,
-    /// How long that was, in nanoseconds.
+    /// Total time of stalls, in nanoseconds.
     pub stalled_ns: u64,
     /// When nothing completed although this thread ran: among the figures.
     pub lulls: Lulls,
-    /// Commands of all phases for each move of a submission queue's tail.
+    /// Commands of all phases per move of a submission queue's tail.
     pub batch: f64,
     /// Doorbells rung by a register write, for each of those commands.
     pub messages_per_command: f64,
@@ -201,20 +198,20 @@ pub struct JobResult {
 /// Times in which commands were in flight and none completed, each as long as a stall.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lulls {
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// How long together, in nanoseconds.
+    /// Their total time, in nanoseconds.
     pub ns: u64,
     /// Commands whose completions ended one.
     pub commands: u64,
-    /// Of commands that were in flight in none.
+    /// Latency of commands that were in flight in none.
     pub latency_ns_of_others: Latency,
 }
 
-/// How far a job has come.
+/// Progress of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What it is at.
+    /// Its current phase.
     pub phase: Phase,
     /// Commands completed in this phase.
     pub commands: u64,
@@ -225,11 +222,11 @@ pub struct Progress {
 /// The parts of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Writing what is going to be read.
+    /// Fills blocks that will be read.
     Fill,
     /// The measured part.
     Measure,
-    /// Reading back what was written.
+    /// Reads back written blocks.
     Verify,
 }
 
@@ -245,23 +242,23 @@ impl<F: Fn() -> u64> Clock for F {
     }
 }
 
-/// What a job works with.
+/// Resources of a job.
 pub struct Setting<'a, B: Bus, K, W> {
-    /// What it reads and writes.
+    /// The namespace under test.
     pub namespace: &'a Namespace,
     /// Idle queue pairs; each has the job's queue depth.
     pub queues: &'a mut [QueuePair<B>],
-    /// Where buffers come from.
+    /// The source of buffers.
     pub memory: &'a HostMemory,
     /// The time.
     pub clock: &'a K,
-    /// What is done beside it.
+    /// Work beside the job.
     pub beside: &'a mut W,
 }
 
-/// Does `job` on `queue`, which must be idle, with buffers from `memory`. It
-/// tells `progress` about ten times a second how far it is, and ends early, with
-/// the result so far, when that says so.
+/// Runs `job` on `queue`, which must be idle, with buffers from `memory`. It reports its progress
+/// to `progress` about ten times a second, and ends early, with the result so far, when that asks
+/// for it.
 ///
 /// # Errors
 /// [`DriverError::Unsupported`] for a job that does not fit the namespace or
@@ -356,8 +353,8 @@ fn rung<B: Bus>(queues: &[QueuePair<B>]) -> RungSoFar {
 }
 
 impl JobResult {
-    /// Without lulls, what completed at their ends, and the latency of commands that were in flight
-    /// in one: for who knows that the server did not run then.
+    /// Excludes lulls, completions at their ends, and the latency of commands that were in flight
+    /// in one: for callers that know that the server did not run then.
     #[must_use]
     pub fn without_lulls(self) -> Self {
         let commands = self.commands - self.lulls.commands;
@@ -413,12 +410,12 @@ fn check(job: &Job, namespace: &Namespace, depth: u16, queues: usize) -> Result<
     }
     if job.verify && units > VERIFIED_UNITS_MAX {
         return unsupported(format!(
-            "verification keeps track of {VERIFIED_UNITS_MAX} blocks at most, not {units}: use a smaller span or larger blocks"
+            "verification tracks at most {VERIFIED_UNITS_MAX} blocks, not {units}: use a smaller span or larger blocks"
         ));
     }
     if job.verify && units < in_flight {
         return unsupported(format!(
-            "verification never has two commands in one block: {units} blocks are too few for {in_flight} commands in flight"
+            "verification needs a block for each command in flight: {units} blocks are too few for {in_flight} commands"
         ));
     }
     let needed = in_flight.saturating_mul(job.block_size.into());

@@ -1,8 +1,7 @@
-//! The same job on another drive, in the same turns: a neighbour whose figures are wanted, too.
+//! The same job on another drive, in the same turns: a neighbour whose figures are measured, too.
 //!
-//! What does not run for a while is the thread that both share, so the neighbour leaves out the
-//! stalls that the job leaves out. It does NOT pause, verify, or tell lulls from what a drive
-//! takes.
+//! A stall affects the thread that both share, so the neighbour excludes the same stalls as the
+//! job. It does NOT pause, verify, or distinguish lulls from the latency of a drive.
 
 use memory::HostMemory;
 
@@ -42,7 +41,7 @@ impl<'a, B: Bus, K: Clock> Neighbour<'a, B, K> {
     ) -> Result<Self, DriverError> {
         if job.verify {
             return Err(DriverError::Unsupported(
-                "a neighbour does not verify".to_owned(),
+                "a neighbour job cannot verify data".to_owned(),
             ));
         }
         let units = check(job, namespace, queue.depth(), 1)?;

@@ -1,8 +1,8 @@
-//! Where the data of commands lies: pieces of one buffer, each with its data
-//! pointers made before the first command.
+//! The places of commands' data: pieces of one buffer, each with its data pointers built before the
+//! first command.
 //!
-//! A slot of the queue has as many places as any other and uses them in turn,
-//! so a place is never in two commands at once.
+//! Every slot of the queue has the same number of places and uses them in turn, so a place is never
+//! in two commands at once.
 
 use memory::{Buffer, HostMemory};
 use nvme_spec::prp::{ENTRY_SIZE, PAGE_SIZE};
@@ -17,7 +17,7 @@ const _: () = assert!(PAGE as u64 == PAGE_SIZE);
 /// One piece of the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// Where it begins in the buffer.
+    /// Its offset in the buffer.
     pub(super) at: usize,
     pub(super) prps: Prps,
 }
@@ -28,7 +28,7 @@ pub(super) struct Places {
     /// Slot `s` has those at `s`, `s + slots`, and so on.
     all: Vec<Place>,
     slots: usize,
-    /// What data pointers point to has to stay.
+    /// Lists that data pointers refer to; they must stay allocated.
     _lists: Option<Buffer>,
 }
 

@@ -1,4 +1,4 @@
-//! Which command comes next, and what is done with its data.
+//! Selects the next command, and fills or checks its data.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ pub(super) trait Traffic {
     fn finish(&mut self, _op: Op, _ok: bool, _buffer: &Buffer, _at: usize) {}
 }
 
-/// What a job asks for, for ever.
+/// The commands of a job, without end.
 pub(super) struct Plain {
     rw: Rw,
     reads_percent: u64,

@@ -1,9 +1,8 @@
-//! Marked data: what was written where, and whether it reads back.
+//! Marked data: the last write of each block, and whether it reads back.
 //!
-//! A logical block starts with its LBA and the generation of the write that
-//! made it, then a tag of the job's seed; the rest is a pattern made from all
-//! three. A block of another address, of an older write, of another run, or
-//! with any byte changed is told apart.
+//! A logical block starts with its LBA and the generation of the write that produced it, then a tag
+//! of the job's seed; the rest is a pattern derived from all three. So a block of another address,
+//! of an older write, of another run, or with any changed byte is detected.
 
 use std::fmt;
 
@@ -13,7 +12,7 @@ use super::Job;
 use super::random::mix;
 use crate::io::Namespace;
 
-/// What a read leaves in a buffer that the drive did not touch.
+/// Buffer contents before a read: they remain if the drive did not touch the buffer.
 const POISON: u8 = 0xa5;
 /// Words before the pattern: LBA, then generation and tag.
 const HEAD_WORDS: usize = 2;
@@ -23,11 +22,11 @@ const HEAD_WORDS: usize = 2;
 pub struct Mismatch {
     /// The block.
     pub lba: u64,
-    /// Where in the block the first wrong byte is.
+    /// Offset of the first wrong byte in the block.
     pub offset: usize,
-    /// What it should be.
+    /// The expected byte.
     pub expected: u8,
-    /// What it is.
+    /// The byte found.
     pub found: u8,
     /// The write whose data should be there.
     pub generation: u32,
@@ -40,27 +39,26 @@ impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "block {} should hold write {}, but byte {} is {:#04x} and not {:#04x}",
+            "block {} should hold write {}, but byte {} is {:#04x} instead of {:#04x}",
             self.lba, self.generation, self.offset, self.found, self.expected
         )?;
         match self.found_mark {
             Some((lba, generation)) => {
                 write!(f, "; it is marked as block {lba} of write {generation}")
             }
-            None => f.write_str("; it has no mark of this job"),
+            None => f.write_str("; it carries no mark of this job"),
         }
     }
 }
 
-/// What each unit should hold.
+/// Expected contents of each unit.
 pub(super) struct Ledger {
     seed: u64,
     block_len: usize,
     blocks_per_unit: u64,
-    /// Of the last write that succeeded; 0 where the contents are not known.
+    /// Generation of the last write that succeeded; 0 if the contents are unknown.
     generations: Vec<u32>,
-    /// What is in flight in each unit: [`IDLE`], [`READING`], or the generation
-    /// of a write.
+    /// Command in flight in each unit: [`IDLE`], [`READING`], or the generation of a write.
     pending: Vec<u32>,
     /// Number of the last write begun; never 0.
     last: u32,

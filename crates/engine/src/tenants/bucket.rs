@@ -1,17 +1,16 @@
-//! Caps: so much in a second, and so much at once.
+//! Caps: a rate per second, and a burst.
 //!
-//! A bucket is one number that the reactors of a process share: when it will be full again. What is
-//! spent moves that moment on by as long as it takes to earn; the bucket has what the time from now
-//! until then has not yet taken from its burst. It may be overdrawn by one command, which is paid
-//! back before the next: so commands of any size go, and over time exactly as much as the cap
+//! A bucket is one number that the reactors of a process share: the time when it will be full
+//! again. Spending moves that time on by as long as it takes to earn the amount. The bucket holds
+//! its burst, less the time from now until then. It may be overdrawn by one command, which is paid
+//! back before the next: so commands of any size pass, and over time exactly as much as the cap
 //! allows.
 //!
-//! A reactor looks once a turn and tells what it spent at the end of it, with one atomic operation
-//! however many commands that was. Several reactors of one tenant may so overdraw by what each of
-//! them lets go in a turn, and pay it back.
+//! A reactor reads the bucket once a turn and reports its spending at the end of the turn, with one
+//! atomic operation for any number of commands. Several reactors of one tenant may thus overdraw by
+//! what each of them admits in a turn, and pay it back.
 //!
-//! Time counts in sixteenths of a nanosecond, and what does not make a whole one is carried over:
-//! nothing is lost.
+//! Time counts in sixteenths of a nanosecond, and remainders are carried over: nothing is lost.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,7 +23,7 @@ const FRACTION_BITS: u32 = 4;
 /// The longest time that a burst takes to earn: some 36 years lie between this and the end of time.
 const LONGEST: u64 = u64::MAX / 4;
 
-/// How much there may be.
+/// A limit per second, with a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
     /// In a second; not 0.
@@ -33,7 +32,7 @@ pub struct Cap {
     pub burst: u64,
 }
 
-/// What is left of a cap, for all reactors of a process.
+/// The rest of a cap, for all reactors of a process.
 #[derive(Debug, Default)]
 pub(super) struct Bucket {
     /// Units in a second; 0: there is no cap.
@@ -44,8 +43,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Caps differently from now on. A new cap begins with an empty bucket; one that goes on keeps
-    /// what it has.
+    /// Changes the cap. A new cap begins with an empty bucket; a changed one keeps its contents.
     pub(super) fn set(&self, cap: Option<Cap>, now: Time) {
         let Cap { per_second, burst } = cap.unwrap_or(Cap {
             per_second: 0,
@@ -57,7 +55,7 @@ impl Bucket {
             return;
         }
         let full_at = fine(now).saturating_add(earns(burst.into(), per_second).0);
-        // At the first start there is nobody who has spent anything.
+        // At the first start no reactor has spent anything.
         let full_at = if before == (0, 0) { 0 } else { full_at };
         self.full_at.store(full_at, Ordering::Relaxed);
     }
@@ -69,7 +67,7 @@ impl Bucket {
     }
 }
 
-/// What one reactor knows of a bucket in a turn, and what it has spent of it.
+/// One reactor's view of a bucket in a turn, and its spending.
 #[derive(Debug, Default)]
 pub(super) struct Purse {
     cap: Option<Cap>,
@@ -78,7 +76,7 @@ pub(super) struct Purse {
     /// The bucket may be earned back by so much later than it is full.
     patience: u64,
     spent: u64,
-    /// What of the time to earn it was no whole sixteenth, in parts of the cap.
+    /// Remainder of the time to earn it, less than a sixteenth, in parts of the cap.
     rest: u64,
 }
 
@@ -125,7 +123,7 @@ impl Purse {
         }
     }
 
-    /// Tells what was spent in the turn.
+    /// Publishes the spending of the turn.
     #[inline]
     pub(super) fn tell(&mut self, bucket: &Bucket) {
         let spent = std::mem::take(&mut self.spent);
@@ -146,7 +144,7 @@ fn fine(now: Time) -> u64 {
     now.0.saturating_mul(1 << FRACTION_BITS)
 }
 
-/// How long it takes to earn `units`, and what is left of the division.
+/// Time to earn `units`, and the remainder of the division.
 fn earns(units: u128, per_second: u64) -> (u64, u64) {
     let (owed, per_second) = (units * SECOND, u128::from(per_second));
     let takes = (owed / per_second).min(LONGEST.into()) as u64;

@@ -1,22 +1,24 @@
-//! Whose turn it is of several that want the same: fair queueing by weight.
+//! Fair queueing by weight, among flows that want the same medium.
 //!
-//! Everyone has a *tag*: what it has had, by cost, divided by its weight. Who has the lowest may
-//! go; somebody else may go ahead of him by no more than a quantum. What somebody does not want is
-//! not saved up for him: who comes back begins where the others are by now (start-time fair
-//! queueing, Goyal, Vin and Cheng 1996; here without a queue, as commands wait where their lanes
-//! hold them and ask again in each turn).
+//! Each flow has a *tag*: the cost that it has received, divided by its weight. The flow with the
+//! lowest tag may go; another may go ahead of it by no more than a quantum. Unused share is not
+//! saved up: a flow that comes back begins where the others are by now (start-time fair queueing,
+//! Goyal, Vin and Cheng 1996; here without a queue, as commands wait where their lanes hold them
+//! and ask again in each turn).
 //!
-//! The same on two levels: tenants that share a medium, and the namespaces of one tenant on it.
+//! The same scheme applies on two levels: tenants that share a medium, and the namespaces of one
+//! tenant on it.
 
 use port::time::Time;
 
-/// Bits of a tag's fraction: what a weight divides is far from rounding.
+/// Bits of a tag's fraction: enough that rounding of the division by a weight is negligible.
 const FRACTION_BITS: u32 = 16;
-/// Who had something done at once is expected back for so long: media that copy have done a command
-/// before its host can send the next, and without that a host would never be found waiting.
+/// How long a flow whose command completed at once is expected back: media that copy have completed
+/// a command before its host can send the next, and without this a host would never be found
+/// waiting.
 pub(super) const GRACE_NS: u64 = 30_000;
 
-/// What somebody wants, has had, and has.
+/// Demand, received cost and commands in flight of one flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     weight: u32,
@@ -29,19 +31,19 @@ pub(super) struct Claim {
     pub(super) in_flight: u32,
 }
 
-/// What an instant is, to claims.
+/// The current time and turn, for claims.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instant {
     pub(super) turn: u64,
     pub(super) now: Time,
 }
 
-/// How somebody stands beside the others that want something.
+/// Position of a flow relative to the others with demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// By how much cost it is ahead of whoever has had least.
+    /// Cost by which it is ahead of the flow with the lowest tag.
     pub(super) ahead: u64,
-    /// Whoever has had least is only expected.
+    /// The flow with the lowest tag is only expected.
     pub(super) expected: bool,
 }
 
@@ -76,14 +78,14 @@ impl Claim {
         self.in_flight == 0 && self.served.is_some_and(lately)
     }
 
-    /// It has had something of that cost.
+    /// Charges that cost.
     pub(super) fn pay(&mut self, cost: u64) {
         self.tag += (u128::from(cost) << FRACTION_BITS) / u128::from(self.weight);
     }
 }
 
-/// How `claim` stands beside `others`, those of them that can go at all. `reached`: the tag that
-/// they all have passed, which moves on.
+/// Position of `claim` relative to `others`, those of them that can go at all. `reached`: the tag
+/// that they all have passed, which advances.
 pub(super) fn stand<'c>(
     claim: &mut Claim,
     others: impl Iterator<Item = &'c Claim>,

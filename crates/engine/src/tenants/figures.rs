@@ -1,12 +1,12 @@
-//! What tenants have had, for who looks on.
+//! Usage figures of tenants, for monitoring.
 //!
-//! An engine counts for itself, and tells all of it once a turn with a few atomic additions,
-//! however many commands that was. The numbers guard nothing: one may be seen before another.
+//! An engine counts for itself, and publishes its counts once a turn with a few atomic additions,
+//! for any number of commands. The numbers guard nothing: one may be visible before another.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a tenant has had.
+/// Usage of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantFigures {
     /// Commands that went to media.
@@ -15,13 +15,13 @@ pub struct TenantFigures {
     pub bytes: u64,
     /// Commands that had to wait for the tenant's caps.
     pub capped: u64,
-    /// Commands that had to wait for others, or for the limit of what media have of it.
+    /// Commands that had to wait for others, or for the limit of commands in flight.
     pub held: u64,
     /// Commands that media have.
     pub in_flight: u64,
 }
 
-/// The same of all engines together.
+/// The same for all engines together.
 #[derive(Debug, Default)]
 pub(super) struct Had {
     commands: AtomicU64,
@@ -43,7 +43,7 @@ impl Had {
     }
 }
 
-/// What one engine counts of a tenant.
+/// One engine's counts for a tenant.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     now: TenantFigures,
@@ -79,7 +79,7 @@ impl Counted {
         }
     }
 
-    /// Tells what is new.
+    /// Publishes new counts.
     #[inline]
     pub(super) fn tell(&mut self, had: &Had) {
         if self.now == self.told {

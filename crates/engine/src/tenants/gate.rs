@@ -1,4 +1,4 @@
-//! How lanes ask: the gate of one lane, and what becomes of a lane's commands when it ends.
+//! The gate of one lane: how it asks for admission, and the cleanup of its commands when it ends.
 
 use controller::gate::{FlowId, Gate, Pass, Work};
 use port::namespace::Namespace;
@@ -6,7 +6,7 @@ use port::time::Time;
 
 use super::{NamespaceKey, TenantId, Tenants};
 
-/// What media had of lanes when these ended.
+/// Commands that media had of lanes when these ended.
 #[derive(Debug, Default)]
 pub(crate) struct Left(pub(super) Vec<(FlowId, Work, Time)>);
 

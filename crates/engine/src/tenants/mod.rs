@@ -1,27 +1,26 @@
-//! Tenants: who shares what with whom, and how much of it each may have.
+//! Tenants: who shares which media, and how much of them each may use.
 //!
 //! A *tenant* is a name that controllers and namespaces carry. Commands of a namespace with a
-//! tenant are that tenant's, all others of a controller are the controller's tenant's; what has
-//! neither goes as if there were no tenants. A command that may not go waits in its lane
-//! ([`controller::gate`]); this says which ones may:
-//!
+//! tenant are that tenant's; all others of a controller are the controller's tenant's. Commands
+//! with neither are not limited. A command that may not go waits in its lane
+//! ([`controller::gate`]). This module decides which ones may go:
 //! 1. within the tenant's caps of commands and bytes (`bucket`), on all reactors together;
-//! 2. within its limit of commands that media have;
-//! 3. of the class `latency` before all others, as long as it is ahead of its fair part by no more
+//! 2. within its limit of commands in flight;
+//! 3. of the latency class before all others, as long as it is ahead of its fair share by no more
 //!    than [`AHEAD`];
-//! 4. while the medium has no more than keeps it busy (`window`);
+//! 4. while the medium has no more in flight than keeps it busy (`window`);
 //! 5. in the order of fair queueing by weight, of the tenants that share the medium and then of a
 //!    tenant's namespaces on it (`claim`).
 //!
-//! Points 2 to 5 are each reactor's own: reactors share a medium as its channels do. Everything can
-//! change at any time.
+//! Points 2 to 5 are each reactor's own: reactors share a medium as its channels do. Every setting
+//! can change at any time.
 //!
 //! Invariants:
-//! - What is let go is paid for, by exactly one flow, and what a medium has of a flow is what was
-//!   let go and has not ended.
-//! - Whatever waits is let go when nobody else wants the medium, unless its own tenant's caps or
-//!   limit forbid it.
-//! - Nothing here is asked, or costs anything, before the first tenant is there.
+//! - An admitted command is charged to exactly one flow, and a flow's commands in a medium are
+//!   those that were admitted and have not ended.
+//! - A waiting command is admitted when no other flow wants the medium, unless its own tenant's
+//!   caps or limit forbid it.
+//! - None of this runs, or costs anything, before the first tenant exists.
 
 mod bucket;
 mod claim;
@@ -44,19 +43,19 @@ pub(crate) use self::gate::{Left, TenantGate};
 pub use self::spec::{Budget, Class, NamespaceKey, TenantFigures, TenantId, TenantSpec};
 use self::window::{Window, cost};
 
-/// How far ahead of others a tenant may be that wants as much as they do, where a medium does
-/// commands at once: a batch.
+/// How far ahead of others with equal demand a tenant may be, if a medium completes commands at
+/// once: a batch.
 const QUANTUM: u64 = 256 << 10;
 /// And where it takes its time.
 const QUANTUM_LEAST: u64 = 8 << 10;
-/// How far ahead of the others a tenant of the class `latency` may be and still goes first.
+/// How far ahead of the others a tenant of the latency class may be and still has priority.
 const AHEAD: u64 = 4 << 20;
-/// Who had something on a medium within this time uses it.
+/// A tenant with a command on a medium within this time counts as using it.
 const USES_NS: u64 = 10_000_000;
-/// Namespaces of a tenant on a medium that are told apart. A host that makes them and deletes them
-/// would have new ones for ever.
+/// Maximum number of a tenant's namespaces on a medium that are distinguished. A host that creates
+/// and deletes namespaces would otherwise add new ones without end.
 const FLOWS: usize = 64;
-/// How many times the least time its commands take, where no goal was given.
+/// Default goal, as a multiple of the minimum latency of its commands.
 const GOAL_TIMES: u64 = 2;
 
 /// A tenant as an engine knows it.
@@ -70,7 +69,7 @@ struct Tenant {
 }
 
 impl Tenant {
-    /// Whether its caps have nothing left.
+    /// Whether its caps are exhausted.
     fn is_dry(&self) -> bool {
         !(self.commands.has_some() && self.bytes.has_some())
     }
@@ -104,7 +103,7 @@ struct Medium {
     channel: ChannelId,
     shares: Vec<usize>,
     reached: u128,
-    /// What it has of tenants that are not of the class `latency`, by cost.
+    /// Cost in flight of tenants that are not of the latency class.
     cost: u64,
     window: Window,
     /// Several tenants use it; one of them is of the class `latency`.
@@ -122,7 +121,7 @@ struct Flow {
     went_first: bool,
 }
 
-/// What somebody said of a namespace.
+/// The configured tenant of a namespace.
 #[derive(Clone, Copy, Debug)]
 struct Assigned {
     namespace: NamespaceKey,
@@ -190,7 +189,7 @@ impl Tenants {
         }
     }
 
-    /// Whether several tenants use a medium, and whether one is of the class `latency`.
+    /// Whether several tenants use a medium, and whether one is of the latency class.
     fn look_at_medium(&mut self, at: usize, now: Time) {
         let (mut users, mut beside_latency) = (0, false);
         for share in &self.media[at].shares {

@@ -1,4 +1,4 @@
-//! What tenants are to whoever configures them: names, weights, classes, caps and figures.
+//! The configuration of tenants: names, weights, classes, caps and figures.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::Engine;
 use crate::mail::EngineId;
 use crate::turn::ControllerSlot;
 
-/// Which tenant, on every engine of a process.
+/// Index of a tenant, the same on every engine of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TenantId(pub u16);
 
-/// How a tenant stands to others.
+/// Priority class of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
     /// By its weight.
@@ -24,18 +24,18 @@ pub enum Class {
     Fair,
     /// It goes first, within a bound.
     Latency {
-        /// Its commands should take no longer than this, in nanoseconds, but for the slowest 0.5 %.
-        /// `None`: than twice as long as they take at the least.
+        /// Latency goal of its commands, in nanoseconds, except for the slowest 0.5 %. `None`:
+        /// twice their minimum latency.
         goal_ns: Option<u64>,
     },
 }
 
-/// What a tenant may have, beside its caps.
+/// Configuration of a tenant, without its caps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantSpec {
     /// Its part, beside others' weights; at least 1.
     pub weight: u32,
-    /// How it stands to others.
+    /// Its priority class.
     pub class: Class,
     /// Most commands that media may have of it, for each reactor.
     pub in_flight: Option<u32>,
@@ -51,7 +51,7 @@ impl Default for TenantSpec {
     }
 }
 
-/// What a tenant may spend and what it has had, on all reactors together.
+/// Caps and usage of a tenant, on all reactors together.
 #[derive(Debug, Default)]
 pub struct Budget {
     pub(super) commands: Bucket,
@@ -66,7 +66,7 @@ impl Budget {
         self.bytes.set(bytes, now);
     }
 
-    /// What the tenant has had. Reactors tell it once a turn.
+    /// Usage of the tenant. Reactors publish it once a turn.
     #[must_use]
     pub fn figures(&self) -> TenantFigures {
         self.had.get()
@@ -83,8 +83,7 @@ pub struct NamespaceKey {
 }
 
 impl<C: Channel> Engine<C> {
-    /// Takes a tenant, or changes it. Every engine of a process is told the same, with the same
-    /// budget.
+    /// Adds or changes a tenant. Every engine of a process receives the same, with the same budget.
     pub fn set_tenant(&mut self, id: TenantId, spec: TenantSpec, budget: Arc<Budget>) {
         self.tenants.get_or_insert_default().set(id, spec, budget);
     }
@@ -111,8 +110,8 @@ impl<C: Channel> Engine<C> {
         self.lanes.assign(home, controller.0, tenant);
     }
 
-    /// Forgets a tenant, which nothing names any more. What media have of it ends as if it were
-    /// nobody's.
+    /// Removes a tenant, which must not be referenced any more. Its commands in media end without a
+    /// tenant.
     pub fn remove_tenant(&mut self, id: TenantId) {
         if let Some(tenants) = &mut self.tenants {
             tenants.remove(id);

@@ -1,47 +1,47 @@
-//! How much a medium has in flight of tenants that share it: enough to keep it busy, and no more
-//! than that.
+//! The window: how much a medium may have in flight for tenants that share it, enough to keep it
+//! busy and no more.
 //!
-//! What a medium has, nobody can order any more: weights and classes act on what waits outside. So
-//! while two tenants or more use a medium, what it has of them is bounded, and the bound follows
-//! load. By Little's law a medium is busy with what it does in the time that a command takes at the
-//! least; the window is [`DEPTH`] times that, found anew every [`EPOCH_NS`] from what has ended.
-//! The least times are those of commands of the same direction and size, and they are looked for
-//! where there is no queue: at first, and every [`PROBE_EVERY_NS`], the window is [`PROBE`] for a
-//! moment.
+//! Commands in a medium can no longer be ordered: weights and classes act only on those that wait
+//! outside. So while two tenants or more use a medium, their commands in it are bounded, and the
+//! bound follows load. By Little's law a medium is busy with the work that it completes in the
+//! minimum latency of a command. The window is [`DEPTH`] times that, recomputed every [`EPOCH_NS`]
+//! from the commands that have ended. The minimum latencies are those of commands of the same
+//! direction and size, and they are measured without a queue: at first, and every
+//! [`PROBE_EVERY_NS`], the window is [`PROBE`] for a moment.
 //!
-//! Beside a tenant of the class `latency` the window of the others is the largest at which its
-//! commands are late (they take longer than their goal) no more often than one of [`RARE`]. One
-//! that is late takes a sixteenth of the window away, one that is not gives a small part back, so
-//! that both are even at that rate.
+//! Beside a tenant of the latency class, the window of the others is the largest at which its
+//! commands are late (they take longer than their goal) no more often than one in [`RARE`]. A late
+//! command shrinks the window by a sixteenth, and one in time grows it by a small part, so that
+//! both balance at that rate.
 //!
-//! Cost is [`COMMAND`] and the bytes of a command: what a drive can do of small commands and of
-//! large ones in a second differ by that much.
+//! Cost is [`COMMAND`] plus the bytes of a command: the rates of small and large commands that a
+//! drive sustains differ by that much.
 
 use std::collections::BTreeMap;
 
 use controller::gate::Work;
 use port::time::Time;
 
-/// What a command costs beside its bytes.
+/// Cost of a command beside its bytes.
 pub(super) const COMMAND: u64 = 4096;
-/// How many times what keeps a medium busy when nothing waits for anything else there: some of its
-/// parts always have nothing to do while others have a queue.
+/// Multiple of the amount that keeps a medium busy without queues inside: some of its parts are
+/// always idle while others have a queue.
 const DEPTH: u128 = 4;
 /// The least window: a few small commands.
 const PROBE: u64 = 4 * 2 * COMMAND;
 /// The largest.
 const WIDEST: u64 = 256 << 20;
-/// How long what has ended is counted until the window follows it.
+/// Interval at which the window is recomputed from commands that have ended.
 const EPOCH_NS: u64 = 1_000_000;
 /// Commands that must have ended by then.
 const EPOCH_COMMANDS: u64 = 32;
-/// How often the least times are looked for.
+/// Interval between measurements of the minimum latencies.
 const PROBE_EVERY_NS: u64 = 2_000_000_000;
-/// How long, and for how many commands; and how long at most.
+/// Duration of a measurement, its number of commands, and its maximum duration.
 const PROBE_NS: u64 = 2_000_000;
 const PROBE_COMMANDS: u64 = 8;
 const PROBE_MOST_NS: u64 = 100_000_000;
-/// Late commands of the class `latency`: one of so many, half of what a 99th percentile may have.
+/// Late commands of the latency class: one in this many, half of what a 99th percentile may have.
 const RARE: u64 = 200;
 /// The part of the window that a late one takes.
 const LATE_PART: u64 = 16;
@@ -50,7 +50,7 @@ const FRACTION_BITS: u32 = 12;
 /// Nothing has ended for so long although there is something: there is no load to follow.
 const STALLED_NS: u64 = 1_000_000_000;
 
-/// What a command is to a medium, beside its data.
+/// Cost of a command to a medium, including its data.
 #[inline]
 pub(super) fn cost(work: Work) -> u64 {
     COMMAND + u64::from(work.bytes)
@@ -143,7 +143,7 @@ impl Window {
         }
     }
 
-    /// How much of tenants that are not of the class `latency` there may be.
+    /// Maximum cost in flight of tenants that are not of the latency class.
     pub(super) fn width(&self, now: Time, beside_latency: bool) -> u64 {
         if now.since(self.last_ended) > STALLED_NS {
             return WIDEST;
@@ -179,7 +179,7 @@ impl Window {
         least_ns
     }
 
-    /// A command of the class `latency` has ended that the others had to let go first, late or not.
+    /// A command of the latency class has ended that had priority over the others, late or not.
     pub(super) fn heard(&mut self, late: bool) {
         let beside = self.beside;
         let narrowest = (2 * COMMAND) << FRACTION_BITS;

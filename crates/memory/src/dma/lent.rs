@@ -1,13 +1,13 @@
-//! What a host lends: the memory of one region, from its map to its unmap.
+//! The memory of one region that a host lends, from its map to its unmap.
 //!
-//! Whoever prepares something for I/O into a region (registers its pages with the kernel, say) must
-//! not go on using that for the next region at the same address: the host may have given the pages
-//! away in between, and the file has others there now. So each map makes a [`Lent`] with a number
-//! of its own, every segment tells that number, and a `Lent` that nobody holds any more
-//! (`Weak::strong_count` is 0) is one that no view and no command can still reach.
+//! Code that prepares I/O into a region (for example, registers its pages with the kernel) must not
+//! reuse that preparation for the next region at the same address: the host may have released the
+//! pages in between, and the file has others there now. So each map creates a [`Lent`] with its own
+//! number, and every segment carries that number. A `Lent` without holders (`Weak::strong_count` is
+//! 0) is one that no view and no command can still reach.
 //!
-//! A device that reaches the memory by itself, as a drive does, may go on doing so after an unmap,
-//! where it hangs. So a region knows whether its host has taken it back, and how many devices reach
+//! A device with its own access to the memory, as a drive has, may keep using it after an unmap
+//! while it hangs. So a region records whether its host has unmapped it, and how many devices reach
 //! it ([`Reach`]).
 //!
 //! What it does NOT do: it reads and writes nothing.
@@ -21,12 +21,10 @@ use rustix::mm::Advice;
 
 use crate::mapping::Mapping;
 
-/// What is known of a region beside its bytes: whether it is still mapped, and whether devices
-/// reach it.
+/// State of a region beside its bytes: whether it is still mapped, and whether devices reach it.
 ///
-/// Both sides say what they do before they look at the other's word (sequentially consistent): of a
-/// device that begins to reach a region and a host that takes it back at the same moment, one at
-/// least sees the other.
+/// Both sides store their own word before they load the other's (sequentially consistent). So if a
+/// device begins to reach a region while a host unmaps it, at least one of them sees the other.
 #[derive(Debug, Default)]
 pub struct Reach {
     is_taken_back: AtomicBool,
@@ -113,8 +111,8 @@ impl Lent {
         }
     }
 
-    /// Whether it is still mapped, and whether devices reach it; to be known also when the memory
-    /// is gone.
+    /// Whether it is still mapped, and whether devices reach it; valid also after the memory is
+    /// gone.
     #[must_use]
     pub fn reach(&self) -> &Arc<Reach> {
         &self.reach
@@ -146,8 +144,8 @@ impl Lent {
         self.is_writable
     }
 
-    /// Has the system allocate `len` bytes from `offset` on, whole pages, without changing what is
-    /// in them.
+    /// Makes the system allocate `len` bytes from `offset` on, whole pages, without changing their
+    /// contents.
     ///
     /// # Errors
     /// The system's: there is no memory, the file has been cut short, the bytes may not be written,

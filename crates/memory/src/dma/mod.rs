@@ -1,8 +1,8 @@
-//! The DMA map: which of the host's addresses mean which bytes.
+//! The DMA map: the bytes behind each of the host's addresses.
 //!
 //! One writer per session ([`DmaMap`]) and any number of readers, each with a snapshot
 //! ([`DmaView`]) that never changes. A change copies one chunk of regions and the vector of chunks,
-//! and only if a reader still holds them; it raises the epoch by one, so that "issued before this
+//! and only if a reader still holds them. It raises the epoch by one, so that "issued before this
 //! change" is a comparison of numbers.
 //!
 //! Invariants:
@@ -12,10 +12,10 @@
 //!   that mapping.
 //! - A device writes only where both the region's access and its mapping allow it.
 //!
-//! What it does NOT do: an unmap does not wait for I/O. Readers with an older view go on reaching
-//! the old bytes, safely; the session counts them out by epoch before it answers its client. Bus
-//! addresses of drives are not kept here: whoever shows a drive the memory of a region ([`Lent`])
-//! keeps them.
+//! What it does NOT do: an unmap does not wait for I/O. Readers with an older view keep reaching
+//! the old bytes, safely; the session waits by epoch until they are done before it replies to its
+//! client. It does not keep the bus addresses of drives: the code that maps a region's memory for a
+//! drive ([`Lent`]) keeps them.
 
 mod lent;
 mod pins;
@@ -36,10 +36,11 @@ use self::tree::{Place, Tree};
 use crate::address::{Iova, PAGE};
 use crate::mapping::Mapping;
 
-/// The most regions of one session: what QEMU's client proposes as `max_dma_maps`.
+/// Maximum number of regions of one session: the value that QEMU's client proposes as
+/// `max_dma_maps`.
 pub const MAX_DMA_REGIONS: usize = 65_535;
 
-/// What the device may do with a region.
+/// A device's access rights to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// It may read the host's bytes.
@@ -61,7 +62,7 @@ impl Access {
     };
 }
 
-/// What the device is about to do: the direction of a transfer as the controller sees it.
+/// The access that the device needs: the direction of a transfer as the controller sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The device reads the host's memory: a write command's data, submission queues, PRP lists.
@@ -107,7 +108,7 @@ impl Region {
         self.len
     }
 
-    /// What the device may do.
+    /// The device's access rights.
     pub fn access(&self) -> Access {
         self.access
     }
@@ -167,9 +168,9 @@ pub enum DmaError {
     #[error("the range ends past the 64-bit address space")]
     Wraps,
     /// The range meets a region that is mapped.
-    #[error("the range overlaps the region of {len:#x} bytes at {iova}: unmap that first")]
+    #[error("the range overlaps the region of {len:#x} bytes at {iova}: unmap that region first")]
     Overlaps {
-        /// Where the other region starts.
+        /// Start of the other region.
         iova: Iova,
         /// Its bytes.
         len: u64,
@@ -199,7 +200,7 @@ pub enum DmaError {
         "the range covers only a part of the region of {len:#x} bytes at {iova}: unmap whole regions"
     )]
     Splits {
-        /// Where that region starts.
+        /// Start of that region.
         iova: Iova,
         /// Its bytes.
         len: u64,
@@ -213,10 +214,10 @@ pub enum TranslateError {
     #[error("the address is not mapped")]
     Unmapped,
     /// The region came without a descriptor.
-    #[error("the memory is not shared: start QEMU with memory-backend-memfd,share=on")]
+    #[error("the host does not share this memory: start QEMU with memory-backend-memfd,share=on")]
     NoDescriptor,
     /// The region does not allow this direction.
-    #[error("the region does not allow this access")]
+    #[error("the region is not mapped for this access")]
     Denied,
     /// The range ends behind the last address.
     #[error("the range ends past the 64-bit address space")]
@@ -229,7 +230,7 @@ pub struct DmaMap {
     max_regions: usize,
     /// Changed in place while no reader holds it, copied otherwise.
     current: Arc<DmaView>,
-    /// Of regions that were removed, those that devices reached then.
+    /// Of the removed regions, those that devices could reach at that time.
     reached: Vec<Arc<Reach>>,
 }
 
@@ -411,7 +412,7 @@ fn check_range(iova: Iova, len: u64) -> Result<Iova, DmaError> {
     iova.checked_add(len - 1).ok_or(DmaError::Wraps)
 }
 
-/// A map that never changes: what one epoch's readers see.
+/// A map that never changes: the view of one epoch's readers.
 #[derive(Clone, Debug, Default)]
 pub struct DmaView {
     epoch: u64,
@@ -460,7 +461,7 @@ impl DmaView {
         self.translate_other(hint, at, len, need)
     }
 
-    /// What does not lie wholly where the last one did, or cannot be reached.
+    /// The slow path: ranges that are not wholly in the last region, or cannot be reached.
     #[inline(never)]
     fn translate_other<'v>(
         &'v self,
@@ -521,8 +522,8 @@ impl DmaView {
 }
 
 impl<'v> Near<'v> {
-    /// The `len` bytes from `at` on, where all of them lie in this region and can be reached so.
-    /// `None` says nothing of them: [`DmaView::translate`] does.
+    /// The `len` bytes from `at` on, if all of them lie in this region and allow that access.
+    /// `None` does not mean that they are invalid: [`DmaView::translate`] decides that.
     #[inline]
     #[must_use]
     pub fn translate(&self, at: Iova, len: u32, need: Need) -> Option<Segment<'v>> {
@@ -530,7 +531,7 @@ impl<'v> Near<'v> {
     }
 }
 
-/// Where the last address was found. Only a position: checked before use, so that one from another
+/// The region of the last address. Only a position: checked before use, so that one from another
 /// view does no harm.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hint(Place);

@@ -7,8 +7,8 @@ use super::DmaView;
 /// Keeps views alive for a medium whose I/O outlives the call that starts it, without touching a
 /// shared reference count for every command: commands of one view are counted here.
 ///
-/// A view is let go with its last command, so that the memory of a guest that is gone does not stay
-/// mapped.
+/// A view is released with its last command, so that the memory of a disconnected guest does not
+/// stay mapped.
 #[derive(Debug, Default)]
 pub struct ViewPins {
     /// As many as there ever were different views in flight at one time; never more than commands
@@ -23,7 +23,7 @@ struct Slot {
     pins: u32,
 }
 
-/// One pin, to be given back by [`ViewPins::unpin`] exactly once.
+/// One pin, to be released by [`ViewPins::unpin`] exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct PinId(u32);
@@ -34,7 +34,7 @@ impl ViewPins {
         Self::default()
     }
 
-    /// Keeps `view` alive until the pin is given back.
+    /// Keeps `view` alive until the pin is released.
     #[inline]
     pub fn pin(&mut self, view: &Arc<DmaView>) -> PinId {
         if let Some(slot) = self.slots.get_mut(self.last)
@@ -65,7 +65,7 @@ impl ViewPins {
         })
     }
 
-    /// Gives a pin back.
+    /// Releases a pin.
     ///
     /// # Panics
     /// If the pin was given back before.

@@ -1,4 +1,4 @@
-//! Memory of our own that media read and write as they do a host's: for bytes on their way from one
+//! Memory of our own that media read and write like a host's: for bytes that are copied from one
 //! medium to another.
 
 use std::io;
@@ -18,8 +18,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// `len` bytes, a multiple of [`crate::PAGE`] and not 0. They are taken from the system as they
-    /// are touched.
+    /// `len` bytes, a multiple of [`crate::PAGE`] and not 0. The system allocates them as they are
+    /// touched.
     ///
     /// # Errors
     /// What the system says: there is no room for so many addresses, or the length is no whole
@@ -32,7 +32,7 @@ impl Scratch {
         Ok(Scratch { view: map.view() })
     }
 
-    /// What a medium pins.
+    /// The view for a medium to pin.
     #[inline]
     #[must_use]
     pub fn view(&self) -> &Arc<DmaView> {

@@ -11,13 +11,12 @@ use crate::host::Buffer;
 const COMPARE_PIECE: usize = 1024;
 
 /// A contiguous range of host memory within one region. It lives as long as the view that
-/// translated it, or for ever where it is [`Segment::sink`].
+/// translated it, or forever if it is [`Segment::sink`].
 ///
 /// The host, or other guests' devices, may change the bytes at any moment, also during a copy. That
 /// race cannot be prevented and is the host's own: a copy then holds some mixture of old and new
 /// bytes. It is tolerated in exactly one way: bytes move by plain memory copies between raw
-/// pointers, never through a reference, and nobody decides anything by looking at host memory
-/// twice.
+/// pointers, never through a reference, and no decision depends on reading host memory twice.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'v> {
     /// Its `base` is not null.
@@ -55,7 +54,7 @@ impl<'v> Segment<'v> {
         self.len
     }
 
-    /// Whether it was asked for with a length of 0.
+    /// Whether its length is 0.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -67,7 +66,7 @@ impl<'v> Segment<'v> {
         self.region.id
     }
 
-    /// Where in that memory its first byte is.
+    /// Offset of its first byte in that memory.
     #[inline]
     pub fn lent_offset(&self) -> u64 {
         self.offset
@@ -207,8 +206,8 @@ impl<'v> Segment<'v> {
         }
     }
 
-    /// Joins two segments where `next` goes on in the same region where `self` ends; both come back
-    /// otherwise.
+    /// Joins two segments if `next` continues in the same region at the end of `self`; otherwise
+    /// returns both.
     ///
     /// # Errors
     /// The two segments, unchanged: they are not adjacent, or too long for one.
@@ -223,8 +222,8 @@ impl<'v> Segment<'v> {
         }
     }
 
-    /// The address and the length for a system call that does I/O of its own. Valid while the view
-    /// is alive; what a call may do with the bytes is what the segment was translated for.
+    /// The address and the length for a system call that does its own I/O. Valid while the view is
+    /// alive; the call may only access the bytes as the segment was translated for.
     #[inline]
     pub fn as_raw(&self) -> (*mut u8, usize) {
         (self.at(0, 0), self.len as usize)

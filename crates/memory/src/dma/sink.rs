@@ -1,8 +1,8 @@
-//! A place for bytes that nobody wants: what a device "writes" there is gone.
+//! A sink for bytes that are discarded: data that a device "writes" there is lost.
 //!
-//! It is memory of the program itself, the same for every host and every thread, and never given
-//! back. So its segments need no view: they are valid wherever segments of a view are, and whoever
-//! pins a view for I/O that outlives a call has nothing more to pin.
+//! It is memory of the program itself, the same for every host and every thread, and never freed.
+//! So its segments need no view: they are valid wherever segments of a view are, and code that pins
+//! a view for I/O that outlives a call has nothing more to pin.
 
 use std::cell::UnsafeCell;
 

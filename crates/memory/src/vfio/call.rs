@@ -1,4 +1,4 @@
-//! The calls of the kernel that VFIO consists of (linux/vfio.h), one function each.
+//! The VFIO system calls (linux/vfio.h), one function each.
 
 use std::ffi::{CString, c_int, c_ulong, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -91,7 +91,7 @@ pub(super) fn device(group: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let name = CString::new(name).map_err(io::Error::other)?;
     // SAFETY: the request takes a string that ends with a NUL, and only reads it.
     let fd = unsafe { call(group, GROUP_GET_DEVICE_FD, name.as_ptr().cast_mut().cast()) }?;
-    // SAFETY: the answer is a new descriptor, which nobody else has.
+    // SAFETY: the result is a new descriptor with no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -103,7 +103,7 @@ pub(super) fn region_info(device: &OwnedFd, index: u32) -> io::Result<RegionInfo
     answer[1] = word([index, 0]);
     exchange(device, DEVICE_GET_REGION_INFO, &mut answer)?;
     let bytes: Vec<u8> = answer.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let malformed = || io::Error::other("the kernel's answer has another form");
+    let malformed = || io::Error::other("the kernel's reply is malformed");
     RegionInfo::parse(&bytes).ok_or_else(malformed)
 }
 

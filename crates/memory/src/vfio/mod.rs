@@ -1,19 +1,19 @@
-//! PCI functions that the kernel lends to this process: VFIO, with an IOMMU of type 1.
+//! PCI functions that the kernel assigns to this process: VFIO, with an IOMMU of type 1.
 //!
-//! A [`Function`] is one function, the group that it is lent in, and a container: the addresses
-//! that it may reach, which are those that [`Function::share`] was asked for and no others. Its
-//! regions are read and written through the kernel, which says so when a function does not answer;
-//! only doorbells are mapped ([`Function::map_doorbells`]).
+//! A [`Function`] is one function, the group that it belongs to, and a container: the addresses
+//! that it may reach, which are only those passed to [`Function::share`]. Its regions are read and
+//! written through the kernel, which reports when a function does not respond; only doorbells are
+//! mapped ([`Function::map_doorbells`]).
 //!
 //! Invariants:
-//! - The IOMMU lets the function reach memory of this process only while it is shared. What is
-//!   shared is memory that nobody makes references to ([`HostMemory`]), so that what a function
-//!   writes there at any moment is a mixture of bytes and no more.
-//! - Dropped, it is reset by the kernel, reaches no memory, and can be lent to somebody else.
+//! - The IOMMU lets the function reach memory of this process only while it is shared. Shared
+//!   memory is never referenced ([`HostMemory`]), so that writes of a function at any moment can
+//!   only produce a mixture of bytes.
+//! - When it is dropped, the kernel resets it. It then reaches no memory and can be assigned again.
 //!
-//! What it does NOT do: no function without an IOMMU (it could reach all memory), none of a group
-//! of which another process has a part, no PCI beyond registers, memory and interrupts: which
-//! function, and whether it may be taken, others decide.
+//! What it does NOT do: it supports no function without an IOMMU (it could reach all memory), no
+//! group that another process uses in part, and no PCI beyond registers, memory and interrupts. The
+//! caller decides which function to use, and whether it may be taken.
 
 mod call;
 mod region;
@@ -36,7 +36,7 @@ use crate::mapping::MapError;
 /// The most interrupt vectors that are asked for: MSI-X has no more (PCIe 5.0, 7.7.2.2).
 const MAX_VECTORS: u32 = 2048;
 
-/// What of a function is read or written (`VFIO_PCI_*_REGION_INDEX`).
+/// The space of a function that is read or written (`VFIO_PCI_*_REGION_INDEX`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// The region behind base address register 0 to 5.
@@ -57,7 +57,7 @@ impl Space {
     }
 }
 
-/// What a function signals by (`VFIO_PCI_*_IRQ_INDEX`).
+/// The interrupt types of a function (`VFIO_PCI_*_IRQ_INDEX`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
     /// Messages of MSI.
@@ -82,12 +82,12 @@ impl Interrupt {
     }
 }
 
-/// Why a function cannot be had.
+/// Why a function cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum VfioError {
     /// The container's device node.
     #[error(
-        "cannot open {}: {source}; load the modules vfio-pci and vfio_iommu_type1, and see that you may open it",
+        "cannot open {}: {source}; load the modules vfio-pci and vfio_iommu_type1, and check the permissions of this file",
         path.display()
     )]
     Open {
@@ -97,13 +97,15 @@ pub enum VfioError {
         source: io::Error,
     },
     /// The group's device node is open in another process.
-    #[error("{} is in use: another process has the function, or another one of its IOMMU group", path.display())]
+    #[error("{} is in use: another process uses this function, or another function of its IOMMU group", path.display())]
     Busy {
         /// The node.
         path: PathBuf,
     },
     /// The kernel lends functions in another way.
-    #[error("the kernel's VFIO has no IOMMU of type 1, version 2")]
+    #[error(
+        "the kernel's VFIO does not support the Type 1 version 2 IOMMU; load the module vfio_iommu_type1"
+    )]
     NoType1,
     /// A function of the group belongs to a driver of the kernel's.
     #[error(
@@ -123,14 +125,14 @@ pub enum VfioError {
     },
 }
 
-/// What to do about an error that has one cause more often than not.
+/// The likely cause of an error, and its remedy.
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM) => {
             "; without interrupt remapping the module vfio_iommu_type1 needs allow_unsafe_interrupts=1"
         }
         Some(libc::ENOMEM) => {
-            "; memory that a drive reaches is locked: raise `ulimit -l` (RLIMIT_MEMLOCK)"
+            "; memory that a drive accesses is locked: raise RLIMIT_MEMLOCK (`ulimit -l`)"
         }
         _ => "",
     }
@@ -167,14 +169,14 @@ impl Function {
             return Err(VfioError::NoType1);
         }
         let group_fd = open(format!("/dev/vfio/{group}").into())?;
-        let viable = call::group_is_viable(&group_fd).map_err(failed("ask for the IOMMU group"))?;
+        let viable = call::group_is_viable(&group_fd).map_err(failed("query the IOMMU group"))?;
         if !viable {
             return Err(VfioError::NotViable { group });
         }
         call::set_container(&group_fd, &container)
-            .map_err(failed("put the IOMMU group into a container"))?;
-        call::set_iommu(&container, abi::VFIO_TYPE1v2_IOMMU).map_err(failed("set the IOMMU up"))?;
-        let device = call::device(&group_fd, address).map_err(failed("take the function"))?;
+            .map_err(failed("add the IOMMU group to a container"))?;
+        call::set_iommu(&container, abi::VFIO_TYPE1v2_IOMMU).map_err(failed("set up the IOMMU"))?;
+        let device = call::device(&group_fd, address).map_err(failed("open the function"))?;
         let mut regions: [RegionInfo; 7] = Default::default();
         for (at, region) in regions.iter_mut().enumerate() {
             let space = match u8::try_from(at) {
@@ -182,7 +184,7 @@ impl Function {
                 _ => Space::Config,
             };
             let info = call::region_info(&device, space.index());
-            *region = info.map_err(failed("ask for a region of the function"))?;
+            *region = info.map_err(failed("query a region of the function"))?;
         }
         Ok(Function {
             device,
@@ -192,7 +194,7 @@ impl Function {
         })
     }
 
-    /// What is known of a region; it is empty where a base address register has none.
+    /// Description of a region; it is empty if a base address register has none.
     ///
     /// # Panics
     /// For a register beyond 5.
@@ -255,7 +257,7 @@ impl Function {
         Ok(())
     }
 
-    /// Where bytes of a region lie in the function's descriptor.
+    /// Position of a region's bytes in the function's descriptor.
     fn place(&self, space: Space, offset: u64, len: usize) -> io::Result<u64> {
         let region = self.region(space);
         let end = offset.checked_add(len as u64);
@@ -271,8 +273,8 @@ impl Function {
     /// for which this crate does not know how a store to a device is ordered behind stores to
     /// memory.
     ///
-    /// A function that is taken out, or whose memory is switched off, ends in
-    /// [`DoorbellPages::is_lost`]; what is stored then goes nowhere.
+    /// A function that is removed, or whose memory space is disabled, ends in
+    /// [`DoorbellPages::is_lost`]; later stores have no effect.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -309,7 +311,7 @@ impl Function {
     /// some that are in use, `ENOMEM` where this process may not lock so much memory.
     pub fn share(&self, memory: &HostMemory, base: Iova) -> io::Result<()> {
         let (start, len) = memory.span();
-        // SAFETY: the range is mapped while `memory` lives, and nobody makes references to it.
+        // SAFETY: the range is mapped while `memory` lives, and no reference to it exists.
         // Pages that the IOMMU knows are held by the kernel: a function that writes to them after
         // `memory` is gone reaches nothing else.
         unsafe { call::map_dma(&self.container, base.0, (start.addr() as u64, len), true) }

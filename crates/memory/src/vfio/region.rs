@@ -1,4 +1,4 @@
-//! What the kernel says of a region, and how its answer is read.
+//! The kernel's description of a region, and its decoder.
 
 use vfio_bindings::bindings::vfio as abi;
 
@@ -7,9 +7,9 @@ use vfio_bindings::bindings::vfio as abi;
 pub struct RegionInfo {
     /// Bytes it has; 0 where there is none.
     pub len: u64,
-    /// Where it lies in the function's descriptor.
+    /// Its offset in the function's descriptor.
     pub(super) offset: u64,
-    /// What of it may be mapped: offset and length, in bytes.
+    /// The parts that may be mapped: offset and length, in bytes.
     mappable: Vec<(u64, u64)>,
 }
 

@@ -28,7 +28,7 @@ pub const MAX_SEGMENTS: usize = 1280;
 
 const PAGE: u32 = PAGE_SIZE as u32;
 
-/// Where a command's data is, in order.
+/// Segments of a command's data, in order.
 pub type Segments<'v> = ArrayVec<Segment<'v>, MAX_SEGMENTS>;
 
 /// Finds the `len` bytes that `prp1` and `prp2` describe, and leaves them in `out` (emptied first).
@@ -81,8 +81,9 @@ pub fn walk<'v>(
     walk.push(prp2, rest)
 }
 
-/// Finds the same bytes where they are one run within the region that was `near` the last time: in
-/// one page, or in two that follow each other. `None` says nothing of them: [`walk`] does.
+/// Finds the same bytes if they are one run within the region that was `near` the last time: in one
+/// page, or in two adjacent ones. `None` does not mean that they are invalid: [`walk`] decides
+/// that.
 #[inline]
 #[must_use]
 pub fn straight<'v>(
@@ -116,15 +117,15 @@ impl Run {
 struct Walk<'a, 'v> {
     view: &'v DmaView,
     hint: &'a mut Hint,
-    /// What `hint` names.
+    /// The region of `hint`.
     near: Near<'v>,
     need: Need,
     out: &'a mut Segments<'v>,
 }
 
 impl<'v> Walk<'_, 'v> {
-    /// Takes a list of more than one entry at `list` for what is left of `len` bytes behind the
-    /// page of `prp1`.
+    /// Takes a list of more than one entry at `list` for the rest of `len` bytes after the page of
+    /// `prp1`.
     #[inline(never)]
     fn list(&mut self, prp1: u64, mut list: u64, len: u32) -> Result<(), Status> {
         if list & LIST_ALIGNMENT_MASK != 0 {

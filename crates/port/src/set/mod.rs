@@ -1,27 +1,29 @@
 //! I/O command sets beside the NVM command set, and vendors' commands.
 //!
-//! A namespace whose medium has more than bytes (zones, keys) carries a [`CommandSet`]. It says
-//! what the controller must know of a command before it hands it on: which way its data goes and
-//! how much of it there is, and whether it reads or changes what is there. It says what Identify
-//! and the log of effects tell. What a command *does* it does not say: that is the medium's, which
-//! gets it as [`Request::Command`](crate::Request::Command) with the data found, and answers
-//! with a status and a result of its own ([`Outcome`](crate::Outcome)).
+//! A namespace whose medium has more than bytes (zones, keys) carries a [`CommandSet`]. It
+//! describes the properties of a command that the controller needs before it passes the command on:
+//! the direction and length of its data, and whether it reads or changes the medium. It also
+//! describes the data of Identify and the log of effects. It does not describe the *effect* of a
+//! command: that is the medium's, which gets it as
+//! [`Request::Command`](crate::Request::Command) with the data translated, and answers with
+//! its own status and result ([`Outcome`](crate::Outcome)).
 //!
-//! Whatever a set does not claim is the NVM command set's, and reaches the medium as any medium's
-//! requests do. A new set, or a vendor's extension, is a type that implements the trait, in one
-//! file, and a medium that does the commands; the controller knows none by name. One is a part of
-//! each namespace ([`Namespace::set`]) that speaks it.
+//! Commands that a set does not claim belong to the NVM command set, and reach the medium like any
+//! medium's requests. A new set, or a vendor's extension, is a type that implements the trait, in
+//! one file, and a medium that executes the commands; the controller knows none by name. One is a
+//! part of each namespace ([`Namespace::set`]) that uses it.
 //!
 //! Invariants:
-//! - A command is looked at once, in its copy; a set sees no memory of the host's.
+//! - A command is examined once, in its copy; a set sees no memory of the host's.
 //! - Plain reads and writes (opcodes 01h and 02h) of a namespace that has logical blocks do not
-//!   pass by here: they are the NVM command set's. A set that means something else by them is that
-//!   of namespaces without blocks ([`Namespace::blocks`] is 0), in which no block is ever inside.
+//!   pass through here: they are the NVM command set's. A set that gives these opcodes another
+//!   meaning is for namespaces without blocks ([`Namespace::blocks`] is 0), in which no block is
+//!   ever inside.
 //!
-//! A format or a sanitize operation does not go through a set's commands: its medium is asked for
+//! A format or a sanitize operation does not use a set's commands: its medium receives
 //! [`Request::Renew`](crate::Request::Renew).
 //!
-//! It does NOT keep a state of a namespace, nor check what depends on one.
+//! It does NOT keep a state of a namespace, nor check conditions that depend on one.
 
 mod zoned;
 
@@ -71,13 +73,13 @@ pub fn nvm_effects(opcode: u8) -> Option<CommandEffects> {
     is_known.then(|| effects.with_lbcc(writes.contains(&opcode)))
 }
 
-/// What a command set, or a vendor's extension of one, is to the controller. See the module.
+/// A command set, or a vendor's extension of one, as the controller sees it. See the module.
 pub trait CommandSet: fmt::Debug + Send + Sync {
-    /// The command set that its namespaces report. Of an extension that of what it extends.
+    /// The command set that its namespaces report. For an extension, that of the set it extends.
     fn csi(&self) -> Csi;
 
-    /// What a command of this set comes to. `None`: it is the NVM command set's, and goes the way
-    /// of those.
+    /// Decodes a command of this set. `None`: it is the NVM command set's, and is processed as
+    /// such.
     ///
     /// Fused commands do not come here; those with reserved flags are refused if the command is one
     /// of this set.
@@ -87,13 +89,13 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
     /// the NVM command set that this set does not have.
     fn command(&self, sqe: &Sqe, namespace: &Namespace) -> Result<Option<Asked>, Status>;
 
-    /// What a command of this set is called; `None` for one of the NVM command set's.
+    /// Name of a command of this set; `None` for one of the NVM command set's.
     fn opcode_name(&self, _opcode: u8) -> Option<&'static str> {
         None
     }
 
-    /// What the log of effects says of an I/O command; `None` where there is no such command. Of an
-    /// extension only what it adds.
+    /// Entry of an I/O command in the log of effects; `None` if there is no such command. An
+    /// extension returns only its additions.
     fn effects(&self, opcode: u8) -> Option<CommandEffects>;
 
     /// Identify Namespace of the command set (CNS 05h); not asked of extensions.
@@ -106,8 +108,8 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
         Box::new([0; IDENTIFY_SIZE])
     }
 
-    /// The first block of the zone that a block is in, told where the medium could not write there
-    /// and the zone is another than before (Changed Zone List); `None` where there are no zones.
+    /// The first block of the zone of a block, for reporting if the medium could not write there
+    /// and the zone has changed (Changed Zone List); `None` if there are no zones.
     fn zone_of(&self, _namespace: &Namespace, _lba: u64) -> Option<u64> {
         None
     }
@@ -128,16 +130,16 @@ impl PartialEq for dyn CommandSet {
 
 impl Eq for dyn CommandSet {}
 
-/// What a command of a set asks for, as far as the controller must know.
+/// Properties of a command of a set that the controller must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// What it does to what is there.
+    /// Its access to the contents.
     pub access: Access,
     /// Its data.
     pub data: Data,
 }
 
-/// What a command does to what a namespace holds: what reservations and write protection look at
+/// A command's access to a namespace's contents: the input of reservations and write protection
 /// (Base 2.1, 8.1.22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

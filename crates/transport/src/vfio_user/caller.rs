@@ -1,11 +1,11 @@
 //! A connection before it is a host: from its accept to the reply to VERSION.
 //!
-//! Anything that can open the socket can connect to it. A caller becomes a host when it has sent a
-//! VERSION that is spoken here; until then it costs a descriptor and a buffer, has no controller,
-//! and is closed after a bound. A caller whose turn does not come is refused with EBUSY, and is
-//! told which process has the drive.
+//! Any process that can open the socket can connect. A caller becomes a host when it has sent a
+//! VERSION that is supported here. Until then it costs a descriptor and a buffer, has no
+//! controller, and is closed after a bound. A caller that finds the drive in use is rejected with
+//! EBUSY, and the reply names the process that has the drive.
 //!
-//! It does not decide whose turn it is, and it keeps no clock: times come in.
+//! It does not decide which caller is next, and it keeps no clock: times are arguments.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,8 +24,8 @@ use super::{Parting, Session, SessionConfig, SessionEnd, number};
 
 /// How long a caller may take for its VERSION.
 const SILENCE_NS: u64 = 3_000_000_000;
-/// How long a caller waits for its turn: a host that goes and one that comes may overlap. QEMU
-/// waits 5 s for the reply.
+/// How long a caller waits while another host has the drive: a host that leaves and one that
+/// arrives may overlap. QEMU waits 5 s for the reply.
 const TURN_NS: u64 = 1_000_000_000;
 /// Messages before VERSION that are refused in one poll.
 const MAX_MESSAGES: u32 = 4;
@@ -47,7 +47,7 @@ enum Stage {
     Introduced { request: Header, reply: Version },
 }
 
-/// Why a caller is to be dropped before it is a host.
+/// Why a caller must be dropped before it is a host.
 #[derive(Debug, thiserror::Error)]
 pub enum CallerEnd {
     /// The connection ended.
@@ -56,13 +56,12 @@ pub enum CallerEnd {
     /// It sent no VERSION in time.
     #[error("it sent no VERSION within {} s", SILENCE_NS / 1_000_000_000)]
     Silent,
-    /// Its turn did not come in time: [`Caller::refuse`] tells it.
+    /// The drive did not become free in time: [`Caller::refuse`] replies to it.
     #[error("the drive has another host")]
     Waited,
 }
 
-/// What a server says on a socket where a host has to introduce itself: the reply to its VERSION,
-/// or an errno.
+/// A server's reply to a host's VERSION, or an errno.
 pub(super) fn agree(body: &[u8]) -> Result<Version, Errno> {
     let proposal = Version::parse(body).map_err(|_| Errno::INVAL)?;
     proposal.answer().ok_or(Errno::INVAL)
@@ -88,9 +87,9 @@ impl Caller {
         })
     }
 
-    /// Reads until a VERSION has come that is spoken here: what comes before is refused. Due when
-    /// the socket is readable, unless [`Self::is_introduced`], and at [`Self::deadline`].
-    /// `is_taken`: another host has the drive, and has not gone.
+    /// Reads until a supported VERSION has arrived: messages before it are rejected. Due when the
+    /// socket is readable, unless [`Self::is_introduced`], and at [`Self::deadline`]. `is_taken`:
+    /// another host has the drive, and has not gone.
     ///
     /// # Errors
     /// [`CallerEnd`]: drop it, by [`Self::refuse`] or [`Self::part`].
@@ -131,7 +130,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Whether it is a host as soon as it is its turn.
+    /// Whether it becomes a host as soon as the drive is free.
     #[must_use]
     pub fn is_introduced(&self) -> bool {
         matches!(self.stage, Stage::Introduced { .. })
@@ -170,7 +169,10 @@ impl Caller {
         reply.encode(&mut body);
         self.connection.reply(request, &[&body], &[])?;
         let (major, minor) = (reply.major, reply.minor);
-        tracing::debug!(controller = config.name, "version {major}.{minor} agreed");
+        tracing::debug!(
+            controller = config.name,
+            "negotiated version {major}.{minor}"
+        );
         let session = Session::new(self.connection, self.process, doorbells, config);
         session.map_err(SessionEnd::Io)
     }

@@ -1,7 +1,7 @@
-//! DMA_MAP and DMA_UNMAP: which of the host's memory the controller may reach.
+//! DMA_MAP and DMA_UNMAP: the parts of the host's memory that the controller may reach.
 //!
-//! The map is the session's; the controller gets a snapshot of it after each change. A DMA_UNMAP is
-//! answered only when no command that was issued before it is in flight any more
+//! The map is the session's; the controller gets a snapshot of it after each change. The reply to a
+//! DMA_UNMAP is sent only when no command that was issued before it is still in flight
 //! ("VFIO_USER_DMA_UNMAP": all references must be released).
 
 use std::error::Error;
@@ -57,19 +57,19 @@ impl MemoryMap {
                 controller = name,
                 iova,
                 bytes,
-                "a host's memory cannot be used, and its DMA_MAP is refused: {why}; more of this connection are logged at debug"
+                "rejected a host's DMA_MAP, so the controller cannot access that memory: {why}; further rejections on this connection are logged at debug"
             ),
             0..WARNINGS => tracing::warn!(
                 controller = name,
                 iova,
                 bytes,
-                "a host's memory cannot be used, and its DMA_MAP is refused: {why}"
+                "rejected a host's DMA_MAP, so the controller cannot access that memory: {why}"
             ),
             _ => tracing::debug!(
                 controller = name,
                 iova,
                 bytes,
-                "a host's DMA_MAP is refused: {why}"
+                "rejected a host's DMA_MAP: {why}"
             ),
         }
     }
@@ -135,7 +135,7 @@ impl MemoryMap {
         } else {
             self.map
                 .unmap(Iova(request.iova), request.size)
-                .inspect_err(|error| tracing::debug!("a host's DMA_UNMAP is refused: {error}"))
+                .inspect_err(|error| tracing::debug!("rejected a host's DMA_UNMAP: {error}"))
                 .map_err(errno_of_map)?;
         }
         tracing::debug!(
@@ -151,7 +151,7 @@ impl MemoryMap {
         }))
     }
 
-    /// Tells the controller what the map is now; its epoch.
+    /// Passes the current map to the controller; returns its epoch.
     fn publish(&self, controller: &mut Controller) -> u64 {
         let view = self.map.view();
         let epoch = view.epoch();

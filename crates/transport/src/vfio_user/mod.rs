@@ -1,18 +1,17 @@
 //! The vfio-user server: one listening socket and at most one session for each controller.
 //!
-//! [`Listener`] is where hosts connect, [`Caller`] a connection that has not agreed on a version,
-//! [`Session`] one connected host, and [`Parting`] the end of a connection. The reading order is
-//! `session` (which message gets which answer, and when), `memory_map` (DMA_MAP and DMA_UNMAP),
-//! `regions` (BARs and configuration space), `interrupts` (eventfds).
+//! [`Listener`] is the socket to which hosts connect, [`Caller`] a connection that has not agreed
+//! on a version, [`Session`] one connected host, and [`Parting`] the end of a connection. The
+//! reading order is `session` (the reply to each message, and its time), `memory_map` (DMA_MAP and
+//! DMA_UNMAP), `regions` (BARs and configuration space), `interrupts` (eventfds).
 //!
 //! Invariants:
-//! - A session ends only when its host has gone, when it does not read what it asked for, or when
-//!   the framing is lost. Every other mistake is answered with an errno, and the next message is
-//!   read.
-//! - Every reply is sent within 5 s of its request: that is as long as QEMU waits before it gives a
-//!   device up.
-//! - Nothing is ever asked of the host (DMA_READ, DMA_WRITE): memory without a descriptor is not
-//!   reached at all.
+//! - A session ends only when its host has gone, when it does not read its replies, or when the
+//!   framing is lost. Every other mistake is answered with an errno, and the next message is read.
+//! - Every reply is sent within 5 s of its request: QEMU waits that long before it gives up a
+//!   device.
+//! - The server sends no requests to the host (DMA_READ, DMA_WRITE): memory without a descriptor is
+//!   not reached at all.
 //!
 //! Section names in comments are those of the "vfio-user Protocol Specification" (QEMU,
 //! `docs/interop/vfio-user.rst`).
@@ -34,10 +33,10 @@ use rustix::io::Errno;
 pub use session::Session;
 use vfio_user::ConnectionError;
 
-/// What of a controller's configuration its sessions need.
+/// The part of a controller's configuration that its sessions need.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// What the log calls the controller.
+    /// Name of the controller in the log.
     pub name: String,
     /// Whether a host may map the doorbells.
     pub doorbells_mapped: bool,
@@ -50,7 +49,7 @@ pub struct SessionConfig {
 }
 
 impl SessionConfig {
-    /// That of the sessions of a controller with `config`.
+    /// Configuration of the sessions of a controller with `config`.
     #[must_use]
     pub fn of(config: &ControllerConfig) -> Self {
         Self {
@@ -63,7 +62,7 @@ impl SessionConfig {
     }
 }
 
-/// What a look at a session did.
+/// Result of a poll of a session.
 #[derive(Debug)]
 pub struct Polled {
     /// Messages handled.
@@ -79,13 +78,13 @@ pub enum SessionEnd {
     #[error("it closed its socket")]
     Closed,
     /// A header announces an impossible size: where the next message starts is unknown.
-    #[error("its messages cannot be told apart any more: a header announced {size} bytes")]
+    #[error("it sent an invalid message length: a header announced {size} bytes")]
     FramingLost {
         /// The size announced, in bytes.
         size: u32,
     },
     /// The host asks, but does not read the answers.
-    #[error("it does not read the answers to what it asks")]
+    #[error("it does not read the replies to its requests")]
     PeerDoesNotRead,
     /// The socket failed.
     #[error("its socket failed: {0}")]
@@ -106,7 +105,7 @@ impl From<ConnectionError> for SessionEnd {
     }
 }
 
-/// What a message gets, when it is not an errno. The body stands in a buffer beside.
+/// The reply to a message, when it is not an errno. The body is in a separate buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     /// A reply.

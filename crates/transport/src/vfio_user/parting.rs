@@ -1,11 +1,11 @@
 //! The end of a connection by the server: the host sees an end of file and never a reset.
 //!
 //! A UNIX socket that is closed with unread bytes resets its peer (ECONNRESET), and QEMU 11.1
-//! aborts where it reads that. So the server first ends what it sends, which the host reads as the
-//! end of file, and takes what the host still sends. Then, with both ways shut, it takes what is
-//! left in the socket, and closes that empty.
+//! aborts when it reads that. So the server first shuts down its sending side, which the host reads
+//! as end of file, and drains what the host still sends. Then it shuts down both sides, drains the
+//! rest, and closes the empty socket.
 //!
-//! It answers nothing, and it keeps no clock: times come in.
+//! It sends no replies, and it keeps no clock: times are arguments.
 
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
@@ -39,8 +39,8 @@ impl Parting {
         }
     }
 
-    /// Ends what is sent, and takes what the host sends; true when that is over. Due at once, when
-    /// the socket is readable, and at [`Self::deadline`].
+    /// Shuts down sending, and drains what the host sends; true when that is over. Due at once,
+    /// when the socket is readable, and at [`Self::deadline`].
     pub fn poll(&mut self, now: Time) -> bool {
         let until = match self.until {
             Some(until) => until,
@@ -53,7 +53,7 @@ impl Parting {
         self.is_over(MAX_READS) || now >= until
     }
 
-    /// When the host has had its time; none before the first poll.
+    /// End of the host's time to close; none before the first poll.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.until

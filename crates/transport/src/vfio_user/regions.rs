@@ -1,8 +1,8 @@
-//! The regions of the PCI function: what they are, and reads and writes of them by message.
+//! The regions of the PCI function: their descriptions, and accesses to them by message.
 //!
-//! BAR0 has the registers and doorbells, BAR4 the MSI-X table and its pending bits, region 7 is
-//! configuration space; the other regions are there and empty. Where doorbells may be mapped, BAR0
-//! has one mappable area, and the descriptor goes with it. Accesses by message work in any case.
+//! BAR0 has the registers and doorbells, BAR4 the MSI-X table and its pending bits, and region 7 is
+//! configuration space; the other regions exist and are empty. If doorbells may be mapped, BAR0 has
+//! one mappable area, and its descriptor is sent with it. Accesses by message work in any case.
 
 use controller::Controller;
 use nvme_spec::registers::DOORBELLS;
@@ -22,7 +22,7 @@ enum Space {
     Config,
 }
 
-/// What is behind a region, and its length in bytes.
+/// The space behind a region, and its length in bytes.
 fn region(controller: &Controller, index: u32) -> Option<(Space, u64)> {
     if index == region_index::CONFIG {
         return Some((Space::Config, CONFIG_SPACE_LEN));
@@ -123,7 +123,7 @@ pub(super) fn write(
     Ok(Answer::Reply)
 }
 
-/// What an access reaches, when all of it lies in a region and is no longer than agreed.
+/// The space of an access, if all of it lies in a region and is no longer than agreed.
 fn check(access: &Access, controller: &Controller) -> Result<Space, Errno> {
     let (space, len) = region(controller, access.region).ok_or(Errno::INVAL)?;
     let end = access.offset.checked_add(u64::from(access.count));

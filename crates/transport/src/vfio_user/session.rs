@@ -1,8 +1,8 @@
-//! One connected host: each message gets its answer.
+//! One connected host: each message gets its reply.
 //!
-//! A poll handles a bounded number of messages and never waits. A reply that must wait (`waiting`)
-//! holds up nothing but itself, except that after a DEVICE_RESET nothing is read until it is done.
-//! What the host has not read yet is kept, up to the limit of [`Connection`].
+//! A poll handles a bounded number of messages and never blocks. A reply that must wait (`waiting`)
+//! delays only itself, except that after a DEVICE_RESET no message is read until the reset is done.
+//! Replies that the host has not read yet are kept, up to the limit of [`Connection`].
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::{Answer, Parting, Polled, SessionConfig, SessionEnd, number, regions}
 /// Messages handled in one poll, so that a host that talks without end does not keep its reactor.
 const MAX_MESSAGES: u32 = 16;
 
-/// A host and what it has set up.
+/// A connected host and its state.
 pub struct Session {
     connection: Connection,
     process: Option<u32>,
@@ -83,8 +83,8 @@ impl Session {
         self.device.memory.files()
     }
 
-    /// Sends what waits, and handles the next messages. Due when the socket or [`Self::unmasked`]
-    /// is readable, when the socket is or writable and [`Self::wants_write`], in every turn while
+    /// Sends pending data, and handles the next messages. Due when the socket or [`Self::unmasked`]
+    /// is readable, when the socket is writable and [`Self::wants_write`], in every turn while
     /// [`Self::has_pending`], and at [`Self::next_deadline`].
     pub fn poll(&mut self, controller: &mut Controller, now: Time) -> Polled {
         let mut messages = 0;
@@ -146,7 +146,7 @@ impl Session {
                 let Header { command, .. } = request;
                 tracing::debug!(
                     controller = self.device.config.name,
-                    "{command} is refused: {errno}"
+                    "rejected {command}: {errno}"
                 );
                 self.connection.reply_error(request, number(errno))?;
             }
@@ -182,21 +182,21 @@ impl Session {
         self.device.interrupts.raise(interrupt);
     }
 
-    /// How often it has changed how vectors of MSI-X are delivered; never 0.
+    /// Count of changes to the delivery of MSI-X vectors; never 0.
     #[must_use]
     pub fn line_changes(&self) -> u64 {
         self.device.interrupts.changes()
     }
 
-    /// By vector of MSI-X: what interrupts the host by it now, for another thread to signal. Where
-    /// there is nothing, the session delivers it, when it can.
+    /// By vector of MSI-X: the eventfd that interrupts the host now, for another thread to signal.
+    /// For a vector without one, the session delivers the interrupt when it can.
     #[must_use]
     pub fn lines(&self) -> Vec<Option<EventFd>> {
         self.device.interrupts.lines_of_msix()
     }
 
-    /// Where the controller has a pin, a descriptor that becomes readable when the host unmasks
-    /// that without a message: the same one as long as the session lives.
+    /// If the controller has a pin, a descriptor that becomes readable when the host unmasks the
+    /// pin without a message: the same one as long as the session lives.
     #[must_use]
     pub fn unmasked(&self) -> Option<BorrowedFd<'_>> {
         self.device.interrupts.unmasked()
@@ -214,7 +214,7 @@ impl Session {
         self.waiting.next_deadline()
     }
 
-    /// Whether there is something to send when the socket is writable.
+    /// Whether there is data to send when the socket is writable.
     #[must_use]
     pub fn wants_write(&self) -> bool {
         self.connection.wants_write()
@@ -245,7 +245,7 @@ impl fmt::Debug for Session {
 }
 
 impl Device {
-    /// Does what a message asks for. The reply's body is in `self.body`.
+    /// Executes a message. The reply's body is in `self.body`.
     fn handle(
         &mut self,
         message: Message<'_>,
@@ -308,7 +308,7 @@ impl Device {
                 controller.function_reset();
                 Ok(Answer::Later(Until::Reset))
             }
-            // Ours to send, migration, messages that were not offered, and those that nobody knows.
+            // Ours to send, migration, messages that were not offered, and unknown ones.
             _ => Err(Errno::OPNOTSUPP),
         }
     }

@@ -1,11 +1,11 @@
-//! Replies that wait: a DMA_UNMAP's for commands in flight, that of a write which clears Bus Master
-//! Enable as well, a DEVICE_RESET's for a quiet controller, that of what the pin's level depends on
-//! for that level.
+//! Replies that wait. A DMA_UNMAP waits for commands in flight, and so does a write that clears Bus
+//! Master Enable. A DEVICE_RESET waits for a quiet controller. An access that may change the pin's
+//! level waits for that level.
 //!
-//! A medium may hang, but a host waits 5 s at most for a reply. So after [`ABANDON_NS`] what still
-//! hangs is given up, and after [`ANSWER_NS`] the reply goes out in any case. What was given up may
-//! still be at a drive, which is kept from the memory meanwhile ([`Reach`]): the reply waits for
-//! that, too.
+//! A medium may hang, but a host waits at most 5 s for a reply. So after [`ABANDON_NS`] commands
+//! that still hang are aborted, and after [`ANSWER_NS`] the reply is sent in any case. A drive may
+//! still execute an aborted command, so it is cut off from the memory ([`Reach`]): the reply waits
+//! for that, too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use rustix::io::Errno;
 use vfio_user::Header;
 use vfio_user::message::{Access, DmaUnmap};
 
-/// How long commands in flight may take before they are given up.
+/// How long commands in flight may take before they are aborted.
 const ABANDON_NS: u64 = 4_000_000_000;
-/// How long a reply may take: for giving up, too, needs a turn of each lane.
+/// How long a reply may take: aborts, too, need a turn of each lane.
 const ANSWER_NS: u64 = 4_500_000_000;
 
 /// Replies that wait at the same time. A host that asks for more is not read until one has gone
 /// out.
 const MAX_WAITING: usize = 64;
 
-/// What a reply waits for.
+/// The condition of a waiting reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// Nothing issued before the view with this epoch is in flight, or what was given up is kept
-    /// from the memory that devices reached; the reply is the request.
+    /// No command issued before the view with this epoch is in flight, or aborted commands are cut
+    /// off from the memory that devices reached; the reply is the request.
     Drained {
         epoch: u64,
         request: DmaUnmap,
@@ -73,8 +73,8 @@ impl WaitingList {
         self.0.is_empty()
     }
 
-    /// Whether the next message may be handled: there is room for its reply, and no reset is going
-    /// on, which everything after it must find finished.
+    /// Whether the next message may be handled: there is room for its reply, and no reset is in
+    /// progress, which must be finished before any later message.
     pub(super) fn has_room(&self) -> bool {
         let resets = self.0.back().is_some_and(|last| last.until == Until::Reset);
         self.0.len() < MAX_WAITING && !resets
@@ -101,10 +101,10 @@ impl WaitingList {
                     let due = controller.drained(epoch) && is_kept || waited >= ANSWER_NS;
                     due.then_some(Ok(()))
                 }
-                // The controller itself gives up what hangs in a reset.
+                // The controller itself aborts hanging commands in a reset.
                 Until::Reset if controller.is_quiet() => Some(Ok(())),
                 Until::Reset => (waited >= ANSWER_NS).then_some(Err(Errno::TIMEDOUT)),
-                // The controller itself gives up what hangs.
+                // The controller itself aborts hanging commands.
                 Until::OffBus(_) => {
                     let due = controller.has_left_bus() || waited >= ANSWER_NS;
                     due.then_some(Ok(()))
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(list.next_deadline(), None);
         unmap(&mut list, Time(7));
         unmap(&mut list, Time(5 * SECOND));
-        // What hangs is given up after 4 s.
+        // Hanging commands are aborted after 4 s.
         assert_eq!(list.next_deadline(), Some(Time(4 * SECOND + 7)));
     }
 

@@ -46,19 +46,19 @@ pub enum ConnectionError {
     Io(#[from] io::Error),
     /// A header announces a size below its own length or above [`MAX_MESSAGE_LEN`]: where the next
     /// message starts is unknown. Close the connection.
-    #[error("a header announces {size} bytes, outside of 16 to {MAX_MESSAGE_LEN}")]
+    #[error("a header announces {size} bytes: a message has 16 to {MAX_MESSAGE_LEN}")]
     FramingLost {
         /// The size announced, in bytes.
         size: u32,
     },
     /// A message to send has more than [`MAX_FDS`] descriptors. Nothing was sent.
-    #[error("{count} descriptors do not fit in one message, send at most {MAX_FDS}")]
+    #[error("{count} descriptors do not fit in one message: send at most {MAX_FDS}")]
     TooManyDescriptors {
         /// Descriptors given.
         count: usize,
     },
     /// A message to send is longer than [`MAX_MESSAGE_LEN`]. Nothing was sent.
-    #[error("a message of {size} bytes is too long, send at most {MAX_MESSAGE_LEN}")]
+    #[error("a message of {size} bytes is too long: send at most {MAX_MESSAGE_LEN}")]
     TooLong {
         /// Length of the message, in bytes.
         size: usize,
@@ -171,8 +171,8 @@ impl Connection {
         self.body.resize(room, 0);
     }
 
-    /// Sends a message, or queues what the socket does not take now. The header's `size` is
-    /// filled in. Descriptors are duplicated only when they must be queued.
+    /// Sends a message, or queues the part that the socket does not accept now. The header's `size`
+    /// is filled in. Descriptors are duplicated only when they must be queued.
     ///
     /// # Errors
     /// [`ConnectionError::TooManyDescriptors`], [`ConnectionError::TooLong`] and
@@ -290,7 +290,7 @@ impl Connection {
         self.send(&request.reply(), body, fds)
     }
 
-    /// Its socket, non-blocking; what was not sent or not read whole is dropped.
+    /// Its socket, non-blocking; incompletely sent or received messages are dropped.
     #[must_use]
     pub fn into_socket(self) -> UnixStream {
         self.socket
@@ -367,7 +367,8 @@ fn take(
     }
 }
 
-/// Writes what the socket takes of `parts`, and `fds` with the first byte; `None` when it is full.
+/// Writes as much of `parts` as the socket accepts, and `fds` with the first byte; `None` when it
+/// is full.
 fn give(
     socket: &UnixStream,
     parts: &[IoSlice<'_>],

@@ -11,11 +11,11 @@ use super::{Malformed, plain_body, split_prefix};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Access {
-    /// Where in the region, in bytes.
+    /// Offset in the region, in bytes.
     pub offset: u64,
     /// Index of the region; see [`region_index`](super::region_index).
     pub region: u32,
-    /// How much data, in bytes.
+    /// Length of the data, in bytes.
     pub count: u32,
 }
 plain_body!(Access, 16);
@@ -39,7 +39,7 @@ impl Access {
 pub struct DmaAccess {
     /// DMA address of the first byte.
     pub address: u64,
-    /// How much data, in bytes.
+    /// Length of the data, in bytes.
     pub count: u64,
 }
 plain_body!(DmaAccess, 16);

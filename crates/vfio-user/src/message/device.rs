@@ -1,4 +1,4 @@
-//! `DEVICE_GET_INFO`: what the device consists of. `DEVICE_RESET` has no body in either direction.
+//! `DEVICE_GET_INFO`: the components of the device. `DEVICE_RESET` has no body in either direction.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -6,7 +6,7 @@ use super::flags::flags;
 use super::plain_body;
 
 flags! {
-    /// What kind of device it is.
+    /// Device type.
     DeviceFlags {
         /// `DEVICE_RESET` works.
         RESET = 1 << 0;
@@ -21,11 +21,11 @@ flags! {
 pub struct DeviceInfo {
     /// Request: longest reply body the client takes. Reply: length needed. In bytes.
     pub argsz: u32,
-    /// What kind of device it is.
+    /// Device type.
     pub flags: DeviceFlags,
-    /// How many regions it has.
+    /// Number of regions.
     pub num_regions: u32,
-    /// How many interrupt types it has.
+    /// Number of interrupt types.
     pub num_irqs: u32,
 }
 plain_body!(DeviceInfo, 16);

@@ -8,7 +8,7 @@ use super::flags::flags;
 use super::plain_body;
 
 flags! {
-    /// What the server may do with a range. Bits without a name here are to be ignored.
+    /// The server's access rights to a range. Bits without a name here are to be ignored.
     DmaMapFlags {
         /// The server may read.
         READ = 1 << 0;
@@ -22,7 +22,7 @@ flags! {
 }
 
 flags! {
-    /// How a range is taken back.
+    /// How a range is unmapped.
     DmaUnmapFlags {
         /// Report the pages written; not part of this version.
         GET_DIRTY = 1 << 0;
@@ -37,9 +37,9 @@ flags! {
 pub struct DmaMap {
     /// Length of this structure, in bytes.
     pub argsz: u32,
-    /// What the server may do.
+    /// The server's access rights.
     pub flags: DmaMapFlags,
-    /// Where the range starts in the file of the descriptor, in bytes.
+    /// Start of the range in the file of the descriptor, in bytes.
     pub offset: u64,
     /// DMA address of the first byte.
     pub iova: u64,
@@ -54,7 +54,7 @@ plain_body!(DmaMap, 32);
 pub struct DmaUnmap {
     /// Longest reply body the client takes, in bytes.
     pub argsz: u32,
-    /// How the range is taken back.
+    /// How the range is unmapped.
     pub flags: DmaUnmapFlags,
     /// DMA address of the first byte.
     pub iova: u64,

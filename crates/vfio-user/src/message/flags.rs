@@ -1,4 +1,4 @@
-//! One shape for every flags field: any 32 bits can be held, the known ones have names.
+//! One type for every flags field: it holds any 32 bits, and the known ones have names.
 
 /// Defines a flags field of 32 bits with named bits.
 macro_rules! flags {

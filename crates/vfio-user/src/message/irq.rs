@@ -17,12 +17,12 @@ pub mod irq_index {
     pub const ERR: u32 = 3;
     /// The device asks to be released.
     pub const REQ: u32 = 4;
-    /// How many types there are.
+    /// Number of types.
     pub const COUNT: u32 = 5;
 }
 
 flags! {
-    /// What an interrupt type can do.
+    /// Capabilities of an interrupt type.
     IrqFlags {
         /// Signalled through eventfds.
         EVENTFD = 1 << 0;
@@ -41,17 +41,17 @@ flags! {
 pub struct IrqInfo {
     /// Request: longest reply body the client takes. Reply: length needed. In bytes.
     pub argsz: u32,
-    /// What the type can do.
+    /// Capabilities of the type.
     pub flags: IrqFlags,
     /// The type asked about; see [`irq_index`].
     pub index: u32,
-    /// How many interrupts of the type there are.
+    /// Number of interrupts of the type.
     pub count: u32,
 }
 plain_body!(IrqInfo, 16);
 
 flags! {
-    /// What `SET_IRQS` carries and does: exactly one of the data and one of the action bits.
+    /// Data and action of `SET_IRQS`: exactly one of the data and one of the action bits.
     SetIrqsFlags {
         /// No data: the action is unconditional.
         DATA_NONE = 1 << 0;
@@ -71,7 +71,7 @@ flags! {
 const DATA_BITS: u32 = 0x7;
 const ACTION_BITS: u32 = 0x38;
 
-/// What is to happen to the interrupts.
+/// The action on the interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IrqAction {
     /// Mask them.
@@ -82,7 +82,7 @@ pub enum IrqAction {
     Trigger,
 }
 
-/// What accompanies the action.
+/// The data of the action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IrqData<'a> {
     /// Nothing: the action is for the whole range; a count of 0 disables the type.
@@ -98,13 +98,13 @@ pub enum IrqData<'a> {
 pub struct SetIrqs<'a> {
     /// Length of the body with its data, in bytes.
     pub argsz: u32,
-    /// What is carried and done.
+    /// Data and action.
     pub flags: SetIrqsFlags,
     /// The interrupt type; see [`irq_index`].
     pub index: u32,
     /// The first interrupt.
     pub start: u32,
-    /// How many interrupts.
+    /// Number of interrupts.
     pub count: u32,
     /// The bytes after the fixed part.
     pub data: &'a [u8],

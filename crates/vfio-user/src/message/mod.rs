@@ -5,8 +5,8 @@
 //! with an `argsz` are meant to grow, and SPDK's host sends longer requests than the
 //! specification's. A shorter one is [`Malformed`].
 //!
-//! Values are not judged here: an unknown region, a range that wraps, or an unknown flag bit is
-//! for the server to refuse.
+//! Values are not checked here: the server rejects an unknown region, a range that wraps, or an
+//! unknown flag bit.
 
 mod access;
 mod device;
@@ -28,18 +28,18 @@ pub use region::{RegionFlags, RegionInfo, RegionIoFds, SparseArea, region_index}
 pub use version::{Capabilities, Migration, Refusal, Version};
 use zerocopy::FromBytes;
 
-/// Why a body is not what its command says. The server answers it with `EINVAL`.
+/// Why a body does not fit its command. The server replies with `EINVAL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The body is shorter than the structure of its command.
-    #[error("the body has {actual} bytes, send at least {expected}")]
+    #[error("the body has {actual} bytes: send at least {expected}")]
     Short {
         /// Bytes that the structure has.
         expected: usize,
         /// Bytes that came.
         actual: usize,
     },
-    /// The data after the structure are not as long as its count says.
+    /// The length of the data after the structure differs from its count.
     #[error("the message carries {actual} bytes of data, but its count says {count}")]
     DataLength {
         /// Bytes announced.
@@ -48,19 +48,19 @@ pub enum Malformed {
         actual: usize,
     },
     /// The version data are longer than [`Version::MAX_TEXT_LEN`].
-    #[error("the version data have {actual} bytes, send at most {max}", max = Version::MAX_TEXT_LEN)]
+    #[error("the version data has {actual} bytes: send at most {max}", max = Version::MAX_TEXT_LEN)]
     VersionTextTooLong {
         /// Bytes that came.
         actual: usize,
     },
     /// The version data are not the JSON object of the specification.
-    #[error("the version data are not a JSON object with the capabilities of the specification")]
+    #[error("the version data is not a JSON object with the capabilities of the specification")]
     VersionText,
     /// Flags that exclude each other, or none of which one is needed.
-    #[error("the flags {0:#x} name not exactly one kind of data and one action")]
+    #[error("the flags {0:#x} do not name exactly one data type and one action")]
     IrqFlags(u32),
     /// A list of region capabilities that leaves the body or does not go forward.
-    #[error("the region's capability at offset {offset} is not within the body")]
+    #[error("the region's capability at offset {offset} is outside the body")]
     RegionCapability {
         /// Offset from the start of the body, in bytes.
         offset: u32,

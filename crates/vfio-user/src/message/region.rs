@@ -30,12 +30,12 @@ pub mod region_index {
     pub const CONFIG: u32 = 7;
     /// Legacy VGA ranges.
     pub const VGA: u32 = 8;
-    /// How many regions there are. A server answers for all of them.
+    /// Number of regions. A server answers for all of them.
     pub const COUNT: u32 = 9;
 }
 
 flags! {
-    /// What a client may do with a region.
+    /// A client's access rights to a region.
     RegionFlags {
         /// Read.
         READ = 1 << 0;
@@ -54,15 +54,15 @@ flags! {
 pub struct RegionInfo {
     /// Request: longest reply body the client takes. Reply: length needed. In bytes.
     pub argsz: u32,
-    /// What a client may do with the region.
+    /// A client's access rights to the region.
     pub flags: RegionFlags,
     /// The region asked about; see [`region_index`].
     pub index: u32,
-    /// Where the first capability starts, in bytes from the start of this structure; 0 for none.
+    /// Start of the first capability, in bytes from the start of this structure; 0 for none.
     pub cap_offset: u32,
     /// Length of the region, in bytes.
     pub size: u64,
-    /// Where the region starts in the file of the descriptor, in bytes.
+    /// Start of the region in the file of the descriptor, in bytes.
     pub offset: u64,
 }
 plain_body!(RegionInfo, 32);
@@ -78,7 +78,7 @@ pub struct RegionIoFds {
     pub flags: u32,
     /// The region asked about; see [`region_index`].
     pub index: u32,
-    /// How many sub-regions follow.
+    /// Number of sub-regions that follow.
     pub count: u32,
 }
 plain_body!(RegionIoFds, 16);
@@ -87,7 +87,7 @@ plain_body!(RegionIoFds, 16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SparseArea {
-    /// Where it starts in the region, in bytes; page aligned.
+    /// Its start in the region, in bytes; page aligned.
     pub offset: u64,
     /// Length, in bytes.
     pub size: u64,
@@ -117,8 +117,8 @@ const SPARSE_HEAD_LEN: usize = size_of::<SparseHead>();
 const SPARSE_AREA_LEN: usize = size_of::<SparseArea>();
 
 impl RegionInfo {
-    /// Appends the reply to a client whose request had `client_argsz`, and says whether it is the
-    /// whole one. `self` gives flags, index, size and offset; `argsz`, `cap_offset` and the
+    /// Appends the reply to a client whose request had `client_argsz`, and returns whether it is
+    /// complete. `self` gives flags, index, size and offset; `argsz`, `cap_offset` and the
     /// capability flag are set here.
     ///
     /// A client with too small an `argsz` gets the structure alone, with the length needed and

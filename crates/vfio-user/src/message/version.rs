@@ -1,7 +1,7 @@
 //! `VERSION`: the first message of a connection, and its reply.
 //!
-//! After two numbers comes a JSON object as text that ends with NUL. It may be absent: SPDK's host
-//! sends none. Unknown members are ignored, as other versions add some.
+//! Two numbers, then a JSON object as NUL-terminated text. The object may be absent: SPDK's host
+//! sends none. Unknown members are ignored, because other versions add some.
 
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -9,23 +9,23 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::{Malformed, split_prefix};
 use crate::{MAX_DATA_XFER_LEN, MAX_FDS};
 
-/// What the sender can do. An absent member has the default that its method names.
+/// The sender's capabilities. An absent member has the default that its method names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {
-    /// How many descriptors the sender receives in one message.
+    /// Maximum number of descriptors that the sender receives in one message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_msg_fds: Option<u64>,
-    /// How much data an access to the sender may have, in bytes.
+    /// Maximum data length of an access to the sender, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_data_xfer_size: Option<u64>,
     /// Page sizes of DMA mappings, or'ed together, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pgsizes: Option<u64>,
-    /// How many DMA mappings may exist at a time.
+    /// Maximum number of DMA mappings at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_dma_maps: Option<u64>,
-    /// Whether `REGION_WRITE_MULTI` works.
+    /// Whether `REGION_WRITE_MULTI` is supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_multiple: Option<bool>,
     /// Parameters of migration.
@@ -46,7 +46,7 @@ pub struct Migration {
 }
 
 impl Capabilities {
-    /// What either side of this crate announces.
+    /// The capabilities that either side of this crate announces.
     ///
     /// A client's buffer for the reply may be as long as its own request only (214 bytes for
     /// QEMU), so this names no more than what differs from the defaults or limits the peer.
@@ -61,14 +61,14 @@ impl Capabilities {
         }
     }
 
-    /// How many descriptors a message to this peer may carry: 1 where it says nothing, and never
-    /// more than [`MAX_FDS`].
+    /// Maximum number of descriptors in a message to this peer: 1 if it is absent, and never more
+    /// than [`MAX_FDS`].
     pub fn msg_fds(&self) -> usize {
         clamp(self.max_msg_fds.unwrap_or(1), MAX_FDS)
     }
 
-    /// How much data an access to this peer may have, in bytes: 1 MiB where it says nothing, and
-    /// never more than [`MAX_DATA_XFER_LEN`].
+    /// Maximum data length of an access to this peer, in bytes: 1 MiB if it is absent, and never
+    /// more than [`MAX_DATA_XFER_LEN`].
     pub fn data_xfer_len(&self) -> usize {
         let announced = self.max_data_xfer_size.unwrap_or(MAX_DATA_XFER_LEN as u64);
         clamp(announced, MAX_DATA_XFER_LEN)
@@ -86,7 +86,7 @@ pub struct Version {
     pub major: u16,
     /// Changes when messages or capabilities are added.
     pub minor: u16,
-    /// What the sender can do.
+    /// The sender's capabilities.
     pub capabilities: Capabilities,
 }
 
@@ -112,7 +112,7 @@ impl Version {
     /// The newest minor version spoken here.
     pub const MINOR: u16 = 1;
 
-    /// What a client of this crate proposes.
+    /// The proposal of a client of this crate.
     pub const fn proposal() -> Self {
         Self {
             major: Self::MAJOR,
@@ -187,7 +187,7 @@ struct RefusalData {
 }
 
 impl Refusal {
-    /// Reads a body; one that is not understood says nothing.
+    /// Reads a body; an unreadable one names no host.
     pub fn parse(body: &[u8]) -> Self {
         let text = body.get(size_of::<VersionHead>()..).unwrap_or_default();
         let text = text.split(|&byte| byte == 0).next().unwrap_or_default();

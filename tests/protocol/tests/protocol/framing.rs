@@ -160,7 +160,7 @@ fn a_host_that_only_asks_is_given_up_and_no_other_notices() {
         other.expect_in_step();
     }
     let why = server.wait_for_end(0);
-    assert_eq!(why, "it does not read the answers to what it asks");
+    assert_eq!(why, "it does not read the replies to its requests");
     asking.join().unwrap();
     other.expect_in_step();
 }

@@ -1,10 +1,10 @@
-//! Features (Base 2.1, 4.4, 5.1.11 and 5.1.25): which exist, whose they are, and their current,
+//! Features (Base 2.1, 4.4, 5.1.11 and 5.1.25): which exist, their scope, and their current,
 //! default and saved values.
 //!
-//! After every Controller Level Reset a feature has its saved value, or its default where it cannot
-//! be saved or never was. Invariant: the saved value of what cannot be saved is its default. Values
-//! that only advise (arbitration, error recovery time) are kept and read back here; whoever acts on
-//! them reads them from here.
+//! After every Controller Level Reset a feature has its saved value, or its default if it is not
+//! saveable or was never saved. Invariant: the saved value of a feature that is not saveable is its
+//! default. Values that are only hints (arbitration, error recovery time) are kept and read back
+//! here; the code that acts on them reads them from here.
 
 mod saved;
 mod unkept;
@@ -30,7 +30,7 @@ use values::host_identifier_len;
 
 use crate::admin::identify::volatile_cache;
 
-/// What the features depend on beside their own values.
+/// Values beside their own on which features depend.
 #[derive(Clone, Debug)]
 pub(crate) struct FeatureContext {
     /// I/O queue pairs offered.
@@ -62,7 +62,7 @@ pub(crate) struct Features {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FeatureAnswer {
     pub(crate) dw0: u32,
-    /// What goes to the host's buffer; empty for most.
+    /// Data for the host's buffer; empty for most.
     pub(crate) data: Vec<u8>,
 }
 
@@ -76,18 +76,18 @@ pub(crate) fn data_len(fid: FeatureId, cdw11: u32) -> usize {
     }
 }
 
-/// What a feature is, whatever its value.
+/// Properties of a feature, whatever its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Traits {
-    /// It can be saved. Of the others, some would be wrong for the next host (its timestamp, its
-    /// identifier, what it understands), and the number of queues ends with the queues.
+    /// It is saveable. Some of the others would be wrong for the next host (its timestamp, its
+    /// identifier, its capabilities), and the number of queues ends with the queues.
     pub(crate) saveable: bool,
     /// Each namespace has a value of its own.
     pub(crate) namespace_specific: bool,
 }
 
-/// The features that exist here, and what they are. Without a volatile write cache, its feature
-/// does not exist (Base 2.1, 5.1.25.1.4).
+/// The supported features and their properties. Without a volatile write cache, its feature does
+/// not exist (Base 2.1, 5.1.25.1.4).
 pub(crate) fn traits(fid: FeatureId, namespaces: &NamespaceTable) -> Option<Traits> {
     let (saveable, namespace_specific) = match fid {
         FeatureId::VOLATILE_WRITE_CACHE if !volatile_cache(namespaces) => return None,
@@ -118,7 +118,7 @@ pub(crate) fn traits(fid: FeatureId, namespaces: &NamespaceTable) -> Option<Trai
 }
 
 impl Features {
-    /// Every feature at what was saved of it, or at its default.
+    /// Every feature at its saved value, or at its default.
     pub(crate) fn new(saved: &SavedFeatures, context: &FeatureContext) -> Self {
         let saved = Values::from_saved(saved, context);
         Features {
@@ -146,8 +146,8 @@ impl Features {
         (self.current.controller.copy_formats as u16).into()
     }
 
-    /// Forgets what was set for namespaces that do not exist any more: the next one with such an
-    /// identifier is another. Whether there is something new to keep.
+    /// Removes the values of deleted namespaces: a later namespace with such an identifier is
+    /// another. Returns whether there is something new to keep.
     pub(crate) fn forget_namespaces(&mut self, exists: impl Fn(u32) -> bool) -> bool {
         self.current.forget_namespaces(&exists);
         self.saved.forget_namespaces(&exists)
@@ -164,9 +164,9 @@ impl Features {
         self.current.write_cache_enabled()
     }
 
-    /// The flush that followed from turning the write cache off has ended. Where it failed, what is
-    /// in the cache is not safe: the cache stays on, and nothing is saved. Whether there is
-    /// something new to keep.
+    /// The flush after disabling the write cache has ended. If it failed, the cached data is not
+    /// safe: the cache stays enabled, and nothing is saved. Returns whether there is something new
+    /// to keep.
     pub(crate) fn write_cache_flushed(&mut self, safe: bool) -> bool {
         let saves = std::mem::take(&mut self.saves_write_cache);
         match safe {
@@ -198,7 +198,7 @@ impl Features {
         self.current.controller.event_configuration.into()
     }
 
-    /// Which reservation notifications of a namespace the host does not want.
+    /// The reservation notifications of a namespace that the host has masked.
     pub(crate) fn reservation_mask(&self, nsid: u32) -> ReservationNotificationMask {
         let masks = &self.current.reservation_masks;
         let mask = nsid
@@ -240,8 +240,8 @@ impl Features {
         }
     }
 
-    /// Whether Set Features may go on to its data and value: the feature exists, can be saved where
-    /// that is asked for, and NSID fits its scope (Base 2.1, 4.4 and 5.1.25).
+    /// Checks Set Features before its data and value: the feature exists, is saveable if that is
+    /// requested, and NSID fits its scope (Base 2.1, 4.4 and 5.1.25).
     pub(crate) fn check_set(sqe: &Sqe, context: &FeatureContext) -> Result<FeatureId, Status> {
         let cdw10 = SetFeaturesCdw10::from(sqe.cdw10);
         let fid = cdw10.fid();

@@ -1,9 +1,9 @@
-//! Features as they are kept over a restart of the program: plain values, to be read by whoever
+//! Features as they are kept over a restart of the program: plain values, read by the caller that
 //! opens the record.
 //!
-//! A value that is absent was never saved: its feature starts at its default. What a record holds
-//! that cannot be (it was edited, or the controller has fewer queues or namespaces than it had) is
-//! left out when it is taken.
+//! An absent value was never saved: its feature starts at its default. Invalid contents of a record
+//! (it was edited, or the controller has fewer queues or namespaces than before) are skipped when
+//! it is restored.
 
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,7 @@ pub struct SavedFeatures {
 }
 
 impl Features {
-    /// What is to be kept: every saved value that is not its default.
+    /// The values to keep: every saved value that is not its default.
     pub(crate) fn saved(&self, context: &FeatureContext) -> SavedFeatures {
         let default = Values::new(context).controller;
         let values = &self.saved.controller;
@@ -80,7 +80,7 @@ impl Features {
 }
 
 impl Values {
-    /// The defaults, and over them what was kept.
+    /// The defaults, overlaid with the kept values.
     pub(super) fn from_saved(saved: &SavedFeatures, context: &FeatureContext) -> Self {
         let SavedFeatures {
             arbitration: kept_arbitration,

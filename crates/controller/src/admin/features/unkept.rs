@@ -1,8 +1,9 @@
-//! Set Features with SV whose value is not on stable storage yet: what the feature was before, so
-//! that a save that fails changes nothing.
+//! Set Features with SV whose value is not on stable storage yet: the previous values of the
+//! feature, so that a failed save changes nothing.
 //!
-//! Several saves may be in flight. Each puts back only words that still hold what it set, here and
-//! in what the later ones would put back, so the order in which they fail does not matter.
+//! Several saves may be in flight. Each restores only words that still hold the value that it set,
+//! here and in the previous values that later saves would restore. So the order in which they fail
+//! does not matter.
 
 use nvme_spec::Sqe;
 use nvme_spec::command::SetFeaturesCdw10;

@@ -1,8 +1,8 @@
-//! A value for each feature: what is read back, what is taken, and the defaults (Base 2.1, 5.1.25;
-//! NVM 1.1, 4.1.3).
+//! A value for each feature: the value to read back, the accepted values, and the defaults (Base
+//! 2.1, 5.1.25; NVM 1.1, 4.1.3).
 //!
-//! Invariant: bits that are reserved, or stand for what is not offered, are never kept. It does NOT
-//! know which value is current and which is saved.
+//! Invariant: bits that are reserved, or stand for unsupported functions, are never kept. It does
+//! NOT know which value is current and which is saved.
 
 use nvme_spec::command::{GetFeaturesCdw10, SetFeaturesCdw10};
 use nvme_spec::features::{
@@ -169,7 +169,7 @@ impl Values {
         vec![(word, !0)]
     }
 
-    /// Which of several values of a feature Dword 11 of Set Features names.
+    /// The part of Dword 11 of Set Features that selects one of several values of a feature.
     pub(super) fn selector(sqe: &Sqe) -> u32 {
         match SetFeaturesCdw10::from(sqe.cdw10).fid() {
             FeatureId::TEMPERATURE_THRESHOLD => {
@@ -182,7 +182,7 @@ impl Values {
         }
     }
 
-    /// What Get Features returns.
+    /// The result of Get Features.
     pub(super) fn get(&self, sqe: &Sqe, context: &FeatureContext) -> Result<FeatureAnswer, Status> {
         let fid = GetFeaturesCdw10::from(sqe.cdw10).fid();
         let values = &self.controller;
@@ -276,7 +276,7 @@ impl Values {
         support
     }
 
-    /// Takes what Set Features carries; `data` is of [`super::data_len`] bytes. Returns Dword 0.
+    /// Applies Set Features; `data` is of [`super::data_len`] bytes. Returns Dword 0.
     pub(super) fn set(
         &mut self,
         sqe: &Sqe,
@@ -337,8 +337,8 @@ impl Values {
 
     /// Error Recovery without a namespace. The feature is a namespace's (NVM 1.1, 4.1.3.2), and
     /// NSID 0 names none. The first revisions had one value for the controller, and SPDK's test
-    /// suite for one still asks that way: it is told the value that all attached namespaces share.
-    /// Where they have several there is none to tell.
+    /// suite for one still requests it that way: it gets the value that all attached namespaces
+    /// share. If they have several, there is none to return.
     fn shared_error_recovery(&self, context: &FeatureContext) -> Result<u32, Status> {
         let attached = context.namespaces.iter();
         let mut values = attached.map(|n| self.error_recovery[n.nsid as usize - 1]);
@@ -459,7 +459,7 @@ pub(super) fn host_identifier_len(cdw11: HostIdentifier) -> usize {
     }
 }
 
-/// Which word holds the bit of a vector.
+/// Index of the word that holds the bit of a vector.
 fn vector_word(iv: u16, context: &FeatureContext) -> Result<usize, Status> {
     // One vector per I/O queue pair and one for the admin queue.
     if iv > context.queues {

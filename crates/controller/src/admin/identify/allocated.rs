@@ -1,7 +1,7 @@
-//! What Identify tells of the subsystem: the namespaces that exist, attached to the controller or
-//! not, and the controllers (Base 2.1, 5.1.13.2.9 to 5.1.13.2.15).
+//! Identify data of the subsystem: the namespaces that exist, attached to the controller or not,
+//! and the controllers (Base 2.1, 5.1.13.2.9 to 5.1.13.2.15).
 //!
-//! A namespace that is still being created exists for nobody.
+//! A namespace that is still being created is not reported to any host.
 
 use nvme_spec::identify::granularity::{GranularityDescriptor, NamespaceGranularityList};
 use nvme_spec::identify::lists::{ControllerList, NamespaceIdList};

@@ -1,7 +1,7 @@
-//! Identify (Base 2.1, 5.1.13): what the controller and its namespaces say of themselves.
+//! Identify (Base 2.1, 5.1.13): the data of the controller and its namespaces.
 //!
-//! Structures are made from the configuration and the namespace table each time; nothing is cached.
-//! What is not set is zero: not supported, or not reported.
+//! Structures are built from the configuration and the namespace table each time; nothing is
+//! cached. Fields that are not set are zero: not supported, or not reported.
 
 mod allocated;
 mod namespace;
@@ -41,12 +41,12 @@ use crate::subsystem::{Allocated, Subsystem};
 const SHUTDOWN_LATENCY_US: u32 = 36_000_000;
 /// RTD3R: nothing has to warm up; in microseconds.
 const RESUME_LATENCY_US: u32 = 1_000_000;
-/// What power state 0 claims: 25 W in units of 10 mW.
+/// Power of power state 0: 25 W in units of 10 mW.
 const MAX_POWER: u16 = 2500;
 /// Revision of the NVM command set specification: 1.1.
 const NVM_1_1: Version = Version::new().with_mjr(1).with_mnr(1);
 
-/// Whether any namespace loses what was not flushed: then there is a volatile write cache.
+/// Whether any namespace may lose unflushed data: then there is a volatile write cache.
 pub(crate) fn volatile_cache(namespaces: &NamespaceTable) -> bool {
     namespaces.iter().any(|n| n.traits.volatile_cache)
 }
@@ -168,8 +168,8 @@ pub(crate) fn sets(subsystem: &Subsystem) -> impl Iterator<Item = &Arc<dyn Comma
     namespaces.filter_map(|n| n.namespace.set.as_ref())
 }
 
-/// Whether a command set is supported: NVM, and those that namespaces of the subsystem have; and
-/// who speaks for it, for another set than NVM.
+/// Whether a command set is supported (NVM, and those of the subsystem's namespaces); and, for a
+/// set other than NVM, its implementation.
 fn supported(csi: Csi, subsystem: &Subsystem) -> Result<Option<&Arc<dyn CommandSet>>, Status> {
     if csi == Csi::NVM {
         return Ok(None);
@@ -186,8 +186,8 @@ fn combination(subsystem: &Subsystem) -> IoCommandSetVector {
     IoCommandSetVector::from(bits).with_nvm(true)
 }
 
-/// What a command set tells of a namespace, which is another command set's where that is an error;
-/// all zeros where there is none.
+/// A command set's data of a namespace; an error if the namespace uses another command set; all
+/// zeros if there is none.
 fn of_set(found: Option<&Allocated>, csi: Csi) -> Result<Box<[u8; IDENTIFY_SIZE]>, Status> {
     let zeros = || Box::new([0; IDENTIFY_SIZE]);
     let Some(Allocated { namespace, .. }) = found else {

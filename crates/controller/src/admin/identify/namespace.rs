@@ -1,4 +1,4 @@
-//! What Identify tells of a namespace (NVM 1.1, 4.1.5; Base 2.1, 5.1.13.2).
+//! Identify data of a namespace (NVM 1.1, 4.1.5; Base 2.1, 5.1.13.2).
 
 use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::identify::lists::{NamespaceIdentificationHeader, NamespaceIdentifierType};
@@ -47,7 +47,7 @@ fn formats(id: &mut IdentifyNamespace, takes: impl Fn(u32) -> bool) {
     id.nlbaf_z = LBA_SHIFTS.len() as u8 - 1;
 }
 
-/// How much of a format is still to come.
+/// The part of a format that remains.
 fn fpi(nsid: u32, subsystem: &Subsystem) -> Fpi {
     let remaining = subsystem.format_remaining(nsid).unwrap_or(0);
     Fpi::new().with_fpis(true).with_rfnvm(remaining)
@@ -90,7 +90,7 @@ pub(super) fn namespace(allocated: &Allocated, subsystem: &Subsystem) -> Identif
     id
 }
 
-/// Identify Namespace for FFFFFFFFh: what namespaces that a host creates can be.
+/// Identify Namespace for FFFFFFFFh: the properties of namespaces that a host can create.
 pub(super) fn common(pools: &[Pool]) -> IdentifyNamespace {
     let mut id = IdentifyNamespace::new_zeroed();
     id.nmic = Nmic::new().with_shrns(true);

@@ -1,12 +1,13 @@
-//! Reservations of one namespace (Base 2.1, 8.1.22): who is registered, who holds what, and what
-//! each may do.
+//! Reservations of one namespace (Base 2.1, 8.1.22): registrants, the holder, and the access rights
+//! of each.
 //!
-//! A registrant is a host, not a controller: controllers with the same Host Identifier speak for
-//! the same host. A controller whose host never set an identifier stands for a host of its own,
-//! which is gone at the next reset.
+//! A registrant is a host, not a controller: controllers with the same Host Identifier act for the
+//! same host. A controller whose host never set an identifier counts as a separate host, which is
+//! gone at the next reset.
 //!
-//! Invariants: a holder is a registrant; without registrants there is no reservation. This decides;
-//! it does NOT wait for commands in flight, keep anything, or tell hosts: it says whom to tell.
+//! Invariants: a holder is a registrant; without registrants there is no reservation. This module
+//! decides; it does NOT wait for commands in flight, keep records, or notify hosts: it returns whom
+//! to notify.
 
 mod report;
 mod serve;
@@ -52,7 +53,7 @@ pub struct Registrant {
 struct Held {
     /// Reservation Type, 1 to 6.
     rtype: u8,
-    /// Who holds it; with the all registrants types, that is every registrant.
+    /// Its holder; with the all registrants types, that is every registrant.
     holder: Option<Host>,
 }
 
@@ -64,11 +65,11 @@ pub struct Reservation {
     held: Option<Held>,
     /// Persist Through Power Loss.
     ptpl: bool,
-    /// Counts what changed the registrants (Base 2.1, 7.8, GEN).
+    /// Counts changes of the registrants (Base 2.1, 7.8, GEN).
     generation: u32,
 }
 
-/// Whom to tell what.
+/// Hosts to notify, and their notifications.
 pub(super) type Notices = Vec<(Host, ReservationNotificationType)>;
 
 /// A reservation command with its data.
@@ -173,8 +174,8 @@ impl Reservation {
         self.ptpl = persists;
     }
 
-    /// What is left after a power cycle: all of it where that was asked for, else nothing. Hosts
-    /// without an identifier are others then.
+    /// The state after a power cycle: all of it if that was requested, else nothing. Hosts without
+    /// an identifier are different ones then.
     #[must_use]
     pub fn after_power_cycle(mut self) -> Self {
         if !self.ptpl {
@@ -228,7 +229,7 @@ impl Reservation {
         }
     }
 
-    /// Everybody registered but `host` is told.
+    /// Notifies every registrant except `host`.
     fn tell_others(&self, host: Host, notice: ReservationNotificationType, notices: &mut Notices) {
         let others = self.hosts().filter(|other| *other != host);
         notices.extend(others.map(|other| (other, notice)));
@@ -291,8 +292,8 @@ impl Reservation {
         Ok(())
     }
 
-    /// A registrant goes. A reservation that it alone holds is released, and those who had access
-    /// by it are told.
+    /// Removes a registrant. A reservation that it alone holds is released, and hosts that had
+    /// access by it are notified.
     fn unregister(&mut self, host: Host, notices: &mut Notices) {
         let was_holder = self.is_holder(host);
         self.registrants.retain(|r| r.host != host);
@@ -376,7 +377,7 @@ impl Reservation {
         }
         let before = self.held.map(|held| held.rtype);
         if replaces {
-            // Whoever preempts stays, even with the key that it names.
+            // The preempting host stays, even with the key that it names.
             gone.retain(|other| *other != host);
             self.held = None;
         }

@@ -1,9 +1,9 @@
-//! How reservation commands come to a subsystem, and what follows from them.
+//! Execution of reservation commands in a subsystem, and their effects.
 //!
 //! A command that changes a reservation is an operation: it is decided when its turn comes, and
-//! answered when nothing that was fetched before is in flight anywhere, so that a host which was
-//! told of its reservation never sees a late write of another's. A host whose commands are
-//! preempted so needs no abort of each (Preempt and Abort is Preempt).
+//! answered when no command that was fetched before is in flight anywhere, so that a host that has
+//! acquired a reservation never sees a late write of another host. So preemption needs no abort of
+//! each command (Preempt and Abort is Preempt).
 
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::reservation::{
@@ -112,7 +112,7 @@ impl Subsystem {
         self.member(id).map_or(Host::Anonymous(id), |m| m.host)
     }
 
-    /// The host behind a controller has told its identifier (feature 81h), of 64 or 128 bits; 0 is
+    /// The host behind a controller has set its identifier (feature 81h), of 64 or 128 bits; 0 is
     /// none.
     ///
     /// # Errors

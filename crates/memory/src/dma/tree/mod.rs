@@ -1,12 +1,12 @@
 //! Regions in order, in chunks that snapshots share.
 //!
-//! A vector of chunks, each an immutable sorted slice of at most [`CHUNK`] regions. A change makes
-//! one or two new chunks and leaves the others shared with older snapshots: with 65,535 regions
-//! that is a copy of some hundred regions and of about a thousand chunk pointers, and a search is
-//! two binary searches.
+//! A vector of chunks, each an immutable sorted slice of at most [`CHUNK`] regions. A change
+//! creates one or two chunks and shares the others with older snapshots: with 65,535 regions that
+//! copies some hundred regions and about a thousand chunk pointers. A search is two binary
+//! searches.
 //!
 //! What it does NOT do: it checks nothing. Its caller has made sure that regions do not overlap and
-//! that a range that is removed splits none.
+//! that a range to be removed splits none.
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
-//! The Zoned Namespace command set (ZNS 1.1): the NVM command set, and commands for zones beside
-//! it.
+//! The Zoned Namespace command set (ZNS 1.1): the NVM command set, and additional commands for
+//! zones.
 //!
-//! What is here does not depend on the state of a zone: how long the data of a command is, and what
-//! Identify tells. The zones are the medium's. Variable zone capacities and excursions of active
-//! zones are not offered.
+//! This module covers everything that does not depend on the state of a zone: the length of a
+//! command's data, and the data of Identify. The zones are the medium's. Variable zone capacities
+//! and excursions of active zones are not supported.
 
 use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::log::CommandEffects;
@@ -19,7 +19,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::{Access, Asked, CommandSet, Data, nvm_effects};
 use crate::namespace::{LBA_SHIFTS, Namespace};
 
-/// What is told of the zones of a medium.
+/// Reported properties of a medium's zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zoned {
     /// Bytes from one zone to the next: a multiple of the largest logical block.
@@ -33,11 +33,11 @@ pub struct Zoned {
     /// Most bytes of Zone Append as a power of two of 4 KiB pages (ZASL); 0: as many as any command
     /// may move.
     pub zasl: u8,
-    /// Random write areas (ZRWA) of zones; `None`: none can be had.
+    /// Random write areas (ZRWA) of zones; `None`: not supported.
     pub random: Option<RandomAreas>,
 }
 
-/// What random write areas zones can have (TP 4076).
+/// Supported random write areas of zones (TP 4076).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomAreas {
     /// Bytes of each (ZRWASZ): less than 32 MiB.
@@ -105,7 +105,7 @@ impl Zoned {
     }
 }
 
-/// A limit as Identify tells it.
+/// A limit in the format of Identify.
 fn limit_z(zones: u32) -> u32 {
     zones.checked_sub(1).unwrap_or(NO_ZONE_LIMIT)
 }

@@ -1,22 +1,23 @@
-//! The eventfds by which a host is interrupted ("VFIO_USER_DEVICE_SET_IRQS").
+//! The eventfds that interrupt a host ("VFIO_USER_DEVICE_SET_IRQS").
 //!
-//! A controller says what to deliver: a vector of MSI-X, a message of MSI, or the level of the pin.
-//! A host has assigned eventfds to them. A vector or message that cannot be delivered (no eventfd
-//! yet, masked by a message or by Function Mask) is kept, once, and delivered when it can be. The
-//! level of the pin is kept nowhere: it is asked for again.
+//! A controller reports what to deliver: a vector of MSI-X, a message of MSI, or the level of the
+//! pin. A host has assigned eventfds to them. A vector or message that cannot be delivered (no
+//! eventfd yet, masked by a message or by Function Mask) is kept, once, and delivered when
+//! possible. The level of the pin is not stored: it is queried again.
 //!
-//! The pin masks itself when it is triggered. An UNMASK, as a message or by the eventfd that a host
-//! has assigned to it (which the host signals and we read: KVM does so when the guest has
-//! acknowledged the interrupt), ends that, and the controller looks at its queues again
-//! ([`controller::Controller::recheck_interrupts`]). Where the level falls before the host has
-//! taken the trigger, the trigger is taken back: QEMU would assert its line, and nothing that its
-//! guest's driver does would end that.
+//! The pin masks itself when it is triggered. An UNMASK ends that. It comes as a message or by the
+//! eventfd that a host has assigned to it (which the host signals and we read: KVM does so when the
+//! guest has acknowledged the interrupt). The controller then checks its queues again
+//! ([`controller::Controller::recheck_interrupts`]). If the level falls before the host has
+//! consumed the trigger, the trigger is withdrawn: otherwise QEMU would assert its line, and no
+//! action of its guest's driver would deassert it.
 //!
-//! What it does NOT do: it emulates no MSI-X table, which a client does itself; there is no error
+//! What it does NOT do: it emulates no MSI-X table, which a client does itself. There is no error
 //! or release interrupt: their types have no interrupts.
 //!
-//! An eventfd is the host's. It is made non-blocking when it comes, so that a full counter is no
-//! wait. The host can undo that, and fill the counter: it then holds up the reactor that it shares.
+//! An eventfd is the host's. It is set to non-blocking when it arrives, so that a full counter does
+//! not block. The host can undo that and fill the counter: it then blocks the reactor that it
+//! shares.
 
 #[cfg(test)]
 mod pin_tests;
@@ -73,7 +74,7 @@ pub(super) struct Interrupts {
     msix_masked: bool,
     /// No bus mastering.
     msi_masked: bool,
-    /// Changes of what can be delivered, and how.
+    /// Count of changes to the set of deliverable interrupts.
     changes: u64,
 }
 
@@ -126,12 +127,12 @@ impl Interrupts {
         }
     }
 
-    /// How often it has changed what can be delivered; never 0.
+    /// Count of changes to the set of deliverable interrupts; never 0.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// By vector of MSI-X: what to signal for it, where it is not masked.
+    /// By vector of MSI-X: the eventfd to signal, if it is not masked.
     pub(super) fn lines_of_msix(&self) -> Vec<Option<EventFd>> {
         let open = |line: &&Line| !line.masked && !self.msix_masked;
         let lines = self.msix.iter();
@@ -140,13 +141,13 @@ impl Interrupts {
             .collect()
     }
 
-    /// Whether an interrupt of an MSI-X vector waits.
+    /// Whether an interrupt of an MSI-X vector is pending.
     pub(super) fn is_pending(&self, vector: u16) -> bool {
         let line = self.msix.get(usize::from(vector));
         line.is_some_and(|line| line.pending)
     }
 
-    /// The controller was reset: what it raised before is void.
+    /// The controller was reset: interrupts that it raised before are void.
     pub(super) fn forget_pending(&mut self) {
         for line in self.msix.iter_mut().chain(&mut self.msi) {
             line.pending = false;
@@ -168,12 +169,13 @@ impl Interrupts {
         }
     }
 
-    /// Whether there is a pin: then an UNMASK or a new eventfd asks for another look at the queues.
+    /// Whether there is a pin: then an UNMASK or a new eventfd requires another check of the
+    /// queues.
     pub(super) fn has_pin(&self) -> bool {
         self.pin.is_some()
     }
 
-    /// What becomes readable when the host has unmasked the pin by an eventfd.
+    /// The descriptor that becomes readable when the host has unmasked the pin by an eventfd.
     pub(super) fn unmasked(&self) -> Option<BorrowedFd<'_>> {
         self.pin.as_ref().map(|pin| pin.unmasked.as_fd())
     }
@@ -272,7 +274,7 @@ impl Interrupts {
         }
     }
 
-    /// Every eventfd of the type goes. What waits to be delivered goes on waiting.
+    /// Removes every eventfd of the type. Pending interrupts stay pending.
     fn disable(&mut self, kind: Kind) {
         if kind == Kind::Pin
             && let Some(pin) = &mut self.pin
@@ -311,7 +313,7 @@ impl Interrupts {
         }
     }
 
-    /// Assigns eventfds to what an action does, or none.
+    /// Assigns eventfds to the target of an action, or none.
     fn assign(
         &mut self,
         kind: Kind,
@@ -401,7 +403,7 @@ impl Pin {
         match action {
             IrqAction::Trigger => {
                 if self.triggered {
-                    // The old one was signalled, and nobody may look at it any more.
+                    // The old one was signalled, and its reader may be gone.
                     self.unmask();
                 }
                 self.line.trigger = eventfd;
@@ -468,7 +470,7 @@ fn eventfd(fd: OwnedFd) -> Result<EventFd, Errno> {
     let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let target = rustix::fs::readlink(name, Vec::new())?;
     if target.as_bytes() != b"anon_inode:[eventfd]" {
-        tracing::debug!("a host's descriptor for an interrupt is {target:?}, not an eventfd");
+        tracing::debug!("a host's interrupt descriptor is {target:?}, not an eventfd");
         return Err(Errno::INVAL);
     }
     let flags = rustix::fs::fcntl_getfl(fd.as_fd())?;

@@ -1,12 +1,12 @@
 //! The listening socket of one controller, as a file with mode 0600.
 //!
-//! A socket's file outlives a process that is killed, so a file at the path may be stale, or belong
-//! to a server that lives. Invariants:
-//! - Of several processes that bind one path at the same time, one gets it: each holds a lock on
-//!   `PATH.lock` for as long as it listens, and looks at `PATH` only while it does.
-//! - Nothing but a socket that refuses connections is ever replaced, and at the end only our own
-//!   file is removed.
-//! - The file has its mode before anyone can connect.
+//! A socket's file outlives a killed process, so a file at the path may be stale, or belong to a
+//! live server. Invariants:
+//! - Of several processes that bind one path at the same time, one succeeds: each holds a lock on
+//!   `PATH.lock` for as long as it listens, and inspects `PATH` only while it does.
+//! - Only a socket that refuses connections is ever replaced, and at the end only our own file is
+//!   removed.
+//! - The file has its mode before any client can connect.
 //!
 //! It does not decide how many hosts are served at a time: the kernel queues those that are not
 //! accepted.
@@ -35,7 +35,7 @@ const MAX_PATH_LEN: usize = 107;
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// A process that lives has the socket.
-    #[error("the socket {path} is in use by another process: end it, or choose another path")]
+    #[error("the socket {path} is in use by another process: stop it, or choose another path")]
     InUse {
         /// The path.
         path: PathBuf,
@@ -55,7 +55,7 @@ pub enum BindError {
         parent: PathBuf,
     },
     /// The path is too long for a socket's address.
-    #[error("the path {path} has {len} bytes: a socket's path has at most {MAX_PATH_LEN}")]
+    #[error("the path {path} has {len} bytes: a socket path has at most {MAX_PATH_LEN}")]
     TooLong {
         /// The path.
         path: PathBuf,
@@ -71,11 +71,11 @@ pub enum BindError {
     /// The system refused.
     #[error("cannot {action} {path}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -85,13 +85,13 @@ pub enum BindError {
 pub struct Listener {
     socket: OwnedFd,
     path: PathBuf,
-    /// Which file is ours: somebody may have put another in its place.
+    /// Identity of our file: another process may have replaced it.
     identity: Identity,
     /// Held to the end: dropped after the socket's file is removed.
     _lock: Lock,
 }
 
-/// Which file it is.
+/// Identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -117,7 +117,7 @@ impl Listener {
         let lock = Lock::take(path)?;
         clear(path, &address)?;
         let (socket, identity) =
-            listen(path, &address).map_err(|errno| refused("listen at", path, errno))?;
+            listen(path, &address).map_err(|errno| refused("listen on", path, errno))?;
         Ok(Self {
             socket,
             path: path.to_owned(),
@@ -134,7 +134,7 @@ impl Listener {
     pub fn open_to(&self, mode: u32) -> Result<(), BindError> {
         let mode = rustix::fs::Mode::from_raw_mode(mode);
         rustix::fs::chmod(&self.path, mode)
-            .map_err(|errno| refused("change who may connect to", &self.path, errno))
+            .map_err(|errno| refused("set the mode of", &self.path, errno))
     }
 
     /// Takes the next host, if one waits. Never blocks.
@@ -154,7 +154,7 @@ impl Listener {
         }
     }
 
-    /// Where hosts connect.
+    /// The path to which hosts connect.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -201,26 +201,26 @@ fn identity_at(path: &Path) -> Result<Identity, Errno> {
     Ok(Identity::of(&stat))
 }
 
-/// Makes sure that nothing stands at `path`. The lock on it is held.
+/// Makes sure that `path` does not exist. The lock on it is held.
 fn clear(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
     let stat = match rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(refused("look at", path, errno)),
+        Err(errno) => return Err(refused("inspect", path, errno)),
     };
     if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
         let path = path.to_owned();
         return Err(BindError::NotASocket { path });
     }
-    if !is_stale(address).map_err(|errno| refused("look at", path, errno))? {
+    if !is_stale(address).map_err(|errno| refused("inspect", path, errno))? {
         let path = path.to_owned();
         return Err(BindError::InUse { path });
     }
     rustix::fs::unlink(path).map_err(|errno| refused("replace", path, errno))
 }
 
-/// Whether the socket's process is gone. A server that does not use our lock may live behind it, so
-/// it is asked.
+/// Whether the socket's process is gone. A server that does not use our lock may be alive, so this
+/// connects to it.
 fn is_stale(address: &SocketAddrUnix) -> Result<bool, Errno> {
     let probe = rustix::net::socket_with(
         AddressFamily::UNIX,
@@ -255,7 +255,7 @@ fn listen(path: &Path, address: &SocketAddrUnix) -> Result<(OwnedFd, Identity), 
     Ok((socket, listening?))
 }
 
-/// The right to bind one path: a lock on a file beside it, which the system lets go when the
+/// The right to bind one path: a lock on a file beside it, which the system releases when the
 /// process ends.
 #[derive(Debug)]
 struct Lock {
@@ -298,7 +298,7 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         let locked = rustix::fs::fstat(&self.file).map(|stat| Identity::of(&stat));
-        // Removed while it is locked, so that nobody else's is.
+        // Removed while it is locked, so that no other process's is.
         if locked.is_ok()
             && locked == identity_at(&self.path)
             && let Err(error) = std::fs::remove_file(&self.path)
