@@ -1,56 +1,8 @@
-//! Termination by signals: a flag that SIGINT, SIGTERM and SIGHUP set, for work that polls it. A
-//! server reloads its configuration on SIGHUP instead.
+//! The signals that end a server, or make it reload its configuration.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-
-/// Exit status after a second signal: 128 plus SIGINT's number, as in shells.
-const FORCED: i32 = 130;
-
-/// Whether a signal has asked the program to end.
-#[derive(Clone, Debug)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
-
-impl Interrupt {
-    /// Installs the handlers. A second signal ends the process at once.
-    pub(crate) fn install() -> io::Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        // registered here and not in the thread, so that no signal after the return is lost
-        let mut signals = {
-            let _guard = runtime.enter();
-            Signals::new()?
-        };
-        let set = flag.clone();
-        std::thread::Builder::new()
-            .name("signals".into())
-            .spawn(move || {
-                runtime.block_on(async {
-                    signals.recv().await;
-                    set.store(true, Ordering::Relaxed);
-                    signals.recv().await;
-                    std::process::exit(FORCED);
-                });
-            })?;
-        Ok(Interrupt(flag))
-    }
-
-    /// A flag that is already set.
-    #[cfg(test)]
-    pub(crate) fn already_set() -> Self {
-        Interrupt(Arc::new(AtomicBool::new(true)))
-    }
-
-    /// Whether a signal has arrived.
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// The signals that ask a process to end.
 #[derive(Debug)]

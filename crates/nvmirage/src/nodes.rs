@@ -6,8 +6,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::cpu;
-use crate::doctor::Topology;
+use machine::cpu;
+use machine::topology::Topology;
 
 /// Pages of a host that must be sampled before anything is said about its memory.
 const ENOUGH_PAGES: usize = 16;

@@ -10,8 +10,8 @@ use driver::{DriverError, floor};
 use memory::HostMemory;
 use serde::Serialize;
 
-use crate::clock::Clock;
-use crate::cpu;
+use machine::clock::Clock;
+use machine::cpu;
 
 /// Round trips of a cache line below this are between near CPUs.
 pub(crate) const NEAR_NS: f64 = 250.0;

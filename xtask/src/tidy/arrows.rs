@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("controller", &["memory", "nvme-spec", "port"]),
     ("driver", &["memory", "nvme-spec", "vfio-user"]),
     ("engine", &["controller", "memory", "port"]),
+    ("machine", &["port"]),
     (
         "loopback",
         &["controller", "driver", "memory", "nvme-spec", "port"],
@@ -29,6 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "controller",
             "driver",
             "engine",
+            "machine",
             "media",
             "memory",
             "model",
@@ -36,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "plot",
             "port",
             "simulate",
+            "terminal",
             // The guest of `nvmirage demo --vm` is that of the tests.
             "tests-vm",
             "trace-file",
@@ -132,6 +135,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "tests-soak",
         &["driver", "memory", "nvme-spec", "tests-sim"],
     ),
+    ("terminal", &[]),
     ("tests-vm", &[]),
     ("trace-file", &["nvme-spec"]),
     (

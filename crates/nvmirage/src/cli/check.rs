@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{config, report};
+use crate::config;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,6 +38,6 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let config = config::from_file(&self.file)?;
-        report::print(&config.with_defaults())
+        terminal::print(&config.with_defaults())
     }
 }

@@ -14,8 +14,6 @@ use rustix::fs::{
 use rustix::io::Errno;
 use serde::Serialize;
 
-use crate::report;
-
 const EXAMPLES: &str = "\
 Examples:
   nvmirage clone prepared.img vm1.img
@@ -98,9 +96,9 @@ impl Clone {
         let seconds = begun.elapsed().as_secs_f64();
         let report = Report { files, seconds };
         if self.json {
-            report::print_json(&report)
+            terminal::print_json(&report)
         } else {
-            report::print(&report.in_words())
+            terminal::print(&report.in_words())
         }
     }
 }
@@ -113,7 +111,7 @@ impl Report {
             } else {
                 format!(
                     "{} were copied: this file system shares no blocks between these files",
-                    report::units::bytes(file.copied_bytes)
+                    terminal::units::bytes(file.copied_bytes)
                 )
             };
             format!("{}: {how}\n", file.path.display())

@@ -4,7 +4,6 @@
 use clap_complete::Shell;
 
 use super::{UsageError, live};
-use crate::report;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,6 +37,6 @@ impl Completions {
             "nvmirage",
             &mut script,
         )?;
-        report::print(&String::from_utf8(script)?)
+        terminal::print(&String::from_utf8(script)?)
     }
 }

@@ -13,10 +13,10 @@ use serde::Serialize;
 use super::wait::WaitArg;
 use super::{UsageError, consent};
 use crate::config::Span;
-use crate::interrupt::Interrupt;
 use crate::load::{self, wait};
-use crate::report::table::{Align, Table};
-use crate::report::{self, progress};
+use terminal::interrupt::Interrupt;
+use terminal::progress;
+use terminal::table::{Align, Table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -155,9 +155,9 @@ impl Conformance {
         let outcomes = run(&mut bench, &selection, &interrupt);
         let output = Output::new(place, load::doorbells_name(self.doorbells), &outcomes);
         if self.json {
-            report::print_json(&output)?;
+            terminal::print_json(&output)?;
         } else {
-            report::print(&in_words(&outcomes, &output))?;
+            terminal::print(&in_words(&outcomes, &output))?;
         }
         if interrupt.is_set() {
             bail!("interrupted: the tests that are not listed were not run");
@@ -300,7 +300,7 @@ fn list(selection: &Selection, json: bool) -> anyhow::Result<()> {
             result: None,
             reason: None,
         });
-        return report::print_json(&tests.collect::<Vec<_>>());
+        return terminal::print_json(&tests.collect::<Vec<_>>());
     }
     let mut table = Table::new(&[
         ("test", Align::Left),
@@ -314,7 +314,7 @@ fn list(selection: &Selection, json: bool) -> anyhow::Result<()> {
             test.title.to_owned(),
         ]);
     }
-    report::print(&table.to_string())
+    terminal::print(&table.to_string())
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use anyhow::Context;
 use tokio::sync::watch;
 
 use super::parse::Control;
+use crate::control;
 use crate::interrupt::Signals;
-use crate::{control, report};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,7 +53,7 @@ impl Dashboard {
             let mut signals = Signals::new().context("cannot handle signals")?;
             let proxy = control::Proxy::bind(self.address, socket.path().to_owned())?;
             let url = proxy.url();
-            report::print(&format!("{url}\n"))?;
+            terminal::print(&format!("{url}\n"))?;
             let _told = self.open.then(|| open(&url)).transpose()?;
             let (stop, stopped) = watch::channel(false);
             let mut passing = tokio::spawn(proxy.run(stopped));

@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::doctor::{Asked, Guest, Level, Report, Topology};
-use crate::report::table::{Align, Table};
-use crate::report::{self, units};
-use crate::{config, cpu};
+use machine::topology::Topology;
+
+use crate::config;
+use crate::doctor::{Asked, Guest, Level, Report};
+use machine::cpu;
+use terminal::table::{Align, Table};
+use terminal::units;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,9 +66,9 @@ impl Doctor {
         };
         let report = Report::of(Path::new("/"), &cpu::usable()?, &asked)?;
         if self.json {
-            report::print_json(&report)?
+            terminal::print_json(&report)?
         } else {
-            report::print(&shown(&report))?
+            terminal::print(&shown(&report))?
         }
         let problems = report.problems();
         anyhow::ensure!(

@@ -3,8 +3,7 @@
 use driver::bus::PciAddress;
 
 use crate::physical::{Drive, System};
-use crate::report::table::{Align, Table};
-use crate::report::{self};
+use terminal::table::{Align, Table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,19 +84,19 @@ impl DriveCommand {
         match self.what {
             What::List(List { json }) => {
                 let drives = system.drives()?;
-                if json { report::print_json(&drives) } else { report::print(&shown(&drives)) }
+                if json { terminal::print_json(&drives) } else { terminal::print(&shown(&drives)) }
             }
             What::Bind(Bind { addresses }) => addresses.into_iter().try_for_each(|address| {
                 let drive = system.bind(address)?;
                 let group = drive.iommu_group.map_or(String::new(), |n| n.to_string());
-                report::print(&format!(
+                terminal::print(&format!(
                     "{address} is bound to vfio-pci: --target pci:{address}, for whoever may open /dev/vfio/{group}\n"
                 ))
             }),
             What::Unbind(Unbind { addresses }) => addresses.into_iter().try_for_each(|address| {
                 let drive = system.unbind(address)?;
                 let driver = drive.driver.unwrap_or_else(|| "no driver".to_owned());
-                report::print(&format!("{address} is bound to {driver}\n"))
+                terminal::print(&format!("{address} is bound to {driver}\n"))
             }),
         }
     }

@@ -3,8 +3,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::parse::Control;
+use crate::control;
 use crate::events::Event;
-use crate::{control, hangup, report};
+use terminal::hangup;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,9 +46,9 @@ impl Events {
         hangup::end_with_reader()?;
         control::client::events(&self.control.to_read()?, self.since, |event| {
             if self.json {
-                report::print(&format!("{}\n", serde_json::to_string(&event)?))?
+                terminal::print(&format!("{}\n", serde_json::to_string(&event)?))?
             } else {
-                report::print(&shown(&event, SystemTime::now()))?
+                terminal::print(&shown(&event, SystemTime::now()))?
             }
             left -= 1;
             Ok(left > 0)

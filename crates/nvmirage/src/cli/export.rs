@@ -1,7 +1,7 @@
 //! `nvmirage export`: what a running server serves, as a configuration.
 
 use super::parse::Control;
-use crate::{control, report};
+use crate::control;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,8 +27,8 @@ impl Export {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let configuration = control::client::configuration(&self.control.to_read()?)?;
         if self.json {
-            return report::print_json(&configuration);
+            return terminal::print_json(&configuration);
         }
-        report::print(&configuration.as_toml())
+        terminal::print(&configuration.as_toml())
     }
 }

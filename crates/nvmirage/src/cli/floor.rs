@@ -8,11 +8,11 @@ use driver::floor;
 use memory::HostMemory;
 use serde::Serialize;
 
-use crate::clock::Clock;
-use crate::cpu;
 use crate::placement::{Pair, Placement, between, fastest};
-use crate::report::table::{Align, Table};
-use crate::report::{self, units};
+use machine::clock::Clock;
+use machine::cpu;
+use terminal::table::{Align, Table};
+use terminal::units;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -98,20 +98,20 @@ impl Floor {
         if self.brief {
             let placement = Pair::new(Some(cpus[0]), Some(cpus[1]))?.look();
             if self.json {
-                return report::print_json(&Brief { cpus, placement });
+                return terminal::print_json(&Brief { cpus, placement });
             }
-            return report::print(&format!("{}\n", placement.name()));
+            return terminal::print(&format!("{}\n", placement.name()));
         }
-        let _line = report::progress::waiting("measuring");
+        let _line = terminal::progress::waiting("measuring");
         let figures = thread::Builder::new()
             .name("floor".into())
             .spawn(move || measure(cpus))?
             .join()
             .map_err(|_| anyhow::anyhow!("the measuring thread panicked"))??;
         if self.json {
-            return report::print_json(&figures);
+            return terminal::print_json(&figures);
         }
-        report::print(&shown(&figures))
+        terminal::print(&shown(&figures))
     }
 
     fn cpus(&self) -> anyhow::Result<[u32; 2]> {

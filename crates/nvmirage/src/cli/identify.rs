@@ -6,7 +6,6 @@ use driver::bus::place::Place;
 use super::wait::WaitArg;
 use crate::load::{Host, Needs};
 use crate::report::identity::Identity;
-use crate::report::{self};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,8 +37,8 @@ impl Identify {
         let identity = Identity::ask(&mut host)?;
         host.leave()?;
         if self.json {
-            return report::print_json(&identity);
+            return terminal::print_json(&identity);
         }
-        report::print(&identity.in_words())
+        terminal::print(&identity.in_words())
     }
 }

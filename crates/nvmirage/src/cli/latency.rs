@@ -4,8 +4,8 @@ use super::live;
 use super::parse::Control;
 use crate::control;
 use crate::observe::{Latency, LatencyReport};
-use crate::report::table::{Align, Table};
-use crate::report::{self, units};
+use terminal::table::{Align, Table};
+use terminal::units;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,9 +43,9 @@ impl LatencyCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let report = control::client::latency(&self.control.to_read()?, &self.controller)?;
         if self.json {
-            return report::print_json(&report);
+            return terminal::print_json(&report);
         }
-        report::print(&shown(&report, self.last))
+        terminal::print(&shown(&report, self.last))
     }
 }
 

@@ -6,8 +6,8 @@ use super::parse::Control;
 use super::trace::traces;
 use crate::config::Listen;
 use crate::control::{self, ControllerStatus, Inventory, IoStatus, MediumStatus, TenantStatus};
-use crate::report::table::{Align, Table};
-use crate::report::{self, units};
+use terminal::table::{Align, Table};
+use terminal::units;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,9 +32,9 @@ impl Ls {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let inventory = control::client::inventory(&self.control.to_read()?)?;
         if self.json {
-            return report::print_json(&inventory);
+            return terminal::print_json(&inventory);
         }
-        report::print(&tables(&inventory))
+        terminal::print(&tables(&inventory))
     }
 }
 

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::CommandFactory;
 
-use crate::report;
-
 const EXAMPLES: &str = "\
 Examples:
   nvmirage man | man -l -
@@ -29,7 +27,7 @@ impl Man {
         let Some(dir) = self.out else {
             let mut page = Vec::new();
             clap_mangen::Man::new(command).render(&mut page)?;
-            return report::print(&String::from_utf8(page)?);
+            return terminal::print(&String::from_utf8(page)?);
         };
         let write = || -> std::io::Result<()> {
             std::fs::create_dir_all(&dir)?;

@@ -19,7 +19,6 @@ mod delete;
 mod demo;
 mod doctor;
 mod drive;
-mod error;
 mod events;
 mod explain;
 mod export;
@@ -58,10 +57,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-pub(crate) use error::UsageError;
+pub(crate) use terminal::error::UsageError;
 
 use crate::logging;
-use crate::report::progress;
+use terminal::progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -154,7 +153,7 @@ pub(crate) fn main() -> ExitCode {
     match check_control(&cli, &matches).and_then(|()| run(cli)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            progress::note(&error::shown(&error));
+            progress::note(&terminal::error::shown(&error));
             if error.is::<UsageError>() {
                 ExitCode::from(2)
             } else {

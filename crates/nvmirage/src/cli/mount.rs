@@ -10,8 +10,7 @@ use super::parse;
 use super::wait::WaitArg;
 use crate::config::Size;
 use crate::fuse::{End, Mount as Mounted, Options};
-use crate::interrupt::Interrupt;
-use crate::report;
+use terminal::interrupt::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,7 +76,7 @@ impl Mount {
             .map(|(name, len)| format!("{name} {}", Size(len)))
             .collect();
         let dir = mounted.dir().display().to_string();
-        report::print(&format!("ready: {dir}: {}\n", files.join(", ")))?;
+        terminal::print(&format!("ready: {dir}: {}\n", files.join(", ")))?;
         let end = loop {
             if let Some(end) = mounted.ended() {
                 break Some(end);

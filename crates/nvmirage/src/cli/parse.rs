@@ -8,7 +8,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use super::UsageError;
 use crate::config::Listen;
 use crate::control::{Address, Intent};
-use crate::report::progress;
+use terminal::progress;
 
 /// A word that the configuration file has, too: it means the same here and there.
 pub(super) fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>

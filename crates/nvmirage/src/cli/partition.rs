@@ -13,8 +13,9 @@ use crate::config::{Range, Size};
 use crate::control::{self, NewPartition};
 use crate::identity;
 use crate::partition::{Owner, Partition, Store, Table, stored};
-use crate::report::table::{Align, Table as Shown};
-use crate::report::{self, progress, units};
+use terminal::progress;
+use terminal::table::{Align, Table as Shown};
+use terminal::units;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -232,7 +233,7 @@ impl Create {
                 control::client::create_partition(&socket, &drive.drive, &new)?.range
             }
         };
-        report::print(&format!("partition {name} has {range}\n"))
+        terminal::print(&format!("partition {name} has {range}\n"))
     }
 }
 
@@ -249,7 +250,7 @@ impl Grow {
                 control::client::grow_partition(&socket, &drive.drive, &name, size)?.range
             }
         };
-        report::print(&format!("partition {name} has {range}\n"))
+        terminal::print(&format!("partition {name} has {range}\n"))
     }
 }
 
@@ -296,9 +297,9 @@ impl List {
                 partitions: table.partitions().to_vec(),
                 free: table.gaps(&[]),
             });
-            return report::print_json(&listed.collect::<Vec<_>>());
+            return terminal::print_json(&listed.collect::<Vec<_>>());
         }
-        report::print(&shown(&tables))
+        terminal::print(&shown(&tables))
     }
 }
 

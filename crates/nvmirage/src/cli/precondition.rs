@@ -13,7 +13,6 @@ use serde::Serialize;
 use super::UsageError;
 use crate::config::{self, MediumKind, Size, Timing};
 use crate::keep::timing::file::{StateFile, longest};
-use crate::report;
 use crate::supervisor::spec_of;
 
 const EXAMPLES: &str = "\
@@ -139,9 +138,9 @@ impl Precondition {
         file.write(&bytes)?;
         let report = Report::of(&flash, prepared, seconds, &file, bytes.len());
         if self.json {
-            report::print_json(&report)
+            terminal::print_json(&report)
         } else {
-            report::print(&report.in_words())
+            terminal::print(&report.in_words())
         }
     }
 
@@ -284,7 +283,7 @@ impl Report {
         words += &format!(
             "\nits state is in {}, {}\n",
             self.state.display(),
-            report::units::bytes(self.state_bytes as u64)
+            terminal::units::bytes(self.state_bytes as u64)
         );
         words
     }

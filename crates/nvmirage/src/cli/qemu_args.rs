@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use super::parse::Control;
 use super::{UsageError, live};
 use crate::config::{self, Listen, Size};
-use crate::qemu::{self, NEEDED};
-use crate::{control, report};
+use crate::control;
+use machine::qemu::{self, NEEDED};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,13 +66,13 @@ impl QemuArgs {
                 socket.display()
             )
         })?;
-        let lines: Vec<String> = qemu::options(&self.name, socket, self.memory)
+        let lines: Vec<String> = qemu::options(&self.name, socket, self.memory.0)
             .iter()
             .map(|[option, value]| format!("{option} {}", qemu::shell_quoted(value)))
             .collect();
-        report::print(&format!("{}\n", lines.join(" \\\n")))?;
+        terminal::print(&format!("{}\n", lines.join(" \\\n")))?;
         if let Some(warning) = warning(self.qemu.as_deref()) {
-            report::progress::note(&format!("warning: {warning}"));
+            terminal::progress::note(&format!("warning: {warning}"));
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ impl QemuArgs {
             controllers.map(|c| (&c.config.name, &c.config.listen)),
         )?;
         if listen.is_relative() {
-            report::progress::note(
+            terminal::progress::note(
                 "warning: the server was given a relative path: it is relative to the server's folder",
             );
         }

@@ -9,8 +9,8 @@ use super::parse::Control;
 use crate::config::Span;
 use crate::control;
 use crate::observe::{CompletionQueue, QueuesReport, SubmissionQueue};
-use crate::report::table::{Align, Table};
-use crate::report::{self, units};
+use terminal::table::{Align, Table};
+use terminal::units;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,10 +66,10 @@ impl QueuesCommand {
         let look =
             || control::client::queues(&socket, &self.controller, commands, self.stuck_after);
         if self.json {
-            return report::print_json(&look()?);
+            return terminal::print_json(&look()?);
         }
         let Some(Span(interval)) = self.watch else {
-            return report::print(&shown(&look()?));
+            return terminal::print(&shown(&look()?));
         };
         let before = if io::stdout().is_terminal() {
             CLEAR
@@ -78,7 +78,7 @@ impl QueuesCommand {
         };
         loop {
             let text = shown(&look()?);
-            report::print(&format!("{before}{text}\n"))?;
+            terminal::print(&format!("{before}{text}\n"))?;
             thread::sleep(interval.max(SHORTEST));
         }
     }

@@ -2,7 +2,6 @@
 
 use super::parse::Control;
 use crate::control::{self, Reload, ReloadRequest};
-use crate::report;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,9 +50,9 @@ impl ReloadCommand {
         };
         let reload = control::client::reload(&socket, request)?;
         if self.json {
-            report::print_json(&reload)?
+            terminal::print_json(&reload)?
         } else {
-            report::print(&shown(&reload))?
+            terminal::print(&shown(&reload))?
         }
         anyhow::ensure!(
             self.dry_run || reload.is_whole(),

@@ -14,10 +14,10 @@ use crate::config::{self, Config, Doorbells, Listen};
 use crate::control::server::{Server, Socket, Tcp};
 use crate::control::{self, Address, ControllerStatus, ReloadRequest};
 use crate::interrupt::{Asked, Signals};
+use crate::logging;
 use crate::saved::{self, Saved};
 use crate::service::{self, Watchdog};
 use crate::supervisor::{Source, Supervisor};
-use crate::{logging, report};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -343,7 +343,7 @@ fn announce(controllers: &[ControllerStatus], steerable: bool) -> anyhow::Result
             steerable,
             "nothing to serve: the configuration has no controller, and there is no control socket to create one"
         );
-        return report::print("ready: no controllers yet; create them with `nvmirage create`\n");
+        return terminal::print("ready: no controllers yet; create them with `nvmirage create`\n");
     }
     let mut lines = String::new();
     for controller in controllers {
@@ -357,7 +357,7 @@ fn announce(controllers: &[ControllerStatus], steerable: bool) -> anyhow::Result
             config.listen, config.name
         );
     }
-    report::print(&lines)
+    terminal::print(&lines)
 }
 
 /// A thread that reads standard input until that ends.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::live;
 use super::parse::Control;
-use crate::{control, report};
+use crate::control;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,11 +60,11 @@ impl Show {
             anyhow::anyhow!("there is no {kind} `{name}`; `nvmirage ls` shows what there is")
         })?;
         if self.json {
-            return report::print_json(found);
+            return terminal::print_json(found);
         }
         let mut shown = String::new();
         lines("", found, &mut shown);
-        report::print(&shown)
+        terminal::print(&shown)
     }
 }
 

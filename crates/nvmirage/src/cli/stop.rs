@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::parse::Control;
 use crate::control;
-use crate::report::progress;
+use terminal::progress;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -52,18 +52,22 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 19] = [
     "conformance",
     "controller",
     "driver",
     "engine",
+    "loopback",
+    "machine",
     "media",
     "memory",
     "model",
     "nvme_spec",
     "nvmirage",
     "plot",
+    "port",
     "simulate",
+    "terminal",
     "tests_vm",
     "trace_file",
     "transport",

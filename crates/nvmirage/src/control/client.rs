@@ -24,8 +24,8 @@ use crate::config::trace::Trace;
 use crate::config::{Config, Size, Span};
 use crate::events::Event;
 use crate::observe::{LatencyReport, QueuesReport, Stats};
-use crate::report::progress;
 use crate::trace::TraceStatus;
+use terminal::progress;
 
 /// Longest time for a request: it may wait for a reactor, more than once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);

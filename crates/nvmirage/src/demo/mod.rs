@@ -23,12 +23,13 @@ use server::Server;
 use tempfile::TempDir;
 
 use crate::config::{self, Config, Control, Listen, MediumKind, Mode, Size};
-use crate::cpu;
-use crate::interrupt::Interrupt;
 use crate::load::{Host, Needs, Queue};
 use crate::report::identity::Identity;
 use crate::report::job::JobReport;
-use crate::report::{self, progress};
+use crate::report::line::Line;
+use machine::cpu;
+use terminal::interrupt::Interrupt;
+use terminal::progress;
 
 /// Bytes of each drive.
 const DRIVE_LEN: u64 = 256 << 20;
@@ -97,9 +98,9 @@ impl Demo {
             run.everything(dir)
         })?;
         if self.json {
-            report::print_json(&findings)?;
+            terminal::print_json(&findings)?;
         } else {
-            report::print(&shown::findings(&findings))?;
+            terminal::print(&shown::findings(&findings))?;
         }
         findings.verdict()
     }
@@ -108,9 +109,9 @@ impl Demo {
     pub(crate) fn run_vm(&self) -> anyhow::Result<()> {
         let seen = in_folder(vm::run_in)?;
         if self.json {
-            return report::print_json(&seen);
+            return terminal::print_json(&seen);
         }
-        report::print(&shown::seen(&seen))
+        terminal::print(&shown::seen(&seen))
     }
 }
 
@@ -211,7 +212,7 @@ impl Run<'_> {
         verify: bool,
     ) -> anyhow::Result<JobReport> {
         let job = Job {
-            name: report::job::title(rw.name(), block_size, queue_depth),
+            name: crate::report::job::title(rw.name(), block_size, queue_depth),
             rw,
             block_size,
             queue_depth,
@@ -220,7 +221,7 @@ impl Run<'_> {
             ..Job::default()
         };
         self.jobs_left = self.jobs_left.saturating_sub(1);
-        let line = progress::Line::new(&format!("{drive}: {}", job.name), job.runtime);
+        let line = Line::new(&format!("{drive}: {}", job.name), job.runtime);
         let report = host.measure(queue, namespace, &job, &mut |now| {
             line.update(now);
             if self.interrupt.is_set() {
@@ -328,7 +329,7 @@ fn file_len(dir: &Path) -> anyhow::Result<u64> {
         len >= 16 << 20,
         "{} has only {} left: set TMPDIR to a folder with more",
         dir.display(),
-        report::units::bytes(free)
+        terminal::units::bytes(free)
     );
     Ok(len)
 }

@@ -7,8 +7,8 @@ use super::vm::Seen;
 use crate::config::Mode;
 use crate::report::identity::Identity;
 use crate::report::job::COLUMNS;
-use crate::report::table::{Align, Table};
-use crate::report::units;
+use terminal::table::{Align, Table};
+use terminal::units;
 
 const NEXT: &str = "\
 What to try next:

@@ -14,8 +14,8 @@ use tests_vm::{Guest, Options, Report, Rig};
 
 use super::server::Server;
 use super::{configuration, shown};
-use crate::interrupt::Interrupt;
-use crate::report::progress;
+use terminal::interrupt::Interrupt;
+use terminal::progress;
 
 /// How long the guest may take.
 const BOUND: Duration = Duration::from_secs(240);

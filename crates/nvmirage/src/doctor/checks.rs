@@ -4,9 +4,9 @@
 use serde::Serialize;
 
 use super::snapshot::{Device, Limit, Qemu, Snapshot};
-use super::topology::Topology;
-use crate::qemu::NEEDED;
-use crate::report::units;
+use machine::qemu::NEEDED;
+use machine::topology::Topology;
+use terminal::units;
 
 /// How it stands with something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -393,7 +393,7 @@ pub(super) mod tests {
 
     #[test]
     fn huge_pages_are_reserved_or_asked_for() {
-        let root = super::super::topology::tests::two_sockets();
+        let root = machine::testing::two_sockets();
         let topology = Topology::read(root.path(), &[0]).unwrap();
         // Three of 2 MiB on each node are free.
         assert!(huge_pages(&topology, None).found.contains("12.0 MiB"));
@@ -434,7 +434,7 @@ pub(super) mod tests {
     }
 
     fn levels(machine: &Snapshot, of_files: bool) -> Vec<(String, Level)> {
-        let root = super::super::topology::tests::two_sockets();
+        let root = machine::testing::two_sockets();
         let topology = Topology::read(root.path(), &[0]).unwrap();
         let checks = all(machine, &topology, of_files).into_iter();
         let amiss = checks.filter(|check| check.level != Level::Ok);
@@ -474,7 +474,7 @@ pub(super) mod tests {
                 m.governors.push((1, "powersave".into()))
             }),
             ("QEMU", Level::Problem, |m| {
-                let old = crate::qemu::Version { major: 7, minor: 2 };
+                let old = machine::qemu::Version { major: 7, minor: 2 };
                 m.qemu = Qemu::Found("/usr/bin/qemu".into(), old);
             }),
             ("descriptors", Level::Advice, |m| m.descriptors = Some(1024)),

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::checks::{Check, Level, good};
 use super::snapshot::{Device, Snapshot};
-use super::topology::Topology;
 use crate::config::{Config, Listen, MediumKind, Mode};
-use crate::report::units;
+use machine::topology::Topology;
+use terminal::units;
 
 /// Descriptors that the program has anyway.
 const OWN_DESCRIPTORS: u64 = 64;
@@ -226,7 +226,7 @@ mod tests {
     use crate::config::from_toml;
 
     fn amiss(text: &str, change: impl FnOnce(&mut Snapshot)) -> Vec<(String, Level)> {
-        let root = super::super::topology::tests::two_sockets();
+        let root = machine::testing::two_sockets();
         let topology = Topology::read(root.path(), &[0, 1, 2, 4]).unwrap();
         let config = from_toml(text).unwrap();
         let mut machine = machine();

@@ -1,7 +1,7 @@
 //! What a machine is like, what of it stands in the way, and how to place reactors and guests on
 //! it.
 //!
-//! [`topology`] reads the CPUs and nodes, [`snapshot`] everything else; [`checks`] and
+//! [`machine::topology`] reads the CPUs and nodes, [`snapshot`] everything else; [`checks`] and
 //! [`configured`] judge what was read, [`plan`] chooses CPUs, [`libvirt`] writes them down.
 //! Everything is read, nothing is changed. Files are found below a root, so that tests bring
 //! machines of their own.
@@ -11,15 +11,14 @@ mod configured;
 mod libvirt;
 mod plan;
 mod snapshot;
-mod topology;
 
 use std::path::{Path, PathBuf};
 
 pub(crate) use checks::{Check, Level};
+use machine::topology::Topology;
 pub(crate) use plan::{Guest, Plan};
 use serde::Serialize;
 use snapshot::Snapshot;
-pub(crate) use topology::Topology;
 
 use crate::config::{Config, MediumKind};
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use anyhow::ensure;
 use serde::Serialize;
 
-use super::topology::Topology;
+use machine::topology::Topology;
 
 /// Who is to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -152,8 +152,8 @@ fn cores(topology: &Topology) -> Vec<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::topology::tests::two_sockets;
     use super::*;
+    use machine::testing::two_sockets;
 
     fn plan(usable: &[u32], reactors: usize, vcpus: usize) -> Plan {
         let root = two_sockets();

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, getegid, getgroups, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::topology::{number, word};
-use crate::qemu::{self, Version};
+use machine::qemu::{self, Version};
+use machine::topology::{number, word};
 
 /// What there is of a limit: nothing said, none, or so much.
 pub(super) type Limit = Option<u64>;

@@ -52,8 +52,8 @@ use self::input::Input;
 use self::loss::{Loss, caught};
 use self::memory::{Pool, REQUEST_LEN};
 use self::watch::Watch;
-use crate::interrupt::Interrupt;
 use crate::load::wait::{self, Wait};
+use terminal::interrupt::Interrupt;
 
 /// Commands in flight in each queue pair.
 const DEPTH: u16 = 64;

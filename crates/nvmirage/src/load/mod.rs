@@ -17,8 +17,8 @@ use driver::{Device, Doorbells, DriverError, Options, QueuePair, Shutdown};
 use zerocopy::{FromBytes, IntoBytes};
 
 use self::wait::Wait;
-use crate::clock::Clock;
 use crate::report::job::JobReport;
+use machine::clock::Clock;
 
 /// Memory shared with the drive beside buffers: admin queue, doorbells, log pages.
 const SPARE_LEN: u64 = 16 << 20;

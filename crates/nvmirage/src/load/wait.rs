@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use driver::DriverError;
 
-use crate::report::progress;
+use terminal::progress;
 
 /// Between two tries. A server of ours answers after a second only, so that a host that goes is not
 /// missed.

@@ -22,11 +22,11 @@ use super::looks::LookAsked;
 use super::presence::Presence;
 use super::run::Reactor;
 use super::subsystems::{NewSubsystem, View};
-use crate::clock::Clock;
-use crate::cpu;
 use crate::keep::timing::checkpoints::{Ask, Asked};
 use crate::observe::{Taken, Wanted};
 use crate::supervisor::TenantNews;
+use machine::clock::Clock;
+use machine::cpu;
 
 /// Capacity of a reactor's mailbox.
 const MAILBOX_LEN: usize = 256;

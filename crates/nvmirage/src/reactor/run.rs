@@ -27,8 +27,8 @@ use super::relays::Relays;
 use super::reports::Reports;
 use super::snapshots::Snapshots;
 use super::subsystems::Subsystems;
-use crate::clock::Clock;
 use crate::nodes::Nodes;
+use machine::clock::Clock;
 
 /// Nanoseconds between polls of the sockets, while there is work and while the reactor spins
 /// without work. A poll is a system call, which delays a host that polls for completions.

@@ -6,8 +6,8 @@ use nvme_spec::identify::namespace::DeallocatedReads;
 use nvme_spec::identify::{IdentifyController, IdentifyNamespace, ascii_text};
 use serde::Serialize;
 
-use super::units;
 use crate::load::{Host, doorbells_name};
+use terminal::units;
 
 /// A controller and its active namespaces.
 #[derive(Clone, Debug, Serialize)]

@@ -3,9 +3,9 @@
 use driver::workload::{JobResult, Latency};
 use serde::Serialize;
 
-use super::table::{Align, Table};
-use super::units;
 use crate::placement::Placement;
+use terminal::table::{Align, Table};
+use terminal::units;
 
 /// Latencies in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

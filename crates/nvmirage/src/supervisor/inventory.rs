@@ -9,7 +9,6 @@ use super::media::range_of;
 use super::operate::label;
 use super::subsystems::{Live, id_of};
 use super::{OpenMedium, State, Supervisor};
-use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::control::{
     ControllerStatus, DriveStatus, FileStatus, HostStatus, Inventory, IoStatus, MediumErrors,
@@ -19,6 +18,7 @@ use crate::control::{
 use crate::observe::{ControllerCounts, Snapshot};
 use crate::partition::Partition;
 use crate::reactor::subsystems::View;
+use machine::clock::Clock;
 
 impl Supervisor {
     /// The inventory of the server.

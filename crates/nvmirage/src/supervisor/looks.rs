@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{OpenMedium, State, Supervisor};
-use crate::clock::Clock;
 use crate::config::MediumKind;
 use crate::control::{MediumStatus, Refusal};
 use crate::observe::{MapNamespace, MediumMap, Taken, Taking, Wanted};
+use machine::clock::Clock;
 
 impl Supervisor {
     /// The internal state of a medium.

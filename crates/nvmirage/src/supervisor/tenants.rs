@@ -7,10 +7,10 @@ use engine::{ControllerSlot, Engine, EngineId};
 use port::ChannelId;
 
 use super::{State, exists, refuse_problems};
-use crate::clock::Clock;
 use crate::config::tenant::default_weight;
 use crate::config::{self};
 use crate::control::{Refusal, TenantStatus};
+use machine::clock::Clock;
 
 /// State of tenants as sent to reactors.
 #[derive(Debug, Default)]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use controller::flight::{TraceRings, TraceSpec};
 
 use super::{Served, State, Supervisor, exists};
-use crate::clock::Clock;
 use crate::config::trace::Trace;
 use crate::control::Refusal;
 use crate::events::{self, What};
 use crate::trace::{self, Condition, GOING_ON, Reason, Recorder, Start, TRACES, TraceStatus};
+use machine::clock::Clock;
 
 /// A running trace, or an ended one that was not deleted.
 #[derive(Debug)]

@@ -18,8 +18,8 @@ use super::app::{App, Asked, View};
 use super::draw::{Theme, draw};
 use super::source::{self, News, Order};
 use crate::control::Address;
-use crate::interrupt::Interrupt;
-use crate::{hangup, report};
+use terminal::hangup;
+use terminal::interrupt::Interrupt;
 
 /// Between looks at what the server said, while no key comes.
 const TICK: Duration = Duration::from_millis(50);
@@ -155,7 +155,7 @@ pub(crate) fn print(options: &Options, frames: u64, width: u16) -> anyhow::Resul
         thread::sleep(options.interval);
         look(&mut app)?;
         let between = if frame > 0 { "\n" } else { "" };
-        report::print(&format!("{between}{}", text(&mut app, width)))?;
+        terminal::print(&format!("{between}{}", text(&mut app, width)))?;
     }
     Ok(())
 }

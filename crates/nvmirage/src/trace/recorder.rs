@@ -14,7 +14,7 @@ use controller::flight::{FlightRecord, TraceRings};
 use rustix::fs::{Advice, fadvise};
 use trace_file::{BLOCK_RECORDS, Encoder, End, Header, Record};
 
-use crate::clock::Clock;
+use machine::clock::Clock;
 
 /// Between two looks at the rings: while there is something, and while there is nothing.
 const PAUSE_BUSY: Duration = Duration::from_millis(2);

@@ -12,7 +12,7 @@ use crate::config::Span;
 use crate::load::idle::{DEPTH, DEPTH_MAX, Idle, Kept};
 use crate::load::{Host, Needs, Queue};
 use crate::report::job::{ColdReport, LatencyReport};
-use crate::report::progress;
+use terminal::progress;
 
 /// Queue pairs whose doorbells a neighbour stores into, and commands of each.
 const STORM_QUEUES: u16 = 8;

@@ -19,13 +19,13 @@ use super::floor::Floor;
 use super::wait::WaitArg;
 use super::{UsageError, consent};
 use crate::config::{Size, Span};
-use crate::cpu;
-use crate::interrupt::Interrupt;
 use crate::load::record::Recorder;
 use crate::load::{self, Host, Needs, Queue};
 use crate::placement::Pair;
 use crate::report::job::{AlsoReport, JobReport};
-use crate::report::{self, progress};
+use crate::report::line::Line;
+use machine::cpu;
+use terminal::interrupt::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -215,8 +215,10 @@ impl Bench {
         // what was measured before something failed is worth showing
         match (output.jobs.is_empty(), self.json) {
             (true, _) => {}
-            (false, true) => report::print_json(&output)?,
-            (false, false) => report::print(&report::job::table(&output.jobs).to_string())?,
+            (false, true) => terminal::print_json(&output)?,
+            (false, false) => {
+                terminal::print(&crate::report::job::table(&output.jobs).to_string())?
+            }
         }
         done?;
         host.leave_measured()?;
@@ -326,9 +328,9 @@ fn one(
     (besides, recorder): (&mut Besides, &mut Option<Recorder>),
     interrupt: &Interrupt,
 ) -> anyhow::Result<JobReport> {
-    let title = report::job::title(job.rw.name(), job.block_size, job.queue_depth);
+    let title = crate::report::job::title(job.rw.name(), job.block_size, job.queue_depth);
     let before = pair.look();
-    let line = progress::Line::new(&title, job.runtime);
+    let line = Line::new(&title, job.runtime);
     let clock = host.clock();
     let now = || clock.now().0;
     let others = besides.also();

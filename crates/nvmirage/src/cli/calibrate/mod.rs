@@ -16,7 +16,7 @@ use crate::calibrate::{self, Given, Sample};
 use crate::config::drive::{self, Drive};
 use crate::config::timing::Timing;
 use crate::config::{Size, Span};
-use crate::report::{self, progress};
+use terminal::progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -116,9 +116,9 @@ impl Calibrate {
             document.written = Some(path.display().to_string());
         }
         if self.json {
-            report::print_json(&document)
+            terminal::print_json(&document)
         } else {
-            report::print(&shown::text(&document))
+            terminal::print(&shown::text(&document))
         }
     }
 

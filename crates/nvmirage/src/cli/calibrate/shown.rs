@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::document::{Document, Point};
-use crate::report::table::{Align, Table};
-use crate::report::units;
+use terminal::table::{Align, Table};
+use terminal::units;
 
 pub(super) fn text(document: &Document) -> String {
     let mut text = format!(

@@ -11,7 +11,6 @@ use serde::Serialize;
 use crate::amplification::Amplification;
 use crate::config::drive::{Drive, Figure};
 use crate::config::{Size, Timing};
-use crate::report;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -203,9 +202,9 @@ impl Explain {
         let parameters = timing.parameters(size_bytes).map_err(wrong)?;
         let report = Report::of(&drive, &timing, &parameters, size_bytes)?;
         if self.json {
-            return report::print_json(&report);
+            return terminal::print_json(&report);
         }
-        report::print(&report.in_words())
+        terminal::print(&report.in_words())
     }
 }
 
@@ -305,9 +304,9 @@ fn list(json: bool) -> anyhow::Result<()> {
         })
         .collect();
     if json {
-        return report::print_json(&all);
+        return terminal::print_json(&all);
     }
-    report::print(&shown::list(&all))
+    terminal::print(&shown::list(&all))
 }
 
 /// Bytes of so many pages.

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{Geometry, Listed, Report, bytes_of_pages};
-use crate::report::table::{Align, Table};
-use crate::report::units;
+use terminal::table::{Align, Table};
+use terminal::units;
 
 pub(super) fn list(all: &[Listed]) -> String {
     let mut table = Table::new(&[

@@ -7,7 +7,7 @@ use model::{Moment, Parameters};
 use serde::Serialize;
 use simulate::points;
 
-use crate::report::units;
+use terminal::units;
 
 /// What the paper has of eight puts, one by one and in one command (FAST 2023, its compound
 /// command).

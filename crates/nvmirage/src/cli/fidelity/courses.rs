@@ -8,7 +8,7 @@ use simulate::points::{self, Points};
 
 use super::measure::{Drive, PointReport};
 use super::real::{Bytes, Cpus, Rig};
-use crate::interrupt::Interrupt;
+use terminal::interrupt::Interrupt;
 
 /// Intervals of a course, at least; half as long ones are more than twice as many.
 const INTERVALS: u64 = 50;
@@ -137,7 +137,7 @@ mod tests {
     /// Who is told to end submits nothing more, and waits for what is under way.
     #[test]
     fn a_course_ends_when_it_is_told_to() {
-        let (host, server) = crate::cpu::pair().unwrap().expect("two CPUs");
+        let (host, server) = machine::cpu::pair().unwrap().expect("two CPUs");
         let preset = model::preset::preset("samsung-970-pro").unwrap();
         let shape = preset.parameters(preset.size_bytes, None).unwrap();
         let points = points::collection(&shape).unwrap();

@@ -23,9 +23,9 @@ use self::measure::{Errors, PointReport};
 use self::real::Cpus;
 use super::UsageError;
 use crate::config::drive::Drive;
-use crate::cpu;
-use crate::interrupt::Interrupt;
-use crate::report::{self, progress};
+use crate::report::line::Line;
+use machine::cpu;
+use terminal::interrupt::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -152,9 +152,9 @@ impl Fidelity {
             .into());
         }
         if self.json {
-            report::print_json(&report)?;
+            terminal::print_json(&report)?;
         } else {
-            report::print(&report.in_words())?;
+            terminal::print(&report.in_words())?;
         }
         report.verdict()
     }
@@ -199,7 +199,7 @@ impl Fidelity {
         let mut drive = measure::Drive::new(preset, &self.only, self.plots.is_some())?;
         if let Some(cpus) = cpus {
             let whole = std::time::Duration::from_secs(self.runs.into());
-            let line = progress::Line::new(&preset.full_name(), whole);
+            let line = Line::new(&preset.full_name(), whole);
             let mut commands = 0;
             drive.run_for_real(cpus, self.runs, |done, more| {
                 commands += more;

@@ -24,13 +24,13 @@ use model::preset::Preset;
 use simulate::points::{Command, KEYS_MAX, Measured, Phase, PointOp, Points};
 use tempfile::TempDir;
 
-use crate::clock::Clock;
 use crate::config::{self, Config, Listen, MediumKind, Size, Timing, Zoned};
-use crate::cpu;
-use crate::interrupt::Interrupt;
 use crate::load::{Host, Needs, Queue};
 use crate::placement::{Pair, Placement};
 use crate::supervisor::Supervisor;
+use machine::clock::Clock;
+use machine::cpu;
+use terminal::interrupt::Interrupt;
 
 /// A turn of the host's loop takes a microsecond at most.
 pub(super) const STALL_NS: u64 = 20_000;

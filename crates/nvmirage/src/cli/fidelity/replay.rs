@@ -8,7 +8,6 @@ use serde::Serialize;
 use simulate::recording;
 
 use crate::config::Timing;
-use crate::report;
 
 #[derive(Debug, Serialize)]
 struct Replay {
@@ -33,7 +32,7 @@ struct First {
 
 pub(super) fn run(file: &Path, json: bool) -> anyhow::Result<()> {
     let place = || format!("cannot play back {}", file.display());
-    let _line = report::progress::waiting("playing it back");
+    let _line = terminal::progress::waiting("playing it back");
     let text = fs::read_to_string(file).with_context(place)?;
     let recorded = recording::read(&text).with_context(place)?;
     let timing: Timing = recorded
@@ -58,9 +57,9 @@ pub(super) fn run(file: &Path, json: bool) -> anyhow::Result<()> {
         }),
     };
     if json {
-        report::print_json(&replay)?;
+        terminal::print_json(&replay)?;
     } else {
-        report::print(&format!(
+        terminal::print(&format!(
             "{} commands on {}: {} are done at another time in virtual time\n",
             replay.commands, replay.drive, replay.differing
         ))?;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::measure::PointReport;
 use super::{Emulation, Report, published};
-use crate::report::table::{Align, Table};
-use crate::report::units;
+use terminal::table::{Align, Table};
+use terminal::units;
 
 impl Report {
     pub(super) fn in_words(&self) -> String {

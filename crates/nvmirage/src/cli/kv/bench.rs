@@ -9,8 +9,9 @@ use serde::Serialize;
 use super::{Client, VALUE_MAX};
 use crate::config::Size;
 use crate::load::bench_key;
-use crate::report::table::{Align, Table};
-use crate::report::{self, progress, units};
+use terminal::progress;
+use terminal::table::{Align, Table};
+use terminal::units;
 
 /// Measure store and retrieve performance, with keys of its own, deleted at the end
 #[derive(Debug, clap::Args)]
@@ -134,9 +135,9 @@ impl Bench {
             del,
         };
         if self.json {
-            return report::print_json(&figures);
+            return terminal::print_json(&figures);
         }
-        report::print(&figures.in_words())
+        terminal::print(&figures.in_words())
     }
 
     /// The refusal of a bench that would lose values of others.

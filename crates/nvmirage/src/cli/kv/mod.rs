@@ -18,7 +18,6 @@ use serde::Serialize;
 use self::key::Key;
 use super::wait::WaitArg;
 use crate::load::{Host, Needs, Queue};
-use crate::report;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -324,12 +323,12 @@ impl Client {
                 key: key.to_string(),
                 hex: key.hex(),
             });
-            return report::print_json(&Listed {
+            return terminal::print_json(&Listed {
                 keys: keys.collect(),
             });
         }
         let lines: String = keys.map(|key| format!("{key}\n")).collect();
-        report::print(&lines)
+        terminal::print(&lines)
     }
 
     /// Keys from one on, until one that does not begin as asked.

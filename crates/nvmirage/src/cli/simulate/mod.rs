@@ -20,9 +20,10 @@ use self::sweep::{Key, Point, Sweep};
 use super::UsageError;
 use crate::config::drive::Drive;
 use crate::config::{Size, Span, Timing};
-use crate::interrupt::Interrupt;
-use crate::report::{self, progress};
+use crate::report::line::Line;
 use crate::trace::reading::{self, Part};
+use terminal::interrupt::Interrupt;
+use terminal::progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -212,7 +213,7 @@ impl Simulate {
                 self.seed,
             )
         };
-        let line = progress::Line::new(&point.title(&self.preset), self.virtual_time.0);
+        let line = Line::new(&point.title(&self.preset), self.virtual_time.0);
         let ran = simulate::run(&parameters, size, &plan, &mut |now: Progress| {
             line.update(JobProgress {
                 phase: Phase::Measure,
@@ -319,9 +320,9 @@ impl Simulate {
             write(path, &plot::svg(&self.preset, &document.runs)?)?;
         }
         if self.json {
-            report::print_json(document)
+            terminal::print_json(document)
         } else {
-            report::print(&shown::text(&document.runs))
+            terminal::print(&shown::text(&document.runs))
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use simulate::output::{KindReport, Run};
 
-use crate::report::table::{Align, Table};
-use crate::report::units;
+use terminal::table::{Align, Table};
+use terminal::units;
 
 /// A table for each run, and what the drive did inside.
 pub(super) fn text(runs: &[Run]) -> String {

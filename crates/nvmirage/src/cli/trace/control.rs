@@ -6,9 +6,9 @@ use super::super::live;
 use super::super::parse::Control;
 use crate::config::{Size, Span, trace};
 use crate::control;
-use crate::report::table::{Align, Table};
-use crate::report::{self, units};
 use crate::trace::{Condition, TraceStatus};
+use terminal::table::{Align, Table};
+use terminal::units;
 
 const START_EXAMPLES: &str = "\
 Examples:
@@ -76,7 +76,7 @@ impl Start {
             max_time: self.max_time,
         };
         let made = control::client::create_trace(&self.control.to_change()?, &trace)?;
-        report::print(&format!(
+        terminal::print(&format!(
             "trace {} records into {}\n",
             made.config.name,
             made.config.file.display()
@@ -120,13 +120,13 @@ impl Ls {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let inventory = control::client::inventory(&self.control.to_read()?)?;
         if self.json {
-            return report::print_json(&inventory.traces);
+            return terminal::print_json(&inventory.traces);
         }
         let table = table(&inventory.traces);
         if table.is_empty() {
-            report::print("no traces\n")
+            terminal::print("no traces\n")
         } else {
-            report::print(&table.to_string())
+            terminal::print(&table.to_string())
         }
     }
 }

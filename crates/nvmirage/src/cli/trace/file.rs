@@ -14,9 +14,10 @@ use trace_file::{Record, STAGES, Tail};
 
 use super::plot;
 use crate::config::Span;
-use crate::report::table::{Align, Table};
-use crate::report::{self, progress, units};
 use crate::trace::reading::{self, Loaded, Part};
+use terminal::progress;
+use terminal::table::{Align, Table};
+use terminal::units;
 
 /// A trace, and which commands of it.
 #[derive(Debug, clap::Args)]
@@ -94,11 +95,11 @@ impl Dump {
                 line(record, start, &mut text)?
             }
             if text.len() > 1 << 16 {
-                report::print(&text)?;
+                terminal::print(&text)?;
                 text.clear();
             }
         }
-        report::print(&text)
+        terminal::print(&text)
     }
 }
 
@@ -232,7 +233,7 @@ impl Stat {
             None => (None, None),
         };
         if self.json {
-            return report::print_json(&StatReport {
+            return terminal::print_json(&StatReport {
                 header: &loaded.header,
                 ended,
                 cut_off_bytes,
@@ -256,7 +257,7 @@ impl Stat {
         if stats.commands > 0 {
             tables(&stats, &mut text);
         }
-        report::print(&text)
+        terminal::print(&text)
     }
 }
 

@@ -5,12 +5,13 @@ use driver::bus::place::Place;
 
 use super::file::Source;
 use crate::cli::wait::WaitArg;
-use crate::interrupt::Interrupt;
 use crate::load::{Host, Needs};
-use crate::report::table::{Align, Table};
-use crate::report::{self, progress, units};
+use crate::report::line::Line;
 use crate::trace::reading;
 use crate::trace::replay::{self, Drive, Replayed, Settings, Speed};
+use terminal::interrupt::Interrupt;
+use terminal::table::{Align, Table};
+use terminal::units;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -107,15 +108,15 @@ impl Replay {
         let interrupt = Interrupt::install()?;
         let depth = depth(self.qd, transfer_len, plan.queues);
         let drive = Drive::prepare(&mut host, &plan, depth)?;
-        let bar = progress::Line::of_commands("replay", plan.len());
+        let bar = Line::of_commands("replay", plan.len());
         let replayed = replay::run(drive, &plan, &interrupt, |count| bar.reached(count));
         bar.clear();
         let replayed = replayed?;
         host.leave()?;
         if self.json {
-            report::print_json(&replayed)?
+            terminal::print_json(&replayed)?
         } else {
-            report::print(&shown(&replayed))?
+            terminal::print(&shown(&replayed))?
         }
         let failed: u64 = replayed.errors.iter().map(|(_, count)| count).sum();
         anyhow::ensure!(failed == 0, "{failed} commands ended with an error");

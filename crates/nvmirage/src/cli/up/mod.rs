@@ -15,8 +15,8 @@ use super::qemu_args::{self, DEFAULT_MEMORY};
 use super::{UsageError, live, parse, serve};
 use crate::config::{self, Config, Listen, Medium, MediumKind, Size, Timing, Zoned};
 use crate::control::{self, Address};
-use crate::interrupt::Interrupt;
-use crate::{qemu, report};
+use machine::qemu;
+use terminal::interrupt::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -88,10 +88,10 @@ impl Up {
         let socket = socket.context(
             "the socket path is not UTF-8, which QEMU's JSON requires: use another path",
         )?;
-        let options = qemu::options(&self.name, socket, DEFAULT_MEMORY);
+        let options = qemu::options(&self.name, socket, DEFAULT_MEMORY.0);
         // first of all: who has no QEMU for it wants to know before anything is made
         if let Some(warning) = qemu_args::warning(None) {
-            report::progress::note(&format!("warning: {warning}"));
+            terminal::progress::note(&format!("warning: {warning}"));
         }
         let serves = match UnixStream::connect(server.path()) {
             Ok(_) => false,
@@ -115,7 +115,7 @@ impl Up {
         if serves {
             let dashboard = control::dashboard_address(&config.control.clone().unwrap_or_default());
             return serve::run(config, None, None, false, || {
-                report::print(&format!("{guest}{dashboard}\n"))?;
+                terminal::print(&format!("{guest}{dashboard}\n"))?;
                 made.keep();
                 Ok(())
             });
@@ -123,7 +123,7 @@ impl Up {
         self.make_in(server, &config, made)?;
         let served = control::client::configuration(server)?;
         let dashboard = control::dashboard_address(&served.control.unwrap_or_default());
-        report::print(&format!(
+        terminal::print(&format!(
             "ready: {listen} controller {}, namespaces {}\n{guest}{dashboard}\n",
             self.name, self.name,
         ))

@@ -13,11 +13,11 @@ use utoipa_axum::routes;
 use super::consent::{self, Consent};
 use super::item::{self, Done, Item, Shown};
 use super::{Routes, Shared, blocking, body};
-use crate::clock::Clock;
 use crate::config::{self, Span};
 use crate::control::{Attachment, ControllerChange, ControllerStatus, NewPlacement, Refusal};
 use crate::observe::{LatencyReport, QueuesReport};
 use crate::supervisor::Supervisor;
+use machine::clock::Clock;
 
 pub(super) fn routes() -> Routes {
     Routes::new()

@@ -7,10 +7,10 @@ use ratatui::text::Line;
 use super::Page;
 use super::overview::{mib_s, rate, time};
 use super::table::{self, Row, number, pad, words};
-use crate::report::units;
 use crate::top::app::App;
 use crate::top::rates::{ControllerRates, QueueRates, Rates};
 use crate::top::sample::{Command, Inspected, Ring};
+use terminal::units;
 
 /// Lines of the chart.
 const CHART: usize = 3;

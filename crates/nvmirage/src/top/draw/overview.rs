@@ -5,9 +5,9 @@ use ratatui::text::{Line, Span};
 
 use super::Page;
 use super::table::{self, Row, number, words};
-use crate::report::units;
 use crate::top::app::{App, Sort};
 use crate::top::rates::{ControllerRates, Rates, ReactorPerSecond, ReactorRates};
+use terminal::units;
 
 const MIB: f64 = 1_048_576.0;
 /// Reactors that are shown above the controllers, at most.

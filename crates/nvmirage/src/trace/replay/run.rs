@@ -16,9 +16,9 @@ use zerocopy::IntoBytes;
 use super::make::{Data, Held};
 use super::plan::Step;
 use super::{KindReplayed, Plan, Replayed, Speed, Target};
-use crate::clock::Clock;
-use crate::interrupt::Interrupt;
 use crate::load::{Host, Queue};
+use machine::clock::Clock;
+use terminal::interrupt::Interrupt;
 
 /// How long a drive may leave everything that it has unanswered.
 const SILENCE_NS: u64 = 30_000_000_000;

@@ -8,7 +8,7 @@ use plot::{Axis, Mark, Panel, Picture, Point, Series};
 use super::super::compound::Compound;
 use super::super::measure::PointReport;
 use super::write;
-use crate::report::units;
+use terminal::units;
 
 /// Draws them, where the drive has keys.
 pub(in super::super) fn compound(

@@ -9,7 +9,7 @@ use super::super::courses::{Course, Zones};
 use super::super::measure::PointReport;
 use super::super::real::COURSE_NS;
 use super::{bandwidth, index, write};
-use crate::report::units;
+use terminal::units;
 
 /// Width and height of a panel beside another one, in pixels.
 const HALF: (u32, u32) = (660, 420);

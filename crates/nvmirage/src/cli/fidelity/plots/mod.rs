@@ -14,7 +14,7 @@ use plot::{Axis, Mark, Panel, Picture, Point, Scale, Series};
 pub(super) use self::compound::compound;
 pub(super) use self::courses::{collection, zones};
 use super::measure::{Drive, PointReport, mean_and_deviation};
-use crate::report::units;
+use terminal::units;
 
 /// Width and height of a picture of one panel, in pixels.
 const SIZE: (u32, u32) = (940, 480);

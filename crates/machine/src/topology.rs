@@ -10,47 +10,57 @@ use crate::cpu;
 
 /// One CPU that is online.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Cpu {
-    pub(crate) id: u32,
+pub struct Cpu {
+    /// Its number.
+    pub id: u32,
     /// The CPUs of its core, itself among them.
-    pub(crate) core: Vec<u32>,
+    pub core: Vec<u32>,
     /// Its socket.
-    pub(crate) package: u32,
-    pub(crate) node: u32,
+    pub package: u32,
+    /// Its node of memory.
+    pub node: u32,
     /// Whether this process may run on it.
-    pub(crate) usable: bool,
+    pub usable: bool,
     /// Whether the kernel leaves it to those who ask for it by name (isolcpus).
-    pub(crate) isolated: bool,
+    pub isolated: bool,
 }
 
 /// Huge pages of one size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct HugePages {
-    pub(crate) page_bytes: u64,
-    pub(crate) reserved: u64,
-    pub(crate) free: u64,
+pub struct HugePages {
+    /// Size of a page, in bytes.
+    pub page_bytes: u64,
+    /// Pages reserved on the node.
+    pub reserved: u64,
+    /// Those that are not in use.
+    pub free: u64,
 }
 
 /// A node of memory with the CPUs that are near it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Node {
-    pub(crate) id: u32,
-    pub(crate) cpus: Vec<u32>,
+pub struct Node {
+    /// Its number.
+    pub id: u32,
+    /// Numbers of its CPUs.
+    pub cpus: Vec<u32>,
     /// Zero where the system does not say.
-    pub(crate) memory_bytes: u64,
-    pub(crate) huge_pages: Vec<HugePages>,
+    pub memory_bytes: u64,
+    /// Its huge pages, by size.
+    pub huge_pages: Vec<HugePages>,
 }
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Topology {
-    pub(crate) cpus: Vec<Cpu>,
-    pub(crate) nodes: Vec<Node>,
+pub struct Topology {
+    /// The CPUs that are online.
+    pub cpus: Vec<Cpu>,
+    /// The nodes of memory.
+    pub nodes: Vec<Node>,
 }
 
 impl Topology {
     /// Reads it below `root`. A machine without nodes has one, with all of its CPUs.
-    pub(crate) fn read(root: &Path, usable: &[u32]) -> anyhow::Result<Self> {
+    pub fn read(root: &Path, usable: &[u32]) -> anyhow::Result<Self> {
         let cpus_dir = root.join("sys/devices/system/cpu");
         let nodes_dir = root.join("sys/devices/system/node");
         let online = word(&cpus_dir.join("online"))
@@ -91,7 +101,7 @@ impl Topology {
     }
 
     /// A CPU that is online.
-    pub(crate) fn cpu(&self, id: u32) -> Option<&Cpu> {
+    pub fn cpu(&self, id: u32) -> Option<&Cpu> {
         self.cpus.iter().find(|cpu| cpu.id == id)
     }
 }
@@ -134,57 +144,19 @@ impl HugePages {
 }
 
 /// What a small file says, without white space at its ends.
-pub(super) fn word(path: &Path) -> Option<String> {
+pub fn word(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
 /// The number that a small file holds.
-pub(super) fn number(path: &Path) -> Option<u64> {
+pub fn number(path: &Path) -> Option<u64> {
     word(path)?.parse().ok()
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-
-    /// A machine of two sockets, each of two cores with two threads: core 0 has CPUs 0 and 4, and
-    /// so on.
-    pub(in crate::doctor) fn two_sockets() -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join("sys/devices/system").join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write("cpu/online", "0-7\n");
-        write("cpu/isolated", "2\n");
-        for id in 0..8 {
-            let core = id % 4;
-            let topology = format!("cpu/cpu{id}/topology");
-            write(
-                &format!("{topology}/thread_siblings_list"),
-                &format!("{core},{}\n", core + 4),
-            );
-            write(
-                &format!("{topology}/physical_package_id"),
-                &format!("{}\n", core / 2),
-            );
-        }
-        write("node/online", "0-1\n");
-        for (node, cpus) in [(0, "0-1,4-5\n"), (1, "2-3,6-7\n")] {
-            write(&format!("node/node{node}/cpulist"), cpus);
-            write(
-                &format!("node/node{node}/meminfo"),
-                &format!(
-                    "Node {node} MemTotal:       1048576 kB\nNode {node} MemFree:        5 kB\n"
-                ),
-            );
-            let pages = format!("node/node{node}/hugepages/hugepages-2048kB");
-            write(&format!("{pages}/nr_hugepages"), "8\n");
-            write(&format!("{pages}/free_hugepages"), "3\n");
-        }
-        root
-    }
+    use crate::testing::two_sockets;
 
     #[test]
     fn a_machine_is_read_from_its_files() {

@@ -8,19 +8,19 @@ use std::{fmt, io};
 
 use serde::Serialize;
 
-use crate::config::Size;
-
 /// The first QEMU with the device `vfio-user-pci`.
-pub(crate) const NEEDED: Version = Version {
+pub const NEEDED: Version = Version {
     major: 10,
     minor: 1,
 };
 
 /// A version of QEMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Version {
-    pub(crate) major: u32,
-    pub(crate) minor: u32,
+pub struct Version {
+    /// The first number.
+    pub major: u32,
+    /// The second number.
+    pub minor: u32,
 }
 
 impl fmt::Display for Version {
@@ -46,7 +46,7 @@ struct Socket<'a> {
 
 /// The options for a guest with one drive: its memory as a memfd that the server can map, and the
 /// device.
-pub(crate) fn options(name: &str, socket: &str, memory: Size) -> Vec<[String; 2]> {
+pub fn options(name: &str, socket: &str, memory_bytes: u64) -> Vec<[String; 2]> {
     let device = Device {
         driver: "vfio-user-pci",
         id: format!("nvmirage-{name}"),
@@ -56,7 +56,7 @@ pub(crate) fn options(name: &str, socket: &str, memory: Size) -> Vec<[String; 2]
         },
     };
     let device = serde_json::to_string(&device).expect("strings have a JSON form");
-    let mib = memory.0 >> 20;
+    let mib = memory_bytes >> 20;
     vec![
         ["-m".into(), format!("{mib}M")],
         [
@@ -69,7 +69,7 @@ pub(crate) fn options(name: &str, socket: &str, memory: Size) -> Vec<[String; 2]
 }
 
 /// `word` as a POSIX shell reads it back.
-pub(crate) fn shell_quoted(word: &str) -> String {
+pub fn shell_quoted(word: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./,:=+@%".contains(&b);
     if !word.is_empty() && word.bytes().all(plain) {
         return word.to_owned();
@@ -78,19 +78,19 @@ pub(crate) fn shell_quoted(word: &str) -> String {
 }
 
 /// The name of QEMU's program for this machine.
-pub(crate) fn program_name() -> String {
+pub fn program_name() -> String {
     format!("qemu-system-{}", std::env::consts::ARCH)
 }
 
 /// The first program `name` on the `PATH`.
-pub(crate) fn on_path(name: &str, path: &OsStr) -> Option<PathBuf> {
+pub fn on_path(name: &str, path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path)
         .map(|folder| folder.join(name))
         .find(|file| file.is_file())
 }
 
 /// Asks a QEMU for its version; `None` where the answer is not understood.
-pub(crate) fn version_of(program: &Path) -> io::Result<Option<Version>> {
+pub fn version_of(program: &Path) -> io::Result<Option<Version>> {
     let output = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn options_share_the_memory_and_name_the_socket() {
-        let options = options("vm1", "/run/a \"b\".sock", Size(4 << 30));
+        let options = options("vm1", "/run/a \"b\".sock", 4 << 30);
         let value = |name: &str| options.iter().find(|o| o[0] == name).unwrap()[1].clone();
         assert_eq!(value("-m"), "4096M");
         assert_eq!(

@@ -12,7 +12,7 @@ fn three_digits(value: f64) -> String {
 }
 
 /// A rate of commands: `830`, `12.3 K`, `2.31 M`.
-pub(crate) fn rate(per_second: f64) -> String {
+pub fn rate(per_second: f64) -> String {
     if per_second >= 999_500.0 {
         format!("{} M", three_digits(per_second / 1e6))
     } else if per_second >= 999.5 {
@@ -23,7 +23,7 @@ pub(crate) fn rate(per_second: f64) -> String {
 }
 
 /// A time: `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`.
-pub(crate) fn nanoseconds(ns: f64) -> String {
+pub fn nanoseconds(ns: f64) -> String {
     if ns >= 999_500_000.0 {
         format!("{} s", three_digits(ns / 1e9))
     } else if ns >= 999_500.0 {
@@ -36,13 +36,13 @@ pub(crate) fn nanoseconds(ns: f64) -> String {
 }
 
 /// A rate of data in MiB/s: `4.56`, `45.6`, `456`, `4567`.
-pub(crate) fn mib_s(value: f64) -> String {
+pub fn mib_s(value: f64) -> String {
     three_digits(value)
 }
 
 /// A number of bytes, rounded: `8.00 GiB`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub(crate) fn bytes(count: u64) -> String {
+pub fn bytes(count: u64) -> String {
     let value = count as f64;
     for (unit, size) in [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)] {
         let unit_len = (1u64 << size) as f64;
@@ -54,7 +54,7 @@ pub(crate) fn bytes(count: u64) -> String {
 }
 
 /// A block size in its largest whole unit: `512 B`, `4 KiB`, `128 KiB`.
-pub(crate) fn block(bytes: u32) -> String {
+pub fn block(bytes: u32) -> String {
     match bytes {
         b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{} MiB", b >> 20),
         b if b >= 1 << 10 && b.is_multiple_of(1 << 10) => format!("{} KiB", b >> 10),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// The command line is wrong in a way that only shows when its parts are put together.
 #[derive(Debug)]
-pub(crate) struct UsageError(pub(crate) String);
+pub struct UsageError(pub String);
 
 impl std::fmt::Display for UsageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -15,7 +15,7 @@ impl std::fmt::Display for UsageError {
 impl std::error::Error for UsageError {}
 
 /// The error and its causes. A cause that the sentence before it repeats is left out.
-pub(super) fn shown(error: &anyhow::Error) -> String {
+pub fn shown(error: &anyhow::Error) -> String {
     let mut text = String::from("error: ");
     let mut before = String::new();
     for (depth, cause) in error.chain().enumerate() {

@@ -6,7 +6,7 @@ use anyhow::Context;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs that the calling thread may run on, ascending.
-pub(crate) fn usable() -> io::Result<Vec<u32>> {
+pub fn usable() -> io::Result<Vec<u32>> {
     let set = sched_getaffinity(None)?;
     let is_set = |cpu: &usize| set.is_set(*cpu);
     let cpus = (0..CpuSet::MAX_CPU).filter(is_set);
@@ -17,7 +17,7 @@ pub(crate) fn usable() -> io::Result<Vec<u32>> {
 ///
 /// # Errors
 /// The CPU does not exist, or this process may not use it.
-pub(crate) fn pin(cpu: u32) -> io::Result<()> {
+pub fn pin(cpu: u32) -> io::Result<()> {
     let cpu = usize::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
     if cpu >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -28,7 +28,7 @@ pub(crate) fn pin(cpu: u32) -> io::Result<()> {
 }
 
 /// As [`pin`], with an error that lists the usable CPUs.
-pub(crate) fn pin_or_say(cpu: u32) -> anyhow::Result<()> {
+pub fn pin_or_say(cpu: u32) -> anyhow::Result<()> {
     pin(cpu).with_context(|| {
         let usable = match usable() {
             Ok(cpus) => cpus
@@ -44,7 +44,7 @@ pub(crate) fn pin_or_say(cpu: u32) -> anyhow::Result<()> {
 
 /// Two usable CPUs for two busy threads, on different cores if possible. `None` if only one is
 /// usable.
-pub(crate) fn pair() -> io::Result<Option<(u32, u32)>> {
+pub fn pair() -> io::Result<Option<(u32, u32)>> {
     match usable()?.first() {
         Some(&first) => Ok(apart(first)?.map(|second| (first, second))),
         None => Ok(None),
@@ -52,7 +52,7 @@ pub(crate) fn pair() -> io::Result<Option<(u32, u32)>> {
 }
 
 /// A usable CPU other than `cpu`, on another core if possible.
-pub(crate) fn apart(cpu: u32) -> io::Result<Option<u32>> {
+pub fn apart(cpu: u32) -> io::Result<Option<u32>> {
     let mut others = usable()?;
     others.retain(|other| *other != cpu);
     let siblings = siblings(cpu);
@@ -67,7 +67,7 @@ fn siblings(cpu: u32) -> Vec<u32> {
 }
 
 /// A list of CPUs as the kernel writes it: `0-2,8`.
-pub(crate) fn list(text: &str) -> Vec<u32> {
+pub fn list(text: &str) -> Vec<u32> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 const HUNG_UP: i32 = 129;
 
 /// Ends the process when the terminal that keys come from is closed.
-pub(crate) fn end_with_terminal() -> io::Result<()> {
+pub fn end_with_terminal() -> io::Result<()> {
     let stdin = io::stdin();
     let terminal = if stdin.is_terminal() {
         stdin.as_fd().try_clone_to_owned()?
@@ -26,8 +26,8 @@ pub(crate) fn end_with_terminal() -> io::Result<()> {
 }
 
 /// Ends the process when the reader of standard output closes it. That is not an error, as for
-/// [`crate::report::print`].
-pub(crate) fn end_with_reader() -> io::Result<()> {
+/// [`crate::print`].
+pub fn end_with_reader() -> io::Result<()> {
     watch(io::stdout().as_fd().try_clone_to_owned()?, 0)
 }
 

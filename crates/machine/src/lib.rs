@@ -1,0 +1,12 @@
+//! The machine that the program runs on: its clock, processors and their topology, and its QEMU.
+//!
+//! It does NOT change the machine, but for the processors that a thread of ours may use.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod cpu;
+pub mod qemu;
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "for tests")]
+pub mod testing;
+pub mod topology;

@@ -1,0 +1,43 @@
+//! Termination by signals: a flag that SIGINT, SIGTERM and SIGHUP set, for work that polls it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// Exit status after a second signal: 128 plus SIGINT's number, as in shells.
+const FORCED: i32 = 130;
+
+/// Whether a signal has asked the program to end.
+#[derive(Clone, Debug)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Installs the handlers. A second signal ends the process at once.
+    ///
+    /// # Errors
+    /// The system has no room for a handler.
+    pub fn install() -> io::Result<Self> {
+        let set = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // In this order: the first signal finds the flag clear, and sets it.
+            flag::register_conditional_shutdown(signal, FORCED, set.clone())?;
+            flag::register(signal, set.clone())?;
+        }
+        Ok(Interrupt(set))
+    }
+
+    /// A flag that is already set, for tests.
+    #[must_use]
+    pub fn already_set() -> Self {
+        Interrupt(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// Whether a signal has arrived.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
