@@ -1,8 +1,8 @@
-//! How an error is shown: one block, the outermost sentence first, each cause on a line of its own.
+//! Format of errors: one block, the outermost message first, each cause on its own line.
 
 use std::fmt::Write as _;
 
-/// The command line is wrong in a way that only shows when its parts are put together.
+/// A usage error that shows only when several arguments are considered together.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 
@@ -14,7 +14,7 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// The error and its causes. A cause that the sentence before it repeats is left out.
+/// The error and its causes. Omits a cause that the previous message already contains.
 pub(super) fn shown(error: &anyhow::Error) -> String {
     let mut text = String::from("error: ");
     let mut before = String::new();

@@ -1,4 +1,4 @@
-//! Results as people read them.
+//! Text output of simulations.
 
 use simulate::output::{KindReport, Run};
 
@@ -7,7 +7,7 @@ use crate::report::{
     units,
 };
 
-/// A table for each run, and what the drive did inside.
+/// A table for each run, and the drive's internal counters.
 pub(super) fn text(runs: &[Run]) -> String {
     let mut text = String::new();
     for run in runs {

@@ -1,4 +1,4 @@
-//! `nvmirage up`: everything for a first drive, in one line; or nothing, where some of it fails.
+//! `nvmirage up`: creates everything for a first drive in one command, or nothing if a step fails.
 
 mod made;
 
@@ -96,7 +96,7 @@ impl Up {
             "the socket path is not UTF-8, which QEMU's JSON requires: use another path",
         )?;
         let options = qemu::options(&self.name, socket, DEFAULT_MEMORY);
-        // first of all: who has no QEMU for it wants to know before anything is made
+        // first of all, so that a missing QEMU is reported before anything is created
         if let Some(warning) = qemu_args::warning(None) {
             report::progress::note(&format!("warning: {warning}"));
         }
@@ -136,7 +136,7 @@ impl Up {
         ))
     }
 
-    /// Has a server make what it does not have of the drive.
+    /// Has a server create the missing objects of the drive.
     fn make_in(&self, server: &Address, config: &Config, made: &mut Made) -> anyhow::Result<()> {
         let interrupt = Interrupt::install()?;
         let name = &self.name;
@@ -155,7 +155,7 @@ impl Up {
         note(is_new, "controllers", "controller")
     }
 
-    /// All of it, as a configuration.
+    /// The complete configuration of the drive.
     fn config(&self, server: &Address) -> anyhow::Result<Config> {
         let name = &self.name;
         let listen = match &self.listen {
@@ -246,7 +246,7 @@ impl Up {
     }
 }
 
-/// Whether nothing listens at a control socket: then this one serves.
+/// Whether no server listens at a control socket; this process then becomes the server.
 fn is_nobody(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
     kinds.contains(&error.kind())
