@@ -1,4 +1,4 @@
-//! What the demo says.
+//! Text output of the demo.
 
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ fn mode_name(mode: Mode) -> &'static str {
     }
 }
 
-/// Who runs where.
+/// Processes and their CPUs.
 pub(super) fn started(server: u32, mode: Mode, cpus: Option<(u32, u32)>) -> String {
     let mode = mode_name(mode);
     match cpus {
@@ -44,7 +44,7 @@ pub(super) fn started(server: u32, mode: Mode, cpus: Option<(u32, u32)>) -> Stri
     }
 }
 
-/// What a drive says of itself.
+/// The drive's identity.
 pub(super) fn identified(name: &str, identity: &Identity) -> String {
     let controller = &identity.controller;
     let sizes: Vec<String> = identity
@@ -61,7 +61,7 @@ pub(super) fn identified(name: &str, identity: &Identity) -> String {
     )
 }
 
-/// What came back as it was written.
+/// Result of the verification.
 pub(super) fn checked(name: &str, bytes: u64) -> String {
     format!(
         "{name} drive: wrote and read back {}, every byte as it was written",
@@ -95,14 +95,14 @@ pub(super) fn findings(findings: &Findings) -> String {
     text
 }
 
-/// What is going to happen.
+/// Announces the guest.
 pub(super) fn booting(server: u32) -> String {
     format!(
         "server: process {server}; booting a Debian guest with both drives, its processor emulated by QEMU"
     )
 }
 
-/// The guest's own view.
+/// Result of the guest.
 pub(super) fn seen(seen: &Seen) -> String {
     let mut text = format!("\n`nvme list` in the guest:\n{}\n", seen.nvme_list);
     for (drive, fio) in &seen.fio {

@@ -7,18 +7,18 @@ use serde::Serialize;
 
 use crate::cpu;
 
-/// One CPU that is online.
+/// An online CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Cpu {
     pub(crate) id: u32,
-    /// The CPUs of its core, itself among them.
+    /// The CPUs of its core, including itself.
     pub(crate) core: Vec<u32>,
     /// Its socket.
     pub(crate) package: u32,
     pub(crate) node: u32,
     /// Whether this process may run on it.
     pub(crate) usable: bool,
-    /// Whether the kernel leaves it to those who ask for it by name (isolcpus).
+    /// Whether the kernel schedules only explicitly pinned threads on it (isolcpus).
     pub(crate) isolated: bool,
 }
 
@@ -30,17 +30,17 @@ pub(crate) struct HugePages {
     pub(crate) free: u64,
 }
 
-/// A node of memory with the CPUs that are near it.
+/// A memory node and its CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Node {
     pub(crate) id: u32,
     pub(crate) cpus: Vec<u32>,
-    /// Zero where the system does not say.
+    /// Zero if the system does not report it.
     pub(crate) memory_bytes: u64,
     pub(crate) huge_pages: Vec<HugePages>,
 }
 
-/// The machine.
+/// CPUs and nodes of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Topology {
     pub(crate) cpus: Vec<Cpu>,
@@ -48,7 +48,7 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    /// Reads it below `root`. A machine without nodes has one, with all of its CPUs.
+    /// Reads the topology below `root`. A machine without NUMA nodes gets one with all of its CPUs.
     pub(crate) fn read(root: &Path, usable: &[u32]) -> anyhow::Result<Self> {
         let cpus_dir = root.join("sys/devices/system/cpu");
         let nodes_dir = root.join("sys/devices/system/node");
@@ -89,7 +89,7 @@ impl Topology {
         })
     }
 
-    /// A CPU that is online.
+    /// Finds an online CPU.
     pub(crate) fn cpu(&self, id: u32) -> Option<&Cpu> {
         self.cpus.iter().find(|cpu| cpu.id == id)
     }
@@ -120,7 +120,7 @@ impl Node {
 }
 
 impl HugePages {
-    /// From a folder such as `hugepages-2048kB`.
+    /// Reads a folder such as `hugepages-2048kB`.
     fn read(dir: &Path) -> Option<Self> {
         let name = dir.file_name()?.to_str()?;
         let size = name.strip_prefix("hugepages-")?.strip_suffix("kB")?;
@@ -132,12 +132,12 @@ impl HugePages {
     }
 }
 
-/// What a small file says, without white space at its ends.
+/// Contents of a small file, without surrounding white space.
 pub(super) fn word(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// The number that a small file holds.
+/// The number in a small file.
 pub(super) fn number(path: &Path) -> Option<u64> {
     word(path)?.parse().ok()
 }
