@@ -1,4 +1,4 @@
-//! The kernel's rarer answers, put in by hand: what a command makes of them.
+//! Rare answers of the kernel, injected by hand, and their effects on commands.
 
 use std::num::NonZeroI32;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Where a medium has the time of a drive, no turn copies more than a slice.
+//! With timing, no turn copies more than a slice.
 
 use super::fused::Lent;
 use super::*;
