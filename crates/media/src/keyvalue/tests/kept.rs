@@ -1,5 +1,5 @@
-//! Pairs on a disk that crashes: they come back as they were after one of the commands, and not
-//! before the last flush.
+//! Pairs on a disk that crashes: recovery gives the state after one of the commands, not before the
+//! last flush.
 
 use std::collections::BTreeMap;
 

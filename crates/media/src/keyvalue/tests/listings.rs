@@ -1,4 +1,5 @@
-//! What takes several turns against the same done at once: lists, iterators, compound commands.
+//! Commands in slices compared with the same commands performed at once: lists, iterators, compound
+//! commands.
 
 use controller::port::{Added, ByteRange, Cause, Channel as _, Done, Request};
 use controller::ticket::Ticket;
