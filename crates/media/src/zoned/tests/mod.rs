@@ -1,9 +1,9 @@
-//! Zones on a disk that crashes: every zone comes back as it once was, and not as it was before its
-//! last flush.
+//! Zones on a disk that crashes: every zone comes back in one of its earlier states, and not in one
+//! before its last flush.
 //!
-//! A random write area is written over where it is, in any order: its zone comes back with any of
-//! the contents that its sectors have had since they were last durable, and a write pointer that is
-//! where some of its writes have moved it, those that a flush has covered among them.
+//! A random write area is overwritten in place, in any order: its zone comes back with any contents
+//! that its sectors had since they were last durable, and a write pointer moved by some of its
+//! writes, including all that a flush has covered.
 
 mod under_way;
 

@@ -1,4 +1,4 @@
-//! What is under way when a disk crashes, or when a command comes that would rely on it.
+//! Requests in flight when a disk crashes, or when a command comes that would rely on them.
 
 use super::*;
 

@@ -1,5 +1,5 @@
 //! Expectations from ZNS 1.1, 2.1.1.3 (figure "Zone State Machine") and 3.4.3; and random programs
-//! against a model that counts everything anew each time.
+//! against a model that recounts everything each time.
 
 mod random;
 
