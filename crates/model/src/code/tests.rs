@@ -1,4 +1,4 @@
-//! The program's rules, worked by hand, each difference from the book's with a vector of its own.
+//! The program's rules, with hand-computed test vectors for each difference from the book's.
 
 use super::*;
 use crate::{

@@ -1,4 +1,4 @@
-//! Closed forms, worked by hand.
+//! Closed forms, compared with hand computations.
 
 use super::*;
 use crate::{
@@ -96,7 +96,7 @@ fn alone(model: &mut Model, now: &mut u64, op: &Op<'_>) -> u64 {
     done[0].at - *now
 }
 
-/// The closed forms are what the models say.
+/// The closed forms agree with the models.
 #[test]
 fn models_take_what_is_explained() {
     for (preset, arithmetic) in presets().flat_map(|p| [(p, "exact"), (p, "code")]) {

@@ -1,4 +1,4 @@
-//! Whether the values of parameters fit each other.
+//! Checks of the consistency of parameters.
 
 use super::{
     InvalidParameter, PAGE_BYTES, Shape,

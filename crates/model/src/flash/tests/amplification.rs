@@ -1,5 +1,5 @@
-//! What collection costs under uniform random writes, against closed forms and simulations of
-//! others; and how well random reads use dies.
+//! Cost of collection under uniform random writes, compared with closed forms and simulations by
+//! others; and utilization of dies by random reads.
 
 use super::*;
 

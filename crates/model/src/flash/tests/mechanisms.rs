@@ -1,5 +1,5 @@
-//! Planes, single-bit cells, misses of the map, suspension: worked by hand, and what holds for
-//! whatever is asked of a drive.
+//! Planes, single-bit cells, map misses, suspension: hand-computed cases, and properties under
+//! random commands.
 
 use proptest::prelude::*;
 

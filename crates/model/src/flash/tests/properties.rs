@@ -1,5 +1,5 @@
-//! Random programs: whatever is written, trimmed and collected, the map and the counts agree with
-//! what a simple book-keeper says.
+//! Random programs: after any writes, trims and collections, map and counters agree with a simple
+//! reference.
 
 use std::collections::{BTreeMap, BTreeSet};
 

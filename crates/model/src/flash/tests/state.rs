@@ -1,4 +1,4 @@
-//! State as bytes: what was saved comes back, and what is damaged does not come back as a drive.
+//! State as bytes: a saved state comes back, and a damaged one does not become a drive.
 
 use proptest::prelude::*;
 
