@@ -1,4 +1,4 @@
-//! Models that are recorded under commands of chance, and played back.
+//! Models recorded under random commands, and replayed.
 
 use super::*;
 use model::{KvKind, Model, Moment, Timing as _, preset::preset};
