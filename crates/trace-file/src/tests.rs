@@ -1,4 +1,4 @@
-//! Files as they were written, cut off, and damaged.
+//! Complete, cut-off, and damaged files.
 
 use proptest::prelude::*;
 

@@ -1,12 +1,12 @@
-//! Text as blkparse writes it: what was queued (Q: its doorbell was seen), issued (D: handed to its
-//! medium) and completed (C), each with a processor, which is its submission queue, counted from 0.
+//! Text in blkparse's format: events queued (Q: its doorbell was seen), issued (D: handed to its
+//! medium) and completed (C), each with a processor, which is its submission queue, from 0.
 
 use std::io::{self, Write};
 
 use super::{LeftOut, leave_out};
 use crate::{Asked, Record};
 
-/// Writes them.
+/// Writes the records.
 ///
 /// # Errors
 /// Those of `out`.
