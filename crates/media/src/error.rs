@@ -75,9 +75,9 @@ pub enum MediumError {
     /// The path names something that holds no blocks.
     #[error("'{}' is {}: a medium needs a regular file or a block device", path.display(), what)]
     NotAFile {
-        /// What was named.
+        /// The path.
         path: PathBuf,
-        /// What it is, with its article.
+        /// The kind of object that it is, with its article.
         what: &'static str,
     },
     /// The file or device is in use.

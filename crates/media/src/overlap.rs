@@ -245,7 +245,7 @@ mod tests {
             changes: bool,
         },
         Deallocate(Vec<(u64, u64)>),
-        /// Of those that run, this one ends.
+        /// The running command with this index ends.
         End(usize),
     }
 

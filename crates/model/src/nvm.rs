@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Submits all at `now` and gives what is done in the end.
+    /// Submits all at `now` and returns all completions.
     fn run(model: &mut impl Timing, now: u64, ops: &[Op<'_>]) -> Vec<(u64, u64)> {
         for (id, op) in ops.iter().enumerate() {
             assert_eq!(model.submit(now, id as u64, op), Admission::Accepted);

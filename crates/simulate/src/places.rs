@@ -28,7 +28,7 @@ impl Shuffle {
         }
     }
 
-    /// How many numbers.
+    /// Number of values.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

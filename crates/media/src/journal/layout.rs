@@ -145,7 +145,7 @@ const _: () = assert!(size_of::<SuperblockBytes>() as u64 == BLOCK);
 /// Contents of a block that may be a superblock.
 enum Found {
     Whole(Superblock),
-    /// Of another format.
+    /// A superblock of another format.
     Other(u32),
     /// A damaged superblock.
     Broken,

@@ -107,9 +107,9 @@ pub enum StateError {
     Differs {
         /// The property that differs.
         what: &'static str,
-        /// What is in the file.
+        /// Its value in the file.
         found: String,
-        /// What is wanted.
+        /// Its configured value.
         configured: String,
     },
     /// The system refused an operation.

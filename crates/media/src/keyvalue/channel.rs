@@ -283,7 +283,7 @@ impl<C> KeyValueChannel<C> {
         &self.pairs.as_ref().expect("it is not dropped").pairs
     }
 
-    /// Whether a command goes on: for tests.
+    /// Whether a command is in progress: for tests.
     #[cfg(test)]
     pub(super) fn is_slicing(&self) -> bool {
         self.slices.is_going()

@@ -371,7 +371,7 @@ impl Index {
         while at != NONE {
             let there = self.entry(at).rank;
             let order = self.compare(key, at, space);
-            // Of equal ranks the smaller key is above.
+            // Among equal ranks the smaller key is above.
             if there < rank || there == rank && order.is_lt() {
                 break;
             }

@@ -103,7 +103,7 @@ pub(super) enum Stop {
     Looked,
 }
 
-/// What a read returned.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReadOut {
     /// Bytes.
@@ -285,7 +285,7 @@ impl Reading {
     }
 }
 
-/// Bytes of a key in what a read returns, with those of its value.
+/// Size of a returned key, with that of its value if values are read.
 fn entry_size(key_len: usize, value_len: Option<u32>) -> u64 {
     let padded = |len: u64| 4 + len.next_multiple_of(4);
     padded(key_len as u64) + value_len.map_or(0, |len| padded(len.into()))

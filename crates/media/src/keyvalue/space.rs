@@ -37,7 +37,7 @@ impl Chain {
         units: 0,
     };
 
-    /// How many units it has: for tests.
+    /// Number of its units: for tests.
     #[cfg(test)]
     pub(super) fn units(&self) -> u32 {
         self.units

@@ -220,7 +220,7 @@ impl Slices {
     }
 }
 
-/// Whoever drops the channel waits for nothing.
+/// Dropping the channel waits for nothing.
 impl Drop for Slices {
     fn drop(&mut self) {
         self.going.drain(..).for_each(|large| large.ticket.retire());

@@ -25,16 +25,16 @@
 //!
 //! | | the book | the program, and so this |
 //! |---|---|---|
-//! | latency | takes nobody's time: `q` commands overlap | occupies the unit: 4 KiB reads are limited to `1 / (delay + time)` |
-//! | reads and writes | servers of their own | share the units |
+//! | latency | occupies no server: `q` commands overlap | occupies the unit: 4 KiB reads are limited to `1 / (delay + time)` |
+//! | reads and writes | have separate servers | share the units |
 //! | a large request | one server, whole | its pages one after another on the units in turn |
-//! | a unit that is busy for longer than `T` | delays | is set back to `T`: what comes next begins earlier than it could |
-//! | rate of commands | limits | is not known |
+//! | a unit that is busy for longer than `T` | delays | is set back to `T`: the next request begins too early |
+//! | rate of commands | limits | does not exist |
 //! | units of `nvm` | one server | one unit, as the script sets it |
-//! | the unit of a key | by its hash | that of address 0: the first one, always |
+//! | the unit of a key | by its hash | that of address 0: always the first one |
 //! | delete, exist, list, iterators | have latencies | take no time |
 //! | a compound command, `together` | its parts start together on their units | one request of all their bytes |
-//! | a compound command, `in_order` | each part when the one before is done | the same |
+//! | a compound command, `in_order` | each part after the end of the previous one | the same |
 //! | deallocate, write zeroes | a write of nothing | take no time |
 //!
 //! ## Flash and zones
@@ -133,7 +133,7 @@ impl Cost {
 }
 
 impl Simple {
-    /// What kind of drive it is.
+    /// Kind of the drive.
     pub(crate) fn kind(&self) -> Kind {
         if self.rules.is_kv {
             Kind::Kv

@@ -85,7 +85,7 @@ fn zones_are_counted() {
     assert_eq!(to_one, 22_148);
 }
 
-/// Runs one command on a drive that has been idle for a second, and says what it took.
+/// Runs one command on a drive that has been idle for a second; returns its duration.
 fn alone(model: &mut Model, now: &mut u64, op: &Op<'_>) -> u64 {
     *now += 1_000_000_000;
     assert_eq!(model.submit(*now, 0, op), Admission::Accepted);

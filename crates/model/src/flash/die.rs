@@ -220,7 +220,7 @@ impl Dies {
         }
     }
 
-    /// What must wait longer, and until when, since the last call.
+    /// Postponed things and their new times, since the last call.
     pub(crate) fn moved(&mut self) -> impl Iterator<Item = (Waiting, u64)> {
         let moved = self
             .suspension

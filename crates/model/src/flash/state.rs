@@ -62,7 +62,7 @@ pub enum StateError {
     /// They were changed or cut off.
     #[error("this state is damaged ({what}): take an older one, or begin with a fresh drive")]
     Damaged {
-        /// What is wrong.
+        /// The damage.
         what: &'static str,
     },
 }

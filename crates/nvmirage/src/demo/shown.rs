@@ -69,7 +69,7 @@ pub(super) fn checked(name: &str, bytes: u64) -> String {
     )
 }
 
-/// The table, and what to try next.
+/// The table, and suggestions for next steps.
 pub(super) fn findings(findings: &Findings) -> String {
     let mut columns = vec![("drive", Align::Left), ("job", Align::Left)];
     columns.extend(COLUMNS);

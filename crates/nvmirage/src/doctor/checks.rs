@@ -166,7 +166,7 @@ fn descriptors(limit: Limit) -> Check {
     }
 }
 
-/// A drive in memory asks for transparent huge pages if no huge pages are reserved.
+/// A drive in memory uses transparent huge pages if no huge pages are reserved.
 fn huge_pages(topology: &Topology, transparent: Option<String>) -> Check {
     let what = "huge pages";
     let pages = || topology.nodes.iter().flat_map(|node| &node.huge_pages);

@@ -98,7 +98,7 @@ pub(crate) fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
 mod tests {
     use super::*;
 
-    /// As the book has it.
+    /// The numbers agree with the book.
     #[test]
     fn rings_have_room_by_the_number_of_queues() {
         let entries = [1, 16, config::MAX_QUEUES].map(ring_entries);

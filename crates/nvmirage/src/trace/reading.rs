@@ -22,9 +22,9 @@ use trace_file::{
 /// Selection of commands; the default selects all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Part {
-    /// Those of this submission queue.
+    /// Commands of this submission queue.
     pub(crate) queue: Option<u16>,
-    /// Those of this namespace.
+    /// Commands of this namespace.
     pub(crate) nsid: Option<u32>,
     /// Commands that began at least this long after the start of the recording.
     pub(crate) from: Duration,

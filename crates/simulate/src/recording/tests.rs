@@ -135,7 +135,7 @@ fn zones() {
                     *fill = 0;
                     ModelOp::Zone(ZoneOp::Reset { zone })
                 }
-                // Larger than what of a plain deallocation is told at once.
+                // Larger than a plain deallocation that is submitted at once.
                 5 => ModelOp::Deallocate {
                     offset: start,
                     len: 2 * zone_size,

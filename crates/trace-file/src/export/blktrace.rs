@@ -55,7 +55,7 @@ pub fn blktrace(out: &mut impl Write, records: &[Record]) -> io::Result<LeftOut>
 type What = (&'static str, Option<(u64, u64)>);
 
 fn what(record: &Record) -> Result<What, &'static str> {
-    // one that failed was asked for, too
+    // a failed command was submitted, too
     let done = Record {
         status: 0,
         ..*record

@@ -193,8 +193,8 @@ impl Ring {
         for ring in self.rings.iter_mut() {
             ring.set_wakes(true);
         }
-        // Our store of "enabled" before our look at the rings. The kernel stores what it has for
-        // us and then looks at "enabled": one of the two sees the other's.
+        // Our store of "enabled" precedes our check of the rings. The kernel stores its completions
+        // and then checks "enabled": one of the two sees the other's store.
         full_fence();
     }
 

@@ -25,9 +25,9 @@ pub(crate) const VALUE_MAX: u32 = 2 << 20;
 pub(super) enum Rule {
     /// Any.
     Any,
-    /// Such as exist.
+    /// Only existing ones.
     MustExist,
-    /// Such as do not exist.
+    /// Only ones that do not exist.
     MustNotExist,
 }
 
