@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::cpu;
 
-/// One CPU that is online.
+/// An online CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cpu {
     /// Its number.
@@ -36,7 +36,7 @@ pub struct HugePages {
     pub free: u64,
 }
 
-/// A node of memory with the CPUs that are near it.
+/// A memory node and its CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Node {
     /// Its number.
@@ -49,7 +49,7 @@ pub struct Node {
     pub huge_pages: Vec<HugePages>,
 }
 
-/// The machine.
+/// CPUs and nodes of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Topology {
     /// The CPUs that are online.
@@ -131,7 +131,7 @@ impl Node {
 }
 
 impl HugePages {
-    /// From a folder such as `hugepages-2048kB`.
+    /// Reads a folder such as `hugepages-2048kB`.
     fn read(dir: &Path) -> Option<Self> {
         let name = dir.file_name()?.to_str()?;
         let size = name.strip_prefix("hugepages-")?.strip_suffix("kB")?;

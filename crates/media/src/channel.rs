@@ -1,4 +1,4 @@
-//! A reactor's handle on a medium of any kind: what is asked of it goes to that of its kind.
+//! A reactor's handle on a medium of any kind. Dispatches each call to the channel of that kind.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::zoned::{ZoneLoss, ZoneLossError, ZonedChannel};
 
 /// One reactor's handle on a medium: see [`port::Channel`] for how it is used.
 ///
-/// It keeps what it needs of the medium alive. Dropping it waits up to five seconds for the
-/// commands that are in flight, and completes none of them.
+/// The handle keeps the needed parts of the medium alive. Dropping it waits up to five seconds for
+/// the commands in flight, and completes none of them.
 #[derive(Debug)]
 pub struct Channel(pub(crate) Kind);
 
-/// Whose channel it is.
+/// Channel by kind of medium.
 #[derive(Debug)]
 pub(crate) enum Kind {
     Null(NullChannel),
@@ -40,11 +40,11 @@ pub(crate) enum Kind {
 }
 
 impl Channel {
-    /// For a reactor that sleeps: a descriptor to wait for (level-triggered; nobody else drains
-    /// it). `None` for media that complete at once.
+    /// Descriptor that a sleeping reactor waits for (level-triggered; only the channel drains it).
+    /// `None` for media that complete at once.
     ///
-    /// It becomes readable with a completion that comes after [`Channel::is_due`] and before the
-    /// next reap; at other times it says nothing, which spares the kernel the work.
+    /// The descriptor becomes readable with a completion that comes after [`Channel::is_due`] and
+    /// before the next reap. At other times it stays silent, which saves work in the kernel.
     #[must_use]
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
@@ -57,16 +57,16 @@ impl Channel {
         }
     }
 
-    /// The second look of a reactor that is about to sleep, after its last submit: arms
-    /// [`Channel::wait_fd`], and says whether a reap has something to do right now. Some commands
-    /// end without the kernel and show only here.
+    /// The second check of a reactor that is about to sleep, after its last submit: arms
+    /// [`Channel::wait_fd`], and returns whether a reap has work right now. Some commands end
+    /// without the kernel and show only here.
     #[must_use]
     pub fn is_due(&mut self) -> bool {
         match &mut self.0 {
             Kind::Null(_) | Kind::Told(_) => false,
             Kind::KeyValue(pairs) => {
                 let (due, below) = pairs.is_due();
-                // It is armed whatever else there is.
+                // Called in any case, because it arms the descriptor.
                 below.is_some_and(FileChannel::is_due) || due
             }
             Kind::Ram(ram) => ram.is_due(),
@@ -79,9 +79,8 @@ impl Channel {
 }
 
 impl Channel {
-    /// What the last [`Port::add`] has done, where that is more, or something else, than the
-    /// request says: zones tell where an append went, and what became of which zone. `None` where
-    /// the request says it all.
+    /// Effects of the last [`Port::add`] where the request does not determine them: the address of
+    /// a zone append, and the new states of zones. `None` if the request determines everything.
     pub(crate) fn happened(&self) -> Option<&[Op<'static>]> {
         match &self.0 {
             Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
@@ -92,11 +91,11 @@ impl Channel {
 }
 
 impl Channel {
-    /// Gives a zone up, as a drive does whose flash is worn out: the first byte of it in the
-    /// medium. Its hosts are to be told.
+    /// Fails a zone, as a drive with worn-out flash does. Returns the zone's first byte in the
+    /// medium; the caller must notify its hosts.
     ///
     /// # Errors
-    /// There is no such zone, or it was given up before.
+    /// The zone does not exist, or has failed already.
     pub fn lose_zone(&mut self, zone: u32, to: ZoneLoss) -> Result<u64, ZoneLossError> {
         match &mut self.0 {
             Kind::Zoned(zoned) => zoned.lose(zone, to),
@@ -105,7 +104,7 @@ impl Channel {
         }
     }
 
-    /// What the drive says of itself; `None` where it is no drive's channel.
+    /// The drive's health report; `None` for other media.
     #[must_use]
     pub fn report(&self) -> Option<&Arc<DriveReport>> {
         match &self.0 {
@@ -115,8 +114,8 @@ impl Channel {
         }
     }
 
-    /// What a model must have room for before a command of the medium's own is added; `None`: for
-    /// what the request says.
+    /// Operation that a model must have room for before a command specific to this medium is added;
+    /// `None` if it is the operation of the request itself.
     pub(crate) fn needs(&self, request: &Request<'_>) -> Option<Op<'static>> {
         match (&self.0, request) {
             (Kind::Zoned(zoned), _) => zoned.needs(request),
@@ -125,10 +124,10 @@ impl Channel {
         }
     }
 
-    /// What has to be done now and then, on the reactor's thread, whether or not anything is in
-    /// flight: a file's channel takes up registered memory of hosts, and gives up what they have
-    /// unmapped; and a channel that was its medium's only one makes way for the commands of others.
-    /// Cheap where there is nothing to do.
+    /// Periodic work on the reactor's thread, also without commands in flight: a file's channel
+    /// takes up newly registered memory of hosts and releases memory that they have unmapped; a
+    /// channel that was its medium's only one starts to coordinate with other channels. Cheap if
+    /// there is nothing to do.
     #[inline]
     pub fn tend(&mut self) {
         match &mut self.0 {
@@ -149,17 +148,17 @@ impl Channel {
         }
     }
 
-    /// Has commands of a medium with timing arrive at the time that `clock` tells when a lane has
-    /// found that its host tells of some ([`Port::arrive`]). It counts from where the times of
-    /// turns do. Of no meaning for other media.
+    /// Sets the clock for arrival times: a command of a medium with timing arrives at the time at
+    /// which a lane found its host's notification ([`Port::arrive`]). The clock has the same origin
+    /// as the times of turns. No effect on other media.
     pub fn set_clock(&mut self, clock: impl Fn() -> Time + Send + 'static) {
         if let Kind::Timed(timed) = &mut self.0 {
             timed.set_clock(clock);
         }
     }
 
-    /// Whether commands are in flight whose completions show only in [`Port::reap`], and wake
-    /// nobody: a reactor must not sleep then.
+    /// Whether commands are in flight whose completions show only in [`Port::reap`] and wake no
+    /// descriptor: a reactor must not sleep then.
     #[must_use]
     pub fn is_polled(&self) -> bool {
         match &self.0 {
@@ -172,9 +171,9 @@ impl Channel {
         }
     }
 
-    /// What the last command of a key-value medium was for a timing model: one operation, or those
-    /// of a compound command. `None` where it was refused before anything was looked at, and for
-    /// other media.
+    /// The last command of a key-value medium as a timing model sees it: one operation, or those of
+    /// a compound command. `None` if the command was rejected before any access, and for other
+    /// media.
     #[must_use]
     pub fn last_op(&self) -> Option<model::Op<'_>> {
         match &self.0 {
@@ -185,8 +184,7 @@ impl Channel {
         }
     }
 
-    /// How many commands used registered memory of their host. All 0 where none is to be
-    /// registered.
+    /// Commands by use of registered host memory. All 0 if registration is off.
     #[must_use]
     pub fn io_counts(&self) -> IoCounts {
         match &self.0 {
@@ -200,12 +198,12 @@ impl Channel {
     }
 }
 
-/// Commands of a channel that moved bytes, by what the kernel had to do for their memory.
+/// Data commands of a channel, by the kernel's work for their memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoCounts {
-    /// It was registered.
+    /// Memory was registered.
     pub registered: u64,
-    /// It was not: every page is looked up and held for each command.
+    /// Memory was not registered: the kernel looks up and pins every page for each command.
     pub plain: u64,
 }
 

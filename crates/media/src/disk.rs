@@ -1,8 +1,9 @@
-//! A disk that crashes, for tests of what survives.
+//! A disk that crashes, for tests of durability.
 //!
-//! What was written may be lost until it was flushed, sector by sector: after a crash each sector
-//! has any of the contents that it had since it was last made durable. A flush makes durable what
-//! had ended before it was asked for, and nothing else. Requests end in any order. All by seed.
+//! Until it is flushed, written data may be lost sector by sector: after a crash each sector has
+//! any of the contents that it had since it was last durable. A flush makes durable exactly the
+//! writes that had ended before it was requested. Requests end in any order. A seed determines
+//! everything.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,7 @@ const SECTOR: usize = 512;
 
 type Sector = [u8; SECTOR];
 
-/// Numbers by seed (xorshift).
+/// Pseudo-random numbers from a seed (xorshift).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -42,7 +43,7 @@ struct Ongoing {
     ticket: Parked,
     outcome: Outcome,
     write: u64,
-    /// A flush: what had ended before.
+    /// For a flush: the writes that had ended before it.
     flushes: Option<BTreeSet<u64>>,
     fua: bool,
 }
@@ -50,18 +51,18 @@ struct Ongoing {
 #[derive(Debug)]
 struct Inner {
     durable: Vec<u8>,
-    /// Contents since the durable one, the oldest first, each with the write that it came with.
+    /// Contents newer than the durable one, the oldest first, each with its write.
     newer: BTreeMap<u64, Vec<(u64, Sector)>>,
     ongoing: Vec<Ongoing>,
     /// Writes that have ended and are not durable.
     ended: BTreeSet<u64>,
     writes: u64,
-    /// Bytes of all requests to write.
+    /// Total bytes of all write requests.
     written: u64,
     random: Random,
-    /// Calls of [`Storage`] that succeed; then all fail.
+    /// Number of [`Storage`] calls that still succeed; all later ones fail.
     calls_left: u64,
-    /// Of so many writes one finds no space, after a part of it was written; 0: none.
+    /// One in this many writes finds no space, after part of it was written; 0: none.
     no_space: u64,
     depth: usize,
 }
@@ -86,22 +87,22 @@ impl Disk {
         }))
     }
 
-    /// From now on so many blocking calls succeed.
+    /// Lets this many more blocking calls succeed.
     pub(crate) fn fail_after(&self, calls: u64) {
         self.0.borrow_mut().calls_left = calls;
     }
 
-    /// From now on one of so many writes finds no space, after a part of it was written; 0: none.
+    /// From now on one in this many writes finds no space, after part of it was written; 0: none.
     pub(crate) fn no_space(&self, one_in: u64) {
         self.0.borrow_mut().no_space = one_in;
     }
 
-    /// Bytes of the requests to write so far.
+    /// Total bytes of the write requests so far.
     pub(crate) fn written(&self) -> u64 {
         self.0.borrow().written
     }
 
-    /// What is there after a crash at this moment.
+    /// Contents after a crash at this moment.
     pub(crate) fn crash(&self) -> Vec<u8> {
         let inner = &mut *self.0.borrow_mut();
         let mut bytes = inner.durable.clone();
@@ -115,7 +116,7 @@ impl Disk {
         bytes
     }
 
-    /// What is there.
+    /// Current contents.
     pub(crate) fn now(&self) -> Vec<u8> {
         let inner = self.0.borrow();
         let mut bytes = inner.durable.clone();
@@ -140,7 +141,7 @@ impl Inner {
         self.writes
     }
 
-    /// Makes durable what these writes have left.
+    /// Makes the effects of these writes durable.
     fn settle(&mut self, writes: &BTreeSet<u64>) {
         let durable = &mut self.durable;
         self.newer.retain(|sector, contents| {
@@ -211,7 +212,7 @@ impl Storage for Disk {
         let all = self.now();
         let bytes = &all[offset as usize..end as usize];
         let found = bytes.iter().position(|byte| *byte != 0);
-        // A whole sector is data, where a byte of it is.
+        // A sector counts as data if any of its bytes does.
         Ok(found.map(|at| (offset + at as u64) / SECTOR as u64 * SECTOR as u64))
     }
 
@@ -273,7 +274,7 @@ impl Port for Disk {
             } => {
                 write = inner.write(offset, &vec![0; len as usize]);
                 durable = fua;
-                // A file is synced behind it.
+                // With FUA, a file sync follows.
                 flushes = fua.then(|| inner.ended.clone());
             }
             Request::Deallocate { ranges } => {

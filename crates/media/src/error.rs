@@ -1,4 +1,4 @@
-//! Why a medium could not be opened: each message says what to do.
+//! Errors of opening a medium; each message names the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use driver::DriverError;
 use crate::journal::StateError;
 use crate::size::Bytes;
 
-/// Why [`crate::Medium::open`] refused.
+/// Reasons why [`crate::Medium::open`] fails.
 #[derive(Debug, thiserror::Error)]
 pub enum MediumError {
-    /// A timing that cannot be.
+    /// Invalid timing.
     #[error(transparent)]
     Timing(#[from] model::ParameterError),
-    /// Zones that cannot be.
+    /// Invalid zones.
     #[error("invalid zones: {what}")]
     Zones {
-        /// What holds for zones.
+        /// The rule that the zones violate.
         what: &'static str,
     },
     /// A size of zero, or one that is no multiple of 512.
@@ -26,14 +26,14 @@ pub enum MediumError {
         /// The size asked for, in bytes.
         size: u64,
     },
-    /// The file's own length cannot be a medium's size.
+    /// The file's own length is not a valid medium size.
     #[error("'{}' is {} long, which is not a positive multiple of 512 bytes: {}", path.display(), Bytes(*size), remedy)]
     FileSize {
         /// The file or device.
         path: PathBuf,
         /// Its length in bytes.
         size: u64,
-        /// What to do about it.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The file exists with another size than the configured one.
@@ -49,19 +49,19 @@ pub enum MediumError {
         /// The size found, in bytes.
         actual: u64,
     },
-    /// The file does not exist, and without a size it cannot be made.
+    /// The file does not exist and cannot be created without a size.
     #[error("'{}' does not exist: give a size to have it created, or correct the path", path.display())]
     Missing {
         /// The file that was looked for.
         path: PathBuf,
     },
-    /// It was to be opened for reading alone, and there is nothing to read.
+    /// The file does not exist and was to be opened read-only.
     #[error("'{}' does not exist, and read_only = true creates nothing: correct the path, or remove read_only", path.display())]
     NothingToRead {
         /// The file that was looked for.
         path: PathBuf,
     },
-    /// It takes no writes, and was to be opened for them.
+    /// The file is read-only and was to be opened for writing.
     #[error(
         "'{}' is not writable: {reason}; make it writable, or serve it write protected with read_only = true",
         path.display()
@@ -69,18 +69,18 @@ pub enum MediumError {
     ReadOnly {
         /// The file or device.
         path: PathBuf,
-        /// Who says so.
+        /// What makes it read-only.
         reason: String,
     },
     /// The path names something that holds no blocks.
     #[error("'{}' is {}: a medium needs a regular file or a block device", path.display(), what)]
     NotAFile {
-        /// What was named.
+        /// The path.
         path: PathBuf,
-        /// What it is, with its article.
+        /// The kind of object that it is, with its article.
         what: &'static str,
     },
-    /// Somebody else has the file or device open.
+    /// The file or device is in use.
     #[error(
         "'{}' is in use by {}: stop that user first (`fuser -v` on the path names it)",
         path.display(), match pid { Some(pid) => format!("process {pid}"), None => "another opener".to_owned() }
@@ -88,11 +88,11 @@ pub enum MediumError {
     Locked {
         /// The file or device.
         path: PathBuf,
-        /// Who holds it, where the kernel says (it does not for the locks that this program
-        /// and QEMU take, which belong to an open file and not to a process).
+        /// The process that holds the lock, if the kernel reports it. It does not for the locks of
+        /// this program and QEMU, which belong to an open file rather than to a process.
         pid: Option<u32>,
     },
-    /// `direct = "on"` was asked for and cannot be had.
+    /// `direct = "on"` is not possible.
     #[error("'{}' cannot be opened for direct I/O ({reason}): use direct = \"auto\" or \"off\"", path.display())]
     DirectRefused {
         /// The file or device.
@@ -100,7 +100,7 @@ pub enum MediumError {
         /// Why not.
         reason: String,
     },
-    /// `poll_completions` was asked for and cannot be had.
+    /// `poll_completions` is not possible.
     #[error("'{}' does not support polled I/O ({reason}): remove poll_completions", path.display())]
     PollRefused {
         /// The file or device.
@@ -108,7 +108,7 @@ pub enum MediumError {
         /// Why not.
         reason: String,
     },
-    /// The state that a file has beside the bytes, of zones or keys, cannot be taken.
+    /// The state that a file keeps in addition to its bytes, of zones or keys, cannot be used.
     #[error("'{}': {source}", path.display())]
     State {
         /// The file.
@@ -116,7 +116,7 @@ pub enum MediumError {
         /// Why not.
         source: StateError,
     },
-    /// The file would be larger than this process may make one.
+    /// The file would exceed this process's limit on file sizes.
     #[error(
         "cannot give '{}' a size of {}: the limit of file sizes of this process (RLIMIT_FSIZE) is {}; raise it (LimitFSIZE= of the service, ulimit -f) or choose a smaller size",
         path.display(), Bytes(*size), Bytes(*limit)
@@ -139,15 +139,15 @@ pub enum MediumError {
         /// The system's reason.
         source: io::Error,
     },
-    /// A drive cannot be opened, or is none for this.
+    /// A drive cannot be opened, or is unsupported.
     #[error("the drive at {target} cannot be used: {source}")]
     Drive {
-        /// How it was named.
+        /// Its configured address.
         target: String,
         /// Why not.
         source: DriverError,
     },
-    /// The memory for a RAM medium could not be had.
+    /// Memory for a RAM medium could not be allocated.
     #[error("cannot allocate {} of memory: {source}; choose a smaller size", Bytes(*size))]
     Memory {
         /// The size asked for, in bytes.

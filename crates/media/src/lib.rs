@@ -1,21 +1,20 @@
-//! Where the data lives: `null`, `ram`, `file`, `drive` and `keyvalue`, with zones and the time of
-//! a drive over them where wanted.
+//! Storage media: `null`, `ram`, `file`, `drive` and `keyvalue`, optionally with zones and the
+//! timing of a drive on top.
 //!
-//! A [`Medium`] is opened once and shared; each reactor makes a [`Channel`] and enters through the
-//! port of the crate `controller`. A medium is a run of bytes, or holds keys and values: it knows
-//! no namespaces, no LBAs beyond the smallest one, and no hosts. One that has more state than bytes
-//! has one channel.
+//! A [`Medium`] is opened once and shared; each reactor creates a [`Channel`] and uses it through
+//! the port of the crate `controller`. A medium is a range of bytes, or holds keys and values; it
+//! has no namespaces, no LBAs except the smallest size, and no hosts. A medium with more state than
+//! bytes has one channel.
 //!
 //! Invariants:
 //! - A medium's size never changes.
-//! - A ticket that is taken comes back exactly once; `add`, `submit` and `reap` never wait.
+//! - An accepted ticket comes back exactly once; `add`, `submit` and `reap` never wait.
 //! - Nothing is allocated per command.
 //!
-//! What it does NOT do: check requests against namespaces (the controller has; only the medium's
-//! own end is looked at again), schedule, have a clock of its own, or retry what the host can
-//! retry.
+//! Not included: checks of requests against namespaces (the controller has done them; only the
+//! medium's own end is checked again), scheduling, a clock, and retries that the host can do.
 //!
-//! Unsafe code stands in `file/ring/mod.rs` alone.
+//! The only unsafe code is in `file/ring/mod.rs`.
 #![deny(
     unsafe_code,
     clippy::disallowed_types,

@@ -1,9 +1,9 @@
-//! What a medium is like now, for whoever shows it: its model, its zones, its pairs.
+//! Read access to a medium's current state for display: its model, its zones, its pairs.
 //!
-//! A [`Look`] borrows all of it and copies nothing: whoever takes a long look (of a drive's lines,
-//! of many zones) takes it in parts, a bounded one in each turn of the reactor that has the medium.
+//! A [`Look`] borrows everything and copies nothing. Long reports (of a drive's lines, or of many
+//! zones) are taken in parts, a bounded one in each turn of the reactor that has the medium.
 //!
-//! It does NOT change anything, and no command knows of it.
+//! It changes nothing, and commands are unaffected.
 
 use model::{Model, Op};
 use nvme_spec::zoned::ZoneState;
@@ -12,10 +12,10 @@ use crate::channel::{Channel, Kind};
 use crate::medium::Medium;
 use crate::zoned::State;
 
-/// A medium as it is now. Parts that it does not have are `None`.
+/// Current state of a medium. Missing parts are `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Look<'a> {
-    /// What says when its commands are done, and what that was asked for.
+    /// Its timing model, with counters of the operations.
     pub timing: Option<TimingLook<'a>>,
     /// Its zones.
     pub zones: Option<ZonesLook<'a>>,
@@ -23,19 +23,18 @@ pub struct Look<'a> {
     pub pairs: Option<PairsLook>,
 }
 
-/// The time of a drive that a medium has.
+/// Timing of a medium.
 #[derive(Clone, Copy, Debug)]
 pub struct TimingLook<'a> {
-    /// The drive.
+    /// The model of the drive.
     pub model: &'a Model,
-    /// What it was asked for since it is served.
+    /// Operations since the medium is served.
     pub asked: Asked,
-    /// When it had no room.
+    /// Times without room in the model.
     pub stalls: Stalls,
 }
 
-/// Operations that a model was asked for, by what they are. One command may be several: a Copy
-/// reads and writes.
+/// Operations submitted to a model, by kind. One command may be several: a Copy reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Reads and compares.
@@ -46,7 +45,7 @@ pub struct Asked {
     pub deallocations: u64,
     /// Flushes.
     pub flushes: u64,
-    /// What is done to zones apart from that.
+    /// Other zone operations.
     pub zone_actions: u64,
     /// Operations on keys; a compound command is one.
     pub keys: u64,
@@ -67,13 +66,13 @@ impl Asked {
     }
 }
 
-/// Times in which a model took no more of something, as a buffer was full: from a command that
-/// found no room until there was room for it.
+/// Periods in which a model accepted no more of something, for example because a buffer was full:
+/// from a command that found no room until there was room for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// How many.
+    /// Number of periods.
     pub count: u64,
-    /// How long they took together, in nanoseconds; one that goes on is not in it.
+    /// Their total duration, in nanoseconds, without a period in progress.
     pub time_ns: u64,
 }
 
@@ -83,28 +82,28 @@ pub struct ZonesLook<'a> {
     state: &'a State,
 }
 
-/// Numbers of all zones together.
+/// Totals of all zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZonesState {
-    /// Zones.
+    /// Number of zones.
     pub zones: u32,
-    /// Bytes from one zone to the next.
+    /// Zone size: bytes from one zone to the next.
     pub zone_bytes: u64,
-    /// Bytes of a zone that can be written.
+    /// Zone capacity: writable bytes of a zone.
     pub capacity: u64,
-    /// Zones that are open, and how many may be; 0: any number.
+    /// Open zones.
     pub open: u32,
-    /// See there.
+    /// Maximum number of open zones; 0: unlimited.
     pub max_open: u32,
-    /// Zones that are open or closed, and how many may be; 0: any number.
+    /// Active zones, which are open or closed.
     pub active: u32,
-    /// See there.
+    /// Maximum number of active zones; 0: unlimited.
     pub max_active: u32,
-    /// Zones that have a random write area.
+    /// Zones with a random write area.
     pub random: u32,
-    /// How many may have one, and bytes of one; 0: none.
+    /// Maximum number of random write areas; 0: none.
     pub max_random: u32,
-    /// See there.
+    /// Size of a random write area in bytes; 0: none.
     pub random_bytes: u32,
 }
 
@@ -113,15 +112,15 @@ pub struct ZonesState {
 pub struct ZoneLook {
     /// Its state.
     pub state: ZoneState,
-    /// Bytes from its start to its write pointer. Of a zone that is full, read only or offline:
-    /// what was written.
+    /// Bytes from its start to its write pointer; for a full, read-only or offline zone, the bytes
+    /// written.
     pub written: u64,
-    /// First byte of it in the medium.
+    /// Its first byte in the medium.
     pub start: u64,
 }
 
 impl ZonesLook<'_> {
-    /// All of them together.
+    /// Totals of all zones.
     #[must_use]
     pub fn all(&self) -> ZonesState {
         let zones = &self.state.zones;
@@ -141,13 +140,13 @@ impl ZonesLook<'_> {
         }
     }
 
-    /// How many zones are in a state.
+    /// Number of zones in a state.
     #[must_use]
     pub fn count(&self, state: ZoneState) -> u32 {
         self.state.zones.count(state)
     }
 
-    /// One of them; `None` where there are fewer.
+    /// State of one zone; `None` if it does not exist.
     #[must_use]
     pub fn get(&self, zone: u32) -> Option<ZoneLook> {
         let zones = &self.state.zones;
@@ -165,26 +164,26 @@ impl ZonesLook<'_> {
 /// The keys and values of a medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairsLook {
-    /// Pairs, and how many there may be.
+    /// Number of pairs.
     pub pairs: u32,
-    /// See there.
+    /// Maximum number of pairs.
     pub max_pairs: u32,
-    /// Bytes of all keys.
+    /// Total size of all keys in bytes.
     pub key_bytes: u64,
-    /// Bytes of all values.
+    /// Total size of all values in bytes.
     pub value_bytes: u64,
-    /// Bytes that are taken: whole units, of values and of what keys have beyond 16 bytes.
+    /// Bytes in use: whole units, for values and the parts of keys beyond 16 bytes.
     pub used_bytes: u64,
-    /// Bytes that there are.
+    /// Total bytes.
     pub bytes: u64,
     /// Bytes of a unit.
     pub unit_bytes: u64,
-    /// Bytes that the entries of the index take, of those that were ever in use.
+    /// Memory of the index entries that were ever in use.
     pub index_bytes: u64,
 }
 
 impl Channel {
-    /// The medium as it is now.
+    /// Current state of the medium.
     #[must_use]
     pub fn look(&self) -> Look<'_> {
         match &self.0 {
@@ -208,7 +207,7 @@ impl Channel {
 }
 
 impl Medium {
-    /// Looks at the medium while no channel has it: `None` where one has.
+    /// Passes the medium's state to `looks` while no channel has it; `None` if one has.
     pub fn look<T>(&self, looks: impl FnOnce(&Look<'_>) -> T) -> Option<T> {
         if !self.has_timing() {
             return self.look_below(None, looks);
@@ -224,7 +223,7 @@ impl Medium {
         self.timing().at_rest(timing)?
     }
 
-    /// The same, with what is known of its timing.
+    /// The same, with the state of its timing.
     fn look_below<T>(
         &self,
         timing: Option<TimingLook<'_>>,

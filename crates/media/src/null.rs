@@ -1,7 +1,7 @@
-//! The medium that holds nothing: writes are discarded, reads leave the host's buffers untouched.
+//! A medium without contents: writes are discarded, reads leave the host's buffers unchanged.
 //!
-//! For measuring everything that is not a medium. Since a read "finds" whatever is in the buffer
-//! already, a Compare finds no difference: it succeeds. Nothing that is written can be verified.
+//! Its purpose is to measure everything except a medium. Because a read "finds" whatever is in the
+//! buffer, a Compare always succeeds. Written data cannot be verified.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use port::{Added, Channel, Done, MediumTraits, Outcome, Request};
 
 pub(crate) const TRAITS: MediumTraits = MediumTraits {
     deallocate: true,
-    // A deallocated block reads as any other does: as nothing in particular.
+    // A deallocated block reads like any other: its contents are undefined.
     deallocated_reads_zero: false,
     volatile_cache: false,
     optimal_bytes: 4096,
     read_only: false,
 };
 
-/// A reactor's handle on nothing.
+/// A reactor's handle on the null medium.
 #[derive(Debug)]
 pub(crate) struct NullChannel;
 

@@ -1,13 +1,12 @@
-//! When a command may begin: when no older one of its channel is in its way ([`super::overlap`]),
-//! and then none of another channel ([`memory::claims`]).
+//! Start of commands: a command begins when no older one of its channel conflicts with it
+//! ([`super::overlap`]), and then none of another channel ([`memory::claims`]).
 //!
-//! A command that waits for one of its own channel holds no claim, or one that is whole: so there
-//! is no circle of commands that wait for each other. Claims end with their commands, also where a
-//! command is given up that the kernel still has: whoever gives up a channel has waited for that,
-//! as far as anybody can.
+//! A command that waits for one of its own channel holds either no claim or a complete one, so
+//! commands cannot wait for each other in a circle. Claims end with their commands, also if a
+//! command is given up that the kernel still has: the code that gives up a channel has waited for
+//! that as long as possible.
 //!
-//! What this does NOT do: it wakes nobody. While [`Order::is_waiting`], the channel is to be
-//! reaped.
+//! Not included: wake-ups. While [`Order::is_waiting`], the channel must be reaped.
 
 use std::collections::VecDeque;
 
@@ -16,22 +15,22 @@ use port::ByteRange;
 
 use super::overlap::{Overlaps, Ranges, Touched};
 
-/// Ranges of one Deallocate (NVM Command Set: NR is eight bits, 0's based).
+/// Maximum number of ranges of one Deallocate (NVM Command Set: NR is eight bits, 0's based).
 pub(crate) const MAX_RANGES: usize = 256;
 
 /// The commands of a channel that touch bytes, by slot.
 #[derive(Debug)]
 pub(crate) struct Order {
     overlaps: Overlaps,
-    /// Offset and length, [`MAX_RANGES`] a slot. (Of a type that the allocator's zeros will do
-    /// for, so that what is never used is never touched.)
+    /// Offset and length, [`MAX_RANGES`] per slot. (The type allows zeroed allocation, so unused
+    /// ranges are never touched.)
     ranges: Vec<[u64; 2]>,
     claimant: Claimant,
     claims: Box<[Claim]>,
-    /// Slots in nobody's way but another channel's.
+    /// Slots that wait only for another channel.
     waiting: VecDeque<u16>,
-    /// Slots that an older one of this channel has let go, and those of them and of `waiting` that
-    /// may begin.
+    /// Slots released by an older one of this channel, and those of them and of `waiting` that may
+    /// begin.
     let_go: Vec<u16>,
     free: VecDeque<u16>,
 }
@@ -49,7 +48,7 @@ impl Order {
         }
     }
 
-    /// Keeps the ranges of a slot's Deallocate.
+    /// Stores the ranges of a slot's Deallocate.
     pub(crate) fn set_ranges(&mut self, slot: u16, ranges: &[ByteRange]) {
         let places = &mut self.ranges[usize::from(slot) * MAX_RANGES..];
         for (place, range) in places.iter_mut().zip(ranges) {
@@ -63,15 +62,15 @@ impl Order {
         &self.ranges[first..first + count]
     }
 
-    /// A command comes. False where it has to wait: [`Order::next_free`] names it when it may
-    /// begin.
+    /// Registers a command. Returns false if it must wait: [`Order::next_free`] returns it when it
+    /// may begin.
     pub(crate) fn begin(&mut self, slot: u16, touched: Touched) -> bool {
         self.claims[usize::from(slot)] = Claim::default();
         let ranges = ranges(&self.ranges);
         self.overlaps.begin(slot, touched, ranges) && self.claim(slot)
     }
 
-    /// A command has ended.
+    /// Registers the end of a command.
     pub(crate) fn end(&mut self, slot: u16) {
         self.release(slot);
         let let_go = &mut self.let_go;
@@ -84,19 +83,19 @@ impl Order {
         }
     }
 
-    /// A command that waited and may begin now.
+    /// A waiting command that may begin now.
     #[inline]
     pub(crate) fn next_free(&mut self) -> Option<u16> {
         self.free.pop_front()
     }
 
-    /// Whether some command waits for another channel's.
+    /// Whether a command waits for another channel's.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Tries again for those that wait for other channels. To be called before those are ended that
-    /// hold what others want, so that these have a turn's time to take it.
+    /// Retries commands that wait for other channels. Call this before ending commands that others
+    /// wait for, so that the other channels have a turn to claim the bytes.
     #[cold]
     pub(crate) fn retry(&mut self) {
         for _ in 0..self.waiting.len() {
@@ -108,7 +107,7 @@ impl Order {
         }
     }
 
-    /// To be called now and then: others may wait for that.
+    /// Periodic work: others may wait for it.
     #[inline]
     pub(crate) fn tend(&mut self) {
         self.must_claim();
@@ -119,15 +118,15 @@ impl Order {
         self.claimant.rest();
     }
 
-    /// Every command is given up.
+    /// Drops all commands.
     pub(crate) fn forget(&mut self) {
         self.waiting.clear();
         let slots: Vec<u16> = self.overlaps.each().map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.release(slot));
     }
 
-    /// Whether what begins is to be claimed. What a channel that was alone has here, it claims all
-    /// at once, also of those that wait for each other.
+    /// Whether a starting command must claim its bytes. A channel that was alone claims those of
+    /// all its commands at once, also of commands that wait for each other.
     #[inline]
     fn must_claim(&mut self) -> bool {
         let (overlaps, table, claims) = (&self.overlaps, &self.ranges, &mut self.claims);
@@ -139,7 +138,7 @@ impl Order {
         })
     }
 
-    /// Claims what a command touches, or lets it wait.
+    /// Claims a command's bytes, or makes it wait.
     #[inline]
     fn claim(&mut self, slot: u16) -> bool {
         !self.must_claim() || self.claim_beside(slot)

@@ -1,34 +1,36 @@
-//! Commands that touch the same bytes, at least one of them to change them, run one after another.
+//! Serialization of commands that touch the same bytes, if at least one of them changes the bytes.
 //!
-//! This is what makes a write atomic towards other commands (AWUN; NVM 1.1, 2.1.4.1), and Compare
-//! and Write towards everything. The kernel promises less: a read through the page cache copies
-//! while a write does, two direct writes of one place are two requests that a device may mix, and a
-//! device's own unit may be smaller than a namespace's block.
+//! This makes a write atomic with respect to other commands (AWUN; NVM 1.1, 2.1.4.1), and Compare
+//! and Write with respect to all commands. The kernel promises less: a read through the page cache
+//! copies while a write does, two direct writes to the same place are two requests that a device
+//! may mix, and a device's own atomic unit may be smaller than a namespace's block.
 //!
-//! Commands that share no bytes never wait for each other. A command that has to wait does so for
-//! the newest of those before it that it must not meet, and looks again when that has ended:
-//! nothing overtakes what it would have to wait for, so nobody starves, and a row of commands to
-//! one place costs one look each.
+//! Commands without common bytes never wait for each other. A command that must wait does so for
+//! the newest older command that conflicts with it, and checks again when that has ended. No
+//! command overtakes one that it conflicts with, so no command starves, and a sequence of commands
+//! to one place costs one check each.
 //!
-//! The way of the many is a count per 4 KiB, modulo a fixed number of them: what meets nobody there
-//! meets nobody. Only what meets somebody there looks at every command that is older and not done.
+//! The fast path is a count per 4 KiB, modulo a fixed number of counts: a command without a
+//! conflict there has none at all. Only a command with a conflict there checks every older
+//! unfinished command.
 //!
-//! It does NOT order what different channels do: [`super::order`] does.
+//! Not included: order between different channels, which [`super::order`] provides.
 
 /// A unit of the counts, as a power of two.
 const GRANULE_SHIFT: u32 = 12;
-/// Counts there are: a power of two.
+/// Number of counts: a power of two.
 const GRANULES: usize = 8192;
-/// A command of more granules than these is not counted in each of them; while one is there,
-/// everybody looks closely.
+/// A command of more granules than this is not counted in each of them; while there is one, every
+/// command takes the slow path.
 const MOST_COUNTED: u64 = 1100;
-/// Counts of one command: in the lower half, and for one that changes bytes in the upper half, too.
+/// Contribution of a command to a count: the lower half for any command, and also the upper half
+/// for one that changes bytes.
 const READS: u32 = 1;
 const CHANGES: u32 = 1 << 16 | 1;
 /// No slot.
 const NONE: u16 = u16::MAX;
 
-/// The ranges of every slot's Deallocate, `stride` of them a slot: offset and length.
+/// The ranges of every slot's Deallocate, `stride` per slot: offset and length.
 #[derive(Clone, Copy)]
 pub(crate) struct Ranges<'a> {
     pub(crate) table: &'a [[u64; 2]],
@@ -42,25 +44,26 @@ impl Ranges<'_> {
     }
 }
 
-/// What a command touches.
+/// Bytes touched by a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touched {
-    /// First byte, and the one past the last. With ranges: of all of them together.
+    /// First byte, and the one after the last; with ranges, of all of them together.
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// It may change them.
+    /// Whether the command may change them.
     pub(crate) changes: bool,
-    /// How many ranges it consists of (Deallocate), or 0.
+    /// Number of ranges (Deallocate), or 0.
     pub(crate) ranges: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     touched: Touched,
-    /// The commands before and after it.
+    /// The next older and the next newer command.
     older: u16,
     newer: u16,
-    /// The first of those that wait for it, and the next of those that wait for the same one.
+    /// The first command that waits for this one, and the next one that waits for the same command
+    /// as this.
     waiters: u16,
     next_waiter: u16,
 }
@@ -71,7 +74,7 @@ pub(crate) struct Overlaps {
     counts: Box<[u32]>,
     entries: Box<[Entry]>,
     newest: u16,
-    /// Commands that are in no count.
+    /// Number of commands that are not counted.
     uncounted: u32,
 }
 
@@ -97,7 +100,7 @@ impl Overlaps {
         }
     }
 
-    /// The commands that there are, the newest first, with what they touch.
+    /// All commands, the newest first, with the bytes that they touch.
     pub(crate) fn each(&self) -> impl Iterator<Item = (u16, Touched)> {
         let mut next = self.newest;
         std::iter::from_fn(move || {
@@ -108,12 +111,13 @@ impl Overlaps {
         })
     }
 
-    /// What a command touches that has begun and not ended.
+    /// Bytes touched by a command that has begun and not ended.
     pub(crate) fn touched(&self, slot: u16) -> Touched {
         self.entries[usize::from(slot)].touched
     }
 
-    /// A command begins. False where it has to wait until [`Overlaps::end`] names it.
+    /// Registers a command. Returns false if it must wait until [`Overlaps::end`] passes it to
+    /// `go`.
     pub(crate) fn begin(&mut self, slot: u16, touched: Touched, ranges: Ranges<'_>) -> bool {
         let older = std::mem::replace(&mut self.newest, slot);
         if let Some(entry) = self.entries.get_mut(usize::from(older)) {
@@ -131,7 +135,7 @@ impl Overlaps {
         !meets || self.find_blocker(slot, ranges)
     }
 
-    /// A command has ended; calls `go` for those that may begin now.
+    /// Registers the end of a command; calls `go` for those that may begin now.
     pub(crate) fn end(&mut self, slot: u16, ranges: Ranges<'_>, mut go: impl FnMut(u16)) {
         let entry = self.entries[usize::from(slot)];
         self.count(entry.touched, u32::wrapping_sub);
@@ -161,13 +165,13 @@ impl Overlaps {
         touched.ranges == 0 && touched.end - touched.start <= MOST_COUNTED << GRANULE_SHIFT
     }
 
-    /// Whether somebody may be where it wants to be.
+    /// Whether another command may be in the same place.
     #[inline]
     fn meets(&self, touched: Touched) -> bool {
         if !Self::is_counted(touched) {
             return true;
         }
-        // One that reads meets those that change, one that changes meets everybody.
+        // A reading command conflicts with changing ones, a changing one with all.
         let mask = if touched.changes { u32::MAX } else { !0xFFFF };
         let mut granules = Self::granules(touched);
         granules.any(|granule| self.counts[granule as usize % GRANULES] & mask != 0)
@@ -186,8 +190,8 @@ impl Overlaps {
         }
     }
 
-    /// Makes a command wait for the newest of those before it that it must not meet. True where
-    /// there is none.
+    /// Makes a command wait for the newest older one that conflicts with it. Returns true if there
+    /// is none.
     #[cold]
     fn find_blocker(&mut self, slot: u16, ranges: Ranges<'_>) -> bool {
         let mut other = self.entries[usize::from(slot)].older;
@@ -218,7 +222,7 @@ impl Overlaps {
             (0, 0) => true,
             (_, 0) => hits(slot, one, two),
             (0, _) => hits(other, two, one),
-            // Both give bytes up: whichever comes first, nothing is torn.
+            // Both discard bytes: in either order, nothing is torn.
             _ => false,
         }
     }
@@ -241,7 +245,7 @@ mod tests {
             changes: bool,
         },
         Deallocate(Vec<(u64, u64)>),
-        /// Of those that run, this one ends.
+        /// The running command with this index ends.
         End(usize),
     }
 

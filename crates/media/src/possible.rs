@@ -1,5 +1,5 @@
-//! Which requests media of blocks can have: the look that channels take again, although controllers
-//! have looked.
+//! Validity of requests to block media: a second check in the channels, after that of the
+//! controllers.
 
 use memory::Segment;
 use port::prp::MAX_SEGMENTS;
@@ -7,8 +7,8 @@ use port::{ByteRange, Cause, FUSED_BYTES, Outcome, Request};
 
 use crate::order::MAX_RANGES;
 
-/// The outcome of a request that a medium of `size` bytes in units of `unit` cannot have, or that
-/// asks for nothing.
+/// The outcome of a request that is invalid for a medium of `size` bytes in units of `unit`, or
+/// that has no effect.
 #[inline]
 pub(crate) fn refuse(
     request: &Request<'_>,
@@ -46,7 +46,7 @@ pub(crate) fn refuse(
     (len == 0).then_some(Outcome::OK)
 }
 
-/// Bytes that the segments have together.
+/// Total length of the segments.
 #[inline]
 fn bytes_of(segments: &[Segment<'_>]) -> u64 {
     let lengths = segments.iter().map(|segment| u64::from(segment.len()));

@@ -1,4 +1,4 @@
-//! Sizes as a person reads them.
+//! Human-readable sizes.
 
 use std::fmt;
 

@@ -1,17 +1,16 @@
-//! A medium with the time of another drive: its bytes are where they are, and a model says when
-//! commands are done.
+//! A medium with the timing of another drive: the bytes are on the medium below, and a model
+//! determines completion times.
 //!
-//! A command is done here when its bytes have moved and its time has come, whichever is later.
-//! Bytes move when it arrives, as on the medium without a time, so what is read is what was there
-//! then.
+//! A command completes when its bytes have moved and its modelled time has come, whichever is
+//! later. Bytes move on arrival, as without timing, so a read returns the contents at that time.
 //!
-//! One reactor has the channel: what a drive does depends on the order in which commands arrive,
-//! and that order is the reactor's. A stall of the model (its write buffer is full) is a channel
-//! without room, so that the queue behind the command is not fetched further.
+//! One reactor has the channel, because a drive's behaviour depends on the order in which commands
+//! arrive, and that order is the reactor's. While the model is stalled (its write buffer is full)
+//! the channel reports no room, so that no more of the queue behind the command is fetched.
 //!
-//! Time comes in with [`Port::set_time`], once a turn, and what is done is found at the first turn
-//! after it is due. What arrives in a turn arrives at its time, or where there is a clock
-//! ([`TimedChannel::set_clock`]) at the time at which its lane found that its host has told of it
+//! Time comes in with [`Port::set_time`], once per turn, and a completion is found in the first
+//! turn after it is due. A command arrives at the time of its turn, or with a clock
+//! ([`TimedChannel::set_clock`]) at the time at which its lane found its host's notification
 //! ([`Port::arrive`]).
 
 use std::cell::Cell;
@@ -32,19 +31,18 @@ use crate::channel::Channel;
 use crate::look::{Asked, Stalls, TimingLook};
 use crate::zoned::ZonedMedium;
 
-/// Bytes of deallocations that a model is told of in one turn: to forget a page takes it 8 to
-/// 25 ns, and a host may deallocate a whole drive with one command.
+/// Deallocated bytes passed to a model in one turn: it takes 8 to 25 ns per page, and a host may
+/// deallocate a whole drive with one command.
 const DEALLOCATED_PER_TURN: u64 = 1 << 20;
-/// Pages of a snapshot of the model's state that are taken in one turn: to copy what is known of
-/// one takes about a nanosecond.
+/// Pages of a state snapshot copied in one turn: each takes about a nanosecond.
 const SNAPSHOT_PER_TURN: u32 = 2048;
-/// Pieces of deallocations that may wait for their turns.
+/// Maximum number of deallocated pieces that wait for their turns.
 const PIECES: usize = 4 * DSM_RANGES_MAX;
-/// Things that one command has done to zones that a model is told of in one turn: a host may reset
-/// all zones with one.
+/// Zone operations of one command passed to a model in one turn: a host may reset all zones with
+/// one.
 const TOLD_PER_TURN: usize = 256;
 
-/// Bytes that a model has still to be told are deallocated.
+/// A deallocated range that must still be passed to the model.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     number: u32,
@@ -52,13 +50,13 @@ struct Piece {
     len: u64,
 }
 
-/// A command that has done more than a model is told of in one turn. What it has done is still with
-/// the channel below, which is asked for nothing else before all is told: the model learns it in
-/// its order.
+/// A command with more operations than are passed to a model in one turn. They are still recorded
+/// in the channel below, which gets no other command before all are passed on, so that the model
+/// receives them in order.
 #[derive(Clone, Copy, Debug)]
 struct Untold {
     number: u32,
-    /// How much of it is told.
+    /// Number of operations passed on.
     told: usize,
 }
 
@@ -68,14 +66,13 @@ struct Held {
     /// The owner's ticket.
     ticket: Option<Parked>,
     outcome: Outcome,
-    /// What has still to happen: its bytes, and each part that the model was asked for.
+    /// Number of pending events: its bytes, and each operation in the model.
     awaited: u32,
-    /// What it is to the model is known when its bytes have moved.
+    /// Whether its operations are known only after its bytes have moved.
     asks_later: bool,
 }
 
-/// The drive whose time a medium has, if any: for those who open channels and change it, not for
-/// commands.
+/// The drive model of a medium, if any: for code that opens or changes channels, not for commands.
 #[derive(Debug, Default)]
 #[expect(clippy::disallowed_types, reason = "no command comes here")]
 pub(crate) struct Timing(std::sync::Mutex<Option<Drive>>);
@@ -83,7 +80,7 @@ pub(crate) struct Timing(std::sync::Mutex<Option<Drive>>);
 #[derive(Debug)]
 struct Drive {
     parameters: Parameters,
-    /// With a channel while there is one.
+    /// `None` while a channel has it.
     model: Option<Model>,
 }
 
@@ -100,7 +97,7 @@ impl Timing {
         self.lock().is_some()
     }
 
-    /// Has the time of this drive from now on.
+    /// Sets the drive model.
     pub(crate) fn put(&self, parameters: Parameters, model: Model) {
         *self.lock() = Some(Drive {
             parameters,
@@ -108,7 +105,7 @@ impl Timing {
         });
     }
 
-    /// Tells the drive, where there is one that no channel has, what is written of its zones.
+    /// Informs the model, if no channel has it, of the written parts of zones.
     pub(crate) fn tell_zones(&self, zones: &ZonedMedium) {
         let mut drive = self.lock();
         let model = drive.as_mut().and_then(|drive| drive.model.as_mut());
@@ -117,7 +114,8 @@ impl Timing {
         }
     }
 
-    /// Other parameters of the drive that is there, which a channel that has it knows already.
+    /// Sets other parameters of the drive, which the channel that has the model has applied
+    /// already.
     pub(crate) fn retune(&self, parameters: Parameters) -> Result<(), ParameterError> {
         if let Some(drive) = &mut *self.lock() {
             if let Some(model) = &mut drive.model {
@@ -128,13 +126,13 @@ impl Timing {
         Ok(())
     }
 
-    /// Looks at the drive that no channel has.
+    /// Passes the model to `looks`, if no channel has it.
     pub(crate) fn at_rest<T>(&self, looks: impl FnOnce(&Model) -> T) -> Option<T> {
         let drive = self.lock();
         Some(looks(drive.as_ref()?.model.as_ref()?))
     }
 
-    /// The drive, where there is one that no channel has.
+    /// The model, if there is one that no channel has.
     pub(crate) fn lend(self: &Arc<Self>) -> Option<Lent> {
         let model = self.lock().as_mut()?.model.take()?;
         Some(Lent {
@@ -143,7 +141,7 @@ impl Timing {
         })
     }
 
-    /// The state of the drive that no channel has, where it has one beside the medium's.
+    /// State of the model, if no channel has it and it has state other than the medium's.
     pub(crate) fn state(&self) -> Option<Vec<u8>> {
         let drive = self.lock();
         let flash = drive.as_ref()?.model.as_ref()?.flash()?;
@@ -152,7 +150,7 @@ impl Timing {
         Some(bytes)
     }
 
-    /// How the drive that no channel has was brought into its state, where that was no host.
+    /// How the drive was preconditioned, if no channel has it and it was.
     pub(crate) fn prepared(&self) -> Option<Prepared> {
         self.lock().as_ref()?.model.as_ref()?.flash()?.prepared()
     }
@@ -167,20 +165,20 @@ impl Timing {
         self.lock().as_mut()?.model.as_mut()?.take_recording()
     }
 
-    /// The drive comes back, at rest.
+    /// Takes the model back, at rest.
     fn give_back(&self, mut model: Model) {
         if let Some(drive) = &mut *self.lock() {
-            // The same parameters made it, and so they make it again.
+            // Cannot fail: these parameters created the model.
             let rests = model.rest(&drive.parameters).is_ok();
             drive.model = rests.then_some(model);
         }
     }
 }
 
-/// The drive of a medium, with the right to its only channel, as long as it lives.
+/// The model of a medium, with the right to its only channel during its lifetime.
 #[derive(Debug)]
 pub(crate) struct Lent {
-    /// Always there, until the drop.
+    /// Present until the drop.
     model: Option<Model>,
     home: Arc<Timing>,
 }
@@ -207,7 +205,7 @@ impl Drop for Lent {
     }
 }
 
-/// Tells the time, apart from the one that a turn has.
+/// Clock for arrival times.
 struct Clock(Box<dyn Fn() -> Time + Send>);
 
 impl std::fmt::Debug for Clock {
@@ -216,37 +214,37 @@ impl std::fmt::Debug for Clock {
     }
 }
 
-/// A reactor's handle on a medium with a time.
+/// A reactor's handle on a medium with timing.
 #[derive(Debug)]
 pub(crate) struct TimedChannel {
     inner: Box<Channel>,
     model: Lent,
-    /// What was taken of its state, until somebody asks for it.
+    /// The completed snapshot, until it is taken.
     snapshot: Option<Snapshot>,
     now: Time,
-    /// What says when commands arrive; without one they arrive at the time of the turn.
+    /// Clock for arrival times; without one, commands arrive at the time of the turn.
     clock: Option<Clock>,
-    /// Most commands that it holds.
+    /// Maximum number of commands.
     depth: usize,
-    /// By the number that a command has below, which is its ticket there, and its id with the
+    /// By number, which is a command's ticket in the channel below, and its identifier in the
     /// model.
     held: Vec<Held>,
     free: Vec<u32>,
     due: Vec<Due>,
-    /// Large deallocations, in order.
+    /// Pieces of large deallocations, in order.
     pieces: VecDeque<Piece>,
     untold: Option<Untold>,
     moved: Vec<Done>,
-    /// Commands that are done and were not told yet.
+    /// Completed commands that were not reaped yet.
     done: Vec<Done>,
     asked: Asked,
     stalls: Cell<Stalls>,
-    /// Since when the model has had no room, and for what.
+    /// Start of the model's current stall, and the operation without room.
     stalled: Cell<Option<(Time, Op<'static>)>>,
 }
 
 impl TimedChannel {
-    /// Over `inner`, for at most `depth` commands.
+    /// Creates a channel over `inner`, for at most `depth` commands.
     pub(crate) fn new(inner: Channel, model: Lent, depth: u16) -> Self {
         let depth = usize::from(depth);
         TimedChannel {
@@ -269,12 +267,12 @@ impl TimedChannel {
         }
     }
 
-    /// What says when commands are done.
+    /// The timing model.
     pub(crate) fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Its drive, and what that was asked for.
+    /// Its model, with counters of the operations.
     pub(crate) fn look(&self) -> TimingLook<'_> {
         TimingLook {
             model: &self.model,
@@ -283,7 +281,7 @@ impl TimedChannel {
         }
     }
 
-    /// Asks the model; whether it takes it.
+    /// Submits an operation to the model; returns whether it was accepted.
     #[inline]
     fn submit_to_model(&mut self, number: u32, op: &Op<'_>) -> bool {
         let taken = self.model.submit(self.now.0, number.into(), op) == Admission::Accepted;
@@ -293,7 +291,7 @@ impl TimedChannel {
         taken
     }
 
-    /// The model has no room for an operation.
+    /// Records that the model has no room for an operation.
     #[cold]
     fn note_stall(&self, op: Op<'static>) {
         if self.stalled.get().is_none() {
@@ -304,7 +302,7 @@ impl TimedChannel {
         }
     }
 
-    /// The model has room for what it had none for, whether or not somebody asks for it again.
+    /// Ends a stall when the model has room, whether or not the operation is submitted again.
     #[cold]
     fn end_stall(&self, since: Time) {
         self.stalled.set(None);
@@ -313,7 +311,7 @@ impl TimedChannel {
         self.stalls.set(Stalls { count, time_ns });
     }
 
-    /// Another drive from now on, of the same shape.
+    /// Changes the drive to another one of the same shape.
     pub(crate) fn retune(&mut self, timing: &Parameters) -> Result<(), ParameterError> {
         self.model.retune(timing)
     }
@@ -331,7 +329,7 @@ impl TimedChannel {
         self.snapshot.take()
     }
 
-    /// A part of the snapshot that is being taken, if one is.
+    /// Copies a part of the snapshot, if one is in progress.
     fn continue_snapshot(&mut self) {
         if let Some(flash) = self.model.flash_mut()
             && flash.takes_snapshot()
@@ -340,12 +338,12 @@ impl TimedChannel {
         }
     }
 
-    /// What it lies on.
+    /// The channel below.
     pub(crate) fn inner(&self) -> &Channel {
         &self.inner
     }
 
-    /// What it lies on.
+    /// The channel below.
     pub(crate) fn inner_mut(&mut self) -> &mut Channel {
         &mut self.inner
     }
@@ -355,7 +353,7 @@ impl TimedChannel {
         !self.done.is_empty() || self.has_to_tell() || self.inner.is_due()
     }
 
-    /// Whether the model has room for all that a request asks of it.
+    /// Whether the model has room for all operations of a request.
     fn has_room(&self, request: &Request<'_>) -> bool {
         let pieces = if is_large(request) {
             ops(request).count()
@@ -371,12 +369,12 @@ impl TimedChannel {
         self.untold.is_none() && self.pieces.len() + pieces <= PIECES
     }
 
-    /// Whether the model is to be told of something in the next turn.
+    /// Whether operations must be passed to the model in the next turn.
     fn has_to_tell(&self) -> bool {
         !self.pieces.is_empty() || self.untold.is_some()
     }
 
-    /// Commands that it has.
+    /// Number of commands.
     fn holds(&self) -> usize {
         self.held.len() - self.free.len() + self.done.len()
     }
@@ -394,7 +392,7 @@ impl TimedChannel {
         u32::try_from(self.held.len() - 1).ok()
     }
 
-    /// One of the things that a command waited for has happened.
+    /// Handles one of a command's pending events.
     fn happened(&mut self, number: u32) {
         let held = &mut self.held[number as usize];
         held.awaited -= 1;
@@ -409,7 +407,7 @@ impl TimedChannel {
         }
     }
 
-    /// Asks the model for all that a request is to it.
+    /// Submits all operations of a request to the model.
     fn ask(&mut self, number: u32, request: &Request<'_>) {
         let large = is_large(request);
         for op in ops(request) {
@@ -424,23 +422,23 @@ impl TimedChannel {
                 });
                 continue;
             }
-            // There was room for each of them; with several of them the first may have taken it,
-            // and a part that finds none now is not waited for.
+            // There was room for each of them, but the first of several may have used it; an
+            // operation without room is not waited for.
             if self.submit_to_model(number, &op) {
                 self.held[number as usize].awaited += 1;
             }
         }
     }
 
-    /// Tells the model what the channel below has done for a command, or the next part of it.
+    /// Submits the operations that the channel below performed for a command, or the next part of
+    /// them.
     fn tell(&mut self, Untold { number, told }: Untold) {
         let Some(happened) = self.inner.happened() else {
             return;
         };
         let parts = happened.iter().skip(told).take(TOLD_PER_TURN);
         for op in parts {
-            // There was room for it before the command was done; a part that finds none is not
-            // waited for.
+            // There was room before the command; an operation without room is not waited for.
             if self.model.submit(self.now.0, number.into(), op) == Admission::Accepted {
                 self.asked.count(op);
                 self.held[number as usize].awaited += 1;
@@ -450,7 +448,7 @@ impl TimedChannel {
         self.untold = (told < happened.len()).then_some(Untold { number, told });
     }
 
-    /// Goes on with what the model was not told yet.
+    /// Continues to submit postponed operations.
     fn tell_more(&mut self) {
         let Some(untold) = self.untold else {
             return;
@@ -461,7 +459,7 @@ impl TimedChannel {
         }
     }
 
-    /// Tells the model a part of what is deallocated.
+    /// Submits a part of the deallocated ranges.
     fn deallocate(&mut self) {
         let mut left = DEALLOCATED_PER_TURN;
         while left > 0
@@ -489,7 +487,7 @@ impl TimedChannel {
         self.clock = Some(Clock(Box::new(clock)));
     }
 
-    /// Takes what the model has done up to now.
+    /// Advances the model to the current time, and takes its completions.
     fn advance(&mut self) {
         self.model.advance(self.now.0, &mut self.due);
         for at in 0..self.due.len() {
@@ -503,9 +501,9 @@ impl TimedChannel {
         }
     }
 
-    /// Asks the model for what the last command of keys has done, by which it is known what it is
-    /// to the model. False where that is not known, or not yet: how many keys there are to return
-    /// is known when they are returned.
+    /// Submits the operations of the last key-value command, which are known only after it was
+    /// performed. Returns false if they are unknown, or not yet known: the number of returned keys
+    /// is known at the end.
     fn ask_what_was_done(&mut self, number: u32) -> bool {
         let Some(op) = self.inner.last_op() else {
             return false;
@@ -517,7 +515,7 @@ impl TimedChannel {
         true
     }
 
-    /// The bytes of a command have moved, or have not.
+    /// Handles the end of a command's data transfer.
     fn bytes_moved(&mut self, ticket: Ticket, outcome: Outcome) {
         let Some(number) = ticket.number() else {
             debug_assert!(false, "not one of ours: {ticket:?}");
@@ -533,7 +531,7 @@ impl TimedChannel {
     }
 }
 
-/// What a request is to a model.
+/// The model's operations for a request.
 fn ops<'r>(request: &Request<'r>) -> impl Iterator<Item = Op<'static>> + use<'r> {
     let mut one = None;
     let mut other = None;
@@ -552,7 +550,7 @@ fn ops<'r>(request: &Request<'r>) -> impl Iterator<Item = Op<'static>> + use<'r>
         Request::WriteZeroes { offset, len, .. } => one = Some(Op::Deallocate { offset, len }),
         Request::Deallocate { ranges: all } => ranges = all,
         Request::Flush => one = Some(Op::Flush),
-        // What it has done is told when it is done.
+        // Submitted after the command has been performed.
         Request::Command { .. } | Request::Renew { .. } => {}
     }
     let ranges = ranges.iter().map(|range| Op::Deallocate {
@@ -597,14 +595,14 @@ impl Port for TimedChannel {
         if !matches!(moved, Some((_, outcome)) if is_refused(outcome)) {
             if self.inner.happened().is_some() {
                 self.tell(Untold { number, told: 0 });
-                // It is not done before all is told.
+                // The command does not complete before all of its operations are submitted.
                 self.held[number as usize].awaited += u32::from(self.untold.is_some());
             } else {
                 self.ask(number, request)
             }
         }
-        // What a key-value command is to the model, it is known by what it has done. That there is
-        // no such key is found in as much time as another one.
+        // The operations of a key-value command follow from its effects. A missing key takes as
+        // much time as an existing one.
         if matches!(request, Request::Command { .. }) && !self.ask_what_was_done(number) {
             self.held[number as usize].asks_later = moved.is_none();
         }
@@ -631,7 +629,7 @@ impl Port for TimedChannel {
     }
 
     fn in_flight(&self) -> u32 {
-        // What it lies on may have something of its own under way, which wants to be reaped, too.
+        // The channel below may have requests of its own in flight, which must be reaped, too.
         (self.holds() as u32).max(self.inner.in_flight())
     }
 
@@ -660,9 +658,9 @@ impl Port for TimedChannel {
         done.append(&mut self.done);
     }
 
-    /// Commands arrive no earlier than their host has told of them, and no later than that was
-    /// seen: a turn that was interrupted after it had its time may find some that are younger than
-    /// that, which would be done too early; and to fetch an entry takes long.
+    /// Sets the arrival time: not before the host's notification, and not after it was found. An
+    /// interrupted turn may find commands younger than its own time, which would complete too
+    /// early, and fetching an entry takes long.
     fn arrive(&mut self) {
         if let Some(Clock(clock)) = &self.clock {
             self.now = self.now.max(clock());
@@ -679,7 +677,7 @@ impl Port for TimedChannel {
     }
 }
 
-/// Whether a model is told of a request in parts.
+/// Whether a request is passed to the model in parts.
 fn is_large(request: &Request<'_>) -> bool {
     let bytes = match *request {
         Request::WriteZeroes { len, .. } => len,
@@ -691,7 +689,7 @@ fn is_large(request: &Request<'_>) -> bool {
     bytes > DEALLOCATED_PER_TURN
 }
 
-/// Whether nothing was done for a request at all.
+/// Whether a request had no effect at all.
 fn is_refused(outcome: Outcome) -> bool {
     matches!(outcome.cause, Cause::Unsupported | Cause::Status(_))
 }

@@ -1,10 +1,10 @@
-//! A medium that holds nothing and has no say in what its timing model is asked: its hosts say it.
-//! For simulations and for recordings that are played back.
+//! A medium without contents whose hosts choose the operations of its timing model, for simulations
+//! and for replays of recordings.
 //!
 //! Reads, writes and flushes are those of [`null`](crate::null). Every other operation of a model
-//! ([`model::Op`]) is one of three commands, vendor specific ones, that differ in the way their
-//! data goes ([`command`]). Whatever is asked for succeeds: each key is there, with a value as
-//! large as one likes, and each zone may be written anywhere.
+//! ([`model::Op`]) is one of three vendor specific commands, which differ in the direction of their
+//! data ([`command`]). Every operation succeeds: each key exists, with a value of any size, and
+//! each zone may be written anywhere.
 //!
 //! ```text
 //! CDW10, 11   first byte, zone, or hash of the key
@@ -12,10 +12,10 @@
 //! CDW14       which operation
 //! ```
 //!
-//! A compound command's data are its parts ([`part`]), of twelve bytes each: which, hash, bytes.
+//! A compound command's data are its parts ([`part`]), of twelve bytes each: operation, hash,
+//! bytes.
 //!
-//! It does NOT keep keys, values or zones, and is no medium of a configuration: hosts that are not
-//! ours have nothing of it.
+//! Not included: keys, values and zones. It cannot be configured: it is of no use to other hosts.
 
 use std::sync::Arc;
 
@@ -29,18 +29,18 @@ use port::set::{Access, Asked, CommandSet, Data};
 use port::ticket::Ticket;
 use port::{Added, Cause, Channel, Done, Outcome, Request};
 
-/// Opcodes, whose lowest bits say which way data goes (Base 2.1, figure 91): none, from the host,
-/// to it.
+/// Opcodes, whose lowest bits give the data direction (Base 2.1, figure 91): none, from the host,
+/// to the host.
 const NO_DATA: u8 = 0xc0;
 const FROM_HOST: u8 = 0xc1;
 const TO_HOST: u8 = 0xc2;
 
-/// Bytes of a part of a compound command.
+/// Size of a part of a compound command in bytes.
 pub const PART_LEN: usize = 12;
-/// Most parts of one.
+/// Maximum number of parts.
 pub const PARTS_MAX: usize = 8;
 
-/// Which operation; its place here is its number in a command.
+/// Operations by their number in a command.
 const KINDS: [KvKind; 6] = [
     KvKind::Store,
     KvKind::Append,
@@ -62,8 +62,8 @@ fn number(kind: KvKind) -> u32 {
     KINDS.iter().take_while(|other| **other != kind).count() as u32
 }
 
-/// The command that asks for an operation, without data pointers and namespace, and the bytes of
-/// its data. `None` for reads, writes and flushes, which have commands of their own.
+/// The command for an operation, without data pointers and namespace, and the length of its data.
+/// `None` for reads, writes and flushes, which have their own commands.
 #[must_use]
 pub fn command(op: &Op<'_>) -> Option<(Sqe, u32)> {
     let (opcode, what, place, len) = match *op {
@@ -126,8 +126,7 @@ fn words(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// The operation of a command; one that is compound without its parts. `None` where there is none
-/// of the kind.
+/// The operation of a command, without the parts of a compound one. `None` if it is not valid.
 pub(crate) fn op_of(sqe: &Sqe) -> Option<Op<'static>> {
     let place = words(sqe.cdw10, sqe.cdw11);
     let len = words(sqe.cdw12, sqe.cdw13);
@@ -147,7 +146,7 @@ pub(crate) fn op_of(sqe: &Sqe) -> Option<Op<'static>> {
     })
 }
 
-/// The commands of a namespace on it, beside those of the NVM command set.
+/// Commands of its namespaces, in addition to the NVM command set.
 #[derive(Debug)]
 pub(crate) struct ToldSet;
 
@@ -175,10 +174,10 @@ impl CommandSet for ToldSet {
     }
 }
 
-/// A reactor's handle on it.
+/// A reactor's handle on the medium.
 #[derive(Debug)]
 pub(crate) struct ToldChannel {
-    /// What the last command was; its parts, where it is compound.
+    /// The last operation, and the parts of a compound one.
     last: Option<Op<'static>>,
     parts: [KvOp; PARTS_MAX],
     count: usize,
@@ -209,7 +208,7 @@ impl ToldChannel {
     fn take(&mut self, sqe: &Sqe, segments: &[Segment<'_>]) -> Option<()> {
         let op = op_of(sqe)?;
         if matches!(op, Op::Compound(_)) {
-            // They do not cross pages.
+            // Parts do not cross pages.
             let [segment] = segments else {
                 return None;
             };
@@ -230,7 +229,7 @@ impl ToldChannel {
 }
 
 impl Channel for ToldChannel {
-    // By itself: what it needs of registers, every command to any medium would save.
+    // Not inlined: otherwise the commands to all media would save the registers that this needs.
     #[inline(never)]
     fn add(
         &mut self,

@@ -1,16 +1,15 @@
-//! Failures of a medium's backing by cause: counted where they happen, and looked at by a thread
-//! that reports them.
+//! Failures of a medium's backing, by cause: counted where they occur, and reported by a thread.
 //!
-//! A channel counts on the error path alone. A request that succeeds costs one load of a word that
-//! is nearly always 0. The first failure of a cause wakes the thread that watches, so that nobody
-//! polls a medium that works.
+//! A channel counts only on the error path. A successful request costs one load of a word that is
+//! nearly always 0. The first failure of a cause wakes the reporting thread, so that a working
+//! medium is never polled.
 //!
 //! Invariants:
-//! - Counts never go back.
-//! - A cause is current from a failure until a request of the kind that failed succeeds; one that
-//!   lasts is current until the medium is opened again.
+//! - Counts never decrease.
+//! - A cause is current from a failure until a request of the kind that failed succeeds; a lasting
+//!   one is current until the medium is reopened.
 //!
-//! It does NOT decide what a host is told, and does not log.
+//! Not included: the status that a host gets, and logging.
 
 use std::num::NonZeroI32;
 use std::sync::OnceLock;
@@ -21,7 +20,7 @@ use std::thread::Thread;
 use nvme_spec::Status;
 use port::{Cause, Outcome};
 
-/// Why requests to a medium's backing fail.
+/// Cause of failed requests to a medium's backing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trouble {
     /// No space, or no quota, is left (ENOSPC, EDQUOT; a drive's Capacity Exceeded).
@@ -30,7 +29,7 @@ pub enum Trouble {
     FileSize,
     /// The backing takes no writes (EROFS, EPERM).
     ReadOnly,
-    /// The backing is not there any more, or shorter than it was (ENODEV, ENXIO, ESTALE).
+    /// The backing does not exist any more, or is shorter than before (ENODEV, ENXIO, ESTALE).
     Gone,
     /// Bytes cannot be read.
     Read,
@@ -39,7 +38,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Trouble; 6] = [
         Trouble::NoSpace,
         Trouble::FileSize,
@@ -49,7 +48,7 @@ impl Trouble {
         Trouble::Write,
     ];
 
-    /// Its name, as metrics and the API have it.
+    /// Its name in metrics and the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +61,7 @@ impl Trouble {
         }
     }
 
-    /// The trouble that an outcome reports; `None` for success, and for what is the host's mistake.
+    /// The cause of an outcome; `None` for success, and for mistakes of the host.
     #[must_use]
     pub fn of(outcome: &Outcome) -> Option<Trouble> {
         let cause = match outcome.cause {
@@ -83,7 +82,7 @@ impl Trouble {
         })
     }
 
-    /// Whether a read that succeeds, or a write, shows that it has passed.
+    /// Whether a successful read, or write, shows that the cause has passed.
     fn ends_with(self, reads: bool) -> bool {
         match self {
             Trouble::Gone => true,
@@ -97,32 +96,32 @@ impl Trouble {
     }
 }
 
-/// What is known of a cause.
+/// State of a cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TroubleLook {
-    /// Requests that failed with it, since the medium was opened.
+    /// Failed requests since the medium was opened.
     pub count: u64,
-    /// Whether nothing of the kind that failed has succeeded since.
+    /// Whether no request of the kind that failed has succeeded since.
     pub is_current: bool,
-    /// The system's error number of the last one, where there was one.
+    /// The system's error number of the last failure, if there was one.
     pub os_error: Option<i32>,
 }
 
-/// See the module: what all channels of a medium have met.
+/// Failures of all channels of a medium; see the module.
 #[derive(Debug, Default)]
 pub struct Troubles {
-    /// By cause, a bit while it is current.
+    /// A bit for each current cause.
     current: AtomicU8,
-    /// Those that last.
+    /// Bits of the lasting causes.
     lasting: AtomicU8,
     counts: [AtomicU64; Trouble::ALL.len()],
     errnos: [AtomicI32; Trouble::ALL.len()],
     watcher: OnceLock<Thread>,
 }
 
-// Relaxed: each number stands for itself, and who is woken reads them after the unpark.
+// Relaxed: the numbers are independent, and the woken thread reads them after the unpark.
 impl Troubles {
-    /// A request has failed: counts its cause, where it has one.
+    /// Counts the cause of a failed request, if it has one.
     #[cold]
     pub fn note(&self, outcome: &Outcome) {
         if let Some(trouble) = Trouble::of(outcome) {
@@ -133,7 +132,7 @@ impl Troubles {
         }
     }
 
-    /// From now on, until the medium is opened again, it has this trouble.
+    /// Records a lasting failure, until the medium is reopened.
     #[cold]
     pub(crate) fn note_lasting(&self, trouble: Trouble, errno: i32) {
         self.errnos[trouble as usize].store(errno, Relaxed);
@@ -141,13 +140,13 @@ impl Troubles {
         self.begin(trouble);
     }
 
-    /// What lasted has passed.
+    /// Ends a lasting failure.
     pub(crate) fn pass(&self, trouble: Trouble) {
         self.lasting.fetch_and(!trouble.bit(), Relaxed);
         self.current.fetch_and(!trouble.bit(), Relaxed);
     }
 
-    /// Whether a request ever failed so, or it lasts.
+    /// Whether a request ever failed with this cause, or it is lasting.
     pub(crate) fn met(&self, trouble: Trouble) -> bool {
         self.counts[trouble as usize].load(Relaxed) > 0
             || self.lasting.load(Relaxed) & trouble.bit() != 0
@@ -162,7 +161,7 @@ impl Troubles {
         }
     }
 
-    /// A request that reads, or one that writes, has succeeded.
+    /// Records the success of a read or of a write.
     #[inline]
     pub fn succeeded(&self, reads: bool) {
         if self.current.load(Relaxed) != 0 {
@@ -178,13 +177,13 @@ impl Troubles {
         self.current.fetch_and(!ended | lasting, Relaxed);
     }
 
-    /// Wakes a thread whenever a cause becomes current. The first one that asks has its wish.
+    /// Wakes a thread whenever a cause becomes current. Only the first call has an effect.
     pub fn watch(&self, watcher: Thread) {
-        // Another watcher is there already: it reports.
+        // Another watcher exists already and reports.
         let _ = self.watcher.set(watcher);
     }
 
-    /// What is known of every cause, in the order of [`Trouble::ALL`].
+    /// State of every cause, in the order of [`Trouble::ALL`].
     #[must_use]
     pub fn look(&self) -> [TroubleLook; Trouble::ALL.len()] {
         let current = self.current.load(Relaxed);

@@ -1,22 +1,21 @@
-//! What the servers of a drive have done: how many operations, and how much of their time is taken
-//! by them.
+//! Activity of a drive's servers: the number of operations, and the time that they take.
 //!
-//! Time is counted when it is asked for, so that it may run ahead of the present by as much as is
-//! queued. Of the rules of the published program (`arithmetic = "code"`) `nvm` and `key-value` have
-//! no servers in this sense, and count none.
+//! Time is counted when an operation is requested, so it may run ahead of the present by the queued
+//! work. With the rules of the published program (`arithmetic = "code"`), `nvm` and `key-value`
+//! have no servers in this sense, and count none.
 
-/// What takes a time for each piece of work.
+/// A resource that is occupied by each piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     /// A die of flash.
     Die,
-    /// What dies hang on.
+    /// The channel of several dies.
     Channel,
-    /// The link to the host, both directions at once.
+    /// The link to the host, in both directions at once.
     Link,
-    /// Low-latency memory: reads and writes at once.
+    /// Low-latency memory: reads and writes in parallel.
     Pipeline,
-    /// A unit of a key-value drive: reads and writes at once.
+    /// A unit of a key-value drive: reads and writes in parallel.
     Unit,
 }
 
@@ -34,24 +33,24 @@ impl Server {
     }
 }
 
-/// What a server does.
+/// Kind of a server's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Cells are sensed, for hosts, for collection and for the map.
+    /// Sense of cells, for hosts, for collection and for the map.
     Sense,
-    /// Wordlines are programmed.
+    /// Program of wordlines.
     Program,
-    /// Blocks are erased.
+    /// Erase of blocks.
     Erase,
-    /// Bytes go over a channel.
+    /// Transfer over a channel.
     Transfer,
-    /// Bytes go to the host.
+    /// Transfer to the host.
     ToHost,
-    /// Bytes come from the host.
+    /// Transfer from the host.
     FromHost,
-    /// A pipeline or unit reads.
+    /// Read by a pipeline or unit.
     Read,
-    /// A pipeline or unit writes.
+    /// Write by a pipeline or unit.
     Write,
 }
 
@@ -72,29 +71,29 @@ impl Work {
     }
 }
 
-/// What all servers of a kind have done of one work.
+/// Work of one kind by all servers of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy {
-    /// Which servers.
+    /// Kind of the servers.
     pub server: Server,
-    /// What they did.
+    /// Kind of the work.
     pub work: Work,
-    /// How often.
+    /// Number of operations.
     pub operations: u64,
-    /// Their time that it takes, of all of them together, in nanoseconds.
+    /// Total time of all servers, in nanoseconds.
     pub busy_ns: u64,
 }
 
-/// What the servers of a drive have done since it was made, or since it last came to rest.
+/// Activity of a drive's servers since it was created, or since it last came to rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// How many servers of each kind there are.
+    /// Number of servers of each kind.
     pub servers: Vec<(Server, u64)>,
-    /// What they did.
+    /// Their work.
     pub busy: Vec<Busy>,
 }
 
-/// Operations of one work, and the time that they take.
+/// Number of operations of one kind, and their time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     operations: u64,
@@ -102,7 +101,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts so many operations, which take so long together.
+    /// Counts operations that take this long together.
     #[inline]
     pub(crate) fn add(&mut self, operations: u64, ns: u64) {
         self.operations += operations;

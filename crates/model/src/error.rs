@@ -1,14 +1,14 @@
-//! Why a model could not be made or changed: each message says what would do.
+//! Errors of creating or changing a model; each message names the remedy.
 
 use crate::parameter::InvalidParameter;
 
-/// Parameters that make no model.
+/// Invalid parameters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
-    /// Values out of their ranges, or that do not fit each other.
+    /// Values out of their ranges, or inconsistent ones.
     #[error(transparent)]
     Invalid(#[from] InvalidParameter),
-    /// More pages than a map can have.
+    /// A partition has more pages than a map can have.
     #[error(
         "a partition has {pages} pages with over-provisioning, and a map 4294967295 at most: give more partitions, or a smaller drive"
     )]
@@ -16,16 +16,16 @@ pub enum ParameterError {
         /// Pages of 4096 bytes in one partition.
         pages: u64,
     },
-    /// No memory for what grows with the drive.
+    /// Not enough memory for tables that grow with the drive.
     #[error("there is no memory for {bytes} bytes of a model's map: make the drive smaller")]
     Memory {
-        /// Bytes that one allocation asked for.
+        /// Size of the failed allocation in bytes.
         bytes: u64,
     },
-    /// A change, at run time, of what is laid down when a model is made.
+    /// A change at run time of a parameter that is fixed at creation.
     #[error("{name} cannot be changed while the model is in use: make a new one")]
     Fixed {
-        /// Which parameter.
+        /// The parameter.
         name: &'static str,
     },
 }

@@ -1,17 +1,18 @@
-//! When a command is done: models of drives, as event machines in whole nanoseconds.
+//! Timing models of drives: event machines in whole nanoseconds that compute when a command
+//! completes.
 //!
-//! A model holds no bytes and reads no clock. It is told what arrives ([`Timing::submit`]) and how
-//! far time has come ([`Timing::advance`]), and hands out what is done. The same machine so serves
-//! a real host, with the time of a clock, and a simulation, with a time of its own. What each model
-//! does is defined, to the nanosecond, in the book's *Timing models, exactly*.
+//! A model holds no data and reads no clock. The caller submits commands ([`Timing::submit`]) and
+//! advances time ([`Timing::advance`]), and gets the completions. So the same machine serves a real
+//! host, with the time of a clock, and a simulation, with its own time. The book's *Timing models,
+//! exactly* defines each model to the nanosecond.
 //!
 //! Invariants:
 //! - The same calls give the same results on any machine: no floating point, no unordered
-//!   iteration, no randomness but from a seed.
+//!   iteration, no randomness except from a seed.
 //! - Nothing is allocated per command once a model has reached its size.
 //! - A submission that stalls has changed nothing.
 //!
-//! What it does NOT do: hold or check data, know of hosts, queues or namespaces, or wait.
+//! Not included: storing or checking data, hosts, queues and namespaces, and waiting.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -61,39 +62,39 @@ pub use self::parameters::{
 pub use self::recorded::{Arrival, Recorded, Recording};
 pub use self::zones::Zones;
 
-/// What became of a submission.
+/// Result of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It is under way; its id comes back from [`Timing::advance`].
+    /// The command is in flight; its id comes back from [`Timing::advance`].
     Accepted,
-    /// There is no room now, and nothing has changed. To be tried again after the next event.
+    /// There is no room, and nothing has changed. Retry after the next event.
     Stall,
 }
 
-/// A command that is done.
+/// A completed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Due {
-    /// When, in nanoseconds.
+    /// Completion time in nanoseconds.
     pub at: u64,
-    /// What it was submitted as.
+    /// Its id from the submission.
     pub id: u64,
 }
 
 /// A timing model.
 pub trait Timing {
-    /// A command arrives at `now`, in nanoseconds. Time never falls: an earlier `now` than that of
-    /// the call before counts as that.
+    /// Submits a command that arrives at `now`, in nanoseconds. Time never decreases: a `now`
+    /// before that of the previous call counts as that.
     fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission;
 
-    /// Whether a [`Timing::submit`] of `op` would be accepted as things stand after the last
+    /// Whether a [`Timing::submit`] of `op` would be accepted in the state after the last
     /// [`Timing::advance`].
     fn has_room(&self, op: &Op<'_>) -> bool;
 
-    /// When something is due next: a command is done, or room comes free. `None` where nothing is
-    /// under way.
+    /// Time of the next event: a command completes, or room becomes free. `None` if nothing is in
+    /// flight.
     fn next_event(&self) -> Option<u64>;
 
-    /// Lets everything happen that is due up to `now`, and appends what is done: by time, then in
-    /// the order of submission.
+    /// Processes all events due up to `now`, and appends completions: by time, then in the order of
+    /// submission.
     fn advance(&mut self, now: u64, done: &mut Vec<Due>);
 }

@@ -1,4 +1,4 @@
-//! One model of any kind.
+//! A model of any kind.
 
 use crate::activity::Activity;
 use crate::code::Simple;
@@ -12,7 +12,7 @@ use crate::recorded::{Recorded, Recording};
 use crate::zones::Zones;
 use crate::{Admission, Due, Op, Timing};
 
-/// A model, of the kind that its parameters are of.
+/// A model, of the kind of its parameters.
 #[derive(Debug)]
 pub enum Model {
     /// Low-latency non-volatile memory.
@@ -25,16 +25,16 @@ pub enum Model {
     Zones(Zones),
     /// Low-latency non-volatile memory or key-value, with `arithmetic = "code"`.
     Code(Simple),
-    /// Any of them, with a record of what it is told.
+    /// Any of them, with a recording of its operations.
     Recorded(Box<Recorded>),
 }
 
 impl Model {
-    /// A fresh drive at rest.
+    /// Creates a fresh drive at rest.
     ///
     /// # Errors
     ///
-    /// Parameters that make no drive; the message says what would do.
+    /// Invalid parameters; the message names the remedy.
     pub fn new(parameters: &Parameters) -> Result<Self, ParameterError> {
         if let Some(model) = Simple::new(parameters)? {
             return Ok(Self::Code(model));
@@ -47,13 +47,13 @@ impl Model {
         })
     }
 
-    /// The same model with a record of what it is told from now on: so many operations at most.
+    /// Records the model's operations from now on, up to `most` of them.
     #[must_use]
     pub fn recorded(self, most: usize) -> Self {
         Self::Recorded(Box::new(Recorded::new(self, most)))
     }
 
-    /// Takes the record, which ends it. `None` where there is none.
+    /// Ends the recording and returns it. `None` if there is none.
     pub fn take_recording(&mut self) -> Option<Recording> {
         match self {
             Self::Recorded(recorded) => recorded.take(),
@@ -61,7 +61,7 @@ impl Model {
         }
     }
 
-    /// The drive in the state that [`Flash::save`] wrote, at rest.
+    /// Creates a drive at rest in the state written by [`Flash::save`].
     ///
     /// # Errors
     ///
@@ -73,12 +73,11 @@ impl Model {
         }
     }
 
-    /// Ends all that is under way. What the drive has become stays, as it would over a restart; its
-    /// time begins again.
+    /// Ends everything in flight. The drive's state stays, as over a restart; its time restarts.
     ///
     /// # Errors
     ///
-    /// Parameters of another drive than this one.
+    /// Parameters of another drive.
     pub fn rest(&mut self, parameters: &Parameters) -> Result<(), ParameterError> {
         match (self, parameters) {
             (Self::Recorded(recorded), parameters) => {
@@ -92,8 +91,7 @@ impl Model {
         Ok(())
     }
 
-    /// The model, where it is one of conventional flash: only those have a state of their own,
-    /// beside what the medium knows.
+    /// The model of conventional flash, if it is one: only that has state other than the medium's.
     pub fn flash(&self) -> Option<&Flash> {
         match self {
             Self::Flash(flash) => Some(flash),
@@ -102,7 +100,7 @@ impl Model {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn flash_mut(&mut self) -> Option<&mut Flash> {
         match self {
             Self::Flash(flash) => Some(flash),
@@ -111,7 +109,7 @@ impl Model {
         }
     }
 
-    /// The model, where it is one of zones.
+    /// The model of zones, if it is one.
     pub fn zones_mut(&mut self) -> Option<&mut Zones> {
         match self {
             Self::Zones(zones) => Some(zones),
@@ -120,7 +118,7 @@ impl Model {
         }
     }
 
-    /// What kind of drive it is.
+    /// Kind of the drive.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Nvm(_) => Kind::Nvm,
@@ -132,7 +130,7 @@ impl Model {
         }
     }
 
-    /// What its servers have done.
+    /// Activity of its servers.
     pub fn activity(&self) -> Activity {
         match self {
             Self::Nvm(model) => model.activity(),
@@ -144,8 +142,8 @@ impl Model {
         }
     }
 
-    /// Bytes of its write buffer, and those of them that are taken, at the time of the last call;
-    /// `None` where it has none.
+    /// Size of its write buffer in bytes, and the taken part, at the time of the last call; `None`
+    /// if it has none.
     pub fn buffer(&self) -> Option<(u64, u64)> {
         match self {
             Self::Flash(model) => Some(model.buffer()),
@@ -155,11 +153,11 @@ impl Model {
         }
     }
 
-    /// Other parameters from now on. What is under way keeps its time.
+    /// Changes the parameters. Commands in flight keep their times.
     ///
     /// # Errors
     ///
-    /// Those of [`Model::new`], another kind of drive, another shape; then nothing has changed.
+    /// Those of [`Model::new`]; another kind of drive, or another shape. Then nothing has changed.
     pub fn retune(&mut self, parameters: &Parameters) -> Result<(), ParameterError> {
         match (self, parameters) {
             (Self::Code(model), parameters) => model.retune(parameters),

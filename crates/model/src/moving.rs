@@ -1,17 +1,17 @@
-//! What is due at times that may still become later: an operation of a die that is suspended takes
-//! with it whatever waits for its end.
+//! Queue of events whose times may still become later: suspending a die's operation postpones
+//! everything that waits for its end.
 //!
-//! Invariant: what is due first is known exactly; behind it may stand what was postponed, at a time
-//! that is too early, and is found out when it comes to the front.
+//! Invariant: the first event is exact; events after it may still have a time from before they were
+//! postponed, which is corrected when they reach the front.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The place of one thing that waits, until it has come.
+/// Identifies a pending event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(usize);
 
-/// Things that are due. They come by time, then by their order.
+/// Pending events. They come by time, then by their order.
 #[derive(Debug)]
 pub(crate) struct Moving<T> {
     entries: Vec<Entry<T>>,
@@ -36,7 +36,7 @@ impl<T> Default for Moving<T> {
 }
 
 impl<T: Copy + Default> Moving<T> {
-    /// A place for something that [`Moving::put`] brings.
+    /// Reserves a slot for an event that [`Moving::put`] adds.
     pub(crate) fn reserve(&mut self) -> Slot {
         let slot = self.free.pop().unwrap_or(self.entries.len());
         if slot == self.entries.len() {
@@ -45,25 +45,25 @@ impl<T: Copy + Default> Moving<T> {
         Slot(slot)
     }
 
-    /// `what` is due at `at`.
+    /// Adds `what`, due at `at`.
     pub(crate) fn put(&mut self, slot: Slot, at: u64, order: u64, what: T) {
         self.entries[slot.0] = Entry { at, what };
         self.due.push(Reverse((at, order, slot.0)));
     }
 
-    /// What was put there is not due before `at`.
+    /// Postpones the event in this slot to `at`.
     pub(crate) fn postpone(&mut self, slot: Slot, at: u64) {
         let entry = &mut self.entries[slot.0];
         entry.at = entry.at.max(at);
         self.look();
     }
 
-    /// Time and order of what is due first.
+    /// Time and order of the first event.
     pub(crate) fn next(&self) -> Option<(u64, u64)> {
         self.due.peek().map(|Reverse((at, order, _))| (*at, *order))
     }
 
-    /// What is due first, if that is at `now` or before.
+    /// Removes the first event if it is due at `now` or before.
     pub(crate) fn pop(&mut self, now: u64) -> Option<(u64, T)> {
         self.next().filter(|&(at, _)| at <= now)?;
         let Reverse((at, _, slot)) = self.due.pop()?;
@@ -72,7 +72,7 @@ impl<T: Copy + Default> Moving<T> {
         Some((at, self.entries[slot].what))
     }
 
-    /// Puts what was postponed where it belongs, until the first is where it should be.
+    /// Reorders postponed events until the first one is exact.
     fn look(&mut self) {
         while let Some(Reverse((at, order, slot))) = self.due.peek().copied() {
             let truly = self.entries[slot].at;
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(moving.next(), Some((20, 1)), "it never comes earlier");
         assert_eq!(moving.pop(20), Some((20, 10)));
         assert_eq!(moving.next(), Some((31, 3)));
-        // A place is used again.
+        // A slot is reused.
         let again = moving.reserve();
         assert!(slots[..3].contains(&again));
         moving.put(again, 5, 9, 5);

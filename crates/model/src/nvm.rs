@@ -1,5 +1,5 @@
-//! Low-latency non-volatile memory: a pipeline for reads and one for writes. Latency takes no
-//! server's time.
+//! Low-latency non-volatile memory: a pipeline for reads and one for writes. Latency occupies no
+//! server.
 
 use crate::activity::{Activity, Server, Work};
 use crate::error::ParameterError;
@@ -13,7 +13,7 @@ use crate::{Admission, Due, Op, Timing};
 pub struct Nvm {
     read: Pipeline,
     write: Pipeline,
-    /// When the last of all writes is done.
+    /// End of the last write.
     written: u64,
     pending: Pending,
 }
@@ -21,7 +21,7 @@ pub struct Nvm {
 #[derive(Debug)]
 struct Pipeline {
     pace: Pace,
-    /// The latency less the cost of one page.
+    /// The latency minus the cost of one page.
     rest: Exact,
     free: Free,
     spent: Spent,
@@ -47,7 +47,7 @@ impl Pipeline {
 }
 
 impl Nvm {
-    /// A drive at rest.
+    /// Creates a drive at rest.
     ///
     /// # Errors
     ///
@@ -62,12 +62,12 @@ impl Nvm {
         })
     }
 
-    /// Other parameters from now on. What is under way keeps its time, and what comes after waits
-    /// for it as before.
+    /// Changes the parameters. Commands in flight keep their times, and later ones wait for them as
+    /// before.
     ///
     /// # Errors
     ///
-    /// As [`Nvm::new`]; then nothing has changed.
+    /// Those of [`Nvm::new`]; then nothing has changed.
     pub fn retune(&mut self, parameters: &NvmParameters) -> Result<(), ParameterError> {
         Parameters::Nvm(*parameters).check()?;
         let again = |direction, old: &Pipeline| {
@@ -78,7 +78,7 @@ impl Nvm {
         Ok(())
     }
 
-    /// What its pipelines have done.
+    /// Activity of its pipelines.
     pub fn activity(&self) -> Activity {
         Activity {
             servers: vec![(Server::Pipeline, 1)],
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Submits all at `now` and gives what is done in the end.
+    /// Submits all at `now` and returns all completions.
     fn run(model: &mut impl Timing, now: u64, ops: &[Op<'_>]) -> Vec<(u64, u64)> {
         for (id, op) in ops.iter().enumerate() {
             assert_eq!(model.submit(now, id as u64, op), Admission::Accepted);

@@ -1,5 +1,5 @@
-//! What a drive is asked for, as far as time is concerned. Offsets and lengths are bytes, from the
-//! start of the medium.
+//! Operations of a drive, as far as they matter for time. Offsets and lengths are in bytes, from
+//! the start of the medium.
 
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,13 +11,13 @@ pub enum Op<'a> {
         /// Number of bytes, not 0.
         len: u32,
     },
-    /// Write, and on zones Append, where it was put.
+    /// Write; on zones also Append, at its assigned position.
     Write {
         /// First byte.
         offset: u64,
         /// Number of bytes, not 0.
         len: u32,
-        /// Not done before it is on non-volatile media.
+        /// Whether it completes only on non-volatile media.
         fua: bool,
     },
     /// Deallocate, Write Zeroes.
@@ -29,35 +29,35 @@ pub enum Op<'a> {
     },
     /// Flush.
     Flush,
-    /// What is done to a zone as a whole.
+    /// A zone management operation.
     Zone(ZoneOp),
     /// One command of a key-value drive.
     Kv(KvOp),
-    /// Several of them that arrive as one command.
+    /// Several of them in one command.
     Compound(&'a [KvOp]),
 }
 
-/// What is done to a zone as a whole. `zone` counts from 0.
+/// A zone management operation. `zone` counts from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneOp {
-    /// Reset: the blocks that hold something are erased.
+    /// Reset: erases the blocks with data.
     Reset {
-        /// Which one.
+        /// Number of the zone.
         zone: u32,
     },
-    /// Finish: what is not written is filled up.
+    /// Finish: fills the unwritten part.
     Finish {
-        /// Which one.
+        /// Number of the zone.
         zone: u32,
     },
     /// Open explicitly.
     Open {
-        /// Which one.
+        /// Number of the zone.
         zone: u32,
     },
     /// Close.
     Close {
-        /// Which one.
+        /// Number of the zone.
         zone: u32,
     },
 }
@@ -65,9 +65,9 @@ pub enum ZoneOp {
 /// One key-value operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvOp {
-    /// Which.
+    /// Its kind.
     pub kind: KvKind,
-    /// Of the key: see [`key_hash`].
+    /// Hash of the key: see [`key_hash`].
     pub hash: u32,
     /// Bytes of the value that are stored or returned.
     pub len: u32,
@@ -90,7 +90,7 @@ pub enum KvKind {
     List,
 }
 
-/// What a key is to a drive: FNV-1a, 32 bits, of its bytes; 0 for no key.
+/// Hash of a key as the drive sees it: 32-bit FNV-1a of its bytes; 0 for no key.
 #[must_use]
 pub fn key_hash(key: &[u8]) -> u32 {
     if key.is_empty() {

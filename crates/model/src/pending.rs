@@ -1,4 +1,4 @@
-//! Commands under way, and the present.
+//! Commands in flight, and the current time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,22 +6,21 @@ use std::collections::BinaryHeap;
 use crate::Due;
 use crate::moving::{Moving, Slot};
 
-/// What is due when. Commands come out by time, and where times are the same in the order in which
-/// they were submitted.
+/// Completions by time; at the same time, in the order of submission.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     now: u64,
     submitted: u64,
     due: BinaryHeap<Reverse<(u64, u64, u64)>>,
-    /// Those whose times may still become later.
+    /// Completions whose times may still become later.
     moving: Moving<u64>,
 }
 
-/// When a command is done.
+/// Completion time of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     pub(crate) at: u64,
-    /// Where that may become later.
+    /// Set if the time may become later.
     pub(crate) slot: Option<Slot>,
 }
 
@@ -31,34 +30,34 @@ impl From<u64> for At {
     }
 }
 
-/// The place of a command in the order of submission.
+/// Position of a command in the order of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn(u64);
 
 impl Pending {
-    /// The present, once it is `now`: time never falls.
+    /// The current time after a call at `now`: time never decreases.
     pub(crate) fn at(&mut self, now: u64) -> u64 {
         self.now = self.now.max(now);
         self.now
     }
 
-    /// The next place in the order of submission.
+    /// The next position in the order of submission.
     pub(crate) fn turn(&mut self) -> Turn {
         self.submitted += 1;
         Turn(self.submitted)
     }
 
-    /// The command `id` is done at `at`.
+    /// Command `id` completes at `at`.
     pub(crate) fn push(&mut self, at: u64, turn: Turn, id: u64) {
         self.due.push(Reverse((at, turn.0, id)));
     }
 
-    /// A place for a command whose time may become later; [`Pending::push_at`] follows.
+    /// Reserves a slot for a command whose time may become later; [`Pending::push_at`] follows.
     pub(crate) fn reserve(&mut self) -> Slot {
         self.moving.reserve()
     }
 
-    /// The command `id`, the next in the order of submission, is done then.
+    /// Command `id`, the next in the order of submission, completes then.
     pub(crate) fn push_at(&mut self, at: At, id: u64) {
         let turn = self.turn();
         match at.slot {
@@ -67,12 +66,12 @@ impl Pending {
         }
     }
 
-    /// The command that has that place is not done before `at`.
+    /// Postpones the command in this slot to `at`.
     pub(crate) fn postpone(&mut self, slot: Slot, at: u64) {
         self.moving.postpone(slot, at);
     }
 
-    /// When the next one is done.
+    /// Time of the next completion.
     pub(crate) fn next(&self) -> Option<u64> {
         let due = self.due.peek().map(|Reverse((at, ..))| *at);
         match self.moving.next() {
@@ -81,7 +80,7 @@ impl Pending {
         }
     }
 
-    /// Appends what is done at `now` or before.
+    /// Appends completions at `now` or before.
     pub(crate) fn reap(&mut self, now: u64, done: &mut Vec<Due>) {
         while let Some(moving) = self.moving.next().filter(|&(at, _)| at <= now) {
             self.reap_before(moving, done);
@@ -90,7 +89,7 @@ impl Pending {
         self.reap_before((now, u64::MAX), done);
     }
 
-    /// Those whose times cannot change, up to a time and a turn.
+    /// Appends completions with fixed times, up to a time and a position.
     fn reap_before(&mut self, end: (u64, u64), done: &mut Vec<Due>) {
         while let Some(Reverse((at, turn, id))) = self.due.peek().copied() {
             if (at, turn) > end {

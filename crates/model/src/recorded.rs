@@ -1,56 +1,55 @@
-//! A model with a record of what it was told, and when each of it was done.
+//! A model that records its operations and their completion times.
 //!
-//! The record is of fixed size and allocated at once; what finds no room in it is counted. Other
-//! parameters end it, since what follows them is not what a fresh drive would do. A model that is
-//! not recorded does nothing for this.
+//! The recording has a fixed size, allocated at once; operations without room are counted. A change
+//! of parameters ends it, because a fresh drive would not behave like the changed one. A model that
+//! is not recorded has no cost for this.
 //!
-//! Of a key it knows what its model was told, which is the hash.
+//! Of a key it stores only what the model receives, its hash.
 
 use crate::machine::Model;
 use crate::{Admission, Due, KvOp, Op, Timing};
 
 /// Ids of operations that are not recorded.
 const UNRECORDED: u64 = 1 << 63;
-/// Not done yet.
+/// Not complete yet.
 const PENDING: u64 = u64::MAX;
 
-/// An operation that was accepted.
+/// An accepted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Told {
     at: u64,
-    /// Without the parts of a compound command: those are in the recording, from there on and so
-    /// many.
+    /// Without the parts of a compound command, which are in the recording: their start and number.
     op: Op<'static>,
     parts: (usize, usize),
-    /// When it was done.
+    /// Completion time.
     due: u64,
-    /// What it was submitted as.
+    /// Its id from the submission.
     id: u64,
 }
 
 /// An operation of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival<'a> {
-    /// When it arrived, in nanoseconds.
+    /// Arrival time in nanoseconds.
     pub at: u64,
-    /// What it was.
+    /// The operation.
     pub op: Op<'a>,
-    /// When it was done; `None` where it was not when the record was taken.
+    /// Completion time; `None` if it was not complete when the recording was taken.
     pub due: Option<u64>,
 }
 
-/// What a model was told, in order.
+/// Operations of a model, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
-    /// All of it that there was room for.
+    /// The recorded operations.
     told: Vec<Told>,
-    /// The parts of all compound commands among them.
+    /// The parts of all recorded compound commands.
     parts: Vec<KvOp>,
     left_out: u64,
 }
 
 impl Recording {
-    /// Room for so many operations, and for as many parts of compound commands.
+    /// Allocates room for `most` operations, and for as many parts of compound commands.
     fn with_room(most: usize) -> Self {
         Self {
             told: Vec::with_capacity(most),
@@ -59,22 +58,22 @@ impl Recording {
         }
     }
 
-    /// How many operations it holds.
+    /// Number of operations.
     pub fn len(&self) -> usize {
         self.told.len()
     }
 
-    /// Whether it holds none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.told.is_empty()
     }
 
-    /// Operations behind those, for which there was no room, or which came after its end.
+    /// Number of later operations that found no room, or came after its end.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// What it holds.
+    /// The recorded operations.
     pub fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>> {
         self.told.iter().map(|told| Arrival {
             at: told.at,
@@ -86,7 +85,7 @@ impl Recording {
         })
     }
 
-    /// The operation as it is kept, and its parts; `None` where there is no room.
+    /// The operation in stored form, and its parts; `None` if there is no room.
     fn keeps<'o>(&self, op: &Op<'o>) -> Option<(Op<'static>, &'o [KvOp])> {
         let (op, parts) = match *op {
             Op::Read { offset, len } => (Op::Read { offset, len }, &[][..]),
@@ -103,14 +102,14 @@ impl Recording {
     }
 }
 
-/// A model that is recorded.
+/// A model with a recording.
 #[derive(Debug)]
 pub struct Recorded {
     model: Model,
     recording: Recording,
-    /// Nothing more is recorded.
+    /// Whether recording has ended.
     ended: bool,
-    /// Somebody has the record.
+    /// Whether the recording was taken.
     taken: bool,
 }
 
@@ -132,7 +131,7 @@ impl Recorded {
         &mut self.model
     }
 
-    /// Ends the record.
+    /// Ends the recording.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }
@@ -149,7 +148,7 @@ impl Timing for Recorded {
         let recording = &mut self.recording;
         let kept = recording.keeps(op).filter(|_| !self.ended);
         let Some((kept, parts)) = kept else {
-            // The record has no gaps.
+            // The recording must have no gaps.
             self.ended = true;
             let admission = self.model.submit(now, id | UNRECORDED, op);
             recording.left_out += u64::from(admission == Admission::Accepted);
@@ -157,7 +156,7 @@ impl Timing for Recorded {
         };
         let admission = self.model.submit(now, recording.told.len() as u64, op);
         if admission == Admission::Accepted {
-            // Time never falls: an earlier one counts as that of the call before.
+            // Time never decreases: an earlier time counts as that of the previous call.
             let last = recording.told.last().map_or(0, |last| last.at);
             recording.told.push(Told {
                 at: now.max(last),

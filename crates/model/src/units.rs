@@ -1,4 +1,4 @@
-//! Pages, and how long bytes take.
+//! Pages, and durations of transfers.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(crate) const PAGE_LEN: u32 = 4096;
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
-/// Nanoseconds that `bytes` take at `bytes_per_s`, rounded up; none where that is 0 (not limited).
+/// Nanoseconds of `bytes` at `bytes_per_s`, rounded up; 0 if that is 0 (unlimited).
 pub(crate) fn duration(bytes: u32, bytes_per_s: u64) -> u64 {
     match bytes_per_s {
         0 => 0,
@@ -22,8 +22,8 @@ pub(crate) fn duration(bytes: u32, bytes_per_s: u64) -> u64 {
     }
 }
 
-/// A vector of `count` zeros of `T`, or the error that there is no memory for it. Memory is asked
-/// for apart, as `vec!` would abort; a large one is then memory that was never touched.
+/// A vector of `count` zeros of `T`, or the error that there is not enough memory. The allocation
+/// is tested separately, because `vec!` would abort; a large vector is untouched memory.
 pub(crate) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>, ParameterError> {
     let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
     Vec::<T>::new()
@@ -42,7 +42,7 @@ pub(crate) fn pages_touched(offset: u64, len: u32, total: u64) -> Range<u64> {
     start.min(total)..end.min(total)
 }
 
-/// The pages that lie wholly in `len` bytes at `offset`, of `total` pages.
+/// The pages completely within `len` bytes at `offset`, of `total` pages.
 pub(crate) fn pages_within(offset: u64, len: u64, total: u64) -> Range<u64> {
     let end = (offset.saturating_add(len) / PAGE).min(total);
     offset.div_ceil(PAGE).min(end)..end

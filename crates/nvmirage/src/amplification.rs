@@ -1,33 +1,34 @@
-//! Expected write amplification under uniformly random writes of one page: closed forms, for
-//! comparison with what a model counts.
+//! Expected write amplification under uniformly random writes of one page: closed forms to compare
+//! with a model's counters.
 //!
-//! Let `a` be the pages of a partition that can hold data over those that do, `n` the pages of a
-//! line, `x` the valid pages of a victim. Blocks lose valid pages at a rate that is proportional to
-//! how many they have, so in the steady state there are as many blocks with `i` valid pages as
-//! `1/i` says, for `x < i <= n` (greedy), and a block is collected after equal time (FIFO):
+//! Let `a` be the pages of a partition that can hold data divided by those that do, `n` the pages
+//! of a line, and `x` the valid pages of a victim. Blocks lose valid pages at a rate proportional
+//! to their number, so in the steady state the number of blocks with `i` valid pages is
+//! proportional to `1/i`, for `x < i <= n` (greedy). Under FIFO, a block is collected after a fixed
+//! time:
 //!
 //! - greedy: `a (n - x) / n = H(n) - H(x)`, with harmonic numbers `H`
-//! - FIFO: `p = exp(-(1 - p) a)`, `p = x / n`: the same for `n` without bound
+//! - FIFO: `p = exp(-(1 - p) a)`, `p = x / n`: greedy in the limit of large `n`
 //!
-//! and the amplification is `n / (n - x)`. See P. Desnoyers, *Analytic Modeling of SSD Write
+//! The amplification is `n / (n - x)`. See P. Desnoyers, *Analytic Modeling of SSD Write
 //! Performance*, SYSTOR 2012. Lines that collection keeps free, and half of each of the two open
-//! ones, hold no data and do not count.
+//! lines, hold no data and do not count.
 
 use model::FlashParameters;
 use model::parameter::{PAGE_BYTES, Shape};
 use serde::Serialize;
 
-/// What is expected.
+/// Expected values for one drive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Amplification {
-    /// `policy = "greedy"`.
+    /// Amplification with `policy = "greedy"`.
     pub(crate) greedy: f64,
-    /// `policy = "fifo"`.
+    /// Amplification with `policy = "fifo"`.
     pub(crate) fifo: f64,
     /// Space that can hold data beyond the data, as a fraction.
     pub(crate) effective_overprovisioning: f64,
-    /// Writes of a page that the dies have time for in a second at most, with what greedy
-    /// collection asks of them beside: programs, a sense of each flash page of a victim, erases.
+    /// Upper bound on page writes per second by the time of the dies, including the work of greedy
+    /// collection: programs, a sense of each flash page of a victim, erases.
     pub(crate) most_sustained_random_writes_per_s: f64,
 }
 
@@ -52,7 +53,7 @@ impl Amplification {
     }
 }
 
-/// Time of a die for each page that a host writes, where each is written `amplification` times.
+/// Die time for each page that a host writes, if each is written `amplification` times.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a closed form with three digits"
@@ -68,29 +69,29 @@ fn die_ns_per_page(shape: &Shape, flash: &FlashParameters, amplification: f64) -
     let program = flash.program_ns as f64 / per_program + transfer_ns;
     let cells = &flash.read_ns[..usize::from(flash.cell_bits.clamp(1, 4))];
     let sense = cells.iter().sum::<u64>() as f64 / cells.len() as f64;
-    // A victim still has `1 - 1/A` of its pages: nearly every flash page holds one that has to be
-    // read.
+    // A victim still has `1 - 1/A` of its pages valid: nearly every flash page holds one that must
+    // be read.
     let per_sense = f64::from(flash.flash_page_bytes) / page * (1.0 - 1.0 / amplification);
     let read = sense / per_sense.max(1.0) + transfer_ns;
     let erase = flash.erase_ns as f64 / shape.pages_per_block as f64;
     amplification * (program + erase) + (amplification - 1.0) * read
 }
 
-/// `over` is physical over logical, above 1.
+/// FIFO amplification; `over` is physical over logical space, above 1.
 fn fifo(over: f64) -> f64 {
     let p = root(|p| p - (-(1.0 - p) * over).exp());
     1.0 / (1.0 - p)
 }
 
 fn greedy(over: f64, pages: f64) -> f64 {
-    // H(n) is ln(n + 1/2) and a constant, but for terms below 1 / (24 n^2).
+    // H(n) is ln(n + 1/2) plus a constant, up to terms below 1 / (24 n^2).
     let harmonics = |x: f64| ((pages + 0.5) / (pages * x + 0.5)).ln();
     let x = root(|x| over * (1.0 - x) - harmonics(x));
     1.0 / (1.0 - x)
 }
 
-/// The root between 0 and 1, other than 1, of a function that is negative before it and positive
-/// behind it.
+/// The root between 0 and 1, exclusive, of a function that is negative below it and positive above
+/// it.
 fn root(f: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0 - 1e-9);
     for _ in 0..100 {
@@ -124,9 +125,9 @@ mod tests {
         near(fifo(1.28), 2.48, 0.002);
     }
 
-    /// The model itself, in the steady state of random writes that keep all dies busy: write
-    /// amplification is what the closed form says, and the rate below what the dies have time for:
-    /// while one partition collects, the shared buffer fills and others wait.
+    /// The model itself in the steady state of random writes that keep all dies busy. Write
+    /// amplification matches the closed form. The rate stays below the time of the dies: while one
+    /// partition collects, the shared buffer fills and the others wait.
     #[test]
     fn a_model_that_collects() {
         let preset = preset("samsung-970-pro").unwrap();
@@ -173,13 +174,13 @@ mod tests {
         );
     }
 
-    /// What a simulation of 512 blocks of 64 pages, two of them kept free, counts.
+    /// Counters of a simulation of 512 blocks of 64 pages, two of them kept free.
     #[test]
     fn greedy_by_over_provisioning() {
         for (over, counted) in [(1.07, 7.4), (1.14, 4.1), (1.28, 2.4)] {
             near(greedy(over * 509.0 / 512.0, 64.0), counted, 0.04);
         }
-        // with many pages in a line it is what FIFO gives
+        // with many pages per line, greedy approaches FIFO
         near(greedy(1.07, 1e6), fifo(1.07), 0.001);
         assert!(greedy(1.07, 64.0) < fifo(1.07));
     }

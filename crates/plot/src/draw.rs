@@ -1,4 +1,4 @@
-//! Draws pictures with the library `plotters`: what goes where, and how it looks.
+//! Drawing of figures with the library `plotters`: layout and style.
 
 use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
@@ -18,8 +18,7 @@ pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(crate) type Outcome<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Ruler, Ruler>>;
 
-/// Colours that people who see few of them can tell apart (Okabe and Ito, 2008), on white; the
-/// yellow is left out.
+/// Colours for readers with impaired colour vision (Okabe and Ito, 2008), on white; without yellow.
 const COLORS: [RGBColor; 7] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -31,24 +30,24 @@ const COLORS: [RGBColor; 7] = [
 ];
 const GREY: RGBColor = RGBColor(0x66, 0x66, 0x66);
 const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
-/// A panel's least width and height: what its axes and their names take.
+/// Minimum width and height of a panel: the space of its axes and their names.
 const LEAST: (u32, u32) = (240, 160);
-/// From the edge.
+/// Distance from the edge.
 const MARGIN: i32 = 14;
-/// What stands left of and below a panel's axes.
+/// Space left of and below a panel's axes.
 const LEFT: i32 = 64;
 const BELOW: i32 = 46;
 const TICK: i32 = 4;
-/// The sign before a name beside a panel, and a line of names.
+/// Width of the sign before a name beside a panel, and height of a line of names.
 const SIGN: i32 = 26;
 const LINE: i32 = 19;
-/// Part of a place that bars take, and the air at each side of one.
+/// Part of a place covered by bars, and the space at each side of a bar.
 const BARS: f64 = 0.76;
 const AIR: f64 = 0.012;
-/// Points of a series from which on their dots are small.
+/// Number of points of a series from which on dots are small.
 const MANY: usize = 60;
 
-/// The picture as the text of an SVG file.
+/// The figure as SVG text.
 #[must_use]
 pub fn svg(picture: &Picture) -> String {
     let mut text = String::new();
@@ -84,7 +83,7 @@ fn draw(picture: &Picture, text: &mut String) -> Outcome<()> {
     let (panels, of_notes) = rest.split_vertically(height);
     let areas = panels.split_evenly((rows, columns));
     for (number, (panel, area)) in picture.panels.iter().zip(&areas).enumerate() {
-        // Axes of panels below each other end at the same place.
+        // Axes of panels below each other end at the same position.
         let of_column = picture
             .panels
             .iter()
@@ -101,7 +100,7 @@ fn draw(picture: &Picture, text: &mut String) -> Outcome<()> {
     root.present()
 }
 
-/// What the names of a panel's series take beside it.
+/// Width of the names of a panel's series beside it.
 fn width_of_names(panel: &Panel) -> i32 {
     let names = panel.series.iter().map(|series| &series.name);
     match names.map(|name| text::width(name, SMALL)).max() {
@@ -110,7 +109,7 @@ fn width_of_names(panel: &Panel) -> i32 {
     }
 }
 
-/// Draws a panel; names of its series stand right of it and take so much.
+/// Draws a panel, with a space of this width for the names of its series on the right.
 fn draw_panel<'a>(area: &Area<'a>, panel: &Panel, beside: i32) -> Outcome<()> {
     let width = area.dim_in_pixel().0 as i32;
     let beside = beside.min(width - LEAST.0 as i32).max(0);
@@ -185,7 +184,7 @@ fn draw_chart(mut chart: Chart<'_>, panel: &Panel) -> Outcome<()> {
     Ok(())
 }
 
-/// The library writes names of one line.
+/// Draws the further lines of names, because the library writes only one line.
 fn draw_more_lines(chart: &Chart<'_>) -> Outcome<()> {
     let area = chart.plotting_area().strip_coord_spec();
     let (width, height) = area.dim_in_pixel();
@@ -199,7 +198,7 @@ fn draw_more_lines(chart: &Chart<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// Points that have no hole between them.
+/// Consecutive points without a gap.
 fn draw_joined(
     chart: &mut Chart<'_>,
     points: &[Point],
@@ -221,7 +220,7 @@ fn draw_joined(
     Ok(())
 }
 
-/// Bars between two places beside those of their points.
+/// Bars at the places of their points, each beside those of other series.
 fn draw_bars(
     chart: &mut Chart<'_>,
     points: &[Point],
@@ -240,7 +239,7 @@ fn draw_bars(
     Ok(())
 }
 
-/// A point's least and most, and its label.
+/// A point's range, and its label.
 fn draw_beside(
     chart: &mut Chart<'_>,
     point: &Point,

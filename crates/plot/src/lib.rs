@@ -1,16 +1,17 @@
-//! Pictures of measurements, as SVG: all that this project draws looks as this crate says.
+//! Figures of measurements as SVG, with a common style for the whole project.
 //!
-//! A [`Picture`] is one or several [`Panel`]s in columns; a panel has two [`Axis`]es and [`Series`]
-//! of points: lines, dots or bars. What a series is called stands beside its panel and never on it,
-//! colours are such as people who see few of them can tell apart, the ground is white.
+//! A [`Picture`] has one or several [`Panel`]s in columns; a panel has two [`Axis`]es and
+//! [`Series`] of points: lines, dots or bars. The name of a series is beside its panel and never on
+//! it, colours are distinguishable for readers with impaired colour vision, and the background is
+//! white.
 //!
 //! The library `plotters` draws (ADR 27).
 //!
 //! Invariants: the same picture gives the same text; numbers that are not finite, beyond 10^15, or
-//! not above 10^-15 where a scale is of powers, are not drawn; nothing fails.
+//! not above 10^-15 on a logarithmic scale, are not drawn; drawing never fails.
 //!
-//! What it does NOT do: know what is measured, compute anything of it, read or write files or
-//! fonts, or measure text: widths are guessed, on the wide side.
+//! Not included: the meaning of values, computations, access to files or fonts, and text
+//! measurement: widths are estimated generously.
 #![forbid(unsafe_code)]
 
 mod draw;
@@ -25,95 +26,95 @@ pub use draw::svg;
 /// One picture.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
-    /// Stands above all; empty: nothing does.
+    /// Title above the panels; empty: none.
     pub title: String,
-    /// Panels beside each other; 0 is 1.
+    /// Number of panels side by side; 0 counts as 1.
     pub columns: usize,
-    /// Width and height of a panel in pixels, with what stands beside it.
+    /// Width and height of a panel in pixels, with the names beside it.
     pub panel: (u32, u32),
-    /// From left to right, from top to bottom.
+    /// Panels, from left to right, from top to bottom.
     pub panels: Vec<Panel>,
-    /// What must be known to read it: paragraphs below all.
+    /// Notes for the reader: paragraphs below the panels.
     pub notes: Vec<String>,
 }
 
-/// A part of a picture with axes of its own.
+/// A part of a figure with its own axes.
 #[derive(Clone, Debug, Default)]
 pub struct Panel {
-    /// Stands above it; empty: nothing does.
+    /// Title above it; empty: none.
     pub title: String,
-    /// The axis from left to right.
+    /// The horizontal axis.
     pub across: Axis,
-    /// The axis upwards.
+    /// The vertical axis.
     pub up: Axis,
-    /// What is shown.
+    /// The data.
     pub series: Vec<Series>,
 }
 
 /// An axis.
 #[derive(Clone, Debug, Default)]
 pub struct Axis {
-    /// What it is of, with its unit.
+    /// Its quantity, with the unit.
     pub name: String,
-    /// How values lie on it.
+    /// Its scale.
     pub scale: Scale,
-    /// How its numbers are written; `None`: with as many digits as tell them apart.
+    /// Format of its numbers; `None`: as many digits as distinguish them.
     pub format: Option<fn(f64) -> String>,
 }
 
-/// How values lie on an axis.
+/// Scale of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
-    /// Evenly, from zero up to the largest value, and at least to this one.
+    /// Linear, from zero to the largest value, or at least to this one.
     FromZero(f64),
-    /// Evenly, from the least value to the largest.
+    /// Linear, from the smallest value to the largest.
     Fitted,
-    /// Each power of two as far from the next.
+    /// Logarithmic, by powers of two.
     Doublings,
-    /// Each power of ten as far from the next.
+    /// Logarithmic, by powers of ten.
     Decades,
-    /// Values are 0, 1, 2 ..., and have these names.
+    /// The values 0, 1, 2 ... have these names.
     Places(Vec<String>),
 }
 
-/// What belongs together.
+/// Points that belong together.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// What it is called; empty: it is not named.
+    /// Its name; empty: none.
     pub name: String,
-    /// How it is drawn.
+    /// Its style.
     pub mark: Mark,
-    /// Series with the same number here have the same colour; `None`: that of its place among the
-    /// panel's.
+    /// Series with the same number have the same colour; `None`: the colour of its index in the
+    /// panel.
     pub color: Option<usize>,
-    /// In the order in which they are joined.
+    /// Points, in the order in which they are joined.
     pub points: Vec<Point>,
 }
 
-/// How the points of a series are drawn.
+/// Style of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
-    /// Joined: what is computed, or all of a course.
+    /// Joined: computed values, or complete courses.
     #[default]
     Line,
-    /// Alone: what was measured.
+    /// Separate: measured values.
     Dots,
     /// Joined dots.
     LineAndDots,
-    /// Bars from zero, beside those of the panel's other series of bars.
+    /// Bars from zero, beside those of the panel's other bar series.
     Bars,
 }
 
 /// A point, in the units of the axes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Across.
+    /// Horizontal position.
     pub at: f64,
-    /// Upwards.
+    /// Vertical position.
     pub value: f64,
-    /// The least and the most beside it.
+    /// Minimum and maximum.
     pub range: Option<(f64, f64)>,
-    /// What stands above it.
+    /// Label above it.
     pub label: Option<String>,
 }
 
@@ -124,7 +125,7 @@ impl Default for Scale {
 }
 
 impl Axis {
-    /// An axis that begins at zero.
+    /// A linear axis that begins at zero.
     #[must_use]
     pub fn from_zero(name: impl Into<String>) -> Self {
         Self::of(name, Scale::FromZero(0.0))
@@ -136,7 +137,7 @@ impl Axis {
         Self::of(name, Scale::Places(places))
     }
 
-    /// An axis of that scale.
+    /// An axis with this scale.
     #[must_use]
     pub fn of(name: impl Into<String>, scale: Scale) -> Self {
         Self {
@@ -146,7 +147,7 @@ impl Axis {
         }
     }
 
-    /// The same, with its numbers written so.
+    /// Sets the format of its numbers.
     #[must_use]
     pub fn written(self, format: fn(f64) -> String) -> Self {
         Self {
@@ -157,7 +158,7 @@ impl Axis {
 }
 
 impl Series {
-    /// Points without more.
+    /// A series of points without ranges and labels.
     #[must_use]
     pub fn new(
         name: impl Into<String>,
@@ -172,7 +173,7 @@ impl Series {
         }
     }
 
-    /// The same, in the colour of that number.
+    /// Sets the colour number.
     #[must_use]
     pub fn colored(self, color: usize) -> Self {
         Self {
@@ -183,7 +184,7 @@ impl Series {
 }
 
 impl Point {
-    /// The same, with its least and most.
+    /// Sets the range.
     #[must_use]
     pub fn between(self, least: f64, most: f64) -> Self {
         Self {
@@ -192,7 +193,7 @@ impl Point {
         }
     }
 
-    /// The same, with what stands above it.
+    /// Sets the label.
     #[must_use]
     pub fn labelled(self, label: impl Into<String>) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! Where values lie on an axis, which of them are written there, and how: a coordinate of the
-//! library for each [`Scale`].
+//! Positions of values on an axis, and its ticks with their labels: a coordinate of the library for
+//! each [`Scale`].
 
 use plotters::coord::combinators::{IntoLogRange as _, LogCoord};
 use plotters::coord::ranged1d::{
@@ -10,34 +10,34 @@ use plotters::coord::types::RangedCoordf64;
 use crate::text::{self, SMALL};
 use crate::{Axis, Scale};
 
-/// Numbers at an axis, at most.
+/// Maximum number of ticks of an axis.
 const TICKS_MAX: usize = 9;
 
-/// An axis with the range of what it shows.
+/// An axis with the range of its values.
 pub(crate) struct Ruler {
     line: Line,
     pub(crate) ticks: Vec<Tick>,
 }
 
-/// A value that is written at an axis.
+/// A labelled value of an axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Tick {
     pub(crate) value: f64,
-    /// Its name: one line, or several.
+    /// Its label: one or several lines.
     pub(crate) lines: Vec<String>,
 }
 
-/// How the library lays values.
+/// The library's coordinate.
 enum Line {
     Even(RangedCoordf64),
     Powers(LogCoord<f64>),
 }
 
-/// What is drawn is no larger, and no smaller where the scale is of powers: the library counts in
-/// steps from one end of an axis to the other, and numbers that cannot be told apart are no steps.
+/// Maximum of values, and on logarithmic scales the reciprocal of the minimum: the library counts
+/// in steps from one end of an axis to the other, and indistinguishable numbers are no steps.
 const LARGEST: f64 = 1e15;
 
-/// Whether an axis of that scale can show a value.
+/// Whether an axis with that scale can show a value.
 fn fits(scale: &Scale, value: f64) -> bool {
     value.abs() <= LARGEST && (value >= 1.0 / LARGEST || !is_of_powers(scale))
 }
@@ -47,8 +47,8 @@ const fn is_of_powers(scale: &Scale) -> bool {
 }
 
 impl Ruler {
-    /// Of an axis and all values that it has to show. `air`: the part of it that stays free behind
-    /// the last value.
+    /// A ruler for an axis and all of its values. `air`: the part that stays free after the last
+    /// value.
     pub(crate) fn new(axis: &Axis, values: impl Iterator<Item = f64>, air: f64) -> Self {
         let (least, most) = values.filter(|value| fits(&axis.scale, *value)).fold(
             (f64::INFINITY, f64::NEG_INFINITY),
@@ -91,13 +91,13 @@ impl Ruler {
         Self { line, ticks }
     }
 
-    /// Whether a value has a place on it.
+    /// Whether a value has a position on it.
     pub(crate) fn shows(&self, value: f64) -> bool {
         let range = self.range();
         (range.start..=range.end).contains(&value)
     }
 
-    /// Breaks names of places, and leaves out numbers, that would lie on each other along so many
+    /// Breaks names of places, and omits numbers, that would overlap on an axis of this length in
     /// pixels.
     pub(crate) fn along(mut self, axis: &Axis, pixels: i32) -> Self {
         if let Scale::Places(names) = &axis.scale {
@@ -137,7 +137,7 @@ impl Ranged for Ruler {
         }
     }
 
-    /// The values that are written. The library asks for lines between them, too: there are none.
+    /// The labelled values. The library also requests lines between them; there are none.
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
         if hint.weight().allow_light_points() {
             Vec::new()
@@ -155,7 +155,7 @@ impl Ranged for Ruler {
 }
 
 impl ValueFormatter<f64> for Ruler {
-    /// The first line of a value's name.
+    /// The first line of a value's label.
     fn format_ext(&self, value: &f64) -> String {
         let tick = self.ticks.iter().find(|tick| tick.value == *value);
         tick.and_then(|tick| tick.lines.first().cloned())
@@ -181,8 +181,8 @@ fn named(axis: &Axis, values: &[f64]) -> Vec<Tick> {
     values.iter().enumerate().map(tick).collect()
 }
 
-/// Powers of a base, each times all of `between` where there is room for that: the library has no
-/// axis with 1, 2, 5, 10.
+/// Powers of a base, each multiplied by all of `between` if there is room: the library has no axis
+/// with 1, 2, 5, 10.
 fn powers(from: f64, to: f64, base: f64, between: &[f64]) -> Vec<f64> {
     let first = from.log(base).floor() as i32;
     let last = to.log(base).ceil() as i32;
@@ -202,7 +202,7 @@ fn powers(from: f64, to: f64, base: f64, between: &[f64]) -> Vec<f64> {
     coarse.into_iter().step_by(by).collect()
 }
 
-/// With as many digits behind the point as tell steps apart.
+/// A number with as many decimals as distinguish steps.
 fn digits(value: f64, step: f64) -> String {
     let places = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
     let text = format!("{value:.places$}");

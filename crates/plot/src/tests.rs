@@ -149,7 +149,7 @@ fn what_is_no_number_is_not_drawn() {
     assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
 }
 
-/// What an attribute of the only element with these words says.
+/// Value of an attribute of the only element with these words.
 fn attribute<'a>(text: &'a str, words: &str, name: &str) -> &'a str {
     let mut all = text.lines().filter(|line| line.contains(words));
     let (line, None) = (all.next().unwrap(), all.next()) else {

@@ -1,38 +1,38 @@
-//! Words in a picture: how they look, and where they break.
+//! Text in a figure: fonts and line breaks.
 
 use plotters::prelude::{FontFamily, IntoFont as _, TextStyle};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::draw::{Area, Outcome};
 
-/// Sizes of letters in pixels: of the picture's title, of a panel's, of names at axes and of all
-/// else.
+/// Font sizes in pixels: of the figure's title, of a panel's, of names at axes and of all other
+/// text.
 pub(crate) const TITLE: i32 = 19;
 pub(crate) const CAPTION: i32 = 15;
 pub(crate) const NAME: i32 = 13;
 pub(crate) const SMALL: i32 = 12;
-/// What the library takes a font's size for: the height of a line, and not of a letter.
+/// The library's font size is the height of a line rather than of a letter.
 const LINE_OF_FONT: f64 = 1.24;
 
-/// Letters of that size that stand right of their place, around it, or left of it, and below it.
+/// Style of text of this size, right of its position, centred, or left of it, and below it.
 pub(crate) fn style(size: i32, stands: HPos) -> TextStyle<'static> {
     let font = (FontFamily::SansSerif, f64::from(size) * LINE_OF_FONT).into_font();
     TextStyle::from(font).pos(Pos::new(stands, VPos::Top))
 }
 
-/// From a line of that size to the next one.
+/// Distance of lines of this size.
 pub(crate) const fn line(size: i32) -> i32 {
     size * 4 / 3
 }
 
-/// What words of that size take at most, in pixels; who shows them has the font, so it is a guess
-/// on the wide side.
+/// Estimated maximum width of text in pixels: the viewer chooses the font, so the estimate is
+/// generous.
 pub(crate) fn width(words: &str, size: i32) -> i32 {
     let letters = i32::try_from(words.chars().count()).unwrap_or(i32::MAX / 100);
     letters.saturating_mul(size) * 56 / 100
 }
 
-/// Breaks words into lines.
+/// Breaks text into lines.
 pub(crate) fn wrapped(words: &str, size: i32, pixels: i32) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words.split_whitespace() {
@@ -47,7 +47,7 @@ pub(crate) fn wrapped(words: &str, size: i32, pixels: i32) -> Vec<String> {
     lines
 }
 
-/// Writes lines, the first below that place.
+/// Writes lines, the first below that position.
 pub(crate) fn write(
     area: &Area<'_>,
     (x, y): (i32, i32),

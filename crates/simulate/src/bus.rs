@@ -1,11 +1,11 @@
-//! The bus of a simulation: an engine on the host's own thread, whose clock is somebody else's.
+//! The bus of a simulation: an engine on the host's own thread, with an external clock.
 //!
-//! While a controller is brought up each look at it is a turn that takes a microsecond, so that
-//! what waits for time sees it pass. From [`Virtual::start`] on a turn takes no time and is taken
-//! only when the world says so.
+//! While a controller is brought up, each access is a turn of a microsecond, so that code that
+//! waits for time sees it pass. From [`Virtual::start`] on a turn takes no time and happens only
+//! when the world requests it.
 //!
-//! It has no interrupts: hosts are told when to look. It does NOT reset functions or take memory
-//! back while commands go on.
+//! There are no interrupts: hosts are notified when to poll. Not included: function resets, and
+//! unmapping of memory while commands are in flight.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::AsFd;
@@ -22,9 +22,9 @@ use nvme_spec::registers::DOORBELLS;
 use port::ChannelId;
 use port::time::Time;
 
-/// What a turn takes while a controller is brought up.
+/// Duration of a turn while a controller is brought up.
 const TURN_NS: u64 = 1_000;
-/// Regions of memory: the driver's.
+/// Maximum number of memory regions: the driver's.
 const REGIONS_MAX: usize = 4;
 
 struct Inner {
@@ -41,7 +41,7 @@ impl Inner {
     }
 }
 
-/// The way to the controller of a simulation.
+/// The bus to the controller of a simulation.
 pub(crate) struct Virtual {
     inner: RefCell<Inner>,
     doorbells: Arc<DoorbellPages>,
@@ -56,7 +56,7 @@ fn unsupported(what: &str) -> DriverError {
 }
 
 impl Virtual {
-    /// The way to the controller at `slot`, which was made with `doorbells`.
+    /// The bus to the controller at `slot`, which was created with `doorbells`.
     pub(crate) fn new(
         engine: Engine<Channel>,
         slot: ControllerSlot,
@@ -75,31 +75,31 @@ impl Virtual {
         }
     }
 
-    /// From here on time is the world's.
+    /// Hands the clock over to the world.
     pub(crate) fn start(&self) {
         self.started.set(true);
     }
 
-    /// One turn at `now`.
+    /// Performs one turn at `now`.
     #[inline]
     pub(crate) fn turn_at(&self, now: u64) -> Turn {
         self.now.set(now);
         self.inner.borrow_mut().engine.turn(Time(now), nobody)
     }
 
-    /// When something happens on the drive by itself next.
+    /// Time of the drive's next own event.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.inner.borrow().engine.next_due().map(|due| due.0)
     }
 
-    /// Has the engine look at all doorbells, also those of queues that were idle for long.
-    /// Whether it found something, which the turn that follows does.
+    /// Makes the engine check all doorbells, also those of queues that were idle for long. Returns
+    /// whether it found something; the next turn handles it.
     pub(crate) fn look_at_doorbells(&self) -> bool {
         !self.inner.borrow_mut().engine.arm()
     }
 
-    /// Shows the drive.
+    /// Passes the drive to `look`.
     #[inline]
     pub(crate) fn drive<T>(&self, look: impl FnOnce(&Channel) -> T) -> T {
         let mut inner = self.inner.borrow_mut();

@@ -1,15 +1,15 @@
-//! Logarithms and powers of two in whole numbers: the same on every machine, which the system's
-//! mathematics are not.
+//! Logarithms and powers of two in whole numbers, which are the same on every machine, unlike the
+//! system's mathematical functions.
 //!
-//! A logarithm has 32 bits behind the point, a power of two 63.
+//! A logarithm has 32 fractional bits, a power of two 63.
 
-/// Bits behind the point of a logarithm.
+/// Fractional bits of a logarithm.
 pub(crate) const LOG_BITS: u32 = 32;
 
-/// The logarithm to the base 2 of `value`, which is not 0, rounded down.
+/// The base-2 logarithm of `value`, which must not be 0, rounded down.
 pub(crate) fn log2(value: u64) -> u64 {
     let whole = value.ilog2();
-    // From 1 to 2, with 63 bits behind the point.
+    // From 1 to 2, with 63 fractional bits.
     let mut rest = u128::from(value) << (63 - whole);
     let mut log = u64::from(whole);
     for _ in 0..LOG_BITS {
@@ -21,10 +21,10 @@ pub(crate) fn log2(value: u64) -> u64 {
     log
 }
 
-/// Powers of two with fractions for exponents.
+/// Powers of two with fractional exponents.
 #[derive(Debug)]
 pub(crate) struct Powers {
-    /// 2^(-1/2), 2^(-1/4), ..., with 64 bits behind the point.
+    /// 2^(-1/2), 2^(-1/4), ..., with 64 fractional bits.
     roots: [u64; LOG_BITS as usize],
 }
 
@@ -39,8 +39,7 @@ impl Powers {
         Self { roots }
     }
 
-    /// 2 to the power of `-exponent`, an exponent as [`log2`] gives it; with 63 bits behind the
-    /// point.
+    /// 2 to the power of `-exponent`, with an exponent as from [`log2`]; with 63 fractional bits.
     pub(crate) fn negative(&self, exponent: u64) -> u64 {
         let whole = exponent >> LOG_BITS;
         if whole > 63 {
@@ -56,10 +55,10 @@ impl Powers {
     }
 }
 
-/// `-ln(u)` of `u` = (`draw` + 1) / 2^64, with 32 bits behind the point: how long until the next of
-/// events that come independently of each other, in units of their mean distance.
+/// `-ln(u)` of `u` = (`draw` + 1) / 2^64, with 32 fractional bits: the interval between independent
+/// events, in units of its mean.
 pub(crate) fn exponential(draw: u64) -> u64 {
-    /// ln 2, with 64 bits behind the point.
+    /// ln 2, with 64 fractional bits.
     const LN_2: u128 = 0xb172_17f7_d1cf_79ab;
     let log = match draw.checked_add(1) {
         Some(value) => (64u64 << LOG_BITS) - log2(value),

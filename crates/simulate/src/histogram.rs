@@ -1,14 +1,14 @@
-//! Latencies counted in buckets, in whole numbers only.
+//! Histogram of latencies, in whole numbers only.
 //!
-//! Values below 512 have a bucket each; above that a power of two has 256 of them, so that a
-//! percentile is too great by at most 1 in 256. The least, the greatest and the sum are exact.
+//! Values below 512 have a bucket each; above that each power of two has 256, so that a percentile
+//! is too high by at most 1 in 256. Minimum, maximum and sum are exact.
 
-/// Buckets of a power of two, as a power of two.
+/// Buckets per power of two, as a power of two.
 const SUB_BITS: u32 = 8;
-/// Buckets of all 64 bits.
+/// Number of buckets for 64 bits.
 const BUCKETS: usize = (64 - SUB_BITS as usize + 1) << SUB_BITS;
 
-/// How often which values came.
+/// A histogram of values.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -40,7 +40,7 @@ fn bucket(value: u64) -> usize {
 fn upper(bucket: usize) -> u64 {
     let shift = (bucket >> SUB_BITS).saturating_sub(1) as u32;
     let head = (bucket - ((shift as usize) << SUB_BITS)) as u64;
-    // Of the last bucket of all this is 2^64 - 1.
+    // For the last bucket this is 2^64 - 1.
     (u128::from(head + 1) << shift).wrapping_sub(1) as u64
 }
 
@@ -55,33 +55,33 @@ impl Histogram {
         self.most = self.most.max(value);
     }
 
-    /// How many were counted.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.total
     }
 
-    /// The least; 0 where there is none.
+    /// The minimum; 0 if there are no values.
     #[must_use]
     pub fn least(&self) -> u64 {
         if self.total == 0 { 0 } else { self.least }
     }
 
-    /// The greatest; 0 where there is none.
+    /// The maximum; 0 if there are no values.
     #[must_use]
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// The mean, rounded down; 0 where there is none.
+    /// The mean, rounded down; 0 if there are no values.
     #[must_use]
     pub fn mean(&self) -> u64 {
         let mean = self.sum.checked_div(self.total.into()).unwrap_or(0);
         u64::try_from(mean).expect("a mean of u64s is one")
     }
 
-    /// The value that `part` of `whole` values do not exceed, at least one of them; 0 where there
-    /// is none.
+    /// Percentile `part` of `whole`: a value that this share of the values, and at least one of
+    /// them, do not exceed; 0 if there are no values.
     #[must_use]
     pub fn percentile(&self, part: u64, whole: u64) -> u64 {
         let rank = (u128::from(self.total) * u128::from(part)).div_ceil(whole.into());
@@ -97,7 +97,7 @@ impl Histogram {
         self.most
     }
 
-    /// Counts what another one has counted.
+    /// Adds another histogram.
     pub fn add(&mut self, other: &Self) {
         for (here, there) in self.counts.iter_mut().zip(&other.counts) {
             *here += there;
@@ -108,7 +108,7 @@ impl Histogram {
         self.most = self.most.max(other.most);
     }
 
-    /// Forgets everything.
+    /// Removes all values.
     pub fn clear(&mut self) {
         if self.total > 0 {
             let (from, to) = (bucket(self.least), bucket(self.most));

@@ -1,8 +1,8 @@
-//! A host's thread: one queue pair, and what comes next on it.
+//! A host thread: one queue pair, and its next commands.
 //!
-//! Data goes nowhere, so all commands share one buffer. Unless told otherwise a host takes no time:
-//! what it sees done it follows up at the same instant. With a cost it is one processor: each
-//! submission and each completion keeps it for so long.
+//! Data is not transferred, so all commands share one buffer. By default a host takes no time: it
+//! reacts to a completion at the same instant. With a cost it is one processor, which each
+//! submission and each completion occupies for a fixed time.
 
 use std::rc::Rc;
 
@@ -26,50 +26,49 @@ use crate::trace::Arrival;
 
 /// Bytes of a logical block.
 pub(crate) const BLOCK: u64 = 512;
-/// Completions taken in one look.
+/// Completions per poll.
 const BATCH: usize = 64;
-/// After so long without a command a queue may have been put aside, and its doorbell is not looked
-/// at in every turn.
+/// Idle time after which a queue may be cold, so that not every turn checks its doorbell.
 const ASIDE_NS: u64 = 500_000;
-/// Bytes of each command that are its own.
+/// Bytes of memory reserved for each command.
 pub(crate) const ASIDE_LEN: usize = 128;
 /// A second.
 const SECOND: u128 = 1_000_000_000;
-/// It waits for nothing but completions.
+/// Without a wake-up time: waits only for completions.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// What the software of a host takes.
+/// Cost of a host's software.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCost {
-    /// For each command, before the drive learns of it.
+    /// Time per command before the drive is notified.
     pub submission_ns: u64,
-    /// For each command, after the drive has posted it.
+    /// Time per command after the drive has posted its completion.
     pub completion_ns: u64,
 }
 
-/// What comes next.
+/// The next step of a host.
 enum Next {
-    /// This command, whose time counts from then; of a trace its number.
+    /// A command, the time from which its latency counts, and its number in a trace.
     Op(Op, u64, usize),
     /// Nothing before that time.
     At(u64),
-    /// Nothing any more.
+    /// No further commands.
     End,
 }
 
-/// A job's worker in time.
+/// A job's worker with its timing.
 #[derive(Debug)]
 struct Paced {
     stream: Stream,
     end: u64,
     runtime_ns: Option<u64>,
     delay_ns: u64,
-    /// Nothing is submitted before.
+    /// Earliest time of the next submission.
     not_before: u64,
     rate: Option<u64>,
     arrivals: Arrivals,
     distances: Random,
-    /// The next command of a rate is due then.
+    /// Due time of the next command of a rate.
     due: u64,
     issued: u64,
     begun: u64,
@@ -104,7 +103,7 @@ impl Paced {
         Next::Op(op, now, 0)
     }
 
-    /// When the command after this one is due.
+    /// Computes the due time of the command after this one.
     fn space(&mut self, rate: u64) {
         self.issued += 1;
         self.due = match self.arrivals {
@@ -121,7 +120,7 @@ impl Paced {
         };
     }
 
-    /// A command is done.
+    /// Handles the end of a command.
     fn finished(&mut self, now: u64) {
         if self.think_ns > 0 {
             self.done += 1;
@@ -162,7 +161,7 @@ impl Source {
                 }
                 let number = *next;
                 *next += 1;
-                // Also where there was no room in the queue then.
+                // Counts from the arrival, also if the queue had no room then.
                 Next::Op(arrival.op, at, number)
             }
         }
@@ -177,10 +176,10 @@ struct Slot {
     number: usize,
 }
 
-/// A command that is done.
+/// A completed command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
-    /// Which of the arrivals of a trace, counted from 0.
+    /// Number of the arrival in its trace, from 0.
     pub(crate) number: usize,
     pub(crate) kind: Kind,
     pub(crate) len: u64,
@@ -189,16 +188,16 @@ pub(crate) struct Finished {
     pub(crate) status: Status,
 }
 
-/// Data pointers into memory that all commands share.
+/// Data pointers to memory that all commands share.
 #[derive(Clone, Debug)]
 pub(crate) struct Data {
-    /// The first page of the buffer.
+    /// Address of the buffer's first page.
     pub(crate) buffer: u64,
-    /// The list of its further pages.
+    /// Address of the PRP list of its further pages.
     pub(crate) list: u64,
 }
 
-/// What a host has beside its queue.
+/// Resources of a host other than its queue.
 pub(crate) struct Means {
     /// Where data is.
     pub(crate) data: Data,
@@ -206,15 +205,15 @@ pub(crate) struct Means {
     pub(crate) aside: Buffer,
     /// See [`Telling`].
     pub(crate) telling: Option<Rc<Telling>>,
-    /// What its software takes.
+    /// Cost of its software.
     pub(crate) cost: HostCost,
 }
 
-/// How hosts ask a drive that is told what its model is asked ([`media::told`]) for what has no
-/// command of blocks.
+/// Commands for operations without a block command, on a drive whose hosts choose its model's
+/// operations ([`media::told`]).
 #[derive(Debug, Default)]
 pub(crate) struct Telling {
-    /// Bytes of a zone.
+    /// Zone size in bytes.
     pub(crate) zone: u64,
     /// The parts of compound commands.
     pub(crate) compounds: Vec<Vec<KvOp>>,
@@ -225,38 +224,38 @@ pub(crate) struct Host<B: Bus> {
     queue: QueuePair<B>,
     namespace: Namespace,
     data: Data,
-    /// [`ASIDE_LEN`] bytes for each slot: the range of Deallocate, the parts of a compound command.
+    /// [`ASIDE_LEN`] bytes per slot: the range of a Deallocate, or the parts of a compound command.
     aside: Buffer,
-    /// Where its drive is one that is told.
+    /// Set if its drive is such a drive.
     telling: Option<Rc<Telling>>,
     source: Source,
     slots: Vec<Slot>,
     cost: HostCost,
-    /// Which job it works for.
+    /// Index of its job.
     pub(crate) job: usize,
     begun: bool,
     ended: bool,
-    /// Completions may be there.
+    /// Whether completions may be present.
     pub(crate) look: bool,
     busy_until: u64,
-    /// Commands in the queue that the drive was not told of.
+    /// Commands in the queue without a doorbell write.
     unrung: u32,
     last_active: u64,
-    /// When it has something to do by itself.
+    /// Time of its next own step.
     pub(crate) wake: u64,
 }
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stepped {
-    /// Commands that the drive was told of.
+    /// Commands announced to the drive.
     pub(crate) rung: u32,
-    /// The queue may have been put aside before that.
+    /// Whether the queue may have been cold before.
     pub(crate) was_aside: bool,
 }
 
 impl<B: Bus> Host<B> {
-    /// A thread that works on a job.
+    /// A thread that runs a job.
     pub(crate) fn of_job(
         queue: QueuePair<B>,
         namespace: Namespace,
@@ -282,7 +281,7 @@ impl<B: Bus> Host<B> {
         Self::new(queue, namespace, means, number, source)
     }
 
-    /// A thread that follows a trace.
+    /// A thread that replays a trace.
     pub(crate) fn of_trace(
         queue: QueuePair<B>,
         namespace: Namespace,
@@ -340,7 +339,7 @@ impl<B: Bus> Host<B> {
         }
     }
 
-    /// Its time begins.
+    /// Starts its time.
     pub(crate) fn begin(&mut self, now: u64) {
         self.begun = true;
         self.wake = now;
@@ -350,12 +349,12 @@ impl<B: Bus> Host<B> {
         }
     }
 
-    /// It submits nothing more.
+    /// Stops submissions.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Whether it has begun, submits nothing more, and has nothing in flight.
+    /// Whether it has begun, has stopped submitting, and has nothing in flight.
     pub(crate) fn is_done(&self) -> bool {
         self.begun && self.ended && self.in_flight() == 0
     }
@@ -364,7 +363,7 @@ impl<B: Bus> Host<B> {
         self.queue.in_flight()
     }
 
-    /// Everything that it does at `now`; `finished` hears of every command that is done.
+    /// Performs all steps at `now`; passes every completed command to `finished`.
     #[inline]
     pub(crate) fn step(
         &mut self,
@@ -418,7 +417,7 @@ impl<B: Bus> Host<B> {
         Ok(unrung)
     }
 
-    /// Takes completions; whether to go on with that at once.
+    /// Polls completions; returns whether to continue at once.
     #[inline]
     fn reap(&mut self, now: u64, finished: &mut impl FnMut(Finished)) -> Result<bool, Error> {
         let cost = self.cost.completion_ns;
@@ -467,7 +466,7 @@ impl<B: Bus> Host<B> {
         Ok(())
     }
 
-    /// A command that moves no blocks.
+    /// A command without blocks.
     fn other(&self, cid: u16, op: &Op) -> Result<Sqe, Error> {
         if let Some(telling) = &self.telling {
             return self.told(cid, op, telling);
@@ -481,7 +480,7 @@ impl<B: Bus> Host<B> {
         }
     }
 
-    /// The same for a drive that is told.
+    /// The same for a drive whose hosts choose its model's operations.
     fn told(&self, cid: u16, op: &Op, telling: &Telling) -> Result<Sqe, Error> {
         let too_large = Error::TooLarge { len: op.len };
         let Some(op) = telling.op(op) else {
@@ -547,8 +546,8 @@ fn zone(op: &Op, action: ZoneSendAction) -> Sqe {
 }
 
 impl Data {
-    /// The PRP entries of so many bytes, up to the largest transfer; some of a command without data
-    /// do no harm.
+    /// PRP entries for `len` bytes, up to the maximum transfer size; they are harmless in a command
+    /// without data.
     #[inline]
     fn pointers(&self, len: u64) -> (u64, u64) {
         let second = match len {
@@ -561,7 +560,7 @@ impl Data {
 }
 
 impl Telling {
-    /// What a model is asked; `None` for what fits none.
+    /// The model's operation; `None` if there is none.
     fn op(&self, op: &Op) -> Option<ModelOp<'_>> {
         let Op {
             kind, offset, len, ..

@@ -1,19 +1,20 @@
-//! Hosts, controllers and drives on a virtual clock: what a workload does to a drive, as fast as
-//! one processor computes it.
+//! Simulation of hosts, controllers and drives on a virtual clock: the effect of a workload on a
+//! drive, at the speed of one processor.
 //!
-//! The driver, controller and engine are those that serve real hosts, and so is the drive, a medium
-//! with a timing model. Only time is not: it is a number, which [`run`] moves on to whatever
-//! happens next. The same plan gives the same results, bit for bit, on any machine.
+//! Driver, controller and engine are those that serve real hosts, and the drive is a medium with a
+//! timing model. Only time differs: it is a number, which [`run`] advances to the next event. The
+//! same plan gives the same results, bit for bit, on any machine.
 //!
-//! Reading order: [`fio`] and [`trace`] (what workloads are), [`job`] (what they come to), `host`
-//! (a thread with its queue pair), `world` (the clock), [`tally`] (what is counted), [`output`]
-//! (how it is told); beside them [`points`], at which drives are compared.
+//! Reading order: [`fio`] and [`trace`] (input formats), [`job`] (commands), `host` (a thread with
+//! its queue pair), `world` (the clock), [`tally`] (counters), [`output`] (reports); and
+//! [`points`], at which drives are compared.
 //!
 //! Invariants: no clock, no thread, no unordered iteration and no floating point; a turn of the
-//! engine takes no time, and what can happen at an instant happens before the clock moves on.
+//! engine takes no time, and everything that can happen at an instant happens before the clock
+//! advances.
 //!
-//! What it does NOT do: move data (a drive that is asked for its bytes has none), lose power, or
-//! simulate anything of the host above its driver but a fixed cost.
+//! Not included: data (a drive without contents stores none), power loss, and the host's software
+//! above the driver, except for a fixed cost.
 #![forbid(unsafe_code)]
 
 mod bus;
@@ -44,110 +45,110 @@ use model::Parameters;
 pub use tally::{Asked, Commands, Figures, JobTally, Moment, Point};
 use world::World;
 
-/// What hosts do.
+/// Workload of the hosts.
 #[derive(Clone, Debug)]
 pub enum Workload {
     /// The sections of a job file.
     Jobs(Vec<Job>),
-    /// Arrivals, as they were recorded.
+    /// Recorded arrivals.
     Trace(trace::Trace),
 }
 
 /// A simulation.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What hosts do.
+    /// Workload of the hosts.
     pub workload: Workload,
-    /// How long, at most.
+    /// Maximum virtual duration.
     pub virtual_ns: u64,
-    /// How long until what is done counts; the series has it all.
+    /// Warm-up time, which is excluded from results but not from the series.
     pub warmup_ns: u64,
     /// Length of the intervals of the series.
     pub interval_ns: u64,
-    /// What everything random is made from.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// What a host's software takes.
+    /// Cost of a host's software.
     pub cost: HostCost,
-    /// Arrivals beyond the end of the drive go to what is left of their place when it is divided by
-    /// its size.
+    /// Whether arrivals beyond the end of the drive go to their position modulo its size.
     pub wrap: bool,
     /// Commands in flight of each queue of a trace.
     pub trace_depth: u16,
-    /// The drive, of flash, begins in the steady state of random overwrites of single pages.
+    /// Whether the drive, which must be flash, begins in the steady state of random overwrites of
+    /// single pages.
     pub prepared: bool,
 }
 
-/// How far a simulation is.
+/// Progress of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Time since its start, of its own.
+    /// Virtual time since the start.
     pub virtual_ns: u64,
-    /// Commands that are done.
+    /// Completed commands.
     pub commands: u64,
 }
 
-/// What a simulation has come to.
+/// Result of a simulation.
 #[derive(Debug)]
 pub struct Ran {
-    /// The measured time: without the warm-up, and until the end or until all was done.
+    /// Measured time: from the end of the warm-up to the end, or until all work was done.
     pub elapsed_ns: u64,
-    /// What of it each job took.
+    /// Part of it for each job.
     pub runtime_ns: Vec<u64>,
-    /// What jobs did.
+    /// Counters of jobs.
     pub jobs: Vec<JobTally>,
-    /// The same over time, from the start on.
+    /// Series over time, from the start.
     pub points: Vec<Point>,
-    /// What the drive did inside in the measured time.
+    /// Internal counters of the drive in the measured time.
     pub drive: Figures,
-    /// Commands in all.
+    /// Total number of commands.
     pub commands: u64,
-    /// Turns of the engine, and instants at which something happened.
+    /// Turns of the engine.
     pub turns: u64,
-    /// See there.
+    /// Instants at which something happened.
     pub instants: u64,
-    /// It was ended early.
+    /// Whether it was stopped early.
     pub stopped: bool,
 }
 
-/// Why a simulation cannot be run.
+/// Why a simulation cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The driver cannot.
+    /// Error of the driver.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// The controller cannot be made.
+    /// The controller cannot be created.
     #[error(transparent)]
     Controller(#[from] ConfigError),
-    /// The drive cannot be made.
+    /// The drive cannot be created.
     #[error(transparent)]
     Medium(#[from] MediumError),
-    /// It cannot be used.
+    /// The drive cannot be opened.
     #[error("cannot use the drive: {0}")]
     Channel(#[source] std::io::Error),
-    /// There is no memory.
+    /// Not enough memory.
     #[error("cannot make memory for doorbells: {0}")]
     Memory(#[source] std::io::Error),
     /// A job does not fit the drive.
     #[error("[{name}]: {why}")]
     Job {
-        /// Its section.
+        /// Name of its section.
         name: String,
-        /// Why, and what to do.
+        /// Reason and remedy.
         why: String,
     },
     /// More workers than queue pairs.
     #[error("{count} workers in all: a controller has 64 queue pairs; lower numjobs")]
     Workers {
-        /// How many.
+        /// Number of workers.
         count: usize,
     },
     /// A command is too large.
     #[error("a command of {len} bytes: the drive takes 2097152 at most")]
     TooLarge {
-        /// Its bytes.
+        /// Size of the command in bytes.
         len: u64,
     },
-    /// An arrival lies beyond the end of the drive.
+    /// An arrival is beyond the end of the drive.
     #[error(
         "{len} bytes at {offset} lie beyond the end of a drive of {size} bytes: give a larger --size, or --wrap"
     )]
@@ -156,49 +157,49 @@ pub enum Error {
         offset: u64,
         /// Its bytes.
         len: u64,
-        /// The drive's.
+        /// Size of the drive.
         size: u64,
     },
-    /// A trace asks for what the drive has not.
+    /// A trace contains a command that the drive does not support.
     #[error(
         "the workload has a {command}, and a drive of kind {kind} has no such command: take another preset"
     )]
     NoSuchCommand {
-        /// Which.
+        /// The command.
         command: &'static str,
-        /// The drive's kind.
+        /// Kind of the drive.
         kind: &'static str,
     },
-    /// The drive cannot be prepared.
+    /// The drive cannot be preconditioned.
     #[error(transparent)]
     Prepared(#[from] model::ParameterError),
-    /// It is of another kind.
+    /// Its kind cannot be preconditioned.
     #[error("only a drive of flash that collects is prepared: this one is of kind {kind}")]
     NotPrepared {
-        /// Its kind.
+        /// Kind of the drive.
         kind: &'static str,
     },
-    /// The state of a drive that was prepared is not taken.
+    /// The state of a preconditioned drive was rejected.
     #[error("cannot begin with a prepared drive: {0}")]
     State(#[from] model::StateError),
-    /// Commands are in flight, and nothing happens any more.
+    /// Commands are in flight, but no event is pending.
     #[error(
         "after {at_ns} ns nothing happens any more: {told} commands submitted, {fetched} fetched, {posted} done"
     )]
     Stuck {
-        /// When, since the start.
+        /// Time since the start.
         at_ns: u64,
-        /// Commands that the drive was told of.
+        /// Commands announced to the drive.
         told: u64,
-        /// Those that it took.
+        /// Commands that it fetched.
         fetched: u64,
-        /// Those that it finished.
+        /// Commands that it completed.
         posted: u64,
     },
 }
 
-/// Runs `plan` on a drive of `size` bytes, which `parameters` describe. It tells `progress` now and
-/// then how far it is, and ends early when that says so.
+/// Runs `plan` on a drive of `size` bytes, described by `parameters`. Reports to `progress`
+/// periodically, and stops early if that requests it.
 ///
 /// # Errors
 /// See [`Error`].

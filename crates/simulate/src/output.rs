@@ -1,7 +1,7 @@
-//! How results are told: JSON and CSV, with every number made from whole numbers.
+//! Reports as JSON and CSV, with every number computed from whole numbers.
 //!
-//! Rates and percentiles are whole; ratios have three digits behind the point, cut off. So the same
-//! run gives the same bytes on any machine.
+//! Rates and percentiles are whole; ratios have three decimals, truncated. So the same run gives
+//! the same bytes on any machine.
 
 use std::fmt::Write;
 
@@ -11,99 +11,99 @@ use serde_json::value::RawValue;
 use crate::tally::{Commands, Figures, JobTally, Moment, Point};
 use crate::{Kind, Ran};
 
-/// What is printed of one simulation or of several.
+/// Output of one or several simulations.
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
     /// The program's version.
     pub nvmirage: &'a str,
-    /// Everything that the runs were made from.
+    /// Every input of the runs.
     pub configuration: serde_json::Value,
-    /// The runs, in the order in which they were asked for.
+    /// The runs, in the requested order.
     pub runs: Vec<Run>,
 }
 
 /// One simulation.
 #[derive(Debug, Serialize)]
 pub struct Run {
-    /// What differs from the others of a sweep, by name.
+    /// Values that differ between the runs of a sweep, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub point: Vec<(String, String)>,
     /// The measured time.
     pub elapsed_ns: u64,
-    /// Commands in all, those of the warm-up too.
+    /// Total number of commands, including the warm-up.
     pub commands: u64,
-    /// It was ended early.
+    /// Whether it was stopped early.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
-    /// What each job did.
+    /// Results by job.
     pub jobs: Vec<JobReport>,
-    /// What the drive did inside; absent for one that does nothing but answer.
+    /// Internal counters of the drive; absent for one without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drive: Option<DriveReport>,
     /// The same over time.
     pub series: Vec<PointReport>,
 }
 
-/// What a job did.
+/// Results of a job.
 #[derive(Debug, Serialize)]
 pub struct JobReport {
-    /// Its section.
+    /// Name of its section.
     pub name: String,
-    /// How it asked for what it did; absent for a trace.
+    /// Properties of its commands; absent for a trace.
     #[serde(flatten)]
     pub asked: Option<AskedReport>,
-    /// The measured time that it took.
+    /// Measured time of the job.
     pub runtime_ns: u64,
-    /// Commands that failed.
+    /// Failed commands.
     pub errors: u64,
-    /// The status of the first.
+    /// Status of the first failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_error: Option<String>,
-    /// What it did, by kind; kinds that did not occur are absent.
+    /// Results by kind; kinds without commands are absent.
     pub kinds: Vec<KindReport>,
 }
 
-/// How a job asked for what it did.
+/// Properties of a job's commands.
 #[derive(Debug, Serialize)]
 pub struct AskedReport {
-    /// At random, not in order.
+    /// Random rather than in order.
     pub random: bool,
     /// Commands in flight of each queue pair.
     pub queue_depth: u16,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub queues: u16,
-    /// It waited between commands, for a rate or to think.
+    /// Whether it waited between commands, for a rate or thinking time.
     pub paced: bool,
 }
 
 /// Commands of one kind.
 #[derive(Debug, Serialize)]
 pub struct KindReport {
-    /// As [`Kind::name`].
+    /// Name as in [`Kind::name`].
     pub kind: &'static str,
-    /// Bytes of each, where all were as large.
+    /// Size of each in bytes, if all have the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_size: Option<u32>,
-    /// How many.
+    /// Number of commands.
     pub commands: u64,
-    /// Their bytes.
+    /// Total size in bytes.
     pub bytes: u64,
     /// Per second.
     pub iops: u64,
     /// Per second.
     pub bytes_per_s: u64,
-    /// From the submission until the completion was seen.
+    /// Latency from submission until the host sees the completion.
     pub latency_ns: LatencyReport,
 }
 
 /// Times in nanoseconds.
 #[derive(Debug, Serialize)]
 pub struct LatencyReport {
-    /// Rounded down.
+    /// Mean, rounded down.
     pub mean: u64,
-    /// Least.
+    /// Minimum.
     pub min: u64,
-    /// Median, and so on: too great by 1 in 256 at most.
+    /// Median; percentiles are too high by at most 1 in 256.
     pub p50: u64,
     /// 90 %.
     pub p90: u64,
@@ -113,35 +113,35 @@ pub struct LatencyReport {
     pub p999: u64,
     /// 99.99 %.
     pub p9999: u64,
-    /// Greatest.
+    /// Maximum.
     pub max: u64,
 }
 
-/// What a drive did inside.
+/// Internal counters of a drive.
 #[derive(Debug, Serialize)]
 pub struct DriveReport {
-    /// Pages of 4096 bytes that hosts wrote.
+    /// Pages of 4096 bytes written by hosts.
     pub pages_written: u64,
-    /// Pages that collection wrote once more.
+    /// Pages rewritten by collection.
     pub pages_collected: u64,
-    /// Lines that were collected.
+    /// Collected lines.
     pub lines_collected: u64,
-    /// Lines that are free in the end.
+    /// Free lines at the end.
     pub lines_free: u64,
-    /// Pages written for each that hosts wrote.
+    /// Pages written per page written by hosts.
     pub write_amplification: Box<RawValue>,
 }
 
-/// An interval.
+/// Results of an interval.
 #[derive(Debug, Serialize)]
 pub struct PointReport {
     /// Its end.
     pub end_ns: u64,
-    /// Reads that were done in it.
+    /// Reads that completed in it.
     pub read: MomentReport,
     /// Writes.
     pub write: MomentReport,
-    /// What the drive did inside in it.
+    /// Internal counters of the drive in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drive: Option<DriveReport>,
 }
@@ -161,19 +161,19 @@ pub struct MomentReport {
     pub max_ns: u64,
 }
 
-/// So many in a time, per second, rounded down.
+/// Rate per second, rounded down.
 fn per_second(count: u64, ns: u64) -> u64 {
     let rate = (u128::from(count) * 1_000_000_000).checked_div(ns.into());
     rate.map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
-/// A number of thousandths, with three digits behind the point.
+/// A number of thousandths, with three decimals.
 fn thousandths(value: u64) -> String {
     format!("{}.{:03}", value / 1000, value % 1000)
 }
 
 impl Run {
-    /// What is told of a simulation; `point` is what it was run with that others were not.
+    /// Report of a simulation; `point` has the values that distinguish it from others of a sweep.
     #[must_use]
     pub fn new(ran: &Ran, point: Vec<(String, String)>) -> Self {
         let jobs = ran.jobs.iter().zip(&ran.runtime_ns);
@@ -278,7 +278,7 @@ impl MomentReport {
     }
 }
 
-/// The head of [`csv`].
+/// Header of [`csv`].
 pub const CSV_COLUMNS: &str = "run,end_ns,read_iops,read_bytes_per_s,read_p50_ns,read_p99_ns,read_max_ns,write_iops,write_bytes_per_s,write_p50_ns,write_p99_ns,write_max_ns,pages_written,pages_collected,lines_collected,lines_free,write_amplification";
 
 /// The series of all runs as a table: a line for each interval. Runs count from 1.

@@ -1,15 +1,15 @@
-//! Where commands go: every place once in random order, or by how popular places are. In whole
-//! numbers, by seed.
+//! Positions of commands: every position once in random order, or by popularity. In whole numbers,
+//! from a seed.
 
 use driver::workload::random::{Random, mix};
 
 use crate::fixed::{Powers, log2};
 
-/// Rounds of mixing two halves; four make any order as good as another for our purposes.
+/// Rounds of mixing two halves; four make the order random enough here.
 const ROUNDS: u64 = 4;
 
-/// A random order of the numbers below a bound, which takes no memory: a network of Feistel's over
-/// the next even number of bits, gone through again for what lies outside.
+/// A random permutation of the numbers below a bound, without memory: a Feistel network over the
+/// next even number of bits, iterated for results outside.
 #[derive(Clone, Debug)]
 pub(crate) struct Shuffle {
     count: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Shuffle {
 }
 
 impl Shuffle {
-    /// An order of `0..count`; `count` is not 0.
+    /// A permutation of `0..count`; `count` must not be 0.
     pub(crate) fn new(count: u64, key: u64) -> Self {
         let bits = 64 - (count - 1).leading_zeros();
         Self {
@@ -28,12 +28,12 @@ impl Shuffle {
         }
     }
 
-    /// How many numbers.
+    /// Number of values.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The number at `index`, which is below the count.
+    /// The number at `index`, which must be below the count.
     pub(crate) fn at(&self, index: u64) -> u64 {
         let mut value = index;
         loop {
@@ -55,16 +55,17 @@ impl Shuffle {
     }
 }
 
-/// Ranks up to which each has a share of its own; further on, a power of two has so many parts.
+/// Number of ranks with an individual probability; beyond that each power of two has this many
+/// parts.
 const EXACT: u64 = 1024;
 const PARTS_BITS: u32 = 8;
 /// Unit of a distribution's exponent.
 pub(crate) const THETA_UNIT: u64 = 1_000_000;
 
-/// Zipf's distribution: the place of rank `r` is taken in proportion to `r^-theta`.
+/// Zipf distribution: the probability of the position of rank `r` is proportional to `r^-theta`.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipf {
-    /// First rank of each part, counted from 0, and the sum of the weights up to its end.
+    /// First rank of each part, from 0, and the cumulative weight at its end.
     parts: Vec<(u64, u64)>,
     count: u64,
     total: u64,
@@ -72,7 +73,7 @@ pub(crate) struct Zipf {
 }
 
 impl Zipf {
-    /// Of `count` places, not 0; `theta` in units of a millionth.
+    /// A distribution over `count` positions, not 0; `theta` in millionths.
     pub(crate) fn new(count: u64, theta: u64, key: u64) -> Self {
         let powers = Powers::new();
         let weight = |rank: u64| {
@@ -115,7 +116,7 @@ impl Zipf {
         }
     }
 
-    /// A place.
+    /// A random position.
     pub(crate) fn next(&self, random: &mut Random) -> u64 {
         self.scattered.at(self.rank(random))
     }

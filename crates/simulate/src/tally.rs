@@ -1,4 +1,4 @@
-//! What is counted while a simulation runs: of jobs, of the drive, and over time.
+//! Counters of a simulation: of jobs, of the drive, and over time.
 
 use model::Model;
 
@@ -9,24 +9,24 @@ use crate::job::{Job, Kind};
 /// Commands of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
-    /// Bytes of those that succeeded.
+    /// Bytes of the successful ones.
     pub bytes: u64,
-    /// Their times, in nanoseconds.
+    /// Their latencies in nanoseconds.
     pub latency_ns: Histogram,
 }
 
-/// How a job asks for what it does.
+/// Properties of a job's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// At random, not in order.
+    /// Random rather than in order.
     pub random: bool,
     /// Commands in flight of each worker.
     pub depth: u16,
     /// Workers, each with a queue pair.
     pub workers: u16,
-    /// It waits between commands, for a rate or to think.
+    /// Whether it waits between commands, for a rate or thinking time.
     pub paced: bool,
-    /// Bytes of reads, writes and trims, where all of a kind are as large.
+    /// Sizes of reads, writes and trims, if all of a kind have the same.
     pub sizes: [Option<u32>; 3],
 }
 
@@ -46,18 +46,18 @@ impl Asked {
     }
 }
 
-/// What a job did in the measured time.
+/// Results of a job in the measured time.
 #[derive(Clone, Debug)]
 pub struct JobTally {
     /// Its name.
     pub name: String,
-    /// What it was to do; `None` for a trace.
+    /// Properties of its commands; `None` for a trace.
     pub asked: Option<Asked>,
     /// By [`Kind`].
     pub kinds: [Commands; Kind::ALL.len()],
-    /// Commands that failed, and the status of the first one.
+    /// Number of failed commands.
     pub errors: u64,
-    /// See there.
+    /// Status of the first failed command.
     pub first_error: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl JobTally {
             return;
         }
         let kind = &mut self.kinds[finished.kind.index()];
-        // A zone is no data.
+        // Zone commands move no data.
         if !finished.kind.is_of_zones() {
             kind.bytes += finished.len;
         }
@@ -101,23 +101,23 @@ impl JobTally {
     }
 }
 
-/// What a drive has done inside since it was made. All 0 for one that does nothing but answer.
+/// Internal counters of a drive since its creation. All 0 for a drive without any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Pages of 4096 bytes that hosts wrote.
     pub pages_written: u64,
-    /// Pages that collection wrote once more.
+    /// Pages rewritten by collection.
     pub pages_collected: u64,
     /// Lines that were collected.
     pub lines_collected: u64,
-    /// Lines that are free, of all partitions.
+    /// Free lines of all partitions.
     pub lines_free: u64,
-    /// It has lines.
+    /// Whether the drive has lines.
     pub has_lines: bool,
 }
 
 impl Figures {
-    /// Those of a drive at this moment.
+    /// The counters of a drive at this moment.
     pub(crate) fn of(drive: &media::Channel) -> Self {
         let Some(Model::Flash(flash)) = drive.model() else {
             return Self::default();
@@ -133,7 +133,7 @@ impl Figures {
         }
     }
 
-    /// What was done since `before`.
+    /// Difference from `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -144,8 +144,8 @@ impl Figures {
         }
     }
 
-    /// Pages written for each page that hosts wrote, in thousandths, rounded down; 1000 where hosts
-    /// wrote none.
+    /// Pages written per page written by hosts, in thousandths, rounded down; 1000 without host
+    /// writes.
     #[must_use]
     pub fn amplification_thousandths(&self) -> u64 {
         let all = u128::from(self.pages_written) + u128::from(self.pages_collected);
@@ -159,35 +159,35 @@ impl Figures {
 pub struct Point {
     /// Its end, in nanoseconds since the start.
     pub end_ns: u64,
-    /// How long it is.
+    /// Its length.
     pub len_ns: u64,
-    /// Reads and writes that were done in it; with keys retrieves, and stores, appends and compound
-    /// commands.
+    /// Reads and writes that completed in it; with keys, retrieves, and stores, appends and
+    /// compound commands.
     pub kinds: [Moment; 2],
-    /// What the drive did inside in it.
+    /// Internal counters of the drive in it.
     pub drive: Figures,
 }
 
 /// Commands of one kind in an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// How many.
+    /// Number of commands.
     pub commands: u64,
-    /// Their bytes.
+    /// Total size in bytes.
     pub bytes: u64,
-    /// Median of their times.
+    /// Median latency.
     pub p50_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
-    /// Longest.
+    /// Maximum.
     pub max_ns: u64,
 }
 
-/// Intervals of time.
+/// A series of intervals.
 #[derive(Debug)]
 pub(crate) struct Series {
     interval_ns: u64,
-    /// When the present one ends.
+    /// End of the current interval.
     boundary_ns: u64,
     kinds: [Commands; 2],
     before: Figures,
@@ -195,7 +195,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Of a drive that has done `before` already.
+    /// A series for a drive with the counters `before`.
     pub(crate) fn new(interval_ns: u64, before: Figures) -> Self {
         Self {
             interval_ns,
@@ -223,8 +223,8 @@ impl Series {
         at >= self.boundary_ns
     }
 
-    /// Ends the intervals that end at or before `at`; nothing has happened since the last of what
-    /// was counted.
+    /// Ends all intervals up to `at`; the caller guarantees that no command completed since the
+    /// last counted one.
     pub(crate) fn end_by(&mut self, at: u64, figures: Figures) {
         while self.ends_by(at) {
             self.close(self.boundary_ns, self.interval_ns, figures);

@@ -1,10 +1,11 @@
-//! Where commands of a job go on a zoned drive (`zonemode=zbd`): writes to write pointers, reads to
-//! what was written.
+//! Positions of a job's commands on a zoned drive (`zonemode=zbd`): writes at write pointers, reads
+//! of written data.
 //!
-//! All jobs know how far each zone is written; a worker writes to zones of its own, so that no two
-//! of them meet at a write pointer. A zone that is full is reset when its worker comes to it again.
+//! All jobs share the write pointers; a worker writes only its own zones, so that no two collide at
+//! a write pointer. A full zone is reset when its worker returns to it.
 //!
-//! It does NOT append, finish or open zones, and knows no limits of the drive but that of the job.
+//! Not included: appends, finishing and opening of zones, and limits of the drive other than the
+//! job's.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use model::Parameters;
 use crate::Error;
 use crate::job::{Job, Kind};
 
-/// How far the zones of a drive are written.
+/// Write pointers of a drive's zones.
 #[derive(Debug)]
 pub(crate) struct Table {
     zone: u64,
@@ -23,11 +24,11 @@ pub(crate) struct Table {
     written: Vec<u64>,
 }
 
-/// The same for all hosts.
+/// The table shared by all hosts.
 pub(crate) type Shared = Rc<RefCell<Table>>;
 
 impl Table {
-    /// The zones of a drive of `size` bytes, which are empty; `None` for one that has none.
+    /// The empty zones of a drive of `size` bytes; `None` for a drive without zones.
     pub(crate) fn of(parameters: &Parameters, size: u64) -> Option<Shared> {
         let Parameters::Zones(zones) = parameters else {
             return None;
@@ -40,7 +41,7 @@ impl Table {
         })))
     }
 
-    /// Takes the next `len` bytes of a zone; `None` where it has not as many.
+    /// Takes the next `len` bytes of a zone; `None` if it has too few.
     fn take(&mut self, zone: usize, len: u64) -> Option<u64> {
         let written = self.written[zone];
         if written + len > self.capacity {
@@ -51,30 +52,30 @@ impl Table {
     }
 }
 
-/// What a worker does next.
+/// Next step of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A command at this offset.
     At(u64),
-    /// First this zone, of so many bytes, is reset.
+    /// Reset this zone, of this size, first.
     Reset(u64, u64),
-    /// There is no such place.
+    /// There is no such position.
     Nowhere,
 }
 
-/// One worker's way through its zones.
+/// A worker's path through its zones.
 #[derive(Debug)]
 pub(crate) struct Walk {
     table: Shared,
-    /// Zones that it reads from.
+    /// Zones for reads.
     part: std::ops::Range<usize>,
-    /// Zones that it writes to.
+    /// Zones for writes.
     own: Vec<usize>,
     open: Vec<usize>,
     open_max: usize,
-    /// Where it writes in order: which of its own.
+    /// Index of its current zone for sequential writes.
     cursor: usize,
-    /// Where it reads in order: which zone, and from where on.
+    /// Position of sequential reads: the zone, and the offset in it.
     reads: (usize, u64),
     random: bool,
 }
@@ -108,7 +109,7 @@ impl Walk {
         }
         let first = usize::try_from(start / zone).unwrap_or(usize::MAX);
         let count = usize::try_from(len / zone).unwrap_or(0);
-        // With an increment each has a part of its own; else they take turns.
+        // With an offset increment each worker has a separate part; otherwise they take turns.
         let apart = job.offset_increment.of(u64::MAX) > 0;
         let (turn, of) = if apart {
             (0, 1)
@@ -134,7 +135,7 @@ impl Walk {
         })
     }
 
-    /// Where a command of `len` bytes goes.
+    /// Position of a command of `len` bytes.
     pub(crate) fn place(&mut self, kind: Kind, len: u64, random: &mut Random) -> Place {
         match (kind, self.random) {
             (Kind::Write, false) => self.write_in_order(len),
@@ -223,8 +224,8 @@ fn pick(count: usize, random: &mut Random) -> usize {
     usize::try_from(random.below(count as u64)).expect("below a usize")
 }
 
-/// Refuses jobs that do not go with the drive, and such as would write to the same zones at the
-/// same time.
+/// Rejects jobs that do not fit the drive, and jobs that would write to the same zones at the same
+/// time.
 pub(crate) fn check(jobs: &[Job], drive: u64, is_zoned: bool) -> Result<(), Error> {
     let unfit = |job: &Job, why: String| {
         Err(Error::Job {
@@ -276,7 +277,7 @@ pub(crate) fn check(jobs: &[Job], drive: u64, is_zoned: bool) -> Result<(), Erro
     Ok(())
 }
 
-/// Bytes that a job's workers have.
+/// The range of a job's workers.
 fn part(job: &Job, drive: u64) -> std::ops::Range<u64> {
     let start = job.offset.of(drive);
     let last = job

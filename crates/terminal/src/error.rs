@@ -1,8 +1,8 @@
-//! How an error is shown: one block, the outermost sentence first, each cause on a line of its own.
+//! Format of errors: one block, the outermost message first, each cause on its own line.
 
 use std::fmt::Write as _;
 
-/// The command line is wrong in a way that only shows when its parts are put together.
+/// A usage error that shows only when several arguments are considered together.
 #[derive(Debug)]
 pub struct UsageError(pub String);
 

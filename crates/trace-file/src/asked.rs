@@ -1,37 +1,37 @@
-//! What it takes to ask the same again.
+//! Commands of a trace in a form that can be submitted again.
 
 use nvme_spec::key_value::{KEY_MAX, KvCdw11, KvOpcode};
 
 use crate::{Operation, Record};
 
-/// What a command asked for, in bytes of its namespace.
+/// A command, in bytes of its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Read `len` bytes from `start` on.
     Read {
         /// The first byte.
         start: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
-        /// From where they are durable.
+        /// Whether the data must come from durable storage.
         fua: bool,
     },
-    /// Write them.
+    /// Write `len` bytes from `start` on.
     Write {
         /// The first byte.
         start: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
-        /// Durable when it is done.
+        /// Whether it completes only when durable.
         fua: bool,
     },
-    /// Write them where the zone that begins at `start` is written next.
+    /// Append to the zone that begins at `start`.
     Append {
         /// The zone's first byte.
         start: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
-        /// Durable when it is done.
+        /// Whether it completes only when durable.
         fua: bool,
     },
     /// Flush.
@@ -40,55 +40,54 @@ pub enum Asked {
     WriteZeroes {
         /// The first byte.
         start: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
-        /// The drive may give the space back.
+        /// Whether the drive may free the space.
         deallocate: bool,
-        /// Durable when it is done.
+        /// Whether it completes only when durable.
         fua: bool,
     },
-    /// Give the bytes of the first range back.
+    /// Deallocate the first range.
     Deallocate {
         /// Its first byte.
         start: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
-        /// Ranges behind it, of which nothing is known.
+        /// Number of further ranges, which are unknown.
         more: u32,
     },
     /// Change the state of a zone.
     Zone {
-        /// Its first byte; 0 where it is of all zones.
+        /// Its first byte; 0 for all zones.
         start: u64,
         /// Zone Send Action.
         action: u8,
-        /// Of all zones.
+        /// Whether it applies to all zones.
         all: bool,
     },
     /// A command with a key.
     Key {
-        /// What about it.
+        /// The operation.
         what: KeyCommand,
-        /// Which.
+        /// The key.
         key: Key,
-        /// Bytes of the value to store, or that the host has room for; 0 of commands that move
-        /// none.
+        /// Size of the value to store, or of the host's buffer; 0 for commands without data.
         len: u32,
         /// Store or Retrieve Options.
         options: u8,
     },
 }
 
-/// What is asked for of a key.
+/// Operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyCommand {
-    /// A value for it.
+    /// Stores a value.
     Store,
-    /// Its value.
+    /// Returns its value.
     Retrieve,
-    /// That it is there no more.
+    /// Deletes it.
     Delete,
-    /// Whether it is there.
+    /// Tests whether it exists.
     Exist,
 }
 
@@ -109,7 +108,7 @@ impl Key {
 }
 
 impl std::fmt::Display for Key {
-    /// `0x` and hexadecimal digits, as `nvmirage kv` reads it.
+    /// `0x` and hexadecimal digits, as accepted by `nvmirage kv`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("0x")?;
         self.bytes()
@@ -119,7 +118,7 @@ impl std::fmt::Display for Key {
 }
 
 impl Asked {
-    /// Whether data, zones or keys may be others than before.
+    /// Whether it may change data, zones or keys.
     #[must_use]
     pub fn changes(&self) -> bool {
         match self {
@@ -131,10 +130,10 @@ impl Asked {
 }
 
 impl Record {
-    /// What it asked for, as far as that can be asked again.
+    /// The command in a form that can be submitted again.
     ///
     /// # Errors
-    /// Why it cannot, in a few words that stand behind a number of commands.
+    /// Why that is impossible, as a phrase that follows a number of commands.
     pub fn asked(&self) -> Result<Asked, &'static str> {
         if !self.is_success() {
             return Err("ended with an error");
@@ -203,7 +202,7 @@ impl Record {
             what,
             // a trace of version 1 has none
             key: self.key().ok_or("name no key")?,
-            // a file may say anything
+            // a file may contain any value
             len: if opcode.has_size() { self.blocks } else { 0 },
             options: KvCdw11::from(self.detail).options(),
         })

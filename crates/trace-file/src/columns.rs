@@ -1,11 +1,10 @@
-//! Records by columns: a number of one record is much like that of the one before.
+//! Records by columns, because a field of one record is usually close to that of the previous one.
 
 use crate::Record;
 
-/// Fields that are given by their difference, in the order of the file. The times of stages stand
-/// behind the first.
+/// Fields stored as differences, in the order of the file. The times of stages follow the first.
 const DIFFERENCES: usize = 14;
-/// How many of them there are in a version of the format.
+/// Number of them in a version of the format.
 const OF_VERSION_1: usize = 12;
 
 /// The fields as numbers, in the order of the file.
@@ -49,7 +48,7 @@ fn fields(record: &Record) -> [u64; DIFFERENCES] {
     ]
 }
 
-/// The record of these numbers; `None` where one is no value of its field.
+/// The record for these numbers; `None` if one is not a valid value of its field.
 fn record(numbers: &[u64; DIFFERENCES], stages: [u32; 6]) -> Option<Record> {
     let [
         at_ns,
@@ -113,8 +112,8 @@ pub(crate) fn pack(records: &[Record], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the columns of `count` records as a version of the format has them, which are all that
-/// there is, and appends the records to `out`; `None` where that is not so.
+/// Decodes the columns of `count` records in a version of the format, and appends the records to
+/// `out`; `None` if the bytes are not exactly that.
 pub(crate) fn unpack(
     mut bytes: &[u8],
     version: u32,
@@ -161,7 +160,7 @@ fn unzigzag(coded: u64) -> u64 {
     (coded >> 1) ^ (coded & 1).wrapping_neg()
 }
 
-/// LEB128: seven bits a byte, the lowest first; the high bit says that there are more.
+/// LEB128: seven bits per byte, the lowest first; the high bit marks that more follow.
 fn put(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

@@ -1,4 +1,4 @@
-//! What hosts asked of a controller and what came of it, command by command, in a file.
+//! Trace files: the commands of a controller's hosts, with their results.
 //!
 //! # The format, version 2
 //!
@@ -8,31 +8,31 @@
 //! | bytes | |
 //! |---|---|
 //! | 0 | kind: 1 header, 2 records, 3 end |
-//! | 1 | how the payload is packed: 0 not at all, 1 as one LZ4 block |
+//! | 1 | packing of the payload: 0 none, 1 one LZ4 block |
 //! | 2..4 | 0 |
 //! | 4..8 | records in the block |
-//! | 8..12 | bytes of the payload once unpacked, 4 MiB at most |
-//! | 12..16 | bytes of the payload as it stands there |
-//! | 16..24 | commands that were lost since the block before |
+//! | 8..12 | bytes of the unpacked payload, at most 4 MiB |
+//! | 12..16 | bytes of the payload in the file |
+//! | 16..24 | commands lost since the previous block |
 //! | 24..28 | CRC-32C (Castagnoli) of the 24 bytes before and of the payload |
 //!
-//! The first block is the header, [`Header`] as JSON; the last of a file that was ended is the end,
-//! [`End`] as JSON. The payload of a block of records is by columns, each with a number for every
-//! record: LEB128, where a record's field is given by its difference from that of the record before
+//! The first block is the header, [`Header`] as JSON; the last block of a completed file is the
+//! end, [`End`] as JSON. The payload of a block of records is stored by columns, each with a number
+//! for every record: LEB128, and for fields stored as the difference from the previous record
 //! zigzag-coded (modulo 2^64). The columns: time (difference), the six stages, completion queue,
-//! submission queue, command identifier, what kind of command (opcode, FUA, command set and block
-//! size as bytes 0 to 3), status, namespace, first block, blocks, detail, bytes, depth, the first
-//! eight bytes of the key and the other eight, as numbers (all differences). Columns that are added
-//! behind these need another version. Version 1 has no keys, and is read.
+//! submission queue, command identifier, kind of command (opcode, FUA, command set and block size
+//! as bytes 0 to 3), status, namespace, first block, blocks, detail, bytes, depth, the first eight
+//! bytes of the key and the other eight, as numbers (all differences). Additional columns after
+//! these require another version. Version 1 has no keys, and is accepted.
 //!
-//! A file that was cut off, as its writer was killed or its disk is full, is read up to its last
-//! whole block; what is damaged before its end is an error, never a wrong record, and what was read
-//! before that error is whole.
+//! A file that was cut off, because its writer was killed or its disk is full, is read up to its
+//! last complete block. Damage before its end is an error, never a wrong record, and the records
+//! read before that error are correct.
 //!
-//! Commands stand in the order in which they were taken from their queues, each queue's in the
-//! order of completion: who needs that of time sorts them ([`by_time`]).
+//! Commands are in the order in which they were taken from their queues, each queue's in the order
+//! of completion; [`by_time`] sorts them by time.
 //!
-//! What it does NOT do: read a clock, open files, talk to anything, or know how records come to be.
+//! Not included: clocks, opening of files, communication, and the origin of records.
 #![forbid(unsafe_code)]
 
 mod asked;
@@ -56,20 +56,20 @@ pub use write::Encoder;
 
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"NVMTRACE";
-/// The version that is written. Those before are read, too.
+/// The version that is written. Earlier ones are accepted, too.
 pub const VERSION: u32 = 2;
-/// The most records of a block.
+/// Maximum number of records in a block.
 pub const BLOCK_RECORDS: usize = 1 << 15;
-/// The most bytes of a payload, unpacked.
+/// Maximum size of an unpacked payload.
 const RAW_MAX: usize = 4 << 20;
-/// The most bytes of a payload as it stands in the file: what cannot be packed grows a little.
+/// Maximum size of a payload in the file: incompressible data grows a little.
 const PACKED_MAX: usize = RAW_MAX + RAW_MAX / 128 + 1024;
-/// Bytes before the first block, and of a frame.
+/// Bytes before the first block, and size of a frame.
 const START_LEN: usize = 12;
 const FRAME_LEN: usize = 28;
 
 /// Stages of a command, in the order of [`Record::stages`]: in the host's ring, behind other
-/// tenants, in the checks, with the medium, held back by a model, and posted before its interrupt.
+/// tenants, in the checks, in the medium, delayed by a model, and posted before its interrupt.
 pub const STAGES: [&str; 6] = [
     "ring",
     "fairness",
@@ -79,13 +79,13 @@ pub const STAGES: [&str; 6] = [
     "interrupt",
 ];
 
-/// A command that has completed.
+/// A completed command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// When its doorbell was seen, in nanoseconds on the recording's clock; [`Header::start_ns`] is
-    /// when the recording began.
+    /// Time at which its doorbell was seen, in nanoseconds on the recording's clock;
+    /// [`Header::start_ns`] is the start of the recording.
     pub at_ns: u64,
-    /// Nanoseconds of each stage, by [`STAGES`]; 4.29 s stands for more.
+    /// Nanoseconds of each stage, by [`STAGES`], limited to 4.29 s.
     pub stages: [u32; STAGES.len()],
     /// Its completion queue.
     pub cqid: u16,
@@ -99,26 +99,26 @@ pub struct Record {
     pub fua: bool,
     /// The command set of its namespace (CSI).
     pub csi: u8,
-    /// Bytes of a logical block of its namespace as a power of two; 0 where that was not there.
+    /// Logical block size of its namespace as a power of two; 0 if the namespace did not exist.
     pub lba_shift: u8,
-    /// How it ended: Status Code Type and Status Code, as in bits 10:0 of the status field.
+    /// Status Code Type and Status Code, as in bits 10:0 of the status field.
     pub status: u16,
     /// Its namespace.
     pub nsid: u32,
-    /// Its first logical block; of Dataset Management that of its first range.
+    /// Its first logical block; for Dataset Management that of its first range.
     pub slba: u64,
-    /// Logical blocks that it names; of Dataset Management those of its first range; of a command
-    /// with a key the bytes of the value or of the host's buffer (CDW10).
+    /// Number of logical blocks; for Dataset Management of its first range; for a command with a
+    /// key the size of the value or of the host's buffer in bytes (CDW10).
     pub blocks: u32,
-    /// Of Dataset Management the number of its ranges, of the Zone Management commands CDW13, of
-    /// other commands that name blocks the upper half of CDW12, of commands with a key the lower
-    /// half of CDW11: the key's length, and options.
+    /// For Dataset Management the number of its ranges, for the Zone Management commands CDW13, for
+    /// other commands with blocks the upper half of CDW12, for commands with a key the lower half
+    /// of CDW11: the key's length, and options.
     pub detail: u32,
     /// The key's field, of commands of the Key Value command set.
     pub key: [u8; KEY_MAX],
-    /// Bytes that it moved to or from the host.
+    /// Bytes moved to or from the host.
     pub bytes: u32,
-    /// Commands of its queue that were fetched and not completed when it was, with it.
+    /// Commands of its queue fetched and not completed when it was fetched, including itself.
     pub depth: u16,
 }
 
@@ -136,8 +136,8 @@ impl Record {
         self.at_ns.saturating_add(self.latency_ns())
     }
 
-    /// The bytes of its namespace that it names: the first, and how many. `None` where it names
-    /// none, or they have no end.
+    /// The byte range of its namespace: start and length. `None` if it has none, or the range
+    /// overflows.
     #[must_use]
     pub fn extent(&self) -> Option<(u64, u64)> {
         if self.blocks == 0 {
@@ -155,7 +155,7 @@ impl Record {
         known.then(|| self.slba.checked_mul(1 << self.lba_shift))?
     }
 
-    /// Its key, of a command of the Key Value command set that has one.
+    /// The key of a command of the Key Value command set, if it has one.
     #[must_use]
     pub fn key(&self) -> Option<Key> {
         let len = KvCdw11::from(self.detail).kl();
@@ -166,33 +166,33 @@ impl Record {
         })
     }
 
-    /// Whether it ended well.
+    /// Whether it succeeded.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.status == 0
     }
 }
 
-/// What a recording is of.
+/// Description of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// The controller, by its name.
+    /// Name of the controller.
     pub controller: String,
-    /// When it began, on the clock of the records, in nanoseconds from any start.
+    /// Start time on the clock of the records, in nanoseconds from any origin.
     pub start_ns: u64,
     /// The same in nanoseconds since 1970 (UTC).
     pub started_unix_ns: u64,
-    /// One command of so many was recorded, at random; 1: every one.
+    /// Sampling rate: one command in this many was recorded, at random; 1: every one.
     pub sample: u32,
-    /// The program that wrote it, with its version.
+    /// Name and version of the program that wrote it.
     #[serde(default)]
     pub writer: String,
-    /// Namespaces that were attached when it began.
+    /// Namespaces attached at the start.
     #[serde(default)]
     pub namespaces: Vec<Namespace>,
 }
 
-/// A namespace as it was when a recording began.
+/// A namespace at the start of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {
     /// Its identifier.
@@ -205,23 +205,23 @@ pub struct Namespace {
     pub blocks: u64,
 }
 
-/// What a recording came to.
+/// End of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// When it ended, on the clock of the records.
+    /// End time on the clock of the records.
     pub end_ns: u64,
-    /// Why.
+    /// Reason.
     pub reason: String,
     /// Records in the file.
     pub commands: u64,
-    /// Commands that were to be recorded and are not there.
+    /// Commands that are missing.
     pub lost: u64,
-    /// Completion queues that there were, by their identifiers.
+    /// Identifiers of the completion queues.
     pub queues: Vec<u16>,
 }
 
-/// Puts records in the order in which their doorbells were seen; those of the same time stay in
-/// theirs.
+/// Sorts records by the time at which their doorbells were seen; records of the same time keep
+/// their order.
 pub fn by_time(records: &mut [Record]) {
     records.sort_by_key(|record| record.at_ns);
 }

@@ -1,4 +1,4 @@
-//! What commands are called.
+//! Names of commands.
 
 use nvme_spec::key_value::KvOpcode;
 use nvme_spec::opcode::{Csi, NvmOpcode};
@@ -6,7 +6,7 @@ use nvme_spec::zoned::ZonedOpcode;
 
 use crate::Record;
 
-/// What a command asks for, as far as what is made of traces tells commands apart.
+/// Kind of a command, as far as users of traces distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// Read.
@@ -27,14 +27,14 @@ pub enum Operation {
     Compare,
     /// Verify.
     Verify,
-    /// Any other of the NVM command set or of zones.
+    /// Any other command of the NVM or Zoned Namespace command set.
     Other,
-    /// One of a key-value namespace.
+    /// A command of a key-value namespace.
     KeyValue,
 }
 
 impl Record {
-    /// What it asks for.
+    /// Kind of the command.
     #[must_use]
     pub fn operation(&self) -> Operation {
         if Csi(self.csi) == Csi::KEY_VALUE {
@@ -59,7 +59,7 @@ impl Record {
         }
     }
 
-    /// The name of its command in its command set; with its number where that has none.
+    /// Name of the command in its command set; with the opcode if it has no name.
     #[must_use]
     pub fn name(&self) -> String {
         if Csi(self.csi) == Csi::KEY_VALUE {
@@ -73,7 +73,7 @@ impl Record {
     }
 }
 
-/// What numbers are called that have no name.
+/// Name of opcodes without a name.
 const UNNAMED: &str = NvmOpcode(0xff).name();
 
 fn named(name: &str, opcode: u8) -> String {

@@ -1,4 +1,4 @@
-//! Reading a file, block by block, whatever is in it.
+//! Reading of a file, block by block; any contents are handled.
 
 use std::io::{self, Read};
 
@@ -7,41 +7,41 @@ use crate::{
     columns, write,
 };
 
-/// What is wrong with a file.
+/// Error of a trace file.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// It is none.
+    /// The file is not a trace.
     #[error(
         "this is no trace: one begins with the eight bytes NVMTRACE, as `nvmirage trace start` writes them"
     )]
     NoTrace,
-    /// It is of another version.
+    /// The file has another version.
     #[error(
         "the trace has version {0} of the format, and this program reads versions up to {VERSION}: use the nvmirage that wrote it, or a newer one"
     )]
     Version(u32),
-    /// It ends before its header does.
+    /// The file ends within its header.
     #[error("the trace ends within its header: its writer was stopped before it had begun")]
     NoHeader,
-    /// Something else is in it than was written.
+    /// The contents differ from what was written.
     #[error("the trace is damaged at byte {at}: {why}; what stands before that is whole")]
     Damaged {
-        /// Where the block begins.
+        /// Position of the block.
         at: u64,
-        /// What is wrong with it.
+        /// The damage.
         why: &'static str,
     },
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the trace cannot be read: {0}")]
     Io(#[from] io::Error),
 }
 
-/// How a file ends.
+/// End of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// As one that was ended.
+    /// The file was completed.
     Ended(End),
-    /// Its writer was stopped: so many bytes behind the last whole block are of no use.
+    /// The writer was stopped: this many bytes after the last complete block are useless.
     CutOff(u64),
 }
 
@@ -51,7 +51,7 @@ pub struct Reader<R> {
     file: R,
     version: u32,
     header: Header,
-    /// Bytes of all blocks that were read.
+    /// Total size of the blocks read so far.
     at: u64,
     lost: u64,
     read: u64,
@@ -60,7 +60,7 @@ pub struct Reader<R> {
     raw: Vec<u8>,
 }
 
-/// A block as its frame tells.
+/// Contents of a block's frame.
 #[derive(Clone, Copy)]
 struct Frame {
     kind: u8,
@@ -71,10 +71,10 @@ struct Frame {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads what a file begins with.
+    /// Reads the beginning of a file.
     ///
     /// # Errors
-    /// It is none, of another version, or damaged; it cannot be read.
+    /// The file is not a trace, of another version, or damaged; it cannot be read.
     pub fn new(mut file: R) -> Result<Self, TraceError> {
         let mut start = [0; START_LEN];
         let len = fill(&mut file, &mut start)?;
@@ -116,28 +116,28 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// What the recording is of.
+    /// Description of the recording.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Commands that were lost before what was read so far.
+    /// Commands lost before the current position.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// How the file ends; `None` as long as it was not read to there.
+    /// End of the file; `None` before it was reached.
     #[must_use]
     pub fn tail(&self) -> Option<&Tail> {
         self.tail.as_ref()
     }
 
-    /// Appends the records of the next block to `records`. False at the end.
+    /// Appends the records of the next block to `records`. Returns false at the end.
     ///
     /// # Errors
-    /// It is damaged, or cannot be read.
+    /// The block is damaged, or cannot be read.
     pub fn next(&mut self, records: &mut Vec<Record>) -> Result<bool, TraceError> {
         if self.tail.is_some() {
             return Ok(false);
@@ -175,17 +175,17 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads all that there is, at once.
+    /// Reads the whole rest at once.
     ///
     /// # Errors
-    /// As [`Reader::next`].
+    /// Those of [`Reader::next`].
     pub fn rest(&mut self) -> Result<Vec<Record>, TraceError> {
         let mut records = Vec::new();
         while self.next(&mut records)? {}
         Ok(records)
     }
 
-    /// Reads a block into `raw`; `None` where the file ends before it does, which is noted.
+    /// Reads a block into `raw`; `None` if the file ends within it, which is recorded.
     fn block(&mut self) -> Result<Option<Frame>, TraceError> {
         let at = self.at;
         let damaged = |why| TraceError::Damaged { at, why };
@@ -244,7 +244,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Reads until `bytes` are full or there are no more; how many.
+/// Reads until `bytes` are full or the input ends; returns the number of bytes.
 fn fill(file: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     let mut len = 0;
     while len < bytes.len() {

@@ -1,4 +1,4 @@
-//! What a trace comes to, in numbers.
+//! Statistics of a trace.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,30 @@ use serde::Serialize;
 
 use crate::{Asked, Record, STAGES};
 
-/// Bytes of the ranges whose commands are counted together.
+/// Size of the ranges by which commands are counted.
 const RANGE: u64 = 1 << 20;
-/// Ranges that are told of.
+/// Number of reported ranges.
 const HOTTEST: usize = 10;
 
-/// Numbers of a trace.
+/// Statistics of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stats {
-    /// Commands.
+    /// Number of commands.
     pub commands: u64,
     /// Nanoseconds from the first doorbell to the last completion.
     pub span_ns: u64,
-    /// By what they are called, the most frequent first.
+    /// By command name, the most frequent first.
     pub operations: Vec<OperationStats>,
-    /// Where the time went.
+    /// By stage.
     pub stages: Vec<StageStats>,
     /// Errors by their status field, the most frequent first.
     pub errors: Vec<(u16, u64)>,
     /// By submission queue.
     pub queues: Vec<QueueStats>,
-    /// Of reads and writes (appends are none), the percentage that begins where the one before it
-    /// of its namespace and its kind ended.
+    /// Percentage of reads and writes (without appends) that begin where the previous one of the
+    /// same namespace and kind ended.
     pub sequential_percent: Option<f64>,
-    /// The MiB of namespaces with the most reads and writes that begin there.
+    /// The ranges of 1 MiB in which most reads and writes begin.
     pub hottest: Vec<RangeStats>,
 }
 
@@ -38,11 +38,11 @@ pub struct Stats {
 pub struct OperationStats {
     /// The name.
     pub name: String,
-    /// How many.
+    /// Number of commands.
     pub count: u64,
-    /// Those that ended with an error.
+    /// Number of failed commands.
     pub errors: u64,
-    /// Bytes that they moved.
+    /// Bytes moved.
     pub bytes: u64,
     /// Their latencies, from the doorbell to the completion.
     #[serde(flatten)]
@@ -54,26 +54,26 @@ pub struct OperationStats {
 pub struct Latencies {
     /// Their mean.
     pub mean_ns: f64,
-    /// So many of a hundred do not take longer.
+    /// Median.
     pub p50_ns: u64,
-    /// The same.
+    /// 90th percentile.
     pub p90_ns: u64,
-    /// The same.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// The same.
+    /// 99.9th percentile.
     pub p99_9_ns: u64,
     /// The longest.
     pub max_ns: u64,
 }
 
-/// What a stage took.
+/// Time of a stage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StageStats {
     /// Its name.
     pub stage: &'static str,
     /// The mean over all commands, in nanoseconds.
     pub mean_ns: f64,
-    /// Of the time of all stages, in percent.
+    /// Share of the total time of all stages, in percent.
     pub percent: f64,
 }
 
@@ -82,29 +82,29 @@ pub struct StageStats {
 pub struct QueueStats {
     /// Its identifier.
     pub queue: u16,
-    /// Its commands.
+    /// Number of commands.
     pub commands: u64,
-    /// Commands in flight when one was fetched, with that: their mean.
+    /// Mean number of commands in flight when one was fetched, including it.
     pub depth_mean: f64,
-    /// The most.
+    /// Maximum of that number.
     pub depth_max: u16,
 }
 
-/// A MiB of a namespace.
+/// A range of 1 MiB of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RangeStats {
     /// The namespace.
     pub nsid: u32,
     /// The first byte.
     pub start: u64,
-    /// Commands that begin there.
+    /// Number of commands that begin there.
     pub commands: u64,
     /// Bytes that they move.
     pub bytes: u64,
 }
 
 impl Latencies {
-    /// Of these, in any order.
+    /// Latencies from values in any order.
     #[must_use]
     pub fn of(mut latencies: Vec<u64>) -> Self {
         latencies.sort_unstable();
@@ -128,7 +128,7 @@ impl Latencies {
     }
 }
 
-/// Numbers of records that are in the order of time ([`crate::by_time`]).
+/// Statistics of records sorted by time ([`crate::by_time`]).
 #[must_use]
 pub fn of(records: &[Record]) -> Stats {
     let begun = records.first().map_or(0, |record| record.at_ns);
@@ -214,7 +214,7 @@ fn queues(records: &[Record]) -> Vec<QueueStats> {
     all.collect()
 }
 
-/// The share of commands that go on where another one ended, and the ranges with the most.
+/// The percentage of sequential commands, and the ranges with the most commands.
 fn places(records: &[Record]) -> (Option<f64>, Vec<RangeStats>) {
     let mut ends = BTreeMap::<(u32, bool), u64>::new();
     let mut ranges = BTreeMap::<(u32, u64), RangeStats>::new();

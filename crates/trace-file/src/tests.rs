@@ -1,4 +1,4 @@
-//! Files as they were written, cut off, and damaged.
+//! Complete, cut-off, and damaged files.
 
 use proptest::prelude::*;
 
@@ -82,7 +82,7 @@ fn end_of(blocks: &[(Vec<Record>, u64)]) -> End {
     }
 }
 
-/// What comes out of a file until its end or an error.
+/// Contents of a file up to its end or an error.
 fn read(file: &[u8]) -> (Vec<Record>, Result<Option<Tail>, TraceError>) {
     let mut records = Vec::new();
     let mut reader = match Reader::new(file) {
@@ -148,7 +148,8 @@ proptest! {
         prop_assert!(records.is_empty());
     }
 
-    /// Whatever stands in a block whose checksum is right: as many records as it says, or an error.
+    /// Any contents of a block with a correct checksum give as many records as its frame says, or
+    /// an error.
     #[test]
     fn no_payload_makes_it_panic_or_lie(count in 0..4usize, payload in a_payload(), lost in any::<u64>()) {
         let (mut file, _) = file(&[], None);
@@ -192,7 +193,7 @@ fn a_payload() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![prop::collection::vec(any::<u8>(), 0..200), records]
 }
 
-/// Zones whose first byte has no number of 64 bits are named by nobody.
+/// Zones whose first byte does not fit in 64 bits cannot be submitted.
 #[test]
 fn a_zone_beyond_all_bytes_is_not_asked_for() {
     let reset = Record {
@@ -255,7 +256,7 @@ fn a_file_that_was_cut_off_is_read_to_its_last_whole_block() {
     }
 }
 
-/// Whichever bit of a file is another one: no record that was not written comes out.
+/// Flipping any bit of a file: every record that comes out was written.
 #[test]
 fn a_bit_that_flips_is_found() {
     let blocks = some_blocks();
@@ -394,7 +395,7 @@ fn by_hand(version: u32, numbers: &[u64]) -> Vec<u8> {
     made
 }
 
-/// What is worth having: 64 bytes a record and more become a handful.
+/// Efficiency of the format: records of 64 bytes and more take only a handful of bytes.
 #[test]
 fn records_of_a_usual_load_are_small() {
     let (file, _) = file(&some_blocks(), None);

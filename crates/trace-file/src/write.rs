@@ -1,24 +1,24 @@
-//! Blocks, as they are written. Whoever has a file writes them there, each as a whole.
+//! Encoding of blocks. The caller writes each to the file as a whole.
 
 use crate::{BLOCK_RECORDS, End, FRAME_LEN, Header, MAGIC, RAW_MAX, Record, VERSION, columns};
 
-/// Makes blocks, in memory that it keeps.
+/// Encodes blocks, in memory that it reuses.
 #[derive(Debug, Default)]
 pub struct Encoder {
     raw: Vec<u8>,
     block: Vec<u8>,
 }
 
-/// What a block holds.
+/// Kind of a block.
 pub(crate) const HEADER: u8 = 1;
 pub(crate) const RECORDS: u8 = 2;
 pub(crate) const END: u8 = 3;
-/// How it is packed.
+/// Packing of a block.
 pub(crate) const PLAIN: u8 = 0;
 pub(crate) const LZ4: u8 = 1;
 
 impl Encoder {
-    /// What a file begins with.
+    /// The beginning of a file.
     pub fn header(&mut self, header: &Header) -> &[u8] {
         let text = serde_json::to_vec(header).unwrap_or_default();
         self.frame(HEADER, PLAIN, 0, 0, |raw, out| {
@@ -31,7 +31,7 @@ impl Encoder {
         &self.block
     }
 
-    /// A block of records, before which so many commands were lost.
+    /// A block of records, preceded by `lost` lost commands.
     ///
     /// # Panics
     /// There are more than [`BLOCK_RECORDS`].
@@ -48,7 +48,7 @@ impl Encoder {
         &self.block
     }
 
-    /// What a file ends with, before which so many commands were lost.
+    /// The end of a file, preceded by `lost` lost commands.
     pub fn end(&mut self, end: &End, lost: u64) -> &[u8] {
         let text = serde_json::to_vec(end).unwrap_or_default();
         self.frame(END, PLAIN, 0, lost, |raw, out| {

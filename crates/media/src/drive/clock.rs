@@ -1,20 +1,20 @@
-//! A drive's time, told by a thread that does nothing else.
+//! A drive's clock, on a thread with no other task.
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::keeper::TICK;
 
-/// The time of a drive's keeper and its channels, in [`TICK`]s.
+/// Clock of a drive's keeper and its channels, in [`TICK`]s.
 ///
-/// The keeper itself cannot tell it: what it is asked for takes seconds (gigabytes that are locked
-/// for a drive, thousands of pages behind an IOMMU of a virtual machine's), and commands that were
-/// young when the time stood still would be old when it went on. It counts what it has seen pass, a
-/// tick at a time, so that a process that stood still has not let its drives hang for as long.
+/// The keeper itself cannot keep the time: its jobs take seconds (locking gigabytes for a drive,
+/// mapping thousands of pages behind a virtual machine's IOMMU), and commands that were young when
+/// its clock stopped would be old when it continued. The thread counts ticks that it has seen pass,
+/// one at a time, so that after a pause of the whole process its drives do not time out.
 pub(super) struct Clock(pub(super) Weak<AtomicU32>);
 
 impl Clock {
-    /// Tells the time as long as there is somebody whom it concerns.
+    /// Advances the clock as long as the keeper or a channel exists.
     #[expect(
         clippy::disallowed_methods,
         reason = "a thread of its own, which does nothing else"
@@ -25,7 +25,7 @@ impl Clock {
             let Some(ticks) = self.0.upgrade() else {
                 return;
             };
-            // Relaxed: nothing else is told by it.
+            // Relaxed: the tick publishes no other data.
             ticks.fetch_add(1, Ordering::Relaxed);
         }
     }

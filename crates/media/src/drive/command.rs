@@ -1,8 +1,8 @@
-//! The commands that a request is made of: from bytes of the medium to blocks of the drive.
+//! Builds the drive's commands for a request: translates bytes of the medium to blocks of the
+//! drive.
 //!
-//! Only what stands here ever reaches a drive: Read, Write, Write Zeroes, Dataset Management and
-//! Flush, of one namespace, with blocks that were checked against it and pointers that were built
-//! here.
+//! Only commands built here ever reach a drive: Read, Write, Write Zeroes, Dataset Management and
+//! Flush, of one namespace, with blocks checked against it and pointers built here.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use super::op::{Cursor, Fused, Kind, Op};
 
 const PAGE: u64 = 4096;
 
-/// A command, and what of its request it does.
+/// A command, and the part of its request that it covers.
 pub(super) struct Made {
     pub(super) sqe: Sqe,
-    /// Bytes of the medium; 1 for what has none.
+    /// Bytes of the medium; 1 for a command without any.
     pub(super) bytes: u64,
     /// Bytes of the request's data.
     pub(super) data: u32,
-    /// The place in the data behind it, where that does not go through a buffer.
+    /// Position in the data after it, unless it goes through a buffer.
     pub(super) cursor: Cursor,
 }
 
-/// Makes the next command of a request, in slot `cid` of the queue pair. `None` where it cannot be
-/// said to the drive, which what was checked before rules out.
+/// Builds the next command of a request, in slot `cid` of the queue pair. `None` if the drive's
+/// commands cannot express it, which earlier checks rule out.
 pub(super) fn make<B: Bus>(
     (facts, queue, pieces, ranges): (&Facts, &Queue<B>, &Pieces, &[[u64; 2]]),
     (slot, op, view): (u16, &Op, Option<&Arc<DmaView>>),
@@ -127,8 +127,8 @@ fn flush(facts: &Facts, op: &Op) -> Made {
         nsid: facts.nsid,
         ..Sqe::default()
     };
-    // All that it is there for: no bytes are left of a Flush, and those of a Compare and Write come
-    // next.
+    // The command covers the whole stage: a Flush has no bytes left, and those of a Compare and
+    // Write follow.
     Made {
         sqe,
         bytes: match op.kind {
@@ -140,7 +140,7 @@ fn flush(facts: &Facts, op: &Op) -> Made {
     }
 }
 
-/// Dataset Management, with its list of ranges in a buffer of ours.
+/// Dataset Management, with its list of ranges in a bounce buffer.
 fn deallocate<B: Bus>(
     facts: &Facts,
     queue: &Queue<B>,
@@ -150,7 +150,8 @@ fn deallocate<B: Bus>(
     let buffer = &queue.bounce[usize::from(bounce)];
     let unit = u64::from(facts.block_bytes());
     for (index, &[offset, len]) in ranges.iter().enumerate() {
-        // Whole blocks alone; what is more than a range can say stays, as it may.
+        // Only whole blocks. The part that a range cannot express stays allocated, which is
+        // allowed.
         let first = offset.div_ceil(unit);
         let blocks = ((offset + len) / unit).saturating_sub(first);
         let range = DsmRange {

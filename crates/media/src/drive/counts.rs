@@ -1,6 +1,6 @@
-//! What is counted of a drive: by its channels and its keeper, to be read by anyone.
+//! Counters of a drive, written by its channels and its keeper, readable by any thread.
 //!
-//! A channel counts for itself and tells now and then, so that no command writes to memory that
+//! A channel counts locally and publishes now and then, so that no command writes to memory that
 //! other reactors write to.
 
 use std::sync::Arc;
@@ -12,34 +12,34 @@ use port::DriveReport;
 use super::op::GONE;
 use crate::trouble::Troubles;
 
-/// What became of commands at a drive, and of the drive.
+/// Counters of commands at a drive, and state of the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriveCounts {
-    /// Commands that the drive has answered, of all channels: one of a host may be several.
+    /// Commands that the drive has answered, on all channels; one host command may need several.
     pub commands: u64,
-    /// Requests of hosts that ended as interrupted: the drive did not answer in time, was reset, or
-    /// was lost.
+    /// Host requests that ended as interrupted: the drive did not answer in time, was reset, or was
+    /// lost.
     pub interrupted: u64,
     /// Queue pairs that were given up.
     pub queues_given_up: u64,
-    /// Times that the drive was reset.
+    /// Resets of the drive.
     pub resets: u64,
-    /// Times that it was lost.
+    /// Losses of the drive.
     pub losses: u64,
-    /// Whether it is there.
+    /// Whether the drive is available.
     pub is_there: bool,
-    /// Its Composite Temperature in kelvins, as it said last; 0 where it said none.
+    /// Latest Composite Temperature in kelvins; 0 if the drive reports none.
     pub temperature: u64,
-    /// Its Available Spare in percent, as it said last; `None` where it told no health.
+    /// Latest Available Spare in percent; `None` without a health log.
     pub available_spare: Option<u64>,
-    /// Its Percentage Used, as it said last; `None` where it told no health.
+    /// Latest Percentage Used; `None` without a health log.
     pub percentage_used: Option<u64>,
 }
 
-/// The same, shared by those who count.
+/// The shared form of the counters.
 #[derive(Debug, Default)]
 pub(super) struct Counting {
-    /// What all channels have met.
+    /// Errors of all channels.
     pub(super) troubles: Arc<Troubles>,
     pub(super) commands: AtomicU64,
     pub(super) interrupted: AtomicU64,
@@ -53,9 +53,9 @@ pub(super) struct Counting {
     percentage_used: AtomicU64,
 }
 
-// Relaxed: each number stands for itself.
+// Relaxed: the numbers are independent.
 impl Counting {
-    /// The drive is not there any more.
+    /// Records the loss of the drive.
     pub(super) fn lost(&self) {
         self.losses.fetch_add(1, Relaxed);
         self.is_there.store(false, Relaxed);
@@ -68,7 +68,7 @@ impl Counting {
         }
     }
 
-    /// What the drive has said of itself.
+    /// Records the drive's health report.
     pub(super) fn reported(&self, report: &DriveReport) {
         let Some(health) = &report.health else {
             return;

@@ -1,12 +1,10 @@
-//! Where the data of a channel's commands is: pieces of hosts' memory, as the drive finds them or
-//! as we do.
+//! Location of a command's data: pieces of host memory, as drive addresses or as host addresses.
 //!
-//! A command's data either lies where the drive reaches it and as its entries can say it, and is
-//! then never touched by us; or it goes through a buffer of ours. Which of the two is settled when
-//! the command comes.
+//! The choice is made when the command arrives. If the drive reaches all of the data and PRP
+//! entries can express it, we never touch it; otherwise it goes through a bounce buffer.
 //!
 //! Host memory is found again by its address in the view that the command's pin keeps, so nothing
-//! here outlives that.
+//! here outlives that pin.
 
 use std::sync::Arc;
 
@@ -17,13 +15,13 @@ use port::prp::MAX_SEGMENTS;
 use super::op::Cursor;
 use super::windows::Table;
 
-/// Bytes that are compared at a time.
+/// Bytes per comparison step.
 const COMPARE_PIECE: usize = 4096;
-/// In a piece's second word, above its length: what is read into it is discarded.
+/// Flag in a piece's second word, above its length: data read into it is discarded.
 const SINK: u64 = 1 << 32;
 
-/// The pieces of every slot's data, [`MAX_SEGMENTS`] a slot: an address and a length. Of a type
-/// that the allocator's zeros will do for, so that what is never used is never touched.
+/// The pieces of every slot's data, [`MAX_SEGMENTS`] per slot: an address and a length. The type
+/// allows zeroed allocation, so unused pages are never touched.
 #[derive(Debug)]
 pub(super) struct Pieces {
     table: Vec<[u64; 2]>,
@@ -40,9 +38,9 @@ impl Pieces {
         &self.table[usize::from(slot) * MAX_SEGMENTS..][..MAX_SEGMENTS]
     }
 
-    /// Keeps a command's data as the drive finds it. False where the drive does not reach all of
-    /// it, or its entries cannot say where it is: only the first piece may begin inside a page, at
-    /// a dword, and only the last one may end inside one (Base 2.1, 4.1.1).
+    /// Stores a command's data as drive addresses. Returns false if the drive does not reach all of
+    /// it, or PRP entries cannot express it: only the first piece may begin inside a page, at a
+    /// dword, and only the last one may end inside a page (Base 2.1, 4.1.1).
     #[inline]
     pub(super) fn set_direct(
         &mut self,
@@ -67,7 +65,7 @@ impl Pieces {
         true
     }
 
-    /// Keeps a command's data as we find it.
+    /// Stores a command's data as host addresses, for a bounce buffer.
     pub(super) fn set_bounced(&mut self, slot: u16, segments: &[Segment<'_>]) {
         let places = &mut self.table[usize::from(slot) * MAX_SEGMENTS..];
         for (place, segment) in places.iter_mut().zip(segments) {
@@ -80,8 +78,8 @@ impl Pieces {
         }
     }
 
-    /// The pieces from a place on, of so many bytes: where each begins, and its bytes. And the
-    /// place behind them.
+    /// The pieces of `bytes` bytes from a position: the start of each, and its length. Also returns
+    /// the position after them.
     #[inline]
     pub(super) fn run(&self, slot: u16, from: Cursor, bytes: u32) -> Run<'_> {
         Run {
@@ -91,7 +89,7 @@ impl Pieces {
         }
     }
 
-    /// The place so many bytes further on.
+    /// The position `bytes` further on.
     pub(super) fn after(&self, slot: u16, from: Cursor, bytes: u32) -> Cursor {
         let mut run = self.run(slot, from, bytes);
         while run.next().is_some() {}
@@ -99,7 +97,7 @@ impl Pieces {
     }
 }
 
-/// Some of a command's data, piece by piece. See [`Pieces::run`].
+/// Part of a command's data, piece by piece. See [`Pieces::run`].
 pub(super) struct Run<'a> {
     pieces: &'a [[u64; 2]],
     cursor: Cursor,
@@ -115,7 +113,7 @@ pub(super) struct Part {
 }
 
 impl Run<'_> {
-    /// Where it has come to.
+    /// The current position.
     pub(super) fn cursor(&self) -> Cursor {
         self.cursor
     }
@@ -153,9 +151,9 @@ impl Iterator for Run<'_> {
     }
 }
 
-/// Calls `each` for the parts of a run with the host's memory (`None` where it is to be discarded)
-/// and where in the run it is. False where the host's memory is not there, which cannot be as long
-/// as the view is the one that it was found in.
+/// Calls `each` for every part of a run, with the host's memory (`None` for discarded data) and the
+/// offset in the run. Returns false if host memory is missing, which cannot happen while the view
+/// is the one in which it was found.
 fn walk(
     run: Run<'_>,
     view: &Arc<DmaView>,
@@ -185,7 +183,7 @@ fn walk(
     true
 }
 
-/// Copies a buffer's first bytes to a host.
+/// Copies the start of a buffer to the host.
 pub(super) fn scatter(run: Run<'_>, view: &Arc<DmaView>, from: &Buffer) -> bool {
     walk(run, view, Need::DeviceWrites, |segment, at, len| {
         if let Some(segment) = segment {
@@ -195,7 +193,7 @@ pub(super) fn scatter(run: Run<'_>, view: &Arc<DmaView>, from: &Buffer) -> bool 
     })
 }
 
-/// Copies a host's bytes to a buffer's first.
+/// Copies host data to the start of a buffer.
 pub(super) fn gather(run: Run<'_>, view: &Arc<DmaView>, to: &Buffer) -> bool {
     walk(run, view, Need::DeviceReads, |segment, at, len| {
         segment.is_some_and(|segment| {
@@ -205,7 +203,7 @@ pub(super) fn gather(run: Run<'_>, view: &Arc<DmaView>, to: &Buffer) -> bool {
     })
 }
 
-/// Whether a host's bytes are a buffer's first.
+/// Whether host data equals the start of a buffer.
 pub(super) fn equal(run: Run<'_>, view: &Arc<DmaView>, with: &Buffer) -> bool {
     let mut copy = [0; COMPARE_PIECE];
     walk(run, view, Need::DeviceReads, |segment, at, len| {

@@ -1,4 +1,4 @@
-//! Zeros over a part of a drive that no host has any more, on the keeper's thread.
+//! Zeroing of a part of a drive that no host uses any more, on the keeper's thread.
 
 use driver::bus::Bus;
 use driver::io::Namespace;
@@ -7,11 +7,10 @@ use driver::{Device, DriverError, QueuePair};
 use super::facts::Facts;
 use super::keeper::SLOW_TIMEOUT;
 
-/// Bytes of one command: what any drive clears in a moment.
+/// Bytes per command: any drive clears this quickly.
 const STEP_BYTES: u64 = 4 << 20;
 
-/// Has whole blocks read as zeros: by Write Zeroes where the drive has that, by writing them
-/// otherwise.
+/// Zeroes whole blocks: with Write Zeroes if the drive has it, by writing zeros otherwise.
 pub(super) fn erase<B: Bus>(
     device: &mut Device<B>,
     facts: &Facts,
@@ -54,7 +53,7 @@ fn erase_with<B: Bus>(
         let blocks = u32::try_from(bytes >> facts.block_shift).unwrap_or(u32::MAX);
         match &zeros {
             Some(zeros) => pair.write(&namespace, lba, blocks, zeros, false)?,
-            // The space may be given back: what is deallocated so reads as zeros (NVM 1.1, 3.2.8).
+            // Deallocation is allowed: blocks deallocated this way read as zeros (NVM 1.1, 3.2.8).
             None => pair.write_zeroes(&namespace, lba, blocks, true)?,
         };
         at += bytes;

@@ -1,4 +1,4 @@
-//! What a drive says of itself, as far as it matters to its tenants.
+//! Identify data of a drive that matters to its tenants.
 
 use driver::bus::Bus;
 use driver::io::Namespace;
@@ -8,42 +8,42 @@ use nvme_spec::identify::{Cns, IDENTIFY_SIZE, IdentifyController, IdentifyNvmCon
 use port::MediumTraits;
 use zerocopy::FromBytes;
 
-/// The largest logical block of a namespace here.
+/// Maximum supported logical block size.
 const MAX_LBA_BYTES: u64 = 4096;
 
-/// One namespace of a drive. It stays as it is as long as the medium is open: a drive that comes
-/// back with others is another one.
+/// Properties of one namespace of a drive. They are fixed while the medium is open: a drive that
+/// comes back with other properties is another drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// Serial and model number, without the spaces around them.
+    /// Serial and model number, without surrounding spaces.
     pub(super) serial: String,
     pub(super) model: String,
     pub(super) nsid: u32,
     pub(super) blocks: u64,
-    /// Size of a logical block as a power of two.
+    /// Logical block size as a power of two.
     pub(super) block_shift: u8,
-    /// Bytes that one command may move.
+    /// Maximum data transfer of one command.
     pub(super) transfer_len: u32,
     pub(super) volatile_cache: bool,
     pub(super) deallocates: bool,
-    /// Bytes that one Write Zeroes may clear; 0 where the drive has none.
+    /// Maximum bytes of one Write Zeroes; 0 if the drive lacks it.
     pub(super) zeroes_len: u64,
     pub(super) deallocated_reads_zero: bool,
     pub(super) optimal_bytes: u32,
-    /// The drive has the namespace write protected (NSATTR).
+    /// Whether the namespace is write protected (NSATTR).
     pub(super) read_only: bool,
-    /// What is written wholly or not at all when the power fails, at multiples of as many bytes: a
-    /// power of two from a block up to 4096.
+    /// Unit that is written completely or not at all across a power failure, at multiples of
+    /// itself: a power of two from a block up to 4096 bytes.
     pub(super) whole_bytes: u32,
-    /// Queue pairs that it grants.
+    /// Number of queue pairs that the drive grants.
     pub(super) queues: u16,
 }
 
 impl Facts {
-    /// Asks a drive that is enabled. Without a number its first namespace is taken.
+    /// Reads the properties from an enabled drive. Without a number, takes the first namespace.
     ///
     /// # Errors
-    /// There is no such namespace, or it has a format that is not for this; those of the commands.
+    /// The namespace does not exist or has an unsupported format; errors of the commands.
     pub(super) fn learn<B: Bus>(
         device: &mut Device<B>,
         nsid: Option<u32>,
@@ -114,8 +114,8 @@ impl Facts {
     }
 }
 
-/// Bytes of one Write Zeroes: as many blocks as the command can say, or what the drive says since
-/// it can (WZSL; NVM 1.1, 4.1.5.4).
+/// Maximum bytes of one Write Zeroes: the command's own limit, or the drive's if it reports one
+/// (WZSL; NVM 1.1, 4.1.5.4).
 fn zeroes_len<B: Bus>(
     device: &mut Device<B>,
     identity: &IdentifyController,
@@ -126,7 +126,7 @@ fn zeroes_len<B: Bus>(
         return Ok(most);
     }
     let mut data = [0; IDENTIFY_SIZE];
-    // What is not there sets no limit.
+    // Without this Identify structure there is no limit.
     match device.identify(Cns::IO_COMMAND_SET_CONTROLLER, 0, &mut data) {
         Ok(()) | Err(DriverError::Status { .. }) => {}
         Err(error) => return Err(error),
@@ -140,12 +140,12 @@ fn zeroes_len<B: Bus>(
     Ok(limit.min(most))
 }
 
-/// What a drive writes wholly or not at all when the power fails, at multiples of as many bytes
-/// (NVM 1.1, 2.1.4): a power of two from a block up to 4096.
+/// Unit that a drive writes completely or not at all across a power failure, at multiples of itself
+/// (NVM 1.1, 2.1.4): a power of two from a block up to 4096 bytes.
 ///
-/// AWUPF and NAWUPF are of one command, and hold only where that does not cross an atomic boundary.
-/// A block of a namespace here is one command of the drive's, or a part of one that is longer, of
-/// which nothing is promised, as nothing is by us.
+/// AWUPF and NAWUPF apply to one command, and only if it does not cross an atomic boundary. A block
+/// of our namespace is one command of the drive, or part of a longer one, for which neither the
+/// drive nor we promise atomicity.
 fn whole_bytes(identity: &IdentifyController, about: &IdentifyNamespace, block_len: u32) -> u32 {
     let has_own = about.nsfeat.nsabp();
     let units_z = if has_own && about.nawupf_z != 0 {
@@ -155,7 +155,7 @@ fn whole_bytes(identity: &IdentifyController, about: &IdentifyNamespace, block_l
     };
     let promised = u64::from(block_len) * (u64::from(units_z) + 1);
     let mut whole = (1 << promised.ilog2()).min(MAX_LBA_BYTES);
-    // As long as a part that is aligned to itself would cross a boundary.
+    // Halve it while a naturally aligned unit would cross a boundary.
     if has_own && about.nabspf_z != 0 {
         let boundary = u64::from(block_len) * (u64::from(about.nabspf_z) + 1);
         let first = u64::from(block_len) * u64::from(about.nabo);
@@ -177,13 +177,13 @@ mod tests {
 
     use super::*;
 
-    /// Of a drive with blocks of so many bytes: AWUPF; where the namespace has its own, NAWUPF,
-    /// NABSPF and NABO, all 0's based but the last one.
+    /// The unit of a drive with blocks of `block_len` bytes, from AWUPF, and from NAWUPF, NABSPF
+    /// and NABO if the namespace has its own; all 0's based except the last.
     fn whole(block_len: u32, awupf_z: u16, own: Option<[u16; 3]>) -> u32 {
         let mut identity = IdentifyController::new_zeroed();
         let mut about = IdentifyNamespace::new_zeroed();
         identity.awupf_z = awupf_z;
-        // What is said without NSABP is not said.
+        // Without NSABP these values are not reported.
         let [nawupf_z, nabspf_z, nabo] = own.unwrap_or([255, 2, 1]);
         about.nsfeat = Nsfeat::new().with_nsabp(own.is_some());
         (about.nawupf_z, about.nabspf_z, about.nabo) = (nawupf_z, nabspf_z, nabo);
@@ -197,17 +197,17 @@ mod tests {
             (512, 0, None, 512),
             (512, 7, None, 4096),
             (4096, 0, None, 4096),
-            // No power of two, and more than a block here can have.
+            // Not a power of two, and more than one of our blocks can have.
             (512, 2, None, 1024),
             (512, 6, None, 2048),
             (512, u16::MAX, None, 4096),
-            // The namespace's own; 0 in it says what AWUPF says, and boundaries are those of 8
-            // blocks from the first one on.
+            // The namespace's own values; a NAWUPF of 0 means AWUPF, with boundaries every 8 blocks
+            // from the first on.
             (512, 0, Some([7, 0, 0]), 4096),
             (512, 7, Some([0, 0, 0]), 4096),
             (512, 0, Some([7, 7, 0]), 4096),
-            // Boundaries that lie within what is aligned: every 12 blocks, and every 8 from block 4
-            // on, or from 1 on.
+            // Boundaries inside aligned units: every 12 blocks, and every 8 from block 4 on, or
+            // from block 1 on.
             (512, 7, Some([7, 11, 0]), 2048),
             (512, 7, Some([7, 7, 4]), 2048),
             (512, 7, Some([7, 7, 1]), 512),

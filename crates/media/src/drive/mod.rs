@@ -1,24 +1,24 @@
-//! A namespace of an NVMe drive, which its tenants share: mediated pass-through.
+//! A namespace of an NVMe drive that several tenants share: mediated pass-through.
 //!
-//! A [`Drive`] is any controller that the crate `driver` reaches: over vfio-user anyone's server,
-//! in process one of our own. Its bytes are the drive's blocks; each channel owns a queue pair of
-//! it, and a request becomes commands there with other identifiers, blocks and pointers. Data goes
-//! between the drive and the host's memory directly, wherever the drive can be shown that memory.
+//! A [`Drive`] is any controller that the crate `driver` reaches: any server over vfio-user, or one
+//! of our own in process. The medium's bytes are the drive's blocks. Each channel owns a queue pair
+//! of the drive, and translates a request into commands with other identifiers, blocks and
+//! pointers. Data moves directly between the drive and the host's memory if the drive can reach it.
 //!
 //! Invariants:
-//! - Nothing reaches the drive that was not made in [`command`]; no bytes of a host are interpreted
-//!   by the drive but its data.
-//! - An address that is given to the drive lies in memory that the host's own map had when the
-//!   command came, and that map is kept until the drive is done with the command.
-//! - A drive that hangs, lies or dies costs its tenants interrupted commands, and never a reactor's
-//!   time.
+//! - Only commands built in [`command`] reach the drive; the drive interprets no bytes of a host
+//!   except as data.
+//! - Every address given to the drive lies in memory that the host's map contained when the command
+//!   arrived, and that map is kept until the drive has finished the command.
+//! - A drive that hangs, misbehaves or fails costs its tenants interrupted commands, but never a
+//!   reactor's time.
 //!
-//! What it does NOT do: keep partitions apart (the controller has checked each request against its
-//! namespace), schedule, use SGLs, metadata or a drive's own Compare and Copy.
+//! Not included: separation of partitions (the controller has checked each request against its
+//! namespace), scheduling, SGLs, metadata, and the drive's own Compare and Copy.
 //!
-//! [`keeper`] has the device and a thread, [`warden`] takes memory away meanwhile, [`channel`] is
-//! what a reactor has, [`relay`] another one that polls for it, [`windows`] says where the drive
-//! finds hosts' memory, [`data`] where a command's is.
+//! [`keeper`] owns the device and a thread, [`warden`] unmaps memory while the keeper is busy,
+//! [`channel`] is a reactor's handle, [`relay`] polls on another reactor, [`windows`] maps hosts'
+//! memory to drive addresses, and [`data`] locates a command's data.
 
 mod channel;
 mod clock;
@@ -63,32 +63,32 @@ use crate::order::Order;
 use crate::size::Bytes;
 use crate::trouble::Troubles;
 
-/// Bound on an admin command: longer than the 4 s after which a controller of ours gives up what
-/// hangs in a queue that is deleted.
+/// Timeout of an admin command: longer than the 4 s after which our own controller gives up
+/// commands that hang in a queue being deleted.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bound on a server's answers: one that takes longer to read a register stands still.
+/// Timeout of a server's answers: a server that needs longer for a register read is stalled.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes of memory that is shared with a drive for queues, lists and buffers: enough for eight
-/// channels. A physical drive has all of it locked.
+/// Memory shared with a drive for queues, lists and buffers: enough for eight channels. A physical
+/// drive has all of it locked.
 pub const MEMORY_LEN: usize = 64 << 20;
-/// Bytes that one command of ours moves at most.
+/// Maximum bytes of one of our commands.
 const TRANSFER_LEN: u32 = 1 << 20;
-/// Commands of one channel at the drive, at most.
+/// Maximum number of a channel's commands at the drive.
 const MAX_DEPTH: u16 = 1023;
-/// Jobs that the keeper has not taken yet.
+/// Maximum number of jobs waiting for the keeper.
 const JOBS: usize = 256;
-/// Bytes that are erased in one go.
+/// Bytes per erase job.
 const ERASED_BYTES: u64 = 16 << 20;
-/// How long a clean stop waits for the drive's last flush.
+/// Maximum wait of a clean stop for the drive's last flush.
 const FLUSH_BOUND: Duration = Duration::from_secs(30);
 
-/// A namespace of a drive, open. Its keeper ends with it and its channels.
+/// An open namespace of a drive. The keeper ends with it and its channels.
 pub struct Drive<B: Bus> {
     name: String,
     facts: Arc<Facts>,
     jobs: SyncSender<Job<B>>,
     ticks: Arc<AtomicU32>,
-    /// Channels so far, and those that there are.
+    /// Number of the next channel, and count of open channels.
     numbers: AtomicU32,
     open: Arc<AtomicU32>,
     counting: Arc<Counting>,
@@ -104,7 +104,7 @@ impl<B: Bus> fmt::Debug for Drive<B> {
     }
 }
 
-/// How a drive is to be opened.
+/// Options for opening a drive.
 #[must_use]
 pub fn options() -> Options {
     Options {
@@ -116,11 +116,11 @@ pub fn options() -> Options {
 }
 
 impl Drive<AnyBus> {
-    /// Opens a namespace of the drive at a place; without a number its first one. Hosts are shown
-    /// these log pages of it.
+    /// Opens a namespace of the drive at a place; without a number, its first one. Hosts may read
+    /// these log pages of the drive.
     ///
     /// # Errors
-    /// The drive cannot be reached, or it is none for this.
+    /// The drive cannot be reached, or is unsupported.
     pub(crate) fn at(
         place: &Place,
         nsid: Option<u32>,
@@ -159,11 +159,11 @@ impl Drive<AnyBus> {
 }
 
 impl<B: Bus> Drive<B> {
-    /// A drive that is enabled, and its keeper, which its owner gives its time: a thread
-    /// ([`Keeper::run`]), or turns ([`Keeper::look`]) where the drive has none either.
+    /// Wraps an enabled drive. The owner must run the returned keeper: on a thread
+    /// ([`Keeper::run`]), or in turns ([`Keeper::look`]) if the drive has no thread either.
     ///
     /// # Errors
-    /// It has no such namespace, or one of a format that is not for this; those of the commands.
+    /// The namespace does not exist or has an unsupported format; errors of the commands.
     pub fn of(
         name: String,
         device: Device<B>,
@@ -189,13 +189,13 @@ impl<B: Bus> Drive<B> {
         Ok((drive, keeper))
     }
 
-    /// Bytes.
+    /// Size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.facts.size()
     }
 
-    /// What its channels have met.
+    /// Errors of its channels.
     pub(crate) fn troubles(&self) -> &Arc<Troubles> {
         &self.counting.troubles
     }
@@ -213,14 +213,14 @@ impl<B: Bus> Drive<B> {
         self.facts.block_bytes().max(512)
     }
 
-    /// The largest logical block, 512 to 4096 bytes, that it promises to write wholly or not at all
-    /// when the power fails.
+    /// The largest logical block size, 512 to 4096 bytes, that the drive promises to write
+    /// completely or not at all across a power failure.
     #[must_use]
     pub fn max_lba_bytes(&self) -> u32 {
         self.facts.whole_bytes
     }
 
-    /// One line for the log.
+    /// Description in one line, for the log.
     pub(crate) fn describe(&self) -> String {
         let Facts {
             serial,
@@ -236,8 +236,8 @@ impl<B: Bus> Drive<B> {
         )
     }
 
-    /// A handle for one reactor. It has a queue pair as soon as the keeper has made one; what is
-    /// added before waits.
+    /// Creates a handle for one reactor. Requests added before the keeper has created its queue
+    /// pair wait.
     ///
     /// # Errors
     /// The drive has no more queue pairs, or the system no descriptor.
@@ -270,9 +270,8 @@ impl<B: Bus> Drive<B> {
         }))
     }
 
-    /// A handle for a reactor that does a part of what there is to do for the completions of
-    /// channels that are opened after it. There is one for each duty; that of heads is of no use
-    /// without the other.
+    /// Creates a handle for a reactor that performs one duty for the completions of channels opened
+    /// later. Each duty has one relay; [`Duty::Heads`] is useless without the other.
     ///
     /// # Errors
     /// The system has no descriptor.
@@ -299,10 +298,10 @@ impl<B: Bus> Drive<B> {
         ))
     }
 
-    /// Has everything that was completed put onto the media, and waits for that.
+    /// Flushes all completed writes to the media, and waits for that.
     ///
     /// # Errors
-    /// The drive did not do so.
+    /// The flush failed.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let (answer, answered) = sync_channel(1);
         let gone = || io::Error::other("the drive's keeper has ended");
@@ -316,7 +315,7 @@ impl<B: Bus> Drive<B> {
 }
 
 impl<B: Bus> Drive<B> {
-    /// What tells it from other drives.
+    /// Identity that distinguishes the drive from others.
     pub(crate) fn identity(&self) -> DriveIdentity<'_> {
         DriveIdentity {
             serial: &self.facts.serial,
@@ -325,11 +324,11 @@ impl<B: Bus> Drive<B> {
         }
     }
 
-    /// Has bytes read as zeros, and waits for that: a piece at a time, so that the keeper has time
-    /// for others.
+    /// Zeroes a range and waits for that, a piece at a time so that the keeper can do other work in
+    /// between.
     ///
     /// # Errors
-    /// The drive did not do so; some of them may be zeros.
+    /// Erasing failed; part of the range may be zero.
     pub(crate) fn erase(&self, offset: u64, len: u64) -> io::Result<()> {
         let gone = || io::Error::other("the drive's keeper has ended");
         let end = offset + len;
@@ -353,35 +352,35 @@ impl<B: Bus> Drive<B> {
 
 #[cfg(test)]
 impl<B: Bus> Drive<B> {
-    /// Its time.
+    /// The current tick.
     fn ticks(&self) -> u32 {
         self.ticks.load(Relaxed)
     }
 
-    /// Has time pass, as its clock does.
+    /// Advances the clock.
     fn pass(&self, ticks: u32) {
         self.ticks.fetch_add(ticks, Relaxed);
     }
 }
 
-/// What tells a drive from others, wherever it is reached.
+/// Identity of a drive, independent of the path to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveIdentity<'a> {
-    /// Serial number, without the spaces around it; empty where the drive says none.
+    /// Serial number, without surrounding spaces; empty if the drive reports none.
     pub serial: &'a str,
     /// Model number.
     pub model: &'a str,
-    /// The namespace of the drive that is used.
+    /// Namespace in use.
     pub nsid: u32,
 }
 
-/// A channel's right to a queue pair of the drive.
+/// A channel's claim to a queue pair of the drive.
 #[derive(Debug)]
 struct Held(Arc<AtomicU32>);
 
 impl Held {
     fn new(open: &Arc<AtomicU32>, most: u16) -> io::Result<Held> {
-        // Relaxed: the number guards nothing else.
+        // Relaxed: the number guards no other data.
         let held = Held(open.clone());
         if open.fetch_add(1, Relaxed) < most.into() {
             return Ok(held);

@@ -1,4 +1,4 @@
-//! What a slot of a channel is doing at its drive, and what an answer of the drive means.
+//! State of a channel's slot, and the translation of the drive's answers.
 
 use std::num::NonZeroI32;
 
@@ -7,7 +7,7 @@ use nvme_spec::Status;
 use port::ticket::Parked;
 use port::{Cause, Outcome};
 
-/// What a slot is doing.
+/// Operation of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Zeroes {
         deallocate: bool,
     },
-    /// Write Zeroes by writing zeros.
+    /// Write Zeroes by writes of zeros.
     ZeroWrites,
     /// Dataset Management of this many ranges.
     Deallocate {
@@ -31,24 +31,24 @@ pub(super) enum Kind {
     Flush,
 }
 
-/// How far a Compare and Write is.
+/// Stage of a Compare and Write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fused {
-    /// What was written before is put onto the media.
+    /// Flushing earlier writes to the media.
     Commit,
     Compare,
     Write,
 }
 
-/// Ticks of the keeper, which is 4 s, that the drive may take for a command with data of a host's,
-/// and that one may wait for a drive that is not there.
+/// Ticks, 4 s in all, that the drive may take for a command with host data, and that a command may
+/// wait for an absent drive.
 pub(super) const HANG_TICKS: u32 = 16;
-/// Ticks, which is 20 s, that it may take for one without: flushing a large cache, or deallocating
-/// much, takes drives seconds; and hosts wait for 30 s as a rule. No unmap waits for these.
+/// Ticks, 20 s in all, for a command without data: flushing a large cache, or deallocating much,
+/// takes drives seconds, and hosts usually wait for 30 s. No unmap waits for these commands.
 pub(super) const SLOW_HANG_TICKS: u32 = 80;
 
 impl Kind {
-    /// How long the drive may take for a command of this, in ticks of the keeper.
+    /// Ticks that the drive may take for a command of this operation.
     pub(super) fn hang_ticks(self) -> u32 {
         match self {
             Kind::Read | Kind::Write | Kind::Compare | Kind::ZeroWrites => HANG_TICKS,
@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of the drive are read, and none is changed yet.
+    /// Whether the operation reads bytes of the drive and has not changed any yet.
     pub(super) fn reads(self) -> bool {
         match self {
             Kind::Read | Kind::Compare => true,
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// Bytes go to the drive or come from it.
+    /// Whether bytes move to or from the drive.
     pub(super) fn moves(self) -> bool {
         !matches!(
             self,
@@ -77,7 +77,7 @@ impl Kind {
         )
     }
 
-    /// Bytes of the drive may change.
+    /// Whether bytes of the drive may change.
     pub(super) fn changes(self) -> bool {
         !matches!(self, Kind::Read | Kind::Compare | Kind::Flush)
     }
@@ -87,35 +87,34 @@ impl Kind {
 pub(super) struct Op {
     /// It touches bytes, and so may have to wait for others.
     pub(super) touches: bool,
-    /// It stands in a row of those that are to be placed.
+    /// Whether it is in a row of requests to be placed.
     pub(super) is_queued: bool,
-    /// Its data does not go where it is: it is copied to or from memory of ours.
+    /// Whether its data goes through a bounce buffer.
     pub(super) bounced: bool,
     /// In a slot that is in use.
     pub(super) ticket: Option<Parked>,
     pub(super) kind: Kind,
     pub(super) fua: bool,
-    /// What the drive has not been asked for yet: bytes from the namespace's first.
+    /// Remaining part that the drive has not been asked for, in bytes from the namespace's first.
     pub(super) offset: u64,
     pub(super) left: u64,
-    /// Where in its data what is left begins.
+    /// Position of the remaining part in its data.
     pub(super) cursor: Cursor,
     /// Commands at the drive.
     pub(super) outstanding: u16,
-    /// The buffer of ours that its one command at the drive has, and how many bytes of its data are
-    /// there.
+    /// Bounce buffer of its one command at the drive, and the number of data bytes in it.
     pub(super) bounce: Option<u16>,
     pub(super) round: u32,
     /// The first failure.
     pub(super) outcome: Outcome,
-    /// When it came, or when the drive was last asked for something of it: in ticks of the keeper.
+    /// Tick of its arrival, or of its latest command to the drive.
     pub(super) since: u32,
-    /// The drive was asked to abort what it has of it.
+    /// Whether the drive was asked to abort its commands.
     pub(super) is_aborted: bool,
     pub(super) pin: Option<PinId>,
 }
 
-/// A place in a command's data: the piece, and the byte of it.
+/// A position in a command's data: the piece, and the byte in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cursor {
     pub(super) piece: u16,
@@ -144,28 +143,27 @@ impl Op {
         }
     }
 
-    /// Whether something of it has failed.
+    /// Whether a part of it has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.outcome.cause != Cause::None
     }
 }
 
-/// It was given up with its queue, or the drive is not there: the same command may succeed when it
-/// is sent again.
+/// Aborted with its queue, or the drive is absent: the same command may succeed when retried.
 pub(super) const INTERRUPTED: Outcome = Outcome::status(Status::COMMAND_INTERRUPTED);
 
-/// What is counted when the drive is lost.
+/// Outcome counted when the drive is lost.
 pub(super) const GONE: Outcome = Outcome {
     cause: Cause::WriteFailed,
     os_error: NonZeroI32::new(libc::ENODEV),
     result: 0,
 };
 
-/// What a drive's answer to a part of a command means to the host.
+/// Translates a drive's status for a part of a command into the host's status.
 ///
-/// A drive may say anything: what concerns its media and what may pass reaches the host as it is;
-/// of the rest, which would tell of mistakes that a host cannot have made (everything was checked),
-/// it is told that its bytes cannot be had.
+/// A drive may return any status. Media errors and transient errors reach the host unchanged. Other
+/// statuses would report mistakes that a host cannot have made, because everything was checked, so
+/// the host gets a media error for its data.
 pub(super) fn outcome_of(status: Status, kind: Kind) -> Outcome {
     /// Media and Data Integrity Errors (Base 2.1, 4.2.3.3).
     const MEDIA: u8 = 2;
@@ -194,13 +192,13 @@ mod tests {
         let of = |status| port::status::of(outcome_of(status, Kind::Read).cause).0;
         for (status, seen) in [
             (0x000, 0x000),
-            // Unrecovered Read Error, and one of protection information.
+            // Unrecovered Read Error, and an error of protection information.
             (0x281, 0x281),
             (0x282, 0x282),
-            // Aborted by the deletion of a queue that the host does not know.
+            // Aborted by the deletion of a queue, which the host does not know about.
             (0x008, 0x021),
             (0x007, 0x021),
-            // LBA Out of Range, Invalid Field, something of a vendor.
+            // LBA Out of Range, Invalid Field, a vendor's status.
             (0x080, 0x281),
             (0x002, 0x281),
             (0x7c0, 0x281),

@@ -1,17 +1,17 @@
-//! The completion side of a drive on a reactor of its own: the split of mediation into threads.
+//! The completion side of a drive on separate reactors: mediation split into threads.
 //!
-//! A channel takes its completions from a queue in our memory; a [`Relay`] on another reactor polls
-//! the drive's queues and brings what is there ([`Duty::Entries`]). A third one may tell the drive
-//! what the channels have taken ([`Duty::Heads`]); otherwise the first does that as it brings. The
-//! keeper gives each relay its half of every queue pair, and wants it back before it deletes the
-//! queue.
+//! A channel takes its completions from a queue in our memory. A [`Relay`] on another reactor polls
+//! the drive's queues and copies completions there ([`Duty::Entries`]). A third reactor may write
+//! the drive's completion head doorbells ([`Duty::Heads`]); otherwise the first relay does that.
+//! The keeper gives each relay its half of every queue pair, and requests it back before it deletes
+//! the queue.
 //!
-//! Whoever sleeps is woken by whoever has something for it: a channel by the relay that brings,
-//! that one by the drive's interrupt, and the one that tells heads by the one that brings, for it
-//! stays awake until what was brought is taken and told.
+//! Wake-ups: the Entries relay wakes the channel and the Heads relay; the drive's interrupt wakes
+//! the Entries relay. The Heads relay stays awake until everything that was brought is taken and
+//! the doorbells are written.
 //!
-//! What it does NOT do: look into a completion. One that fits no command is found by the channel,
-//! which knows them.
+//! Not included: any check of completions. A completion without a command is detected by the
+//! channel, which knows its commands.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,16 +26,16 @@ use memory::{Bell, EventFd};
 
 use super::keeper::{BUSY_COMMANDS, Job, Wakes};
 
-/// What a relay does.
+/// Task of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// It brings completions from the drive's queues.
+    /// Brings completions from the drive's queues.
     Entries,
-    /// It tells the drive which completions were taken.
+    /// Writes the drive's completion head doorbells.
     Heads,
 }
 
-/// Somebody who may sleep, and how it is woken.
+/// A reactor that may sleep, and its wake-up.
 #[derive(Clone, Debug)]
 pub(super) struct Sleeper {
     pub(super) bell: Arc<Bell>,
@@ -43,7 +43,7 @@ pub(super) struct Sleeper {
 }
 
 impl Sleeper {
-    /// After something was brought for it.
+    /// Wakes it after something was brought for it.
     #[inline]
     fn rouse(&self) {
         if self.bell.ring()
@@ -54,22 +54,22 @@ impl Sleeper {
     }
 }
 
-/// One half of a queue pair, as a relay has it.
+/// A relay's half of a queue pair.
 pub(super) enum Load<B: Bus> {
     Entries {
         carrier: Carrier<B>,
-        /// The channel, and who tells heads.
+        /// The channel, and the relay that writes head doorbells.
         readers: Vec<Sleeper>,
         wakes: Wakes,
     },
     Heads(HeadCarrier<B>),
 }
 
-/// What a relay is told.
+/// Orders to a relay.
 pub(super) enum Order<B: Bus> {
-    /// To do its duty for a channel.
+    /// Perform its duty for a channel.
     Take { channel: u32, load: Load<B> },
-    /// To do so no longer.
+    /// End its duty for a channel.
     Drop { channel: u32 },
     /// Whether the drive's interrupt wakes it.
     Wakes { channel: u32, wakes: Wakes },
@@ -78,9 +78,9 @@ pub(super) enum Order<B: Bus> {
 struct Taken<B: Bus> {
     channel: u32,
     load: Load<B>,
-    /// The keeper was asked for interrupts.
+    /// Whether interrupts were requested.
     asked: bool,
-    /// Completions that were brought since the last tick.
+    /// Completions brought since the last tick.
     brought: usize,
 }
 
@@ -88,12 +88,12 @@ struct Taken<B: Bus> {
 pub struct Relay<B: Bus> {
     duty: Duty,
     jobs: SyncSender<Job<B>>,
-    /// Jobs that the keeper had no room for.
+    /// Jobs for which the keeper had no room.
     late: VecDeque<Job<B>>,
     orders: Receiver<Order<B>>,
     its: Sleeper,
     taken: Vec<Taken<B>>,
-    /// The keeper's time, the tick that was looked at last, and whether its reactor has wanted to
+    /// The keeper's clock, the tick that was handled last, and whether the reactor has wanted to
     /// sleep since.
     ticks: Arc<AtomicU32>,
     seen: u32,
@@ -131,7 +131,7 @@ impl<B: Bus> Relay<B> {
         }
     }
 
-    /// A turn: does its duty for every channel. Whether there was something to do.
+    /// One turn: performs the duty for every channel. Returns whether there was work.
     #[inline]
     pub fn carry(&mut self) -> bool {
         let mut worked = false;
@@ -163,7 +163,7 @@ impl<B: Bus> Relay<B> {
     #[cold]
     fn give_back(&mut self, at: usize, why: String) {
         let Taken { channel, load, .. } = self.taken.swap_remove(at);
-        // The keeper deletes the queue after this: nobody rings its doorbells then.
+        // The keeper deletes the queue after this, so its doorbells must not be used any more.
         drop(load);
         let duty = self.duty;
         tracing::debug!(channel, ?duty, "completions are brought no longer: {why}");
@@ -171,7 +171,7 @@ impl<B: Bus> Relay<B> {
         self.say();
     }
 
-    /// What is to be done now and then: does what the keeper says.
+    /// Periodic work: executes the keeper's orders.
     pub fn tend(&mut self) {
         while let Ok(order) = self.orders.try_recv() {
             match order {
@@ -209,7 +209,8 @@ impl<B: Bus> Relay<B> {
         }
     }
 
-    /// A tick is over, in which no drive needed to signal what was brought: then it is not to.
+    /// At the end of a tick in which the reactor never wanted to sleep: masks the interrupts of
+    /// busy queue pairs.
     #[cold]
     fn quiet_down(&mut self) {
         let rested = std::mem::take(&mut self.rested);
@@ -238,17 +239,16 @@ impl<B: Bus> Relay<B> {
         }
     }
 
-    /// Readable when the keeper has told something, and after [`Self::is_due`] when there is
-    /// something to do.
+    /// Readable when the keeper has sent an order, and after [`Self::is_due`] when there is work.
     pub fn wait_fd(&self) -> BorrowedFd<'_> {
         self.its.wake.as_fd()
     }
 
-    /// The second look of a reactor that is about to sleep: whether there is something to do that
-    /// nobody will tell of.
+    /// The second check of a reactor that is about to sleep: whether there is work that no signal
+    /// announces.
     pub fn is_due(&mut self) -> bool {
         self.rested = true;
-        // Before the look: what is told after that signals again.
+        // Drained before the check, so that a later order signals again.
         self.its.wake.drain();
         self.its.bell.announce();
         self.tend();
@@ -276,7 +276,8 @@ impl<B: Bus> Relay<B> {
         is_due
     }
 
-    /// Some drive has no interrupt for a queue: its completions show only to who looks.
+    /// Whether some drive has no interrupt for a queue, so that its completions show only to
+    /// polling.
     #[must_use]
     pub fn is_polled(&self) -> bool {
         let cannot = |taken: &Taken<B>| match &taken.load {

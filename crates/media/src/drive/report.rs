@@ -1,7 +1,7 @@
-//! What a drive says of its health, and the log pages of it that its operator lets hosts read.
+//! Health report of a drive, and the log pages that its operator lets hosts read.
 //!
-//! It is asked by the keeper, now and then, so that no host's command ever reaches the drive for
-//! it; hosts' controllers answer from what was said last.
+//! The keeper reads them periodically, and hosts' controllers answer from the latest result: no
+//! command of a host causes a command at the drive for this.
 
 use driver::bus::Bus;
 use driver::{Device, DriverError};
@@ -10,24 +10,24 @@ use nvme_spec::log::{LogPageId, SmartLog};
 use port::{DriveReport, ReportedPage};
 use zerocopy::FromBytes;
 
-/// A log page that is read and shown.
+/// A log page of the drive that hosts may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShownPage {
-    /// Which.
+    /// Log page identifier.
     pub lid: u8,
-    /// Its bytes: a multiple of 4, at most [`ShownPage::MAX_LEN`].
+    /// Length: a multiple of 4, at most [`ShownPage::MAX_LEN`].
     pub len: u16,
 }
 
 impl ShownPage {
-    /// Most bytes of a page.
+    /// Maximum length of a page.
     pub const MAX_LEN: u16 = 4096;
 }
 
-/// Asks a drive. What it refuses is not in the report.
+/// Reads the report. Pages that the drive rejects are left out.
 ///
 /// # Errors
-/// Those of commands that were not answered.
+/// Commands without an answer.
 pub(super) fn ask<B: Bus>(
     device: &mut Device<B>,
     shown: &[ShownPage],
@@ -53,7 +53,7 @@ pub(super) fn ask<B: Bus>(
     })
 }
 
-/// `None`: the drive has no such page.
+/// `None`: the drive lacks the page.
 fn read<B: Bus>(
     device: &mut Device<B>,
     lid: LogPageId,

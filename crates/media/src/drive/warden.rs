@@ -1,14 +1,13 @@
-//! Takes hosts' memory away from a drive that does not let go of it.
+//! Unmaps hosts' memory from a drive that does not release it.
 //!
-//! A host that takes memory back gets its answer after 4 s, also where a command hangs at the
-//! drive. The drive's keeper has the queue of such a command deleted, and may then wait for the
-//! drive for as long. So somebody else looks meanwhile: memory that its host has taken back, and
-//! that the drive still reaches 3.5 s later, is taken out of its reach by the machine's IOMMU,
-//! whatever the drive does. A transfer that comes after that is a fault of the drive's, which no
-//! host sees.
+//! A host that unmaps memory gets its answer after 4 s at the latest, also if a command hangs at
+//! the drive. The keeper has the queue of such a command deleted, and may then wait for the drive
+//! for as long. So the warden checks meanwhile: memory that its host has unmapped and that the
+//! drive still reaches 3.5 s later is unmapped in the machine's IOMMU, whatever the drive does. A
+//! later transfer is a fault of the drive that no host sees.
 //!
-//! What this does NOT do: a drive behind vfio-user is a process that maps memory itself, and has no
-//! warden; deleting queues is the keeper's.
+//! Not included: drives behind vfio-user, which are processes that map memory themselves; and the
+//! deletion of queues, which is the keeper's.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -19,26 +18,26 @@ use driver::bus::Bus;
 use super::keeper::TICK;
 use super::windows::Opening;
 
-/// Ticks that a drive has for letting go of memory: with the one that may pass before it is seen,
-/// less than the 4 s after which the host gets its answer.
+/// Ticks that a drive has to release memory. Together with the tick that may pass before the warden
+/// sees it, less than the 4 s after which the host gets its answer.
 pub(super) const REVOKE_TICKS: u32 = 14;
 
-/// A window of a drive that is on this bus.
+/// A window of a drive, with the drive's bus.
 type Opened<B> = (Weak<B>, Arc<Opening>);
 
-/// See the module.
+/// State of the warden; see the module.
 pub(super) struct Warden<B> {
     opened: Receiver<Opened<B>>,
-    /// With the tick at which it was first seen to be taken back.
+    /// Windows, with the tick at which the host was first seen to have unmapped the memory.
     watched: Vec<(Opened<B>, Option<u32>)>,
 }
 
-/// What the keeper tells a warden of windows by.
+/// The keeper's side: sends new windows to the warden.
 pub(super) struct Tell<B>(Sender<Opened<B>>);
 
 impl<B: Bus> Tell<B> {
     pub(super) fn opened(&self, bus: &Arc<B>, opening: &Arc<Opening>) {
-        // Its thread ends after the keeper.
+        // The warden's thread ends after the keeper.
         let _ = self.0.send((Arc::downgrade(bus), opening.clone()));
     }
 }
@@ -50,7 +49,7 @@ impl<B: Bus> Warden<B> {
         (Tell(tell), Warden { opened, watched })
     }
 
-    /// Looks until the keeper has ended.
+    /// Checks until the keeper has ended.
     #[expect(
         clippy::disallowed_methods,
         reason = "a thread of its own, which waits and serves no host"
@@ -68,7 +67,7 @@ impl<B: Bus> Warden<B> {
         }
     }
 
-    /// It is that tick.
+    /// Does the work of one tick.
     pub(super) fn look(&mut self, now: u32) {
         let news = self.opened.try_iter().map(|opened| (opened, None));
         self.watched.extend(news);
@@ -82,7 +81,7 @@ impl<B: Bus> Warden<B> {
             if now.wrapping_sub(*since.get_or_insert(now)) < REVOKE_TICKS {
                 return true;
             }
-            // A bus that is gone has taken its addresses with it.
+            // The addresses of a bus that is gone are gone, too.
             let Some(bus) = bus.upgrade() else {
                 return false;
             };

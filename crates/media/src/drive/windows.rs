@@ -1,41 +1,39 @@
-//! Where a drive finds hosts' memory: the region that a host lent, and its address on the drive's
-//! bus.
+//! Windows: the address on a drive's bus of each region that a host has lent.
 //!
-//! Each region that is shared has a window of its own on the bus, from the time that it is first
-//! wanted until nobody can reach it any more, neither by a view nor by a command in flight: then no
-//! [`Lent`] is left of it. A window is found by the region's number, which no other region ever
-//! gets, so that one that is closed is never used again, and nobody has to be told in time.
+//! Each shared region has its own window, from its first use until neither a view nor a command in
+//! flight can reach it: then no reference to its [`Lent`] is left. A window is found by the
+//! region's number, which is never used for another region, so a closed window cannot be used
+//! again, and no notification has to arrive in time.
 //!
-//! What this does NOT do: it asks no drive for anything; the keeper does, and says here what came
-//! of it.
+//! Not included: requests to the drive; the keeper makes them and records the results here.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 use memory::{Iova, Lent, Reach};
 
-/// The first address of windows: behind the memory that the driver itself shares.
+/// Address of the first window: above the memory that the driver itself shares.
 const FIRST: u64 = 1 << 36;
-/// The end of them: what the narrowest IOMMUs translate (39 bits).
+/// End of the windows: the range that the narrowest IOMMUs translate (39 bits).
 const END: u64 = 1 << 39;
 /// A window begins at a multiple of this, so that large pages can be mapped as such.
 const ALIGN: u64 = 2 << 20;
-/// The smallest region that is worth a window: behind an IOMMU of its own a guest maps single pages
-/// that come and go. Their bytes are copied instead.
+/// Smallest region that gets a window: behind a virtual IOMMU a guest maps single pages for a short
+/// time. Their data is copied instead.
 pub(super) const LEAST_BYTES: u64 = 2 << 20;
-/// Windows there are at most.
+/// Maximum number of windows.
 const MAX_WINDOWS: usize = 256;
 
-/// A window, as channels know it.
+/// A window, as channels see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     /// [`Lent::id`].
     id: u64,
-    /// The address of its first byte for the drive.
+    /// Drive address of its first byte.
     bus: u64,
 }
 
-/// Every window there is, as channels have them: ascending by number.
+/// All windows, as channels see them, ascending by number.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     windows: Arc<[Window]>,
@@ -51,12 +49,12 @@ impl Default for Table {
 
 impl Table {
     pub(super) fn new(windows: Arc<[Window]>) -> Self {
-        // No region has the number 0.
+        // The number 0 is never used for a region.
         let last = Window { id: 0, bus: 0 };
         Table { windows, last }
     }
 
-    /// Where the drive finds the region's first byte; `None` where it does not reach it.
+    /// Drive address of the region's first byte; `None` if the drive does not reach it.
     #[inline]
     pub(super) fn find(&mut self, id: u64) -> Option<u64> {
         if self.last.id == id && id != 0 {
@@ -68,7 +66,7 @@ impl Table {
     }
 }
 
-/// Memory that a drive reaches, until the first of those who may close it does.
+/// Memory that a drive reaches, until one of those that may close it does so.
 #[derive(Debug)]
 pub(super) struct Opening {
     at: Iova,
@@ -80,13 +78,13 @@ pub(super) struct Opening {
 /// Steps of an [`Opening`].
 mod step {
     pub(super) const OPEN: u8 = 0;
-    /// Somebody is about to take it back from the drive.
+    /// One side is about to unmap it from the drive.
     pub(super) const CLOSING: u8 = 1;
     pub(super) const CLOSED: u8 = 2;
 }
 
 impl Opening {
-    /// Its address on the drive's bus, and its bytes.
+    /// Its address on the drive's bus, and its length.
     pub(super) fn range(&self) -> (Iova, u64) {
         (self.at, self.len)
     }
@@ -95,13 +93,13 @@ impl Opening {
         self.step.load(Ordering::Acquire) == step::CLOSED
     }
 
-    /// Its host has taken the memory back.
+    /// Whether its host has unmapped the memory.
     pub(super) fn is_taken_back(&self) -> bool {
         self.reach.is_taken_back()
     }
 
-    /// Takes it back from the drive by `unshare`, where nobody has. Whether it is closed now; if
-    /// not, somebody else is about to close it.
+    /// Unmaps it from the drive with `unshare`, unless that was done. Returns whether it is closed
+    /// now; if not, another thread is about to close it.
     ///
     /// # Errors
     /// That of `unshare`: it stays open.
@@ -129,14 +127,14 @@ impl Opening {
     }
 }
 
-/// What became of a region.
+/// State of a region.
 #[derive(Clone, Debug)]
 enum State {
     /// The drive reaches it.
     Open(Arc<Opening>),
-    /// The drive, or the way to it, would not have it.
+    /// The drive, or the path to it, rejected the mapping.
     Refused,
-    /// The drive has been opened anew and does not know it yet.
+    /// The drive was reopened and does not have the mapping yet.
     Forgotten,
 }
 
@@ -146,13 +144,13 @@ struct Entry {
     len: u64,
     lent: Weak<Lent>,
     state: State,
-    /// Since when its host has taken it back while the drive has commands there, in ticks, and
-    /// whether that was told.
+    /// Tick since which its host has unmapped it while the drive has commands there, and whether
+    /// that was reported.
     taken_back: Option<u32>,
     is_told: bool,
 }
 
-/// The windows of one drive, as its keeper has them.
+/// The windows of one drive, as its keeper sees them.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     /// Ascending by address.
@@ -160,8 +158,8 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Has the drive reach a region, by `share`, which says whether that could be done. The window,
-    /// where there is a new one.
+    /// Maps a region for the drive with `share`, which returns whether that succeeded. Returns the
+    /// window, if there is a new one.
     pub(super) fn open(
         &mut self,
         lent: &Weak<Lent>,
@@ -191,7 +189,7 @@ impl Windows {
         opening
     }
 
-    /// The first gap of so many bytes: its address, and where it stands among the entries.
+    /// The first gap of `len` bytes: its address, and its index among the entries.
     fn room(&self, len: u64) -> Option<(usize, u64)> {
         let mut start = FIRST;
         for (index, entry) in self.entries.iter().enumerate() {
@@ -203,10 +201,10 @@ impl Windows {
         (start <= END && len <= END - start).then_some((self.entries.len(), start))
     }
 
-    /// Closes the windows of regions that nobody can reach any more, by `unshare`.
+    /// Closes the windows of regions that are no longer reachable, with `unshare`.
     ///
     /// # Errors
-    /// That of `unshare`, after which the drive is of no more use.
+    /// That of `unshare`, after which the drive is unusable.
     pub(super) fn close_unused<E>(
         &mut self,
         mut unshare: impl FnMut(Iova, u64) -> Result<(), E>,
@@ -219,7 +217,7 @@ impl Windows {
             let Some(opening) = entry.state.opening() else {
                 return false;
             };
-            // One that is being closed keeps its address until it is.
+            // While it is being closed it keeps its address.
             let is_closed = opening.close(&mut unshare);
             is_closed.map_or_else(
                 |error| {
@@ -232,8 +230,8 @@ impl Windows {
         result
     }
 
-    /// Whether a host has taken back memory so many ticks ago where the drive still has commands.
-    /// Says so once for each region.
+    /// Whether a host unmapped memory at least `ticks` ticks ago in which the drive still has
+    /// commands. Reports each region once.
     pub(super) fn is_kept_from_host(&mut self, now: u32, ticks: u32) -> bool {
         let mut is_so = false;
         for entry in &mut self.entries {
@@ -248,8 +246,8 @@ impl Windows {
         is_so
     }
 
-    /// The drive is lost. Takes away what it reaches by `unshare`, where that is there; else it may
-    /// go on reaching it. The bytes of that.
+    /// Handles the loss of the drive. Unmaps everything with `unshare`, if given; otherwise the
+    /// drive may continue to reach it. Returns the number of bytes that it may still reach.
     pub(super) fn forget(&mut self, unshare: Option<&dyn Fn(Iova, u64) -> bool>) -> u64 {
         let mut left = 0;
         for entry in &mut self.entries {
@@ -267,8 +265,8 @@ impl Windows {
         left
     }
 
-    /// Has a drive that was opened anew reach what is still there, each region where it was. What
-    /// is open then.
+    /// Maps the remaining regions for a reopened drive, each at its old address. Returns the open
+    /// windows.
     pub(super) fn open_again(
         &mut self,
         mut share: impl FnMut(&Lent, u64) -> bool,
@@ -286,7 +284,7 @@ impl Windows {
             .collect()
     }
 
-    /// What channels are told.
+    /// The windows, as sent to channels.
     pub(super) fn table(&self) -> Arc<[Window]> {
         let open = self.entries.iter().filter(|e| e.state.opening().is_some());
         let mut windows: Vec<Window> = open.map(|entry| entry.window).collect();
@@ -296,8 +294,8 @@ impl Windows {
 }
 
 impl State {
-    /// What becomes of a region that `share` shows to the drive at an address. One that its host
-    /// takes back meanwhile is not shown.
+    /// State of a region after `share` maps it at an address. A region that its host unmaps
+    /// meanwhile is not mapped.
     fn of(region: &Lent, bus: u64, share: impl FnOnce(&Lent, u64) -> bool) -> State {
         let reach = region.reach();
         if !reach.hold() {
@@ -329,7 +327,7 @@ mod tests {
 
     use super::*;
 
-    /// A host's regions of so many MiB, all of one file.
+    /// A host's regions of these sizes in MiB, all of one file.
     fn map(mib: &[u64]) -> DmaMap {
         let memory = HostMemory::new(64 << 20).unwrap();
         let fd = memory.fd().try_clone_to_owned().unwrap();
@@ -347,7 +345,7 @@ mod tests {
         map.view().lent().map(Arc::downgrade).collect()
     }
 
-    /// Closes what nobody uses: where it was, and how much.
+    /// Closes unused windows; returns their addresses and sizes.
     fn closed(windows: &mut Windows) -> Vec<(u64, u64)> {
         let mut closed = Vec::new();
         let result: Result<(), ()> = windows.close_unused(|at, len| {

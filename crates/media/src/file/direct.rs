@@ -25,25 +25,25 @@ use crate::medium::Direct;
 /// The largest alignment of a buffer that bounce buffers satisfy.
 pub(super) const MAX_MEMORY_ALIGN: usize = 4096;
 
-/// How the file is read and written.
+/// How the file is accessed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Past the page cache.
+    /// Bypassing the page cache.
     Direct(Alignment),
-    /// Through the page cache, and why.
+    /// Through the page cache, with the reason.
     Buffered(String),
 }
 
-/// What direct I/O asks of a command; powers of two, in bytes.
+/// Alignment that direct I/O requires; powers of two, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alignment {
-    /// Of each buffer's address.
+    /// Alignment of each buffer's address.
     pub(super) memory: usize,
-    /// Of each buffer's length, and of the place in the file.
+    /// Alignment of each buffer's length, and of the offset in the file.
     pub(super) offset: usize,
 }
 
-/// Decides, and puts `fd` into direct mode where that is the decision.
+/// Chooses the access mode, and sets `fd` to direct mode if that was chosen.
 pub(super) fn choose(fd: &OwnedFd, path: &Path, wanted: Direct) -> Result<Access, MediumError> {
     if wanted == Direct::Off {
         return Ok(Access::Buffered("direct I/O is disabled".to_owned()));
@@ -87,14 +87,14 @@ fn judge(alignment: Alignment, wanted: Direct) -> Result<Alignment, String> {
              direct = \"on\" serves LBAs of {offset} bytes alone"
         ));
     }
-    // Below a sector nothing is ever asked for.
+    // No request is smaller than a sector.
     Ok(Alignment {
         memory,
         offset: offset.max(SECTOR as usize),
     })
 }
 
-/// Sets direct mode and finds its alignment; the error says why it cannot be.
+/// Sets direct mode and finds its alignment; the error says why it is not possible.
 fn find(fd: &OwnedFd) -> Result<Alignment, String> {
     set_direct(fd, true).map_err(|errno| match errno {
         Errno::INVAL => "the file system does not support O_DIRECT".to_owned(),
@@ -121,8 +121,8 @@ fn set_direct(fd: &OwnedFd, on: bool) -> Result<(), Errno> {
     fcntl_setfl(fd, flags)
 }
 
-/// Tries reads from the start of the file: the smallest unit that works is the unit, for
-/// the memory too (a controller of finer memory alignment is not told from one that copies).
+/// Tries reads from the start of the file: the smallest working size is the unit, also for memory
+/// (a probe cannot distinguish a controller with finer memory alignment from one that copies).
 fn probe(fd: &OwnedFd) -> Result<Alignment, String> {
     // Room for a page that starts at an odd multiple of the unit inside a page.
     let mut room = vec![0_u8; 4 * MAX_MEMORY_ALIGN];

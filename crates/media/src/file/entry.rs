@@ -1,6 +1,6 @@
-//! Entries for a ring: reads and writes of the registered file.
+//! Submission entries for a ring: reads and writes of the registered file.
 //!
-//! What they point to is the business of [`super::ring`], which pushes them.
+//! [`super::ring`], which pushes the entries, is responsible for the memory that they point to.
 
 use io_uring::{opcode, squeue, types};
 use libc::iovec;
@@ -8,13 +8,13 @@ use libc::iovec;
 /// The registered file's index.
 pub(super) const FILE: types::Fixed = types::Fixed(0);
 
-/// Where an operation's bytes are.
+/// Memory of an operation.
 pub(super) enum Pointed {
     Bytes(*mut u8, u32),
     Iovecs(*const iovec, u32),
 }
 
-/// A read into memory; `registered`: the buffer that holds all of it.
+/// A read into memory; `registered` is the registered buffer that contains all of it.
 pub(super) fn read(into: Pointed, registered: Option<u16>, offset: u64) -> squeue::Entry {
     use opcode::{Read, ReadFixed, Readv, ReadvFixed};
     match (into, registered) {
@@ -31,7 +31,8 @@ pub(super) fn read(into: Pointed, registered: Option<u16>, offset: u64) -> squeu
     }
 }
 
-/// A write from memory, with `RWF_*` flags; `registered`: the buffer that holds all of it.
+/// A write from memory, with `RWF_*` flags; `registered` is the registered buffer that contains all
+/// of it.
 pub(super) fn write(
     from: Pointed,
     registered: Option<u16>,

@@ -1,25 +1,26 @@
-//! What goes wrong once and for all with a file, noticed by one channel and obeyed by all.
+//! Lasting failures of a file: one channel detects them, and all channels respect them.
 //!
-//! **A file that shrank.** The lock keeps out those who ask; `truncate` does not. Reading past the
-//! new end yields nothing, and writing there would quietly make the file grow again, with zeros for
-//! what was lost. So every batch with a write in it looks at the length first, and a file that is
-//! shorter than it was fails from then on. (Between that look and the write there is a moment in
-//! which a truncation goes unnoticed until the next batch; no operation of the kernel closes it.)
+//! **A file that shrank.** The lock keeps out only programs that ask for it; `truncate` does not.
+//! Reading beyond the new end returns nothing, and writing there would silently grow the file
+//! again, with zeros in place of the lost data. So every batch with a write first checks the
+//! length, and a file that is shorter than before fails from then on. (A truncation between the
+//! check and the write is detected only by the next batch; the kernel has no operation that closes
+//! this gap.)
 //!
-//! **A flush that failed.** The kernel reports an error of writing back once, and then forgets it
-//! with the pages it concerned: a second flush would succeed though data is gone. So a failed flush
-//! is remembered, and every later flush and every durable write fails the same way.
+//! **A flush that failed.** The kernel reports a writeback error once, and then drops the affected
+//! pages: a second flush would succeed although data is lost. So a failed flush is remembered, and
+//! every later flush and every durable write fails the same way.
 //!
-//! Both last until the medium is opened again.
+//! Both last until the medium is reopened.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
-/// See the module. Only flags: nothing else is published through them.
+/// Lasting failures; see the module. The flags publish no other data.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     shrank: AtomicBool,
-    /// The errno of the first flush that failed; 0: none.
+    /// Error number of the first failed flush; 0: none.
     flush_errno: AtomicI32,
 }
 
@@ -28,7 +29,7 @@ impl Health {
         self.shrank.load(Relaxed)
     }
 
-    /// True the first time.
+    /// Records it; returns whether this is the first time.
     pub(super) fn note_shrank(&self) -> bool {
         !self.shrank.swap(true, Relaxed)
     }
@@ -40,7 +41,7 @@ impl Health {
         }
     }
 
-    /// True the first time.
+    /// Records it; returns whether this is the first time.
     pub(super) fn note_flush_failed(&self, errno: i32) -> bool {
         self.flush_errno
             .compare_exchange(0, errno, Relaxed, Relaxed)

@@ -1,21 +1,21 @@
 //! A regular file or a block device, through io_uring.
 //!
 //! Invariants:
-//! - The size is fixed at opening; nothing here makes the file longer. A file that somebody else
-//!   made shorter fails ([`health`]).
+//! - The size is fixed when the file is opened; nothing here makes the file longer. If another
+//!   program makes it shorter, it fails ([`health`]).
 //! - Flush is `fdatasync`; a FUA write carries `RWF_DSYNC`; Write Zeroes with FUA is followed by
-//!   `fdatasync`. All the rest sits in volatile caches until then.
-//! - Deallocated bytes read as zero, or are untouched where the file system or device cannot give
-//!   space back.
-//! - One ring per channel, one operation per command at a time, everything allocated when the
-//!   channel is made.
-//! - Of commands that overlap, no two run at the same time that could mix their bytes
+//!   `fdatasync`. All other data stays in volatile caches until then.
+//! - Deallocated bytes read as zero, or are unchanged if the file system or device cannot free
+//!   space.
+//! - One ring per channel, one operation per command at a time, and all memory allocated when the
+//!   channel is created.
+//! - Overlapping commands never run at the same time if they could mix their bytes
 //!   ([`crate::order`]).
 //!
-//! What it does NOT do: choose an order of overlapping commands for the host, cache, or keep out
-//! programs that ask for no lock.
+//! Not included: an order of overlapping commands, a cache, and protection from programs that take
+//! no lock.
 //!
-//! [`open`] finds and locks the file, [`direct`] decides how it is accessed, [`ring`] holds the
+//! [`open`] finds and locks the file, [`direct`] chooses the access mode, [`ring`] holds the
 //! io_uring and all unsafe code, [`channel`] turns requests into operations and results into
 //! outcomes.
 
@@ -65,12 +65,13 @@ pub(crate) struct FileMedium {
     register_memory: bool,
     health: Health,
     troubles: Arc<Troubles>,
-    /// It takes no writes: it was opened so, or its device or file system has said so since.
+    /// Whether it rejects writes: it was opened read-only, or its device or file system has become
+    /// read-only.
     is_read_only: AtomicBool,
     /// Set when the first attempt found the operation unsupported; it is not tried again.
     no_punch: AtomicBool,
     no_zero_range: AtomicBool,
-    /// What all channels have counted; see [`IoCounts`].
+    /// Sums over all channels; see [`IoCounts`].
     registered: AtomicU64,
     plain: AtomicU64,
     /// See [`FileCounts`].
@@ -78,27 +79,27 @@ pub(crate) struct FileMedium {
     flushes: AtomicU64,
 }
 
-/// What channels have had a file do.
+/// Work of a file's channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCounts {
-    /// Calls that handed the kernel operations: one for each handful of a batch, and of a file in
-    /// memory one for each operation.
+    /// Submission calls to the kernel: several for a large batch, and one for each operation of a
+    /// file in memory.
     pub submissions: u64,
-    /// Flushes (`fdatasync`) that succeeded, for hosts and for what they want durable at once.
+    /// Successful flushes (`fdatasync`), for hosts and for durable writes.
     pub flushes: u64,
 }
 
 /// A way to make a range read as zero without writing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clear {
-    /// The space goes back to the file system or device.
+    /// Frees the space in the file system or device.
     Punch,
     /// The space stays allocated.
     ZeroRange,
 }
 
 impl Clear {
-    /// Neither lets the file grow.
+    /// Neither mode grows the file.
     fn mode(self) -> FallocateFlags {
         let kind = match self {
             Clear::Punch => FallocateFlags::PUNCH_HOLE,
@@ -109,7 +110,7 @@ impl Clear {
 }
 
 impl FileMedium {
-    /// What all channels have told so far; `None` where hosts' memory is not to be registered.
+    /// Sum over all channels so far; `None` if hosts' memory is not to be registered.
     pub(crate) fn io_counts(&self) -> Option<IoCounts> {
         self.register_memory.then(|| IoCounts {
             registered: self.registered.load(Relaxed),
@@ -117,29 +118,29 @@ impl FileMedium {
         })
     }
 
-    /// A channel has counted so many more.
+    /// Adds a channel's counts.
     fn add_counts(&self, more: IoCounts) {
         self.registered.fetch_add(more.registered, Relaxed);
         self.plain.fetch_add(more.plain, Relaxed);
     }
 
-    /// What its channels have met.
+    /// Errors of its channels.
     pub(crate) fn troubles(&self) -> &Arc<Troubles> {
         &self.troubles
     }
 
-    /// A request has ended so.
+    /// Records the outcome of a request.
     #[inline]
     fn note(&self, kind: Kind, outcome: &Outcome) {
         match outcome.cause {
-            // A flush, or space that is given back, succeeds on a disk that is full, too.
+            // A flush or a deallocation succeeds on a full disk, too.
             Cause::None if kind.moves() => self.troubles.succeeded(kind.reads()),
             Cause::None => {}
             _ => self.troubles.note(outcome),
         }
     }
 
-    /// What all channels have told so far.
+    /// Sum over all channels so far.
     pub(crate) fn counts(&self) -> FileCounts {
         FileCounts {
             submissions: self.submissions.load(Relaxed),
@@ -147,7 +148,7 @@ impl FileMedium {
         }
     }
 
-    /// A channel has had it do so much more.
+    /// Adds a channel's counts.
     fn add_done(&self, more: FileCounts) {
         self.submissions.fetch_add(more.submissions, Relaxed);
         self.flushes.fetch_add(more.flushes, Relaxed);
@@ -202,7 +203,7 @@ impl FileMedium {
         &self.opened.path
     }
 
-    /// The file for calls that wait; `None` for a block device.
+    /// The file for blocking calls; `None` for a block device.
     ///
     /// # Errors
     /// The system's.
@@ -230,8 +231,8 @@ impl FileMedium {
         }
         let now = match self.opened.is_block_device {
             true => open::is_read_only_device(self.opened.device),
-            // A file system is asked only after it refused a write: one of a network may not
-            // answer.
+            // The file system is queried only after it rejected a write, because a network file
+            // system may not answer.
             false if self.troubles.met(Trouble::ReadOnly) => {
                 open::is_read_only_mount(&self.opened.fd)
             }
@@ -294,7 +295,7 @@ impl FileMedium {
         FileChannel::new(Arc::clone(self), depth, claimant, slice)
     }
 
-    /// Blocks until all that was written is on the media.
+    /// Blocks until all written data is on the media.
     pub(crate) fn sync(&self) -> io::Result<()> {
         if self.look_shrunk() {
             return Err(io::Error::other("the file shrank while it was in use"));
@@ -308,8 +309,8 @@ impl FileMedium {
         })
     }
 
-    /// Looks at the file's length, unless it is known to have shrunk. One system call; none for
-    /// a block device.
+    /// Checks the file's length, unless it is known to have shrunk. One system call; none for a
+    /// block device.
     fn look_shrunk(&self) -> bool {
         if self.health.shrank() {
             return true;
@@ -319,7 +320,7 @@ impl FileMedium {
         }
         let now = match fstat(&self.opened.fd) {
             Ok(status) => u64::try_from(status.st_size).unwrap_or(0),
-            // The I/O itself will tell what is wrong.
+            // The I/O itself will report the error.
             Err(_) => return false,
         };
         if now >= self.opened.size {
@@ -345,7 +346,8 @@ impl FileMedium {
         }
     }
 
-    /// The way to clear a range, best first: as the host would like the space kept or given back.
+    /// The way to clear a range: the host's preference, to free the space or to keep it, comes
+    /// first.
     fn clear(&self, deallocate: bool) -> Option<Clear> {
         if deallocate && !self.no_punch.load(Relaxed) {
             return Some(Clear::Punch);
@@ -361,15 +363,15 @@ impl FileMedium {
     }
 }
 
-/// Reads a little, to see whether the device behind a file can be asked for completions; the error
-/// says why not.
+/// Reads a little, to test whether the device behind a file supports polling for completions; the
+/// error is the reason why not.
 fn try_polled(opened: &Opened, looks: Looks) -> Result<(), String> {
     let alignment = match &opened.access {
         Access::Direct(alignment) if !opened.is_memory => alignment,
         Access::Direct(_) => return Err("it is in memory".to_owned()),
         Access::Buffered(why) => return Err(format!("it needs direct I/O; {why}")),
     };
-    // Kernels before 6.12 take the request and let the device interrupt all the same.
+    // Kernels before 6.12 accept the request although the device interrupts.
     if open::queue_limit(opened.device, "io_poll") == Some(0) {
         return Err(
             "its device has no polled queues; for an NVMe drive, load the driver nvme with poll_queues=N"

@@ -1,4 +1,4 @@
-//! What a slot of a channel is doing, what it asks of the kernel, and what an error of that means.
+//! State of a channel's slot, its operations in the kernel, and the translation of their errors.
 
 use std::num::NonZeroI32;
 
@@ -9,7 +9,7 @@ use rustix::fs::FallocateFlags;
 
 use super::Clear;
 
-/// What a slot is doing.
+/// Operation of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
@@ -27,7 +27,7 @@ pub(super) enum Kind {
     },
     /// Write Zeroes by writing zeros.
     Zeros,
-    /// From range `next` of the slot on.
+    /// Deallocate, from range `next` of the slot on.
     Deallocate {
         next: usize,
         ranges: usize,
@@ -36,10 +36,10 @@ pub(super) enum Kind {
     Sync,
 }
 
-/// How far a Compare and Write is.
+/// Stage of a Compare and Write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fused {
-    /// What was written before is put onto the media.
+    /// Flushing earlier writes to the media.
     Commit,
     Compare,
     Write,
@@ -52,19 +52,19 @@ pub(super) struct Op {
     /// In a slot that is in use.
     pub(super) ticket: Option<Parked>,
     pub(super) kind: Kind,
-    /// What is still to be done.
+    /// Remaining range.
     pub(super) offset: u64,
     pub(super) left: u64,
     pub(super) fua: bool,
-    /// The host's segments cannot be used where they are.
+    /// Whether the data goes through the bounce buffer.
     pub(super) bounced: bool,
-    /// It is done in slices that are not durable one by one, but together after the last.
+    /// Whether it runs in slices that are made durable together after the last one.
     pub(super) sliced: bool,
     pub(super) repeats: u8,
 }
 
 impl Kind {
-    /// Bytes of the file are read, and none is changed yet.
+    /// Whether the operation reads bytes of the file and has not changed any yet.
     pub(super) fn reads(self) -> bool {
         match self {
             Kind::Read | Kind::Compare => true,
@@ -73,7 +73,7 @@ impl Kind {
         }
     }
 
-    /// The operation moves bytes to the file or from it.
+    /// Whether the operation moves bytes to or from the file.
     pub(super) fn moves(self) -> bool {
         !matches!(
             self,
@@ -81,7 +81,7 @@ impl Kind {
         )
     }
 
-    /// The operation changes bytes of the file.
+    /// Whether the operation changes bytes of the file.
     pub(super) fn changes(self) -> bool {
         !(self.reads() || self == Kind::Sync)
     }
@@ -103,14 +103,14 @@ impl Op {
     }
 }
 
-/// What the kernel is asked to do for a slot.
+/// An operation for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Io {
     Read {
         into: Buffer,
         offset: u64,
     },
-    /// `durable`: ends only when the bytes, and what is needed to find them, are on the media.
+    /// `durable`: ends only when the bytes, and the metadata needed to find them, are on the media.
     Write {
         from: Buffer,
         offset: u64,
@@ -121,14 +121,14 @@ pub(super) enum Io {
         offset: u64,
         len: u64,
     },
-    /// All data written before, and what is needed to find it, onto the media.
+    /// Makes all earlier written data, and the metadata needed to find it, durable.
     Sync,
 }
 
-/// The memory that is read or written.
+/// The memory of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Buffer {
-    /// The slot's segments from its cursor on, as many as the kernel takes at once.
+    /// The slot's segments from its cursor on, as many as the kernel accepts at once.
     Segments,
     /// This many bytes of the slot's bounce buffer.
     Bounce(u32),
@@ -137,13 +137,13 @@ pub(super) enum Buffer {
 }
 
 impl Io {
-    /// Rings that ask the device for completions take it.
+    /// Whether rings that poll the device accept the operation.
     pub(super) fn is_polled_for(self) -> bool {
         matches!(self, Io::Read { .. } | Io::Write { durable: false, .. })
     }
 }
 
-/// Whether a failure of the request is one of reading.
+/// Whether a failure of the request counts as a read failure.
 pub(super) fn request_reads(request: &Request<'_>) -> bool {
     matches!(
         request,
@@ -155,7 +155,7 @@ pub(super) fn request_reads(request: &Request<'_>) -> bool {
 pub(super) fn failed(reads: bool, errno: i32) -> Outcome {
     let cause = match errno {
         _ if reads => Cause::ReadFailed,
-        // EFBIG: the file system's limit of a file, or this process's (RLIMIT_FSIZE).
+        // EFBIG: the file system's limit on file sizes, or this process's (RLIMIT_FSIZE).
         libc::ENOSPC | libc::EDQUOT | libc::EFBIG => Cause::NoSpace,
         _ => Cause::WriteFailed,
     };
@@ -166,8 +166,8 @@ pub(super) fn failed(reads: bool, errno: i32) -> Outcome {
     }
 }
 
-/// The outcome for an errno of an operation that reads or writes data. A file system that takes no
-/// writes has EROFS for one, a device EPERM.
+/// The outcome for an error of a data operation. A read-only file system reports EROFS, a read-only
+/// device EPERM.
 pub(super) fn moved_wrong(reads: bool, errno: i32) -> Outcome {
     let outcome = failed(reads, errno);
     match errno {

@@ -1,11 +1,11 @@
-//! Opening a file or block device: kind, lock, size, in this order, so that nothing is changed
-//! in a file that is somebody else's.
+//! Opening of a file or block device: kind, lock, size, in this order, so that a file in use by
+//! another program is not changed.
 //!
 //! The lock is an open-file-description write lock on the whole file. It conflicts with a second
-//! opener in this process, in another one, and with QEMU's image locks (read locks on single
-//! bytes of the same kind). A block device is opened with `O_EXCL` as well, which a mounted or
-//! otherwise claimed device refuses. Both are advisory: a program that asks for neither is not
-//! kept out (what is noticed of it stands in [`super::health`]).
+//! opener in this process or another one, and with QEMU's image locks (read locks of the same kind
+//! on single bytes). A block device is also opened with `O_EXCL`, which fails if it is mounted or
+//! otherwise claimed. Both are advisory: they do not keep out a program that asks for neither (see
+//! [`super::health`] for the detection of its effects).
 
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ use super::direct::{self, Access};
 use crate::error::MediumError;
 use crate::medium::Direct;
 
-/// The smallest LBA size there is; every size and offset is a multiple of it.
+/// The smallest LBA size; every size and offset is a multiple of it.
 pub(super) const SECTOR: u64 = 512;
 
 /// A file that is locked, of the right size, and ready for I/O.
@@ -32,27 +32,27 @@ pub(super) const SECTOR: u64 = 512;
 pub(super) struct Opened {
     pub(super) fd: OwnedFd,
     pub(super) path: PathBuf,
-    /// Bytes; fixed from here on.
+    /// Size in bytes; fixed from here on.
     pub(super) size: u64,
     pub(super) is_block_device: bool,
-    /// It was opened for reading alone.
+    /// Whether it was opened read-only.
     pub(super) read_only: bool,
-    /// It is nowhere but in memory.
+    /// Whether it exists only in memory.
     pub(super) is_memory: bool,
-    /// The block device that it is, or that its file system lies on where that is one.
+    /// The block device itself, or the one below its file system, if any.
     pub(super) device: u64,
     pub(super) access: Access,
-    /// Whether ranges can be given back to the file system or device.
+    /// Whether the file system or device can free ranges.
     pub(super) punches: bool,
-    /// Bytes that the file system or device prefers to move at once.
+    /// Preferred I/O size of the file system or device, in bytes.
     pub(super) optimal_bytes: u32,
 }
 
-/// Opens `path`, or creates it sparse with `size` bytes where it does not exist and is not
-/// `read_only`.
+/// Opens `path`, or creates it sparse with `size` bytes if it does not exist and `read_only` is
+/// false.
 ///
 /// # Errors
-/// Every way in which the file is not what is configured, or is somebody else's.
+/// The file differs from its configuration, or is in use.
 pub(super) fn open(
     path: &Path,
     size: Option<u64>,
@@ -102,8 +102,8 @@ pub(super) fn open(
     })
 }
 
-/// Releases the lock at once. Closing would do it too, but a ring that is being taken down can
-/// keep the file open a little longer, and the next opener must not find it locked.
+/// Releases the lock at once. Closing would do it too, but a ring that is being destroyed can keep
+/// the file open a little longer, and the next opener must not find it locked.
 pub(super) fn unlock(fd: impl AsFd) {
     // A failure leaves the lock to the closing of the file, which cannot fail to release it.
     let _ = fcntl(fd, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_UNLCK)));
@@ -117,7 +117,7 @@ fn failed(path: &Path, what: &'static str) -> impl Fn(Errno) -> MediumError {
     }
 }
 
-/// The file and whether it is a block device; `None` where there is no such file.
+/// The file, and whether it is a block device; `None` if the file does not exist.
 fn open_existing(path: &Path, read_only: bool) -> Result<Option<(OwnedFd, bool)>, MediumError> {
     let kind = match stat(path) {
         Ok(status) => FileType::from_raw_mode(status.st_mode),
@@ -185,9 +185,9 @@ fn whole_file(kind: i32) -> libc::flock {
     }
 }
 
-/// Gives the last user a second to let go: of one that was killed the kernel may have to end what
-/// is under way first, and a process that is being started shares the open files of its parent
-/// until it becomes another program.
+/// Waits up to a second for the previous user to release the file: the kernel may have to end
+/// operations of a killed process first, and a starting process shares its parent's open files
+/// until it executes another program.
 #[expect(
     clippy::disallowed_methods,
     reason = "nobody is served yet by a medium that is being opened"
@@ -204,7 +204,7 @@ fn patiently<T>(mut take: impl FnMut() -> Result<T, MediumError>) -> Result<T, M
     take()
 }
 
-/// Readers share a lock, which keeps writers out.
+/// Readers use a shared lock, which keeps writers out.
 fn lock(fd: &OwnedFd, path: &Path, read_only: bool) -> Result<(), MediumError> {
     let kind = if read_only {
         libc::F_RDLCK
@@ -216,7 +216,7 @@ fn lock(fd: &OwnedFd, path: &Path, read_only: bool) -> Result<(), MediumError> {
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => {
             let mut holder = whole_file(kind);
             let asked = fcntl(fd, FcntlArg::F_OFD_GETLK(&mut holder));
-            // The kernel answers -1 for a holder that is an open file and no process.
+            // The kernel answers -1 if the holder is an open file rather than a process.
             let pid = asked
                 .ok()
                 .and_then(|_| u32::try_from(holder.l_pid).ok())
@@ -274,12 +274,12 @@ fn check_size(
     Ok(())
 }
 
-/// Makes a sparse file that survives a crash right after this returns.
+/// Creates a sparse file that survives a crash right after this returns.
 fn create(path: &Path, size: u64) -> Result<OwnedFd, MediumError> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     let fd = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
         Ok(fd) => fd,
-        // EEXIST among them: somebody was quicker, or it is a link to nowhere.
+        // Includes EEXIST: another process was faster, or the name is a dangling link.
         Err(errno) => return Err(failed(path, "create")(errno)),
     };
     lock(&fd, path, false)?;
@@ -295,7 +295,8 @@ fn create(path: &Path, size: u64) -> Result<OwnedFd, MediumError> {
     match fill() {
         Ok(()) => Ok(fd),
         Err(source) => {
-            // It is ours, empty, and of no use: best effort, the first error is the one to tell.
+            // The new file is empty and useless. Removal is best effort; the first error is the one
+            // to report.
             let _ = std::fs::remove_file(path);
             let limit = getrlimit(Resource::Fsize).current;
             if let Some(limit) = limit.filter(|limit| *limit < size) {
@@ -311,12 +312,13 @@ fn create(path: &Path, size: u64) -> Result<OwnedFd, MediumError> {
     }
 }
 
-/// Whether the file system or device takes ranges back, found without touching a byte.
+/// Whether the file system or device can free ranges, tested without changing any data.
 fn punches(fd: &OwnedFd, is_block_device: bool, size: u64, device: u64) -> bool {
     if is_block_device {
         return queue_limit(device, "write_zeroes_max_bytes").is_some_and(|bytes| bytes > 0);
     }
-    // Past the end there is nothing to lose; a file system without the operation still says so.
+    // Beyond the end there is no data to lose; a file system without the operation still reports
+    // that.
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let past = size.next_multiple_of(4096);
     loop {
@@ -328,28 +330,28 @@ fn punches(fd: &OwnedFd, is_block_device: bool, size: u64, device: u64) -> bool 
     }
 }
 
-/// Whether the file's file system is memory, so that nothing in it waits for a device: tmpfs (also
-/// what a memfd lives in).
+/// Whether the file's file system is in memory (tmpfs, also for a memfd), so that no operation
+/// waits for a device.
 fn is_memory(fd: &OwnedFd) -> bool {
     const TMPFS_MAGIC: u32 = 0x0102_1994; // linux/magic.h
     fstatfs(fd).is_ok_and(|status| status.f_type as u32 == TMPFS_MAGIC)
 }
 
-/// Whether the kernel has a block device, or a partition, as read-only: what `BLKROGET` tells.
-/// Where sysfs is not to be seen nothing is known, and writes will tell.
+/// Whether the kernel reports a block device, or a partition, as read-only, as `BLKROGET` would.
+/// Without access to sysfs this is unknown, and writes will show it.
 pub(super) fn is_read_only_device(device: u64) -> bool {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let told = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
     told.is_ok_and(|told| told.trim() == "1")
 }
 
-/// Whether the file system of a file is mounted, or became, read-only.
+/// Whether the file's file system is mounted read-only, or has become read-only.
 pub(super) fn is_read_only_mount(fd: &OwnedFd) -> bool {
     rustix::fs::fstatvfs(fd)
         .is_ok_and(|told| told.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
-/// A number from a block device's queue directory; a partition uses its disk's.
+/// A value from a block device's queue directory; a partition uses its disk's.
 pub(super) fn queue_limit(device: u64, name: &str) -> Option<u64> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let base = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));

@@ -1,29 +1,29 @@
-//! How many bytes the processor copies for a channel in one turn, by our hand or the kernel's: what
-//! is left waits for the next turn, so that others have theirs, and what is due is looked for in
-//! between.
+//! Limit on bytes copied by the processor for a channel in one turn, by us or by the kernel. The
+//! rest waits for the next turn, so that other channels get theirs, and due completions are handled
+//! in between.
 
 use super::direct::Access;
 use super::op::{Buffer, Io};
 use super::open::Opened;
 use super::ring::BOUNCE_BYTES;
 
-/// Where operations are calls that end at once: bytes in a turn.
+/// Bytes per turn if operations are synchronous calls.
 const TURN_BYTES: u64 = 256 << 10;
 
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Bytes that are copied at a time.
+    /// Bytes per copy.
     slice: u32,
-    /// Bytes in a turn; all ones where that does not matter.
+    /// Bytes per turn; all ones without a limit.
     turn: u64,
-    /// Of this turn.
+    /// Bytes left in this turn.
     left: u64,
-    /// The kernel copies what it reads and writes.
+    /// Whether the kernel copies the data that it reads and writes.
     is_buffered: bool,
 }
 
 impl Pace {
-    /// `slice`: of a medium with the time of a drive, where no more is copied in a turn.
+    /// `slice` is the limit of a medium with timing, which also applies per turn.
     pub(super) fn new(slice: Option<u32>, opened: &Opened) -> Pace {
         let turn = match (slice, opened.is_memory) {
             (Some(slice), _) => slice.into(),
@@ -38,26 +38,28 @@ impl Pace {
         }
     }
 
-    /// Whether a command of so many bytes is done in slices. `bounced`: we copy it.
+    /// Whether a command of this many bytes runs in slices. `bounced`: its data goes through a
+    /// bounce buffer.
     #[inline]
     pub(super) fn slices(&self, bytes: u64, bounced: bool) -> bool {
         let is_copied = bounced || self.is_buffered;
         is_copied && self.turn == u64::from(self.slice) && bytes > self.turn
     }
 
-    /// Of so many bytes, those that are copied at a time.
+    /// Bytes of the next copy, out of this many.
     #[inline]
     pub(super) fn round(&self, bytes: u64) -> u32 {
         bytes.min(self.slice.into()) as u32
     }
 
-    /// Whether there is something left of the turn.
+    /// Whether the turn has bytes left.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.left > 0
     }
 
-    /// Spends what the processor copies for an operation; `left`: the bytes of its command.
+    /// Accounts for the bytes that the processor copies for an operation; `left` is the rest of its
+    /// command.
     #[inline]
     pub(super) fn spend_on(&mut self, io: Io, left: u64) {
         if self.turn == u64::MAX {
@@ -79,7 +81,7 @@ impl Pace {
         self.left = self.left.saturating_sub(bytes);
     }
 
-    /// The next turn begins.
+    /// Starts the next turn.
     #[inline]
     pub(super) fn renew(&mut self) {
         self.left = self.turn;

@@ -1,23 +1,23 @@
-//! Hosts' memory, registered with the kernel: it need not look up and hold the pages of every
-//! command then.
+//! Registration of hosts' memory with the kernel, which then need not look up and pin the pages of
+//! every command.
 //!
-//! Registering is slow: the pages are allocated and held, which takes a second for some gigabytes.
-//! So one thread of the process does it, with a ring of its own that does nothing else
-//! ([`Registrar`]); the rings of the channels get what it has by reference, which takes
-//! microseconds ([`Buffers`]). Nobody waits for it: commands go without until it is there.
+//! Registering is slow: the pages are allocated and pinned, which takes a second for some
+//! gigabytes. So one thread of the process does it, with a ring that has no other use
+//! ([`Registrar`]); the channels' rings get the registered buffers by reference, which takes
+//! microseconds ([`Buffers`]). Commands do not wait for registration: until it is done they use
+//! unregistered memory.
 //!
 //! Invariants:
-//! - What is registered is one region from its map to its unmap ([`Lent`]), found by its number. A
-//!   command finds only what its own view has, so the pages are those that the host had there when
-//!   it mapped them.
-//! - Memory that no view has any more is let go: channels first, without being asked twice
-//!   ([`Buffers::tend`]), and the thread last, because the last one does the work of it.
-//! - All of it together is within the limit of locked memory (`RLIMIT_MEMLOCK`), also where the
-//!   process may exceed it.
-//! - A channel takes no lock that it would have to wait for, and none for a command.
+//! - A registered region lasts from its map to its unmap ([`Lent`]), and is found by its number. A
+//!   command finds only regions of its own view, so the pages are those that the host had there
+//!   when it mapped them.
+//! - Memory that no view contains any more is released: first by the channels, without being asked
+//!   twice ([`Buffers::tend`]), and last by the thread, because the last release does the work.
+//! - The total is within the limit on locked memory (`RLIMIT_MEMLOCK`), also if the process may
+//!   exceed it.
+//! - A channel never waits for a lock, and takes none for a command.
 //!
-//! What it does NOT do: notice that a host gives pages away without unmapping them. See
-//! decision 11.
+//! Not included: detection of a host that frees pages without unmapping them. See decision 11.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -33,38 +33,38 @@ use rustix::process::{Resource, getrlimit};
 
 use super::ring::register_buffer;
 
-/// The kernel's limit of one buffer.
+/// The kernel's maximum size of a buffer.
 const SLICE_BYTES: u64 = 1 << 30;
-/// Slices there are at most.
+/// Maximum number of slices.
 const MAX_SLICES: u16 = 1024;
-/// The smallest region that is worth a slice: behind an IOMMU regions are single pages that come
-/// and go.
+/// Smallest region that is registered: behind an IOMMU, regions are single pages with a short life.
 const LEAST_BYTES: u64 = 2 << 20;
-/// Allocated in one go. A mapping that is made meanwhile waits as long.
+/// Bytes allocated at once. A mapping made meanwhile waits as long.
 const POPULATE_BYTES: u64 = 4 << 20;
-/// A map is stable when nobody has asked for so long.
+/// Time without requests after which a map counts as stable.
 const SETTLE: Duration = Duration::from_millis(500);
-/// How often memory is looked for that can be let go.
+/// Interval of checks for memory that can be released.
 const LOOK: Duration = Duration::from_millis(250);
-/// Commands without before a channel asks; after that, each time twice as many.
+/// Unregistered commands before a channel's first request; each further request takes twice as
+/// many.
 const FIRST_ASK: u64 = 256;
-/// A channel that has nothing of what is registered.
+/// A channel that has no registered memory yet.
 const NOTHING: u64 = u64::MAX;
 
-/// A part of a region that is registered.
+/// A registered part of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slice {
     /// [`Lent::id`].
     id: u64,
     start: usize,
     len: usize,
-    /// Its number in every ring that has it.
+    /// Its index in every ring that has it.
     index: u16,
 }
 
 impl Slice {
     fn holds(&self, id: u64, at: usize, len: usize) -> bool {
-        // Before the slice's start the difference wraps to more than any length.
+        // For an address before the slice's start the difference wraps to more than any length.
         let offset = at.wrapping_sub(self.start);
         self.id == id && offset <= self.len && len <= self.len - offset
     }
@@ -79,7 +79,7 @@ struct Registrar {
 
 #[derive(Debug)]
 struct Shared {
-    /// That of the state, to be seen without the lock.
+    /// Version of the state, readable without the lock.
     version: AtomicU64,
     #[expect(
         clippy::disallowed_types,
@@ -93,7 +93,7 @@ struct State {
     entries: Vec<Entry>,
     /// Grows with every change of `entries`.
     version: u64,
-    /// What each channel has seen, or [`NOTHING`].
+    /// Version that each channel has seen, or [`NOTHING`].
     followers: Vec<Weak<AtomicU64>>,
 }
 
@@ -110,12 +110,12 @@ impl std::fmt::Debug for State {
 struct Entry {
     slice: Slice,
     lent: Weak<Lent>,
-    /// The version from which on channels are without it; `None` while they have it.
+    /// The version from which on channels do not have it; `None` while they do.
     retired: Option<u64>,
 }
 
 impl Registrar {
-    /// The process's only one. `None` where there can be none, which is logged.
+    /// The only one of the process. `None` if registration is impossible, which is logged.
     fn get() -> Option<&'static Registrar> {
         static REGISTRAR: OnceLock<Option<Registrar>> = OnceLock::new();
         let start = || {
@@ -166,7 +166,7 @@ impl Shared {
         state.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Registers what channels ask for, and lets go of what nobody has any more.
+    /// Registers what channels request, and releases unused memory.
     fn run(&self, asked: &Receiver<Vec<Weak<Lent>>>) {
         let mut waiting = Vec::new();
         loop {
@@ -190,7 +190,7 @@ impl Shared {
         }
     }
 
-    /// Registers a region, as far as it is not, and as far as the limit allows.
+    /// Registers the unregistered parts of a region, up to the limit.
     fn register(&self, weak: &Weak<Lent>) {
         let Some(lent) = weak.upgrade() else { return };
         let (base, bytes) = lent.as_raw();
@@ -199,7 +199,8 @@ impl Shared {
             let start = base.wrapping_add(offset as usize);
             let slice = self.lock().vacant(lent.id(), start.addr(), len as usize);
             let Some(slice) = slice else { continue };
-            // The map may change meanwhile. What nobody else has is not worth the rest.
+            // The map may change meanwhile. If this is the last reference to the region, the rest
+            // is not worth registering.
             let parts = (offset..offset + len).step_by(POPULATE_BYTES as usize);
             for at in parts {
                 let is_gone = Arc::strong_count(&lent) == 1;
@@ -223,7 +224,7 @@ impl Shared {
         }
     }
 
-    /// Retires what no view has any more, and gives back what no channel has any more.
+    /// Retires slices that no view has any more, and releases those that no channel has any more.
     fn let_go(&self) {
         let state = &mut *self.lock();
         let next = state.version + 1;
@@ -244,20 +245,20 @@ impl Shared {
         let ring = &state.ring;
         state.entries.retain(|entry| {
             let is_over = entry.retired.is_some_and(|version| version <= seen);
-            // where that fails, the number is not used again: the entry stays
+            // on failure the index is not reused: the entry stays
             !(is_over && register_buffer(ring, entry.slice.index, std::ptr::null_mut(), 0).is_ok())
         });
     }
 
     fn publish(&self, state: &mut State) {
         state.version += 1;
-        // Only a hint to look: what it is about is behind the lock.
+        // Only a hint to check: the data is behind the lock.
         self.version.store(state.version, Ordering::Relaxed);
     }
 }
 
 impl State {
-    /// A slice for memory that is not registered; `None` where it is, or may not be.
+    /// A slice for unregistered memory; `None` if the memory is registered already, or may not be.
     fn vacant(&self, id: u64, start: usize, len: usize) -> Option<Slice> {
         let mut slices = self.entries.iter().map(|entry| entry.slice);
         if slices.any(|slice| slice.holds(id, start, len)) {
@@ -288,23 +289,23 @@ impl State {
     }
 }
 
-/// Bytes that the process may lock.
+/// Limit on locked bytes of the process.
 fn limit() -> u64 {
     getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX)
 }
 
-/// What one channel's ring has of the registered memory.
+/// Registered memory in one channel's ring.
 #[derive(Debug)]
 pub(super) struct Buffers {
     registrar: &'static Registrar,
     /// Ascending by region and address.
     slices: Vec<Slice>,
-    /// The version that `slices` are of, shared with the registrar; [`NOTHING`] at first.
+    /// The version of `slices`, shared with the registrar; [`NOTHING`] at first.
     seen: Arc<AtomicU64>,
     version: u64,
-    /// The ring takes commands of several pieces, too (Linux 6.15).
+    /// Whether the ring also accepts commands of several pieces (Linux 6.15).
     vectored: bool,
-    /// The kernel has refused to hand something on.
+    /// Whether the kernel has rejected the transfer of a buffer.
     refused: bool,
     /// Commands with registered memory, and without.
     counts: [u64; 2],
@@ -313,7 +314,7 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// Nothing yet. `None` where there is nothing to be had.
+    /// Empty at first. `None` if registration is impossible.
     pub(super) fn new(vectored: bool) -> Option<Buffers> {
         let registrar = Registrar::get()?;
         let seen = Arc::new(AtomicU64::new(NOTHING));
@@ -338,8 +339,8 @@ impl Buffers {
         self.counts
     }
 
-    /// The buffer that holds all pieces of a command, each a region's number, an address and a
-    /// length. Counts the command, which is of `view`.
+    /// The buffer that contains all pieces of a command, each given as region number, address and
+    /// length. Counts the command, which belongs to `view`.
     #[inline]
     pub(super) fn of(
         &mut self,
@@ -371,8 +372,8 @@ impl Buffers {
         slice.holds(id, at, len).then_some(slice)
     }
 
-    /// Asks for what commands were without, and takes and gives up what the registrar has changed.
-    /// For now and then, on the ring's own thread, also when nothing is in flight.
+    /// Requests registration for commands that lacked it, and applies the registrar's changes. For
+    /// periodic calls on the ring's own thread, also without commands in flight.
     #[inline]
     pub(super) fn tend(&mut self, ring: &IoUring) {
         if self.ask.is_some()
@@ -389,7 +390,7 @@ impl Buffers {
         {
             let large = |lent: &&Arc<Lent>| lent.is_writable() && lent.as_raw().1 >= LEAST_BYTES;
             let regions: Vec<_> = view.lent().filter(large).map(Arc::downgrade).collect();
-            // where too many ask, this one asks again later
+            // if too many channels ask, this one asks again later
             let _ = self.registrar.asks.try_send(regions);
         }
         let Ok(state) = self.registrar.shared.state.try_lock() else {
@@ -403,7 +404,7 @@ impl Buffers {
         }
         wanted.sort_unstable_by_key(|slice| (slice.id, slice.start));
         for old in self.slices.iter().filter(|old| !wanted.contains(old)) {
-            // nothing in flight has it, and a failure leaves it to the end of the ring
+            // no command in flight uses it, and after a failure it lasts until the end of the ring
             let _ = register_buffer(ring, old.index, std::ptr::null_mut(), 0);
         }
         let had = std::mem::take(&mut self.slices);
@@ -428,8 +429,8 @@ impl Buffers {
     }
 }
 
-/// Whether the kernel hands memory on from ring to ring, found with a page of our own: without
-/// that, nothing is to be held.
+/// Tests with a page of our own whether the kernel can pass registered memory from ring to ring;
+/// without that, registration is useless.
 fn try_handing_on(ring: &IoUring) -> io::Result<()> {
     let page = [0u8; 4096];
     register_buffer(ring, 0, page.as_ptr().cast_mut(), page.len())?;

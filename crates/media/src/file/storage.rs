@@ -1,8 +1,7 @@
-//! The file by calls that wait, through the page cache: for its state, while no channel works with
-//! it.
+//! Blocking calls on the file through the page cache: for its state, while no channel uses it.
 //!
-//! The calls go through a description of their own, which has no O_DIRECT and so no alignment. Both
-//! kinds of access to the same bytes never happen at the same time, and what was written here is
+//! The calls use a separate open file description without O_DIRECT, and so without alignment. The
+//! two kinds of access never happen to the same bytes at the same time, and data written here is
 //! synced before a channel works.
 
 use std::fs::{File, OpenOptions};
@@ -16,10 +15,10 @@ use rustix::io::Errno;
 use super::Clear;
 use crate::journal::Storage;
 
-/// Zeros that are written at once where space cannot be given back.
+/// Zeros per write if space cannot be freed.
 const ZEROS: usize = 1 << 20;
 
-/// See the module.
+/// A file for blocking calls; see the module.
 #[derive(Debug)]
 pub(crate) struct FileStorage(File);
 
@@ -62,9 +61,9 @@ impl Storage for FileStorage {
     fn find_data(&self, offset: u64, end: u64) -> io::Result<Option<u64>> {
         match seek(&self.0, SeekFrom::Data(offset)) {
             Ok(at) => Ok((at < end).then_some(at)),
-            // There is none behind it.
+            // No data after the offset.
             Err(Errno::NXIO) => Ok(None),
-            // Nobody knows.
+            // Unknown: the file system does not report holes.
             Err(Errno::INVAL) => Ok(Some(offset)),
             Err(errno) => Err(errno.into()),
         }

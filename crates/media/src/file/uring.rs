@@ -1,13 +1,13 @@
-//! One io_uring: how it is set up, and the calls that drive it.
+//! One io_uring: its setup, and the calls that drive it.
 //!
 //! Invariants:
-//! - It is disabled until the first submission; the thread that submits first is then the only one
-//!   that may use it.
-//! - No call here waits but [`Uring::wait`], which is for the end alone.
-//! - A call to the kernel is made only where there is something for it to do.
+//! - It is disabled until the first submission; from then on only the thread that submitted first
+//!   may use it.
+//! - No call here waits except [`Uring::wait`], which is only for the end.
+//! - A system call is made only if the kernel has something to do.
 //!
-//! What it does NOT do: know what an operation points to. Entries are pushed by [`super::ring`],
-//! which answers for that.
+//! Not included: the memory of operations. [`super::ring`], which pushes entries, is responsible
+//! for that.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -16,19 +16,19 @@ use io_uring::{Builder, IoUring, types};
 use memory::EventFd;
 use rustix::event::{Timespec, poll};
 
-/// For how long one [`Uring::wait`] waits.
+/// Maximum duration of one [`Uring::wait`].
 const WAIT_NS: u32 = 100_000_000;
-/// How long a kernel thread looks for submissions before it sleeps and has to be woken by a call,
-/// in milliseconds.
+/// Time that a kernel thread polls for submissions before it sleeps and must be woken by a call, in
+/// milliseconds.
 const THREAD_IDLE_MS: u32 = 2;
 
-/// Who looks for what.
+/// Polling modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Looks {
-    /// A kernel thread looks for submissions (SQPOLL); otherwise they are handed over by a call.
+    /// A kernel thread polls for submissions (SQPOLL); otherwise a call submits them.
     pub(super) kernel_thread: bool,
-    /// The device is asked for completions (IOPOLL); otherwise it interrupts. Reads and writes of
-    /// direct I/O alone.
+    /// The device is polled for completions (IOPOLL); otherwise it interrupts. Only for reads and
+    /// writes with direct I/O.
     pub(super) at_device: bool,
 }
 
@@ -42,12 +42,11 @@ pub(super) struct Uring {
 }
 
 impl Uring {
-    /// A ring for `depth` operations at a time on `file`, whose completions write to `wake` while
-    /// that is switched on.
+    /// Creates a ring for `depth` operations at a time on `file`, whose completions write to `wake`
+    /// while that is enabled.
     ///
     /// # Errors
-    /// The kernel's, where io_uring is missing or forbidden, or does not know what `looks` asks
-    /// for.
+    /// The kernel's: io_uring is missing or forbidden, or does not support `looks`.
     pub(super) fn new(
         looks: Looks,
         file: BorrowedFd<'_>,
@@ -60,7 +59,7 @@ impl Uring {
             depth.into()
         };
         let ring = match best(looks).build(entries) {
-            // Linux 6.1 knows all it is asked for; an older one refuses what it does not know.
+            // Linux 6.1 supports all flags; an older kernel rejects unknown ones.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 plain(looks).build(entries)?
             }
@@ -91,18 +90,18 @@ impl Uring {
         self.enabled
     }
 
-    /// Whether the device is asked for completions, so that only reads and writes may go in.
+    /// Whether the device is polled for completions, so that only reads and writes are accepted.
     pub(super) fn looks_at_device(&self) -> bool {
         self.looks.at_device
     }
 
-    /// Whether it has something in flight that the device is asked for: nobody wakes a sleeper for
-    /// that.
+    /// Whether an operation in flight needs the device to be polled: no event wakes a sleeping
+    /// reactor for it.
     pub(super) fn is_polled(&self) -> bool {
         self.looks.at_device && self.in_kernel > 0
     }
 
-    /// Whether a thread of the kernel submits and completes.
+    /// Whether a kernel thread submits and completes.
     pub(super) fn has_kernel_thread(&self) -> bool {
         self.looks.kernel_thread && self.enabled
     }
@@ -112,7 +111,7 @@ impl Uring {
         self.in_kernel += 1;
     }
 
-    /// Whether completions write to the descriptor.
+    /// Sets whether completions write to the descriptor.
     pub(super) fn set_wakes(&mut self, on: bool) {
         if on {
             self.ring.completion().enable_eventfd()
@@ -121,24 +120,25 @@ impl Uring {
         }
     }
 
-    /// Hands the kernel what is queued, in one system call; none where nothing is. What it does not
-    /// take for want of resources stays for the next call.
+    /// Submits queued entries in one system call; none if the queue is empty. Entries that the
+    /// kernel does not accept for lack of resources stay for the next call.
     ///
     /// # Errors
-    /// The ring cannot be used, now or later (a call from another thread than the first, say).
+    /// The ring is unusable for good (after a call from another thread than the first, for
+    /// example).
     pub(super) fn submit(&mut self) -> io::Result<()> {
         if self.ring.submission().is_empty() {
             return Ok(());
         }
         if !self.enabled {
-            // From here on the ring is this thread's.
+            // From here on the ring belongs to this thread.
             self.ring.submitter().register_enable_rings()?;
             self.enabled = true;
         }
         loop {
             match self.ring.submit() {
                 Ok(0) => return Ok(()),
-                // The kernel's thread takes them when it gets there; it is awake.
+                // The kernel thread is awake and takes them soon.
                 Ok(_) if self.looks.kernel_thread => return Ok(()),
                 Ok(_) if self.ring.submission().is_empty() => return Ok(()),
                 Ok(_) => {}
@@ -151,12 +151,12 @@ impl Uring {
         }
     }
 
-    /// Lets the kernel finish completions that wait for this thread, where it says there are some,
-    /// asks the device where nobody else does, and takes up what an earlier submission left. No
+    /// Lets the kernel finish completions that wait for this thread, if it reports some; polls the
+    /// device if no kernel thread does; and submits entries left by an earlier submission. No
     /// system call otherwise.
     ///
     /// # Errors
-    /// As [`Uring::submit`].
+    /// Those of [`Uring::submit`].
     pub(super) fn run_completions(&mut self) -> io::Result<()> {
         if self.in_kernel == 0 {
             return Ok(());
@@ -181,12 +181,12 @@ impl Uring {
         }
     }
 
-    /// Completions show only when this thread asks the device for them.
+    /// Whether completions show only when this thread polls the device.
     fn asks_device(&self) -> bool {
         self.looks.at_device && !self.looks.kernel_thread
     }
 
-    /// Whether there is something to reap, to ask for, or to submit again, right now.
+    /// Whether there is something to reap, to poll for, or to submit again, right now.
     pub(super) fn is_due(&mut self) -> bool {
         if self.in_kernel == 0 {
             return false;
@@ -208,7 +208,7 @@ impl Uring {
         Some((entry.user_data(), entry.result()))
     }
 
-    /// Operations that the kernel has taken and not answered, or may take without being asked.
+    /// Operations that the kernel has accepted and not completed, or may accept by itself.
     pub(super) fn taken(&mut self) -> u32 {
         if self.looks.kernel_thread {
             self.in_kernel
@@ -223,7 +223,7 @@ impl Uring {
     /// The ring cannot be used from this thread.
     pub(super) fn wait(&mut self) -> io::Result<()> {
         let result = if self.looks.at_device {
-            // The kernel knows no bound for that: asked now and then, instead.
+            // The kernel has no time limit for polling, so this polls now and then instead.
             let moment = Timespec {
                 tv_sec: 0,
                 tv_nsec: WAIT_NS.into(),
@@ -245,14 +245,14 @@ impl Uring {
         })
     }
 
-    /// Gives the file back now and not when the kernel gets round to taking the ring down; a
-    /// failure (another thread than the ring's) leaves it to that.
+    /// Releases the file now, rather than when the kernel destroys the ring; a failure (on another
+    /// thread than the ring's) leaves it to that.
     pub(super) fn release_file(&mut self) {
         let _ = self.ring.submitter().unregister_files();
     }
 }
 
-/// A ring that any kernel makes. It is disabled at first: see [`best`].
+/// Configuration that every kernel supports. The ring is disabled at first: see [`best`].
 pub(super) fn plain(looks: Looks) -> Builder {
     let mut builder = IoUring::builder();
     builder.setup_r_disabled().dontfork();
@@ -265,10 +265,10 @@ pub(super) fn plain(looks: Looks) -> Builder {
     builder
 }
 
-/// A ring whose completions run when its thread asks for them, and not as interruptions. With
-/// `SINGLE_ISSUER` the thread that enables a ring is the only one that may use it, and that is not
-/// the one that makes it. A kernel thread that submits runs the completions, too, and there is
-/// nothing to defer.
+/// Configuration in which completions run when the ring's thread asks for them, instead of
+/// interrupting it. With `SINGLE_ISSUER` only the thread that enables the ring may use it, which is
+/// not the thread that creates it. With a submitting kernel thread, that thread also runs
+/// completions, so nothing is deferred.
 pub(super) fn best(looks: Looks) -> Builder {
     let mut builder = plain(looks);
     builder.setup_submit_all();

@@ -1,11 +1,11 @@
-//! Records into frames.
+//! Appending of records to frames.
 
 use memory::{Need, Segment};
 
 use super::layout::{FRAME_HEAD, FrameHead, frame_bytes};
 use super::{Crc, Journal, Open, Stage};
 
-/// Bytes of a record's head: its kind, and its length in three bytes.
+/// Size of a record's head: its kind, and its length in three bytes.
 pub(super) const RECORD_HEAD: usize = 4;
 
 /// The head of a record.
@@ -14,7 +14,7 @@ pub(super) fn record_head(kind: u8, len: usize) -> [u8; RECORD_HEAD] {
     (u32::from(kind) << 24 | len as u32).to_le_bytes()
 }
 
-/// The kind and the length that a record's head says.
+/// The kind and the length in a record's head.
 pub(super) fn of_record_head(head: [u8; RECORD_HEAD]) -> (u8, usize) {
     let word = u32::from_le_bytes(head);
     ((word >> 24) as u8, (word & 0xFF_FFFF) as usize)
@@ -28,7 +28,7 @@ pub(crate) struct Appending<'f> {
 }
 
 impl Appending<'_> {
-    /// The record's next bytes.
+    /// Appends the record's next bytes.
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         self.open.crc.add(bytes);
         self.segment.write_from(self.open.filled, bytes);
@@ -40,8 +40,8 @@ impl Appending<'_> {
 }
 
 impl Journal {
-    /// Whether a record of so many bytes can be appended now. Where it cannot, frames have to be
-    /// written first, or the log has to become shorter.
+    /// Whether a record of `len` bytes can be appended now. If not, frames must be written first,
+    /// or the log must become shorter.
     pub(crate) fn has_room(&self, len: usize) -> bool {
         let needs = RECORD_HEAD + len;
         let frame_len = self.frame_len();
@@ -54,12 +54,11 @@ impl Journal {
         self.has_frames(1)
     }
 
-    /// Whether so many more frames can be filled now: what is more than one record has room for
-    /// certain.
+    /// Whether `count` more frames can certainly be filled now, for several records.
     pub(crate) fn has_frames(&self, count: usize) -> bool {
         let frames = (0..self.frames.len()).filter(|index| self.is_free(*index));
-        // The open frame, and behind each frame there may be a jump to the ring's start, which
-        // takes less than a frame.
+        // The open frame, and after each frame a possible jump to the ring's start, which takes
+        // less than a frame.
         let needs = (2 * count as u64 + 2) * self.frame_len() as u64;
         frames.count() >= count && self.taken() + needs <= self.superblock.layout.ring_len
     }
@@ -74,22 +73,22 @@ impl Journal {
         self.frames[index].stage == Stage::Free && !is_open
     }
 
-    /// Appends a record of `len` bytes, which `fill` puts. There is room for it
-    /// ([`Journal::has_room`]), and the last one is whole.
+    /// Appends a record of `len` bytes, which `fill` provides. There must be room for it
+    /// ([`Journal::has_room`]), and the previous record must be complete.
     ///
     /// # Panics
-    /// Where there is none, or it is not.
+    /// One of these conditions is not met.
     pub(crate) fn append(&mut self, kind: u8, len: usize, fill: impl FnOnce(&mut Appending<'_>)) {
         self.begin(kind, len);
         fill(&mut self.record());
         assert!(self.is_whole(), "a record is as long as it was said to be");
     }
 
-    /// Begins a record of `len` bytes, which are put in parts ([`Journal::record`]). There is room
-    /// for it, and the last one is whole.
+    /// Begins a record of `len` bytes, which are added in parts ([`Journal::record`]). There must
+    /// be room for it, and the previous record must be complete.
     ///
     /// # Panics
-    /// Where there is none, or it is not.
+    /// One of these conditions is not met.
     pub(crate) fn begin(&mut self, kind: u8, len: usize) {
         assert!(self.is_whole(), "records do not mix");
         self.reserve(len);
@@ -107,7 +106,7 @@ impl Journal {
         self.record().put(&record_head(kind, len));
     }
 
-    /// The record that is not whole.
+    /// The incomplete record.
     ///
     /// # Panics
     /// There is none.
@@ -119,13 +118,14 @@ impl Journal {
         Appending { segment, open }
     }
 
-    /// Whether the last record is: none is appended, and no frame ends, before.
+    /// Whether the last record is complete: before that no record can be appended, and no frame
+    /// ends.
     pub(crate) fn is_whole(&self) -> bool {
         self.open.is_none_or(|open| open.lacks == 0)
     }
 
-    /// Ends the frame where it has no room for a record of `len` bytes: several that take no more
-    /// together are in one frame then, and so are there all or none after a crash.
+    /// Ends the frame if it has no room for `len` bytes: several records of that total size are
+    /// then in one frame, and after a crash all of them exist or none.
     pub(crate) fn reserve(&mut self, len: usize) {
         let needs = RECORD_HEAD + len;
         let is_full = |open: &Open| open.filled as usize + needs > self.frame_len();
@@ -134,11 +134,11 @@ impl Journal {
         }
     }
 
-    /// Ends the frame that takes records, if any: it is written with the next turns. The last
-    /// record is whole.
+    /// Ends the frame that takes records, if any; the next turns write it. The last record must be
+    /// complete.
     ///
     /// # Panics
-    /// It is not.
+    /// It is incomplete.
     pub(crate) fn seal(&mut self) {
         assert!(self.is_whole(), "a frame ends behind a record");
         let Some(open) = self.open.take() else {

@@ -1,11 +1,11 @@
-//! What stands where in a state area, and what its superblocks and frames begin with.
+//! Layout of a state area, and of the heads of its superblocks and frames.
 //!
 //! ```text
 //! [ring: the log, frame after frame, from its end back to its start] [superblock] [superblock]
 //! ```
 //!
-//! The superblocks are the last two blocks of the file. The newer one that is whole counts; the
-//! other one is written next, so that one is whole at any moment. All numbers are little-endian.
+//! The superblocks are the last two blocks of the file. The newer valid one counts, and the other
+//! one is written next, so that one is valid at any moment. All numbers are little-endian.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -13,11 +13,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::crc::{self, Crc};
 use super::{StateError, Storage};
 
-/// Frames and superblocks begin at multiples of this, and are written in units of it.
+/// Alignment of frames and superblocks, and unit of writes.
 pub(crate) const BLOCK: u64 = 4096;
-/// Words that say of what shape a medium is.
+/// Number of words that describe a medium's shape.
 pub(crate) const SHAPE_WORDS: usize = 6;
-/// The format that is written, and the only one that is read.
+/// The only format that is written and read.
 pub(super) const FORMAT: u32 = 1;
 /// The most bytes of a frame.
 pub(super) const FRAME_MAX: u64 = 16 << 20;
@@ -26,7 +26,7 @@ pub(crate) const SUPERBLOCKS: u64 = 2 * BLOCK;
 const MAGIC: [u8; 8] = *b"nvmirage";
 const FRAME_MAGIC: u32 = 0x6d72_666e;
 
-/// What kind of a medium the state is of.
+/// Kind of the medium that the state belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Zoned = 1,
@@ -42,15 +42,15 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// Of what kind and shape a medium is, in the words of its owner. What differs in it is another
-/// medium.
+/// Kind and shape of a medium, in words of its owner's choice. Media that differ in it are
+/// different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
     pub(crate) words: [u64; SHAPE_WORDS],
 }
 
-/// Where a log lies.
+/// Position of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// First byte of the ring: a multiple of [`BLOCK`].
@@ -67,18 +67,18 @@ impl Layout {
         self.ring + self.ring_len + SUPERBLOCKS
     }
 
-    /// Where the superblock with this number stands.
+    /// Position of the superblock with this number.
     pub(super) fn superblock(&self, sequence: u64) -> u64 {
         self.ring + self.ring_len + sequence % 2 * BLOCK
     }
 
-    /// Where the frame stands that is at this position of the log.
+    /// Position in the file of the frame at this position of the log.
     pub(super) fn place(&self, position: u64) -> u64 {
         self.ring + position % self.ring_len
     }
 
-    /// Where the frame after one that ends here begins: at the ring's start, where the largest
-    /// frame would not fit in front of its end.
+    /// Position of the frame after one that ends at `end`: at the ring's start, if the largest
+    /// frame would not fit before the ring's end.
     pub(super) fn next(&self, end: u64) -> u64 {
         let left = self.ring_len - end % self.ring_len;
         if left < self.frame_len.into() {
@@ -101,20 +101,21 @@ impl Layout {
     }
 }
 
-/// A superblock's content.
+/// Contents of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) shape: Shape,
     pub(crate) layout: Layout,
-    /// Whose log it is: no other one has the same number.
+    /// Identifier of the log, unique to it.
     pub(super) log: u64,
-    /// How often it was opened: frames of an earlier time end where those of a later one begin.
+    /// Number of times that the log was opened: a frame of an earlier incarnation does not continue
+    /// a later one.
     pub(super) incarnation: u32,
-    /// Superblocks that were written before.
+    /// Number of superblocks written before.
     pub(super) sequence: u64,
-    /// Where the log begins: all that is before is of no use.
+    /// Start of the log; everything before it is unused.
     pub(super) start: u64,
-    /// The log reaches here at least.
+    /// Minimum end of the log.
     pub(super) known: u64,
 }
 
@@ -123,7 +124,7 @@ pub(crate) struct Superblock {
 struct SuperblockBytes {
     magic: [u8; 8],
     format: U32,
-    /// Of the whole block, with zeros here.
+    /// Checksum of the whole block, with zeros here.
     crc: U32,
     kind: U32,
     frame_len: U32,
@@ -141,18 +142,18 @@ struct SuperblockBytes {
 
 const _: () = assert!(size_of::<SuperblockBytes>() as u64 == BLOCK);
 
-/// What a block is that may be a superblock.
+/// Contents of a block that may be a superblock.
 enum Found {
     Whole(Superblock),
-    /// Of another format.
+    /// A superblock of another format.
     Other(u32),
-    /// It was one.
+    /// A damaged superblock.
     Broken,
     Nothing,
 }
 
 impl Superblock {
-    /// As it is written.
+    /// The encoded block.
     pub(super) fn to_bytes(self) -> [u8; BLOCK as usize] {
         let mut bytes = SuperblockBytes {
             magic: MAGIC,
@@ -222,7 +223,7 @@ impl Superblock {
         })
     }
 
-    /// The one that counts, of a file of so many bytes.
+    /// Reads the valid superblock of a file of this length.
     ///
     /// # Errors
     /// [`StateError`]: it is not ours, of another format, or damaged.
@@ -248,12 +249,12 @@ impl Superblock {
     }
 }
 
-/// What a frame begins with.
+/// Head of a frame.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Clone, Copy)]
 #[repr(C)]
 pub(super) struct FrameHead {
     magic: U32,
-    /// Of the records, and then of this head with zeros here.
+    /// Checksum of the records, and then of this head with zeros here.
     crc: U32,
     log: U64,
     position: U64,
@@ -286,8 +287,9 @@ impl FrameHead {
         records.value()
     }
 
-    /// Bytes of the records of a frame that belongs here, of this incarnation or a later one. Of a
-    /// later one than its superblock is what was written under a newer superblock, which is broken.
+    /// Length of the records of a frame that belongs here, of this incarnation or a later one. A
+    /// later incarnation than the superblock's was written under a newer superblock, which is
+    /// damaged.
     pub(super) fn belongs(&self, (log, position): (u64, u64), earliest: u32) -> Option<usize> {
         let is_it = self.magic == FRAME_MAGIC && self.log == log && self.position == position;
         let belongs = is_it && self.incarnation.get() >= earliest;
@@ -298,7 +300,7 @@ impl FrameHead {
         self.incarnation.get()
     }
 
-    /// Whether these are its records.
+    /// Whether the checksum matches these records.
     pub(super) fn is_of(&self, records: &[u8]) -> bool {
         let mut crc = Crc::new();
         crc.add(records);
@@ -306,7 +308,7 @@ impl FrameHead {
     }
 }
 
-/// Bytes that a frame with so many bytes of records takes.
+/// Size of a frame with this many bytes of records.
 pub(super) fn frame_bytes(records: usize) -> u64 {
     ((FRAME_HEAD + records) as u64).next_multiple_of(BLOCK)
 }

@@ -1,39 +1,40 @@
-//! A log of what changes a medium's state, behind its bytes in the same file, so that one flush
-//! makes both durable.
+//! A log of changes to a medium's state, after its bytes in the same file, so that one flush makes
+//! both durable.
 //!
 //! The owner of the state appends **records** ([`Journal::append`]; a long one in parts,
-//! [`Journal::begin`]). They gather in a **frame**, which is written when it is full or when it is
-//! told to be ([`Journal::seal`]). A frame is there whole or not at all: it has a checksum, its
-//! place in the log, and the incarnation of the log that wrote it. After a crash the log ends in
-//! front of the first frame that is not there, and the records before, in their order, make the
-//! state again ([`Journal::recover`]).
+//! [`Journal::begin`]). Records collect in a **frame**, which is written when it is full or sealed
+//! ([`Journal::seal`]). A frame is valid completely or not at all: it has a checksum, its position
+//! in the log, and the incarnation of the log that wrote it. After a crash the log ends before the
+//! first invalid frame, and the earlier records, in order, restore the state
+//! ([`Journal::recover`]).
 //!
-//! The log lies in a ring. When it has become long ([`Journal::is_long`]) the owner begins a
-//! **checkpoint**: it appends all of its state, a little at a time, between the records of what
-//! happens meanwhile, and when it has come round the log begins where the checkpoint began. There
-//! is no copy of the state, and no pause. So that this works, a record says how something **is**
-//! and not how it changed, or can be ignored where what it changes is not there yet.
+//! The log is a ring. When it has become long ([`Journal::is_long`]) the owner begins a
+//! **checkpoint**: it appends its complete state, a little at a time, between the records of
+//! current changes, and at its end the log is cut off at the position where the checkpoint began.
+//! There is no copy of the state, and no pause. This requires that a record states the new
+//! **value** rather than the change, or can be ignored if the object that it changes does not exist
+//! yet.
 //!
-//! Everything goes through the channel of the medium, as ordinary requests with tickets of the
-//! journal's own: the owner gives it turns ([`Journal::drive`]) and what ends
-//! ([`Journal::complete`]). A frame goes there in pieces, as many bytes in a turn as its owner
-//! allows ([`Journal::set_slice`]): a file in memory, or in the page cache, takes them by a copy. A
-//! host's Flush is done in this order: its frames are written ([`Journal::settled`] has come to
-//! [`Journal::end`]), then the medium below is flushed.
+//! All I/O goes through the channel of the medium, as ordinary requests with the journal's own
+//! tickets: the owner gives it turns ([`Journal::drive`]) and completions ([`Journal::complete`]).
+//! A frame is written in pieces, with a limit of bytes per turn ([`Journal::set_slice`]), because a
+//! file in memory or in the page cache takes them by a copy. A host's Flush first waits until its
+//! frames are written ([`Journal::settled`] has reached [`Journal::end`]), then flushes the medium
+//! below.
 //!
 //! Invariants:
-//! - Nothing is overwritten that recovery may need: the ring's room ends at the log's start, and
-//!   that moves when the superblock that says so is durable.
-//! - A frame of an earlier incarnation that lies where the log of a later one ends is not taken for
+//! - Data that recovery may need is not overwritten: the ring's free room ends at the log's start,
+//!   which moves only after the superblock that says so is durable.
+//! - A frame of an earlier incarnation at the end of a later incarnation's log is not mistaken for
 //!   its continuation.
-//! - Nothing is allocated after it was made.
-//! - What could not be written stays in memory, in its order, and is written again as a whole
-//!   ([`stall`]): what is behind it does not count before, in memory or after a crash.
-//! - Whatever stands in a file, reading it ends, takes no more memory than a frame, and changes
-//!   nothing where it is refused.
+//! - Nothing is allocated after creation.
+//! - Frames that could not be written stay in memory, in order, and are rewritten as a whole
+//!   ([`stall`]): later frames do not count before that, in memory or after a crash.
+//! - Reading any file ends, takes no more memory than a frame, and changes nothing if the file is
+//!   rejected.
 //!
-//! It does NOT know what records mean, order them against the medium's bytes, or flush for its
-//! owner.
+//! Not included: the meaning of records, their order relative to the medium's bytes, and flushes
+//! for the owner.
 
 mod append;
 mod crc;
@@ -56,7 +57,7 @@ use self::stall::Stall;
 pub(crate) use self::stall::Writable;
 pub(crate) use self::storage::Storage;
 
-/// Frames that a journal has in memory: one that is filled, and those that are being written.
+/// Frames in memory: one that is being filled, and those that are being written.
 const FRAMES: usize = 4;
 /// Numbers of a journal's tickets: no other channel counts so far. That of a frame's piece says
 /// which frame and which of its blocks.
@@ -68,25 +69,25 @@ const SYNC: u32 = TICKETS | 0x8000;
 const SUPERBLOCK: u32 = TICKETS | 0x8001;
 const GIVE_BACK: u32 = TICKETS | 0x8002;
 
-/// Why a state cannot be taken from a file.
+/// Why a state cannot be loaded from a file.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// The file has none.
+    /// The file has no state.
     #[error(
         "no state of zones or keys at its end: it was not created for such a medium, or its length has changed; move it away to have a new one created"
     )]
     NotOurs,
-    /// The file has one, and was to be a medium without.
+    /// The file has a state, but the medium was configured without one.
     #[error(
         "it contains {what} with their log, which a block medium would overwrite: {remedy}, or move it away to have a new one created"
     )]
     IsOurs {
-        /// What there is.
+        /// Kind of the state.
         what: &'static str,
-        /// What to configure.
+        /// Configuration to use.
         remedy: &'static str,
     },
-    /// A program of another version has written it.
+    /// Another version of the program has written it.
     #[error(
         "its state has the unsupported format {found}; this program reads format {}: use the program that wrote it, or move it away to have a new one created",
         layout::FORMAT
@@ -95,7 +96,7 @@ pub enum StateError {
         /// The format.
         found: u32,
     },
-    /// What was written is not there.
+    /// Written data is missing.
     #[error(
         "its state is damaged ({0}), and was left as it is: restore it from a copy, or move it away to have a new one created"
     )]
@@ -105,11 +106,11 @@ pub enum StateError {
         "its {what} is {found}, but {configured} is configured: correct the configuration, or move it away to have a new one created"
     )]
     Differs {
-        /// What is another one.
+        /// The property that differs.
         what: &'static str,
-        /// What is in the file.
+        /// Its value in the file.
         found: String,
-        /// What is wanted.
+        /// Its configured value.
         configured: String,
     },
     /// The system refused an operation.
@@ -117,15 +118,15 @@ pub enum StateError {
     Io(#[from] io::Error),
 }
 
-/// The log is not where such a medium has it.
+/// The log's position does not fit such a medium.
 pub(crate) const MISPLACED: StateError =
     StateError::Damaged("its log is not of the length that its superblock's shape has");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Nobody uses it.
+    /// Unused.
     Free,
-    /// It is complete, and to be written, or being written.
+    /// Complete, and waiting to be written or being written.
     Sealed,
     /// It is written.
     Written,
@@ -139,10 +140,10 @@ struct Frame {
     position: u64,
     /// Bytes to write.
     len: u32,
-    /// Bytes of them that the medium was handed, and pieces of those that it has not written yet.
+    /// Bytes handed to the medium, and the number of pieces that it has not written yet.
     handed: u32,
     pieces: u32,
-    /// One of them could not be written: all of it is written again.
+    /// Whether a piece could not be written: the whole frame is written again.
     failed: bool,
 }
 
@@ -151,27 +152,27 @@ struct Frame {
 struct Open {
     frame: usize,
     filled: u32,
-    /// Bytes that the last record lacks.
+    /// Missing bytes of the last record.
     lacks: u32,
     crc: Crc,
 }
 
-/// A start of the log that is to come.
+/// A pending move of the log's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Move {
     None,
-    /// When all frames up to `until` are written.
+    /// Waits until all frames up to `until` are written.
     Waits {
         start: u64,
         until: u64,
     },
-    /// They are; they are being made durable.
+    /// The frames are written, and are being made durable.
     Sync {
         start: u64,
         until: u64,
         going: bool,
     },
-    /// They are; the superblock is being written.
+    /// The frames are durable; the superblock is being written.
     Superblock {
         start: u64,
         until: u64,
@@ -179,33 +180,33 @@ enum Move {
     },
 }
 
-/// See the module.
+/// The log; see the module.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    /// What the next superblock differs from.
+    /// The current superblock.
     superblock: Superblock,
     frames: Box<[Frame]>,
     open: Option<Open>,
     /// Sealed frames, the oldest first, until they are written.
     queue: VecDeque<usize>,
-    /// Where the next frame goes.
+    /// Position of the next frame.
     head: u64,
-    /// Frames before this are written.
+    /// Frames before this position are written.
     settled: u64,
-    /// Bytes that the log had after the last checkpoint.
+    /// Length of the log after the last checkpoint.
     last_len: u64,
-    /// Where the checkpoint began that goes on.
+    /// Start of the current checkpoint.
     checkpoint: Option<u64>,
     moving: Move,
     block: Scratch,
-    /// Whether the ring's space is given back where the log has left it, and up to where that was
-    /// done: what is behind is not written to before.
+    /// Whether the ring's space is freed behind the log's start, and the position up to which that
+    /// is done: space beyond it is not reused before.
     gives_back: bool,
     given_back: u64,
-    /// What was asked of the medium and has not ended.
+    /// Requests in flight at the medium.
     in_flight: u32,
-    /// Bytes of frames that the medium is handed in a turn, and what is left of them in this one;
-    /// and whether it was asked to take space back.
+    /// Bytes of frames handed to the medium per turn, the rest in this turn, and whether space was
+    /// freed in it.
     slice: u32,
     left: u32,
     has_given_back: bool,
@@ -213,7 +214,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Makes an empty log in a file of the layout's length, durably.
+    /// Creates an empty log in a file of the layout's length, durably.
     ///
     /// # Errors
     /// The system's.
@@ -237,10 +238,10 @@ impl Journal {
         Ok(superblock)
     }
 
-    /// The superblock of a file; that of a new log, where the file is as it was created.
+    /// The superblock of a file; that of a new log, if the file is newly created.
     ///
     /// # Errors
-    /// See [`Superblock::read`].
+    /// Those of [`Superblock::read`].
     pub(crate) fn find_or_create(
         storage: &impl Storage,
         file_len: u64,
@@ -255,12 +256,12 @@ impl Journal {
         Ok(Journal::create(storage, shape, layout, log)?)
     }
 
-    /// Takes up a log: hands each record that is there to `each`, in their order, and goes on
-    /// behind them. `gives_back`: the file is to lose what the log has left.
+    /// Loads a log: passes every record to `each`, in order, and continues after them.
+    /// `gives_back`: free the file's space that the log leaves behind.
     ///
     /// # Errors
-    /// What `each` refuses; [`StateError::Damaged`] where something is missing that was there; the
-    /// system's. Then nothing has changed.
+    /// Errors of `each`; [`StateError::Damaged`] if earlier data is missing; the system's. In these
+    /// cases nothing has changed.
     pub(crate) fn recover(
         storage: &impl Storage,
         superblock: Superblock,
@@ -305,17 +306,17 @@ impl Journal {
                 ..superblock
             },
         };
-        // The frames that were found may be in a cache yet.
+        // The frames may still be only in a cache.
         storage.sync()?;
         journal.write_superblock(storage)?;
         Ok(journal)
     }
 
-    /// Writes all that was appended and makes it durable, with calls that wait: for a clean stop,
-    /// while no channel has the journal.
+    /// Writes all records and makes them durable, with blocking calls: for a clean stop, while no
+    /// channel has the journal.
     ///
     /// # Errors
-    /// The system's; what is not written then is written by a later call.
+    /// The system's; a later call writes the rest.
     pub(crate) fn finish(&mut self, storage: &impl Storage) -> io::Result<()> {
         self.seal();
         let mut bytes = vec![0; self.superblock.layout.frame_len as usize];
@@ -335,7 +336,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Everything up to the head is durable; so it is said.
+    /// Writes a superblock, after everything up to the head is durable.
     fn write_superblock(&mut self, storage: &impl Storage) -> io::Result<()> {
         let next = Superblock {
             sequence: self.superblock.sequence + 1,
@@ -349,8 +350,8 @@ impl Journal {
         Ok(())
     }
 
-    /// The channel is gone, and what was under way with it: nobody knows how far it came, so it is
-    /// done again.
+    /// The channel has ended, and its requests in flight with it. Their results are unknown, so
+    /// they are repeated.
     pub(crate) fn detach(&mut self) {
         self.in_flight = 0;
         self.given_back = self.superblock.start;
@@ -371,12 +372,12 @@ impl Journal {
         self.head - self.superblock.start
     }
 
-    /// Bytes of the ring that have to stay as they are.
+    /// Bytes of the ring that must not change.
     fn taken(&self) -> u64 {
         self.head - self.given_back
     }
 
-    /// Whether the log is so long that a checkpoint is worth its bytes; false while one goes on.
+    /// Whether the log is long enough to justify a checkpoint; false during one.
     pub(crate) fn is_long(&self) -> bool {
         let layout = &self.superblock.layout;
         let worth = 2 * self.last_len + 4 * u64::from(layout.frame_len);
@@ -384,13 +385,13 @@ impl Journal {
         is_idle && self.len() >= worth.min(layout.ring_len / 2)
     }
 
-    /// A checkpoint begins: from now on the owner appends all of its state.
+    /// Begins a checkpoint: from now on the owner appends its complete state.
     pub(crate) fn begin_checkpoint(&mut self) {
-        // The records that are in the open frame are older, and do no harm.
+        // The records in the open frame are older, which does no harm.
         self.checkpoint = Some(self.head);
     }
 
-    /// All of the state was appended since the checkpoint began.
+    /// Ends the checkpoint: the complete state has been appended since it began.
     pub(crate) fn end_checkpoint(&mut self) {
         self.seal();
         if let Some(start) = self.checkpoint.take() {
@@ -399,32 +400,32 @@ impl Journal {
         }
     }
 
-    /// Where the log ends, with what is not sealed.
+    /// End of the log, including unsealed records.
     pub(crate) fn reaches(&self) -> u64 {
         self.head + self.open.map_or(0, |open| u64::from(open.filled))
     }
 
-    /// Where the log ends, but for what is not sealed.
+    /// End of the log, without unsealed records.
     pub(crate) fn end(&self) -> u64 {
         self.head
     }
 
-    /// Frames that begin before this are written.
+    /// Frames that begin before this position are written.
     pub(crate) fn settled(&self) -> u64 {
         self.settled
     }
 
-    /// Whether all that was appended is written.
+    /// Whether all records are written.
     pub(crate) fn is_settled(&self) -> bool {
         self.open.is_none() && self.queue.is_empty()
     }
 
-    /// Whether some frame is complete and not written, or some space not given back.
+    /// Whether a complete frame is not written, or some space is not freed.
     pub(crate) fn has_to_write(&self) -> bool {
         !self.queue.is_empty() || self.given_back < self.superblock.start
     }
 
-    /// Requests of its own that the medium has.
+    /// The journal's requests at the medium.
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
     }
@@ -434,21 +435,20 @@ impl Journal {
         ticket.number().is_some_and(|number| number >= TICKETS)
     }
 
-    /// A turn of the owner's has begun: of frames the medium is handed a slice in it.
+    /// Begins a turn of the owner, which renews the limit on bytes of frames.
     pub(crate) fn begin_turn(&mut self) {
         self.left = self.slice;
         self.has_given_back = false;
         self.stall.age();
     }
 
-    /// From now on so many bytes of frames are handed to the medium in one turn, a multiple of
-    /// [`BLOCK`].
+    /// Sets the bytes of frames per turn, a multiple of [`BLOCK`].
     pub(crate) fn set_slice(&mut self, slice: u32) {
         debug_assert!(slice > 0 && u64::from(slice).is_multiple_of(BLOCK));
         (self.slice, self.left) = (slice, slice);
     }
 
-    /// Hands the medium what is to be done, as far as it has room. To be called before it is
+    /// Hands pending work to the medium, as far as it has room. Call before the medium is
     /// submitted.
     pub(crate) fn drive(&mut self, below: &mut impl Port) {
         if self.stalled().is_some() {
@@ -467,7 +467,7 @@ impl Journal {
         self.move_start(below);
     }
 
-    /// Gives a piece of the ring back. False where the medium has no room.
+    /// Frees a piece of the ring. Returns false if the medium has no room.
     fn give_back(&mut self, below: &mut impl Port) -> bool {
         let Layout { ring, ring_len, .. } = self.superblock.layout;
         let at = self.given_back % ring_len;
@@ -486,8 +486,7 @@ impl Journal {
         taken
     }
 
-    /// Hands out what is left of a frame, as far as a slice goes. False where that is not all of
-    /// it.
+    /// Hands out the rest of a frame, up to the slice. Returns false if part of it remains.
     fn write_frame(&mut self, index: usize, below: &mut impl Port) -> bool {
         loop {
             let frame = &self.frames[index];
@@ -503,7 +502,7 @@ impl Journal {
                 len,
                 fua: false,
             };
-            // Before it is asked, which may end it at once.
+            // Before the request, because the request may end at once.
             let frame = &mut self.frames[index];
             (frame.handed, frame.pieces) = (from + len, frame.pieces + 1);
             let number = TICKETS | (from / BLOCK as u32 * FRAMES as u32) | index as u32;
@@ -516,8 +515,8 @@ impl Journal {
         }
     }
 
-    /// Asks the medium for something with a frame's bytes, or the superblock's. False where it has
-    /// no room.
+    /// Requests I/O of a frame's or the superblock's bytes. Returns false if the medium has no
+    /// room.
     fn ask(
         &mut self,
         below: &mut impl Port,
@@ -553,7 +552,7 @@ impl Journal {
         true
     }
 
-    /// A request of the journal's has ended.
+    /// Handles the end of a journal's request.
     pub(crate) fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
         let number = ticket.number().unwrap_or_default();
         ticket.retire();
@@ -592,7 +591,7 @@ impl Journal {
         self.recover_from_stall();
     }
 
-    /// Frames that are written make room for others.
+    /// Reuses the memory of written frames.
     fn take_written(&mut self) {
         while let Some(index) = self.queue.front().copied()
             && self.frames[index].stage == Stage::Written
@@ -675,7 +674,7 @@ impl Journal {
         }
     }
 
-    /// The log begins at its new start.
+    /// Moves the log to its new start.
     fn moved(&mut self, start: u64, until: u64) {
         self.superblock = self.superblock_at(start, until);
         self.last_len = until - start;

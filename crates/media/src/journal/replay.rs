@@ -1,4 +1,4 @@
-//! A log read from its start to its end.
+//! Reading of a log from its start to its end.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use super::append::{RECORD_HEAD, of_record_head};
 use super::layout::{BLOCK, FRAME_HEAD, FrameHead, frame_bytes};
 use super::{StateError, Storage, Superblock};
 
-/// Hands every record to `each`, and says where the log ends, and of which incarnation its last
-/// frame is.
+/// Passes every record to `each`; returns the end of the log, and the incarnation of its last
+/// frame.
 ///
 /// # Errors
-/// See [`super::Journal::recover`].
+/// Those of [`super::Journal::recover`].
 pub(super) fn replay(
     storage: &impl Storage,
     superblock: &Superblock,
@@ -23,7 +23,7 @@ pub(super) fn replay(
     let mut position = superblock.start;
     let mut earliest = 0;
     let mut bytes = Vec::new();
-    // What lies a whole ring behind the start is the start.
+    // A whole ring after the start is the start itself.
     while position + most <= superblock.start + layout.ring_len {
         let head = read_frame(storage, superblock, position, earliest, &mut bytes)?;
         let Some(head) = head else {
@@ -39,8 +39,8 @@ pub(super) fn replay(
     Ok((position, earliest))
 }
 
-/// Reads the frame that begins at this position of the log, its head and its records, into `bytes`.
-/// `None` where there is none.
+/// Reads the frame at this position of the log, head and records, into `bytes`. `None` if there is
+/// no valid frame.
 fn read_frame(
     storage: &impl Storage,
     superblock: &Superblock,
@@ -69,7 +69,8 @@ fn read_frame(
     Ok(head.is_of(&bytes[FRAME_HEAD..]).then_some(head))
 }
 
-/// What has a checksum and is no row of records was never written by this program.
+/// This program never writes a frame with a valid checksum whose contents are not a sequence of
+/// records.
 fn for_each_record(
     mut records: &[u8],
     each: &mut impl FnMut(u8, &[u8]) -> Result<(), StateError>,

@@ -1,42 +1,42 @@
-//! A log that could not be written, and is written again.
+//! Recovery of a log after a failed write.
 //!
-//! What failed to be written stays in memory and in its order, so that it can be written again: a
-//! frame as a whole, at its place. After a crash in between the log ends in front of it. So an
-//! error that passes, of a disk that was full for a while, costs nothing that was acknowledged.
+//! Frames that could not be written stay in memory, in order, so that they can be written again:
+//! each as a whole, at its position. After a crash in between the log ends before them. So a
+//! temporary error, of a disk that was full for a while, loses nothing that was acknowledged.
 //!
-//! While the log is stalled it asks the medium for nothing by itself. A request that needs the log
-//! has it **try** again, waits for that, and ends as the attempt has: so a host learns at once that
-//! there is room again, and a disk that is full costs one write for each request.
+//! While the log is stalled it does not send requests by itself. A request that needs the log
+//! triggers another **attempt**, waits for it, and ends with its result: a host learns at once that
+//! there is room again, and a full disk costs one write per request.
 //!
-//! A flush that failed is remembered by the file below, which lets no later one succeed: what it
-//! may have lost is not in memory any more.
+//! A failed flush is remembered by the file below, which fails all later ones: the lost data may no
+//! longer be in memory.
 
 use port::Outcome;
 
 use super::{FRAMES, Frame, Journal, Move, SUPERBLOCK, SYNC, Stage};
 
-/// Turns after which nobody can learn any more how an attempt has ended: who waited for it was
-/// there in the next one.
+/// Turns for which the result of an attempt is kept: the requests that waited for it learn it in
+/// the next turn.
 const VERDICT_TURNS: u8 = 3;
 
 /// Whether the log can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stall {
     None,
-    /// It could not. `verdict`: for so many turns, whoever has waited for an attempt may learn that
-    /// it failed.
+    /// It cannot be written. `verdict`: turns for which requests that waited for an attempt may
+    /// learn that it failed.
     Stalled {
         outcome: Outcome,
         verdict: u8,
     },
-    /// It is tried; somebody may wait for that.
+    /// An attempt is in progress; requests may wait for it.
     Trying {
         waits: bool,
     },
 }
 
 impl Stall {
-    /// A turn has begun.
+    /// Called at the start of a turn.
     pub(super) fn age(&mut self) {
         if let Stall::Stalled { verdict, .. } = self {
             *verdict = verdict.saturating_sub(1);
@@ -44,19 +44,19 @@ impl Stall {
     }
 }
 
-/// What somebody who needs the log may do.
+/// Answer to a request that needs the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writable {
-    /// Go on.
+    /// Continue.
     Yes,
-    /// Ask again: it is being tried.
+    /// Ask again later: an attempt is in progress.
     Later,
-    /// It was tried, and failed so.
+    /// The attempt failed with this outcome.
     No(Outcome),
 }
 
 impl Frame {
-    /// All of a frame that has failed is written again, once the medium has none of it any more.
+    /// Requeues failed frames completely, once the medium has no piece of them any more.
     pub(super) fn heal(&mut self) {
         if self.failed && self.pieces == 0 {
             (self.handed, self.failed) = (0, false);
@@ -65,7 +65,8 @@ impl Frame {
 }
 
 impl Journal {
-    /// How everything ends that waits for the log: it could not be written, and is not being tried.
+    /// The outcome of everything that waits for the log, if a write failed and no attempt is in
+    /// progress.
     pub(crate) fn stalled(&self) -> Option<Outcome> {
         match self.stall {
             Stall::Stalled { outcome, .. } => Some(outcome),
@@ -73,12 +74,12 @@ impl Journal {
         }
     }
 
-    /// Whether someone should be told that an attempt has failed, which nobody has learnt yet.
+    /// Whether a failed attempt has not been reported to any request yet.
     pub(crate) fn has_verdict(&self) -> bool {
         matches!(self.stall, Stall::Stalled { verdict: 1.., .. })
     }
 
-    /// Whether something may be appended; has a log that is stalled try again.
+    /// Whether a record may be appended; starts an attempt if the log is stalled.
     pub(crate) fn writable(&mut self) -> Writable {
         match &mut self.stall {
             Stall::None => Writable::Yes,
@@ -101,8 +102,8 @@ impl Journal {
         }
     }
 
-    /// Has a log that is stalled try again, for something that waits for its frames, or as there
-    /// may be room again.
+    /// Starts an attempt if the log is stalled: for a request that waits for its frames, or because
+    /// there may be room again.
     pub(crate) fn retry(&mut self) {
         if self.stalled().is_some() {
             self.stall = Stall::Trying { waits: false };
@@ -144,7 +145,7 @@ impl Journal {
         self.stall = Stall::Stalled { outcome, verdict };
     }
 
-    /// An attempt has succeeded when nothing is left of what could not be written.
+    /// Ends the stall when no failed frame remains.
     pub(super) fn recover_from_stall(&mut self) {
         let sealed = |index: &usize| self.frames[*index].stage == Stage::Sealed;
         let is_done = !self.queue.iter().any(sealed) && self.moving == Move::None;

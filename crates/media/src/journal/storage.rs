@@ -1,24 +1,23 @@
-//! What a journal needs of the file that it lies in.
+//! File operations that a journal needs.
 
 use std::io;
 
-/// A file while nobody has a channel of it: calls that wait.
+/// A file that no channel uses, with blocking calls.
 pub(crate) trait Storage {
     /// Fills `bytes` from `offset` on.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes bytes read as zero, and gives their space back where that can be.
+    /// Zeroes a range, and frees its space if possible.
     fn clear(&self, offset: u64, len: u64) -> io::Result<()>;
 
-    /// Takes space for bytes that are to be written later, and leaves them as they are.
+    /// Reserves space for bytes to be written later, without changing their contents.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
 
-    /// The first byte from `offset` on, and before `end`, that may be something else than zero;
-    /// `None` where all are.
+    /// The first byte in `offset..end` that may differ from zero; `None` if all are zero.
     fn find_data(&self, offset: u64, end: u64) -> io::Result<Option<u64>>;
 
-    /// All that was written is on stable storage.
+    /// Makes all written data durable.
     fn sync(&self) -> io::Result<()>;
 }

@@ -1,5 +1,5 @@
-//! The log against a list of what was appended: after any crash it holds the first so many records,
-//! all that were flushed among them.
+//! The log compared with a list of the appended records: after any crash it contains a prefix of
+//! them, including all that were flushed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -56,7 +56,7 @@ struct Owner {
     /// Changes that a flush has covered.
     flushed: usize,
     cursor: Option<u32>,
-    /// Flushes: what they wait for, and what they cover.
+    /// Flushes: the position that they wait for, and the changes that they cover.
     waiting: VecDeque<(u64, usize)>,
     flushing: BTreeMap<u64, usize>,
     next: u64,
@@ -185,7 +185,7 @@ enum Step {
     Flush,
     Turns(u8),
     Detach,
-    /// One of so many writes finds no space; 0: none.
+    /// One in this many writes finds no space; 0: none.
     NoSpace(u64),
 }
 
@@ -264,7 +264,7 @@ fn a_log_goes_round_its_ring_and_stays_short() {
     assert!(owner.history.len() > 1000, "{}", owner.history.len());
     assert!(owner.journal.end() > 10 * LAYOUT.ring_len);
     assert!(longest <= LAYOUT.ring_len);
-    // And what it has left was given back, but for what it was about to.
+    // The space behind the log's start was freed, except for the part still pending.
     owner.journal.finish(&owner.disk).unwrap();
     let (_, map) = open(&Disk::new(owner.disk.now(), 1)).unwrap();
     assert_eq!(map, owner.history[owner.history.len() - 1]);
@@ -320,7 +320,7 @@ fn who_needs_the_log_waits_for_an_attempt_and_learns_how_it_ended() {
     owner.put(1, vec![1; 100]);
     owner.flush();
     (0..50).for_each(|_| owner.turn());
-    // What failed meanwhile says nothing of now.
+    // An earlier failure does not affect later attempts.
     for _ in 0..2 {
         assert_eq!(owner.journal.writable(), Writable::Later);
         while !owner.journal.has_verdict() {
@@ -426,7 +426,7 @@ fn one_superblock_is_enough() {
     }
 }
 
-/// What was flushed under a newer superblock is there without it, and stays.
+/// Records flushed under a newer superblock exist without it, and stay.
 #[test]
 fn frames_of_a_lost_superblock_count() {
     let mut owner = Owner::open(written(), 3);
@@ -481,7 +481,7 @@ fn a_frame_of_an_earlier_time_is_no_continuation() {
 }
 
 proptest! {
-    /// Whatever stands in the state area, it is read or refused, and that ends.
+    /// Any contents of the state area are read or rejected, and reading ends.
     #[test]
     fn any_bytes_are_read_or_refused(
         changes in prop::collection::vec((0..LAYOUT.file_len() as usize, any::<u8>()), 0..20),

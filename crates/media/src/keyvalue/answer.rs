@@ -1,11 +1,11 @@
-//! What a command of a dialect ends with, and what it costs.
+//! Result and cost of a command of a dialect.
 
 use model::{KvKind, KvOp, Op, key_hash};
 use nvme_spec::Status;
 use nvme_spec::samsung::SUB_COMMANDS_MAX;
 use port::{Cause, Outcome};
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: Status,
@@ -22,7 +22,7 @@ impl Answer {
         }
     }
 
-    /// A status, and nothing else.
+    /// A status without a result.
     pub(super) const fn of(status: Status) -> Self {
         Answer { status, result: 0 }
     }
@@ -43,8 +43,8 @@ impl From<Answer> for Outcome {
     }
 }
 
-/// What a command was for the timing model: one operation, those of a compound command, or none
-/// where it was refused before anything was looked at.
+/// A command as the timing model sees it: one operation, those of a compound command, or none if it
+/// was rejected before any access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ops {
     ops: [KvOp; SUB_COMMANDS_MAX],
@@ -63,7 +63,7 @@ impl Ops {
         compound: false,
     };
 
-    /// The operations from now on are those of one compound command.
+    /// Makes the following operations those of one compound command.
     pub(super) fn compound(&mut self) {
         self.compound = true;
     }
@@ -78,7 +78,7 @@ impl Ops {
         self.count += 1;
     }
 
-    /// What the timing model is asked.
+    /// The operation for the timing model.
     pub(crate) fn op(&self) -> Option<Op<'_>> {
         match &self.ops[..self.count] {
             [] => None,

@@ -1,4 +1,4 @@
-//! A key-value medium, and the one channel that may use it.
+//! A key-value medium, and its single channel.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::look::PairsLook;
 use crate::medium::RecordSink;
 use crate::size::Bytes;
 
-/// Without a file it has nothing but volatile memory, and a flush changes nothing about that.
+/// Without a file all memory is volatile, so a flush has no effect.
 const TRAITS: MediumTraits = MediumTraits {
     deallocate: false,
     deallocated_reads_zero: false,
@@ -37,11 +37,11 @@ const TRAITS: MediumTraits = MediumTraits {
     read_only: false,
 };
 
-/// Most requests of a channel to its file: flushes of hosts, and what the log has to do.
+/// Maximum number of a channel's requests to its file: flushes of hosts, and the log's I/O.
 const FILE_DEPTH: u16 = 64;
 
-/// Where the pairs are while no channel has them. Looked at when a channel is made and when it
-/// ends, and by no command.
+/// Holds the pairs while no channel has them. Locked when a channel is created or dropped, never by
+/// a command.
 #[expect(
     clippy::disallowed_types,
     reason = "no command takes it: a channel has the pairs to itself"
@@ -54,12 +54,12 @@ pub(crate) struct KeyValueMedium {
     told: Arc<Told>,
     dialect: Dialect,
     set: Arc<dyn CommandSet>,
-    /// Where the changes are kept.
+    /// The file that keeps the changes.
     file: Option<OnFile>,
 }
 
 impl KeyValueMedium {
-    /// `size` bytes, a multiple of 512, for at most `keys` keys.
+    /// Opens `size` bytes, a multiple of 512, for at most `keys` keys.
     ///
     /// # Errors
     /// [`MediumError::Memory`].
@@ -73,8 +73,8 @@ impl KeyValueMedium {
         Ok(Self::of(pairs, (size, keys), None))
     }
 
-    /// The same in a file, which is made where there is none. `keys`: as many as the file was made
-    /// for, where nobody says how many.
+    /// The same in a file, which is created if it does not exist. Without `keys`, the number that
+    /// the file was created for.
     ///
     /// # Errors
     /// [`MediumError::Memory`], those of files, and [`MediumError::State`].
@@ -107,7 +107,7 @@ impl KeyValueMedium {
         }
     }
 
-    /// The file of pairs that are kept.
+    /// The file, for pairs that persist.
     pub(crate) fn file(&self) -> Option<&FileMedium> {
         self.file.as_ref().map(|file| &*file.medium)
     }
@@ -119,7 +119,7 @@ impl KeyValueMedium {
         }
     }
 
-    /// Makes all pairs durable, for a clean stop: no channel has them.
+    /// Makes all pairs durable, for a clean stop, while no channel has them.
     ///
     /// # Errors
     /// The system's.
@@ -132,7 +132,7 @@ impl KeyValueMedium {
         }
     }
 
-    /// What its hosts speak, and how many keys there may be.
+    /// The dialect, and the maximum number of keys.
     pub(crate) fn record_shape(&self) -> [u64; 2] {
         let dialect = match self.dialect {
             Dialect::Nvme => 0,
@@ -141,14 +141,14 @@ impl KeyValueMedium {
         [dialect, self.told.keys.into()]
     }
 
-    /// Tells all pairs; nothing while a channel has them.
+    /// Passes all pairs to `tell`; none while a channel has them.
     pub(crate) fn records(&self, tell: &mut RecordSink<'_>) -> io::Result<()> {
         let rest = self.rest.lock().unwrap_or_else(|error| error.into_inner());
         let pairs = rest.as_ref().map(|pairs| &pairs.pairs);
         pairs.map_or(Ok(()), |pairs| log::records(pairs, tell))
     }
 
-    /// Takes a pair, while no channel has them.
+    /// Adds a pair, while no channel has them.
     pub(crate) fn take_record(&self, kind: u8, record: &[u8]) -> Result<(), StateError> {
         let mut rest = self.rest.lock().unwrap_or_else(|error| error.into_inner());
         let Some(pairs) = rest.as_mut() else {
@@ -159,17 +159,17 @@ impl KeyValueMedium {
         taken
     }
 
-    /// Keys that fit where nobody says how many: as many as there are units.
+    /// Default number of keys: the number of units.
     pub(crate) fn keys_of(size: u64) -> u32 {
         u32::try_from(size / UNIT).unwrap_or(u32::MAX - 1)
     }
 
-    /// The commands of its namespaces.
+    /// The command set of its namespaces.
     pub(crate) fn set(&self) -> Arc<dyn CommandSet> {
         Arc::clone(&self.set)
     }
 
-    /// One line for the log.
+    /// Description in one line, for the log.
     pub(crate) fn describe(&self) -> String {
         let dialect = match self.dialect {
             Dialect::Nvme => "the Key Value command set",
@@ -186,19 +186,18 @@ impl KeyValueMedium {
         )
     }
 
-    /// The channel, with at most `depth` commands in flight, which copies larger values than
-    /// `slice` bytes in slices of as many. There is one at a time, as commands change what they all
-    /// look at.
+    /// Creates the channel, with at most `depth` commands in flight, which copies values larger
+    /// than `slice` bytes in slices. There is one at a time, because commands change shared state.
     ///
     /// # Errors
-    /// There is one; and the system's.
+    /// A channel exists; the system's.
     pub(crate) fn channel(
         self: &Arc<Self>,
         (depth, slice): (u16, u32),
         claimant: impl FnOnce() -> io::Result<Claimant>,
     ) -> io::Result<KeyValueChannel> {
         let below = match &self.file {
-            // Its log hands out slices itself.
+            // Its log limits slices itself.
             Some(file) => Some(
                 file.medium
                     .channel(depth.min(FILE_DEPTH), claimant()?, None)?,
@@ -232,16 +231,16 @@ impl fmt::Debug for KeyValueMedium {
     }
 }
 
-/// A reactor's handle on the pairs, which it has to itself.
+/// A reactor's exclusive handle on the pairs.
 #[derive(Debug)]
 pub(crate) struct KeyValueChannel<C = FileChannel> {
-    /// There until it is dropped.
+    /// Present until the drop.
     pairs: Option<Box<KeyValue>>,
     slices: Slices,
-    /// Of the command that is done in slices, see [`KeyValueChannel::keeps`].
+    /// Set for the command that runs in slices, see [`KeyValueChannel::keeps`].
     keeps: Option<bool>,
     medium: Arc<KeyValueMedium>,
-    /// The file's channel, of pairs that are kept.
+    /// The file's channel, for pairs that persist.
     durable: Option<Durable<C>>,
 }
 
@@ -283,18 +282,18 @@ impl<C> KeyValueChannel<C> {
         &self.pairs.as_ref().expect("it is not dropped").pairs
     }
 
-    /// Whether a command goes on: for tests.
+    /// Whether a command is in progress: for tests.
     #[cfg(test)]
     pub(super) fn is_slicing(&self) -> bool {
         self.slices.is_going()
     }
 
-    /// The file's channel, of pairs that are kept.
+    /// The file's channel, for pairs that persist.
     pub(crate) fn below(&self) -> Option<&C> {
         self.durable.as_ref().map(Durable::below)
     }
 
-    /// Does the next slice of a command that takes several.
+    /// Performs the next slice of a command.
     fn go_on(&mut self) -> Option<Done> {
         let pairs = self.pairs.as_mut()?;
         let done = self.slices.go_on(pairs);
@@ -326,7 +325,7 @@ impl<C> KeyValueChannel<C> {
         }
     }
 
-    /// Does a request, or the first slice of it.
+    /// Performs a request, or its first slice.
     fn add_sliced(
         &mut self,
         ticket: Ticket,
@@ -345,8 +344,7 @@ impl<C> KeyValueChannel<C> {
         }
     }
 
-    /// Whether a request changes something that is kept; and then whether that is to be durable
-    /// when it ends.
+    /// Whether a request changes persistent state; if so, whether it must be durable at its end.
     fn keeps(&self, request: &Request<'_>) -> Option<bool> {
         let pairs = self.pairs.as_ref().filter(|_| self.durable.is_some())?;
         match request {
@@ -361,14 +359,14 @@ impl<C: Port> KeyValueChannel<C> {
     /// See [`crate::Channel::tend`].
     pub(crate) fn tend(&mut self) -> Option<&mut C> {
         let (durable, pairs) = (self.durable.as_mut()?, self.pairs.as_mut()?);
-        // A checkpoint in between could take the room in the log that the command has.
+        // A checkpoint in between could use the room in the log that the command needs.
         if !self.slices.is_going() {
             durable.tend(&mut pairs.pairs);
         }
         Some(durable.below_mut())
     }
 
-    /// See [`crate::Channel::is_due`]; with what is below, which is asked as well.
+    /// See [`crate::Channel::is_due`]; also returns the channel below, which must be checked too.
     pub(crate) fn is_due(&mut self) -> (bool, Option<&mut C>) {
         match (&mut self.durable, &mut self.pairs) {
             (Some(durable), Some(pairs)) => {
@@ -379,7 +377,7 @@ impl<C: Port> KeyValueChannel<C> {
         }
     }
 
-    /// As [`Port::add`], of pairs that are kept.
+    /// Like [`Port::add`], for pairs that persist.
     fn add_kept(
         &mut self,
         ticket: Ticket,
@@ -412,7 +410,7 @@ impl<C: Port> KeyValueChannel<C> {
         }
     }
 
-    /// A command has ended so, on a medium that is kept. `copied`: with a slice.
+    /// Handles the end of a command on a persistent medium. `copied`: the turn copied a slice.
     fn kept(&mut self, ticket: Ticket, outcome: Outcome, copied: bool) -> Added {
         let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) else {
             return Added::Done(ticket, outcome);
@@ -432,7 +430,7 @@ impl<C: Port> KeyValueChannel<C> {
 
 impl<C> Drop for KeyValueChannel<C> {
     fn drop(&mut self) {
-        // A value is whole, whoever waits for it.
+        // Completes the command, because its value must be complete.
         while self.slices.is_going() {
             if let Some(done) = self.go_on() {
                 done.ticket.retire();

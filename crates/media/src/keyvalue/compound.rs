@@ -1,24 +1,22 @@
-//! The compound command: up to eight stores and deletes that arrive as one (Samsung calls it
+//! The compound command: up to eight stores and deletes that arrive as one (Samsung's name is
 //! batch).
 //!
-//! Its data are a head of 512 bytes, which says of each sub-command what it is and how large its
-//! key and value are, and behind it, for each, 64 bytes that say nothing, the key and the value,
-//! each padded to a multiple of 64 bytes.
+//! Its data begin with a head of 512 bytes, which gives the kind of each sub-command and the sizes
+//! of its key and value. For each sub-command follow 64 unused bytes, the key and the value, each
+//! padded to a multiple of 64 bytes.
 //!
-//! Sub-commands are done in their order, each as if it had come alone, and one that fails keeps
-//! none of the others from being done. On a medium that is kept all of them are there after a
-//! crash, or none. Dword 0 of the completion has what became of each, [`SubResult`], four bits for
-//! each, the first in bits 3:0: that these codes exist was published, but not where they stand. The
-//! status is that of the first one that failed, so that a host which does not look there learns of
-//! it.
+//! Sub-commands run in order, each as if it had come alone, and a failure does not stop the others.
+//! On a persistent medium, after a crash all of them have happened or none. Dword 0 of the
+//! completion has a [`SubResult`] of four bits for each, the first in bits 3:0; the codes are
+//! published, but not their positions. The status is that of the first failure, so that a host that
+//! does not read Dword 0 notices it.
 //!
-//! The values of one that has more of them than a slice are copied later, as those of other stores
-//! are; one that a later sub-command has replaced or deleted is not copied at all. Their log has
-//! what was deleted first, and the keys that were stored among that, and then the values.
+//! If the values exceed a slice they are copied later, as those of other stores are; a value that a
+//! later sub-command has replaced or deleted is not copied at all. The log then has first the
+//! deleted keys, including those to be stored, and then the values.
 //!
-//! A head that names no sub-command or more than eight, or whose parts do not lie in the data, is
-//! refused, and nothing is done. Everything is copied from the host once, and only the copy is
-//! looked at.
+//! A head without sub-commands or with more than eight, or with parts outside the data, is rejected
+//! without effect. Everything is copied from the host once, and only the copy is used.
 
 use memory::Segment;
 use model::KvKind;
@@ -38,7 +36,7 @@ use super::slices::Later;
 /// Bits of a [`SubResult`] in Dword 0.
 const RESULT_BITS: usize = 4;
 
-/// Does a compound command.
+/// Performs a compound command.
 pub(super) fn execute(
     pairs: &mut Pairs,
     command: &SamsungCommand,
@@ -60,7 +58,7 @@ pub(super) fn execute(
     let subs = &head.sub[..count];
     let starts = starts(subs, has).ok_or(status::INVALID_VALUE_SIZE)?;
     ops.compound();
-    // All of them lie in the data, so that their sum does, too.
+    // All of them are inside the data, so their sum is, too.
     let bytes: u32 = subs.iter().map(|sub| sub.value_len).sum();
     let mut later = Some(later).filter(|later| later.is_for(bytes));
     pairs.tell(|log, _| log.reserve(has, count));
@@ -75,15 +73,15 @@ pub(super) fn execute(
         }
     }
     if let Some(later) = later {
-        // In the log values come after what was deleted, each in the room of them all: there is no
-        // moment at which they have more.
+        // In the log the values follow the deletes of all their keys, so that a replay never needs
+        // more room than all of them together.
         let keys = later.keys();
         pairs.tell(|log, _| keys.for_each(|key| log.deleted(key)));
     }
     Ok(answer)
 }
 
-/// Where the key of each sub-command begins; `None` where one does not lie within the `has` bytes.
+/// Start of each sub-command's key; `None` if one is not within the `has` bytes.
 fn starts(subs: &[SubCommand], has: u64) -> Option<[u32; SUB_COMMANDS_MAX]> {
     let mut starts = [0; SUB_COMMANDS_MAX];
     let mut at = BATCH_HEAD_SIZE as u64;
@@ -91,7 +89,7 @@ fn starts(subs: &[SubCommand], has: u64) -> Option<[u32; SUB_COMMANDS_MAX]> {
         at += BATCH_ALIGNMENT as u64;
         *start = u32::try_from(at).ok()?;
         at += padded(sub.key_len.into());
-        // What pads the last value may be missing.
+        // Padding after the last value may be missing.
         if at + u64::from(sub.value_len) > has {
             return None;
         }
@@ -104,8 +102,8 @@ fn padded(len: u64) -> u64 {
     len.next_multiple_of(BATCH_ALIGNMENT as u64)
 }
 
-/// Does a sub-command, whose key comes next from its host, at `start` of the data; a value is
-/// copied `later` where there is one.
+/// Performs a sub-command, whose key comes next from its host, at `start` of the data; with
+/// `later`, its value is copied later.
 fn one(
     pairs: &mut Pairs,
     sub: &SubCommand,
@@ -153,7 +151,7 @@ fn one(
 
 fn refused(refusal: Refusal) -> SubResult {
     match refusal {
-        // Nothing but an update asks for a key that exists.
+        // Only an update requires an existing key.
         Refusal::NotFound => SubResult::UPDATE_STORE_FAILED,
         Refusal::Exists => SubResult::IDEMPOTENT_STORE_FAILED,
         Refusal::Full => SubResult::CAPACITY_EXCEEDED,
@@ -161,7 +159,7 @@ fn refused(refusal: Refusal) -> SubResult {
     }
 }
 
-/// The status of a command that ends as this sub-command did.
+/// The status of a command that ends with this sub-command's result.
 fn status_of(result: SubResult) -> Status {
     match result {
         SubResult::SUCCESS => Status::SUCCESSFUL_COMPLETION,

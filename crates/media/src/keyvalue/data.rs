@@ -1,27 +1,26 @@
-//! Bytes on their way between a key-value medium and whoever asked.
+//! Transfer of bytes between a key-value medium and its hosts.
 
 use memory::{Segment, Store};
 
-/// Where the bytes of a value come from, one after another. Whoever takes has seen that there are
-/// as many.
+/// Source of a value's bytes, in order. The caller has checked that there are enough.
 pub(super) trait Source {
-    /// The next `len` bytes, into the store from byte `at` on.
+    /// Copies the next `len` bytes into the store at `at`.
     fn take_into(&mut self, store: &Store, at: u64, len: u32);
 
-    /// Whether it only notes what it is asked for: the bytes come later, and whoever copies them
-    /// tells the log.
+    /// Whether it only records the requests: the bytes come later, and the code that copies them
+    /// writes the log.
     fn comes_later(&self) -> bool {
         false
     }
 }
 
-/// Where the bytes of a value go, one after another. Whoever puts has seen that there is room.
+/// Target of a value's bytes, in order. The caller has checked that there is room.
 pub(super) trait Target {
-    /// The next `len` bytes, from the store's byte `at` on.
+    /// Takes the next `len` bytes, from the store's byte `at` on.
     fn put_from(&mut self, store: &Store, at: u64, len: u32);
 }
 
-/// Where other bytes go among them.
+/// A target that also takes other bytes.
 pub(super) trait Sink: Target {
     /// The next bytes.
     fn put(&mut self, bytes: &[u8]);
@@ -31,7 +30,7 @@ pub(super) trait Sink: Target {
 #[derive(Clone, Debug)]
 pub(super) struct Host<'s, 'v> {
     segments: &'s [Segment<'v>],
-    /// Bytes of the first segment that are behind.
+    /// Consumed bytes of the first segment.
     at: u32,
 }
 
@@ -48,15 +47,15 @@ impl<'s, 'v> Host<'s, 'v> {
             .sum()
     }
 
-    /// Bytes that are left.
+    /// Remaining bytes.
     pub(super) fn left(&self) -> u64 {
         Host::len(self.segments) - u64::from(self.at)
     }
 
-    /// Hands out the next `len` bytes in pieces, each with where it begins among them.
+    /// Passes the next `len` bytes to `each` in pieces, each with its offset among them.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// Fewer bytes remain.
     pub(super) fn advance(&mut self, len: u32, mut each: impl FnMut(u32, Segment<'v>)) {
         let mut done = 0;
         while done < len {
@@ -77,7 +76,7 @@ impl<'s, 'v> Host<'s, 'v> {
 }
 
 impl Host<'_, '_> {
-    /// The next bytes, which there are.
+    /// Copies the next bytes, which must exist.
     pub(super) fn take(&mut self, bytes: &mut [u8]) {
         self.advance(len_of(bytes), |at, segment| {
             let at = at as usize;
@@ -85,7 +84,7 @@ impl Host<'_, '_> {
         });
     }
 
-    /// Passes over `len` bytes, which there are.
+    /// Skips `len` bytes, which must exist.
     pub(super) fn skip(&mut self, len: u32) {
         self.advance(len, |_, _| {});
     }

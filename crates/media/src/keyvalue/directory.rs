@@ -1,31 +1,30 @@
-//! Which keys have the same hash: the way to a key that is there, in two looks at memory however
-//! many there are.
+//! Hash table of keys: finds an existing key in two memory accesses, however many keys there are.
 //!
-//! A bucket names its first entry, and each entry the next one of its bucket. The hash is seeded,
-//! so that no host can choose keys that meet.
+//! A bucket has the index of its first entry, and each entry that of the next one in its bucket.
+//! The hash is seeded, so that no host can choose colliding keys.
 //!
-//! It does NOT know entries or compare keys: the index does.
+//! Not included: entries and the comparison of keys, which the index has.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 
-/// The first entries of all buckets, as many as there may be keys at least.
+/// The first entry of each bucket, at least as many as the maximum number of keys.
 #[derive(Debug)]
 pub(super) struct Directory {
-    /// Entries count from 1; 0 is none, so that memory which nobody has used yet is none.
+    /// Entries count from 1; 0 means none, so that unused zeroed memory is valid.
     firsts: Vec<u32>,
     hasher: RandomState,
 }
 
 impl Directory {
-    /// For up to `max` keys. Memory is taken from the system as it is used.
+    /// Creates a directory for up to `max` keys. The system provides memory as it is used.
     ///
     /// # Errors
-    /// There is no memory for so many.
+    /// There is not enough memory.
     pub(super) fn new(max: u32) -> io::Result<Self> {
         let buckets = (max as usize).checked_next_power_of_two();
         let buckets = buckets.ok_or(io::ErrorKind::OutOfMemory)?;
-        // Whoever makes it of zeros cannot be told that there is no memory, so this asks.
+        // Zeroed allocation cannot report a lack of memory, so this tests it.
         let mut asks = Vec::<u32>::new();
         asks.try_reserve_exact(buckets)
             .map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -39,7 +38,7 @@ impl Directory {
     /// The bucket of a key.
     pub(super) fn bucket(&self, key: &[u8]) -> usize {
         let hash = self.hasher.hash_one(key);
-        // A power of two of them, far fewer than 2^64.
+        // The number of buckets is a power of two far below 2^64.
         hash as usize & (self.firsts.len() - 1)
     }
 
@@ -48,12 +47,12 @@ impl Directory {
         self.firsts[bucket].checked_sub(1)
     }
 
-    /// Another first entry of a bucket, or none.
+    /// Sets the first entry of a bucket.
     pub(super) fn set_first(&mut self, bucket: usize, entry: Option<u32>) {
         self.firsts[bucket] = entry.map_or(0, |entry| entry + 1);
     }
 
-    /// All buckets are empty.
+    /// Empties all buckets.
     pub(super) fn clear(&mut self) {
         let buckets = self.firsts.len();
         self.firsts = Vec::new();

@@ -1,6 +1,5 @@
-//! What a channel does so that pairs survive: commands change them in memory, and tell the log; a
-//! flush, and what is to be durable when it ends, wait until that is written, and then for a flush
-//! of the file.
+//! Durability of pairs: commands change pairs in memory and append to the log; a flush, or a
+//! command that must be durable, waits until the log is written, and then for a flush of the file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use super::log::Log;
 use super::pairs::Pairs;
 use crate::journal::{BLOCK, Journal, Writable};
 
-/// Whether a command that changes something may be done.
+/// Whether a changing command may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admits {
     Yes,
@@ -29,7 +28,7 @@ struct Held {
     ticket: Parked,
     /// How far the log must be written.
     until: u64,
-    /// How it ends where that succeeds.
+    /// Its outcome if that succeeds.
     outcome: Outcome,
 }
 
@@ -45,19 +44,19 @@ struct Flushing {
 #[derive(Debug)]
 pub(super) struct Durable<C> {
     below: C,
-    /// Those that wait for the log, in its order.
+    /// Tickets that wait for the log, in its order.
     held: VecDeque<Held>,
     /// Those that wait for a flush.
     flushing: Vec<Flushing>,
     /// What ended without the file.
     ended: Vec<Done>,
-    /// What the file has ended.
+    /// Requests that the file has completed.
     reaped: Vec<Done>,
     depth: usize,
-    /// Bytes that a checkpoint appends in a turn, and what is left of them in this one.
+    /// Bytes that a checkpoint appends per turn, and the rest in this turn.
     slice: u32,
     left: u32,
-    /// Of requests without data.
+    /// View for requests without data.
     nothing: Arc<DmaView>,
 }
 
@@ -85,8 +84,7 @@ impl<C> Durable<C> {
         &mut self.below
     }
 
-    /// From now on a checkpoint appends so many bytes in a turn, and the file gets as many of the
-    /// log.
+    /// Sets the bytes that a checkpoint appends per turn, which is also the limit of log writes.
     pub(super) fn set_slice(&mut self, slice: u32, log: &mut Log) {
         (self.slice, self.left) = (slice, slice);
         log.journal.set_slice(slice.next_multiple_of(BLOCK as u32));
@@ -96,7 +94,7 @@ impl<C> Durable<C> {
         self.held.len() + self.flushing.len() + self.ended.len()
     }
 
-    /// Whether the log has something to do that it waits for nobody with.
+    /// Whether the log has work that does not wait for a request.
     pub(super) fn is_due(&self, pairs: &mut Pairs) -> bool {
         pairs.log().is_some_and(|log| {
             let idle = log.journal.in_flight() == 0 && log.journal.stalled().is_none();
@@ -104,7 +102,7 @@ impl<C> Durable<C> {
         })
     }
 
-    /// Goes on with a checkpoint by as many bytes as `most` says, and as are left of this turn.
+    /// Continues a checkpoint, up to `most` bytes and the rest of this turn.
     fn checkpoint(&mut self, pairs: &mut Pairs, most: impl FnOnce(&Log) -> u64) {
         let left = &mut self.left;
         pairs.tell(|log, pairs| {
@@ -116,13 +114,13 @@ impl<C> Durable<C> {
 }
 
 impl<C: Port> Durable<C> {
-    /// Tickets and requests that have not ended.
+    /// Tickets and requests in flight.
     pub(super) fn in_flight(&self) -> u32 {
         self.below.in_flight() + (self.held.len() + self.ended.len()) as u32
     }
 
-    /// Whether a command may be done that changes something, and is then perhaps held. What takes
-    /// no space is done while the log cannot be written, too, and waits for that in memory.
+    /// Whether a changing command may run, and is then possibly held. A command that takes no space
+    /// runs even while the log cannot be written, and its record waits in memory.
     pub(super) fn admits(&self, pairs: &mut Pairs, holds: bool, frees: bool) -> Admits {
         let Some(log) = pairs.log() else {
             return Admits::Yes;
@@ -139,14 +137,14 @@ impl<C: Port> Durable<C> {
         }
     }
 
-    /// Something has changed, and the log knows it. `copied`: in this turn a slice was copied for
-    /// that, and a checkpoint has to wait.
+    /// Called after a change that is in the log. `copied`: the turn copied a slice for it, and a
+    /// checkpoint must wait.
     pub(super) fn changed(&mut self, pairs: &mut Pairs, copied: bool) {
         self.checkpoint(pairs, |log| if copied { 0 } else { log.owes() });
         self.drive(pairs);
     }
 
-    /// Ends a ticket like this when all that has changed is durable.
+    /// Completes a ticket with this outcome once all changes are durable.
     pub(super) fn hold(&mut self, ticket: Ticket, outcome: Outcome, pairs: &mut Pairs) {
         if let Some(log) = pairs.log() {
             log.journal.retry();
@@ -173,8 +171,7 @@ impl<C: Port> Durable<C> {
         self.below.submit();
     }
 
-    /// To be called now and then: what nobody waits for is written all the same, and a checkpoint
-    /// goes on.
+    /// Periodic work: writes records that no request waits for, and continues a checkpoint.
     pub(super) fn tend(&mut self, pairs: &mut Pairs) {
         if !self.is_due(pairs) {
             return;
@@ -187,10 +184,10 @@ impl<C: Port> Durable<C> {
         self.end_turn(pairs, false);
     }
 
-    /// What is left of the checkpoint's part of a turn, and the end of that. `copied`: the turn was
-    /// that of a command's slice.
+    /// Runs the checkpoint's share of a turn, and ends the turn. `copied`: the turn copied a
+    /// command's slice.
     fn end_turn(&mut self, pairs: &mut Pairs, copied: bool) {
-        // A checkpoint in between could take the room in the log that the command has.
+        // A checkpoint in between could use the room in the log that the command needs.
         if !copied {
             self.checkpoint(pairs, |_| u64::MAX);
         }
@@ -201,7 +198,7 @@ impl<C: Port> Durable<C> {
         }
     }
 
-    /// Hands the file what there is to do, as far as it has room.
+    /// Hands pending work to the file, as far as it has room.
     fn drive(&mut self, pairs: &mut Pairs) {
         let Some(log) = pairs.log() else {
             return;
@@ -252,7 +249,7 @@ impl<C: Port> Durable<C> {
         }
     }
 
-    /// Takes what the file has ended, at the end of a turn. `copied`: see [`Durable::changed`].
+    /// Takes completions of the file, at the end of a turn. `copied`: see [`Durable::changed`].
     pub(super) fn reap(&mut self, pairs: &mut Pairs, done: &mut Vec<Done>, copied: bool) {
         let mut reaped = std::mem::take(&mut self.reaped);
         self.below.reap(&mut reaped);

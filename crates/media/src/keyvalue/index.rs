@@ -1,19 +1,19 @@
-//! The keys of a key-value medium, in the order of their bytes.
+//! The keys of a key-value medium, in byte order.
 //!
-//! The order is a zip tree (Tarjan, Levy, Timmel 2018): a binary search tree over the keys in which
-//! each entry has a random rank that no child exceeds, which keeps paths short whatever keys a host
-//! chooses. Beside it each entry names its neighbours, so that a listing takes one step for each
-//! key, and a `directory` the way to a key that is there: a path of some twenty entries takes
-//! longer than all else that a small command does.
+//! The order is a zip tree (Tarjan, Levy, Timmel 2018): a binary search tree in which each entry
+//! has a random rank that no child exceeds, which keeps paths short whatever keys a host chooses.
+//! In addition each entry links to its neighbours, so that a listing takes one step per key, and a
+//! `directory` finds an existing key: a path of some twenty entries would take longer than the rest
+//! of a small command.
 //!
-//! The first 16 bytes of a key stand in its entry; what a longer key has behind them is the start
-//! of its chain, in front of the value. An entry is one cache line.
+//! The first 16 bytes of a key are in its entry; the rest of a longer key is at the start of its
+//! chain, before the value. An entry is one cache line.
 //!
 //! Invariants:
-//! - Nothing is allocated after [`Index::new`], which reserves 64 bytes for each key there may be,
-//!   and 4 to 8 in the directory; memory is taken from the system as it is first used.
-//! - A key is in the tree, in the order, and in its bucket, or in none of them.
-//! - No function calls itself: a path of any length costs no stack.
+//! - Nothing is allocated after [`Index::new`], which reserves 64 bytes for each possible key, and
+//!   4 to 8 in the directory; the system provides memory as it is first used.
+//! - A key is in the tree, in the list, and in its bucket, or in none of them.
+//! - No function is recursive: a path of any length needs no stack.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -22,14 +22,14 @@ use std::io;
 use super::directory::Directory;
 use super::space::{Chain, Space};
 
-/// Bytes of a key that stand in its entry.
+/// Bytes of a key in its entry.
 pub(super) const PREFIX: usize = 16;
 /// Bytes of the longest key.
 pub(crate) const KEY_MAX: usize = 255;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// Where a key's entry is. Valid until the key is removed.
+/// Entry of a key. Valid until the key is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
@@ -52,21 +52,20 @@ impl<'k> Key<'k> {
         }
     }
 
-    /// What stands in the chain.
+    /// The part of the key in the chain.
     pub(super) fn tail(&self) -> &'k [u8] {
         self.bytes.get(PREFIX..).unwrap_or_default()
     }
 }
 
-/// Bytes of a key of `len` bytes that stand in its chain.
+/// Length of the part in the chain, for a key of `len` bytes.
 pub(super) fn tail_len(len: usize) -> usize {
     len.saturating_sub(PREFIX)
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// The first bytes of the key, zeros where it is shorter; as a number it is in the order of its
-    /// bytes.
+    /// The first bytes of the key, padded with zeros; as a number it sorts like the bytes.
     prefix: u128,
     left: u32,
     right: u32,
@@ -83,7 +82,7 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
-/// Who points to an entry of the tree.
+/// Link to an entry of the tree.
 #[derive(Clone, Copy)]
 enum Hook {
     Root,
@@ -91,7 +90,7 @@ enum Hook {
     Right(u32),
 }
 
-/// Where a key is, or would be.
+/// Position of a key, or the position at which it would be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     found: Option<Slot>,
@@ -100,7 +99,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The key's entry.
+    /// The key's entry, if it exists.
     pub(super) fn found(&self) -> Option<Slot> {
         self.found
     }
@@ -137,10 +136,10 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Room for `max` keys.
+    /// Creates an index for `max` keys.
     ///
     /// # Errors
-    /// There is no memory for so many.
+    /// There is not enough memory.
     pub(super) fn new(max: u32) -> io::Result<Self> {
         let mut entries = Vec::new();
         entries
@@ -155,17 +154,17 @@ impl Index {
             value_bytes: 0,
             root: NONE,
             free: NONE,
-            // A host that knew the ranks to come could choose keys that make a path of all of them.
+            // A host that could predict ranks could choose keys that form one long path.
             random: RandomState::new().build_hasher().finish() | 1,
         })
     }
 
-    /// Keys there are.
+    /// Number of keys.
     pub(super) fn len(&self) -> u32 {
         self.count
     }
 
-    /// Keys there may be.
+    /// Maximum number of keys.
     pub(super) fn max(&self) -> u32 {
         self.max
     }
@@ -175,12 +174,12 @@ impl Index {
         (self.key_bytes, self.value_bytes)
     }
 
-    /// Bytes of all entries that were ever in use.
+    /// Size of all entries that were ever in use.
     pub(super) fn entry_bytes(&self) -> u64 {
         (self.entries.len() * size_of::<Entry>()) as u64
     }
 
-    /// Forgets every key.
+    /// Removes all keys.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.directory.clear();
@@ -203,7 +202,7 @@ impl Index {
         self.entry(slot.0).key_len.into()
     }
 
-    /// Says where a key's tail and value are now.
+    /// Sets the location of a key's tail and value.
     pub(super) fn set(&mut self, slot: Slot, chain: Chain, value_len: u32) {
         let entry = self.entry_mut(slot.0);
         let before = std::mem::replace(&mut entry.value_len, value_len);
@@ -247,7 +246,7 @@ impl Index {
             return by_prefix;
         }
         let len = usize::from(entry.key_len);
-        // Where one of them ends within the prefix, zeros stood for what it lacks, so that it is
+        // If one of them ends within the prefix, zeros replaced the missing bytes, so one key is
         // the start of the other.
         if key.bytes.len() <= PREFIX || len <= PREFIX {
             return key.bytes.len().cmp(&len);
@@ -258,7 +257,7 @@ impl Index {
         key.tail().cmp(tail)
     }
 
-    /// A key's entry.
+    /// Finds a key's entry.
     pub(super) fn get(&self, key: &Key<'_>, space: &Space) -> Option<Slot> {
         let mut next = self.directory.first(self.directory.bucket(key.bytes));
         while let Some(slot) = next {
@@ -270,7 +269,7 @@ impl Index {
         None
     }
 
-    /// Looks for a key, and for its neighbours where it is not there.
+    /// Finds a key, or its neighbours if it does not exist.
     pub(super) fn find(&self, key: &Key<'_>, space: &Space) -> Place {
         if let Some(slot) = self.get(key, space) {
             return self.place(slot);
@@ -307,12 +306,13 @@ impl Index {
         }
     }
 
-    /// Whether one more key may come.
+    /// Whether one more key fits.
     pub(super) fn has_room(&self) -> bool {
         self.count < self.max
     }
 
-    /// Adds a key that is not there, as [`Index::find`] has just said, and for which there is room.
+    /// Adds a key that does not exist, at the position just returned by [`Index::find`]; there must
+    /// be room.
     pub(super) fn insert(
         &mut self,
         key: &Key<'_>,
@@ -362,8 +362,8 @@ impl Index {
         slot
     }
 
-    /// Puts an entry into the tree: where its rank belongs, with what hung there cut along the key
-    /// into its two sides.
+    /// Inserts an entry into the tree at the level of its rank, and splits the subtree there along
+    /// the key into its two children.
     fn hang(&mut self, key: &Key<'_>, slot: u32, space: &Space) {
         let rank = self.entry(slot).rank;
         let mut hook = Hook::Root;
@@ -371,7 +371,7 @@ impl Index {
         while at != NONE {
             let there = self.entry(at).rank;
             let order = self.compare(key, at, space);
-            // Of equal ranks the smaller key is above.
+            // Among equal ranks the smaller key is above.
             if there < rank || there == rank && order.is_lt() {
                 break;
             }
@@ -393,7 +393,7 @@ impl Index {
         self.set_hook(greater, NONE);
     }
 
-    /// The way down from an entry, for a key that compares with it as `order` says.
+    /// Descends from an entry, for a key that compares with it as `order`.
     fn step(&self, at: u32, order: Ordering) -> (Hook, u32) {
         if order.is_lt() {
             (Hook::Left(at), self.entry(at).left)
@@ -410,7 +410,7 @@ impl Index {
         }
     }
 
-    /// Removes a key that is there, and says where its tail and value were.
+    /// Removes an existing key, and returns the location of its tail and value.
     pub(super) fn remove(&mut self, key: &Key<'_>, slot: Slot, space: &Space) -> Chain {
         let slot = slot.0;
         let mut hook = Hook::Root;
@@ -436,7 +436,7 @@ impl Index {
         entry.chain
     }
 
-    /// Takes an entry, behind which `same` comes, out of its key's bucket.
+    /// Removes an entry from its key's bucket; `same` is its successor there.
     fn leave_bucket(&mut self, key: &Key<'_>, slot: u32, same: u32) {
         let bucket = self.directory.bucket(key.bytes);
         let mut before = None;
@@ -454,7 +454,7 @@ impl Index {
         }
     }
 
-    /// Hangs two trees, all keys of one smaller than those of the other, to a hook as one.
+    /// Merges two trees, with all keys of one smaller than those of the other, at a hook.
     fn zip(&mut self, mut hook: Hook, mut left: u32, mut right: u32) {
         while left != NONE && right != NONE {
             if self.entry(left).rank >= self.entry(right).rank {
@@ -468,7 +468,7 @@ impl Index {
         self.set_hook(hook, if left == NONE { right } else { left });
     }
 
-    /// 0 with a chance of a half, 1 of a quarter, and so on.
+    /// 0 with probability 1/2, 1 with probability 1/4, and so on.
     fn random_rank(&mut self) -> u8 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -493,7 +493,7 @@ impl Index {
     }
 }
 
-/// Reads what a key has behind its prefix: the first bytes of its chain.
+/// Reads the part of a key after its prefix: the first bytes of its chain.
 fn read_tail(entry: &Entry, space: &Space, tail: &mut [u8]) {
     let mut rest = tail;
     let len = rest.len() as u64;

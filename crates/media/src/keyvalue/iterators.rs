@@ -1,12 +1,12 @@
-//! Iterators: sixteen places in the keys of a medium.
+//! Iterators: up to sixteen positions in the keys of a medium.
 //!
-//! An iterator hands out the keys whose first four bytes are those of its prefix wherever its mask
-//! has a bit, in the order of their bytes, each at most once. It is no snapshot: what is stored in
-//! front of the place that it has come to is found, what is deleted there is not, and what is
-//! stored behind it is not found any more. Keys of fewer than four bytes are in none.
+//! An iterator returns the keys whose first four bytes equal its prefix in the bits of its mask, in
+//! byte order, each at most once. It is not a snapshot: keys stored ahead of its position are
+//! found, keys deleted there are not, and keys stored behind it are not found any more. No iterator
+//! returns keys of fewer than four bytes.
 //!
-//! A read looks at [`LOOKED_AT`] keys at most, so that one which finds nothing ends: it may return
-//! fewer keys than there is room for, and none, without having come to the end.
+//! A read examines at most [`LOOKED_AT`] keys, so that a read without matches ends: it may return
+//! fewer keys than fit, even none, before the end.
 
 use nvme_spec::samsung::ITERATORS;
 
@@ -15,10 +15,10 @@ use super::index::{KEY_MAX, Slot};
 use super::pairs::Pairs;
 use super::slices::{HEAD, Slice};
 
-/// Keys that one read looks at.
+/// Maximum number of keys that one read examines.
 const LOOKED_AT: u32 = 1 << 16;
 
-/// What a read does with the keys that it finds.
+/// Treatment of the keys that a read finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reads {
     /// Returns them.
@@ -29,12 +29,12 @@ pub(super) enum Reads {
     Deletes,
 }
 
-/// Which keys.
+/// Selection of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Filter {
-    /// What the first bytes are,
+    /// Value of the first bytes,
     pub(super) prefix: [u8; 4],
-    /// as far as these have a bit.
+    /// in the bits that are set here.
     pub(super) mask: [u8; 4],
 }
 
@@ -48,7 +48,7 @@ impl Filter {
                 .all(|(byte, (prefix, mask))| byte & mask == prefix & mask)
     }
 
-    /// What every key that it holds begins with.
+    /// Common start of all selected keys.
     fn start(&self) -> &[u8] {
         let whole = self.mask.iter().take_while(|mask| **mask == 0xff).count();
         &self.prefix[..whole]
@@ -59,13 +59,13 @@ impl Filter {
 struct Iterator {
     filter: Filter,
     reads: Reads,
-    /// The key that was looked at last; none at first.
+    /// The last examined key; none at first.
     last: [u8; KEY_MAX],
     last_len: u8,
 }
 
 impl Iterator {
-    /// Where to go on.
+    /// The next key to examine.
     fn next(&self, pairs: &Pairs) -> Option<Slot> {
         let last = &self.last[..self.last_len.into()];
         let start = self.filter.start();
@@ -86,24 +86,24 @@ pub(super) struct Iterators {
 /// Why an iterator was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotOpened {
-    /// One for the same keys is open.
+    /// An iterator with the same selection is open.
     AlreadyOpen,
-    /// All are.
+    /// All handles are in use.
     NoHandle,
 }
 
-/// Why a read returned no more.
+/// Why a read ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// There are no more keys.
     Ended,
     /// The next one does not fit.
     Full,
-    /// It has looked at enough of them.
+    /// The limit on examined keys was reached.
     Looked,
 }
 
-/// What a read returned.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReadOut {
     /// Bytes.
@@ -138,7 +138,7 @@ impl Iterators {
         Err(NotOpened::NoHandle)
     }
 
-    /// Closes an iterator; false where there is none.
+    /// Closes an iterator; returns false if it is not open.
     pub(super) fn close(&mut self, handle: u8) -> bool {
         let place = self.place(handle);
         place.is_some_and(|place| place.take().is_some())
@@ -154,8 +154,7 @@ impl Iterators {
         self.open.get_mut(index)
     }
 
-    /// Begins to read on, for up to `room` bytes, 4 at least. `None` where there is no such
-    /// iterator.
+    /// Begins a read, for up to `room` bytes, at least 4. `None` if the iterator is not open.
     pub(super) fn begin(&mut self, handle: u8, pairs: &Pairs, room: u32) -> Option<Reading> {
         let place = self.place(handle)?.as_ref()?;
         Some(Reading {
@@ -172,9 +171,9 @@ impl Iterators {
         })
     }
 
-    /// Reads as many keys as a slice has room for: for each its size, 4 bytes, and its bytes,
-    /// padded to a multiple of 4; and the value likewise, where those are read. Whether that was
-    /// all.
+    /// Reads as many keys as fit in a slice: for each its size, 4 bytes, and its bytes, padded to a
+    /// multiple of 4; and the same for the value, if values are read. Returns whether the read is
+    /// complete.
     pub(super) fn go_on(
         &mut self,
         reading: &mut Reading,
@@ -202,27 +201,27 @@ impl Iterators {
     }
 }
 
-/// A read that may go on.
+/// A read that may continue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     handle: u8,
     room: u32,
     next: Option<Slot>,
-    /// Keys that it has looked at.
+    /// Number of examined keys.
     looked: u32,
-    /// A value that is to be copied, from which byte on, and how many it has.
+    /// A value to copy: from which byte on, and its size.
     value: Option<(Slot, u32, u32)>,
     pub(super) done: ReadOut,
 }
 
 impl Reading {
-    /// What it returns begins with the number of keys.
+    /// The data begins with the number of keys.
     pub(super) fn head(&self) -> [u8; HEAD] {
         self.done.keys.to_le_bytes()
     }
 
-    /// Copies what a slice has room for of the value that comes next, if any. Whether that was all
-    /// of it.
+    /// Copies as much of the next value as fits in a slice, if there is one. Returns whether it is
+    /// complete.
     fn copy_value(&mut self, pairs: &Pairs, slice: &mut Slice, out: &mut impl Sink) -> bool {
         let Some((slot, from, len)) = self.value else {
             return true;
@@ -239,7 +238,7 @@ impl Reading {
         true
     }
 
-    /// Looks at the next key. False where there is none, or no room for it.
+    /// Examines the next key. Returns false if there is none, or no room for it.
     fn one(
         &mut self,
         place: &mut Iterator,
@@ -286,13 +285,13 @@ impl Reading {
     }
 }
 
-/// Bytes of a key in what a read returns, with those of its value.
+/// Size of a returned key, with that of its value if values are read.
 fn entry_size(key_len: usize, value_len: Option<u32>) -> u64 {
     let padded = |len: u64| 4 + len.next_multiple_of(4);
     padded(key_len as u64) + value_len.map_or(0, |len| padded(len.into()))
 }
 
-/// What follows `len` bytes, up to a multiple of 4.
+/// Padding after `len` bytes, up to a multiple of 4.
 fn pad(out: &mut impl Sink, len: u32) {
     let padding = len.next_multiple_of(4) - len;
     out.put(&[0; 3][..padding as usize]);

@@ -1,15 +1,16 @@
-//! What the log of a key-value medium on a file says, and how pairs come back from it.
+//! Log records of a key-value medium on a file, and recovery of the pairs from them.
 //!
-//! A change is appended when it is made, whole: a store with its value, an append with what was
-//! added. So the log, wherever it ends, makes the pairs as they were at one moment. A checkpoint
-//! goes through the keys in their order; where it is depends on the last key that it has told,
-//! which may be gone meanwhile.
+//! A change is appended when it is made, completely: a store with its value, an append with the
+//! added bytes. So the log restores the pairs of one moment, wherever it ends. A checkpoint goes
+//! through the keys in order; its position is the last key that it has appended, which may have
+//! been deleted meanwhile.
 //!
 //! A long value is appended in slices, by the command that stores it or by a checkpoint. No other
-//! change is made meanwhile, and none before a checkpoint's record is whole. What a compound
-//! command does is in one frame, so that after a crash it was done or was not.
+//! change is made meanwhile, and none before a checkpoint's record is complete. The records of a
+//! compound command are in one frame, so that after a crash it has happened completely or not at
+//! all.
 //!
-//! It does NOT keep iterators: they are gone with the program.
+//! Not included: iterators, which do not persist.
 
 use std::io;
 
@@ -22,20 +23,21 @@ use super::space::Place;
 use crate::journal::{Journal, StateError, Storage};
 use crate::medium::RecordSink;
 
-/// Kinds of records: key and value; key, and what is behind its value now, which means nothing
-/// where there is no such key; key that is gone; all of them are.
+/// Kinds of records: a key with its value; a key with bytes appended to its value, ignored if the
+/// key does not exist; a deleted key; deletion of all keys.
 pub(super) const PUT: u8 = 1;
 pub(super) const APPEND: u8 = 2;
 const DELETE: u8 = 3;
 const CLEAR: u8 = 4;
 /// Bytes that are copied at once.
 const PIECE: usize = 4096;
-/// Bytes of the log that a key takes beside its value and what it has beyond 16 bytes.
+/// Bytes that a key takes in the log in addition to its value and the part of the key beyond 16
+/// bytes.
 pub(super) const KEY_IN_LOG: u64 = 32;
-/// Bytes of a record that stand in front of its key and value: its head and the key's length.
+/// Bytes of a record before its key and value: its head and the key's length.
 const HEAD: usize = 5;
-/// Frames that the changes of one command take at most: it moves no more bytes than a frame has, a
-/// record does not cross frames, and a key that is deleted was told its host.
+/// Maximum number of frames for the changes of one command: it moves no more bytes than a frame
+/// holds, a record does not cross frames, and the host was sent every key that it deletes.
 const COMMAND_FRAMES: usize = 2;
 
 /// The log of all changes.
@@ -45,15 +47,15 @@ pub(super) struct Log {
     checkpoint: Option<Checkpoint>,
 }
 
-/// A checkpoint that goes on.
+/// A checkpoint in progress.
 #[derive(Debug)]
 struct Checkpoint {
     /// The last key that was appended; none at first.
     key: [u8; KEY_MAX],
     len: u8,
-    /// What its record lacks of its value.
+    /// Rest of the value that its record lacks.
     value: Place,
-    /// How far the log reached when it began, and bytes that it has appended since.
+    /// End of the log when it began, and bytes appended by it since.
     began: u64,
     told: u64,
 }
@@ -66,23 +68,23 @@ impl Log {
         }
     }
 
-    /// Whether a command may be done that changes something.
+    /// Whether a changing command may run.
     pub(super) fn has_room(&self) -> bool {
-        // A checkpoint that falls behind by more than a frame is waited for: the ring has room for
-        // no more.
+        // If a checkpoint falls behind by more than a frame, commands wait for it: the ring has no
+        // more room.
         self.journal.is_whole()
             && self.owes() <= self.journal.frame_len() as u64
             && self.journal.has_frames(COMMAND_FRAMES)
     }
 
-    /// Has all records of a command be in one frame, which takes so many bytes of data and has so
-    /// many keys: after a crash all that it has done is there, or nothing.
+    /// Puts all records of a command, with this many bytes of data and keys, into one frame: after
+    /// a crash either all of its effects exist or none.
     pub(super) fn reserve(&mut self, bytes: u64, keys: usize) {
         let most = bytes as usize + keys * (2 * HEAD + KEY_MAX);
         self.journal.reserve(most);
     }
 
-    /// Begins a record of a key with so many bytes behind it, which are appended with [`Log::put`].
+    /// Begins a record of a key with `len` more bytes, which [`Log::put`] appends.
     pub(super) fn begin(&mut self, kind: u8, key: &[u8], len: u32) {
         self.journal.begin(kind, 1 + key.len() + len as usize);
         let mut record = self.journal.record();
@@ -90,7 +92,7 @@ impl Log {
         record.put(key);
     }
 
-    /// Appends bytes as they stand in the store.
+    /// Appends bytes of the store.
     pub(super) fn put(&mut self, store: &Store, at: u64, len: u32) {
         let mut piece = [0; PIECE];
         let mut record = self.journal.record();
@@ -101,31 +103,31 @@ impl Log {
         }
     }
 
-    /// A key has this value now.
+    /// Records a key's value.
     pub(super) fn stored(&mut self, pairs: &Pairs, key: &[u8], slot: Slot) {
         let len = pairs.value_len(slot);
         self.begin(PUT, key, len);
         self.put_value(pairs, &mut pairs.place(slot, 0, len), u32::MAX);
     }
 
-    /// A key has so many bytes more.
+    /// Records bytes appended to a key's value.
     pub(super) fn appended(&mut self, pairs: &Pairs, key: &[u8], slot: Slot, len: u32) {
         let from = pairs.value_len(slot) - len;
         self.begin(APPEND, key, len);
         self.put_value(pairs, &mut pairs.place(slot, from, len), u32::MAX);
     }
 
-    /// A key is gone.
+    /// Records the deletion of a key.
     pub(super) fn deleted(&mut self, key: &[u8]) {
         self.begin(DELETE, key, 0);
     }
 
-    /// All keys are.
+    /// Records the deletion of all keys.
     pub(super) fn cleared(&mut self) {
         self.begin(CLEAR, &[], 0);
     }
 
-    /// Appends the next bytes of a value, at most `most` of them, and says how many.
+    /// Appends the next bytes of a value, at most `most`, and returns their number.
     fn put_value(&mut self, pairs: &Pairs, value: &mut Place, most: u32) -> u32 {
         let mut left = most;
         while let Some((at, len)) = pairs.next_piece(value, left as usize) {
@@ -135,7 +137,7 @@ impl Log {
         most - left
     }
 
-    /// Bytes by which a checkpoint is behind: it has to append as many as are appended beside it.
+    /// Bytes by which a checkpoint is behind: it must append as many as the commands do.
     pub(super) fn owes(&self) -> u64 {
         let beside = |checkpoint: &Checkpoint| {
             let all = self.journal.reaches() - checkpoint.began;
@@ -144,7 +146,7 @@ impl Log {
         self.checkpoint.as_ref().map_or(0, beside)
     }
 
-    /// Goes on with a checkpoint by so many bytes, and a few; begins one where the log is long.
+    /// Continues a checkpoint by about this many bytes; begins one if the log is long.
     pub(super) fn checkpoint(&mut self, pairs: &Pairs, bytes: u32) {
         if self.checkpoint.is_none() && self.journal.is_long() {
             self.journal.begin_checkpoint();
@@ -179,7 +181,7 @@ impl Log {
         self.checkpoint = Some(checkpoint);
     }
 
-    /// Begins the record of a checkpoint's next key. False where there is no room for it.
+    /// Begins the record of a checkpoint's next key. Returns false if there is no room for it.
     fn tell(&mut self, pairs: &Pairs, slot: Slot, checkpoint: &mut Checkpoint) -> bool {
         let mut buffer = [0; KEY_MAX];
         let key = pairs.key(slot, &mut buffer);
@@ -195,19 +197,19 @@ impl Log {
         true
     }
 
-    /// Whether a checkpoint goes on.
+    /// Whether a checkpoint is in progress.
     pub(super) fn is_in_checkpoint(&self) -> bool {
         self.checkpoint.is_some()
     }
 
-    /// Whether turns have something to do for it.
+    /// Whether turns have work for it.
     pub(super) fn has_to_do(&self) -> bool {
         let waits = self.is_in_checkpoint() || self.journal.has_to_write();
         waits && self.journal.stalled().is_none()
     }
 
-    /// The channel is gone: the checkpoint's record becomes whole, and goes on with the next
-    /// channel.
+    /// The channel has ended: completes the checkpoint's current record; the next channel
+    /// continues.
     pub(super) fn detach(&mut self, pairs: &Pairs) {
         if let Some(mut checkpoint) = self.checkpoint.take() {
             let put = self.put_value(pairs, &mut checkpoint.value, u32::MAX);
@@ -217,13 +219,13 @@ impl Log {
         self.journal.detach();
     }
 
-    /// Makes everything durable, with calls that wait.
+    /// Makes everything durable, with blocking calls.
     pub(super) fn finish(&mut self, storage: &impl Storage) -> io::Result<()> {
         self.journal.finish(storage)
     }
 }
 
-/// Tells all pairs, in the order of their keys.
+/// Passes all pairs to `tell`, in the order of their keys.
 pub(super) fn records(pairs: &Pairs, tell: &mut RecordSink<'_>) -> io::Result<()> {
     let mut buffer = [0; KEY_MAX];
     let mut record = Vec::new();
@@ -255,7 +257,7 @@ impl Source for Bytes<'_> {
     }
 }
 
-/// Takes a record of the log.
+/// Applies a record of the log.
 pub(super) fn replay(pairs: &mut Pairs, kind: u8, record: &[u8]) -> Result<(), StateError> {
     const STRANGE: StateError = StateError::Damaged("its log has a pair that cannot be");
     if kind == CLEAR {
@@ -274,7 +276,7 @@ pub(super) fn replay(pairs: &mut Pairs, kind: u8, record: &[u8]) -> Result<(), S
         APPEND => pairs
             .append(key, Rule::Any, len, &mut Bytes(value))
             .map(drop),
-        // It may not be there yet, or any more.
+        // It may not exist yet, or not any more.
         DELETE => pairs.delete(key).or(Ok(())),
         _ => return Err(STRANGE),
     };

@@ -1,20 +1,20 @@
-//! Keys and values: a medium that is asked for by key.
+//! Keys and values: a medium that is accessed by key.
 //!
-//! `pairs` is the store: an `index` of keys in the order of their bytes with a `directory` by their
-//! hashes, and a `space` of units in chains. `nvme` and `samsung` are what hosts speak, `compound`
-//! and `iterators` parts of the latter, and `answer` what a command ends with and what it costs.
-//! `set` is what the controller is told of them, `channel` how it reaches them.
+//! `pairs` is the store: an `index` of keys in byte order with a `directory` by hash, and a `space`
+//! of units in chains. `nvme` and `samsung` are the dialects of hosts, `compound` and `iterators`
+//! parts of the latter, and `answer` is the result and cost of a command. `set` describes the
+//! dialects to the controller, and `channel` executes commands.
 //!
 //! Invariants:
-//! - A command is done whole when it is added, on the one reactor that has the medium; what takes
-//!   longer `slices` does, while all others wait: commands do not mix.
-//! - Nothing is allocated per command. What is reserved when the medium is opened, and taken from
+//! - The one reactor that has the medium completes a command when it is added; a longer one runs in
+//!   `slices`, while all others wait: commands do not mix.
+//! - Nothing is allocated per command. Memory is reserved when the medium is opened, and taken from
 //!   the system as it is first used: the bytes, 4 more for each 512 of them, and 68 to 72 for each
-//!   key there may be.
-//! - Whatever stands in a command or in its data, what it reaches is bounded and checked.
+//!   possible key.
+//! - Whatever a command or its data contain, its accesses are bounded and checked.
 //!
-//! The pairs are in memory. With a file, `log` has every change in it, and makes the pairs again
-//! when it is opened (`open`); `durable` is what a flush waits for.
+//! The pairs are in memory. With a file, `log` records every change, and restores the pairs when
+//! the file is opened (`open`); `durable` is what a flush waits for.
 
 mod answer;
 mod channel;
@@ -47,7 +47,7 @@ use self::iterators::Iterators;
 use self::pairs::Pairs;
 use self::slices::{HEAD, Later, Listing, Memory};
 
-/// What hosts of a key-value medium speak.
+/// Command set of a key-value medium's hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     /// The Key Value command set (KV 1.1): keys of 1 to 16 bytes.
@@ -57,23 +57,23 @@ pub enum Dialect {
     Samsung,
 }
 
-/// A medium's pairs, and what commands of its dialect do with them.
+/// A medium's pairs, with the commands of its dialect.
 #[derive(Debug)]
 struct KeyValue {
     pairs: Pairs,
     iterators: Iterators,
     dialect: Dialect,
-    /// What is left to be done of the last command.
+    /// Unfinished part of the last command.
     later: Later,
-    /// What the last command was for the timing model.
+    /// The last command as the timing model sees it.
     ops: Ops,
 }
 
 impl KeyValue {
-    /// `bytes` bytes for at most `keys` keys.
+    /// Creates a medium of `bytes` bytes for at most `keys` keys.
     ///
     /// # Errors
-    /// The system's: there is no memory for so much.
+    /// The system's: there is not enough memory.
     fn new(bytes: u64, keys: u32, dialect: Dialect) -> io::Result<Self> {
         Ok(Self::of(Pairs::new(bytes, keys)?, dialect))
     }
@@ -88,8 +88,8 @@ impl KeyValue {
         }
     }
 
-    /// Does a command, whose data are the `segments`; what else of its host's memory it names is
-    /// found in the `view`.
+    /// Performs a command whose data are the `segments`; other host memory that it names is found
+    /// in the `view`.
     fn command(&mut self, sqe: &Sqe, segments: &[Segment<'_>], view: &DmaView) -> Answer {
         let (pairs, iterators) = (&mut self.pairs, &mut self.iterators);
         self.ops = Ops::NONE;
@@ -101,8 +101,8 @@ impl KeyValue {
         }
     }
 
-    /// Goes on with the keys that the last command returns. What they begin with, and how it ends,
-    /// once it does.
+    /// Continues with the keys that the last command returns. At its end, returns the head of the
+    /// data, and the result.
     fn go_on(&mut self, memory: &mut Memory) -> Option<([u8; HEAD], Answer)> {
         let mut listing = self.later.take_listing()?;
         let mut slice = self.later.slice();
@@ -136,18 +136,17 @@ impl KeyValue {
         }
     }
 
-    /// What the last command was for the timing model; `None` where it was refused before anything
-    /// was looked at.
+    /// The last command as the timing model sees it; `None` if it was rejected before any access.
     fn last_op(&self) -> Option<Op<'_>> {
         self.ops.op()
     }
 
-    /// Bytes that are taken.
+    /// Bytes in use.
     fn used(&self) -> u64 {
         self.pairs.used()
     }
 
-    /// Forgets every pair, and closes every iterator.
+    /// Deletes every pair, and closes every iterator.
     fn clear(&mut self) {
         self.pairs.clear();
         self.iterators.clear();

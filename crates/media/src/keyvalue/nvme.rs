@@ -1,14 +1,13 @@
 //! The Key Value command set (KV 1.1) on a medium of pairs.
 //!
-//! What the specification leaves open, and what is done here:
-//! - List is in the order of the keys' bytes, and begins with the given key, or with the next one
-//!   where it does not exist.
+//! Choices that the specification leaves open:
+//! - List is in the byte order of the keys, and begins with the given key, or with the next one if
+//!   it does not exist.
 //! - Delete of a key that does not exist is KV Key Does Not Exist.
-//! - Nothing is compressed, so that values are returned as they are, raw or not.
+//! - Nothing is compressed, so values are returned as they are, raw or not.
 //! - An empty value is a value.
 //!
-//! It does NOT look at namespaces, and has nothing to do with reservations: those were checked
-//! before.
+//! Not included: namespaces and reservations, which were checked before.
 
 use memory::Segment;
 use model::KvKind;
@@ -28,7 +27,7 @@ use super::slices::{HEAD, Later, Listing, Slice};
 const LIST_HEAD: u32 = size_of::<ListHeader>() as u32;
 const _: () = assert!(size_of::<ListHeader>() == HEAD);
 
-/// Does a command whose data are the `segments`, as many bytes as CDW10 says.
+/// Performs a command whose data are the `segments`, of the length in CDW10.
 pub(super) fn execute(
     pairs: &mut Pairs,
     sqe: &Sqe,
@@ -95,7 +94,7 @@ pub(super) fn execute(
     done.map_or_else(|refusal| Answer::of(status(refusal)), Answer::ok)
 }
 
-/// The key of a command. Only List has a meaning for none.
+/// The key of a command. Only List may have none.
 fn key<'f>(field: &'f [u8; KEY_MAX], sqe: &Sqe, opcode: KvOpcode) -> Result<&'f [u8], Status> {
     let len = usize::from(KvCdw11::from(sqe.cdw11).kl());
     if len == 0 && opcode != KvOpcode::LIST {
@@ -104,7 +103,7 @@ fn key<'f>(field: &'f [u8; KEY_MAX], sqe: &Sqe, opcode: KvOpcode) -> Result<&'f 
     field.get(..len).ok_or(Status::INVALID_FIELD_IN_COMMAND)
 }
 
-/// Which keys a Store is for. Both at once are no keys.
+/// Keys to which a Store applies. Both options at once match no key.
 fn rule(sqe: &Sqe) -> Result<Rule, Status> {
     let options = StoreOptions::from(KvCdw11::from(sqe.cdw11).options());
     match (options.must_exist(), options.must_not_exist()) {
@@ -125,8 +124,8 @@ fn status(refusal: Refusal) -> Status {
     }
 }
 
-/// A list of keys from one on, as many as fit. Keys that this command set cannot name, as they are
-/// too long, do not come into a medium of it.
+/// A list of keys from one on, as many as fit. A medium of this command set has no keys that are
+/// too long for it to name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     next: Option<Slot>,
@@ -146,7 +145,7 @@ impl List {
         }
     }
 
-    /// Lists as many keys as a slice has room for. Whether that was all.
+    /// Lists as many keys as fit in a slice. Returns whether the list is complete.
     pub(super) fn go_on(&mut self, pairs: &Pairs, slice: &mut Slice, out: &mut impl Sink) -> bool {
         let mut buffer = [0; index::KEY_MAX];
         while let Some(slot) = self.next {
@@ -174,12 +173,12 @@ impl List {
         true
     }
 
-    /// What it begins with.
+    /// Head of the list.
     pub(super) fn head(&self) -> [u8; HEAD] {
         self.keys.to_le_bytes()
     }
 
-    /// How its command ends.
+    /// Result of the command.
     pub(super) fn ended(&self, ops: &mut Ops) -> Answer {
         ops.push(KvKind::List, &[], self.len);
         Answer::ok(0)

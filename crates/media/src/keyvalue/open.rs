@@ -1,4 +1,4 @@
-//! Pairs in a file: how large it is, and how they come back.
+//! Pairs in a file: its size, and recovery.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::journal::{Journal, Kind, Layout, MISPLACED, SHAPE_WORDS, Shape, State
 use crate::medium::{Direct, FileIo};
 use crate::size::Bytes;
 
-/// Bytes of the largest frame of the log: as many as the data of a command, and its keys.
+/// Size of the largest frame of the log: the data of a command, and its keys.
 const FRAME_LEN: u32 = 4 << 20 | 64 << 10;
-/// So many times what all pairs take in the log it has room for: a checkpoint is at most twice as
-/// long as what it says, and while it is made the one before is there, which may have become as
-/// long again.
+/// Ratio of the log's size to that of all pairs in the log: a checkpoint is at most twice as long
+/// as its contents, and while it is made the previous one still exists, and may have become as long
+/// again.
 const STATES: u64 = 5;
 const FRAMES: u64 = 16;
 
@@ -28,10 +28,10 @@ pub(super) struct OnFile {
     pub(super) storage: FileStorage,
 }
 
-/// Opens a file with pairs, or makes it: with the pairs, and how many keys there may be.
+/// Opens a file with pairs, or creates it; returns the pairs, and the maximum number of keys.
 ///
 /// # Errors
-/// See [`KeyValueMedium::on_file`].
+/// Those of [`KeyValueMedium::on_file`].
 pub(super) fn open(
     path: &Path,
     size: u64,
@@ -69,7 +69,7 @@ pub(super) fn open(
     let superblock =
         Journal::find_or_create(&storage, file.size(), wanted, layout).map_err(failed)?;
     let keys = check(superblock.shape, wanted, keys).map_err(failed)?;
-    // What is made for so many keys is large: the file must be, too.
+    // A log for that many keys is large, so the file must be, too.
     if superblock.layout != self::layout(size, keys) {
         return Err(failed(MISPLACED));
     }
@@ -110,7 +110,7 @@ fn shape(size: u64, keys: u32, dialect: Dialect) -> Shape {
     }
 }
 
-/// What the file has is what is configured; how many keys that are.
+/// Compares the file's shape with the configured one; returns the maximum number of keys.
 fn check(found: Shape, wanted: Shape, keys: Option<u32>) -> Result<u32, StateError> {
     let differs = |what, found: String, configured: String| {
         Err(StateError::Differs {

@@ -1,18 +1,17 @@
 //! Samsung's key-value commands on a medium of pairs.
 //!
-//! What was published leaves much open. Here:
-//! - A command has a key of 4 to 255 bytes. One of up to 16 stands in it; of a longer one the two
-//!   PRP entries do, which are walked as those of data are, and it is copied once, before anything
-//!   is looked at.
-//! - Store has no offset in the value: one is Invalid Value Offset. Append has none either, and
-//!   stores where there is no such key.
-//! - Retrieve returns what there is from the offset on, as far as it fits, and in Dword 0 how large
-//!   the whole value is.
-//! - Delete of a key that does not exist is Key Does Not Exist, whatever its option says.
-//! - Hints about compression are taken and not followed. Options that nobody has published are
-//!   Invalid Option.
-//! - Dword 0 of Iterator read says how many bytes were returned. [`status::ITERATOR_END`] comes
-//!   with the last of them.
+//! Choices that the publications leave open:
+//! - A command has a key of 4 to 255 bytes. Up to 16 bytes are in the command itself; for a longer
+//!   key, the two PRP entries point to it, are walked like those of data, and the key is copied
+//!   once, before any access.
+//! - Store has no offset in the value: a nonzero one is Invalid Value Offset. Append has none
+//!   either, and stores if the key does not exist.
+//! - Retrieve returns the bytes from the offset on, as far as they fit, and in Dword 0 the size of
+//!   the whole value.
+//! - Delete of a key that does not exist is Key Does Not Exist, whatever its option is.
+//! - Hints about compression are accepted and ignored. Unpublished options are Invalid Option.
+//! - Dword 0 of Iterator read is the number of returned bytes. [`status::ITERATOR_END`] comes with
+//!   the last of them.
 //!
 //! The batch command is [`super::compound`].
 
@@ -32,7 +31,7 @@ use super::iterators::{Filter, Iterators, NotOpened, ReadOut, Reads, Stop};
 use super::pairs::{Pairs, Refusal, Rule};
 use super::slices::{HEAD, Later, Listing};
 
-/// Does a command. The `segments` are those of its value, or of the host's buffer.
+/// Performs a command. The `segments` are those of its value, or of the host's buffer.
 pub(super) fn execute(
     pairs: &mut Pairs,
     iterators: &mut Iterators,
@@ -55,7 +54,7 @@ pub(super) fn execute(
     done.unwrap_or_else(Answer::of)
 }
 
-/// The key of a command, which is copied where it lies in the host's memory.
+/// The key of a command, copied from the host's memory if it is there.
 fn key<'b>(
     command: &SamsungCommand,
     view: &DmaView,
@@ -148,7 +147,7 @@ fn one(
     }
 }
 
-/// Bytes of the value or of the buffer, which the host must have given.
+/// Length of the value or buffer, which the host must have provided.
 fn value_len(command: &SamsungCommand, has: u64) -> Result<u32, Status> {
     let len = command.value_len().ok_or(status::INVALID_VALUE_SIZE)?;
     if u64::from(len) > has {
@@ -157,7 +156,7 @@ fn value_len(command: &SamsungCommand, has: u64) -> Result<u32, Status> {
     Ok(len)
 }
 
-/// Which keys a store is for.
+/// Keys to which a store applies.
 pub(super) fn rule(option: u8) -> Result<Rule, Status> {
     let option = StoreOption::from(option);
     match (option.unknown(), option.idempotent(), option.update_only()) {
@@ -178,7 +177,7 @@ fn status_of(refusal: Refusal) -> Status {
     }
 }
 
-/// Iterator request: opens, or closes.
+/// Iterator request: opens or closes an iterator.
 fn request(
     iterators: &mut Iterators,
     command: &SamsungCommand,
@@ -238,7 +237,7 @@ fn read(
     Ok(ended(&reading.done, ops))
 }
 
-/// How an Iterator read ends that has returned this.
+/// Result of an Iterator read.
 pub(super) fn ended(done: &ReadOut, ops: &mut Ops) -> Answer {
     ops.push(KvKind::List, &[], done.len);
     match done.stop {

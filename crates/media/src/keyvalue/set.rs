@@ -1,7 +1,7 @@
-//! What the controller is told of the two dialects: which commands there are, how large their data
-//! is, and what they do.
+//! Description of the two dialects for the controller: their commands, the sizes of their data, and
+//! their effects.
 //!
-//! Nothing here depends on what keys there are, but for the utilization that Identify tells.
+//! Nothing here depends on the stored keys, except the utilization in Identify.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,14 +20,14 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::pairs::VALUE_MAX;
 use super::space::UNIT;
 
-/// What Identify tells of a medium.
+/// Identify data of a medium.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// Bytes there are.
+    /// Size in bytes.
     pub(super) size: u64,
-    /// Keys there may be.
+    /// Maximum number of keys.
     pub(super) keys: u32,
-    /// Bytes that are taken; written by whoever does the commands.
+    /// Bytes in use; written by the channel.
     pub(super) used: AtomicU64,
 }
 
@@ -49,7 +49,7 @@ fn to_host(len: u32) -> Data {
     }
 }
 
-/// What the log of effects says of a command that does this.
+/// Entry in the commands log page for a command with this access.
 fn effects(access: Access) -> CommandEffects {
     CommandEffects::new()
         .with_csupp(true)
@@ -121,8 +121,8 @@ impl CommandSet for NvmeSet {
     }
 }
 
-/// Samsung's commands, as vendor specific ones of a namespace of the NVM command set. Its blocks
-/// are there for hosts that look for some: they read as zero, and cannot be written.
+/// Samsung's commands, as vendor specific commands of a namespace of the NVM command set. Its
+/// blocks exist for hosts that expect some: they read as zero, and cannot be written.
 #[derive(Debug)]
 pub(super) struct SamsungSet;
 
@@ -153,7 +153,7 @@ impl CommandSet for SamsungSet {
                 };
                 asks(access, Data::Nothing)
             }
-            // It may delete: that was said when it was opened, and is not known here.
+            // It may delete, depending on how the iterator was opened, which is not known here.
             SamsungOpcode::ITERATOR_READ => asks(Access::Changes, to_host(len()?)),
             _ => match sqe.nvm_opcode() {
                 NvmOpcode::COMPARE

@@ -1,12 +1,12 @@
-//! What takes too long to be done while everybody waits: a slice of it in each turn of the reactor.
+//! Long commands in slices: one slice in each turn of the reactor.
 //!
-//! A command that moves values is done at once but for their bytes: [`Later`] notes where they lie,
-//! and [`Slices`] copies them. One that returns keys ends its turn after so many of them, and goes
-//! on with the next one ([`Listing`]). What is noted is good as long as no other command is done,
-//! so its channel is full until the last slice: commands do not mix.
+//! A command that moves values is performed at once except for their bytes: [`Later`] records their
+//! positions, and [`Slices`] copies them. A command that returns keys ends its turn after a number
+//! of them, and continues with the next one ([`Listing`]). The recorded positions are valid only
+//! while no other command runs, so the channel is full until the last slice: commands do not mix.
 //!
-//! Where there is a log, values are copied into it as they are copied into the store, from there:
-//! the host's bytes are read once.
+//! With a log, values are copied from the store into the log as they are copied into the store: the
+//! host's bytes are read once.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ use super::nvme::List;
 use super::pairs::{Pairs, Refusal, Rule};
 use super::space::units_of;
 
-/// A key counts as so many bytes: to come to one takes some tens of nanoseconds.
+/// Cost of a key in bytes: finding one takes some tens of nanoseconds.
 const BYTES_OF_A_KEY: u32 = 128;
-/// Bytes of the head of what returns keys, which is known when it ends.
+/// Size of the head of returned keys, which is known only at the end.
 pub(super) const HEAD: usize = 4;
 
-/// What may be done in one turn.
+/// Budget of one turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
     /// Bytes.
@@ -39,7 +39,7 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    /// A key was looked at.
+    /// Accounts for an examined key.
     pub(super) fn spend_key(&mut self) {
         self.spend(BYTES_OF_A_KEY);
     }
@@ -53,18 +53,17 @@ impl Slice {
     }
 }
 
-/// A command that returns keys, and has not come to its end.
+/// A command that returns keys, in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Listing {
     List(List),
     Read(Reading),
 }
 
-/// A value that is stored, or appended: which pieces are its own, and where it lies in the
-/// command's data.
+/// A stored or appended value: its pieces, and its position in the command's data.
 #[derive(Clone, Debug)]
 struct Part {
-    /// Of its record in a log.
+    /// Kind of its log record.
     kind: u8,
     key: ArrayVec<u8, KEY_MAX>,
     first: usize,
@@ -73,17 +72,17 @@ struct Part {
     len: u32,
 }
 
-/// What of the last command is left for later.
+/// Unfinished part of the last command.
 #[derive(Debug)]
 pub(super) struct Later {
-    /// Bytes of a slice.
+    /// Size of a slice in bytes.
     slice: u32,
-    /// Where in the store bytes lie, and how many; in their order until copying begins.
+    /// Positions in the store and lengths, in order until copying begins.
     pieces: Vec<(u64, u32)>,
-    /// They go to the host, and do not come from there.
+    /// Whether they go to the host rather than come from it.
     to_host: bool,
-    /// Whose they are, of values that come from the host, and how many of those the log has begun
-    /// to take.
+    /// Owners of values that come from the host, and the number of those that the log has begun to
+    /// receive.
     parts: ArrayVec<Part, SUB_COMMANDS_MAX>,
     logged: usize,
     listing: Option<Listing>,
@@ -92,9 +91,9 @@ pub(super) struct Later {
 }
 
 impl Later {
-    /// What is more than `slice` bytes is left for later.
+    /// Transfers of more than `slice` bytes are left for later.
     pub(super) fn new(slice: u32) -> Self {
-        // Every unit apart, and one more of each value where that begins inside one.
+        // Every unit separate, and one more for each value that begins inside one.
         let most = units_of(MAX_TRANSFER.into()) as usize + SUB_COMMANDS_MAX;
         Later {
             slice,
@@ -107,17 +106,17 @@ impl Later {
         }
     }
 
-    /// What may be done in this turn.
+    /// Budget of this turn.
     pub(super) fn slice(&self) -> Slice {
         Slice { left: self.slice }
     }
 
-    /// Whether so many bytes are copied later.
+    /// Whether a transfer of this size is left for later.
     pub(super) fn is_for(&self, len: u32) -> bool {
         len > self.slice
     }
 
-    /// Whether something is left.
+    /// Whether nothing is left.
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.parts.is_empty() && self.listing.is_none()
     }
@@ -130,10 +129,11 @@ impl Later {
         self.listing = None;
     }
 
-    /// This goes on in the next turn. What is left of the host's bytes is `host`, of `len` in all.
+    /// Continues this command in the next turn. `host` is the rest of the host's bytes, of `len` in
+    /// all.
     pub(super) fn go_on_with(&mut self, listing: Listing, len: u64, host: &Host<'_, '_>) {
         self.listing = Some(listing);
-        // It is 32 bits that a command says how many bytes it has.
+        // A command's length field has 32 bits.
         self.filled = (len - host.left()) as u32;
     }
 
@@ -145,10 +145,10 @@ impl Later {
         self.listing = Some(listing);
     }
 
-    /// Stores a value whose `len` bytes lie `at` in the command's data.
+    /// Stores a value whose `len` bytes are at `at` in the command's data.
     ///
     /// # Errors
-    /// See [`Pairs::store`].
+    /// Those of [`Pairs::store`].
     pub(super) fn store(
         &mut self,
         pairs: &mut Pairs,
@@ -161,10 +161,10 @@ impl Later {
         Ok(())
     }
 
-    /// The same behind what a key has.
+    /// The same for bytes appended to a key's value.
     ///
     /// # Errors
-    /// See [`Pairs::append`].
+    /// Those of [`Pairs::append`].
     pub(super) fn append(
         &mut self,
         pairs: &mut Pairs,
@@ -180,9 +180,8 @@ impl Later {
         Ok(())
     }
 
-    /// The pieces that were noted from the one with number `first` on are the value of this key,
-    /// whose bytes lie `at` in the command's data. An earlier value of the key was overwritten by
-    /// it.
+    /// Assigns the recorded pieces from number `first` on to this key's value, whose bytes are at
+    /// `at` in the command's data. They replace an earlier value of the key.
     fn part(&mut self, kind: u8, key: &[u8], first: usize, (at, len): (u32, u32)) {
         let pieces = self.pieces.len() - first;
         let before = self.pieces.len();
@@ -203,7 +202,7 @@ impl Later {
         self.parts.iter().map(|part| &part.key[..])
     }
 
-    /// The value of this key is gone, and others may have its place: nothing is to be copied there.
+    /// Drops the value of this key: it was deleted, and others may have its place.
     pub(super) fn forget(&mut self, key: &[u8]) {
         let mut parts = self.parts.iter();
         let Some(gone) = parts.position(|part| part.key[..] == *key) else {
@@ -216,10 +215,10 @@ impl Later {
         }
     }
 
-    /// Copies the next slice, of values to a log as well. Whether that was the last one.
+    /// Copies the next slice, of values also to the log. Returns whether it was the last one.
     fn copy(&mut self, store: &Store, mut log: Option<&mut Log>, memory: &mut Memory) -> bool {
         let mut slice = self.slice();
-        // What goes into a log is copied twice.
+        // Bytes for a log are copied twice.
         let copies = if self.parts.is_empty() || log.is_none() {
             1
         } else {
@@ -249,7 +248,7 @@ impl Later {
         self.pieces.is_empty()
     }
 
-    /// Begins the record of the value that is copied next, once the one before is whole.
+    /// Begins the record of the next value to copy, once the previous one is complete.
     fn begin_records(&mut self, log: &mut Option<&mut Log>) {
         let Some(log) = log else {
             return;
@@ -288,17 +287,17 @@ struct Piece {
     len: u32,
 }
 
-/// A command's memory in its host from turn to turn: segments are good for one.
+/// A command's memory in its host, from turn to turn: segments are valid for only one.
 #[derive(Debug)]
 pub(super) struct Memory {
-    /// What is left of it, the next bytes last.
+    /// The rest of it, the next bytes last.
     pieces: Vec<Piece>,
     /// Its first bytes, of a command that returns keys.
     head: ArrayVec<Piece, HEAD>,
-    /// While a command goes on.
+    /// Set while a command is in progress.
     view: Option<Arc<DmaView>>,
     hint: Hint,
-    /// Some of it could not be reached any more.
+    /// Whether some of it could not be reached any more.
     is_lost: bool,
 }
 
@@ -313,7 +312,7 @@ impl Memory {
         }
     }
 
-    /// Takes up what `later` needs of the segments.
+    /// Takes the parts of the segments that `later` needs.
     fn begin(&mut self, later: &Later, segments: &[Segment<'_>], view: &Arc<DmaView>) {
         self.view = Some(Arc::clone(view));
         (self.hint, self.is_lost) = (Hint::default(), false);
@@ -352,7 +351,7 @@ impl Memory {
             && let Some(piece) = self.pieces.pop()
         {
             let most = piece.len.min(len - done);
-            // The view is the one that these addresses were found in, and does not change.
+            // The view is the one in which these addresses were found, and does not change.
             let segment = match (piece.at, &self.view) {
                 (Some(at), Some(view)) => view.translate(&mut self.hint, at, most, need).ok(),
                 _ => Some(Segment::sink(most)),
@@ -406,7 +405,7 @@ impl Sink for Memory {
     }
 }
 
-/// The command that is done in slices, if any.
+/// The command that runs in slices, if any.
 #[derive(Debug)]
 pub(super) struct Slices {
     going: Option<(Ticket, Outcome)>,
@@ -426,8 +425,8 @@ impl Slices {
         self.going.is_some()
     }
 
-    /// Begins with what is left for later. Where that is bytes of values the command ends as said
-    /// when all are copied.
+    /// Begins a command with unfinished parts. If these are bytes of values, it ends with the given
+    /// result when all are copied.
     #[cold]
     pub(super) fn begin(
         &mut self,
@@ -439,13 +438,13 @@ impl Slices {
         let KeyValue { pairs, later, .. } = medium;
         self.memory.begin(later, segments, view);
         later.pieces.reverse();
-        // From now on, so that no frame ends between what the command has logged already and its
-        // values.
+        // Begun now, so that no frame ends between the records already appended by the command and
+        // its values.
         pairs.with_log(|_, mut log| later.begin_records(&mut log));
         self.going = Some(command);
     }
 
-    /// Does a slice. The command that has ended with it.
+    /// Performs a slice. Returns the command if it has ended.
     #[cold]
     pub(super) fn go_on(&mut self, medium: &mut KeyValue) -> Option<Done> {
         let (ticket, mut outcome) = self.going.take()?;
@@ -470,7 +469,7 @@ impl Slices {
         if self.memory.is_lost {
             outcome = Outcome::of(Cause::Aborted);
         }
-        // The view is let go of: an unmap waits for nothing that has ended.
+        // Releases the view: an unmap must not wait for a command that has ended.
         self.memory.view = None;
         Some(Done { ticket, outcome })
     }

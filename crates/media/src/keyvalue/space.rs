@@ -1,17 +1,16 @@
 //! The bytes of a key-value medium: units of 512 bytes, in chains.
 //!
-//! A chain is as many units as its bytes need, wherever they lie. So space is never there and yet
-//! of no use: while there are free units, a chain can have them. Units that nobody has taken yet
-//! are taken in their order; others are taken as they were given back, whole chains first, so that
-//! values of the same size stay in one piece.
+//! A chain has as many units as its bytes need, at any positions. So free space is never unusable:
+//! while there are free units, a chain can have them. Unused units are taken in order; released
+//! ones are taken in the order of their release, whole chains first, so that values of the same
+//! size stay contiguous.
 //!
 //! Invariants:
-//! - Each unit belongs to one chain, or is free: what all chains hold and what is free add up to
-//!   what there is.
-//! - Nothing is allocated after [`Space::new`], which reserves four bytes for each unit; memory is
-//!   taken from the system as units are first used, and kept.
+//! - Each unit belongs to one chain, or is free: all chains and the free units add up to the total.
+//! - Nothing is allocated after [`Space::new`], which reserves four bytes for each unit; the system
+//!   provides memory as units are first used, and it is kept.
 //!
-//! It does NOT know keys or values.
+//! Not included: keys and values.
 
 use std::io;
 
@@ -22,7 +21,7 @@ pub(super) const UNIT: u64 = 512;
 /// No unit.
 const NONE: u32 = u32::MAX;
 
-/// Units that belong together, in their order.
+/// Units of one value, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chain {
     first: u32,
@@ -31,21 +30,21 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Of no units.
+    /// A chain without units.
     pub(super) const EMPTY: Chain = Chain {
         first: NONE,
         last: NONE,
         units: 0,
     };
 
-    /// How many units it has: for tests.
+    /// Number of its units: for tests.
     #[cfg(test)]
     pub(super) fn units(&self) -> u32 {
         self.units
     }
 }
 
-/// Units that `bytes` bytes need.
+/// Units for `bytes` bytes.
 pub(super) fn units_of(bytes: u64) -> u64 {
     bytes.div_ceil(UNIT)
 }
@@ -55,21 +54,20 @@ pub(super) fn units_of(bytes: u64) -> u64 {
 pub(super) struct Space {
     store: Store,
     units: u32,
-    /// Of every unit that was ever taken, the one that follows it in its chain, or among the free
-    /// ones.
+    /// For every unit that was ever taken, the next one in its chain or in the free list.
     next: Vec<u32>,
-    /// Units that were given back.
+    /// Released units.
     free: Chain,
 }
 
 impl Space {
-    /// The most bytes there may be.
+    /// Maximum size in bytes.
     pub(super) const MAX_BYTES: u64 = (NONE as u64 - 1) * UNIT;
 
-    /// A space of `bytes` bytes, a multiple of [`UNIT`] and at most [`Space::MAX_BYTES`].
+    /// Creates a space of `bytes` bytes, a multiple of [`UNIT`] and at most [`Space::MAX_BYTES`].
     ///
     /// # Errors
-    /// The system's: it has no room for so many addresses.
+    /// The system's: there is no room for that many addresses.
     pub(super) fn new(bytes: u64) -> io::Result<Self> {
         let units = u32::try_from(bytes / UNIT).ok().filter(|n| *n < NONE);
         let units = units.ok_or(io::ErrorKind::OutOfMemory)?;
@@ -84,22 +82,22 @@ impl Space {
         })
     }
 
-    /// Where the bytes are.
+    /// The memory that holds the bytes.
     pub(super) fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Units there are.
+    /// Total number of units.
     pub(super) fn units(&self) -> u32 {
         self.units
     }
 
-    /// Units that nobody holds.
+    /// Number of free units.
     pub(super) fn free_units(&self) -> u32 {
         self.free.units + self.fresh_units()
     }
 
-    /// Units that were never taken.
+    /// Number of units that were never taken.
     fn fresh_units(&self) -> u32 {
         self.units - self.taken_ever()
     }
@@ -109,10 +107,10 @@ impl Space {
             .expect("as many as units at most, which are counted in 32 bits")
     }
 
-    /// Makes a chain `units` units long: it keeps its first ones, and gets more, or gives the
-    /// others back.
+    /// Resizes a chain to `units` units: it keeps its first ones, and gets more, or releases the
+    /// others.
     ///
-    /// False, and nothing has changed, where there are not so many.
+    /// Returns false, without any change, if there are not enough.
     #[must_use]
     pub(super) fn resize(&mut self, chain: &mut Chain, units: u64) -> bool {
         let has = u64::from(chain.units);
@@ -132,14 +130,14 @@ impl Space {
         true
     }
 
-    /// Forgets every chain.
+    /// Releases every chain.
     pub(super) fn clear(&mut self) {
         self.next.clear();
         self.free = Chain::EMPTY;
         self.store.zero(0, self.store.len(), true);
     }
 
-    /// Cuts a chain after its first `keep` units, of as many as it has at most.
+    /// Cuts a chain after its first `keep` units, which must not exceed its length.
     fn truncate(&mut self, chain: &mut Chain, keep: u32) {
         if keep == chain.units {
             return;
@@ -150,7 +148,7 @@ impl Space {
         self.free = rest;
     }
 
-    /// Takes the first `count` units off a chain that has as many.
+    /// Splits off the first `count` units of a chain, which must have as many.
     fn split(&mut self, chain: &mut Chain, count: u32) -> Chain {
         if count == 0 {
             return Chain::EMPTY;
@@ -179,7 +177,7 @@ impl Space {
         taken
     }
 
-    /// Takes `count` of the units that were never taken, of which there are as many.
+    /// Takes `count` units that were never taken; there must be as many.
     fn take_fresh(&mut self, count: u32) -> Chain {
         if count == 0 {
             return Chain::EMPTY;
@@ -195,7 +193,7 @@ impl Space {
         }
     }
 
-    /// Puts `tail` behind `chain`.
+    /// Appends `tail` to `chain`.
     fn join(&mut self, chain: &mut Chain, tail: Chain) {
         if chain.units == 0 {
             *chain = tail;
@@ -206,8 +204,8 @@ impl Space {
         }
     }
 
-    /// Where the `len` bytes of a chain from its byte `at` on lie, in pieces: offset in the store,
-    /// and length. The chain has these bytes.
+    /// The pieces of `len` bytes of a chain, which must exist, from byte `at` on: offset in the
+    /// store, and length.
     pub(super) fn pieces(&self, chain: Chain, at: u64, len: u64) -> Pieces<'_> {
         Pieces {
             next: &self.next,
@@ -215,7 +213,7 @@ impl Space {
         }
     }
 
-    /// The `len` bytes of a chain from its byte `at` on. The chain has these bytes.
+    /// Position of `len` bytes of a chain, which must exist, from byte `at` on.
     pub(super) fn place(&self, chain: Chain, at: u64, len: u64) -> Place {
         debug_assert!(at + len <= u64::from(chain.units) * UNIT);
         let mut unit = chain.first;
@@ -231,13 +229,13 @@ impl Space {
         }
     }
 
-    /// Passes over the next bytes of a chain that lie together, at most `most` of them: offset in
-    /// the store, and length.
+    /// Advances over the next contiguous bytes of a chain, at most `most`: returns offset in the
+    /// store, and length.
     pub(super) fn next_piece(&self, place: &mut Place, most: u64) -> Option<(u64, u32)> {
         place.next(&self.next, most)
     }
 
-    /// Every chain's units and the free ones, each once: for tests.
+    /// Checks that all chains and the free units contain each unit once: for tests.
     #[cfg(test)]
     pub(super) fn check(&self, chains: impl Iterator<Item = Chain>) {
         let mut seen = vec![false; self.units as usize];
@@ -259,24 +257,24 @@ impl Space {
     }
 }
 
-/// Bytes of a chain, which are passed over piece by piece while the chain does not change.
+/// Position in a chain, advanced piece by piece while the chain does not change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     unit: u32,
-    /// Bytes of the first unit that are not asked for.
+    /// Bytes of the first unit to skip.
     skip: u64,
     left: u64,
 }
 
 impl Place {
-    /// Of no bytes.
+    /// An empty range.
     pub(super) const NOWHERE: Place = Place {
         unit: NONE,
         skip: 0,
         left: 0,
     };
 
-    /// Units that follow each other are one piece.
+    /// Consecutive units form one piece.
     fn next(&mut self, next: &[u32], most: u64) -> Option<(u64, u32)> {
         let most = most.min(self.left);
         if most == 0 {

@@ -1,4 +1,4 @@
-//! A medium, and what it is made from.
+//! Media and their specifications.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,92 +30,94 @@ mod timing;
 
 pub use self::records::{RECORD_MAX, RecordSink};
 
-/// The most commands one channel has in flight.
+/// Maximum number of commands in flight of one channel.
 pub const MAX_DEPTH: u16 = 4096;
 
-/// What to open.
+/// Specification of a medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediumSpec {
-    /// The kind, with what belongs to it.
+    /// The kind and its parameters.
     pub kind: MediumKind,
 }
 
-/// The kinds of media, each with what it needs. Sizes are bytes: positive multiples of 512.
+/// The kinds of media with their parameters. Sizes are in bytes: positive multiples of 512.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MediumKind {
-    /// Discards writes, leaves read buffers untouched.
+    /// Discards writes, and leaves read buffers unchanged.
     Null {
-        /// Bytes that it seems to have.
+        /// Reported size in bytes.
         size: u64,
     },
-    /// As `Null`, and takes whatever its timing model can be asked: see [`crate::told`].
+    /// Like `Null`, and accepts every operation of its timing model: see [`crate::told`].
     Told {
-        /// Bytes that it seems to have.
+        /// Reported size in bytes.
         size: u64,
     },
-    /// Memory, taken as it is written to.
+    /// Memory, allocated as it is written to.
     Ram {
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
     },
-    /// Zones over any other kind: what is in them is written in order and reset as a whole.
+    /// Zones over any other kind: a zone is written in order and reset as a whole.
     Zoned {
-        /// Where the bytes are.
+        /// The medium that stores the bytes.
         of: Box<MediumKind>,
-        /// What zones there are.
+        /// Parameters of the zones.
         zones: ZoneSpec,
     },
     /// A regular file or a block device.
     File {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// Its size. A file that does not exist is created with it, sparse; one that exists, and a
-        /// device, must have exactly it. `None`: whatever is found.
+        /// Its size. A file that does not exist is created sparse with this size; an existing file
+        /// or device must have exactly this size. `None`: any size.
         size: Option<u64>,
-        /// Whether to go past the page cache.
+        /// Whether to bypass the page cache.
         direct: Direct,
-        /// How its operations reach the kernel and come back.
+        /// Submission and completion of its operations.
         io: FileIo,
     },
-    /// A namespace of an NVMe drive, whose queues and memory hosts then share.
+    /// A namespace of an NVMe drive, whose queues and memory are then shared between hosts.
     Drive {
-        /// Where it is.
+        /// Address of the drive.
         place: Place,
-        /// The namespace's identifier; `None`: the first one that is active.
+        /// Namespace identifier; `None`: the first active namespace.
         nsid: Option<u32>,
-        /// Log pages of its own that hosts may read: of those that controllers here do not have.
+        /// Vendor log pages of the drive that hosts may read, unless our controllers have a page
+        /// with that number.
         shown: Vec<ShownPage>,
     },
-    /// Keys and values in memory, taken as they are stored.
+    /// Keys and values in memory, allocated as they are stored.
     KeyValue {
-        /// The file that they are kept in; it is made where there is none. `None`: they are gone
-        /// with the program.
+        /// The file in which they are kept, created if it does not exist. `None`: they are not
+        /// persistent.
         path: Option<PathBuf>,
         /// Bytes for values, in units of 512.
         size: u64,
-        /// Most keys; `None`: one for each unit, or as many as the file was made for.
+        /// Maximum number of keys; `None`: one for each unit, or the number that the file was
+        /// created for.
         keys: Option<u32>,
-        /// What its hosts speak.
+        /// Command set of its hosts.
         dialect: Dialect,
     },
 }
 
-/// How a file's operations reach the kernel and come back. Of no meaning for a file in memory
-/// (tmpfs), whose operations are done at once.
+/// Submission and completion of a file's operations. No effect on a file in memory (tmpfs), whose
+/// operations are synchronous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIo {
-    /// A thread of the kernel looks for submissions (`IORING_SETUP_SQPOLL`): no system calls, but a
-    /// thread that spins while there is work.
+    /// A kernel thread polls for submissions (`IORING_SETUP_SQPOLL`): no system calls, but a thread
+    /// that spins while there is work.
     pub poll_submissions: bool,
-    /// The device is asked for completions instead of interrupting (`IORING_SETUP_IOPOLL`). Needs
-    /// direct I/O and a device with polled queues, or else the file is not opened.
+    /// The device is polled for completions instead of interrupting (`IORING_SETUP_IOPOLL`).
+    /// Requires direct I/O and a device with polled queues; otherwise opening fails.
     pub poll_completions: bool,
-    /// Hosts' memory is registered with the kernel once it has been in use for a while, as far as
-    /// the process may lock memory (`RLIMIT_MEMLOCK`). Registered memory is all allocated, and
-    /// stays where it is.
+    /// Hosts' memory is registered with the kernel after it has been in use for a while, up to the
+    /// process's limit on locked memory (`RLIMIT_MEMLOCK`). Registered memory is fully allocated
+    /// and pinned.
     pub register_memory: bool,
-    /// It is opened for reading alone, never created, and takes no writes: for files and devices
-    /// that cannot be written to, or must not be.
+    /// The file is opened read-only, never created, and rejects writes: for files and devices that
+    /// cannot or must not be written to.
     pub read_only: bool,
 }
 
@@ -130,29 +132,30 @@ impl Default for FileIo {
     }
 }
 
-/// Whether a file is accessed past the page cache (`O_DIRECT`).
+/// Whether a file is accessed bypassing the page cache (`O_DIRECT`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direct {
-    /// Where that works for every LBA size.
+    /// If that works for every LBA size.
     #[default]
     Auto,
-    /// Or else fail. LBAs may then have to be larger than 512 bytes: [`Medium::min_lba_bytes`].
+    /// Always; opening fails if it is impossible. LBAs may then have to be larger than 512 bytes:
+    /// [`Medium::min_lba_bytes`].
     On,
     /// Never.
     Off,
 }
 
-/// Where the data lives. Shared by all reactors; each opens a [`Channel`] of its own.
+/// A storage medium. Shared by all reactors; each opens its own [`Channel`].
 pub struct Medium {
     size: u64,
     backing: Backing,
-    /// What commands of different channels hold of it.
+    /// Claims of commands on different channels.
     claims: Claims,
-    /// A node of memory was chosen for it.
+    /// Whether a NUMA node was chosen for it.
     is_placed: AtomicBool,
-    /// The drive whose time it has; `None`: it is as fast as it is.
+    /// Its timing model; empty if it runs at full speed.
     timing: Arc<Timing>,
-    /// Its zones, where it has some.
+    /// Its zones, if it has any.
     zoned: Option<Arc<ZonedMedium>>,
 }
 
@@ -166,16 +169,16 @@ enum Backing {
 }
 
 impl Medium {
-    /// Opens, or creates, what `spec` says.
+    /// Opens or creates the medium of `spec`.
     ///
     /// # Errors
-    /// See [`MediumError`]; each says what to do.
+    /// See [`MediumError`]; each names the remedy.
     pub fn open(spec: &MediumSpec) -> Result<Arc<Medium>, MediumError> {
         Ok(Arc::new(Self::backed(spec)?))
     }
 
-    /// What of it lets it have one channel at a time: timing, zones, keys. `None` where it has any
-    /// number.
+    /// The feature that limits it to one channel at a time: timing, zones, or keys. `None` without
+    /// a limit.
     #[must_use]
     pub fn why_single(&self) -> Option<&'static str> {
         if self.has_timing() {
@@ -214,7 +217,7 @@ impl Medium {
         Ok(medium)
     }
 
-    /// The bytes alone.
+    /// Opens the medium without zones and timing.
     fn plain(kind: &MediumKind) -> Result<Medium, MediumError> {
         let (size, backing) = match kind {
             MediumKind::Zoned { .. } => {
@@ -277,13 +280,13 @@ impl Medium {
         }
     }
 
-    /// Bytes; never changes.
+    /// Size in bytes; never changes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Its name in configurations: `null`, `ram`, `file`, `drive` or `keyvalue`; and `told`.
+    /// Its name in configurations: `null`, `ram`, `file`, `drive` or `keyvalue`; also `told`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.backing {
@@ -296,7 +299,7 @@ impl Medium {
         }
     }
 
-    /// What it can do.
+    /// Its capabilities.
     #[must_use]
     pub fn traits(&self) -> MediumTraits {
         let traits = match &self.backing {
@@ -307,7 +310,7 @@ impl Medium {
             Backing::KeyValue(medium) => medium.traits(),
         };
         match self.zoned {
-            // What is in a zone goes when that is reset.
+            // A reset discards the contents of a zone.
             Some(_) => MediumTraits {
                 deallocate: false,
                 ..traits
@@ -316,8 +319,8 @@ impl Medium {
         }
     }
 
-    /// Asks the device or file system again whether it takes writes: for who has time, now and
-    /// then. Whether that is another answer than before; [`Medium::traits`] has it.
+    /// Queries the device or file system again whether it accepts writes. May block. Returns
+    /// whether the answer has changed; [`Medium::traits`] has it.
     pub fn look_read_only(&self) -> bool {
         match &self.backing {
             Backing::File(file) => file.look_read_only(),
@@ -325,7 +328,7 @@ impl Medium {
         }
     }
 
-    /// What tells the drive from others; `None` of other media.
+    /// Identity of the drive; `None` for other media.
     #[must_use]
     pub fn drive(&self) -> Option<DriveIdentity<'_>> {
         match &self.backing {
@@ -334,11 +337,11 @@ impl Medium {
         }
     }
 
-    /// Has a part of a file or a drive, in multiples of 4096 bytes, read as zeros, on stable
-    /// storage: for who has time, where no host has that part.
+    /// Zeroes a part of a file or drive, in multiples of 4096 bytes, durably. Blocks; no host may
+    /// use that part.
     ///
     /// # Errors
-    /// It could not be done, or not all of it; it is another kind of medium.
+    /// Zeroing failed, at least partly; or the medium is of another kind.
     pub fn erase(&self, offset: u64, len: u64) -> io::Result<()> {
         match &self.backing {
             Backing::File(file) => file.erase(offset, len),
@@ -347,8 +350,8 @@ impl Medium {
         }
     }
 
-    /// The commands that namespaces on it have beside, or instead of, the NVM command set's;
-    /// `None`: just those.
+    /// Commands of its namespaces in addition to, or instead of, the NVM command set; `None` for
+    /// the NVM command set alone.
     #[must_use]
     pub fn set(&self) -> Option<Arc<dyn CommandSet>> {
         if let Some(zoned) = &self.zoned {
@@ -361,9 +364,9 @@ impl Medium {
         }
     }
 
-    /// The smallest LBA size, in bytes, that a namespace on it may have. A request that is no
-    /// multiple of it, or does not start at one, is not done (`Cause::Unsupported`). 512 unless a
-    /// file was opened with [`Direct::On`] on a device of larger blocks, or a drive has such.
+    /// The smallest LBA size, in bytes, of its namespaces. A request that is not a multiple of it,
+    /// or is not aligned to it, fails (`Cause::Unsupported`). 512 unless a file was opened with
+    /// [`Direct::On`] on a device with larger blocks, or a drive has such blocks.
     #[must_use]
     pub fn min_lba_bytes(&self) -> u32 {
         match &self.backing {
@@ -373,9 +376,9 @@ impl Medium {
         }
     }
 
-    /// The largest LBA size, in bytes, of which it promises that a block is written wholly or not
-    /// at all when the power fails (AWUPF): 4096 unless a drive promises less. Of a file nothing is
-    /// known: its disk may tear what is larger than a sector of its.
+    /// The largest LBA size, in bytes, for which it promises that a block is written completely or
+    /// not at all across a power failure (AWUPF): 4096 unless a drive promises less. For a file
+    /// nothing is known: its disk may tear anything larger than one of its sectors.
     #[must_use]
     pub fn max_lba_bytes(&self) -> u32 {
         match &self.backing {
@@ -388,7 +391,7 @@ impl Medium {
         }
     }
 
-    /// One line for the log: what it is, how large, and how it is accessed and why.
+    /// Description in one line, for the log: kind, size, and access mode with the reason.
     #[must_use]
     pub fn describe(&self) -> String {
         let bytes = self.describe_bytes();
@@ -414,8 +417,8 @@ impl Medium {
         }
     }
 
-    /// How many commands of all its channels used registered memory of their hosts, as of the last
-    /// [`Channel::tend`] of each. `None` where none is to be registered.
+    /// Commands of all channels by use of registered host memory, as of the last [`Channel::tend`]
+    /// of each. `None` if registration is off.
     #[must_use]
     pub fn io_counts(&self) -> Option<IoCounts> {
         match &self.backing {
@@ -428,8 +431,8 @@ impl Medium {
         }
     }
 
-    /// What all its channels have had a file do, as of the last [`Channel::tend`] of each; `None`
-    /// where it is no file.
+    /// Work of all channels on a file, as of the last [`Channel::tend`] of each; `None` for other
+    /// media.
     #[must_use]
     pub fn file_counts(&self) -> Option<FileCounts> {
         match &self.backing {
@@ -438,7 +441,7 @@ impl Medium {
         }
     }
 
-    /// Failures of its backing, by cause; `None` where it is memory, which cannot fail.
+    /// Failures of its backing, by cause; `None` for memory, which cannot fail.
     #[must_use]
     pub fn troubles(&self) -> Option<&Arc<Troubles>> {
         match &self.backing {
@@ -449,8 +452,8 @@ impl Medium {
         }
     }
 
-    /// What became of commands at a drive, and of the drive, as of the last [`Channel::tend`] of
-    /// each channel; `None` where it is none.
+    /// Counters of a drive, as of the last [`Channel::tend`] of each channel; `None` for other
+    /// media.
     #[must_use]
     pub fn drive_counts(&self) -> Option<DriveCounts> {
         match &self.backing {
@@ -459,12 +462,12 @@ impl Medium {
         }
     }
 
-    /// A handle for one reactor, with at most `depth` commands in flight (between 1 and
-    /// [`MAX_DEPTH`]). It may be made on any thread; it belongs to the one that first submits.
+    /// Creates a handle for one reactor, with at most `depth` commands in flight (between 1 and
+    /// [`MAX_DEPTH`]). Any thread may create it; it belongs to the thread that first submits.
     ///
     /// # Errors
-    /// The system's, for a file where io_uring cannot be had; and there are [`MAX_CLAIMANTS`]
-    /// channels at most, of a medium with timing one.
+    /// The system's, if io_uring is unavailable for a file; and more than [`MAX_CLAIMANTS`]
+    /// channels, or more than one of a medium with timing.
     pub fn channel(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
         let depth = depth.clamp(1, MAX_DEPTH);
         if !self.timing.is_there() {
@@ -480,11 +483,11 @@ impl Medium {
         Ok(Channel(Kind::Timed(Box::new(timed))))
     }
 
-    /// A handle for a reactor that does a part of what there is to do for completions of channels
-    /// of a drive that are made after it.
+    /// Creates a handle for a reactor that performs one duty for completions of a drive's channels
+    /// opened later.
     ///
     /// # Errors
-    /// It is no drive; the system has no descriptor.
+    /// The medium is not a drive; the system has no descriptor.
     pub fn relay(&self, duty: Duty) -> io::Result<Relay<AnyBus>> {
         match &self.backing {
             Backing::Drive(drive) => drive.relay(duty),
@@ -494,16 +497,16 @@ impl Medium {
         }
     }
 
-    /// As [`Channel::lose_zone`], while no channel is open.
+    /// Like [`Channel::lose_zone`], while no channel is open.
     ///
     /// # Errors
-    /// See there; and that a channel has the zones.
+    /// Those of that function; and a channel has the zones.
     pub fn lose_zone(&self, zone: u32, to: ZoneLoss) -> Result<u64, ZoneLossError> {
         let zoned = self.zoned.as_ref().ok_or(ZoneLossError::NoZones)?;
         zoned.lose(zone, to)
     }
 
-    /// Its pairs, where it has some.
+    /// Its pairs, if it has any.
     pub(crate) fn key_value(&self) -> Option<&KeyValueMedium> {
         match &self.backing {
             Backing::KeyValue(medium) => Some(medium),
@@ -511,17 +514,17 @@ impl Medium {
         }
     }
 
-    /// Its zones, where it has some.
+    /// Its zones, if it has any.
     pub(crate) fn zones(&self) -> Option<&ZonedMedium> {
         self.zoned.as_deref()
     }
 
-    /// The drive whose time it has.
+    /// Its timing.
     pub(crate) fn timing(&self) -> &Timing {
         &self.timing
     }
 
-    /// A handle without the time.
+    /// Creates a handle without timing.
     fn with_zones(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
         let below = self.bytes(depth)?;
         let Some(zoned) = &self.zoned else {
@@ -531,7 +534,7 @@ impl Medium {
         Ok(Channel(Kind::Zoned(Box::new(channel))))
     }
 
-    /// Bytes that are copied at a time.
+    /// Bytes per copy.
     fn slice(&self) -> u32 {
         if self.has_timing() {
             ram::TIMED_SLICE
@@ -540,7 +543,7 @@ impl Medium {
         }
     }
 
-    /// A handle on the bytes alone.
+    /// Creates a handle for the bytes alone.
     fn bytes(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
         let claimant = || {
             let claimant = self.claims.claimant();
@@ -570,12 +573,12 @@ impl Medium {
         }))
     }
 
-    /// Has memory of the medium that is taken from now on come from a node of memory, as long as
-    /// that has some: for a reactor there that is about to use it. The first one has its wish. Of
-    /// no meaning for media that are no memory.
+    /// Allocates further memory of the medium from a NUMA node, as long as the node has some: for a
+    /// reactor there that is about to use it. The first call decides. No effect on media that are
+    /// not in memory.
     ///
     /// # Errors
-    /// The system's: it has no such node.
+    /// The system's: the node does not exist.
     pub fn prefer_node(&self, node: u32) -> io::Result<()> {
         match &self.backing {
             Backing::Ram(store) if !self.is_placed.swap(true, Relaxed) => store.prefer_node(node),
@@ -583,7 +586,7 @@ impl Medium {
         }
     }
 
-    /// The memory that holds its bytes; `None` where they are elsewhere, or it has keys and values.
+    /// The memory that holds its bytes; `None` if they are elsewhere, or if it has keys and values.
     #[must_use]
     pub fn memory(&self) -> Option<&Store> {
         match &self.backing {
@@ -592,7 +595,7 @@ impl Medium {
         }
     }
 
-    /// Its memory, to be looked after; `None` where it has none.
+    /// Its memory, for maintenance; `None` if it has none.
     #[must_use]
     pub fn pieces(&self) -> Option<Arc<dyn Pieces>> {
         match &self.backing {
@@ -605,10 +608,10 @@ impl Medium {
         }
     }
 
-    /// Blocks until everything that has completed is on the media; for a clean stop.
+    /// Blocks until everything completed is on the media; for a clean stop.
     ///
     /// # Errors
-    /// The system's, and that of a flush that failed earlier: then data is lost.
+    /// The system's, and that of an earlier failed flush: then data is lost.
     pub fn sync(&self) -> io::Result<()> {
         match &self.backing {
             Backing::Null | Backing::Told(_) | Backing::Ram(_) => Ok(()),
@@ -628,7 +631,7 @@ impl fmt::Debug for Medium {
     }
 }
 
-/// Opens a file that has bytes and nothing else.
+/// Opens a file that has only bytes.
 fn open_bytes(
     path: &Path,
     size: Option<u64>,
@@ -640,8 +643,8 @@ fn open_bytes(
             refuse_state(&file)?;
             Ok(file)
         }
-        // The size of what a file has beside its log is another one than the file's: that is no
-        // reason to correct it.
+        // If the file has a state, its size differs from that of its bytes, and correcting the size
+        // would be wrong advice.
         Err(differs @ MediumError::SizeMismatch { .. }) => {
             if let Ok(file) = FileMedium::open(path, None, direct, io) {
                 refuse_state(&file)?;
@@ -652,8 +655,7 @@ fn open_bytes(
     }
 }
 
-/// Refuses a file that has more than bytes, also where that can no longer be read: a host would
-/// write over it.
+/// Rejects a file with a state, even an unreadable one: a host would overwrite it.
 fn refuse_state(file: &FileMedium) -> Result<(), MediumError> {
     let failed = |source: StateError| MediumError::State {
         path: file.path().into(),

@@ -1,26 +1,25 @@
-//! What a medium in memory has beside bytes, or instead of them, as records: its zones, or its keys
-//! and values.
+//! State of a medium in memory in addition to its bytes, or instead of them, as records: its zones,
+//! or its keys and values.
 //!
-//! They are asked for and taken while no channel is open, and are those of the log that such a
+//! Records are read and written while no channel is open, in the format of the log that such a
 //! medium has on a file.
 //!
-//! It does NOT say where they are kept.
+//! Not included: where the records are kept.
 
 use std::io;
 
 use super::{Backing, Medium};
 use crate::journal::StateError;
 
-/// Takes a record: its kind, and its bytes.
+/// Receives a record: its kind, and its bytes.
 pub type RecordSink<'a> = dyn FnMut(u8, &[u8]) -> io::Result<()> + 'a;
 
-/// Bytes of a record at most: the largest value, and its key.
+/// Maximum size of a record: the largest value, and its key.
 pub const RECORD_MAX: usize = (2 << 20) + 512;
 
 impl Medium {
-    /// What its records are of: two media with the same numbers, and of the same size, take each
-    /// other's. Its kind, and what its zones are, or what its hosts speak and how many keys there
-    /// may be.
+    /// Shape of its records: media with the same numbers and size accept each other's. Consists of
+    /// its kind, and the parameters of its zones, or its dialect and maximum number of keys.
     #[must_use]
     pub fn record_shape(&self) -> [u64; 4] {
         match (&self.backing, &self.zoned) {
@@ -36,11 +35,11 @@ impl Medium {
         }
     }
 
-    /// Tells everything that it has beside the bytes of [`Medium::memory`]; nothing while a channel
-    /// is open.
+    /// Passes all state other than the bytes of [`Medium::memory`] to `tell`; nothing while a
+    /// channel is open.
     ///
     /// # Errors
-    /// That of whoever is told.
+    /// Those of `tell`.
     pub fn records(&self, tell: &mut RecordSink<'_>) -> io::Result<()> {
         match (&self.backing, &self.zoned) {
             (Backing::KeyValue(pairs), _) => pairs.records(tell),
@@ -49,10 +48,10 @@ impl Medium {
         }
     }
 
-    /// Takes a record of a medium of the same shape; this one is new, and no channel is open.
+    /// Applies a record of a medium of the same shape; this one must be new, without open channels.
     ///
     /// # Errors
-    /// It is not the record of such a medium.
+    /// The record does not fit such a medium.
     pub fn take_record(&self, kind: u8, record: &[u8]) -> Result<(), StateError> {
         match (&self.backing, &self.zoned) {
             (Backing::KeyValue(pairs), _) => pairs.take_record(kind, record),
@@ -61,8 +60,7 @@ impl Medium {
         }
     }
 
-    /// Tells the drive whose time it has what is written of its zones, after they have changed
-    /// without it.
+    /// Informs the timing model of the written parts of zones, after they changed without it.
     pub fn tell_zones(&self) {
         if let Some(zones) = &self.zoned {
             self.timing.tell_zones(zones);

@@ -1,4 +1,4 @@
-//! The time of a drive that a medium may have: how it is given, changed, saved and taken up again.
+//! Timing of a medium: setting, changing, saving and restoring it.
 
 use std::sync::Arc;
 
@@ -11,36 +11,36 @@ use crate::channel::{Channel, Kind};
 use crate::error::MediumError;
 
 impl Medium {
-    /// As [`Medium::open`], with the time of the drive that `timing` describes.
+    /// Like [`Medium::open`], with the timing of the drive that `timing` describes.
     ///
     /// # Errors
-    /// Those of [`Medium::open`], and of a drive that cannot be.
+    /// Those of [`Medium::open`], and an invalid drive.
     pub fn open_timed(spec: &MediumSpec, timing: &Parameters) -> Result<Arc<Medium>, MediumError> {
         let mut medium = Self::open(spec)?;
         Self::set_timing(&mut medium, timing.clone())?;
         Ok(medium)
     }
 
-    /// Gives a medium that nobody else has the time of a drive.
+    /// Sets the timing of a medium without other owners.
     ///
     /// # Errors
-    /// A drive that cannot be.
+    /// An invalid drive.
     ///
     /// # Panics
-    /// Where somebody else has it.
+    /// The medium has another owner.
     pub fn set_timing(this: &mut Arc<Medium>, timing: Parameters) -> Result<(), MediumError> {
         let model = Model::new(&timing)?;
         Self::put_timing(this, timing, model);
         Ok(())
     }
 
-    /// The same, with the drive in the state that [`Medium::timing_state`] gave.
+    /// The same, with the drive in the state returned by [`Medium::timing_state`].
     ///
     /// # Errors
-    /// A drive that cannot be, and bytes that are not the state of this one.
+    /// An invalid drive, or bytes that are not the state of this drive.
     ///
     /// # Panics
-    /// Where somebody else has it.
+    /// The medium has another owner.
     pub fn restore_timing(
         this: &mut Arc<Medium>,
         timing: Parameters,
@@ -57,36 +57,36 @@ impl Medium {
         medium.tell_zones();
     }
 
-    /// What the drive whose time it has is like, as bytes: how its pages lie and how worn it is.
-    /// `None` while a channel is open, and where a drive has no state beside that of the medium.
+    /// State of the drive model as bytes: its page mapping and wear. `None` while a channel is
+    /// open, and for a drive without state other than that of the medium.
     #[must_use]
     pub fn timing_state(&self) -> Option<Vec<u8>> {
         self.timing.state()
     }
 
-    /// How that drive was prepared, where it was. `None` while a channel is open.
+    /// How that drive was preconditioned, if it was. `None` while a channel is open.
     #[must_use]
     pub fn timing_prepared(&self) -> Option<Prepared> {
         self.timing.prepared()
     }
 
-    /// Records what the drive whose time it has is told, from the next channel on: so many
-    /// operations at most. Nothing happens where a channel is open.
+    /// Records the operations submitted to the drive model from the next channel on, up to `most`.
+    /// No effect while a channel is open.
     pub fn record(&self, most: usize) {
         self.timing.record(most);
     }
 
-    /// Takes what was recorded, once the channel is closed.
+    /// Takes the recording, after the channel was closed.
     #[must_use]
     pub fn take_recording(&self) -> Option<Recording> {
         self.timing.take_recording()
     }
 
-    /// Memory for a snapshot of that while a channel is open ([`Channel::begin_snapshot`]); `None`
-    /// where there is nothing to take.
+    /// Memory for a snapshot of the state while a channel is open ([`Channel::begin_snapshot`]);
+    /// `None` if there is no state.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// There is not enough memory.
     pub fn snapshot_room(&self) -> Result<Option<Room>, ParameterError> {
         let Some(Parameters::Flash(flash)) = self.timing.parameters() else {
             return Ok(None);
@@ -94,16 +94,16 @@ impl Medium {
         Room::new(&Geometry::new(&flash)?).map(Some)
     }
 
-    /// Has channels that are opened from now on begin with these parameters of its timing, which
-    /// one that is open has taken ([`Channel::retune`]).
+    /// Makes channels opened from now on start with these timing parameters, which an open one has
+    /// accepted ([`Channel::retune`]).
     ///
     /// # Errors
-    /// Those that make no drive, or one of another shape; then nothing has changed.
+    /// The parameters are invalid, or of another shape; then nothing has changed.
     pub fn retune(&self, timing: Parameters) -> Result<(), ParameterError> {
         self.timing.retune(timing)
     }
 
-    /// Whether it has the time of a drive: then there is one channel of it at a time.
+    /// Whether it has timing, and therefore one channel at a time.
     #[must_use]
     pub fn has_timing(&self) -> bool {
         self.timing.is_there()
@@ -111,11 +111,11 @@ impl Medium {
 }
 
 impl Channel {
-    /// Gives a medium with timing other parameters while it works. What is under way keeps its
-    /// time.
+    /// Changes the parameters of a medium with timing while it works. Commands in flight keep their
+    /// times.
     ///
     /// # Errors
-    /// Those that make no drive, or one of another shape; then nothing has changed.
+    /// The parameters are invalid, or of another shape; then nothing has changed.
     pub fn retune(&mut self, timing: &Parameters) -> Result<(), ParameterError> {
         match &mut self.0 {
             Kind::Timed(timed) => timed.retune(timing),
@@ -123,7 +123,7 @@ impl Channel {
         }
     }
 
-    /// The model that says when commands are done, of a medium with timing.
+    /// The timing model; `None` for a medium without timing.
     #[must_use]
     pub fn model(&self) -> Option<&Model> {
         match &self.0 {
@@ -133,9 +133,8 @@ impl Channel {
         }
     }
 
-    /// Begins to take the state of the drive whose time the medium has, as it is now, a part in
-    /// each turn: [`Port::next_due`] says that there is something to do meanwhile. Nothing happens
-    /// where that is no conventional flash.
+    /// Begins a snapshot of the drive model's current state, a part in each turn; meanwhile
+    /// [`Port::next_due`] reports work. No effect except for conventional flash.
     ///
     /// # Panics
     /// The room is for a drive of another shape.
@@ -145,7 +144,7 @@ impl Channel {
         }
     }
 
-    /// The state that [`Channel::begin_snapshot`] began to take, once it is whole.
+    /// The snapshot started by [`Channel::begin_snapshot`], once it is complete.
     pub fn take_snapshot(&mut self) -> Option<Snapshot> {
         match &mut self.0 {
             Kind::Timed(timed) => timed.take_snapshot(),

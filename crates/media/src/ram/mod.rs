@@ -1,9 +1,9 @@
-//! Memory: everything completes at once, nothing survives the program.
+//! Memory: everything completes at once, and nothing persists.
 //!
-//! Copies run on the reactor that adds them, each from start to end, or, where it is a large one,
-//! in slices while nobody else touches the bytes (`slices`): commands of one reactor do not mix.
-//! Those of several claim the bytes first ([`memory::claims`]), and wait among the slices where
-//! they cannot.
+//! Copies run on the reactor that adds them, each from start to end, or, if it is large, in slices
+//! while no other command touches the bytes (`slices`): commands of one reactor do not mix. With
+//! several reactors, commands first claim their bytes ([`memory::claims`]), and if that fails wait
+//! among the slices.
 
 mod slices;
 
@@ -20,13 +20,13 @@ use crate::size::Bytes;
 pub(crate) const TRAITS: MediumTraits = MediumTraits {
     deallocate: true,
     deallocated_reads_zero: true,
-    // It has nothing but volatile memory, and a flush changes nothing about that.
+    // All memory is volatile, so a flush has no effect.
     volatile_cache: false,
     optimal_bytes: 4096,
     read_only: false,
 };
 
-/// One line for the log.
+/// Description in one line, for the log.
 pub(crate) fn describe(store: &Store) -> String {
     let pages = match store.pages() {
         StorePages::Reserved => "on huge pages that were reserved",
@@ -48,7 +48,7 @@ pub(crate) struct RamChannel {
 }
 
 impl RamChannel {
-    /// What is larger than `slice` bytes is done in slices of as many.
+    /// Creates a handle; commands of more than `slice` bytes run in slices.
     pub(crate) fn new(store: Arc<Store>, claimant: Claimant, slice: u32) -> Self {
         RamChannel {
             store,
@@ -72,7 +72,7 @@ impl RamChannel {
         due
     }
 
-    /// Whether another channel may be at the same bytes, so that what begins now is to be claimed.
+    /// Whether another channel may access the same bytes, so that commands must claim theirs.
     #[inline]
     fn must_claim(&mut self) -> bool {
         let slices = &mut self.slices;
@@ -86,8 +86,8 @@ impl RamChannel {
             .is_some_and(|end| end <= self.store.len())
     }
 
-    /// Whether the bytes lie in the store, and the segments have as many where some are moved. What
-    /// does not is refused by [`RamChannel::run`], which touches nothing then.
+    /// Whether the bytes are inside the store, and the segments are long enough for the data. Other
+    /// requests are rejected by [`RamChannel::run`], without any access.
     #[cold]
     fn fits(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> bool {
         let total: u64 = segments.iter().map(|s| u64::from(s.len())).sum();
@@ -103,7 +103,7 @@ impl RamChannel {
         moved && ranges(request).all(|(offset, len)| self.holds(offset, len))
     }
 
-    /// Where the segments lie in the store; `None` where they do not fit.
+    /// Positions of the segments in the store; `None` if they do not fit.
     fn places<'s>(
         &self,
         offset: u64,
@@ -124,7 +124,7 @@ impl RamChannel {
         }))
     }
 
-    /// The first `len` bytes of the segments are compared, the others written.
+    /// Compares the first `len` bytes of the segments, and writes the others.
     #[cold]
     #[inline(never)]
     fn compare_and_write(&self, offset: u64, len: u32, segments: &[Segment<'_>]) -> Cause {
@@ -145,8 +145,7 @@ impl RamChannel {
         compare_and_write(&self.store, offset, &data[..2 * len as usize])
     }
 
-    // Where a channel is alone it is a part of `add`, or the call would cost more than all that
-    // `add` does beside it.
+    // Inlined: for a single channel, a call would cost more than the rest of `add`.
     #[inline(always)]
     fn run(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> Cause {
         let done = match *request {
@@ -191,12 +190,13 @@ impl RamChannel {
             Request::Flush => Some(()),
             Request::Command { .. } | Request::Renew { .. } => None,
         };
-        // What lies outside was the caller's to refuse; it is refused here rather than trusted.
+        // The caller should have rejected accesses outside; they are rejected here rather than
+        // trusted.
         done.map_or(Cause::Unsupported, |()| Cause::None)
     }
 }
 
-/// Compares the first half of `data`, of [`FUSED_BYTES`] at most, and writes the other one.
+/// Compares the first half of `data`, at most [`FUSED_BYTES`], and writes the other half.
 fn compare_and_write(store: &Store, offset: u64, data: &[u8]) -> Cause {
     let (old, new) = data.split_at(data.len() / 2);
     let mut there = [0; FUSED_BYTES as usize];
@@ -225,7 +225,7 @@ fn ranges<'r>(request: &Request<'r>) -> impl Iterator<Item = (u64, u64)> + use<'
 }
 
 impl RamChannel {
-    /// Whether a request is large enough to be done in slices.
+    /// Whether a request is large enough for slices.
     #[inline]
     fn is_large(&self, request: &Request<'_>) -> bool {
         match *request {
@@ -237,12 +237,12 @@ impl RamChannel {
         }
     }
 
-    /// Whether the request shares bytes with one that is done in slices.
+    /// Whether the request shares bytes with one that runs in slices.
     fn meets(&self, request: &Request<'_>) -> bool {
         ranges(request).any(|(offset, len)| self.slices.meets(offset, len))
     }
 
-    /// Takes a request that fits, to be done later.
+    /// Accepts a valid request for later.
     #[inline(never)]
     fn add_later(
         &mut self,
@@ -267,7 +267,7 @@ impl RamChannel {
         }
     }
 
-    /// As [`Channel::add`], where others may be in the way.
+    /// Like [`Channel::add`], if other channels may conflict.
     #[inline(never)]
     fn add_beside(
         &mut self,
@@ -286,7 +286,7 @@ impl RamChannel {
             claim = Claim::default();
             let changes = Op::of(request).is_some_and(Op::changes);
             let whole = self.claimant.claim(&mut claim, ranges(request), changes);
-            // What does not fit is refused, which touches nothing.
+            // An invalid request is rejected without any access.
             later |= !whole && fits;
         }
         if later {
@@ -298,7 +298,7 @@ impl RamChannel {
     }
 }
 
-/// Whoever drops the channel waits for nothing, and nobody waits for it.
+/// Dropping the channel waits for no command, and completes none.
 impl Drop for RamChannel {
     fn drop(&mut self) {
         self.slices.release_all(&self.claimant);
@@ -306,7 +306,7 @@ impl Drop for RamChannel {
 }
 
 impl Channel for RamChannel {
-    // Not inline: others pass by here on their way to media that do less.
+    // Not inlined: this is on the path of calls to faster media.
     #[inline(never)]
     fn add(
         &mut self,

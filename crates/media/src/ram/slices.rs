@@ -1,18 +1,18 @@
-//! Commands of many bytes, done a slice at a time, so that nobody else on the reactor waits longer
-//! than for a batch of small ones.
+//! Large commands in slices, so that other commands on the reactor do not wait longer than for a
+//! batch of small ones.
 //!
 //! Invariants:
-//! - What shares bytes with a command that is not done yet is not begun ([`Slices::meets`]): the
-//!   two do not mix.
-//! - Where several channels use the medium, a command begins when its claim is whole, and those
-//!   behind it that wait for nobody go first. Small ones are here that wait for their claims.
-//! - A command holds the view that its addresses are found in, so that no unmap takes the memory
-//!   away under it.
+//! - A command that shares bytes with an unfinished one is not begun ([`Slices::meets`]): the two
+//!   do not mix.
+//! - If several channels use the medium, a command begins when its claim is complete, and later
+//!   commands that need not wait overtake it. Small commands that wait for their claims are here,
+//!   too.
+//! - A command holds the view in which its addresses were found, so that no unmap removes the
+//!   memory during the copy.
 //!
-//! A copy engine would have its place here: a slice is what it would be given, and a turn what it
-//! would be asked in.
+//! A copy engine would fit here: it would get a slice, and be polled in each turn.
 //!
-//! This does NOT say which commands are large: the channel does.
+//! Not included: the choice of large commands, which the channel makes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use memory::{Claim, Claimant, DmaView, Hint, Iova, Need, Segment, Store};
 use port::ticket::Ticket;
 use port::{Cause, Done, FUSED_BYTES, Outcome, Request};
 
-/// Bytes that are copied at a time: those of a batch of 32 commands of 4 KiB.
+/// Bytes per slice: those of a batch of 32 commands of 4 KiB.
 pub(crate) const SLICE: u32 = 128 << 10;
-/// The same where commands are done when their drive's time has come: this takes 2 us or so, and is
-/// how late one may be found.
+/// Bytes per slice with timing: copying them takes about 2 us, which is how late a due completion
+/// may be found.
 pub(crate) const TIMED_SLICE: u32 = 16 << 10;
-/// Bytes that are given back to the system at a time: a huge page.
+/// Bytes freed at a time: a huge page.
 const DISCARD: u64 = 2 << 20;
-/// Commands that go on at a time.
+/// Maximum number of commands in progress.
 const MOST: usize = 64;
 
-/// What is done to the medium's bytes.
+/// Operation on the medium's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Read,
@@ -43,7 +43,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// What a request does; `None` where it touches no bytes.
+    /// The operation of a request; `None` if it touches no bytes.
     pub(super) fn of(request: &Request<'_>) -> Option<Op> {
         Some(match *request {
             Request::Read { .. } => Op::Read,
@@ -56,7 +56,7 @@ impl Op {
         })
     }
 
-    /// Whether the bytes may be others afterwards.
+    /// Whether the bytes may change.
     pub(super) fn changes(self) -> bool {
         !matches!(self, Op::Read | Op::Compare)
     }
@@ -73,30 +73,30 @@ struct Piece {
 struct Large {
     ticket: Ticket,
     op: Op,
-    /// What it touches, the ranges as they were given, and from the first byte to the last.
+    /// The ranges that it touches, and the first and last byte of all.
     ranges: Vec<(u64, u64)>,
     start: u64,
     end: u64,
     claim: Claim,
-    /// What is left of the medium's bytes.
+    /// Remaining bytes of the medium.
     offset: u64,
     left: u64,
-    /// What is left of the host's bytes, the next ones last.
+    /// Remaining bytes of the host, the next ones last.
     pieces: Vec<Piece>,
     view: Arc<DmaView>,
     hint: Hint,
 }
 
-/// Room for a command's pieces and ranges.
+/// Allocated memory for a command's pieces and ranges.
 type Room = (Vec<Piece>, Vec<(u64, u64)>);
 
-/// The commands that go on.
+/// The commands in progress.
 #[derive(Debug)]
 pub(super) struct Slices {
     /// Bytes of a slice.
     len: u32,
     going: VecDeque<Large>,
-    /// To be used again.
+    /// Memory for reuse.
     spare: Vec<Room>,
 }
 
@@ -110,13 +110,13 @@ impl Slices {
         }
     }
 
-    /// Whether so many bytes are more than one slice.
+    /// Whether this many bytes exceed one slice.
     #[inline]
     pub(super) fn is_large(&self, bytes: u64) -> bool {
         bytes > self.len.into()
     }
 
-    /// Commands there are.
+    /// Number of commands.
     pub(super) fn len(&self) -> usize {
         self.going.len()
     }
@@ -126,7 +126,7 @@ impl Slices {
         self.going.len() < MOST
     }
 
-    /// Whether a command that touches these bytes has to wait.
+    /// Whether a command that touches these bytes must wait.
     #[inline]
     pub(super) fn meets(&self, offset: u64, len: u64) -> bool {
         !self.going.is_empty() && self.meets_one(offset, len)
@@ -139,8 +139,8 @@ impl Slices {
         going.any(|large| offset < large.end && large.start < end)
     }
 
-    /// Takes a command that touches these ranges, which lie inside the store and share nothing with
-    /// another's; or gives the ticket back where there are too many.
+    /// Accepts a command that touches these ranges, which must be inside the store and not be
+    /// shared with another command; or returns the ticket if there are too many.
     #[cold]
     pub(super) fn add(
         &mut self,
@@ -179,7 +179,7 @@ impl Slices {
         Ok(())
     }
 
-    /// Does a slice of the oldest command that nobody is in the way of.
+    /// Performs a slice of the oldest command that need not wait.
     #[cold]
     pub(super) fn go_on(&mut self, store: &Store, claimant: &Claimant, done: &mut Vec<Done>) {
         let mut going = self.going.iter_mut();
@@ -204,7 +204,7 @@ impl Slices {
         }
     }
 
-    /// Claims all that there is, for a channel that has been alone.
+    /// Claims the bytes of all commands, for a channel that was alone.
     #[cold]
     pub(super) fn claim_at_once(&mut self, claimant: &Claimant) {
         for large in &mut self.going {
@@ -212,7 +212,7 @@ impl Slices {
         }
     }
 
-    /// Gives all claims back, for a channel that ends.
+    /// Releases all claims, for a channel that ends.
     pub(super) fn release_all(&mut self, claimant: &Claimant) {
         self.going
             .iter_mut()
@@ -220,7 +220,7 @@ impl Slices {
     }
 }
 
-/// Whoever drops the channel waits for nothing.
+/// Dropping the channel waits for nothing.
 impl Drop for Slices {
     fn drop(&mut self) {
         self.going.drain(..).for_each(|large| large.ticket.retire());
@@ -237,12 +237,12 @@ impl Large {
         claimant.release(&mut self.claim, self.ranges.iter().copied());
     }
 
-    /// Does the next `slice` bytes of it, or all that is small.
+    /// Performs the next `slice` bytes, or all of a small command.
     fn slice(&mut self, store: &Store, slice: u32) -> Cause {
         match self.op {
             Op::Zero { deallocate } => {
                 let most = if deallocate { DISCARD } else { slice.into() };
-                // Up to a whole one, or the system could give back only a part of it.
+                // Up to the end of a huge page, because the system frees only whole ones.
                 let len = self.left.min(most - self.offset % most);
                 store.zero(self.offset, len, deallocate);
                 self.went(len);
@@ -270,7 +270,7 @@ impl Large {
         }
     }
 
-    /// The first half of the host's bytes is compared, the other one written.
+    /// Compares the first half of the host's bytes, and writes the other half.
     fn compare_and_write(&mut self, store: &Store) -> Cause {
         let (offset, len) = (self.offset, 2 * self.left as usize);
         let mut data = [0; 2 * FUSED_BYTES as usize];
@@ -288,8 +288,8 @@ impl Large {
         }
     }
 
-    /// Calls `with` for `room` of the host's bytes, and where in the medium they belong, until it
-    /// says that they differ.
+    /// Calls `with` for `room` of the host's bytes, with their positions in the medium, until it
+    /// reports a difference.
     fn each_segment(
         &mut self,
         mut room: u32,
@@ -304,7 +304,7 @@ impl Large {
                 None => Ok(Segment::sink(len)),
                 Some(at) => self.view.translate(&mut self.hint, at, len, need),
             };
-            // The view is the one that these addresses were found in, and does not change.
+            // The view is the one in which these addresses were found, and does not change.
             let Ok(segment) = segment else {
                 return Cause::Aborted;
             };

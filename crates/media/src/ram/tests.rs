@@ -66,7 +66,8 @@ impl Rig {
         added
     }
 
-    /// Reaps until something is done: how often, and what it was.
+    /// Reaps until a command completes; returns the number of reaps, and the command with its
+    /// outcome.
     fn reap(&mut self) -> (usize, u64, Outcome) {
         for count in 1.. {
             let mut done: Vec<Done> = Vec::with_capacity(64);

@@ -1,12 +1,11 @@
-//! What a channel does so that zones on a file survive: nothing of this is of concern to zones in
-//! memory.
+//! Durability of zones on a file. Nothing here applies to zones in memory.
 //!
-//! - A flush, and the end of a durable write, wait until what has changed is in the log, and
-//!   written; then the medium below is flushed, which makes the bytes and the log durable together.
-//! - A reset is in the log, and durable, before its bytes are erased: a zone never comes back as it
-//!   was, with its bytes gone. And that they are erased is durable before it ends: nothing of what
-//!   was there comes back in front of a later write pointer. One reset is done at a time.
-//! - What nobody flushes is recorded now and then ([`ZonedChannel::tend`]).
+//! - A flush, and the end of a durable write, wait until all changes are in the log, and written;
+//!   then the medium below is flushed, which makes bytes and log durable together.
+//! - A reset is in the log, and durable, before its bytes are erased: a zone never comes back in
+//!   its old state without its bytes. The erasure is durable before the reset ends: old data never
+//!   comes back before a later write pointer. One reset runs at a time.
+//! - Changes without a flush are recorded periodically ([`ZonedChannel::tend`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,21 +18,20 @@ use super::keeper::Keeper;
 use super::{Out, Taken, ZonedChannel};
 use crate::journal::Journal;
 
-/// What waits for the log.
+/// Tickets that wait for the log.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// By ticket: how far the log must be written, `None` where that is not known before what has
-    /// changed is recorded.
+    /// By ticket: the position up to which the log must be written, `None` if that is not known
+    /// before the changes are recorded.
     held: VecDeque<Held>,
-    /// The ranges of the reset that goes on, as far as they are erased; `None` while it is not
-    /// durable.
+    /// Ranges of the current reset that are erased; `None` while the reset is not durable.
     erased: Option<usize>,
-    /// What ended without the medium below.
+    /// Completions without the medium below.
     failed: Vec<Done>,
-    /// What the medium below has ended.
+    /// Completions of the medium below.
     below: Vec<Done>,
     depth: usize,
-    /// Of requests without data.
+    /// View for requests without data.
     nothing: Arc<DmaView>,
 }
 
@@ -44,10 +42,10 @@ struct Held {
     what: Step,
 }
 
-/// What is done when the log is written.
+/// Step after the log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// A flush, of a host, or for a write that is durable; then its result is this.
+    /// A flush, of a host, or for a durable write with this result.
     Flush(Option<u64>),
     /// A flush for a reset, and then its ranges.
     Reset,
@@ -57,7 +55,7 @@ impl Waiting {
     pub(super) fn new(depth: u16) -> Self {
         let depth = usize::from(depth);
         Waiting {
-            // As many flushes, and as many durable writes.
+            // Up to `depth` flushes, and as many durable writes.
             held: VecDeque::with_capacity(2 * depth),
             erased: None,
             failed: Vec::with_capacity(2 * depth),
@@ -67,12 +65,12 @@ impl Waiting {
         }
     }
 
-    /// Tickets that are here and not with the medium below.
+    /// Tickets held here, without those of the medium below.
     pub(super) fn count(&self) -> u32 {
         (self.held.len() + self.failed.len()) as u32
     }
 
-    /// Whether no more flushes are taken.
+    /// Whether no more flushes are accepted.
     pub(super) fn is_full(&self) -> bool {
         self.held.len() >= self.depth
     }
@@ -93,46 +91,45 @@ impl<C> ZonedChannel<C> {
         state.is_some_and(|state| state.keeper.is_some())
     }
 
-    /// The keeper of zones that have a log.
+    /// The keeper of zones with a log.
     pub(super) fn keeper(&mut self) -> Option<&mut Keeper> {
         self.state().keeper.as_mut()
     }
 
-    /// Whether a flush has to wait for the log.
+    /// Whether a flush must wait for the log.
     pub(super) fn is_behind(&mut self) -> bool {
         self.keeper().is_some_and(|keeper| !keeper.is_clean())
     }
 
-    /// Takes a host's flush, which waits for the log.
+    /// Holds a host's flush, which waits for the log.
     pub(super) fn hold_flush(&mut self, ticket: Ticket) {
         self.retry();
         self.waiting.hold(ticket, Step::Flush(None));
     }
 
-    /// Takes a write that is to be durable before it ends with this result.
+    /// Holds a write that must be durable before it ends with this result.
     pub(super) fn hold_write(&mut self, ticket: Ticket, result: u64) {
         self.retry();
         self.waiting.hold(ticket, Step::Flush(Some(result)));
     }
 
-    /// Takes a reset of zones that are empty from now on, whose ranges are known. Another one is
-    /// not begun meanwhile.
+    /// Holds a reset of zones that are empty from now on, whose ranges are known. No other reset
+    /// begins meanwhile.
     pub(super) fn hold_reset(&mut self, ticket: Ticket) {
         self.retry();
         self.waiting.erased = None;
         self.waiting.hold(ticket, Step::Reset);
     }
 
-    /// Has a log that could not be written try again: for what waits for it, or as a write has
-    /// shown that there is room.
+    /// Retries a stalled log: for tickets that wait for it, or because a successful write shows
+    /// that there is room.
     fn retry(&mut self) {
         if let Some(keeper) = self.keeper() {
             keeper.journal.retry();
         }
     }
 
-    /// Whether the log has something to do that it waits for nobody with: [`ZonedChannel::tend`]
-    /// does it.
+    /// Whether the log has work that does not wait for a request; [`ZonedChannel::tend`] does it.
     pub(crate) fn has_to_record(&self) -> bool {
         let state = self.state.as_ref();
         let keeper = state.and_then(|state| state.keeper.as_ref());
@@ -141,7 +138,7 @@ impl<C> ZonedChannel<C> {
 }
 
 impl<C: Port> ZonedChannel<C> {
-    /// To be called now and then: what has changed is recorded, also where nobody waits for it.
+    /// Periodic work: records changes, also if no request waits for them.
     pub(crate) fn tend(&mut self) {
         if self.has_to_record() {
             if let Some(keeper) = self.keeper() {
@@ -153,7 +150,7 @@ impl<C: Port> ZonedChannel<C> {
         }
     }
 
-    /// Records what has changed; false where not all of it could be.
+    /// Records changes; returns false if some remain.
     fn record(&mut self) -> bool {
         let Some(state) = &mut self.state else {
             return true;
@@ -165,8 +162,8 @@ impl<C: Port> ZonedChannel<C> {
         all
     }
 
-    /// Hands the medium below what the log and those that wait for it have to do, as far as it has
-    /// room.
+    /// Hands the work of the log, and of the tickets that wait for it, to the medium below, as far
+    /// as it has room.
     pub(super) fn drive(&mut self) {
         if !self.is_kept() {
             return;
@@ -245,7 +242,7 @@ impl<C: Port> ZonedChannel<C> {
         None
     }
 
-    /// The log cannot be written now: whatever waits for what is not written fails.
+    /// The log cannot be written now: fails everything that waits for unwritten records.
     fn fail_held(&mut self, settled: u64, outcome: Outcome) {
         let waits = |held: &mut Held| held.until.is_none_or(|until| until > settled);
         while let Some(held) = self.waiting.held.pop_back_if(waits) {
@@ -258,7 +255,7 @@ impl<C: Port> ZonedChannel<C> {
         }
     }
 
-    /// Takes what the medium below has ended.
+    /// Takes completions of the medium below.
     pub(super) fn reap_kept(&mut self, done: &mut Vec<Done>) {
         if let Some(keeper) = self.keeper() {
             keeper.journal.begin_turn();
@@ -281,8 +278,8 @@ impl<C: Port> ZonedChannel<C> {
         done.append(&mut self.waiting.failed);
     }
 
-    /// A request of a host's that the medium below has ended: for the host, or only with a part of
-    /// what it asks for.
+    /// Handles a host's request that the medium below has completed: returns it, or continues with
+    /// its next part.
     pub(super) fn below_ended(&mut self, Done { ticket, outcome }: Done) -> Option<Done> {
         let succeeded = outcome.cause == Outcome::OK.cause;
         let Some(what) = self.take_out(&ticket) else {
@@ -336,8 +333,8 @@ impl<C: Port> ZonedChannel<C> {
         Some(Done { ticket, outcome })
     }
 
-    /// A write found no space: what of it was written all the same is made to read as zero, before
-    /// it ends like that.
+    /// A write found no space: zeroes the part that was written, before the write ends with this
+    /// outcome.
     fn undo(
         &mut self,
         ticket: Ticket,
@@ -374,8 +371,8 @@ impl<C: Port> ZonedChannel<C> {
         }
     }
 
-    /// Moves a zone's write pointer back to where writes have succeeded, once none is on its way to
-    /// it.
+    /// Moves a zone's write pointer back to the end of the successful writes, once none is in
+    /// flight to the zone.
     fn rewind(&mut self, zone: u32, is_clean: bool) {
         self.rewinds = true;
         if self.out.iter().any(|out| out.what.is_write_to(zone)) {

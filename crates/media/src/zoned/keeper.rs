@@ -1,13 +1,13 @@
-//! What the log of a medium on a file says of its zones, and how they come back from it.
+//! Log records of a medium's zones on a file, and recovery of the zones from them.
 //!
-//! A zone that has changed is noted ([`Keeper::touch`]) and recorded with the next frame, as it is
-//! then: however often it changed, it is one record. Zones that have become full or empty go before
-//! those that have become active, so that the log, wherever it ends, never has more active zones
-//! than there may be.
+//! A changed zone is marked ([`Keeper::touch`]) and recorded with the next frame, in its state at
+//! that time: any number of changes makes one record. Zones that have become full or empty are
+//! recorded before those that have become active, so that the log, wherever it ends, never has more
+//! active zones than allowed.
 //!
-//! A write counts when it has ended: while some are on their way, a zone's write pointer in the log
-//! is where those have moved it that have. Open zones are closed when they come back, and empty
-//! where nothing was written to them (ZNS 1.1, 2.1.1.3).
+//! A write counts when it has ended: while writes are in flight, a zone's write pointer in the log
+//! is where the completed ones have moved it. After recovery open zones are closed, and empty if
+//! nothing was written to them (ZNS 1.1, 2.1.1.3).
 
 use std::io;
 
@@ -21,41 +21,40 @@ use crate::medium::RecordSink;
 /// Kinds of records: a zone, and a zone's descriptor extension.
 const ZONE: u8 = 1;
 const EXTENSION: u8 = 2;
-/// Bytes of a zone's record, and of the head of an extension's.
+/// Size of a zone's record, and of the head of an extension's.
 const ZONE_LEN: usize = 24;
 const EXTENSION_HEAD: usize = 4;
-/// Bytes of the log that records of one zone take at most, beside its extension.
+/// Maximum log bytes of one zone's records, without its extension.
 pub(super) const ZONE_IN_LOG: u64 = (4 + ZONE_LEN + 4 + EXTENSION_HEAD) as u64;
-/// Bytes, and zones that are looked at, of a checkpoint in one go.
+/// Bytes and zones of a checkpoint per step.
 const CHECKPOINT_BYTES: usize = 16 << 10;
 const CHECKPOINT_ZONES: u32 = 4096;
 
-/// Zones that have changed and are recorded in one go: a host may change all with one command. Few
-/// in tests, so that what is recorded in several goes is seen there.
+/// Changed zones recorded per step: a host may change all with one command. Few in tests, so that
+/// tests cover several steps.
 const RECORDED_AT_ONCE: usize = if cfg!(test) { 2 } else { 64 };
 
-/// What of a zone is to be recorded.
+/// Parts of a zone to be recorded.
 const CHANGED: u8 = 1;
 const EXTENDED: u8 = 2;
 
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) journal: Journal,
-    /// By zone, how far from its start writes that have ended have moved its write pointer, and
-    /// hosts by commits.
+    /// By zone, how far from its start completed writes, and hosts' commits, have moved its write
+    /// pointer.
     ended: Vec<u64>,
-    /// By zone, what is to be recorded.
+    /// By zone, the parts to be recorded.
     marks: Vec<u8>,
     changed: Vec<u32>,
-    /// The next zone of the checkpoint that goes on.
+    /// The next zone of the current checkpoint.
     cursor: Option<u32>,
-    /// Bytes behind write pointers may be something else than zero: a channel went while a reset
-    /// went on.
+    /// Whether bytes after write pointers may differ from zero: a channel ended during a reset.
     pub(super) is_unswept: bool,
 }
 
 impl Keeper {
-    /// For zones that came from this log.
+    /// Creates the keeper of zones that came from this log.
     pub(super) fn new(journal: Journal, zones: &Zones) -> Self {
         let count = zones.geometry().zones;
         Keeper {
@@ -68,42 +67,41 @@ impl Keeper {
         }
     }
 
-    /// The channel is gone, and a reset may have been under way.
+    /// The channel has ended, possibly during a reset.
     pub(super) fn detach(&mut self, erases: bool) {
         self.journal.detach();
         self.is_unswept |= erases;
     }
 
-    /// A zone is not as it was.
+    /// Marks a changed zone.
     pub(super) fn touch(&mut self, zone: u32) {
         self.mark(zone, CHANGED);
     }
 
-    /// A zone has another descriptor extension.
+    /// Marks a changed descriptor extension.
     pub(super) fn touch_extension(&mut self, zone: u32) {
         self.mark(zone, CHANGED | EXTENDED);
     }
 
-    /// A zone's write pointer was moved so far from its start, by a write that has ended or by a
-    /// commit.
+    /// A completed write or a commit has moved a zone's write pointer this far from its start.
     pub(super) fn moved(&mut self, zone: u32, to: u64) {
         let ended = &mut self.ended[zone as usize];
         *ended = to.max(*ended);
         self.touch(zone);
     }
 
-    /// How far writes that have ended have moved a zone's write pointer from its start.
+    /// How far completed writes have moved a zone's write pointer from its start.
     pub(super) fn ended(&self, zone: u32) -> u64 {
         self.ended[zone as usize]
     }
 
-    /// A zone is as it was before a reset that failed.
+    /// Restores a zone after a failed reset.
     pub(super) fn put_back(&mut self, zone: u32, ended: u64) {
         self.ended[zone as usize] = ended;
         self.touch(zone);
     }
 
-    /// A zone was reset.
+    /// Resets a zone.
     pub(super) fn reset(&mut self, zone: u32) {
         self.ended[zone as usize] = 0;
         self.touch(zone);
@@ -117,12 +115,12 @@ impl Keeper {
         *marks |= mark;
     }
 
-    /// Whether all that has changed is recorded, and written.
+    /// Whether all changes are recorded and written.
     pub(super) fn is_clean(&self) -> bool {
         self.changed.is_empty() && self.journal.is_settled()
     }
 
-    /// Whether it has something to do and waits for nobody.
+    /// Whether it has work that waits for no request.
     pub(super) fn is_due(&self) -> bool {
         let idle = self.journal.in_flight() == 0 && self.journal.stalled().is_none();
         idle && (!self.is_clean() || self.cursor.is_some())
@@ -130,8 +128,8 @@ impl Keeper {
 }
 
 impl State {
-    /// Records what has changed. False where that is too much for one turn, or the log has no room
-    /// for all of it yet.
+    /// Records changes. Returns false if that is too much for one turn, or the log has too little
+    /// room.
     pub(super) fn record(&mut self, out: &[Out]) -> bool {
         let Some(mut keeper) = self.keeper.take() else {
             return true;
@@ -167,7 +165,7 @@ impl State {
         all
     }
 
-    /// What the log is to say of a zone.
+    /// The state of a zone to be recorded.
     fn recorded(&self, keeper: &Keeper, number: u32, out: &[Out]) -> Zone {
         let zone = if out.iter().any(|out| out.what.is_write_to(number)) {
             self.zones.up_to(number, keeper.ended[number as usize])
@@ -177,7 +175,7 @@ impl State {
         zone.after_restart()
     }
 
-    /// False where the log has no room.
+    /// Appends a zone's records. Returns false if the log has no room.
     fn append(&self, keeper: &mut Keeper, number: u32, zone: Zone) -> bool {
         let marks = keeper.marks[number as usize];
         let extends = marks & EXTENDED != 0 && zone.extended;
@@ -194,7 +192,7 @@ impl State {
         done
     }
 
-    /// Records all that has changed and makes it durable, with calls that wait.
+    /// Records all changes and makes them durable, with blocking calls.
     pub(super) fn finish(&mut self, storage: &impl Storage) -> io::Result<()> {
         loop {
             let all = self.record(&[]);
@@ -216,7 +214,7 @@ impl State {
         &self.extensions[at..at + self.extension_bytes]
     }
 
-    /// Goes on with a checkpoint.
+    /// Continues a checkpoint.
     fn checkpoint(&self, keeper: &mut Keeper, bytes: usize, out: &[Out]) {
         let Some(mut next) = keeper.cursor else {
             return;
@@ -247,7 +245,7 @@ impl State {
         }
     }
 
-    /// Tells the zones that are not empty, as they are after a restart.
+    /// Passes the non-empty zones to `tell`, as they are after a restart.
     pub(super) fn records(&self, tell: &mut RecordSink<'_>) -> io::Result<()> {
         for number in 0..self.zones.geometry().zones {
             let zone = self.zones.get(number).after_restart();
@@ -263,7 +261,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes a record of the log.
+    /// Applies a record of the log.
     pub(super) fn replay(&mut self, kind: u8, record: &[u8]) -> Result<(), StateError> {
         const STRANGE: StateError = StateError::Damaged("its log names a zone that cannot be");
         let (zone, rest) = record.split_first_chunk().ok_or(STRANGE)?;
@@ -287,8 +285,7 @@ impl State {
     }
 }
 
-/// Appends a zone, and in front of it its extension where one is given. False where there is no
-/// room.
+/// Appends a zone, preceded by its extension if one is given. Returns false if there is no room.
 fn append(journal: &mut Journal, number: u32, zone: Zone, extension: &[u8]) -> bool {
     let extension_len = EXTENSION_HEAD + extension.len();
     if !extension.is_empty() {
@@ -308,7 +305,7 @@ fn append(journal: &mut Journal, number: u32, zone: Zone, extension: &[u8]) -> b
     true
 }
 
-/// A zone, and its number in front of it.
+/// Record of a zone, starting with its number.
 fn zone_record(number: u32, zone: Zone) -> [u8; ZONE_LEN] {
     let flags = u8::from(zone.extended) | u8::from(zone.random) << 1;
     let mut record = [0; ZONE_LEN];
@@ -319,7 +316,7 @@ fn zone_record(number: u32, zone: Zone) -> [u8; ZONE_LEN] {
     record
 }
 
-/// A zone of what its record has behind its number; `None` where there is no such zone.
+/// Decodes a zone from its record, without the number; `None` if it is invalid.
 fn of_bytes(bytes: &[u8], capacity: u64) -> Option<Zone> {
     let (head, bytes) = bytes.split_first_chunk::<4>()?;
     let (written, reached) = bytes.split_first_chunk()?;
@@ -343,7 +340,7 @@ fn of_bytes(bytes: &[u8], capacity: u64) -> Option<Zone> {
     };
     let is_whole = [written, reached].iter().all(|at| at.is_multiple_of(512));
     let is_possible = is_state && head[1] < 4 && is_whole && written <= reached;
-    // Only an active zone has a random write area, and an empty one has nothing.
+    // Only an active zone has a random write area, and an empty zone has no data.
     let has_area = !zone.random || state == ZoneState::CLOSED;
     let is_empty = state != ZoneState::EMPTY || zone == Zone::EMPTY;
     (is_possible && reached <= capacity && has_area && is_empty).then_some(zone)

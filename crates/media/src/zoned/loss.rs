@@ -1,22 +1,21 @@
-//! Zones that a drive gives up by itself (ZNS 1.1, 2.1.1.3): what hosts meet when flash wears out,
-//! brought about by an operator.
+//! Loss of zones, as by worn-out flash (ZNS 1.1, 2.1.1.3), triggered by an operator.
 //!
-//! A zone that is read only keeps what was written and takes no more; one that is offline is gone
-//! with its data. There is no way back. It is recorded as any change of a zone is, and has no part
-//! in what is under way: a write that the medium below has taken ends as it ends.
+//! A read-only zone keeps its data and accepts no more; an offline zone has lost its data. There is
+//! no way back. The loss is recorded like any change of a zone, and does not affect commands in
+//! flight: a write that the medium below has accepted ends normally.
 //!
-//! It does NOT tell hosts: that is the controllers', which are told by whoever asks for it here.
+//! Not included: notification of hosts. The caller must notify the controllers.
 
 use nvme_spec::zoned::ZoneState;
 
 use super::{State, ZonedChannel, ZonedMedium};
 
-/// What becomes of a zone.
+/// New state of a lost zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneLoss {
-    /// It can be read and no longer written (ZSRO).
+    /// Readable but not writable (ZSRO).
     ReadOnly,
-    /// It can be neither read nor written (ZSO).
+    /// Neither readable nor writable (ZSO).
     Offline,
 }
 
@@ -29,33 +28,33 @@ impl ZoneLoss {
     }
 }
 
-/// Why a zone cannot be given up.
+/// Why a zone cannot be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneLossError {
-    /// The medium has none.
+    /// The medium has no zones.
     #[error("it has no zones")]
     NoZones,
-    /// A channel has them.
+    /// A channel has the zones.
     #[error("its zones are with the reactor that serves it")]
     Served,
-    /// It has fewer.
+    /// The zone does not exist.
     #[error("it has {zones} zones: name one of 0 to {}", zones - 1)]
     NoSuchZone {
-        /// How many.
+        /// Number of zones.
         zones: u32,
     },
-    /// It was given up before.
+    /// The zone was lost before.
     #[error("zone {zone} is {is} already, and there is no way back")]
     Gone {
-        /// Its number.
+        /// Number of the zone.
         zone: u32,
-        /// What it is.
+        /// Its state.
         is: &'static str,
     },
 }
 
 impl State {
-    /// Gives a zone up; its first byte in the medium.
+    /// Makes a zone read-only or offline; returns its first byte in the medium.
     fn lose(&mut self, zone: u32, to: ZoneLoss) -> Result<u64, ZoneLossError> {
         let zones = self.zones.geometry().zones;
         if zone >= zones {
@@ -76,14 +75,15 @@ impl State {
 }
 
 impl<C> ZonedChannel<C> {
-    /// Gives a zone up; its first byte in the medium.
+    /// Makes a zone read-only or offline; returns its first byte in the medium.
     pub(crate) fn lose(&mut self, zone: u32, to: ZoneLoss) -> Result<u64, ZoneLossError> {
         self.state().lose(zone, to)
     }
 }
 
 impl ZonedMedium {
-    /// Gives a zone up while no channel has the zones; its first byte in the medium.
+    /// Makes a zone read-only or offline while no channel has the zones; returns its first byte in
+    /// the medium.
     pub(crate) fn lose(&self, zone: u32, to: ZoneLoss) -> Result<u64, ZoneLossError> {
         self.with_state(|state| state.lose(zone, to))
             .unwrap_or(Err(ZoneLossError::Served))

@@ -1,5 +1,4 @@
-//! Zone Management Send: what is done to zones as a whole (ZNS 1.1, 3.4.3), and a format, which
-//! resets them.
+//! Zone Management Send (ZNS 1.1, 3.4.3), and format, which resets all zones.
 
 use std::sync::Arc;
 
@@ -74,10 +73,10 @@ impl<C: Port> ZonedChannel<C> {
         Err(Stopped::Ends(Outcome::OK))
     }
 
-    /// Flush Explicit ZRWA Range up to a block, which begins at `offset`, and with it.
+    /// Flush Explicit ZRWA Range, up to and including the block at `offset`.
     fn commit(&mut self, offset: u64, lba_shift: u8) -> Result<Added, Stopped> {
         let zone = self.zones().at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
-        // What a reset still erases must not come to be in front of the write pointer.
+        // Data that a reset still erases must not be before the write pointer.
         self.may_write(zone)?;
         let zones = self.zones();
         let closed = zones.commit(zone, offset + (1 << lba_shift))?;
@@ -130,8 +129,8 @@ impl<C: Port> ZonedChannel<C> {
         if action == ZoneSendAction::FINISH {
             self.may_erase(first, last)?;
         }
-        // Chosen before anything is done: a zone that is closed to make room is not opened for
-        // that.
+        // Selected before any change: a zone that is closed to make room must not be opened by the
+        // same command.
         let mut selected = std::mem::take(&mut self.selected);
         selected.clear();
         let zones = self.zones();
@@ -150,8 +149,7 @@ impl<C: Port> ZonedChannel<C> {
         Some((zones.at(extent.offset)?, zones.at(last)?))
     }
 
-    /// Resets every zone from the first to the last that can be: what was written there reads as
-    /// zero first.
+    /// Resets every zone from `first` to `last` that can be reset: zeroes the written data first.
     fn reset(
         &mut self,
         ticket: &mut Option<Ticket>,
@@ -189,7 +187,7 @@ impl<C: Port> ZonedChannel<C> {
         Ok(())
     }
 
-    /// As [`Self::reset`], where the log is told first.
+    /// Like [`Self::reset`], with the log updated first.
     fn reset_kept(
         &mut self,
         ticket: &mut Option<Ticket>,
@@ -223,8 +221,8 @@ impl<C: Port> ZonedChannel<C> {
         }
     }
 
-    /// Finds what was written in the zones that can be reset, in few pieces: what is between two of
-    /// them may be erased with them unless it is in a zone that cannot be reset.
+    /// Finds the written ranges of the resettable zones, in few pieces: gaps between two of them
+    /// may be erased too, unless they are in a zone that cannot be reset.
     fn find_written(
         &mut self,
         first: u32,
@@ -259,7 +257,7 @@ impl<C: Port> ZonedChannel<C> {
         Ok(())
     }
 
-    /// Has ranges read as zero. `None` where there are none.
+    /// Zeroes ranges. `None` if there are none.
     fn erase(
         &mut self,
         ticket: &mut Option<Ticket>,
@@ -279,7 +277,7 @@ impl<C: Port> ZonedChannel<C> {
         Some(self.hand_on(ticket, &request, &[], view))
     }
 
-    /// Every zone of a namespace is empty afterwards.
+    /// Empties every zone of a namespace.
     pub(super) fn renew(
         &mut self,
         ticket: &mut Option<Ticket>,

@@ -1,4 +1,4 @@
-//! The zones of a medium: what they are, and who has them.
+//! The zones of a medium, and their owner.
 
 // Not a lock of the command path: it is taken when a channel is made and when it is dropped.
 use std::io;
@@ -20,31 +20,31 @@ use crate::medium::{Direct, FileIo, RecordSink};
 /// Zone sizes and capacities are multiples of this: the largest logical block.
 const UNIT: u64 = 4096;
 
-/// What zones a medium is to have.
+/// Parameters of a medium's zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneSpec {
-    /// Bytes from one zone to the next: a multiple of 4096.
+    /// Zone size: bytes from one zone to the next, a multiple of 4096.
     pub zone_size: u64,
-    /// Bytes of a zone that can be written: a multiple of 4096, at most its size.
+    /// Zone capacity: writable bytes of a zone, a multiple of 4096, at most the zone size.
     pub zone_capacity: u64,
-    /// Zones that may be open at a time; 0: any number.
+    /// Maximum number of open zones; 0: unlimited.
     pub max_open: u32,
-    /// Zones that may be open or closed at a time, at least as many as may be open; 0: any number.
+    /// Maximum number of active zones, at least that of open ones; 0: unlimited.
     pub max_active: u32,
-    /// Bytes of the descriptor extension of a zone: a multiple of 64, at most 16,320; 0: none.
+    /// Size of a zone's descriptor extension in bytes: a multiple of 64, at most 16,320; 0: none.
     pub descriptor_extension: u32,
-    /// Most bytes of Zone Append: a power of two of at least 4096; 0: as many as any command may
-    /// move.
+    /// Maximum size of a Zone Append in bytes: a power of two of at least 4096; 0: the maximum data
+    /// transfer size.
     pub append_limit: u32,
-    /// Random write areas (ZRWA) of zones; `None`: none.
+    /// Random write areas (ZRWA) of zones, if supported.
     pub random: Option<RandomAreas>,
 }
 
 impl ZoneSpec {
-    /// Whether a medium of so many bytes can have these zones.
+    /// Checks the zones for a medium of `size` bytes.
     ///
     /// # Errors
-    /// What it cannot have, and what holds instead.
+    /// The violated rule.
     pub fn check(&self, size: u64) -> Result<(), MediumError> {
         self.zones(size).map(drop)
     }
@@ -108,7 +108,7 @@ impl ZoneSpec {
         Ok((geometry, set))
     }
 
-    /// Why zones cannot have these random write areas.
+    /// Why these random write areas are invalid.
     fn why_not(&self, areas: RandomAreas) -> Option<&'static str> {
         let RandomAreas {
             bytes,
@@ -121,7 +121,7 @@ impl ZoneSpec {
                 "a random write area is a multiple of its granularity, and that one of 4096 bytes",
             );
         }
-        // Both are told as 16-bit counts of logical blocks, of 512 bytes and more.
+        // Both are reported as 16-bit counts of logical blocks, of 512 bytes or more.
         if size >> 9 > u16::MAX.into() {
             return Some("a random write area is smaller than 32 MiB");
         }
@@ -147,13 +147,13 @@ pub(crate) struct ZonedMedium {
     deallocates: bool,
     #[expect(clippy::disallowed_types, reason = "taken once in a channel's life")]
     state: Mutex<Option<Box<State>>>,
-    /// The file, of zones that have a log.
+    /// The file, for zones with a log.
     storage: Option<FileStorage>,
 }
 
 impl ZonedMedium {
-    /// Empty zones over a medium of so many bytes. `deallocates`: its Deallocate makes every byte
-    /// read as zero at once.
+    /// Creates empty zones over a medium of `size` bytes. `deallocates`: its Deallocate makes every
+    /// byte read as zero at once.
     #[expect(clippy::disallowed_types, reason = "taken once in a channel's life")]
     pub(crate) fn new(spec: &ZoneSpec, size: u64, deallocates: bool) -> Result<Self, MediumError> {
         let (geometry, set) = spec.zones(size)?;
@@ -167,7 +167,8 @@ impl ZonedMedium {
         })
     }
 
-    /// Zones on a file, which is made where there is none, with the file and their bytes.
+    /// Opens zones on a file, which is created if it does not exist; returns them with the file and
+    /// its size.
     ///
     /// # Errors
     /// Those of files and zones, and [`MediumError::State`].
@@ -189,7 +190,7 @@ impl ZonedMedium {
         Ok((file, zoned, kept.size))
     }
 
-    /// What hosts are told of the zones.
+    /// Description of the zones for hosts.
     pub(crate) fn set(&self) -> Arc<Zoned> {
         Arc::clone(&self.set)
     }
@@ -198,7 +199,7 @@ impl ZonedMedium {
         self.deallocates
     }
 
-    /// A few words for the log.
+    /// Short description for the log.
     pub(crate) fn describe(&self) -> String {
         let Geometry {
             zone_bytes,
@@ -209,10 +210,10 @@ impl ZonedMedium {
         format!("{zones} zones of {zone_bytes} bytes, {capacity} of them to write")
     }
 
-    /// A channel over that of the medium below, which gets so many bytes of the log in one turn.
+    /// Creates a channel over that of the medium below; `slice` bytes of the log go there per turn.
     ///
     /// # Errors
-    /// There is one; and the system's.
+    /// A channel exists; the system's.
     pub(crate) fn channel<C>(
         self: &Arc<Self>,
         below: C,
@@ -233,8 +234,8 @@ impl ZonedMedium {
         Ok(ZonedChannel::new(below, Arc::clone(self), state, depth))
     }
 
-    /// What is written of the zones that are not empty, where no channel has them: the number of
-    /// each, the bytes up to the end of the last one that was ever written, and whether it is full.
+    /// Passes the written part of each non-empty zone to `tell`, if no channel has the zones: its
+    /// number, the bytes up to the last written one, and whether it is full.
     pub(crate) fn written(&self, mut tell: impl FnMut(u32, u64, bool)) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let zones = state.as_ref().map(|state| &state.zones);
@@ -246,7 +247,7 @@ impl ZonedMedium {
         }
     }
 
-    /// Bytes of a zone, those of them that can be written, and those of a descriptor extension.
+    /// Zone size, zone capacity, and size of a descriptor extension.
     pub(crate) fn record_shape(&self) -> [u64; 3] {
         let Geometry {
             zone_bytes,
@@ -257,20 +258,20 @@ impl ZonedMedium {
         [zone_bytes, capacity, extension as u64]
     }
 
-    /// Tells the zones that are not empty; nothing while a channel has them.
+    /// Passes the non-empty zones to `tell`; none while a channel has them.
     pub(crate) fn records(&self, tell: &mut RecordSink<'_>) -> io::Result<()> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.as_ref().map_or(Ok(()), |state| state.records(tell))
     }
 
-    /// Takes a zone, while no channel has them.
+    /// Adds a zone, while no channel has them.
     pub(crate) fn take_record(&self, kind: u8, record: &[u8]) -> Result<(), StateError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = state.as_mut();
         state.map_or(Ok(()), |state| state.replay(kind, record))
     }
 
-    /// Makes all that is known of the zones durable, for a clean stop: no channel has them.
+    /// Makes the state of all zones durable, for a clean stop, while no channel has them.
     ///
     /// # Errors
     /// The system's.
@@ -282,13 +283,13 @@ impl ZonedMedium {
         }
     }
 
-    /// What `does` does with the zones; nothing where a channel has them.
+    /// Calls `does` with the zones; `None` if a channel has them.
     pub(crate) fn with_state<T>(&self, does: impl FnOnce(&mut State) -> T) -> Option<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.as_mut().map(|state| does(state))
     }
 
-    /// The zones come back from a channel that is no more.
+    /// Takes the zones back from a channel that has ended.
     pub(super) fn give_back(&self, state: Option<Box<State>>) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }

@@ -1,19 +1,18 @@
 //! Zones over a medium of bytes (Zoned Namespace command set, ZNS 1.1).
 //!
-//! [`zones`] is what zones are; [`ZonedChannel`] holds them against what is asked of the medium
-//! below, whichever that is. Reads and writes go on to it; what is refused does not. Behind a write
-//! pointer the medium below reads as zero: a reset has what was written there read as zero before
-//! it is done.
+//! [`zones`] has the state machine; [`ZonedChannel`] checks requests against it, and passes
+//! accepted reads and writes to the medium below, which can be of any kind. After a write pointer
+//! the medium below reads as zero: a reset zeroes the written data before it ends.
 //!
-//! The zones have one owner, the channel of the one reactor that serves the medium, and are with
-//! the [`ZonedMedium`] while there is none: they outlive their channels. Over a file they outlive
-//! the program, too: [`keeper`] and [`durable`].
+//! The zones have one owner, the channel of the one reactor that serves the medium, and stay with
+//! the [`ZonedMedium`] while there is none: they outlive their channels. On a file they also
+//! persist: [`keeper`] and [`durable`].
 //!
-//! For a layer that knows how long things take, [`ZonedChannel::happened`] tells after each `add`
-//! what was done to which bytes and zones, in the words of the timing models.
+//! For the timing layer, [`ZonedChannel::happened`] returns after each `add` the effects on bytes
+//! and zones, as operations of the timing models.
 //!
-//! It does NOT check what the controller has: lengths, and that bytes are inside the namespace. It
-//! offers no variable capacities and no excursions.
+//! Not included: checks that the controller has done, of lengths and of the namespace's bounds;
+//! variable capacities and excursions.
 
 mod durable;
 mod keeper;
@@ -45,14 +44,14 @@ use self::zones::{Write, Zone, Zones};
 /// Most ranges of one Deallocate.
 const RANGES_MAX: usize = 256;
 
-/// The zones of a medium with what belongs to them.
+/// The zones of a medium with their extensions and log.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) zones: Zones,
-    /// Descriptor extensions, by zone; empty where there are none.
+    /// Descriptor extensions, by zone; empty if there are none.
     extensions: Vec<u8>,
     extension_bytes: usize,
-    /// What of them is in the log, where they have one.
+    /// State of the log, if they have one.
     keeper: Option<Keeper>,
 }
 
@@ -68,7 +67,7 @@ impl State {
     }
 }
 
-/// What the medium below has taken and not ended.
+/// A request that the medium below has accepted and not completed.
 #[derive(Clone, Copy, Debug)]
 struct Out {
     /// The ticket's.
@@ -78,23 +77,22 @@ struct Out {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
-    /// A write to a zone, and what the host is told at its end.
+    /// A write to a zone, and the host's result at its end.
     Write {
         zone: u32,
-        /// How far it moves the zone's write pointer, from the zone's start.
+        /// Position to which it moves the zone's write pointer, from the zone's start.
         moves_to: u64,
         result: u64,
-        /// It ends when it is durable, which is still to be done.
+        /// Whether it must still be made durable.
         fua: bool,
-        /// Where it begins, from the zone's start.
+        /// Its start, from the zone's start.
         from: u64,
     },
-    /// A write found no space. What of it was written is made to read as zero; then it ends like
-    /// this.
+    /// A write found no space. The written part is zeroed; then the write ends with this outcome.
     Undo { zone: u32, outcome: Outcome },
-    /// A write that has ended is being made durable; what the host is told then.
+    /// A completed write is being made durable; then it ends with this result.
     Synced { result: u64 },
-    /// These zones, the last one included, are being made to read as zero.
+    /// These zones, including the last one, are being zeroed.
     Erase { first: u32, last: u32 },
 }
 
@@ -107,7 +105,7 @@ impl Taken {
         }
     }
 
-    /// It is a write to a zone that has not ended, for its host.
+    /// Whether it is a host's write to a zone, in flight.
     fn is_write_to(self, zone: u32) -> bool {
         !self.is_erase() && self.meets(zone)
     }
@@ -123,11 +121,11 @@ impl Out {
     }
 }
 
-/// Why a request did not get to the medium below.
+/// Why a request did not reach the medium below.
 enum Stopped {
-    /// It ends.
+    /// It ends with this outcome.
     Ends(Outcome),
-    /// It has to wait for something that is out.
+    /// It must wait for a request in flight.
     Waits,
 }
 
@@ -142,17 +140,17 @@ impl From<Status> for Stopped {
 pub(crate) struct ZonedChannel<C> {
     below: C,
     home: Arc<ZonedMedium>,
-    /// Always there, until the drop.
+    /// Present until the drop.
     state: Option<Box<State>>,
     out: Vec<Out>,
     happened: Vec<Op<'static>>,
     ranges: Vec<ByteRange>,
-    /// Zones that a command selects.
+    /// Zones selected by a command.
     selected: Vec<u32>,
-    /// Zones as they were before the reset that goes on.
+    /// Zones in their state before the current reset.
     before: Vec<(u32, Zone)>,
-    /// Writes have found no space: write pointers are moved back once none is on its way to their
-    /// zones.
+    /// Whether writes have found no space: write pointers move back once no write to their zones is
+    /// in flight.
     rewinds: bool,
     waiting: Waiting,
 }
@@ -165,7 +163,7 @@ impl<C> ZonedChannel<C> {
             home,
             state: Some(state),
             out: Vec::with_capacity(depth.into()),
-            // A command may do something to every zone, and close one for each that it opens.
+            // A command may change every zone, and close one for each that it opens.
             happened: Vec::with_capacity(2 * zones + 1),
             ranges: Vec::with_capacity(RANGES_MAX),
             selected: Vec::with_capacity(zones),
@@ -175,26 +173,26 @@ impl<C> ZonedChannel<C> {
         }
     }
 
-    /// The medium's own channel.
+    /// The channel of the medium below.
     pub(crate) fn below(&self) -> &C {
         &self.below
     }
 
-    /// The medium's own channel.
+    /// The channel of the medium below.
     pub(crate) fn below_mut(&mut self) -> &mut C {
         &mut self.below
     }
 
-    /// What the last `add` has done, where it was neither refused nor full: reads and writes where
-    /// they are in the medium, appends where they were put, and what became of zones. Zones that
-    /// were closed to make room come first.
+    /// Effects of the last `add` that was neither rejected nor full: reads and writes at their
+    /// positions in the medium, appends at their assigned positions, and changes of zones. Zones
+    /// that were closed to make room come first.
     pub(crate) fn happened(&self) -> &[Op<'static>] {
         &self.happened
     }
 
-    /// What a model must have room for before a request is added, where that is not what the
-    /// request says: an append goes where the write pointer is. `None` for all other commands: they
-    /// need none, or fail.
+    /// Operation that a model must have room for before a request is added, if it is not that of
+    /// the request: an append goes to the write pointer. `None` for all other commands: they need
+    /// no room, or fail.
     pub(crate) fn needs(&self, request: &Request<'_>) -> Option<Op<'static>> {
         let Request::Command {
             sqe,
@@ -228,7 +226,7 @@ impl<C> ZonedChannel<C> {
         &mut self.state().zones
     }
 
-    /// Nothing is out that a write to the zone would have to wait for.
+    /// Checks that no request in flight blocks a write to the zone.
     fn may_write(&self, zone: u32) -> Result<(), Stopped> {
         let erased = |out: &Out| out.what.is_erase() && out.what.meets(zone);
         if self.out.iter().any(erased) {
@@ -238,7 +236,7 @@ impl<C> ZonedChannel<C> {
         }
     }
 
-    /// Nothing is out that changes one of the zones.
+    /// Checks that no request in flight changes one of the zones.
     fn may_erase(&self, first: u32, last: u32) -> Result<(), Stopped> {
         let meets = |out: &Out| match out.what {
             Taken::Write { zone, .. } | Taken::Undo { zone, .. } => (first..=last).contains(&zone),
@@ -265,7 +263,7 @@ fn id_of(ticket: &Option<Ticket>) -> Option<TicketId> {
     ticket.as_ref().map(Ticket::id)
 }
 
-/// Where a logical block of a namespace is in its medium.
+/// Position of a namespace's logical block in the medium.
 fn offset_of(extent: ByteRange, lba_shift: u8, lba: u64) -> Result<u64, Status> {
     if lba >= extent.len >> lba_shift {
         return Err(Status::LBA_OUT_OF_RANGE);
@@ -273,7 +271,7 @@ fn offset_of(extent: ByteRange, lba_shift: u8, lba: u64) -> Result<u64, Status> 
     Ok(extent.offset + (lba << lba_shift))
 }
 
-/// Where a Zone Append goes, and how many bytes it has.
+/// Zone and length of a Zone Append.
 fn find_append(
     zones: &Zones,
     sqe: &Sqe,
@@ -300,7 +298,7 @@ fn zone_of(zones: &Zones, sqe: &Sqe, extent: ByteRange, lba_shift: u8) -> Result
 }
 
 impl<C: Port> ZonedChannel<C> {
-    /// As [`Port::add`], but for what ends or waits before it reaches the medium below.
+    /// Like [`Port::add`], except for requests that end or wait before they reach the medium below.
     fn try_add(
         &mut self,
         ticket: &mut Option<Ticket>,
@@ -330,7 +328,7 @@ impl<C: Port> ZonedChannel<C> {
                 if fua && is_kept && self.waiting.is_full() {
                     return Err(Stopped::Waits);
                 }
-                // Zeros is what is there.
+                // The range reads as zero already.
                 self.tell_closed(write.closes);
                 self.written(write);
                 self.happened.push(Op::Deallocate { offset, len });
@@ -345,9 +343,9 @@ impl<C: Port> ZonedChannel<C> {
                     None => Err(Stopped::Ends(Outcome::OK)),
                 }
             }
-            // The two blocks would be the same, and what is behind the write pointer is known.
+            // The two blocks would be the same, and the data after the write pointer is known.
             Request::CompareAndWrite { .. } => Err(Status::INVALID_FIELD_IN_COMMAND.into()),
-            // A hint; what was written stays until the zone is reset.
+            // Deallocate is a hint; data stays until the zone is reset.
             Request::Deallocate { .. } => Err(Stopped::Ends(Outcome::OK)),
             Request::Flush => {
                 if self.is_behind() {
@@ -411,8 +409,8 @@ impl<C: Port> ZonedChannel<C> {
         self.below.add(ticket, request, segments, view)
     }
 
-    /// Writes what may be written: `len` bytes, whether durably, and what the host is told at the
-    /// end.
+    /// Performs an accepted write of `len` bytes; `fua` makes it durable; the host gets the result
+    /// at its end.
     fn write(
         &mut self,
         ticket: &mut Option<Ticket>,
@@ -448,7 +446,7 @@ impl<C: Port> ZonedChannel<C> {
         Ok(self.taken(added, id, what))
     }
 
-    /// Zeros over what was written in a random write area: `len` bytes of them, whether durably.
+    /// Writes `len` zeros over data in a random write area; `fua` makes them durable.
     fn overwrite(
         &mut self,
         ticket: &mut Option<Ticket>,
@@ -476,7 +474,7 @@ impl<C: Port> ZonedChannel<C> {
         self.taken(added, id, what)
     }
 
-    /// The medium below has taken a write.
+    /// Updates the zone after the medium below has accepted a write.
     fn written(&mut self, write: Write) {
         let zones = self.zones();
         let before = zones.get(write.zone).state;
@@ -501,7 +499,7 @@ impl<C: Port> ZonedChannel<C> {
         }
     }
 
-    /// How a request that the medium below has ended ends for the host.
+    /// The host's outcome of a request that the medium below has completed.
     fn ended(&mut self, what: Taken, outcome: Outcome) -> Outcome {
         match what {
             Taken::Write { result, .. } | Taken::Synced { result }
@@ -509,8 +507,8 @@ impl<C: Port> ZonedChannel<C> {
             {
                 Outcome { result, ..outcome }
             }
-            // With a log its write pointer is moved back, see `durable`; lack of space says nothing
-            // of what was written.
+            // With a log its write pointer is moved back, see `durable`; without space, the extent
+            // of the write is unknown.
             Taken::Write { .. } if outcome.cause == Cause::NoSpace => outcome,
             Taken::Undo { outcome, .. } => outcome,
             Taken::Write { zone, .. } => {
@@ -540,7 +538,7 @@ impl<C: Port> ZonedChannel<C> {
         }
     }
 
-    /// A reset found no space: the zones are as they were, and can be reset again.
+    /// Restores the zones after a reset found no space, so that they can be reset again.
     fn put_back(&mut self) {
         let before = std::mem::take(&mut self.before);
         for (zone, was) in &before {
@@ -553,7 +551,7 @@ impl<C: Port> ZonedChannel<C> {
         self.before.clear();
     }
 
-    /// Nobody knows what is in a zone. False where that was so before.
+    /// Marks a zone as having unknown contents. Returns false if it was marked before.
     fn fail(&mut self, zone: u32) -> bool {
         let fails = self.zones().failed(zone);
         if let Some(keeper) = self.keeper() {
@@ -574,7 +572,7 @@ impl<C> Drop for ZonedChannel<C> {
 }
 
 impl<C: Port> Port for ZonedChannel<C> {
-    // By itself: what it needs of registers, every command to any medium would save.
+    // Not inlined: otherwise the commands to all media would save the registers that this needs.
     #[inline(never)]
     fn add(
         &mut self,

@@ -1,4 +1,4 @@
-//! Zones on a file: how much of it is theirs, and how they come back.
+//! Zones on a file: their share of it, and recovery.
 
 use std::path::Path;
 
@@ -17,13 +17,13 @@ use crate::size::Bytes;
 
 /// Bytes of the largest frame of the log.
 const FRAME_LEN: u32 = 64 << 10;
-/// So many times what all zones take in the log it has room for: a checkpoint is at most twice as
-/// long as what it says, and while it is made the one before is there, which may have become as
-/// long again.
+/// Ratio of the log's size to that of all zones in the log: a checkpoint is at most twice as long
+/// as its contents, and while it is made the previous one still exists, and may have become as long
+/// again.
 const STATES: u64 = 5;
 const FRAMES: u64 = 16;
 
-/// Zones that a file has, and the file for calls that wait.
+/// Zones of a file, and the file for blocking calls.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) state: State,
@@ -34,7 +34,7 @@ pub(super) struct Kept {
     pub(super) set: Zoned,
 }
 
-/// Opens a file with zones, or makes it.
+/// Opens a file with zones, or creates it.
 ///
 /// # Errors
 /// Those of files and zones, and [`MediumError::State`].
@@ -117,8 +117,8 @@ fn take(file: &FileMedium, size: Option<u64>, spec: &ZoneSpec) -> Result<Kept, M
     let journal = journal.map_err(failed)?;
     state.keeper = Some(Keeper::new(journal, &state.zones));
     sweep(&state.zones, &storage).map_err(|error| failed(error.into()))?;
-    // So that a reset can be recorded on a disk that is full, and make room. Where it cannot be had
-    // now a reset may find no space.
+    // Reserves space so that a reset can be recorded on a full disk, and free space. If that fails
+    // now, a reset may find no space.
     if let Err(error) = storage.allocate(superblock.layout.ring, superblock.layout.ring_len) {
         tracing::debug!(%error, "no space is set aside for the log of zones");
     }
@@ -131,7 +131,7 @@ fn take(file: &FileMedium, size: Option<u64>, spec: &ZoneSpec) -> Result<Kept, M
     })
 }
 
-/// What the file has is what is configured.
+/// Compares the file's shape with the configured one.
 fn check(found: Shape, size: Option<u64>, spec: &ZoneSpec) -> Result<(), StateError> {
     let differs = |what, found: String, configured: String| {
         Err(StateError::Differs {
@@ -161,8 +161,8 @@ fn check(found: Shape, size: Option<u64>, spec: &ZoneSpec) -> Result<(), StateEr
     Ok(())
 }
 
-/// Makes all that is behind write pointers read as zero, durably: it must not come back in front of
-/// a later write pointer.
+/// Zeroes all data after write pointers, durably, so that it does not come back before a later
+/// write pointer.
 ///
 /// # Errors
 /// The system's.
@@ -172,7 +172,7 @@ pub(super) fn sweep(zones: &Zones, storage: &impl Storage) -> std::io::Result<()
         zones: count,
         ..
     } = *zones.geometry();
-    // The next byte that may be something else.
+    // The next byte that may differ from zero.
     let (mut next, mut cleared) = (0, false);
     let end = zone_bytes * u64::from(count);
     for zone in 0..count {

@@ -1,5 +1,4 @@
-//! What Zone Management Receive reports (ZNS 1.1, 3.4.2), written into the host's memory as it is
-//! made.
+//! Reports of Zone Management Receive (ZNS 1.1, 3.4.2), written directly into the host's memory.
 
 use memory::Segment;
 use nvme_spec::zoned::{
@@ -12,26 +11,26 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::zones::{Zone, Zones};
 
-/// A write pointer that is of no meaning.
+/// An undefined write pointer.
 const NO_WRITE_POINTER: u64 = u64::MAX;
 
-/// The zones that a report is about.
+/// The zones of a report.
 pub(super) struct Reported<'a> {
     pub(super) zones: &'a Zones,
     /// Descriptor extensions, by zone.
     pub(super) extensions: &'a [u8],
     /// Bytes of each.
     pub(super) extension_bytes: usize,
-    /// Where the namespace is.
+    /// Position of the namespace.
     pub(super) extent: ByteRange,
     pub(super) lba_shift: u8,
 }
 
 impl Reported<'_> {
-    /// Writes the report that a command asks for.
+    /// Writes the report that a command requests.
     ///
     /// # Errors
-    /// What the command ends with.
+    /// The command's status.
     pub(super) fn write(&self, sqe: &Sqe, segments: &[Segment<'_>]) -> Result<(), Status> {
         let cdw13 = ZoneReceiveCdw13::from(sqe.cdw13);
         let option = cdw13.zrasf();
@@ -107,7 +106,7 @@ fn is_chosen(option: ReportingOption, state: ZoneState) -> bool {
     state == wanted
 }
 
-/// Writes bytes into segments, one after the other; what has no room is left out.
+/// Writes bytes into segments, one after the other; bytes without room are dropped.
 struct Cursor<'s, 'm> {
     rest: &'s [Segment<'m>],
     at: u32,

@@ -1,9 +1,10 @@
-//! `arithmetic = "code"`: the rules of the program that was published with NVMeVirt, where they
-//! differ from the book's.
+//! `arithmetic = "code"`: the rules of the program published with NVMeVirt, where they differ from
+//! the book's.
 //!
-//! To see what its authors saw, and what of it is the drive's and what the program's. Two of its
-//! rules are here: the simple model of the kinds `nvm` and `kv` ([`Simple`]), and the links and
-//! channels of `flash` and `zns` (`slots`); what differs there besides is the second table.
+//! This reproduces the results of its authors, and separates effects of the drive from effects of
+//! the program. Two of its rules are here: the simple model of the kinds `nvm` and `kv`
+//! ([`Simple`]), and the links and channels of `flash` and `zns` (`slots`); the second table lists
+//! the other differences of those.
 //!
 //! ## NVM and key-value
 //!
@@ -17,29 +18,29 @@
 //! done at T;  a flush at the greatest b
 //! ```
 //!
-//! with `time` what 4096 bytes take at the bandwidth, rounded to the nearest nanosecond, and
-//! `delay` what the latency has beyond it, at least 1 ns. This is how the authors' script sets
-//! them; latencies are device time here, so what the script subtracts for the host (`m`) is
+//! Here `time` is the time of 4096 bytes at the bandwidth, rounded to the nearest nanosecond, and
+//! `delay` the rest of the latency, at least 1 ns. The authors' script sets them like this.
+//! Latencies are device time here, so the host's share that the script subtracts (`m`) is
 //! subtracted before.
 //!
 //! | | the book | the program, and so this |
 //! |---|---|---|
-//! | latency | takes nobody's time: `q` commands overlap | occupies the unit: 4 KiB reads are limited to `1 / (delay + time)` |
-//! | reads and writes | servers of their own | share the units |
+//! | latency | occupies no server: `q` commands overlap | occupies the unit: 4 KiB reads are limited to `1 / (delay + time)` |
+//! | reads and writes | have separate servers | share the units |
 //! | a large request | one server, whole | its pages one after another on the units in turn |
-//! | a unit that is busy for longer than `T` | delays | is set back to `T`: what comes next begins earlier than it could |
-//! | rate of commands | limits | is not known |
+//! | a unit that is busy for longer than `T` | delays | is set back to `T`: the next request begins too early |
+//! | rate of commands | limits | does not exist |
 //! | units of `nvm` | one server | one unit, as the script sets it |
-//! | the unit of a key | by its hash | that of address 0: the first one, always |
+//! | the unit of a key | by its hash | that of address 0: always the first one |
 //! | delete, exist, list, iterators | have latencies | take no time |
 //! | a compound command, `together` | its parts start together on their units | one request of all their bytes |
-//! | a compound command, `in_order` | each part when the one before is done | the same |
+//! | a compound command, `in_order` | each part after the end of the previous one | the same |
 //! | deallocate, write zeroes | a write of nothing | take no time |
 //!
 //! ## Flash and zones
 //!
-//! Dies, buffer, write credits and collection are the book's, which has them from the program. What
-//! differs:
+//! Dies, buffer, write credits and collection are the book's, which took them from the program. The
+//! differences:
 //!
 //! | | the book | the program, and so this |
 //! |---|---|---|
@@ -48,8 +49,8 @@
 //! | reset, finish, open of a zone | take time, and occupy dies | take no time |
 //! | erase | as the parameter says | the same; its configurations have 0, and presets do not |
 //!
-//! What it does NOT do: follow the program where it counts wrongly in its own terms (credits that
-//! do not fit 8 bits): such parameters are refused.
+//! Not included: overflows of the program's own numbers (credits that do not fit 8 bits); such
+//! parameters are rejected.
 
 pub(crate) use self::slots::{Slots, effective, is_counted};
 pub(crate) use self::way::Way;
@@ -69,16 +70,16 @@ mod tests;
 const UNIT: u64 = 4096;
 const SECOND: u128 = 1_000_000_000;
 
-/// The program's simple model.
+/// The simple model of the published program.
 #[derive(Debug)]
 pub struct Simple {
     rules: Rules,
-    /// Until when each unit is busy.
+    /// End of each unit's busy time.
     busy: Vec<u64>,
     pending: Pending,
 }
 
-/// What follows from the parameters.
+/// Values derived from the parameters.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     is_kv: bool,
@@ -108,7 +109,7 @@ impl Rules {
     }
 }
 
-/// What a request costs, by direction.
+/// Cost of a request, by direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cost {
     delay: u64,
@@ -119,7 +120,7 @@ impl Cost {
     fn of(direction: &Direction) -> Self {
         let bandwidth = u128::from(direction.bandwidth_bytes_per_s);
         let time = match bandwidth {
-            // as the program before its script has run
+            // as in the program before its script has run
             0 => 1,
             _ => (u128::from(UNIT) * SECOND + bandwidth / 2) / bandwidth,
         };
@@ -132,7 +133,7 @@ impl Cost {
 }
 
 impl Simple {
-    /// What kind of drive it is.
+    /// Kind of the drive.
     pub(crate) fn kind(&self) -> Kind {
         if self.rules.is_kv {
             Kind::Kv
@@ -141,7 +142,7 @@ impl Simple {
         }
     }
 
-    /// Its units: what they do is not told apart by what it takes.
+    /// Activity of its units, without a distinction by kind of work.
     pub fn activity(&self) -> Activity {
         let server = if self.rules.is_kv {
             Server::Unit
@@ -154,11 +155,11 @@ impl Simple {
         }
     }
 
-    /// A drive at rest; `None` where the parameters ask for the book's rules, or are for flash or
-    /// zones.
+    /// Creates a drive at rest; `None` if the parameters select the book's rules, or are for flash
+    /// or zones.
     ///
     /// # Errors
-    /// The parameters make no drive.
+    /// The parameters do not describe a valid drive.
     pub fn new(parameters: &Parameters) -> Result<Option<Self>, ParameterError> {
         let is_here = matches!(parameters, Parameters::Nvm(_) | Parameters::Kv(_));
         if parameters.arithmetic() == Arithmetic::Exact || !is_here {
@@ -173,11 +174,11 @@ impl Simple {
         }))
     }
 
-    /// Other parameters from now on. What is under way keeps its time.
+    /// Changes the parameters. Commands in flight keep their times.
     ///
     /// # Errors
-    /// As [`Simple::new`], another number of units or kind, and the book's rules; then nothing has
-    /// changed.
+    /// Those of [`Simple::new`]; another number of units or kind; and the book's rules. Then
+    /// nothing has changed.
     pub fn retune(&mut self, parameters: &Parameters) -> Result<(), ParameterError> {
         if parameters.arithmetic() == Arithmetic::Exact {
             return Err(ParameterError::Fixed { name: "arithmetic" });
@@ -249,7 +250,7 @@ impl Timing for Simple {
             }
             Op::Kv(op) if is_kv => self.kv_op(now, op),
             Op::Compound(ops) if is_kv => self.compound_op(now, ops),
-            // What takes no time, or is of another kind of drive.
+            // Takes no time, or belongs to another kind of drive.
             _ => now,
         };
         let turn = self.pending.turn();

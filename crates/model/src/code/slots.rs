@@ -1,9 +1,9 @@
-//! The program's links and channels: slots of time with credits, in place of intervals.
+//! Links and channels of the published program: time slots with credits, instead of intervals.
 //!
-//! Time is cut into slots of 4 us, each with as many credits as blocks of 128 bytes go through it,
-//! rounded down. A transfer takes what is left in the slot in which it may begin, then in those
-//! after it. So here, too, a transfer that begins later delays none that begins earlier and was
-//! asked for afterwards; but bandwidth is lost to rounding, up to 5 %.
+//! Time is divided into slots of 4 us. A slot has one credit for each block of 128 bytes that it
+//! can carry, rounded down. A transfer takes the free credits of the slot in which it may begin,
+//! then those of later slots. So, as with intervals, a transfer that begins later does not delay an
+//! earlier one that is requested afterwards; but rounding loses up to 5 % of the bandwidth.
 //!
 //! ```text
 //! credits of a slot   C = floor(floor(B * 4000 ns) / 128)
@@ -12,8 +12,8 @@
 //! done at t + x * n + max(0, s - floor(n / C)) * 4000;  t more than 98304 slots ahead: at t
 //! ```
 //!
-//! The program counts credits with 8 bits, so that more than 255 in a slot are not counted right:
-//! such a bandwidth is refused, and one of which a slot has none.
+//! The program counts credits in 8 bits, so it miscounts more than 255 per slot. A bandwidth with
+//! more than 255 credits, or with none, is rejected.
 
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ const CREDIT: u64 = 128;
 /// One link or channel.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
-    /// Credits of a slot; 0: as many as one likes.
+    /// Credits of a slot; 0: unlimited.
     credits: u64,
     /// Nanoseconds for each of them.
     credit_ns: u64,
@@ -44,12 +44,12 @@ fn credits(bytes_per_s: u64) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX) / CREDIT
 }
 
-/// Whether the program can count with that bandwidth, in bytes per second; 0 is none.
+/// Whether the program can represent that bandwidth, in bytes per second; 0 is unlimited.
 pub(crate) fn is_counted(bytes_per_s: u64) -> bool {
     bytes_per_s == 0 || (1..=u64::from(u8::MAX)).contains(&credits(bytes_per_s))
 }
 
-/// Bytes that go through in a second at most, at a bandwidth; 0: as many as one likes.
+/// Effective bandwidth in bytes per second; 0: unlimited.
 pub(crate) fn effective(bytes_per_s: u64) -> u64 {
     match bytes_per_s {
         0 => 0,
@@ -58,7 +58,7 @@ pub(crate) fn effective(bytes_per_s: u64) -> u64 {
 }
 
 impl Slots {
-    /// From now on this bandwidth, and so long for each 4096 bytes beside it.
+    /// Sets the bandwidth, and an additional time for each 4096 bytes.
     pub(crate) fn retune(&mut self, bytes_per_s: u64, per_page_ns: u64) {
         self.credits = credits(bytes_per_s);
         let own = match bytes_per_s {
@@ -68,7 +68,8 @@ impl Slots {
         self.credit_ns = own.saturating_add(per_page_ns.saturating_mul(CREDIT) / 4096);
     }
 
-    /// When `bytes` are through that may begin at `from`. `now` is the present, at most `from`.
+    /// End of the transfer of `bytes` that may begin at `from`. `now` is the present, at most
+    /// `from`.
     pub(crate) fn reserve(&mut self, now: u64, from: u64, bytes: u32) -> u64 {
         let wanted = u64::from(bytes).div_ceil(CREDIT);
         let through = from.saturating_add(self.credit_ns.saturating_mul(wanted));

@@ -1,4 +1,4 @@
-//! The program's rules, worked by hand, each difference from the book's with a vector of its own.
+//! The program's rules, with hand-computed test vectors for each difference from the book's.
 
 use super::*;
 use crate::preset::{LINUX_WRITE_NS, preset};
@@ -150,8 +150,8 @@ fn every_key_is_on_the_first_unit() {
 }
 
 /// A request of two pages ends at 43196 + 2 * 2934 = 49064, but its first unit is free at 46130;
-/// the next one begins there, and sets the second unit, which was busy until 49064, to what it
-/// takes itself.
+/// the next request begins there, and sets the second unit, which was busy until 49064, to its own
+/// end.
 #[test]
 fn the_next_request_begins_when_the_first_page_of_this_one_is_done() {
     let two = [(0, Op::Kv(put(8192))), (0, Op::Kv(put(4096)))];

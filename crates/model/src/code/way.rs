@@ -1,10 +1,10 @@
-//! A link or a channel, by the rules that were asked for.
+//! A link or channel with the selected rules.
 
 use super::slots::Slots;
 use crate::Arithmetic;
 use crate::server::Intervals;
 
-/// What transfers go through, one after another.
+/// A path for transfers, one after another.
 #[derive(Debug)]
 pub(crate) enum Way {
     /// The book's.
@@ -21,8 +21,8 @@ impl Way {
         }
     }
 
-    /// From now on this bandwidth, and so long for each 4096 bytes beside it. By the book's rules
-    /// whoever reserves says how long.
+    /// Sets the bandwidth, and an additional time for each 4096 bytes. With the book's rules the
+    /// caller of [`Way::reserve`] provides the duration.
     pub(crate) fn retune(&mut self, bytes_per_s: u64, per_page_ns: u64) {
         match self {
             Way::Exact(_) => {}
@@ -31,7 +31,7 @@ impl Way {
     }
 
     /// Reserves `bytes`, which take `length` nanoseconds by the book's rules, not before `from`,
-    /// and gives their end. `now` is the present, at most `from`.
+    /// and returns their end. `now` is the present, at most `from`.
     pub(crate) fn reserve(&mut self, now: u64, from: u64, bytes: u32, length: u64) -> u64 {
         match self {
             Way::Exact(intervals) => intervals.reserve(now, from, length),

@@ -1,10 +1,10 @@
-//! What follows from parameters: geometry, latencies of one command alone, ceilings.
+//! Consequences of parameters: geometry, latencies of a single command, ceilings.
 //!
-//! Closed forms, in whole numbers. They hold for one command alone (latencies) and for endlessly
-//! many that spread evenly over the dies (ceilings); between them lies what the models are for.
+//! Closed forms, in whole numbers. Latencies hold for a single command, ceilings for an unlimited
+//! number of commands that spread evenly over the dies; the models cover the range in between.
 //!
-//! What it does NOT do: run a model, or know of collection; [`Ceiling`]s of writes are those of a
-//! drive that has not begun to collect.
+//! Not included: runs of a model, and collection. [`Ceiling`]s of writes apply to a drive that has
+//! not begun to collect.
 
 use crate::code::{Slots, effective};
 use crate::parameter::{InvalidParameter, PAGE_BYTES, Shape};
@@ -18,27 +18,27 @@ mod tests;
 
 const SECOND: u128 = 1_000_000_000;
 
-/// Everything that follows.
+/// All consequences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// Lines, pages; of conventional flash.
+    /// Geometry of lines and pages, of conventional flash.
     pub shape: Option<Shape>,
-    /// Zones; of zoned flash.
+    /// Geometry of zones, of zoned flash.
     pub zones: Option<ZoneShape>,
-    /// One command alone.
+    /// Latencies of single commands.
     pub latencies: Vec<Latency>,
-    /// What is never exceeded.
+    /// Upper limits of throughput.
     pub ceilings: Vec<Ceiling>,
 }
 
-/// How zones lie.
+/// Geometry of zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneShape {
-    /// How many there are.
+    /// Number of zones.
     pub zones: u64,
-    /// Bytes that can be written, of all of them.
+    /// Total capacity of all zones in bytes.
     pub capacity_bytes: u64,
-    /// Dies of the drive.
+    /// Number of dies of the drive.
     pub dies: u64,
     /// Wordlines of one zone.
     pub wordlines: u64,
@@ -46,39 +46,39 @@ pub struct ZoneShape {
     pub blocks: u64,
 }
 
-/// The time of one command on an idle drive.
+/// Latency of a single command on an idle drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latency {
-    /// Which command.
+    /// Kind of the command.
     pub what: &'static str,
-    /// Its bytes.
+    /// Size of the command in bytes.
     pub bytes: u64,
-    /// In the kind of flash page where it is shortest.
+    /// In the kind of flash page with the shortest latency.
     pub least_ns: u64,
-    /// And where it is longest.
+    /// In the kind of flash page with the longest latency.
     pub most_ns: u64,
 }
 
-/// What a drive does in a second at most.
+/// Maximum throughput of a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ceiling {
-    /// Of which commands.
+    /// Kind of the commands.
     pub what: &'static str,
-    /// Bytes of one.
+    /// Size of a command in bytes.
     pub bytes: u64,
-    /// Commands in a second; `None`: nothing limits them.
+    /// Commands per second; `None`: unlimited.
     pub per_s: Option<u64>,
-    /// Bytes in a second.
+    /// Bytes per second.
     pub bytes_per_s: Option<u64>,
-    /// What limits them.
+    /// The limiting resource.
     pub limit: &'static str,
 }
 
 impl Parameters {
-    /// What follows from them.
+    /// Computes the consequences.
     ///
     /// # Errors
-    /// No model can be made of them.
+    /// The parameters are invalid.
     pub fn explain(&self) -> Result<Explanation, InvalidParameter> {
         self.check()?;
         Ok(match self {
@@ -152,7 +152,8 @@ fn pipeline(
                 limits.push((direction.rate_per_s, "rate"));
             }
         }
-        // There a command takes its unit for all of its latency, and every key is on the first one.
+        // With these rules a command occupies its unit for its whole latency, and every key is on
+        // the first unit.
         Arithmetic::Code => {
             let ns = u128::from(direction.latency_ns.max(1));
             limits.push((
@@ -182,7 +183,7 @@ fn pipeline(
     }
 }
 
-/// Nanoseconds that bytes take, rounded up; none where the bandwidth is not limited.
+/// Duration of a transfer in nanoseconds, rounded up; 0 with unlimited bandwidth.
 fn duration(bytes: u64, bytes_per_s: u64) -> u64 {
     match bytes_per_s {
         0 => 0,
@@ -194,19 +195,19 @@ fn whole(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
-/// Over a channel, with the firmware's share.
+/// Time on a channel, with the firmware's share.
 fn transfer(flash: &FlashParameters, bytes: u64) -> u64 {
     let bandwidth = flash.channel_bandwidth_bytes_per_s;
     let firmware = flash.firmware_channel_transfer_ns;
     way(flash.arithmetic, bytes, bandwidth, firmware)
 }
 
-/// Over the link.
+/// Time on the link.
 fn link(flash: &FlashParameters, bytes: u64) -> u64 {
     way(flash.arithmetic, bytes, flash.link_bandwidth_bytes_per_s, 0)
 }
 
-/// Through a link or channel that nothing else uses.
+/// Time on an idle link or channel.
 fn way(arithmetic: Arithmetic, bytes: u64, bandwidth: u64, per_page_ns: u64) -> u64 {
     match arithmetic {
         Arithmetic::Exact => duration(bytes, bandwidth) + bytes.div_ceil(PAGE_BYTES) * per_page_ns,
@@ -262,12 +263,12 @@ fn flash_latencies(flash: &FlashParameters) -> Vec<Latency> {
     ]
 }
 
-/// The program of a wordline into single-bit cells, where there is a cache of them.
+/// Program time of a wordline into single-bit cells, if there is a cache of them.
 fn cached_program(flash: &FlashParameters) -> Option<u64> {
     (flash.extras.slc_cache_bytes > 0).then_some(flash.extras.slc_program_ns)
 }
 
-/// Of reads of a page, of reads of much, and of writes, without collection.
+/// Ceilings of page reads, of large reads, and of writes, without collection.
 fn flash_ceilings(flash: &FlashParameters, die_words: &[&'static str; 2]) -> Vec<Ceiling> {
     let dies = u64::from(flash.channels) * u64::from(flash.dies_per_channel);
     let page = u64::from(flash.flash_page_bytes);
@@ -278,8 +279,8 @@ fn flash_ceilings(flash: &FlashParameters, die_words: &[&'static str; 2]) -> Vec
         whole(sum / times.len().max(1) as u128)
     };
     let ceiling = |what, bytes: u64, (dies, die_ns): (u64, u64), in_one: u64, word| {
-        // `in_one` bytes are handled by one operation of a die, or of a part of it that works
-        // apart.
+        // One operation of a die, or of a part of it that works independently, handles `in_one`
+        // bytes.
         let per_s = |of: u64, ns: u64| match ns {
             0 => u128::MAX,
             ns => u128::from(of) * u128::from(in_one) * SECOND / u128::from(ns),
@@ -336,7 +337,7 @@ fn explain_zones(zones: &ZonesParameters) -> Explanation {
             ceiling.what = "write, to many zones";
         }
     }
-    // What one zone takes: its own dies and their channels.
+    // Ceiling of a single zone: its own dies and their channels.
     let own_dies = FlashParameters {
         channels: u32::try_from(dies_per_zone.min(flash.channels.into())).unwrap_or(1),
         dies_per_channel: u32::try_from(dies_per_zone.div_ceil(flash.channels.into())).unwrap_or(1),

@@ -1,4 +1,4 @@
-//! Closed forms, worked by hand.
+//! Closed forms, compared with hand computations.
 
 use super::*;
 use crate::preset::{preset, presets};
@@ -83,7 +83,7 @@ fn zones_are_counted() {
     assert_eq!(to_one, 22_148);
 }
 
-/// Runs one command on a drive that has been idle for a second, and says what it took.
+/// Runs one command on a drive that has been idle for a second; returns its duration.
 fn alone(model: &mut Model, now: &mut u64, op: &Op<'_>) -> u64 {
     *now += 1_000_000_000;
     assert_eq!(model.submit(*now, 0, op), Admission::Accepted);
@@ -94,7 +94,7 @@ fn alone(model: &mut Model, now: &mut u64, op: &Op<'_>) -> u64 {
     done[0].at - *now
 }
 
-/// The closed forms are what the models say.
+/// The closed forms agree with the models.
 #[test]
 fn models_take_what_is_explained() {
     for (preset, arithmetic) in presets().flat_map(|p| [(p, "exact"), (p, "code")]) {

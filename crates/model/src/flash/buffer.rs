@@ -1,4 +1,4 @@
-//! Write buffers: bytes that are taken when a command comes, and come back when its wordlines are
+//! Write buffers: bytes are taken when a command arrives, and returned when its wordlines are
 //! programmed.
 
 use std::cmp::Reverse;
@@ -13,11 +13,11 @@ use crate::units::zeros;
 pub(crate) struct Buffer {
     size: u64,
     used: Vec<u64>,
-    /// Of all of them.
+    /// Sum over all pools.
     in_use: u64,
-    /// When how much comes back to which pool.
+    /// Returns: time, pool and bytes.
     back: BinaryHeap<Reverse<(u64, usize, u64)>>,
-    /// Those bytes whose times may still become later.
+    /// Returns whose times may still become later.
     moving: Moving<(usize, u64)>,
 }
 
@@ -32,7 +32,7 @@ impl Buffer {
         })
     }
 
-    /// Nothing is taken, and nothing comes back.
+    /// Empties the buffer, without pending returns.
     pub(crate) fn empty(&mut self) {
         self.used.fill(0);
         self.in_use = 0;
@@ -40,7 +40,7 @@ impl Buffer {
         self.moving = Moving::default();
     }
 
-    /// Another size from now on: what is taken stays so.
+    /// Sets the size; taken bytes stay taken.
     pub(crate) fn retune(&mut self, size: u64) {
         self.size = size;
     }
@@ -53,13 +53,13 @@ impl Buffer {
         self.used[pool]
     }
 
-    /// Bytes that all of them have, and those of them that are taken.
+    /// Total bytes of all pools, and the taken ones.
     pub(crate) fn fill(&self) -> (u64, u64) {
         let all = self.size.saturating_mul(self.used.len() as u64);
         (all, self.in_use)
     }
 
-    /// Takes `bytes`, if there is room for them.
+    /// Takes `bytes` if there is room.
     #[must_use]
     pub(crate) fn take(&mut self, pool: usize, bytes: u64) -> bool {
         let has = self.has(pool, bytes);
@@ -75,39 +75,39 @@ impl Buffer {
         bytes <= self.size.saturating_sub(self.used[pool])
     }
 
-    /// Bytes that were taken come back at `at`.
+    /// Returns bytes at `at`.
     pub(crate) fn give_back(&mut self, at: u64, pool: usize, bytes: u64) {
         if bytes > 0 {
             self.back.push(Reverse((at, pool, bytes)));
         }
     }
 
-    /// Bytes that were taken come back at `at`, as things stand.
+    /// Returns bytes at `at`, which may be postponed.
     pub(crate) fn give_back_moving(&mut self, at: u64, pool: usize, bytes: u64) -> Slot {
         let slot = self.moving.reserve();
         self.moving.put(slot, at, 0, (pool, bytes));
         slot
     }
 
-    /// The bytes that have that place do not come back before `at`.
+    /// Postpones the return in this slot to `at`.
     pub(crate) fn postpone(&mut self, slot: Slot, at: u64) {
         self.moving.postpone(slot, at);
     }
 
-    /// Bytes that were taken come back at once.
+    /// Returns bytes immediately.
     pub(crate) fn drop_now(&mut self, pool: usize, bytes: u64) {
         self.used[pool] -= bytes;
         self.in_use -= bytes;
     }
 
-    /// When bytes come back next.
+    /// Time of the next return.
     pub(crate) fn next(&self) -> Option<u64> {
         let moving = self.moving.next().map(|(at, _)| at);
         let fixed = self.back.peek().map(|Reverse((at, ..))| *at);
         fixed.into_iter().chain(moving).min()
     }
 
-    /// Lets come back what is due at `now` or before.
+    /// Performs the returns due at `now` or before.
     pub(crate) fn settle(&mut self, now: u64) {
         let is_due = |back: &BinaryHeap<Reverse<(u64, _, _)>>| {
             let first = back.peek();
@@ -124,8 +124,8 @@ impl Buffer {
     }
 }
 
-/// The bytes that a command took for what it writes, in order: each unit has its size until they
-/// are used up.
+/// Bytes that a command took for its data, in order: each unit gets its size until they are used
+/// up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     left: u64,
@@ -136,7 +136,7 @@ impl Share {
         Self { left: taken }
     }
 
-    /// The share of the next `bytes`.
+    /// Share of the next `bytes`.
     pub(crate) fn next(&mut self, bytes: u64) -> u64 {
         let share = self.left.min(bytes);
         self.left -= share;

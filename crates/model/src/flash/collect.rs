@@ -1,11 +1,10 @@
-//! Collection: the valid pages of a line are written again elsewhere, and it is erased.
+//! Garbage collection: the valid pages of a line are rewritten elsewhere, and the line is erased.
 
 use super::ftl::{DieWork, Ftl, Writer};
 use super::geometry::FlashPage;
 
 impl Ftl {
-    /// Collects one line; gives how many of its pages were not valid, or none if no line has such a
-    /// page.
+    /// Collects one line; returns the number of its invalid pages, or `None` if no line has any.
     pub(super) fn collect(&mut self, work: &mut impl DieWork) -> Option<u32> {
         let victim = self.policy.victim(&self.lines)?;
         let shape = self.geometry;
@@ -34,7 +33,7 @@ impl Ftl {
         Some(shape.line - valid)
     }
 
-    /// Collects the flash page that begins at `first`; gives how many of its pages were valid.
+    /// Collects the flash page that begins at `first`; returns the number of its valid pages.
     fn collect_flash_page(
         &mut self,
         first: u32,

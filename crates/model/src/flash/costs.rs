@@ -1,4 +1,4 @@
-//! What the firmware takes, beside what dies and links do.
+//! Firmware times, in addition to those of dies and links.
 
 use crate::parameters::FlashParameters;
 use crate::units::PAGE;
@@ -10,7 +10,7 @@ pub(crate) struct Costs {
     buffer_base: u64,
     buffer_per_page: u64,
     early_completion: bool,
-    /// Of a Deallocate.
+    /// Time of a Deallocate.
     pub(crate) deallocate: u64,
 }
 
@@ -26,7 +26,7 @@ impl Costs {
         }
     }
 
-    /// From the arrival of a read to its senses. It is a small one with up to `small` bytes.
+    /// From the arrival of a read to its senses. A small read has up to `small` bytes.
     pub(crate) fn before_read(&self, len: u32, small: u64) -> u64 {
         if u64::from(len) <= small {
             self.read_4k
@@ -43,8 +43,8 @@ impl Costs {
             .saturating_add(self.buffer_base)
     }
 
-    /// When a write is done whose data was `fetched`, and the last wordline that it filled
-    /// `programmed`, by then.
+    /// Completion time of a write whose data was `fetched`, and whose last filled wordline was
+    /// `programmed`, at these times.
     pub(crate) fn write_done(&self, fua: bool, fetched: u64, programmed: u64) -> u64 {
         if self.waits_for_programs(fua) {
             programmed.max(fetched)
@@ -53,7 +53,7 @@ impl Costs {
         }
     }
 
-    /// Whether a write is done only when what it filled is programmed.
+    /// Whether a write completes only when the wordlines that it filled are programmed.
     pub(crate) fn waits_for_programs(&self, fua: bool) -> bool {
         fua || !self.early_completion
     }

@@ -1,30 +1,30 @@
-//! What a drive has done, counted.
+//! Counters of a drive.
 
 use super::Flash;
 use super::ftl::Writer;
 use super::lines::Lines;
 use crate::activity::{Activity, Server};
 
-/// Counts since the drive was made, all partitions together.
+/// Counters since the drive was created, all partitions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Pages that hosts wrote, as whole pages.
+    /// Pages written by hosts, counted as whole pages.
     pub host_pages: u64,
-    /// Pages that collection wrote again.
+    /// Pages rewritten by collection.
     pub collected_pages: u64,
-    /// Lines that were erased.
+    /// Erased lines.
     pub erased_lines: u64,
-    /// Submissions that found no room in the buffer.
+    /// Submissions without room in the buffer.
     pub stalls: u64,
-    /// Pages of wordlines that were folded out of the cache of single-bit cells.
+    /// Pages of wordlines folded out of the cache of single-bit cells.
     pub folded_pages: u64,
-    /// Pages of the map that were not in memory.
+    /// Map pages that were not in memory.
     pub map_misses: u64,
 }
 
 impl Counters {
-    /// Pages written over pages that hosts wrote, in thousandths; 1000 where no host wrote any.
-    /// Take the difference of two counts for the time between them.
+    /// Pages written per page written by hosts, in thousandths; 1000 without host writes. Use the
+    /// difference of two counters for a period.
     pub fn write_amplification_permille(&self) -> u64 {
         let all = u128::from(self.host_pages) + u128::from(self.collected_pages);
         match self.host_pages {
@@ -34,63 +34,63 @@ impl Counters {
     }
 }
 
-/// How often lines were erased.
+/// Erase counts of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wear {
-    /// The line that was erased least.
+    /// Erases of the least erased line.
     pub least: u32,
-    /// The line that was erased most.
+    /// Erases of the most erased line.
     pub most: u32,
-    /// All erases.
+    /// Total erases.
     pub total: u64,
-    /// Lines.
+    /// Number of lines.
     pub lines: u64,
 }
 
-/// Lines that were collected since the drive was made or restored.
+/// Collected lines since the drive was created or restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collections {
-    /// Because a host wrote, whose command waits for what that asks of the dies.
+    /// Triggered by host writes, whose commands wait for the work of the dies.
     pub foreground: u64,
-    /// While nobody asked for anything.
+    /// In the background, while the drive was idle.
     pub background: u64,
 }
 
 /// The cache of single-bit cells, of all partitions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlcState {
-    /// Pages that it takes.
+    /// Capacity in pages.
     pub pages: u64,
-    /// Pages of wordlines that are in it and not folded yet.
+    /// Pages of wordlines that are not folded yet.
     pub used_pages: u64,
 }
 
-/// A line that is being written.
+/// A line being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenLine {
-    /// By whom.
+    /// Its writer.
     pub writer: Writer,
-    /// Which.
+    /// Its number.
     pub line: u32,
-    /// Pages of it that were taken.
+    /// Pages taken of it.
     pub taken: u32,
 }
 
-/// One partition, looked at.
+/// View of one partition.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionView<'a> {
-    /// Pages that hosts wrote.
+    /// Pages written by hosts.
     pub host_pages: u64,
-    /// Pages that collection wrote again.
+    /// Pages rewritten by collection.
     pub collected_pages: u64,
-    /// Those of its lines that are being written: the host's and collection's.
+    /// Open lines of the host and of collection.
     pub open: [Option<OpenLine>; 2],
     /// Its lines.
     pub lines: &'a Lines,
 }
 
 impl PartitionView<'_> {
-    /// Lines that are full.
+    /// Number of full lines.
     pub fn full(&self) -> usize {
         let open = self.open.iter().flatten().count();
         self.lines.all().len() - self.lines.free() - open
@@ -98,7 +98,7 @@ impl PartitionView<'_> {
 }
 
 impl Flash {
-    /// The partitions, in their order.
+    /// The partitions, in order.
     pub fn partitions(&self) -> impl Iterator<Item = PartitionView<'_>> {
         self.partitions.iter().map(|partition| PartitionView {
             host_pages: partition.ftl.host_pages,
@@ -114,7 +114,7 @@ impl Flash {
         })
     }
 
-    /// What was done so far.
+    /// The counters.
     pub fn counters(&self) -> Counters {
         let mut counters = Counters {
             stalls: self.stalls,
@@ -132,7 +132,7 @@ impl Flash {
         counters
     }
 
-    /// Why lines were collected.
+    /// Collections by reason.
     pub fn collections(&self) -> Collections {
         let mut collections = Collections::default();
         for partition in &self.partitions {
@@ -142,15 +142,15 @@ impl Flash {
         collections
     }
 
-    /// Free lines of a partition at or below which a host's write collects, and below which an idle
-    /// drive does: 0 where it does not.
+    /// Thresholds of free lines of a partition: at or below the first a host's write collects,
+    /// below the second an idle drive does; 0: never.
     pub fn thresholds(&self) -> (u32, usize) {
         let first = self.partitions.first();
         let below = self.background.map_or(0, |background| background.below);
         (first.map_or(0, |first| first.ftl.collect_below), below)
     }
 
-    /// The cache of single-bit cells; `None` where it has none.
+    /// The cache of single-bit cells; `None` if the drive has none.
     pub fn slc(&self) -> Option<SlcState> {
         let wordline = u64::from(self.geometry.die.wordline);
         let cache = self.slc.as_ref()?;
@@ -161,7 +161,7 @@ impl Flash {
         })
     }
 
-    /// What its dies, channels and link have done.
+    /// Activity of its dies, channels and link.
     pub fn activity(&self) -> Activity {
         let mut servers = self.dies.servers().to_vec();
         servers.push((Server::Link, 1));
@@ -170,12 +170,12 @@ impl Flash {
         Activity { servers, busy }
     }
 
-    /// Bytes of the write buffer, and those of them that are taken, at the time of the last call.
+    /// Size of the write buffer in bytes, and the taken part, at the time of the last call.
     pub fn buffer(&self) -> (u64, u64) {
         self.buffer.fill()
     }
 
-    /// How often lines were erased.
+    /// Erase counts.
     pub fn wear(&self) -> Wear {
         let mut wear = Wear {
             least: u32::MAX,
@@ -192,20 +192,20 @@ impl Flash {
         wear
     }
 
-    /// Free lines of the partition that has the fewest.
+    /// Free lines of the partition with the fewest.
     pub fn free_lines(&self) -> usize {
         let free = self.partitions().map(|partition| partition.lines.free());
         free.min().unwrap_or(0)
     }
 
-    /// Bytes of the write buffer that are taken, at the time of the last call.
+    /// Taken bytes of the write buffer, at the time of the last call.
     pub fn buffer_used(&self) -> u64 {
         self.buffer.used(0)
     }
 
-    /// How many full lines have how many valid pages: bin `i` of `bins` counts those with at least
-    /// `i / bins` and less than `(i + 1) / bins` of their pages valid, the last one also those with
-    /// all. `bins` of 0 is as 1.
+    /// Histogram of full lines by valid pages: bin `i` of `bins` counts those with at least `i /
+    /// bins` and less than `(i + 1) / bins` of their pages valid; the last one includes entirely
+    /// valid lines. 0 bins count as 1.
     pub fn valid_histogram(&self, bins: usize) -> Vec<u64> {
         let bins = bins.max(1);
         let mut histogram = vec![0; bins];

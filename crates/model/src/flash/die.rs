@@ -1,5 +1,5 @@
-//! Dies, their channels, and the link to the host: senses, programs, erases and transfers, each as
-//! the book defines it.
+//! Dies, their channels, and the link to the host: senses, programs, erases and transfers, as the
+//! book defines them.
 
 use super::extra::Chance;
 use super::extra::suspend::{Suspension, Waiting};
@@ -9,7 +9,7 @@ use crate::code::Way;
 use crate::parameters::{Arithmetic, FlashParameters};
 use crate::units::{PAGE, PAGE_LEN, duration};
 
-/// How long things take: all that may change while a drive is in use.
+/// Durations: everything that may change while a drive is in use.
 #[derive(Clone, Copy, Debug)]
 struct DieTimes {
     read_4k: [u64; 4],
@@ -38,7 +38,7 @@ impl DieTimes {
         }
     }
 
-    /// How long `bytes` are on a channel.
+    /// Time of `bytes` on a channel.
     fn transfer(&self, bytes: u32) -> u64 {
         let pages = u64::from(bytes).div_ceil(PAGE);
         duration(bytes, self.channel_bandwidth)
@@ -46,7 +46,7 @@ impl DieTimes {
     }
 }
 
-/// The link to the host: both directions at once.
+/// The link to the host, in both directions at once.
 #[derive(Debug)]
 pub(crate) struct Link {
     bandwidth: u64,
@@ -69,7 +69,7 @@ impl Link {
         link
     }
 
-    /// Whose rules it follows: those that it was made with.
+    /// The rules with which it was created.
     pub(crate) fn arithmetic(&self) -> Arithmetic {
         match self.to_host {
             Way::Exact(_) => Arithmetic::Exact,
@@ -83,8 +83,8 @@ impl Link {
         self.from_host.retune(self.bandwidth, 0);
     }
 
-    /// When a page of which nothing is known, and which may leave from `from` on, has left. The
-    /// published program sends none.
+    /// End of the transfer of an unmapped page that may leave from `from` on. The published program
+    /// sends none.
     pub(crate) fn send_unmapped(&mut self, now: u64, from: u64) -> u64 {
         match self.to_host {
             Way::Exact(_) => self.send(now, from, PAGE_LEN),
@@ -92,21 +92,21 @@ impl Link {
         }
     }
 
-    /// When `bytes` that may leave from `from` on have left.
+    /// End of the transfer of `bytes` that may leave from `from` on.
     pub(crate) fn send(&mut self, now: u64, from: u64, bytes: u32) -> u64 {
         let length = duration(bytes, self.bandwidth);
         self.sent.add(1, length);
         self.to_host.reserve(now, from, bytes, length)
     }
 
-    /// When `bytes` that may be fetched from `from` on are there.
+    /// End of the fetch of `bytes` from `from` on.
     pub(crate) fn fetch(&mut self, now: u64, from: u64, bytes: u32) -> u64 {
         let length = duration(bytes, self.bandwidth);
         self.fetched.add(1, length);
         self.from_host.reserve(now, from, bytes, length)
     }
 
-    /// What it has carried.
+    /// Activity of the link.
     pub(crate) fn busy(&self) -> [Busy; 2] {
         [
             self.sent.busy(Server::Link, Work::ToHost),
@@ -120,25 +120,25 @@ impl Link {
 pub(crate) struct Sense {
     pub(crate) die: usize,
     pub(crate) flash_page: FlashPage,
-    /// Pages wanted, at least one.
+    /// Wanted pages, at least one.
     pub(crate) pages: u32,
 }
 
-/// What a sense is for.
+/// Purpose of a sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
-    /// A read of a host: programs and erases may give way to it.
+    /// A read of a host: programs and erases may be suspended for it.
     Read,
     /// Anything else.
     Drive,
 }
 
-/// The cells that a wordline is programmed into.
+/// Cells that a wordline is programmed into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cells {
-    /// Those that it is for.
+    /// The multi-bit cells.
     Proper,
-    /// With one bit each.
+    /// Single-bit cells.
     Single,
 }
 
@@ -150,19 +150,19 @@ pub(crate) struct Dies {
     suspension: Option<Suspension>,
     /// Bytes of a wordline.
     wordline: u32,
-    /// Planes of each.
+    /// Planes of each die.
     planes: usize,
-    /// From when on each plane is free, die by die.
+    /// Time from which on each plane is free, die by die.
     free: Vec<u64>,
-    /// The greatest of those.
+    /// The latest of these times.
     latest: u64,
-    /// On which channel each hangs.
+    /// Channel of each die.
     hangs_on: Vec<u32>,
     channels: Vec<Way>,
     did: Did,
 }
 
-/// What all dies and channels have done.
+/// Activity of all dies and channels.
 #[derive(Clone, Copy, Debug, Default)]
 struct Did {
     senses: Tally,
@@ -172,7 +172,7 @@ struct Did {
 }
 
 impl Dies {
-    /// Dies that hang on the channels `hangs_on`.
+    /// Creates dies that are connected to the channels `hangs_on`.
     pub(crate) fn new(parameters: &FlashParameters, hangs_on: Vec<u32>) -> Self {
         let channels = hangs_on.iter().max().map_or(0, |&last| last as usize + 1);
         let way = || Way::new(parameters.arithmetic);
@@ -192,7 +192,7 @@ impl Dies {
         dies
     }
 
-    /// All are free, and their time begins again.
+    /// Frees all dies, and restarts their time.
     pub(crate) fn rest(&mut self, parameters: &FlashParameters) {
         *self = Self::new(parameters, std::mem::take(&mut self.hangs_on));
     }
@@ -208,19 +208,19 @@ impl Dies {
         self.suspension = Suspension::new(&parameters.extras, self.hangs_on.len(), before);
     }
 
-    /// Whether the end of what is asked of a die may become later.
+    /// Whether the end of a die's operation may become later.
     pub(crate) fn are_suspended(&self) -> bool {
         self.suspension.is_some()
     }
 
-    /// Something waits for what was asked of a die last.
+    /// Registers something that waits for a die's last operation.
     pub(crate) fn wait(&mut self, die: usize, waiting: Waiting) {
         if let Some(suspension) = &mut self.suspension {
             suspension.wait(die, waiting);
         }
     }
 
-    /// What has to wait longer, and until when, since this was asked for last.
+    /// Postponed things and their new times, since the last call.
     pub(crate) fn moved(&mut self) -> impl Iterator<Item = (Waiting, u64)> {
         let moved = self
             .suspension
@@ -229,7 +229,7 @@ impl Dies {
         moved.into_iter().flat_map(|moved| moved.drain(..))
     }
 
-    /// How many dies and channels there are.
+    /// Numbers of dies and channels.
     pub(crate) fn servers(&self) -> [(Server, u64); 2] {
         let (dies, channels) = (self.hangs_on.len(), self.channels.len());
         [
@@ -238,7 +238,7 @@ impl Dies {
         ]
     }
 
-    /// What they have done.
+    /// Activity of dies and channels.
     pub(crate) fn busy(&self) -> [Busy; 4] {
         let Did {
             senses,
@@ -254,13 +254,13 @@ impl Dies {
         ]
     }
 
-    /// From when on all are free.
+    /// Time from which on all dies are free.
     pub(crate) fn all_free(&self) -> u64 {
         self.latest
     }
 
-    /// Senses pages for a read, from `at` on, and sends them over `link`; gives when the last has
-    /// arrived.
+    /// Senses pages for a read, from `at` on, and sends them over `link`; returns the arrival of
+    /// the last one.
     pub(crate) fn sense_for_host(
         &mut self,
         now: u64,
@@ -275,8 +275,8 @@ impl Dies {
         arrived
     }
 
-    /// Senses pages, from `at` on, that stay in the drive; gives when the last has left the
-    /// channel.
+    /// Senses pages, from `at` on, that stay in the drive; returns the time at which the last has
+    /// left the channel.
     pub(crate) fn sense_for_drive(&mut self, now: u64, at: u64, sense: Sense, why: For) -> u64 {
         self.sense(now, at, sense, why, |_, _| ())
     }
@@ -332,7 +332,7 @@ impl Dies {
         end
     }
 
-    /// Programs a wordline, from `at` on; gives when it is done.
+    /// Programs a wordline, from `at` on; returns the end.
     pub(crate) fn program(&mut self, now: u64, at: u64, die: usize, cells: Cells) -> u64 {
         let from = self.free_from(die).max(at);
         let channel = &mut self.channels[self.hangs_on[die] as usize];
@@ -347,7 +347,8 @@ impl Dies {
         self.asked(die, there, length)
     }
 
-    /// Programs `wordlines` of a die, at least one, one after another, from `at` on, without data.
+    /// Programs `wordlines` of a die, at least one, one after another, from `at` on, without data
+    /// transfers.
     pub(crate) fn fill(&mut self, at: u64, die: usize, wordlines: u64) -> u64 {
         let program = self.times.program;
         let all_but_last = self.programs(program, wordlines - 1);
@@ -355,7 +356,7 @@ impl Dies {
         self.occupy(at, die, all_but_last, last)
     }
 
-    /// Programs a wordline of single-bit cells into the cells proper, from `at` on.
+    /// Programs a wordline of single-bit cells into multi-bit cells, from `at` on.
     pub(crate) fn fold(&mut self, at: u64, die: usize) -> u64 {
         let read = self.times.slc_read;
         self.did.senses.add(1, read);
@@ -363,15 +364,14 @@ impl Dies {
         self.occupy(at, die, read, program)
     }
 
-    /// Erases `blocks` of a die, at least one, one after another, from `at` on; gives when that is
-    /// done.
+    /// Erases `blocks` of a die, at least one, one after another, from `at` on; returns the end.
     pub(crate) fn erase(&mut self, at: u64, die: usize, blocks: u64) -> u64 {
         let all_but_last = self.erases(blocks - 1);
         let last = self.erases(1);
         self.occupy(at, die, all_but_last, last)
     }
 
-    /// How long `wordlines` programs of `program` each take, one after another.
+    /// Total time of `wordlines` programs of `program` each, one after another.
     fn programs(&mut self, program: u64, wordlines: u64) -> u64 {
         let length = match &mut self.chance {
             Some(chance) => chance.programs(program, wordlines),
@@ -381,7 +381,7 @@ impl Dies {
         length
     }
 
-    /// The same of erases.
+    /// Total time of erases.
     fn erases(&mut self, blocks: u64) -> u64 {
         let erase = self.times.erase;
         let length = match &mut self.chance {
@@ -392,13 +392,13 @@ impl Dies {
         length
     }
 
-    /// Something that takes `before` and an operation of `length` after it.
+    /// Occupies a die for `before` and then an operation of `length`.
     fn occupy(&mut self, at: u64, die: usize, before: u64, length: u64) -> u64 {
         let begin = self.free_from(die).max(at).saturating_add(before);
         self.asked(die, begin, length)
     }
 
-    /// The last operation of a die begins then and takes so long.
+    /// Records the last operation of a die: its begin and duration.
     fn asked(&mut self, die: usize, begin: u64, length: u64) -> u64 {
         let end = begin.saturating_add(length);
         if let Some(suspension) = &mut self.suspension {
@@ -408,7 +408,7 @@ impl Dies {
         end
     }
 
-    /// From when on all of a die is free.
+    /// Time from which on the whole die is free.
     fn free_from(&self, die: usize) -> u64 {
         match self.planes {
             1 => self.free[die],
@@ -419,7 +419,7 @@ impl Dies {
         }
     }
 
-    /// All of a die is free from `end` on.
+    /// Marks the whole die as busy until `end`.
     fn busy_until(&mut self, die: usize, end: u64) {
         match self.planes {
             1 => self.free[die] = end,

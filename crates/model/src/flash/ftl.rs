@@ -1,13 +1,13 @@
-//! The map of one partition: which logical page lies where, and what is written next.
+//! The map of one partition: the place of each logical page, and the next place to write.
 //!
-//! It knows no time. What has to be done on dies it says to a [`DieWork`], so that the same code
-//! places pages for a host, with time, and prepares a drive, without.
+//! This module has no time. It passes the work of the dies to a [`DieWork`], so that the same code
+//! places pages for a host, with time, and preconditions a drive, without time.
 //!
 //! Invariants:
-//! - a logical page that is mapped to a place is what that place says it holds, and the other way
-//!   round;
-//! - the valid pages of a line are its places that hold something;
-//! - a line is free when one is needed ([`Geometry`] refuses what would not keep that).
+//! - the map from logical pages to places and the reverse map agree;
+//! - the number of valid pages of a line is the number of its places that hold a page;
+//! - a free line exists whenever one is needed ([`Geometry`] rejects parameters that would violate
+//!   this).
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::error::ParameterError;
 use crate::parameters::FlashParameters;
 use crate::units::zeros;
 
-/// What writes: each has a line of its own.
+/// A source of writes, each with its own open line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     /// A host.
@@ -28,23 +28,23 @@ pub enum Writer {
     Collection,
 }
 
-/// What has to be done on dies. `die` counts from 0 in the partition.
+/// Work of the dies. `die` counts from 0 in the partition.
 pub(super) trait DieWork {
-    /// A wordline of a writer is full.
+    /// Programs a writer's full wordline.
     fn program(&mut self, writer: Writer, die: u32);
 
-    /// `pages` pages of a flash page are collected; [`DieWork::moved`] follows for each.
+    /// Senses `pages` pages of a flash page for collection; [`DieWork::moved`] follows for each.
     fn sense(&mut self, die: u32, flash_page: FlashPage, pages: u32);
 
-    /// A page of the last sense was placed. If that filled a wordline, [`DieWork::program`] comes
-    /// after.
+    /// Called after a page of the last sense was placed. If that filled a wordline,
+    /// [`DieWork::program`] follows.
     fn moved(&mut self);
 
-    /// A block of each die is erased.
+    /// Erases a block of each die.
     fn erase(&mut self);
 }
 
-/// Nothing is done: pages are placed in no time.
+/// Does nothing: pages are placed in no time.
 #[derive(Debug)]
 pub(super) struct NoWork;
 
@@ -55,22 +55,22 @@ impl DieWork for NoWork {
     fn erase(&mut self) {}
 }
 
-/// A line that is being written.
+/// A line being written.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     line: u32,
-    /// Pages of it that were taken.
+    /// Pages taken of it.
     taken: u32,
-    /// The die of the next page, and how many pages of that wordline were taken.
+    /// The die of the next page, and the pages taken of that wordline.
     die: u32,
     of_wordline: u32,
 }
 
-/// What a partition is like at rest but for its map.
+/// State of a partition at rest, without its map.
 #[derive(Debug)]
 pub(super) struct Saved {
     pub(super) lines: SavedLines,
-    /// The open line of the host and of collection, and the pages taken of each.
+    /// The open lines of the host and of collection, and the pages taken of each.
     pub(super) open: [Option<(u32, u32)>; 2],
     pub(super) credits: i64,
     pub(super) refill: u32,
@@ -84,9 +84,9 @@ struct Slot {
     place: u32,
     line: u32,
     die: u32,
-    /// It is the last of its wordline.
+    /// Whether it is the last of its wordline.
     fills_wordline: bool,
-    /// It is the last of its line.
+    /// Whether it is the last of its line.
     fills_line: bool,
 }
 
@@ -96,11 +96,11 @@ pub(super) struct Ftl {
     pub(super) geometry: Geometry,
     pub(super) lines: Lines,
     pub(super) policy: Box<dyn Policy>,
-    /// Place of each logical page and logical page of each place, as their complements: 0 is none.
-    /// So a fresh drive's map is memory that was never touched.
+    /// Place of each logical page and logical page of each place, as complements: 0 is none, so
+    /// that a fresh drive's map is untouched memory.
     pub(super) place_of: Vec<u32>,
     held_at: Vec<u32>,
-    /// What was taken of the map by a snapshot that is not whole.
+    /// The part of the map that an unfinished snapshot has copied.
     pub(super) taken: Option<Box<Map>>,
     host_line: Option<Open>,
     collection_line: Option<Open>,
@@ -109,7 +109,7 @@ pub(super) struct Ftl {
     pub(super) collect_below: u32,
     pub(super) host_pages: u64,
     pub(super) collected_pages: u64,
-    /// Lines that were collected because a host wrote.
+    /// Lines collected because a host wrote.
     pub(super) foreground: u64,
 }
 
@@ -136,7 +136,7 @@ impl Ftl {
         })
     }
 
-    /// Where a logical page lies.
+    /// Place of a logical page.
     pub(super) fn lookup(&self, logical: u32) -> Option<u32> {
         decode(self.place_of[logical as usize])
     }
@@ -146,7 +146,7 @@ impl Ftl {
         decode(self.held_at[place as usize])
     }
 
-    /// A host writes a logical page: its credit is paid, which may collect a line, and it gets a
+    /// Writes a logical page for a host: takes its credit, which may collect a line, and gives it a
     /// new place.
     pub(super) fn write(&mut self, logical: u32, work: &mut impl DieWork) {
         self.pay(work);
@@ -155,7 +155,7 @@ impl Ftl {
         self.place(Writer::Host, logical, work);
     }
 
-    /// A logical page lies nowhere any more.
+    /// Unmaps a logical page.
     pub(super) fn forget(&mut self, logical: u32) {
         self.keep(logical);
         let place = std::mem::take(&mut self.place_of[logical as usize]);
@@ -165,7 +165,7 @@ impl Ftl {
         }
     }
 
-    /// A logical page is about to lie elsewhere.
+    /// Called before the place of a logical page changes.
     #[inline]
     fn keep(&mut self, logical: u32) {
         if let Some(map) = &mut self.taken {
@@ -173,7 +173,7 @@ impl Ftl {
         }
     }
 
-    /// Has many lie nowhere, most of which may do so already.
+    /// Unmaps many pages, most of which may be unmapped already.
     pub(super) fn forget_all(&mut self, logical: Range<u32>) {
         for logical in logical {
             if self.place_of[logical as usize] != 0 {
@@ -182,7 +182,7 @@ impl Ftl {
         }
     }
 
-    /// Before a page of a host is placed.
+    /// Takes a credit before a host's page is placed.
     fn pay(&mut self, work: &mut impl DieWork) {
         if self.credits <= 0 {
             if self.lines.free() <= self.collect_below as usize
@@ -196,7 +196,7 @@ impl Ftl {
         self.credits -= 1;
     }
 
-    /// Gives a logical page, which lies nowhere, the next place of a writer's line.
+    /// Places an unmapped logical page at the next place of a writer's line.
     pub(super) fn place(&mut self, writer: Writer, logical: u32, work: &mut impl DieWork) {
         let slot = self.take(writer);
         self.keep(logical);
@@ -223,7 +223,7 @@ impl Ftl {
         }
     }
 
-    /// Takes the next place of a writer's line, which is opened if there is none.
+    /// Takes the next place of a writer's line, and opens a line if necessary.
     fn take(&mut self, writer: Writer) -> Slot {
         let shape = self.geometry;
         let open_line = match writer {
@@ -258,7 +258,7 @@ impl Ftl {
         }
     }
 
-    /// Pages taken of a writer's line, and how many of them are valid.
+    /// Pages taken of a writer's line, and the number of valid ones.
     pub(super) fn open(&self, writer: Writer) -> (u32, u32) {
         let open_line = match writer {
             Writer::Host => self.host_line,
@@ -267,7 +267,7 @@ impl Ftl {
         open_line.map_or((0, 0), |open| (open.taken, self.lines.valid(open.line)))
     }
 
-    /// The lines that are being written, with the pages that were taken of each.
+    /// The open lines, with the pages taken of each.
     pub(super) fn open_lines(&self) -> [Option<(Writer, u32, u32)>; 2] {
         let of = |writer, open: &Option<Open>| open.map(|open| (writer, open.line, open.taken));
         [
@@ -276,7 +276,7 @@ impl Ftl {
         ]
     }
 
-    /// Credits, and what they become more by when they are used up.
+    /// Credits, and their increase when they are used up.
     pub(super) fn credits(&self) -> (i64, u32) {
         (self.credits, self.refill)
     }
@@ -286,7 +286,7 @@ impl Ftl {
         (self.credits, self.refill) = (credits, refill);
     }
 
-    /// What it is like but for its map.
+    /// State without the map.
     pub(super) fn saved(&self) -> Saved {
         let open = [self.host_line, self.collection_line];
         Saved {
@@ -299,8 +299,8 @@ impl Ftl {
         }
     }
 
-    /// Makes a fresh one like that. [`Ftl::restore_page`] follows for each page that lies
-    /// somewhere, then [`Ftl::restored`].
+    /// Restores this state in a fresh FTL. [`Ftl::restore_page`] follows for each mapped page, then
+    /// [`Ftl::restored`].
     pub(super) fn restore(&mut self, saved: Saved) {
         let shape = self.geometry;
         let open = saved.open.map(|open| {
@@ -317,7 +317,7 @@ impl Ftl {
         self.lines.restore(saved.lines);
     }
 
-    /// Puts a page where it was; gives whether one can be there.
+    /// Restores a page's place; returns whether that is possible.
     #[must_use]
     pub(super) fn restore_page(&mut self, logical: u32, place: u32) -> bool {
         let shape = self.geometry;
@@ -339,12 +339,12 @@ impl Ftl {
         true
     }
 
-    /// All pages are where they were.
+    /// Called after all pages were restored.
     pub(super) fn restored(&mut self) {
         self.lines.restored();
     }
 
-    /// Takes what the place holds out of it.
+    /// Removes the page from a place.
     pub(super) fn lift(&mut self, place: u32) -> Option<u32> {
         decode(std::mem::take(&mut self.held_at[place as usize]))
     }

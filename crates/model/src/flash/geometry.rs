@@ -1,4 +1,4 @@
-//! The shape of a drive: what its pages, wordlines, blocks and lines are, and how many.
+//! Geometry of a drive: sizes and numbers of its pages, wordlines, blocks and lines.
 
 use crate::error::ParameterError;
 use crate::parameter::Shape;
@@ -8,19 +8,19 @@ use crate::units::PAGE_LEN;
 /// The shape of one die, in pages of 4096 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DieShape {
-    /// Pages of a flash page, which is what one sense reads.
+    /// Pages of a flash page, the unit of a sense.
     pub flash_page: u32,
-    /// Pages of a wordline, which is what one program writes: a multiple of `flash_page`.
+    /// Pages of a wordline, the unit of a program: a multiple of `flash_page`.
     pub wordline: u32,
     /// Wordlines of a block.
     pub rows: u32,
-    /// Kinds of flash pages, 1 to 4.
+    /// Number of kinds of flash pages, 1 to 4.
     pub cell_bits: u32,
-    /// Planes of the die: flash pages that follow one another lie in different ones.
+    /// Planes of the die: consecutive flash pages are in different ones.
     pub planes: u32,
 }
 
-/// Where a flash page lies on its die, and what kind it is.
+/// Position of a flash page on its die, and its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlashPage {
     pub(crate) plane: u32,
@@ -28,7 +28,7 @@ pub(crate) struct FlashPage {
 }
 
 impl DieShape {
-    /// The shape of a die of a drive whose parameters were checked.
+    /// Shape of a die for checked parameters.
     pub(crate) fn new(parameters: &FlashParameters) -> Self {
         let rows = parameters.block_bytes / u64::from(parameters.oneshot_bytes);
         Self {
@@ -61,27 +61,27 @@ impl DieShape {
     }
 }
 
-/// The shape of a drive with an FTL. All partitions are alike.
+/// Geometry of a drive with an FTL. All partitions are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Of each die.
+    /// Shape of each die.
     pub die: DieShape,
-    /// Independent FTLs.
+    /// Number of independent FTLs.
     pub partitions: u32,
-    /// Channels of each.
+    /// Channels of each partition.
     pub channels: u32,
-    /// Dies of each.
+    /// Dies of each partition.
     pub dies: u32,
     /// Pages of a line: a block on every die of a partition.
     pub line: u32,
     /// Lines of each partition.
     pub lines: u32,
-    /// Pages of each partition that the host sees.
+    /// Logical pages of each partition.
     pub logical: u32,
 }
 
 impl Geometry {
-    /// The shape of a drive with an FTL.
+    /// Computes the geometry of a drive with an FTL.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Geometry {
         })
     }
 
-    /// The die of a place of a partition, and the flash page that it lies in.
+    /// The die of a partition's place, and the flash page that contains it.
     pub(super) fn position(&self, place: u32) -> (u32, FlashPage) {
         let page = place % self.line;
         let wordline = page / self.die.wordline;
@@ -114,12 +114,12 @@ impl Geometry {
         (wordline % self.dies, flash_page)
     }
 
-    /// Pages of the whole drive that the host sees.
+    /// Logical pages of the whole drive.
     pub fn pages(&self) -> u64 {
         u64::from(self.logical) * u64::from(self.partitions)
     }
 
-    /// Pages of each partition that there are.
+    /// Physical pages of each partition.
     pub fn physical(&self) -> u32 {
         self.lines * self.line // checked when it was made
     }

@@ -1,11 +1,11 @@
-//! The lines of a partition: which are free, open and full, how many of their pages are valid, and
-//! how old they are.
+//! The lines of a partition: free, open and full ones, their numbers of valid pages, and their
+//! ages.
 //!
-//! Full lines stand in two orders at once: by the time at which they were filled, and by how many
-//! of their pages are valid. Both are lists through the lines themselves, so that a page becomes
-//! invalid, and a victim is found, in a time that does not grow with their number.
+//! Full lines are in two orders: by the time at which they were filled, and by their number of
+//! valid pages. Both are lists through the lines themselves, so that invalidating a page and
+//! finding a victim take constant time.
 //!
-//! What it does NOT do: know which page lies where.
+//! Not included: the places of pages.
 
 use std::collections::VecDeque;
 
@@ -17,9 +17,9 @@ pub struct Lines {
     pages: u32,
     lines: Vec<Line>,
     free: VecDeque<u32>,
-    /// Of full lines by their number of valid pages: the first of each list.
+    /// The first full line for each number of valid pages.
     by_valid: Vec<u32>,
-    /// No full line has fewer valid pages.
+    /// Lower bound on the valid pages of any full line.
     fewest: u32,
     oldest: u32,
     newest: u32,
@@ -28,14 +28,14 @@ pub struct Lines {
     erased: u64,
 }
 
-/// What lines are like but for their valid pages.
+/// State of the lines without their valid pages.
 #[derive(Debug)]
 pub(super) struct SavedLines {
-    /// Erases of each, and what was placed when it was filled.
+    /// Erases of each, and the value of `placed` when it was filled.
     pub(super) each: Vec<(u32, u64)>,
-    /// Full lines, from the one that was filled first.
+    /// Full lines, the one filled first at the front.
     pub(super) full: Vec<u32>,
-    /// Free lines, from the one that has been free for longest.
+    /// Free lines, the one free for longest at the front.
     pub(super) free: Vec<u32>,
     pub(super) placed: u64,
     pub(super) erased: u64,
@@ -45,19 +45,19 @@ pub(super) struct SavedLines {
 struct Line {
     valid: u32,
     full: bool,
-    /// Neighbours among the full lines with as many valid pages.
+    /// Neighbours among the full lines with the same number of valid pages.
     next: u32,
     previous: u32,
     /// Neighbours among all full lines, by the time at which they were filled.
     newer: u32,
     older: u32,
     erases: u32,
-    /// What `placed` was when it was filled.
+    /// Value of `placed` when it was filled.
     filled_at: u64,
 }
 
 impl Lines {
-    /// `count` free lines of `pages` pages.
+    /// Creates `count` free lines of `pages` pages.
     pub(super) fn new(count: u32, pages: u32) -> Self {
         let line = Line {
             valid: 0,
@@ -92,7 +92,7 @@ impl Lines {
         0..u32::try_from(self.lines.len()).expect("they are made from 32 bits")
     }
 
-    /// How many are free.
+    /// Number of free lines.
     pub fn free(&self) -> usize {
         self.free.len()
     }
@@ -102,12 +102,12 @@ impl Lines {
         self.lines[line as usize].valid
     }
 
-    /// How often a line was erased.
+    /// Erases of a line.
     pub fn erases(&self, line: u32) -> u32 {
         self.lines[line as usize].erases
     }
 
-    /// How often lines were erased, in all.
+    /// Total erases.
     pub fn erased(&self) -> u64 {
         self.erased
     }
@@ -117,7 +117,7 @@ impl Lines {
         self.placed - self.lines[line as usize].filled_at
     }
 
-    /// The full lines, from the one that was filled first to the one that was filled last.
+    /// The full lines, in the order in which they were filled.
     pub fn by_age(&self) -> impl Iterator<Item = u32> {
         let from = Some(self.oldest).filter(|&line| line != NONE);
         std::iter::successors(from, |&line| {
@@ -125,7 +125,7 @@ impl Lines {
         })
     }
 
-    /// The full lines that have the fewest valid pages, in no particular order.
+    /// The full lines with the fewest valid pages, in no particular order.
     pub fn with_fewest_valid(&self) -> impl Iterator<Item = u32> {
         let from = Some(self.by_valid[self.fewest as usize]).filter(|&line| line != NONE);
         std::iter::successors(from, |&line| {
@@ -139,18 +139,18 @@ impl Lines {
         line.expect("a geometry has spare lines enough for one to be free")
     }
 
-    /// A page was placed in an open line.
+    /// Places a page in an open line.
     pub(super) fn place(&mut self, line: u32) {
         self.placed += 1;
         self.lines[line as usize].valid += 1;
     }
 
-    /// A page of an open line was taken and left empty.
+    /// Leaves a page of an open line empty.
     pub(super) fn skip(&mut self) {
         self.placed += 1;
     }
 
-    /// The last page of an open line was taken.
+    /// Marks an open line as full.
     pub(super) fn fill(&mut self, line: u32) {
         let placed = self.placed;
         let filled = &mut self.lines[line as usize];
@@ -161,7 +161,7 @@ impl Lines {
         self.link(line, valid);
     }
 
-    /// A page of a line is valid no longer.
+    /// Invalidates a page of a line.
     pub(super) fn invalidate(&mut self, line: u32) {
         let Line { valid, full, .. } = self.lines[line as usize];
         if full {
@@ -173,7 +173,7 @@ impl Lines {
         }
     }
 
-    /// Takes a full line out of both orders, to be emptied.
+    /// Removes a full line from both orders, to be emptied.
     pub(super) fn take(&mut self, line: u32) {
         let Line {
             valid,
@@ -197,7 +197,7 @@ impl Lines {
         self.fewest = self.fewest_from(self.fewest);
     }
 
-    /// A line that was taken is empty, and free.
+    /// Frees a line that was taken and is empty.
     pub(super) fn release(&mut self, line: u32) {
         self.lines[line as usize].valid = 0;
         self.free.push_back(line);
@@ -208,7 +208,7 @@ impl Lines {
         self.lines[line as usize].full
     }
 
-    /// What they are like but for their valid pages.
+    /// State without the valid pages.
     pub(super) fn saved(&self) -> SavedLines {
         SavedLines {
             each: self
@@ -223,8 +223,8 @@ impl Lines {
         }
     }
 
-    /// Makes fresh ones like that. Every line is in one list once or open. [`Lines::restore_valid`]
-    /// follows for each valid page, then [`Lines::restored`].
+    /// Restores this state in fresh lines. Every line must be open or in one list.
+    /// [`Lines::restore_valid`] follows for each valid page, then [`Lines::restored`].
     pub(super) fn restore(&mut self, saved: SavedLines) {
         for (line, (erases, filled_at)) in self.lines.iter_mut().zip(saved.each) {
             (line.erases, line.filled_at) = (erases, filled_at);
@@ -238,12 +238,12 @@ impl Lines {
         (self.placed, self.erased) = (saved.placed, saved.erased);
     }
 
-    /// A page of a full or open line is valid.
+    /// Counts a valid page of a full or open line.
     pub(super) fn restore_valid(&mut self, line: u32) {
         self.lines[line as usize].valid += 1;
     }
 
-    /// All valid pages are known.
+    /// Called after all valid pages were restored.
     pub(super) fn restored(&mut self) {
         for line in self.all() {
             let Line { full, valid, .. } = self.lines[line as usize];
@@ -253,7 +253,7 @@ impl Lines {
         }
     }
 
-    /// Puts a full line behind all others by age.
+    /// Adds a full line as the newest.
     fn append(&mut self, line: u32) {
         let newest = std::mem::replace(&mut self.newest, line);
         let appended = &mut self.lines[line as usize];

@@ -1,12 +1,13 @@
 //! Conventional flash: dies behind channels, a link, a shared write buffer, and a page-mapped FTL
 //! in each partition.
 //!
-//! All times of a command are known when it is submitted: what comes later finds the dies, channels
-//! and links as they were left. What remains are two kinds of events: commands are done, and bytes
-//! come back to the buffer. Only where programs and erases give way to reads may what waits for
-//! them become later.
+//! All times of a command are known when it is submitted, because later commands find dies,
+//! channels and links as it left them. Only two kinds of events remain: commands complete, and
+//! bytes return to the buffer. These times change only if programs and erases are suspended for
+//! reads.
 //!
-//! What it does NOT do: hold data, limit the size or number of commands, or know who submits them.
+//! Not included: data, limits on the size and number of commands, and the identity of their
+//! senders.
 
 mod buffer;
 mod collect;
@@ -61,44 +62,44 @@ pub struct Flash {
     pending: Pending,
     background: Option<Background>,
     slc: Option<SlcCache>,
-    /// When the last command arrived.
+    /// Arrival of the last command.
     arrived: u64,
     stalls: u64,
-    /// How it was brought into its state, where that was no host.
+    /// How it was preconditioned, if it was.
     prepared: Option<Prepared>,
-    /// What may have changed its state, counted.
+    /// Number of possible changes of its state.
     changes: u64,
     taking: Option<Taking>,
 }
 
-/// One FTL, and what its open wordlines wait for.
+/// One FTL, with the state of its open wordlines.
 #[derive(Debug)]
 struct Partition {
     ftl: Ftl,
     /// Its first die.
     first_die: usize,
-    /// Bytes of the buffer in the host's wordline that is not full.
+    /// Buffer bytes in the host's partly filled wordline.
     held: u64,
-    /// When what is in collection's wordline that is not full was sensed.
+    /// Time at which the contents of collection's partly filled wordline were sensed.
     sensed: u64,
-    /// Lines that were collected in the background.
+    /// Lines collected in the background.
     background: u64,
-    /// When the last collection in the background has ended.
+    /// End of the last background collection.
     background_end: u64,
-    /// No line has an invalid page: for [`Flash::be_idle`] alone.
+    /// Whether no line has an invalid page; only for [`Flash::be_idle`].
     is_clean: bool,
     cached: Cached,
-    /// What of its map is in memory, if that is not all.
+    /// The part of its map in memory; `None` if all of it is.
     map: Option<MapCache>,
     map_misses: u64,
 }
 
 impl Flash {
-    /// A fresh drive at rest: nothing was ever written.
+    /// Creates a fresh drive at rest, without any written data.
     ///
     /// # Errors
     ///
-    /// Those of [`Geometry::new`]; no memory for the map.
+    /// Those of [`Geometry::new`]; not enough memory for the map.
     pub fn new(parameters: &FlashParameters) -> Result<Self, ParameterError> {
         let geometry = Geometry::new(parameters)?;
         let hangs_on = |die: u32| {
@@ -141,7 +142,7 @@ impl Flash {
         Ok(flash)
     }
 
-    /// Ends all that is under way, and its time begins again: what is left is the drive that
+    /// Ends everything in flight, and restarts time: the result is the drive that
     /// [`Flash::restore`] makes of its state.
     pub fn rest(&mut self, parameters: &FlashParameters) {
         self.dies.rest(parameters);
@@ -161,21 +162,21 @@ impl Flash {
         self.retune_caches(parameters);
     }
 
-    /// How it was brought into its state, where that was no host.
+    /// How it was preconditioned, if it was.
     pub fn prepared(&self) -> Option<Prepared> {
         self.prepared
     }
 
-    /// A number that grows with all that may change what [`Flash::save`] writes.
+    /// A number that grows with each possible change of the result of [`Flash::save`].
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Other parameters from now on. What is under way keeps its time.
+    /// Changes the parameters. Commands in flight keep their times.
     ///
     /// # Errors
     ///
-    /// As [`Flash::new`], and another shape; then nothing has changed.
+    /// Those of [`Flash::new`], and another shape; then nothing has changed.
     pub fn retune(&mut self, parameters: &FlashParameters) -> Result<(), ParameterError> {
         if Geometry::new(parameters)? != self.geometry {
             return Err(ParameterError::Fixed { name: "geometry" });
@@ -196,7 +197,7 @@ impl Flash {
         Ok(())
     }
 
-    /// Caches that are off hold nothing.
+    /// Empties caches that are now off.
     fn retune_caches(&mut self, parameters: &FlashParameters) {
         self.slc = SlcCache::new(parameters);
         let map_pages = parameters.extras.map_cache_pages;
@@ -212,13 +213,13 @@ impl Flash {
         }
     }
 
-    /// The shape that the parameters made.
+    /// Geometry from the parameters.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Writes one page in no time, as a host would, with the collection that this makes necessary:
-    /// to bring a drive into the state of one in use. A page beyond the end is none.
+    /// Writes one page in no time, as a host would, with the necessary collection: for
+    /// preconditioning. A page beyond the end is ignored.
     pub fn place_only(&mut self, page: u64) {
         self.changes += 1;
         if page < self.geometry.pages() {
@@ -227,7 +228,7 @@ impl Flash {
         }
     }
 
-    /// The partition of a page, and which of its logical pages it is.
+    /// The partition of a page, and its logical page number there.
     fn locate(&self, page: u64) -> (usize, u32) {
         locate(page, self.geometry.partitions)
     }
@@ -261,8 +262,8 @@ impl Flash {
         Some(At { at, slot })
     }
 
-    /// What a write of `pages` takes of the buffer: not so much that it would wait for what
-    /// wordlines hold that are not full.
+    /// Buffer bytes of a write of `pages`, limited so that it need not wait for bytes in partly
+    /// filled wordlines.
     fn need(&self, pages: &Range<u64>) -> u64 {
         let waiting = u64::from(self.geometry.partitions)
             * (u64::from(self.geometry.die.wordline) - 1)
@@ -326,9 +327,9 @@ impl Timing for Flash {
     }
 }
 
-/// Which logical pages of partition `index` of `count` some pages of the drive are.
+/// Logical pages of partition `index` of `count` in a range of the drive's pages.
 fn logical_pages(pages: &Range<u64>, index: u32, count: u32) -> Range<u32> {
-    // Those that come at or after `page`, and so on.
+    // The number of those pages before `page`.
     let from = |page: u64| {
         let logical = page.saturating_sub(index.into()).div_ceil(count.into());
         u32::try_from(logical).expect("a partition has fewer than 2^32 pages")

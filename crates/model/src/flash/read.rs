@@ -1,12 +1,12 @@
-//! Reads: in each partition the map's pages that are not in memory, then flash pages, which go over
-//! the link.
+//! Reads: in each partition first missing map pages, then flash pages, which are sent over the
+//! link.
 
 use super::extra::suspend::postpone;
 use super::{Dies, Flash, For, Geometry, Link, Sense, logical_pages};
 use crate::units::{PAGE, pages_touched};
 
 impl Flash {
-    /// When a read is done.
+    /// Completion time of a read.
     pub(super) fn read(&mut self, now: u64, offset: u64, len: u32) -> u64 {
         let count = self.geometry.partitions;
         let begin = self.costs.before_read(len, PAGE * u64::from(count));
@@ -45,17 +45,17 @@ struct Senses<'a> {
     link: &'a mut Link,
     now: u64,
     at: u64,
-    /// Pages of one flash page that come one after another: the place of the first, and how many.
+    /// Consecutive pages of one flash page: the place of the first, and their number.
     run: Option<(u32, u32)>,
     done: u64,
 }
 
 impl Senses<'_> {
-    /// The next page, and where it lies.
+    /// Adds the next page, with its place.
     fn page(&mut self, place: Option<u32>) {
         let flash_page = self.geometry.die.flash_page;
         match (place, &mut self.run) {
-            // Lines are whole flash pages, and so places that differ in nothing else lie in one.
+            // Lines are whole flash pages, so these places are in one flash page.
             (Some(place), Some((first, count))) if place / flash_page == *first / flash_page => {
                 *count += 1;
             }

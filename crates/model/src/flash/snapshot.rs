@@ -1,12 +1,12 @@
-//! The state of a drive as it was at one moment, taken while it works: a part at a time, so that
-//! nobody waits for it.
+//! Snapshot of a drive's state at one moment, taken while it works: a part at a time, so that
+//! nothing waits for it.
 //!
-//! A snapshot begins with what is small: counts, and what lines are like. The map follows in parts,
-//! in the order of logical pages. A page that gets another place before its turn has come is taken
-//! first. So what is taken is the map of the beginning, whatever the drive does meanwhile.
+//! A snapshot begins with the small parts: counters, and the state of lines. The map follows in
+//! parts, in the order of logical pages. A page whose place changes before its turn is copied
+//! first. So the copy is the map of the beginning, whatever the drive does meanwhile.
 //!
-//! What it does NOT do: allocate memory for the map ([`Room`] is made beforehand, elsewhere), or
-//! write anything anywhere.
+//! Not included: allocation of memory for the map ([`Room`] is created before, elsewhere), and
+//! writing to files.
 
 use super::state::{put_head, put_shape, put_short, seal};
 use super::{Flash, Geometry};
@@ -22,12 +22,12 @@ pub struct Room {
 }
 
 impl Room {
-    /// Memory for drives of this shape, all of it touched: whoever fills it waits for no page of
-    /// it.
+    /// Allocates memory for drives of this shape, and touches all of it, so that filling it causes
+    /// no page faults.
     ///
     /// # Errors
     ///
-    /// There is not so much memory.
+    /// There is not enough memory.
     pub fn new(geometry: &Geometry) -> Result<Self, ParameterError> {
         let maps = (0..geometry.partitions).map(|_| Map::new(geometry.logical));
         Ok(Self {
@@ -41,14 +41,14 @@ impl Room {
     }
 }
 
-/// The map of one partition as it was, as far as it is known.
+/// Copy of one partition's map, as far as it is complete.
 #[derive(Debug)]
 pub(super) struct Map {
-    /// As [`super::ftl::Ftl`] has them.
+    /// Entries as in [`super::ftl::Ftl`].
     entries: Vec<u32>,
-    /// Pages that were taken before their turn, as bits.
+    /// Bits of the pages copied before their turn.
     early: Vec<u64>,
-    /// Pages below were taken: a multiple of 64, or all.
+    /// Pages below this were copied: a multiple of 64, or all.
     next: u32,
 }
 
@@ -65,7 +65,7 @@ impl Map {
         Ok(map)
     }
 
-    /// Page `logical` is about to lie elsewhere than `entry` says.
+    /// Called before page `logical` gets another place than that of `entry`.
     pub(super) fn keep(&mut self, logical: u32, entry: u32) {
         if logical < self.next {
             return;
@@ -78,7 +78,7 @@ impl Map {
         }
     }
 
-    /// Takes about `pages` more of the map, and says how many.
+    /// Copies about `pages` more of the map, and returns their number.
     fn take(&mut self, place_of: &[u32], pages: u32) -> u32 {
         let from = self.next;
         let words = pages.div_ceil(BITS).max(1) as usize;
@@ -107,14 +107,14 @@ impl Map {
     }
 }
 
-/// What a snapshot that is being taken has beside the maps, which are with their partitions.
+/// The parts of an unfinished snapshot other than the maps, which are with their partitions.
 #[derive(Debug)]
 pub(super) struct Taking {
     head: Vec<u8>,
     heads: Vec<Vec<u8>>,
 }
 
-/// The state of a drive, whole.
+/// The complete state of a drive.
 #[derive(Debug)]
 pub struct Snapshot {
     head: Vec<u8>,
@@ -122,7 +122,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// What [`Flash::save`] would have written when it was begun.
+    /// The bytes that [`Flash::save`] would have written when it was begun.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         let mut out = self.head;
@@ -139,7 +139,7 @@ impl Snapshot {
 }
 
 impl Flash {
-    /// Begins to take the state of the drive as it is now. One that was being taken is given up.
+    /// Begins a snapshot of the drive's current state. Drops an unfinished one.
     ///
     /// # Panics
     ///
@@ -158,12 +158,12 @@ impl Flash {
         self.taking = Some(Taking { head, heads });
     }
 
-    /// Whether a snapshot is being taken.
+    /// Whether a snapshot is in progress.
     pub fn takes_snapshot(&self) -> bool {
         self.taking.is_some()
     }
 
-    /// Takes about `pages` more pages of the map; gives the snapshot where these were the last
+    /// Copies about `pages` more pages of the map; returns the snapshot if these were the last
     /// ones.
     pub fn continue_snapshot(&mut self, pages: u32) -> Option<Snapshot> {
         let mut left = pages;
@@ -188,7 +188,7 @@ impl Flash {
 }
 
 impl super::ftl::Ftl {
-    /// Takes up to about `pages` of the map, and says how many.
+    /// Copies up to about `pages` of the map, and returns their number.
     fn take_snapshot(&mut self, pages: u32) -> u32 {
         match &mut self.taken {
             Some(map) if !map.is_whole() => map.take(&self.place_of, pages),

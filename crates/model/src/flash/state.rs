@@ -1,19 +1,19 @@
-//! What a drive is like when it is at rest, as bytes: where its pages lie, and how worn it is. What
-//! is under way is not part of it.
+//! State of a drive at rest as bytes: the places of its pages, and its wear. Commands in flight are
+//! not part of it.
 //!
-//! The form, in little-endian numbers, everything of 8 bytes but where said: `nvmirage` in ASCII,
-//! the version (3), seven numbers of the shape; how the drive was prepared (0: not at all, 1:
-//! played, 2: seeded), the write amplification of that in thousandths, its rounds and page
+//! The format, in little-endian numbers of 8 bytes except where noted: `nvmirage` in ASCII, the
+//! version (3), seven numbers of the shape; how the drive was preconditioned (0: not at all, 1:
+//! simulated, 2: seeded), the write amplification of that in thousandths, its rounds and page
 //! operations; then for each partition credits, `refill`, pages placed, pages of hosts, pages
-//! collected, lines erased, and of both writers the open line and the pages taken of it (all ones
-//! and 0 for none); for each line its erases and what was placed when it was filled; the number of
-//! full lines and these from the one that was filled first, 4 bytes each; the number of free lines
-//! and these from the one that has been free for longest, likewise; pages that were folded, and the
-//! dies of the wordlines in the cache of single-bit cells, likewise; and for each logical page its
-//! place as the complement of 4 bytes, 0 for none. Last a checksum: FNV-1a of 64 bits over words of
-//! 4 bytes.
+//! collected, lines erased, and for both writers the open line and the pages taken of it (all ones
+//! and 0 for none); for each line its erases and the pages placed when it was filled; the number of
+//! full lines and these in the order in which they were filled, 4 bytes each; the number of free
+//! lines and these from the one free for longest, in the same form; pages that were folded, and the
+//! dies of the wordlines in the cache of single-bit cells, in the same form; and for each logical
+//! page its place as the complement of 4 bytes, 0 for none. Last a checksum: 64-bit FNV-1a over
+//! words of 4 bytes.
 //!
-//! Whatever the bytes are, reading them ends in a drive that works or in an error.
+//! Reading any bytes results in a working drive or in an error.
 
 use super::ftl::Saved;
 use super::lines::SavedLines;
@@ -25,44 +25,44 @@ const MAGIC: u64 = u64::from_le_bytes(*b"nvmirage");
 const VERSION: u64 = 3;
 const NO_LINE: u64 = u64::MAX;
 
-/// Why bytes are not the state of a drive.
+/// Why bytes are not a valid state of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
-    /// The drive itself cannot be made.
+    /// The drive itself is invalid.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
-    /// The model is of another kind.
+    /// The model has no state.
     #[error("only models of kind flash have a state beside the medium's: leave its file out")]
     Stateless,
-    /// They begin with something else.
+    /// The bytes do not begin like a state.
     #[error(
         "not a state of a timing model: name another file, or remove it to start with a new drive"
     )]
     Unknown,
-    /// Another program wrote them.
+    /// Another version of the program wrote them.
     #[error(
         "unsupported state version {found}; this program reads version {VERSION}: use the program that wrote it, or start with a new drive"
     )]
     Version {
-        /// What they say.
+        /// Their version.
         found: u64,
     },
-    /// They are of a drive of another shape.
+    /// They belong to a drive of another shape.
     #[error(
         "this state is from another drive ({name} is {found}, here {here}): use the parameters that it was written with, or start with a new drive"
     )]
     Shape {
-        /// What differs.
+        /// The property that differs.
         name: &'static str,
-        /// What they say.
+        /// Its value in the bytes.
         found: u64,
-        /// What the parameters say.
+        /// Its value in the parameters.
         here: u64,
     },
-    /// They were changed, or cut off.
+    /// They were changed or cut off.
     #[error("this state is damaged ({what}): take an older one, or begin with a fresh drive")]
     Damaged {
-        /// What is wrong.
+        /// The damage.
         what: &'static str,
     },
 }
@@ -71,7 +71,7 @@ fn damaged<T>(what: &'static str) -> Result<T, StateError> {
     Err(StateError::Damaged { what })
 }
 
-/// The numbers of a shape that the rest depends on.
+/// The numbers of a shape that determine the rest.
 fn shape(geometry: &Geometry) -> [(&'static str, u64); 7] {
     [
         ("partitions", u64::from(geometry.partitions)),
@@ -97,11 +97,12 @@ impl Flash {
         seal(out, start);
     }
 
-    /// A drive at rest in the state that [`Flash::save`] wrote.
+    /// Creates a drive at rest in the state written by [`Flash::save`].
     ///
     /// # Errors
     ///
-    /// Those of [`Flash::new`]; bytes that are no state, of another version or shape, or damaged.
+    /// Those of [`Flash::new`]; bytes that are not a state, are of another version or shape, or are
+    /// damaged.
     pub fn restore(parameters: &FlashParameters, bytes: &[u8]) -> Result<Self, StateError> {
         let mut flash = Self::new(parameters)?;
         let mut from = Reader { bytes };
@@ -138,7 +139,7 @@ impl Flash {
     }
 }
 
-/// What the bytes begin with.
+/// Writes the head of the bytes.
 pub(super) fn put_shape(geometry: &Geometry, prepared: Option<Prepared>, out: &mut Vec<u8>) {
     put(out, MAGIC);
     put(out, VERSION);
@@ -183,7 +184,7 @@ fn read_prepared(from: &mut Reader<'_>) -> Result<Option<Prepared>, StateError> 
     }))
 }
 
-/// Ends bytes that began at `start` with their checksum.
+/// Appends the checksum of the bytes from `start` on.
 pub(super) fn seal(out: &mut Vec<u8>, start: usize) {
     let sum = checksum(&out[start..]);
     put(out, sum);
@@ -229,7 +230,7 @@ impl Reader<'_> {
         Ok(u32::from_le_bytes(*first))
     }
 
-    /// Numbers of lines, with their count before them.
+    /// Reads numbers of lines, preceded by their count.
     fn lines(&mut self, lines: u32) -> Result<Vec<u32>, StateError> {
         let count = self.number()?;
         if count > u64::from(lines) {
@@ -239,7 +240,7 @@ impl Reader<'_> {
     }
 }
 
-/// Everything of a partition but its map.
+/// State of a partition without its map.
 pub(super) fn put_head(partition: &Partition, out: &mut Vec<u8>) {
     let saved = partition.ftl.saved();
     put(out, saved.credits.cast_unsigned());
@@ -268,7 +269,7 @@ pub(super) fn put_head(partition: &Partition, out: &mut Vec<u8>) {
     of_partition.for_each(|die| put_short(out, u32::try_from(die).unwrap_or(u32::MAX)));
 }
 
-/// What is in the cache of single-bit cells.
+/// Reads the contents of the cache of single-bit cells.
 fn read_cached(partition: &mut Partition, from: &mut Reader<'_>) -> Result<(), StateError> {
     let dies = partition.ftl.geometry.dies;
     partition.cached.folded_pages = from.number()?;
@@ -346,7 +347,7 @@ fn read(partition: &mut Partition, from: &mut Reader<'_>) -> Result<(), StateErr
     Ok(())
 }
 
-/// Every line is free, full or open, and full lines were filled one after another.
+/// Checks that every line is free, full or open, and that full lines were filled one after another.
 fn check_lines(
     lines: &SavedLines,
     open: [Option<(u32, u32)>; 2],
@@ -375,7 +376,8 @@ fn check_lines(
     Ok(())
 }
 
-/// There is the space that credits promise, and two lines: then a free line is never missing.
+/// Checks that there is the space that the credits promise, and two lines: then a free line is
+/// always available.
 fn check_space(saved: &Saved, shape: &Geometry) -> Result<(), StateError> {
     let line = i64::from(shape.line);
     let free = i64::try_from(saved.lines.free.len()).unwrap_or(i64::MAX);

@@ -1,5 +1,5 @@
-//! What partitions have their dies do: for a write and the collection that it makes necessary, for
-//! a map that is not in memory, and while nobody asks for anything.
+//! Die work of partitions: for a write and its collection, for map pages that are not in memory,
+//! and while the drive is idle.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::{Buffer, Cells, Dies, Flash, For, Partition, Sense, logical_pages};
 use crate::moving::Slot;
 
 impl Partition {
-    /// The partition's map, and what it has the dies do from `now` on.
+    /// The partition's map, and the work of its dies from `now` on.
     pub(super) fn at_work<'a>(
         &'a mut self,
         dies: &'a mut Dies,
@@ -39,8 +39,8 @@ impl Partition {
         (&mut self.ftl, work)
     }
 
-    /// Asks, at `at`, for the pages of the map that tell where `logical` pages lie; gives when all
-    /// are there.
+    /// Requests, at `at`, the map pages of `logical` pages; returns the time at which all are
+    /// present.
     pub(super) fn ask_map(
         &mut self,
         dies: &mut Dies,
@@ -71,7 +71,7 @@ impl Partition {
 }
 
 impl Flash {
-    /// Asks, at `now`, for what of their maps tells where `pages` lie, which nobody waits for.
+    /// Requests, at `now`, the map pages of `pages`, without waiting for them.
     pub(super) fn ask_map(&mut self, pages: &Range<u64>, now: u64) {
         let count = self.geometry.partitions;
         for (index, partition) in (0..count).zip(&mut self.partitions) {
@@ -83,7 +83,7 @@ impl Flash {
     }
 }
 
-/// What an idle drive does by itself, in the order in which it does so at one time.
+/// Work of an idle drive, in the order in which it runs at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Chore {
     Fold,
@@ -91,8 +91,8 @@ enum Chore {
 }
 
 impl Flash {
-    /// Does what an idle drive has had the time to begin: in the order of time, so that it does not
-    /// matter how often this is called, and then of partitions.
+    /// Performs the work that an idle drive has had time to begin: in the order of time, so that
+    /// the number of calls does not matter, and then of partitions.
     pub(super) fn be_idle(&mut self, now: u64) {
         if self.background.is_none() && self.slc.is_none() {
             return;
@@ -129,7 +129,7 @@ impl Flash {
         }
     }
 
-    /// When an idle drive does something next, what, and in which partition.
+    /// The next work of an idle drive: its time, its kind, and its partition.
     fn next_chore(&self) -> Option<(u64, Chore, usize)> {
         let after = |idle| self.arrived.saturating_add(idle);
         let collect = self.background.iter().flat_map(|background| {
@@ -153,7 +153,7 @@ impl Flash {
     }
 }
 
-/// What a write, and the collection that it makes necessary, have the dies of a partition do.
+/// Die work of a partition for a write and its collection.
 pub(super) struct Work<'a> {
     dies: &'a mut Dies,
     buffer: &'a mut Buffer,
@@ -161,25 +161,25 @@ pub(super) struct Work<'a> {
     dies_count: u32,
     held: &'a mut u64,
     cached: &'a mut Cached,
-    /// Wordlines that the cache takes.
+    /// Wordlines for which the cache has room.
     cache: usize,
-    /// When all of collection's wordline was sensed.
+    /// Time at which all of collection's wordline was sensed.
     ready: &'a mut u64,
     now: u64,
-    /// When the data of the write is there.
+    /// Time at which the write's data is present.
     pub(super) fetched: u64,
-    /// The end of collection's last sense.
+    /// End of collection's last sense.
     sensed: u64,
-    /// The command that waits for what is programmed for it, if that may become later.
+    /// The command that waits for its programs, if these may become later.
     pub(super) command: Option<Slot>,
-    /// The last end of what it programmed for a host.
+    /// Latest end of programs for a host.
     pub(super) programmed: u64,
-    /// And of what it erased.
+    /// Latest end of erases.
     erased: u64,
 }
 
 impl Work<'_> {
-    /// Programs what the host's wordline holds; its bytes of the buffer come back then.
+    /// Programs the host's wordline, after which its buffer bytes return.
     fn program_for_host(&mut self, die: usize) {
         let cells = if self.cached.dies.len() < self.cache {
             Cells::Single

@@ -1,5 +1,5 @@
-//! Key-value: units that work at the same time, the unit of a command by the hash of its key; each
-//! a pipeline for reads and one for writes.
+//! Key-value drive: units that work in parallel; the hash of a command's key selects its unit. Each
+//! unit has a pipeline for reads and one for writes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,21 +16,21 @@ use crate::{Admission, Due, KvKind, KvOp, Op, Timing};
 pub struct Kv {
     rules: Rules,
     units: Vec<Unit>,
-    /// What all units were taken for.
+    /// Total time of all units.
     read: Spent,
     written_for: Spent,
-    /// When the last of all writes is done.
+    /// End of the last write.
     written: u64,
     pending: Pending,
     chains: Chains,
 }
 
-/// What follows from the parameters, and is the same for all units.
+/// Values derived from the parameters, the same for all units.
 #[derive(Debug)]
 struct Rules {
     read: Pace,
     write: Pace,
-    /// Latencies less the cost of one page.
+    /// Latencies minus the cost of one page.
     retrieve: Exact,
     store: Exact,
     delete: Exact,
@@ -63,7 +63,7 @@ struct Unit {
 }
 
 impl Kv {
-    /// A drive at rest.
+    /// Creates a drive at rest.
     ///
     /// # Errors
     ///
@@ -81,12 +81,12 @@ impl Kv {
         })
     }
 
-    /// Other parameters from now on. What is under way keeps its time, and what comes after waits
-    /// for it as before.
+    /// Changes the parameters. Commands in flight keep their times, and later ones wait for them as
+    /// before.
     ///
     /// # Errors
     ///
-    /// As [`Kv::new`], and another number of units; then nothing has changed.
+    /// Those of [`Kv::new`], and another number of units; then nothing has changed.
     pub fn retune(&mut self, parameters: &KvParameters) -> Result<(), ParameterError> {
         if parameters.units as usize != self.units.len() {
             return Err(ParameterError::Fixed { name: "units" });
@@ -102,7 +102,7 @@ impl Kv {
         Ok(())
     }
 
-    /// What its units have done.
+    /// Activity of its units.
     pub fn activity(&self) -> Activity {
         Activity {
             servers: vec![(Server::Unit, self.units.len() as u64)],
@@ -113,7 +113,7 @@ impl Kv {
         }
     }
 
-    /// When `op`, which begins at `now`, is done.
+    /// Completion time of `op`, which begins at `now`.
     fn done(&mut self, now: u64, op: KvOp) -> u64 {
         let rules = &mut self.rules;
         let unit = match op.kind {
@@ -147,7 +147,7 @@ impl Kv {
         done
     }
 
-    /// Lets the sub-commands begin whose predecessors are done at `now` or before.
+    /// Starts the sub-commands whose predecessors complete at `now` or before.
     fn settle(&mut self, now: u64) {
         while let Some((at, turn, slot)) = self.chains.begin(now) {
             let step = self.chains.step(slot);
@@ -202,7 +202,7 @@ impl Timing for Kv {
     }
 }
 
-/// Compound commands whose sub-commands go one after another.
+/// Compound commands whose sub-commands run one after another.
 #[derive(Debug, Default)]
 struct Chains {
     slots: Vec<Chain>,
@@ -239,13 +239,13 @@ impl Chains {
         self.waiting.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// The chain whose turn it is at `now` or before.
+    /// The chain that is next at `now` or before.
     fn begin(&mut self, now: u64) -> Option<(u64, Turn, usize)> {
         self.next().filter(|&at| at <= now)?;
         self.waiting.pop().map(|Reverse(chain)| chain)
     }
 
-    /// The next sub-command of the chain; none if it has none at all.
+    /// The next sub-command of the chain; `None` if it has none at all.
     fn step(&mut self, slot: usize) -> Option<KvOp> {
         let chain = &mut self.slots[slot];
         let op = chain.ops.get(chain.begun).copied();
@@ -253,7 +253,7 @@ impl Chains {
         op
     }
 
-    /// Gives the slot back when nothing is left to begin, with the id of the compound command.
+    /// Frees the slot when no sub-command remains; returns the id of the compound command.
     fn ended(&mut self, slot: usize) -> Option<u64> {
         let chain = &self.slots[slot];
         if chain.begun < chain.ops.len() {

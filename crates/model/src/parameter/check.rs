@@ -1,4 +1,4 @@
-//! Whether the values of parameters fit each other.
+//! Checks of the consistency of parameters.
 
 use super::shape::{size, unfit};
 use super::{InvalidParameter, PAGE_BYTES, Shape};

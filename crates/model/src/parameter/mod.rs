@@ -1,13 +1,13 @@
-//! Parameters by name: what each is called, its unit, its range, and when it may change.
+//! Parameters by name, with unit, range, and time of change.
 //!
 //! The same table serves the configuration, the control socket, `explain` and the book, so that a
-//! parameter has one name and one unit everywhere. Values are whole numbers; their text reads back
-//! as exactly the same number.
+//! parameter has one name and one unit everywhere. Values are whole numbers; their text form reads
+//! back as exactly the same number.
 //!
-//! Invariants: every field of [`Parameters`] but the drive's size is in the table of its kind,
+//! Invariant: every field of [`Parameters`] except the drive's size is in the table of its kind,
 //! once.
 //!
-//! What it does NOT do: change a model that runs; it says whether that may be done.
+//! Not included: changes of a running model; this module only says whether they are allowed.
 
 mod check;
 mod shape;

@@ -1,4 +1,4 @@
-//! What follows from the size of a drive: lines, pages, wordlines.
+//! Values that follow from the size of a drive: lines, pages, wordlines.
 
 use crate::{FlashParameters, InvalidParameter};
 

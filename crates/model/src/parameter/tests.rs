@@ -1,4 +1,4 @@
-//! Units, ranges, moments, and what does not fit.
+//! Units, ranges, moments of change, and inconsistent values.
 
 use std::collections::BTreeSet;
 

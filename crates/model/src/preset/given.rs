@@ -1,5 +1,4 @@
-//! Parameters of a drive that somebody else describes: by their names and values, as a preset's
-//! file has them.
+//! Parameters of a described drive: by names and values, as in a preset's file.
 
 use super::blank;
 use crate::{InvalidParameter, Kind, Moment, Parameters};

@@ -1,15 +1,15 @@
-//! Presets: the parameters of drives that exist, every value with its source.
+//! Presets: the parameters of existing drives, every value with its source.
 //!
-//! `name` or `name@variant`. Where the values of a paper and those of its published program differ,
-//! both are variants, and the bare name is one of them. A value is kept as its text, so that its
-//! unit stands beside it, and is read by the table of parameters.
+//! The name is `name` or `name@variant`. If the values of a paper and of its published program
+//! differ, both are variants, and the bare name means one of them. A value is stored as text, so
+//! that its unit is visible, and parsed with the table of parameters.
 //!
-//! Invariants: a preset gives every parameter of its kind once, and each with a source, but for
-//! mechanisms that are off unless they are asked for, which are off. An unpublished value is marked
-//! as assumed.
+//! Invariants: a preset gives every parameter of its kind once, each with a source, except
+//! mechanisms that are off unless a parameter enables them, which are off. An unpublished value is
+//! marked as assumed.
 //!
-//! What it does NOT do: claim that a model of these values is the drive. What was published of the
-//! drive stands beside them.
+//! Not included: any claim that a model with these values is the drive. The published figures of
+//! the drive are listed with them.
 
 mod given;
 mod intel_p3600;

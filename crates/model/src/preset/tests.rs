@@ -1,4 +1,4 @@
-//! Presets are complete, sourced, and what was published.
+//! Presets are complete, have sources, and agree with the publications.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,9 @@
-//! Servers: what takes a time for each piece of work, and has been asked for how much.
+//! Servers: resources that are occupied by each piece of work.
 //!
-//! [`Intervals`] is a link or a channel: work is reserved for some time not before a given one and
-//! fills the first gap that is long enough. So a transfer that begins later, though it was reserved
-//! before, delays none that fits before it. [`Pace`] and [`Free`] are a pipeline: first come, first
-//! served, and exact, so that a million commands take a million times the fraction of a nanosecond
-//! that one does.
+//! [`Intervals`] is a link or channel: work is reserved not before a given time, in the first gap
+//! that is long enough. So a transfer that begins later, though it was reserved before, does not
+//! delay one that fits before it. [`Pace`] and [`Free`] form a pipeline: first come, first served,
+//! and exact, so that fractions of a nanosecond add up over a million commands.
 
 use std::collections::VecDeque;
 
@@ -12,16 +11,15 @@ use crate::activity::{Busy, Server, Work};
 use crate::parameters::Direction;
 use crate::units::{PAGE_LEN, SECOND};
 
-/// A server that reserves intervals: sorted, apart from each other, and only those that end after
-/// the present.
+/// A server that reserves intervals: sorted, disjoint, and only those that end after the present.
 #[derive(Debug, Default)]
 pub(crate) struct Intervals {
     busy: VecDeque<(u64, u64)>,
 }
 
 impl Intervals {
-    /// Reserves `length` nanoseconds as early as they fit, not before `from`, and gives their end.
-    /// `now` is the present, at most `from`.
+    /// Reserves `length` nanoseconds as early as they fit, not before `from`, and returns their
+    /// end. `now` is the present, at most `from`.
     pub(crate) fn reserve(&mut self, now: u64, from: u64, length: u64) -> u64 {
         while self.busy.front().is_some_and(|&(_, end)| end <= now) {
             self.busy.pop_front();
@@ -46,7 +44,7 @@ impl Intervals {
         end
     }
 
-    /// Puts `[start, end)` before the interval `index`, as one with those that it touches.
+    /// Inserts `[start, end)` before the interval `index`, merged with intervals that it touches.
     fn insert(&mut self, index: usize, start: u64, end: u64) {
         let before = index
             .checked_sub(1)
@@ -64,30 +62,30 @@ impl Intervals {
     }
 }
 
-/// A span of time, or a time, as whole nanoseconds and a number of [`Pace::denominator`]ths of one.
+/// A duration or time, as whole nanoseconds and a number of [`Pace::denominator`]ths of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Exact {
     whole: u64,
     part: u128,
 }
 
-/// What a command costs a pipeline, exactly: the greater of `len / bandwidth` and `1 / rate`.
+/// Exact cost of a command in a pipeline: the greater of `len / bandwidth` and `1 / rate`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
-    /// Parts of a nanosecond: the least common multiple of bandwidth and rate.
+    /// Fractions per nanosecond: the least common multiple of bandwidth and rate.
     denominator: u128,
-    /// Of one byte, in those parts.
+    /// Cost of one byte, in those fractions.
     byte: u128,
-    /// Of a command at least, in those parts.
+    /// Minimum cost of a command, in those fractions.
     command: u128,
-    /// The length asked for last, and its cost: a division of 128 bits is slow, and lengths repeat.
+    /// The last length and its cost: a 128-bit division is slow, and lengths repeat.
     last: (u32, Exact),
 }
 
 impl Pace {
     /// The pace of one of `share` equal servers that have `direction` together. Bandwidth and rate
-    /// are below 2^50, `share` below 2^12, as [`Parameters::check`](crate::Parameters::check) has
-    /// it.
+    /// are below 2^50, `share` below 2^12, as checked by
+    /// [`Parameters::check`](crate::Parameters::check).
     pub(crate) fn new(direction: &Direction, share: u32) -> Self {
         let bandwidth = u128::from(direction.bandwidth_bytes_per_s);
         let rate = u128::from(direction.rate_per_s);
@@ -107,7 +105,7 @@ impl Pace {
         pace
     }
 
-    /// What `len` bytes cost.
+    /// Cost of `len` bytes.
     pub(crate) fn cost(&mut self, len: u32) -> Exact {
         if self.last.0 != len {
             let parts = (self.byte * u128::from(len)).max(self.command); // below 2^(92 + 32)
@@ -116,8 +114,7 @@ impl Pace {
         self.last.1
     }
 
-    /// What is left of `latency_ns` when the cost of one page is taken off; nothing where that is
-    /// more.
+    /// `latency_ns` minus the cost of one page; zero if that is negative.
     pub(crate) fn rest(&mut self, latency_ns: u64) -> Exact {
         let cost = self.cost(PAGE_LEN);
         if latency_ns < self.ceil(cost) {
@@ -129,14 +126,14 @@ impl Pace {
                 part: 0,
             },
             part => Exact {
-                // The ceiling of the cost is one more than its whole.
+                // The ceiling of the cost is one more than its whole part.
                 whole: latency_ns - cost.whole - 1,
                 part: self.denominator - part,
             },
         }
     }
 
-    /// The sum of two.
+    /// Sum of two values.
     pub(crate) fn add(&self, left: Exact, right: Exact) -> Exact {
         let part = left.part + right.part;
         let carry = u64::from(part >= self.denominator);
@@ -146,7 +143,7 @@ impl Pace {
         }
     }
 
-    /// The least whole number of nanoseconds that is not below.
+    /// The value rounded up to whole nanoseconds.
     pub(crate) fn ceil(&self, exact: Exact) -> u64 {
         exact.whole.saturating_add(u64::from(exact.part > 0))
     }
@@ -159,13 +156,12 @@ impl Pace {
     }
 }
 
-/// From when on a pipeline is free.
+/// Time from which on a pipeline is free.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Free(Exact);
 
 impl Free {
-    /// Takes `len` bytes that come at `now`; gives the exact time at which the server has let them
-    /// through.
+    /// Processes `len` bytes that arrive at `now`; returns the exact end.
     pub(crate) fn take(&mut self, pace: &mut Pace, now: u64, len: u32) -> Exact {
         let cost = pace.cost(len);
         let start = if self.0.whole < now {
@@ -182,7 +178,7 @@ impl Free {
 }
 
 impl Free {
-    /// The same, as a time for any pace: up to the next whole nanosecond.
+    /// The same rounded up to the next nanosecond, so that it is valid for any pace.
     pub(crate) fn rounded(self) -> Self {
         Self(Exact {
             whole: self.0.whole.saturating_add(u64::from(self.0.part > 0)),
@@ -191,7 +187,7 @@ impl Free {
     }
 }
 
-/// What a pipeline was taken for, exactly.
+/// Exact total time of a pipeline's work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     operations: u64,
@@ -206,7 +202,7 @@ impl Spent {
         self.time = pace.add(self.time, cost);
     }
 
-    /// The same, for any pace: up to the next whole nanosecond.
+    /// The same rounded up to the next nanosecond, so that it is valid for any pace.
     pub(crate) fn rounded(self) -> Self {
         Self {
             time: Free(self.time).rounded().0,
@@ -214,7 +210,7 @@ impl Spent {
         }
     }
 
-    /// In whole nanoseconds.
+    /// The total in whole nanoseconds.
     pub(crate) fn busy(self, server: Server, work: Work) -> Busy {
         Busy {
             server,

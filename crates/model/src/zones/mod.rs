@@ -1,8 +1,8 @@
-//! Zoned flash: dies, channels, link and buffer as of a conventional drive, and no FTL. A zone lies
-//! on some dies, wordline after wordline.
+//! Zoned flash: dies, channels, link and buffer as of a conventional drive, without an FTL. A zone
+//! is on a group of dies, wordline after wordline.
 //!
-//! What it does NOT do: know the state of a zone or its write pointer as a host sees them. Whoever
-//! submits has checked that; what must not be is timed somehow.
+//! Not included: the state and write pointer of a zone as hosts see them. The caller has checked
+//! those; an invalid operation gets some time.
 
 use crate::activity::{Activity, Server};
 use crate::error::ParameterError;
@@ -28,13 +28,13 @@ pub struct Zones {
     dies: Dies,
     link: Link,
     buffer: Buffer,
-    /// Bytes of each pool of the buffer in wordlines that are not full.
+    /// Bytes of each pool of the buffer in partly filled wordlines.
     waiting: Vec<u64>,
     pending: Pending,
     stalls: u64,
 }
 
-/// Where zones lie.
+/// Positions of zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     die: DieShape,
@@ -49,14 +49,14 @@ struct Shape {
     own_buffers: bool,
 }
 
-/// What was done to a zone since its reset.
+/// State of a zone since its reset.
 #[derive(Clone, Copy, Debug, Default)]
 struct Zone {
-    /// Bytes from its start that were ever written.
+    /// Bytes written, from its start.
     fill: u64,
-    /// Wordlines from its start whose programs were asked for.
+    /// Programmed wordlines, from its start.
     programmed: u64,
-    /// Bytes of the buffer in its wordline that is not full.
+    /// Buffer bytes in its partly filled wordline.
     held: u64,
 }
 
@@ -87,12 +87,12 @@ impl Shape {
         index((first + wordline % self.dies_per_zone) % self.dies)
     }
 
-    /// How many of the first `wordlines` of a zone lie on its die `die`.
+    /// Number of the first `wordlines` of a zone that are on its die `die`.
     fn on_die(&self, wordlines: u64, die: u64) -> u64 {
         (wordlines + self.dies_per_zone - 1 - die) / self.dies_per_zone
     }
 
-    /// The zone that a byte of the drive lies in, and how far from its start; none beyond the last.
+    /// The zone of a byte of the drive, and the offset in it; `None` beyond the last.
     fn locate(&self, offset: u64) -> Option<(usize, u64)> {
         let zone = offset / self.size;
         (zone < self.zones).then(|| (index(zone), offset % self.size))
@@ -103,22 +103,22 @@ impl Shape {
     }
 }
 
-/// What is known to be fewer than 2^32.
+/// Conversion of a number below 2^32.
 fn index(small: u64) -> usize {
     usize::try_from(small).expect("dies and zones are few")
 }
 
-/// Likewise.
+/// Conversion of a number below 2^32.
 fn small(small: u64) -> u32 {
     u32::try_from(small).expect("dies and pages of a wordline are few")
 }
 
 impl Zones {
-    /// A drive at rest, all zones empty.
+    /// Creates a drive at rest with empty zones.
     ///
     /// # Errors
     ///
-    /// Those of [`Parameters::check`]; no memory for so many zones.
+    /// Those of [`Parameters::check`]; not enough memory for the zones.
     pub fn new(parameters: &ZonesParameters) -> Result<Self, ParameterError> {
         let shape = Shape::new(parameters)?;
         let flash = &parameters.flash;
@@ -147,11 +147,11 @@ impl Zones {
         Ok(zones)
     }
 
-    /// Other parameters from now on. What is under way keeps its time.
+    /// Changes the parameters. Commands in flight keep their times.
     ///
     /// # Errors
     ///
-    /// As [`Zones::new`], and another shape; then nothing has changed.
+    /// Those of [`Zones::new`], and another shape; then nothing has changed.
     pub fn retune(&mut self, parameters: &ZonesParameters) -> Result<(), ParameterError> {
         if Shape::new(parameters)? != self.shape {
             return Err(ParameterError::Fixed { name: "geometry" });
@@ -174,9 +174,9 @@ impl Zones {
         Ok(())
     }
 
-    /// Tells a drive at rest how much of a zone was written before it was made: up to `bytes` from
-    /// its start, as far as they can be. They are all programmed and hold nothing of the buffer.
-    /// `is_full`: it was written to its end, or finished. A zone that there is not is none.
+    /// Sets how much of a zone was written before a drive at rest was created: up to `bytes` from
+    /// its start, limited to its capacity. All of it is programmed and holds no buffer bytes.
+    /// `is_full`: it was written to its end, or finished. A zone that does not exist is ignored.
     pub fn restore_fill(&mut self, zone: u32, bytes: u64, is_full: bool) {
         let (capacity, oneshot) = (self.shape.capacity, self.shape.oneshot());
         if let Some(zone) = self.zones.get_mut(zone as usize) {
@@ -189,8 +189,8 @@ impl Zones {
         }
     }
 
-    /// Ends all that is under way, and its time begins again: what was written is programmed as far
-    /// as wordlines are full, and what was in the buffer beyond that is not there.
+    /// Ends everything in flight, and restarts time: written data is programmed as far as wordlines
+    /// are full, and the rest in the buffer is gone.
     pub fn rest(&mut self, parameters: &ZonesParameters) {
         self.dies.rest(&parameters.flash);
         self.link = Link::new(&parameters.flash);
@@ -202,12 +202,12 @@ impl Zones {
         }
     }
 
-    /// Submissions that found no room in the buffer.
+    /// Submissions without room in the buffer.
     pub fn stalls(&self) -> u64 {
         self.stalls
     }
 
-    /// What its dies, channels and link have done.
+    /// Activity of its dies, channels and link.
     pub fn activity(&self) -> Activity {
         let mut servers = self.dies.servers().to_vec();
         servers.push((Server::Link, 1));
@@ -216,14 +216,13 @@ impl Zones {
         Activity { servers, busy }
     }
 
-    /// Bytes of the write buffer, of all zones where each has its own, and those of them that are
-    /// taken, at the time of the last call.
+    /// Size of the write buffer in bytes, summed over zones with their own, and the taken part, at
+    /// the time of the last call.
     pub fn buffer(&self) -> (u64, u64) {
         self.buffer.fill()
     }
 
-    /// Bytes of the buffer that are taken, at the time of the last call: of that of `zone`, or of
-    /// the one that all share.
+    /// Taken bytes of the buffer, at the time of the last call: of `zone`'s, or of the shared one.
     pub fn buffer_used(&self, zone: u32) -> u64 {
         let pool = self.shape.pool(zone as usize);
         if pool < self.waiting.len() {
@@ -251,7 +250,8 @@ impl Zones {
         self.link.send(now, sensed, len)
     }
 
-    /// Senses pages of a zone, one flash page at a time; gives when all have left their channels.
+    /// Senses pages of a zone, one flash page at a time; returns the time at which all have left
+    /// their channels.
     fn sense(&mut self, now: u64, at: u64, zone: usize, pages: std::ops::Range<u64>) -> u64 {
         let shape = self.shape.die;
         let mut sensed = at;
@@ -272,7 +272,7 @@ impl Zones {
         sensed
     }
 
-    /// What a write does to its zone; nothing beyond the last one.
+    /// The effect of a write on its zone; `None` beyond the last zone.
     fn moves(&self, offset: u64, len: u32) -> Option<Move> {
         let (zone, start) = self.shape.locate(offset)?;
         let from = self.zones[zone].fill;
@@ -282,7 +282,7 @@ impl Zones {
             .max(from);
         let new = (to - from).min(u64::from(len));
         let pool = self.shape.pool(zone);
-        // Not so much that it would wait for what wordlines hold that are not full.
+        // Limited, so that it need not wait for bytes in partly filled wordlines.
         let most = self.buffer.size().saturating_sub(self.waiting[pool]);
         Some(Move {
             zone,
@@ -311,20 +311,20 @@ impl Zones {
         Some(At { at, slot })
     }
 
-    /// A place for a command that waits for dies, if what they do may end later than it seems.
+    /// A slot for a command that waits for dies, if their work may end later than expected.
     fn slot(&mut self, waits: bool) -> Option<Slot> {
         let moves = waits && self.dies.are_suspended();
         moves.then(|| self.pending.reserve())
     }
 
-    /// A command waits for what was asked of a die last.
+    /// Makes a command wait for a die's last operation.
     fn wait(&mut self, die: usize, slot: Option<Slot>) {
         if let Some(slot) = slot {
             self.dies.wait(die, Waiting::Command(slot));
         }
     }
 
-    /// Moves the fill of a zone, and programs what that makes full; gives the greatest end of it.
+    /// Advances the fill of a zone, and programs full wordlines; returns their latest end.
     fn fill(&mut self, now: u64, fetched: u64, moves: &Move, slot: Option<Slot>) -> u64 {
         let oneshot = self.shape.oneshot();
         let zone = &mut self.zones[moves.zone];
@@ -358,8 +358,7 @@ impl Zones {
         programmed
     }
 
-    /// What a zone holds in a wordline that is not full is wanted no longer there; gives how much
-    /// it is.
+    /// Drops the zone's buffer bytes in its partly filled wordline; returns their number.
     fn let_go(&mut self, zone: usize) -> u64 {
         let held = std::mem::take(&mut self.zones[zone].held);
         self.waiting[self.shape.pool(zone)] -= held;
@@ -374,7 +373,7 @@ impl Zones {
         let zone = zone as usize;
         match op {
             _ if zone >= self.zones.len() => now.into(),
-            // The published program knows no time of these.
+            // The published program has no time for these.
             _ if self.link.arithmetic() == Arithmetic::Code => {
                 self.zone_op_in_no_time(now, zone, op).into()
             }
@@ -423,7 +422,7 @@ impl Zones {
         let slot = self.slot(true);
         let first = self.zones[zone].programmed;
         let mut held_by_first = Some(held);
-        // The first of them comes first on its die, and on the other dies it makes no difference.
+        // The first of them comes first on its die; on the other dies the order does not matter.
         for wordline in first..self.shape.wordlines.min(first + self.shape.dies_per_zone) {
             let die = wordline % self.shape.dies_per_zone;
             let on_die =
@@ -440,7 +439,7 @@ impl Zones {
             done = done.max(end);
         }
         if let Some(held) = held_by_first {
-            // Written after another finish, which no zone's state allows.
+            // Written after another finish, which the zone states rule out.
             self.buffer.drop_now(pool, held);
         }
         self.zones[zone].programmed = self.shape.wordlines;
@@ -448,16 +447,16 @@ impl Zones {
     }
 }
 
-/// What a write does to the fill of its zone.
+/// The effect of a write on the fill of its zone.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     zone: usize,
     pool: usize,
     from: u64,
     to: u64,
-    /// Bytes of the write in that, the last ones.
+    /// Bytes of the write in that wordline, the last ones.
     new: u64,
-    /// What they take of the buffer.
+    /// Buffer bytes of the write.
     need: u64,
 }
 

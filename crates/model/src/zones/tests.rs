@@ -236,7 +236,7 @@ fn a_reset_erases_the_blocks_that_were_begun() {
         0,
         "what was in no full wordline is dropped"
     );
-    // A wordline that is not full erases nothing, and what is read then is the link alone.
+    // A partly filled wordline causes no erase, and a read then takes only the link.
     let mut zones = drive(&small());
     let ops = [
         (0, write(0, 8192)),
@@ -244,7 +244,7 @@ fn a_reset_erases_the_blocks_that_were_begun() {
         (2 * LATER, read(0, 1)),
     ];
     assert_eq!(durations(&mut zones, &ops)[1..], [50_000, 2024]);
-    // It waits for what the dies do.
+    // It waits for the work of the dies.
     let mut zones = drive(&small());
     let ops = [(0, write(0, 16_384)), (0, reset(0))];
     let there = 500 + 400 + 4096;
@@ -356,8 +356,8 @@ fn buffers_are_shared_or_of_each_zone() {
 
 #[test]
 fn a_large_write_does_not_wait_for_what_no_program_frees() {
-    // 4096 bytes stay in a wordline that is not full: at most 61440 of the 65536 are to be had, and
-    // that is what the write takes.
+    // 4096 bytes stay in a partly filled wordline: at most 61440 of the 65536 are available, and
+    // the write takes that many.
     let mut zones = drive(&small());
     let ops = [(0, write(0, 4096)), (LATER, forced(ZONE, 81_920))];
     let there = 500 + 2000 + 20_480;
@@ -518,7 +518,7 @@ proptest! {
         prop_assert_eq!(zones.next_event(), None);
         let ids: BTreeSet<u64> = done.iter().map(|due| due.id).collect();
         prop_assert_eq!(ids.len() as u64, submitted);
-        // What is left in a buffer is in wordlines that are not full.
+        // The rest in a buffer belongs to partly filled wordlines.
         for (pool, &waiting) in zones.waiting.iter().enumerate() {
             prop_assert_eq!(zones.buffer.used(pool), waiting);
         }

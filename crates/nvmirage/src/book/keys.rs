@@ -1,4 +1,4 @@
-//! Keys of the configuration, of the types that read it.
+//! Reference of configuration keys, generated from the types that read them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{check, first_column, page, section};
 
-/// What the tables are called, which type each is, and where the book says more of it.
+/// The tables: name, type, and page of the book with the details.
 const TABLES: &[(&str, &str, &str)] = &[
     ("Top level", "Config", "## Top level"),
     ("`[control]`", "Control", "### `[control]`"),
@@ -22,8 +22,8 @@ const TABLES: &[(&str, &str, &str)] = &[
     ("`fuse` of a controller", "Fuse", "## `[[controller]]`"),
 ];
 
-/// The types of configurations, and of all that requests say: the description that is made of the
-/// program, as another test sees to.
+/// Schemas of the configuration and request types, from the generated API description; another test
+/// keeps that current.
 pub(super) fn schemas() -> Value {
     let document: Value = serde_json::from_str(&page("openapi.json")).unwrap();
     document["components"]["schemas"].clone()
@@ -35,7 +35,7 @@ pub(super) fn properties<'a>(schemas: &'a Value, name: &str) -> &'a serde_json::
         .unwrap_or_else(|| panic!("{name} is no type with keys"))
 }
 
-/// What a key may be, in words: the name of its type, or what of it may be written.
+/// Values of a key in words: the name of its type, or the accepted values.
 fn kind(schemas: &Value, property: &Value) -> String {
     if let Some(path) = property["$ref"].as_str() {
         let name = path.rsplit('/').next().unwrap();
@@ -123,7 +123,7 @@ fn the_book_lists_every_key() {
     check("keys.md", &text);
 }
 
-/// Keys that have a table of their own and no row: what they are is that table.
+/// Keys without a row, because each has a table of its own.
 const TABLES_OF_THEIR_OWN: [&str; 6] = [
     "controller",
     "log",

@@ -1,8 +1,8 @@
-//! What of the book is made of the program, or held against it: the pages that list every key and
-//! every option, and the tables of the pages that say more of them.
+//! Pages of the book that are generated from the program or checked against it: the reference pages
+//! of all keys and options, and tables of other pages.
 //!
-//! A page that is made differs from the program when somebody changes one and not the other; the
-//! test says how to renew it.
+//! A generated page differs from the program after a change to only one of them; the failing test
+//! says how to regenerate the page.
 
 mod keys;
 mod options;
@@ -18,7 +18,7 @@ fn reference(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Compares a page with what it should be, or writes it where `UPDATE_BOOK` is set.
+/// Compares a page with its generated text, or writes it if `UPDATE_BOOK` is set.
 #[track_caller]
 fn check(name: &str, text: &str) {
     let path = reference(name);
@@ -32,12 +32,12 @@ fn check(name: &str, text: &str) {
     );
 }
 
-/// A page that people write.
+/// A hand-written page.
 fn page(name: &str) -> String {
     fs::read_to_string(reference(name)).unwrap()
 }
 
-/// The text from the heading to the next one that is not below it.
+/// The text from a heading to the next heading of the same or a higher level.
 fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     let level = heading.bytes().take_while(|byte| *byte == b'#').count();
     let start = page
@@ -62,7 +62,7 @@ fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     &text[..end]
 }
 
-/// The words in code of the first column of all tables of a text.
+/// The code spans in the first column of all tables of a text.
 fn first_column(text: &str) -> BTreeSet<String> {
     let rows = text
         .lines()

@@ -1,4 +1,4 @@
-//! Options of commands, of the command line's definition.
+//! Reference of command-line options, generated from the definition of the command line.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,14 @@ use super::{check, page};
 /// Options that every command has.
 const COMMON: [&str; 3] = ["help", "version", "log"];
 
-/// The command line, whole.
+/// The complete definition.
 pub(super) fn command_line() -> Command {
     let mut command = crate::cli::Cli::command();
     command.build();
     command
 }
 
-/// Calls `see` with every command that does something, and its name with those above it.
+/// Calls `see` with every command that runs something, and its full name.
 pub(super) fn each(command: &Command, path: &str, see: &mut dyn FnMut(&str, &Command)) {
     for sub in command
         .get_subcommands()
@@ -28,7 +28,7 @@ pub(super) fn each(command: &Command, path: &str, see: &mut dyn FnMut(&str, &Com
     }
 }
 
-/// Its own arguments, those for all commands left out.
+/// The command's own arguments, without those common to all commands.
 pub(super) fn arguments(command: &Command) -> impl Iterator<Item = &Arg> {
     command
         .get_arguments()
@@ -75,7 +75,7 @@ fn about(arg: &Arg) -> String {
     if !words.is_empty() && arg.get_action().takes_values() {
         write!(text, " ({})", words.join(", ")).unwrap();
     }
-    // The first paragraph has no full stop, as `--help` shows it.
+    // The first paragraph has no full stop, as in `--help`.
     let paragraphs = text.split("\n\n").map(|paragraph| {
         let words: Vec<&str> = paragraph.split_whitespace().collect();
         words.join(" ").trim_end_matches('.').to_owned()
@@ -133,7 +133,7 @@ fn the_page_that_says_more_names_every_command_and_option() {
         }
     });
     assert_eq!(missing, Vec::<String>::new(), "missing in command-line.md");
-    // and none that there is not
+    // and no option that does not exist
     let mut known = vec!["help".to_owned(), "log".to_owned(), "version".to_owned()];
     each(&command_line(), "", &mut |_, command| {
         for arg in command.get_arguments() {

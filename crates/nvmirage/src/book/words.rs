@@ -1,12 +1,12 @@
-//! The same words everywhere: what `create` takes are the keys of the configuration, which are
-//! those of requests.
+//! Consistent names: options of `create`, keys of the configuration and keys of requests are the
+//! same.
 
 use std::collections::BTreeSet;
 
 use super::keys::{properties, schemas};
 use super::options::{arguments, command_line};
 
-/// What `create` makes, and the type of it.
+/// Objects of `create`, and their types.
 const KINDS: [(&str, &str); 4] = [
     ("media", "Medium"),
     ("namespace", "Namespace"),
@@ -14,14 +14,14 @@ const KINDS: [(&str, &str); 4] = [
     ("controller", "Controller"),
 ];
 
-/// Keys that a line cannot say well: tables and lists of reactors.
+/// Keys without an option, because they are tables or lists of reactors.
 const ONLY_IN_FILES: [(&str, &str); 3] = [
     ("Controller", "fuse"),
     ("Controller", "reactors"),
     ("Medium", "zoned"),
 ];
 
-/// Options that are keys of a table within.
+/// Options that are keys of a nested table.
 const OF_TABLES: [(&str, &str); 2] = [("Controller", "allow_other"), ("Controller", "page_cache")];
 
 #[test]

@@ -1,30 +1,28 @@
-//! Least squares: Levenberg and Marquardt's steps, and how far each unknown is bound by what was
-//! measured.
+//! Least squares by the method of Levenberg and Marquardt, with the standard error of each unknown.
 //!
-//! Unknowns are logarithms of factors to a start; so are residuals, in units of their noise. Each
-//! unknown is tied, weakly, to its start: one that nothing depends on stays there, and its error
-//! says so.
+//! Unknowns are logarithms of factors relative to a start; residuals are logarithms too, in units
+//! of their noise. A weak tie holds each unknown to its start: an unknown without influence stays
+//! there, and its error shows that.
 
 use super::float;
 
-/// What a factor is taken for as long as nothing was measured: its logarithm within about this
-/// much.
+/// Prior standard deviation of an unknown, before any measurement.
 const TIE: f64 = 1.0;
-/// How much noisier residuals are taken to be, step by step: so the ties lead to the right valley
+/// Factors by which the noise is enlarged, step by step, so that the ties lead to the right valley
 /// first.
 const COARSE: [f64; 3] = [30.0, 6.0, 1.0];
-/// Steps at most, and the gain, as a share, at which there is no more to be had.
+/// Maximum number of steps, and the relative gain below which the search ends.
 const ROUNDS: u32 = 40;
 const ENOUGH: f64 = 1e-3;
 /// Longest step of an unknown.
 const STEP_MAX: f64 = 0.7;
-/// Damping at which no step helps.
+/// Damping above which no step helps.
 const DAMPING_MAX: f64 = 1e8;
 
-/// Residuals in units of their noise; `None` where the unknowns make nothing.
+/// Residuals in units of their noise; `None` if the unknowns do not give a valid model.
 pub(super) type Residuals<'a> = dyn FnMut(&[f64]) -> Option<Vec<f64>> + 'a;
 
-/// Where the search ended.
+/// Result of the search.
 #[derive(Clone, Debug)]
 pub(super) struct Solution {
     pub(super) at: Vec<f64>,
@@ -32,7 +30,7 @@ pub(super) struct Solution {
     pub(super) cost: f64,
     /// Standard error of each unknown, with all others free, for residuals of noise 1.
     pub(super) errors: Vec<f64>,
-    /// What each residual changes by with each unknown.
+    /// Derivative of each residual, by unknown.
     pub(super) slopes: Vec<Vec<f64>>,
 }
 
@@ -44,7 +42,8 @@ fn ties(at: &[f64]) -> f64 {
     squares(at) / (TIE * TIE)
 }
 
-/// Searches from 0 on; derivatives are taken over `width`. `None` where the start makes nothing.
+/// Searches from 0; derivatives are differences over `width`. `None` if the start does not give a
+/// valid model.
 pub(super) fn solve(
     unknowns: usize,
     width: f64,
@@ -75,7 +74,7 @@ pub(super) fn solve(
     })
 }
 
-/// Where the way down from `at` ends.
+/// The minimum reached by descending from `at`.
 fn descend(mut at: Vec<f64>, width: f64, residuals: &mut Residuals<'_>) -> Option<Vec<f64>> {
     let mut now = residuals(&at)?;
     let mut damping = 1e-3;
@@ -113,8 +112,8 @@ fn descend(mut at: Vec<f64>, width: f64, residuals: &mut Residuals<'_>) -> Optio
     Some(at)
 }
 
-/// By unknown: what each residual changes by. Of two sides of which one makes nothing, the other
-/// one counts.
+/// Derivatives of the residuals, by unknown. If only one side gives a valid model, that side
+/// counts.
 fn differences(
     at: &[f64],
     now: &[f64],
@@ -139,7 +138,7 @@ fn differences(
     columns.collect()
 }
 
-/// The normal equations' matrix and right side.
+/// Matrix and right side of the normal equations.
 fn normal(slopes: &[Vec<f64>], now: &[f64], at: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let tie = 1.0 / (TIE * TIE);
@@ -163,7 +162,7 @@ fn product(matrix: &[Vec<f64>], vector: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// By Gauss and Jordan, with pivots; `None` for one that has none.
+/// Inverse by Gauss-Jordan elimination with pivots; `None` for a singular matrix.
 fn inverse(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     let count = matrix.len();
     let mut result: Vec<Vec<f64>> = (0..count)
@@ -203,8 +202,8 @@ fn inverse(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     Some(result)
 }
 
-/// How many standard errors to each side hold 95 of 100, where noise was estimated from so many
-/// residuals more than unknowns.
+/// Standard errors to each side that hold 95 %, if the noise was estimated with `freedom` more
+/// residuals than unknowns.
 pub(super) fn ninety_five(freedom: usize) -> f64 {
     /// Student's t, two-sided 95 %, from 1 degree of freedom on.
     const STUDENT: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
@@ -243,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_is_bound_is_found_and_what_is_not_says_so() {
-        // a = 5, b = 0.2 in a + b x; the third one is nowhere
+        // a = 5, b = 0.2 in a + b x; nothing depends on the third
         let xs = [1.0, 10.0, 100.0, 1000.0];
         let mut residuals = |at: &[f64]| {
             let all = xs.iter().map(|x| {

@@ -1,7 +1,7 @@
-//! The files that measurements are in.
+//! File formats of measurements.
 //!
-//! Formats are told by their keys: the JSON of `nvmirage bench`, of `nvmirage kv bench`, of
-//! `nvmirage simulate`, and fio's. What of a file is of no use is passed over, with the reason.
+//! The keys of a file identify its format: the JSON of `nvmirage bench`, of `nvmirage kv bench`, of
+//! `nvmirage simulate`, or of fio. Unusable points are skipped, with the reason.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -9,18 +9,18 @@ use serde_json::{Map, Value};
 use super::samples::{Act, BLOCK_MAX, DEPTH_MAX, Keys, SUSTAINED, Sample, Writers};
 use crate::config::Size;
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
     pub(crate) samples: Vec<Sample>,
-    /// Which points are of no use, and why.
+    /// Points that are not usable, with the reasons.
     pub(crate) passed_over: Vec<String>,
 }
 
 /// Reads the JSON of a measurement.
 ///
 /// # Errors
-/// It is in none of the formats.
+/// The text is in none of the formats.
 pub(crate) fn read(text: &str) -> Result<Read, String> {
     let value: Value =
         serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
@@ -48,16 +48,16 @@ pub(crate) fn read(text: &str) -> Result<Read, String> {
     Ok(read)
 }
 
-/// A job's name with its point, or why it is of no use.
+/// The name of each job with its point, or the reason why it is not usable.
 type Points = Result<Vec<(String, Result<Sample, String>)>, String>;
 
-/// What every format says of a point.
+/// Properties of a point that every format has.
 struct Asked<'a> {
     name: &'a str,
-    /// What its commands do, after `rand` where they do so at random.
+    /// Kind of the commands; the prefix `rand` marks random ones.
     rw: &'a str,
     block_bytes: u64,
-    /// Commands in flight of each queue, and queues.
+    /// Commands in flight of each queue, and the number of queues.
     depth: u64,
     queues: u64,
     mean_ns: f64,
@@ -253,7 +253,7 @@ fn of_simulate(value: Value) -> Points {
         let alone = (job.queue_depth, job.queues) == (Some(1), Some(1));
         match job.kinds.as_slice() {
             [_] => {}
-            // A zone is reset when it is written again: one after the other they do not disturb
+            // A zone is reset when it is written again. The two alternate, so they do not disturb
             // each other.
             [write, reset] if write.kind == "write" && reset.kind == "reset" && alone => {}
             _ => return several(),
@@ -321,7 +321,7 @@ fn of_fio_job(
         .is_some_and(|engine| ["sync", "psync", "vsync", "pvsync", "pvsync2"].contains(&engine));
     let depth = if synchronous { 1 } else { whole(&["iodepth"])? };
     let zoned = option(&["zonemode"]) == Some("zbd");
-    // A zone that is trimmed is reset.
+    // Trimming a zone resets it.
     let (kind, rw) = match rw {
         "trim" | "randtrim" if zoned => ("trim", "reset"),
         rw if rw.ends_with("read") => ("read", rw),

@@ -1,17 +1,16 @@
-//! From what was measured of a drive to the parameters of a model of it.
+//! Fits the parameters of a model to measurements of a drive.
 //!
-//! What a candidate would have shown is computed with the models themselves, in virtual time
-//! ([`forward`]); the parameters with which that comes nearest to what was measured are searched by
-//! least squares of the logarithms ([`fit`]). A parameter is told as known only where the
-//! measurements bound it on both sides, also when all others move with it; the rest is told as not
-//! identifiable, with the sweep that would help ([`sweeps`]). Some points take no part, and say how
-//! well the others foretell them.
+//! The models themselves predict, in virtual time, the measurements of a candidate ([`forward`]);
+//! least squares of the logarithms finds the parameters whose predictions come closest to the
+//! measurements ([`fit`]). A parameter is reported as known only if the measurements bound it on
+//! both sides while all others vary; the rest is reported as not identifiable, with the sweep that
+//! would help ([`sweeps`]). Some points are held out of the fit, and show how well it predicts.
 //!
 //! Reading order: [`samples`], [`formats`], [`unknowns`], [`start`], [`forward`], [`fit`],
 //! [`result`], [`units`], [`steady`].
 //!
-//! What it does NOT do: find the shape of a drive. Channels, dies, pages, cells and zones are those
-//! of the preset that is given.
+//! Not included: the shape of a drive. Channels, dies, pages, cells and zones are those of the
+//! given preset.
 
 mod fit;
 mod formats;
@@ -32,13 +31,13 @@ pub(crate) use result::{Calibration, Finding, Foretold, Given, Standing, calibra
 pub(crate) use samples::{Act, Sample};
 pub(crate) use sweeps::{Sweep, needed};
 
-/// A number for mathematics that no result depends on to the last bit.
+/// Conversion for calculations whose results do not depend on the last bit.
 #[expect(clippy::cast_precision_loss, reason = "a fit has four digits")]
 pub(crate) fn float(value: u64) -> f64 {
     value as f64
 }
 
-/// The nearest whole number, and the greatest for what is more.
+/// The nearest whole number, saturating at the maximum.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

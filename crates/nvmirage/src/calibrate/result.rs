@@ -1,5 +1,5 @@
-//! A calibration: which points take part, what is found, how sure it is, and how well it foretells
-//! the others.
+//! A calibration: the points of the fit, the parameters found, their confidence, and the prediction
+//! of the other points.
 
 use model::{Kind, Moment, Parameters, Value};
 
@@ -9,64 +9,63 @@ use super::steady::steady_state;
 use super::unknowns::{self, Unknown};
 use super::{Sample, float, start, units, whole};
 
-/// No measurement of a drive is better than that: its noise, as a share, at least.
+/// Minimum noise of points, as a fraction: no measurement of a drive is better.
 const NOISE_LEAST: f64 = 0.003;
-/// Where commands meet by chance, what is computed has noise of its own.
+/// Minimum noise where commands collide at random, which makes the predictions noisy too.
 const NOISE_OF_CHANCE: f64 = 0.005;
-/// What it is taken for where there are not more points than unknowns.
+/// Noise assumed if there are no more points than unknowns.
 const NOISE_UNKNOWN: f64 = 0.05;
-/// A standard error, as a share, from which on nothing is known.
+/// Standard error, as a fraction, from which on a parameter counts as unknown.
 const ERROR_MAX: f64 = 0.25;
-/// By how much less well the points may be met for a value to be possible: 95 % for one unknown.
+/// Increase of the sum of squares up to which a value is possible: 95 % for one unknown.
 pub(super) const POSSIBLE: f64 = 3.84;
-/// How far, in logarithms, a value is moved to see whether it matters: 55 times.
+/// Distance, in logarithms, by which an unknown is moved to see whether it matters: a factor of 55.
 const FAR: f64 = 4.0;
-/// Of the points that can be spared each of so many is held out.
+/// One of this many points that can be spared is held out.
 const HELD_OUT_OF: usize = 2;
-/// The least share by which a point changes with an unknown that it says something of.
+/// Minimum relative change of a point with an unknown for the point to say something about it.
 const SENSITIVE: f64 = 0.1;
-/// Width of differences, as a share: of an exact model, and of one in which commands meet by
-/// chance.
+/// Relative width of differences: for an exact model, and for one with random collisions.
 const WIDTH: f64 = 0.03;
 const WIDTH_FLASH: f64 = 0.1;
 
-/// What a calibration begins with.
+/// Inputs of a calibration.
 pub(crate) struct Given<'a> {
     pub(crate) samples: &'a [Sample],
-    /// Where the search begins: shape, and all that was not measured. `None`: a drive of kind nvm,
-    /// or kv if it was asked for keys, of which nothing is known.
+    /// Start of the search, with the shape and every value that was not measured. `None`: a drive
+    /// of kind nvm, or kv if keys were measured, without further knowledge.
     pub(crate) like: Option<Parameters>,
-    /// What a host's software adds to each command.
+    /// Time that a host's software adds to each command.
     pub(crate) host_ns: u64,
-    /// How much is computed of each point: 1 is enough for about half a per cent.
+    /// Amount of computation per point: 1 gives about half a percent.
     pub(crate) effort: u64,
 }
 
 /// How well a parameter is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Standing {
-    /// Within a factor of this to both sides.
+    /// Within this factor to both sides.
     Known(f64),
-    /// It is not less than this share of its value; more changes nothing that was measured.
+    /// At least this share of its value; a higher value changes no measurement.
     AtLeast(f64),
-    /// It is not more than that.
+    /// At most this share of its value; a lower value changes no measurement.
     AtMost(f64),
-    /// Nothing that was measured tells it.
+    /// No measurement identifies it.
     NotIdentifiable,
 }
 
-/// What was found of one unknown.
+/// Result for one unknown.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
-    /// Its parameters.
+    /// The parameters of the unknown.
     pub(crate) names: Vec<&'static str>,
     pub(crate) standing: Standing,
-    /// What would tell it, where it is not known.
+    /// The sweep that would identify it, if it is not known.
     pub(crate) sweep: &'static str,
     pub(crate) known: Vec<Known>,
 }
 
-/// A parameter with what its interval is.
+/// A parameter with its interval.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) value: Value,
@@ -74,7 +73,7 @@ pub(crate) struct Known {
     pub(crate) high: Option<Value>,
 }
 
-/// A point, and what the result says of it.
+/// A point with its prediction.
 #[derive(Clone, Debug)]
 pub(crate) struct Foretold {
     pub(crate) sample: Sample,
@@ -82,28 +81,28 @@ pub(crate) struct Foretold {
 }
 
 impl Foretold {
-    /// By what share it is wrong.
+    /// Relative error of the prediction.
     pub(crate) fn error(&self) -> f64 {
         self.mean_ns / self.sample.mean_ns - 1.0
     }
 }
 
-/// What came of it.
+/// Result of a calibration.
 #[derive(Debug)]
 pub(crate) struct Calibration {
     pub(crate) parameters: Parameters,
     pub(crate) findings: Vec<Finding>,
-    /// Noise of the points, as a share.
+    /// Noise of the points, as a fraction.
     pub(crate) noise: f64,
     pub(crate) fitted: Vec<Foretold>,
     pub(crate) held_out: Vec<Foretold>,
-    /// Steady state, of a small drive of the same kind.
+    /// Steady-state points, predicted by a small drive of the same kind.
     pub(crate) sustained: Vec<Foretold>,
-    /// Points that say nothing of such a drive, and why.
+    /// Points that do not apply to such a drive, with the reasons.
     pub(crate) passed_over: Vec<String>,
 }
 
-/// The search, while it goes on.
+/// State of the search.
 pub(super) struct Search<'a> {
     forward: Forward,
     start: Parameters,
@@ -113,13 +112,13 @@ pub(super) struct Search<'a> {
     open: Vec<Unknown>,
 }
 
-/// An unknown that the search is done with.
+/// An unknown that the search has finished with.
 #[derive(Clone)]
 struct Settled {
     unknown: Unknown,
-    /// Where it is put, as a logarithm; infinite where there is no such limit.
+    /// Its final value, as a logarithm; infinite for a limit that does not exist.
     at: f64,
-    /// Where the search had it.
+    /// Its value in the search.
     own: f64,
     standing: Standing,
 }
@@ -127,7 +126,7 @@ struct Settled {
 /// Finds the parameters of a drive.
 ///
 /// # Errors
-/// There is too little to begin with; the message says what is missing.
+/// Too few measurements; the message says which are missing.
 pub(crate) fn calibrate(given: &Given<'_>) -> Result<Calibration, String> {
     let kind = start::kind(given);
     let (samples, passed_over) = start::usable(kind, given.samples);
@@ -137,7 +136,7 @@ pub(crate) fn calibrate(given: &Given<'_>) -> Result<Calibration, String> {
     let (commands, per_depth) = match kind {
         Kind::Nvm => (200, 8),
         Kind::Flash => (3000, 60),
-        // A zone is on few dies and a key on one unit: commands meet there by chance.
+        // A zone is on few dies, and a key on one unit: commands collide there at random.
         Kind::Zns | Kind::Kv => (3000, 300),
     };
     let effort = Effort {
@@ -179,12 +178,12 @@ pub(crate) fn calibrate(given: &Given<'_>) -> Result<Calibration, String> {
     Ok(found)
 }
 
-/// Points that take part, and those that are held out: some of those that lie well within a sweep.
+/// Points of the fit, and held-out points: some of those well inside a sweep.
 fn split<'a>(plain: &[&'a Sample]) -> (Vec<&'a Sample>, Vec<&'a Sample>) {
     let mut points = plain.to_vec();
     points.sort_by_key(|s| (s.act, s.random, s.block_bytes, s.depth));
     let like = |a: &Sample, b: &Sample| a.act == b.act && a.random == b.random;
-    // Of writers there are more, with as many in flight each; or one has more in flight.
+    // More writers with as many commands in flight each form a sweep, as does one writer with more.
     let each = |s: &Sample| s.depth / s.writers.count;
     let by_depth = |a: &Sample, b: &Sample| {
         like(a, b)
@@ -201,7 +200,7 @@ fn split<'a>(plain: &[&'a Sample]) -> (Vec<&'a Sample>, Vec<&'a Sample>) {
         };
         let of_size = others(&by_depth, |s| s.depth);
         let of_depth = others(&by_size, |s| s.block_bytes);
-        // Two to each side, so that the others still show the way between.
+        // Two others on each side, so that the fit still sees the course between them.
         let inside = |all: &[u32], own: u32| {
             let below = all.iter().filter(|other| **other < own).count();
             below >= 2 && all.iter().filter(|other| **other > own).count() >= 2
@@ -217,12 +216,12 @@ fn split<'a>(plain: &[&'a Sample]) -> (Vec<&'a Sample>, Vec<&'a Sample>) {
 }
 
 impl<'a> Search<'a> {
-    /// Where it begins.
+    /// Start of the search.
     pub(super) fn start(&self) -> &Parameters {
         &self.start
     }
 
-    /// The same search from elsewhere, with so much less computed of each point.
+    /// The same search from another start, with the effort divided by `of_effort`.
     pub(super) fn beginning_at(&self, start: Parameters, of_effort: u64) -> Search<'a> {
         Search {
             forward: self.forward.like(of_effort),
@@ -234,15 +233,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// How well the points are met where nothing is settled, and what of the sums of squares one of
-    /// the noise is.
+    /// Cost of the best fit with nothing settled, and the factor that converts sums of squares into
+    /// units of the estimated noise.
     pub(super) fn fitness(mut self) -> Option<(f64, f64)> {
         let solution = self.solve().ok()?;
         let (noise, _) = self.noise(&solution);
         Some((solution.cost, (NOISE_LEAST / noise).powi(2)))
     }
 
-    /// The parameters with the open unknowns at these logarithms.
+    /// The parameters for these logarithms of the open unknowns.
     pub(super) fn parameters(&self, at: &[f64]) -> Option<Parameters> {
         let mut parameters = self.start.clone();
         let settled = self.settled.iter().map(|s| (&s.unknown, s.at));
@@ -256,7 +255,7 @@ impl<'a> Search<'a> {
         parameters.check().is_ok().then_some(parameters)
     }
 
-    /// Residuals for a noise of 1: the logarithms themselves.
+    /// Residuals for a noise of 1, which are the logarithms themselves.
     fn residuals(&mut self, at: &[f64]) -> Option<Vec<f64>> {
         let parameters = self.parameters(at)?;
         let means = self.forward.means(&parameters, &self.cases).ok()?;
@@ -285,7 +284,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Noise of the points, as a share, and the degrees of freedom that it is from.
+    /// Noise of the points, as a fraction, and its degrees of freedom.
     fn noise(&self, solution: &Solution) -> (f64, f64) {
         match self.points.len().checked_sub(self.open.len()) {
             None | Some(0) => (NOISE_UNKNOWN, 1.96),
@@ -304,8 +303,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// How much less well the points are met, in squares of `noise`, with one unknown elsewhere;
-    /// `None` where that makes nothing.
+    /// Increase of the sum of squares, in units of `noise`, if one unknown is moved to `to`; `None`
+    /// if that gives no valid model.
     fn worse(&mut self, solution: &Solution, noise: f64, which: usize, to: f64) -> Option<f64> {
         let mut at = solution.at.clone();
         at[which] = to;
@@ -356,7 +355,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Limits without which everything is met as well: nothing has reached them.
+    /// Settles limits that no measurement reached: without them, the fit is as good.
     fn settle_limits(&mut self) -> Result<(), String> {
         let mut which = 0;
         while which < self.open.len() {
@@ -382,7 +381,7 @@ impl<'a> Search<'a> {
                 which += 1;
                 continue;
             }
-            // As low as it can be, with all others where they are.
+            // The lowest possible value of the limit, with all other unknowns unchanged.
             let (mut outside, mut inside) = (with.at[which] - FAR, with.at[which] + FAR);
             for _ in 0..12 {
                 let middle = (inside + outside) / 2.0;
@@ -409,7 +408,7 @@ impl<'a> Search<'a> {
         Some(all.iter().map(|r| r * r).sum())
     }
 
-    /// Whether all points that say something of an unknown have commands of one size.
+    /// Whether all points that depend on an unknown have commands of one size.
     fn one_size(&self, solution: &Solution, which: usize) -> bool {
         let slopes = solution.slopes[which].iter().zip(&self.points);
         let mut sizes = slopes
@@ -419,7 +418,7 @@ impl<'a> Search<'a> {
         sizes.all(|size| Some(size) == first)
     }
 
-    /// An unknown that may be far off to one side and nothing would show it, with where it is put.
+    /// An unknown that could move far to one side without a visible effect, with its value.
     fn unbound(&mut self, solution: &Solution, noise: f64) -> Option<(usize, f64, Standing)> {
         for which in 0..self.open.len() {
             let own = solution.at[which];
@@ -437,14 +436,14 @@ impl<'a> Search<'a> {
                 }
                 (false, false) => continue,
             };
-            // What matters nowhere is as it was to begin with.
+            // An unknown that matters nowhere returns to its start.
             let fits = self.is_possible(solution, noise, which, 0.0);
             return Some((which, if fits { 0.0 } else { own }, standing));
         }
         None
     }
 
-    /// How far an unknown can go towards `to`, from where it is.
+    /// Distance that an unknown can move from its value towards `to`.
     fn edge(&mut self, solution: &Solution, noise: f64, which: usize, to: f64) -> f64 {
         let own = solution.at[which];
         let (mut inside, mut outside) = (0.0, to);
@@ -459,7 +458,7 @@ impl<'a> Search<'a> {
         inside
     }
 
-    /// The result.
+    /// Assembles the result.
     fn told(
         mut self,
         given: &Given<'_>,
@@ -511,14 +510,14 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What was found has no more digits than count.
+/// Rounds the results to their significant digits.
 fn rounded(settled: &Settled, start: &Parameters, parameters: &mut Parameters) {
     let exact = parameters.clone();
     for name in settled.unknown.present(start) {
         if let (Ok(value), true) = (parameters.get(name), settled.at != 0.0) {
             let raw = digits(value.raw);
             let text = Value { raw, ..value }.to_string();
-            // One that does not fit the others so stays as it is.
+            // If the rounded value violates a constraint, the exact one stays.
             let set = parameters.set(name, &text, Moment::Creation);
             if set.is_err() || parameters.check().is_err() {
                 *parameters = exact.clone();
@@ -527,7 +526,7 @@ fn rounded(settled: &Settled, start: &Parameters, parameters: &mut Parameters) {
     }
 }
 
-/// What is said of an unknown.
+/// Reports one unknown.
 fn found(settled: &Settled, start: &Parameters, parameters: &Parameters) -> Finding {
     let Settled {
         unknown,
@@ -559,7 +558,7 @@ fn found(settled: &Settled, start: &Parameters, parameters: &Parameters) -> Find
     }
 }
 
-/// The four first digits of a number; the others are noise.
+/// A number rounded to its first four digits; the others are noise.
 pub(super) fn digits(raw: u64) -> u64 {
     let mut scale = 1;
     while raw / scale >= 10_000 {

@@ -1,18 +1,18 @@
-//! Measurements: what was asked of a drive, and how long its commands took on the average.
+//! Measurements: commands of a drive, and their mean time.
 //!
-//! A point is of use where a number of commands of one kind and size was always in flight.
+//! A point is usable if a constant number of commands of one kind and size was in flight.
 //!
-//! It does NOT judge a measurement: who has measured a cache, or a drive that throttles, gets a
+//! Not included: any judgement of a measurement. A measured cache or a throttling drive gives a
 //! model of that.
 
 use model::Kind;
 
-/// What a command does.
+/// Kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Act {
     Read,
     Write,
-    /// Of a zone that is full.
+    /// Reset of a full zone.
     Reset,
     Retrieve,
     Store,
@@ -44,8 +44,7 @@ impl Act {
         Self::ALL.into_iter().find(|act| act.name() == name)
     }
 
-    /// Those that a kind of drive must have been measured with, so that nothing has to be a
-    /// preset's.
+    /// The kinds of commands that must be measured on a kind of drive, so that it needs no preset.
     pub(super) fn of_kind(kind: Kind) -> [Act; 2] {
         match kind {
             Kind::Kv => [Act::Retrieve, Act::Store],
@@ -53,60 +52,60 @@ impl Act {
         }
     }
 
-    /// Whether it is a command for a key.
+    /// Whether the command has a key.
     pub(super) fn is_keyed(self) -> bool {
         matches!(self, Act::Retrieve | Act::Store | Act::Delete)
     }
 
-    /// Whether its commands have no bytes.
+    /// Whether the command transfers no data.
     pub(super) fn is_bare(self) -> bool {
         matches!(self, Act::Reset | Act::Delete)
     }
 }
 
-/// Who writes to zones: each to zones that are its own, in order.
+/// Writers of zones; each writes its own zones in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writers {
     pub(crate) count: u32,
-    /// From the first zone of one to that of the next; 0: they take the zones in turns.
+    /// Distance from the first zone of a writer to that of the next; 0: they take zones in turns.
     pub(crate) apart: u32,
 }
 
 impl Writers {
-    /// One, or as good as one.
+    /// One writer, or an equivalent.
     pub(crate) const ONE: Self = Writers { count: 1, apart: 0 };
 }
 
-/// Which keys commands are for.
+/// Keys of the commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// Those that stand for places of `nvmirage simulate`.
+    /// Keys that `nvmirage simulate` derives from places.
     Places,
-    /// Those of `nvmirage kv bench`, one after the other.
+    /// Keys of `nvmirage kv bench`, in order.
     Bench,
 }
 
-/// A point.
+/// A measured point.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) act: Act,
     pub(crate) random: bool,
-    /// Of one command; 0 where commands have none.
+    /// Size of one command; 0 for commands without data.
     pub(crate) block_bytes: u32,
-    /// Commands in flight, of all queues together.
+    /// Commands in flight, all queues together.
     pub(crate) depth: u32,
-    /// Of zones.
+    /// Writers, on a zoned drive.
     pub(crate) writers: Writers,
-    /// Of a key-value drive.
+    /// Keys, on a key-value drive.
     pub(crate) keys: Keys,
     /// Mean time of a command.
     pub(crate) mean_ns: f64,
-    /// Of a drive in the steady state of random overwrites.
+    /// Whether the drive was in the steady state of random overwrites.
     pub(crate) sustained: bool,
 }
 
 impl Sample {
-    /// `4 KiB randread, QD 32`.
+    /// Title, as in `4 KiB randread, QD 32`.
     pub(crate) fn title(&self) -> String {
         let depth = u16::try_from(self.depth).unwrap_or(u16::MAX);
         let name = self.act.name();
@@ -131,10 +130,10 @@ impl Sample {
         f64::from(self.depth) * 1e9 / self.mean_ns
     }
 
-    /// The point as a drive of `kind` has it.
+    /// The point as it applies to a drive of `kind`.
     ///
     /// # Errors
-    /// It says nothing of such a drive; why.
+    /// The reason why it does not apply.
     pub(super) fn on(&self, kind: Kind) -> Result<Self, String> {
         let zoned = kind == Kind::Zns;
         let has = match self.act {
@@ -169,10 +168,10 @@ impl Sample {
     }
 }
 
-/// A job whose name begins so has measured a drive in the steady state of random overwrites.
+/// Prefix of the names of jobs that measured the steady state of random overwrites.
 pub(crate) const SUSTAINED: &str = "sustained";
 
-/// Most commands in flight that a point may have.
+/// Maximum number of commands in flight of a point.
 pub(super) const DEPTH_MAX: u32 = 1 << 16;
-/// Largest command.
+/// Maximum size of a command.
 pub(super) const BLOCK_MAX: u32 = 1 << 27;

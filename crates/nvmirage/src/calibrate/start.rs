@@ -1,12 +1,12 @@
-//! Where the search begins: the kind of the drive, the points that say something of it, and its
-//! parameters as far as they can be guessed.
+//! Start of the search: the kind of the drive, the points that apply to it, and first guesses of
+//! its parameters.
 
 use model::{Arithmetic, Direction, Kind, Parameters};
 
 use super::result::Given;
 use super::{Act, Sample, float, whole};
 
-/// The kind of drive that was measured: that of the preset, or what the commands say.
+/// The kind of the measured drive: that of the preset, or derived from the commands.
 pub(super) fn kind(given: &Given<'_>) -> Kind {
     match &given.like {
         Some(like) => like.kind(),
@@ -15,7 +15,7 @@ pub(super) fn kind(given: &Given<'_>) -> Kind {
     }
 }
 
-/// The points that say something of a drive of `kind`, and why the others do not.
+/// The points that apply to a drive of `kind`, and why the others do not.
 pub(super) fn usable(kind: Kind, samples: &[Sample]) -> (Vec<Sample>, Vec<String>) {
     let mut usable = Vec::new();
     let mut passed_over = Vec::new();
@@ -28,10 +28,10 @@ pub(super) fn usable(kind: Kind, samples: &[Sample]) -> (Vec<Sample>, Vec<String
     (usable, passed_over)
 }
 
-/// The parameters with which the search begins.
+/// The parameters at which the search starts.
 ///
 /// # Errors
-/// There is too little; the message says what is missing.
+/// Too few measurements; the message says which are missing.
 pub(super) fn parameters(
     given: &Given<'_>,
     kind: Kind,
@@ -69,8 +69,8 @@ pub(super) fn parameters(
                     (kv.read.latency_ns, kv.read.latency_ns);
                 kv.delete_latency_ns = kv.write.latency_ns;
             }
-            // A delete takes its latency less what a page of a store takes of its unit, which is
-            // less than all of a store.
+            // A delete takes its latency minus the unit time of a page of a store, which is less
+            // than a whole store.
             let deletes = plain.iter().filter(|s| s.act == Act::Delete);
             if let Some(alone) = deletes.min_by_key(|s| s.depth) {
                 let own = whole(alone.mean_ns / f64::from(alone.depth));
@@ -82,7 +82,7 @@ pub(super) fn parameters(
     Ok(start)
 }
 
-/// A drive of latency, bandwidth and rate of which nothing is known.
+/// A drive defined only by latency, bandwidth and rate, without a preset.
 fn nothing_known(kind: Kind) -> Result<Parameters, String> {
     const LIMITS: &[(&str, &str)] = &[
         ("arithmetic", "exact"),
@@ -105,7 +105,7 @@ fn nothing_known(kind: Kind) -> Result<Parameters, String> {
     Parameters::given(kind, 1 << 40, values).map_err(|error| error.to_string())
 }
 
-/// Latency, bandwidth and rate: what was measured alone, and the most that was seen.
+/// Guesses latency, bandwidth and rate: from commands measured alone, and from the maximum seen.
 fn guess(way: &mut Direction, samples: &[&Sample], act: Act) {
     let own = || samples.iter().copied().filter(|s| s.act == act);
     let Some(alone) = own().min_by_key(|s| (s.depth, s.block_bytes)) else {
@@ -115,14 +115,14 @@ fn guess(way: &mut Direction, samples: &[&Sample], act: Act) {
     way.latency_ns = whole(alone.mean_ns / f64::from(alone.depth)).max(1);
     way.rate_per_s = whole(most(&Sample::rate)).max(1);
     way.bandwidth_bytes_per_s = whole(most(&|s| s.rate() * f64::from(s.block_bytes))).max(1);
-    // A command alone takes at least what it keeps the drive busy for.
+    // A single command takes at least the time for which it occupies the drive.
     let least = 4096e9 / float(way.bandwidth_bytes_per_s);
     let least = least.max(1e9 / float(way.rate_per_s)).ceil();
     way.latency_ns = way.latency_ns.max(whole(least));
 }
 
-/// So many units: each has its share of bandwidth and rate, and these are not so small that a page
-/// alone took longer than it did.
+/// Parameters with `units` units: each gets its share of bandwidth and rate, but not so little that
+/// a single page would take longer than measured.
 pub(super) fn with_units(start: &Parameters, units: u32) -> Parameters {
     let mut start = start.clone();
     if let Parameters::Kv(kv) = &mut start {

@@ -1,4 +1,4 @@
-//! What the rate of random writes in steady state tells: the space beyond what hosts see.
+//! Over-provisioning of a drive, derived from its rate of random writes in steady state.
 
 use model::{FlashParameters, Moment, Parameters, Value};
 
@@ -6,24 +6,23 @@ use super::result::{Finding, Foretold, Known, Standing};
 use super::unknowns::STEADY;
 use super::{Act, Sample, float, forward, whole};
 
-/// How far the mean time of so many writes may be from that of all, as a share: half of an
-/// interval.
+/// Deviation of the mean time of so many writes from the long-term mean, as a fraction: half the
+/// width of an interval.
 const STEADY_NOISE: f64 = 0.06;
-/// As near as the search goes, as a share of the time, and its steps.
+/// Relative tolerance of the search, and its maximum number of steps.
 const NEAR: f64 = 0.02;
 const STEPS: u32 = 6;
-/// By how much less a write takes with more space, both as logarithms: at first, and at least and
-/// at most.
+/// Derivative of a write's time by the space, both as logarithms: first guess, then its bounds.
 const SLOPE: f64 = -1.0;
 const SLOPES: [f64; 2] = [-1.5, -0.5];
-/// Two that are nearer to each other do not tell it.
+/// Minimum distance of two spaces that determine the derivative.
 const APART: f64 = 0.1;
-/// More space, in thousandths, than any drive has.
+/// Upper bound of the over-provisioning of any drive, in thousandths.
 const SPARE_MAX: u64 = 2000;
 
-/// Finds the space beyond what hosts see with which a drive in steady state does as many random
-/// writes as were measured, and sets it. Tried on a small drive: the large one is given as much
-/// space that can hold data for its data.
+/// Search for the over-provisioning with which a drive in steady state reaches the measured rate of
+/// random writes. The search uses a small drive; the large drive then gets the same ratio of space
+/// that can hold data to data.
 struct Steady<'a> {
     flash: &'a FlashParameters,
     depth: u32,
@@ -38,15 +37,15 @@ impl Steady<'_> {
         })
     }
 
-    /// The logarithm of the mean time of a write to a small drive with so much of it.
+    /// The logarithm of the mean time of a write to a small drive with this over-provisioning.
     fn tried(&self, permille: f64) -> Option<f64> {
         let mean =
             forward::sustained(&self.with(whole(permille))?, self.depth, self.host_ns).ok()?;
         Some(mean.ln())
     }
 
-    /// The space of a small drive on which writes take so long, and how their time changes with it:
-    /// by the secant of the last two that were tried, as each takes long.
+    /// The over-provisioning at which writes to a small drive take `mean_ns`, and the derivative
+    /// there. Uses the secant of the last two trials, because each trial takes long.
     fn small(&self, mean_ns: f64) -> Option<(f64, f64)> {
         let wanted = mean_ns.ln();
         let bound = |permille: f64| permille.clamp(10.0, float(SPARE_MAX) / 2.0);
@@ -55,7 +54,7 @@ impl Steady<'_> {
         let mut last: Option<(f64, f64)> = None;
         for _ in 0..STEPS {
             let Some(mean) = self.tried(permille) else {
-                // So little that no line is spare.
+                // Too little: no line is spare.
                 permille = bound(permille * 1.5);
                 continue;
             };
@@ -72,12 +71,12 @@ impl Steady<'_> {
             permille = bound((permille.ln() + (wanted - mean) / slope).exp().round());
         }
         let (permille, mean) = last?;
-        // The edge of what is possible.
+        // The limit of the possible range.
         let rest = (wanted - mean) / slope;
         (rest.abs() < 2.0 * STEADY_NOISE).then(|| ((permille.ln() + rest).exp(), slope))
     }
 
-    /// The least space with which `holds`, which holds for all that is more.
+    /// The smallest over-provisioning for which `holds` is true; `holds` must be monotonic.
     fn least(&self, holds: impl Fn(u64) -> bool) -> Option<u64> {
         let (mut low, mut high) = (0, SPARE_MAX);
         while high - low > 1 {
@@ -91,8 +90,8 @@ impl Steady<'_> {
         (high < SPARE_MAX).then_some(high)
     }
 
-    /// The space of a drive of the real size that has as much for its data as a small one with so
-    /// much.
+    /// The over-provisioning of a drive of the real size whose ratio equals that of a small drive
+    /// with `small`.
     fn large(&self, small: f64) -> Option<u64> {
         let wanted = forward::spare(&forward::steady(&self.with(whole(small))?).ok()?).ok()?;
         let spare = |permille| forward::spare(&self.with(permille)?).ok();
@@ -100,8 +99,8 @@ impl Steady<'_> {
     }
 }
 
-/// Finds what of a drive shows in steady state, and sets it; with what the result says of those
-/// points.
+/// Finds and sets the parameters that only the steady state shows; returns them with the
+/// predictions of those points.
 pub(super) fn steady_state(
     parameters: &mut Parameters,
     host_ns: u64,
@@ -157,7 +156,7 @@ pub(super) fn steady_state(
     )
 }
 
-/// What a small drive of the same kind says of points of steady state.
+/// Predictions of steady-state points by a small drive of the same kind.
 fn foretold(parameters: &Parameters, host_ns: u64, points: &[&Sample]) -> Vec<Foretold> {
     let Parameters::Flash(flash) = parameters else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The measurements that a calibration needs, and which of them are there.
+//! The sweeps that a calibration needs, and which of them are present.
 
 use model::Kind;
 use serde::Serialize;
@@ -6,28 +6,28 @@ use serde::Serialize;
 use super::unknowns::{ALONE, DEEP, DEPTHS, RESETS, SIZES, STEADY, WRITERS};
 use super::{Act, Sample};
 
-/// Measurements that say something together.
+/// Measurements that identify parameters together.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sweep {
-    /// What it is called.
+    /// Name of the sweep.
     pub(crate) name: &'static str,
-    /// Of which commands.
+    /// Kind of its commands.
     pub(crate) direction: &'static str,
-    /// Whether it is there.
+    /// Whether the measurements include it.
     pub(crate) present: bool,
-    /// What it tells.
+    /// Parameters that it identifies.
     pub(crate) tells: &'static str,
-    /// How it is measured.
+    /// Command that measures it.
     pub(crate) command: String,
 }
 
-/// A command that is large, and many of them in flight.
+/// Size of a large command, and a large number in flight.
 const LARGE: u32 = 64 << 10;
 const MANY: u32 = 8;
-/// Points that make a sweep.
+/// Minimum number of points of a sweep.
 const POINTS: usize = 3;
 
-/// All that a drive of `kind` needs.
+/// All sweeps for a drive of `kind`.
 pub(crate) fn needed(kind: Kind, samples: &[Sample]) -> Vec<Sweep> {
     let usable: Vec<Sample> = samples.iter().filter_map(|s| s.on(kind).ok()).collect();
     let mut all = Vec::new();
@@ -77,7 +77,7 @@ const FIO: &str =
     "fio --output-format=json --filename=/dev/DRIVE --direct=1 --ioengine=libaio --name=points";
 const KEYS: &str = "nvmirage kv --target vfio-user:PATH bench";
 
-/// What there is of one kind of command.
+/// Measurements of one kind of command.
 struct Measured<'a> {
     kind: Kind,
     act: Act,
@@ -101,7 +101,7 @@ impl Measured<'_> {
         }
     }
 
-    /// Whether there are several sizes one at a time.
+    /// Whether several sizes were measured one at a time.
     fn has_sizes(&self) -> bool {
         let alone = self.own.iter().filter(|s| s.depth == 1);
         distinct(alone.map(|s| s.block_bytes)) >= POINTS
@@ -111,7 +111,7 @@ impl Measured<'_> {
         self.own.iter().any(|s| s.depth == 1)
     }
 
-    /// Commands that may be anywhere, by size and depth.
+    /// Sweeps of commands to any place, by size and depth.
     fn by_depths(&self, all: &mut Vec<Sweep>) {
         let small = self.own.iter().map(|s| s.block_bytes).min().unwrap_or(0);
         let of_small = self.own.iter().filter(|s| s.block_bytes == small);
@@ -167,7 +167,7 @@ impl Measured<'_> {
         ]);
     }
 
-    /// Writes to zones, in order.
+    /// Sweeps of writes to zones, in order.
     fn by_writers(&self, all: &mut Vec<Sweep>) {
         let command = |sizes: &str, writers: &str| {
             format!(

@@ -1,6 +1,6 @@
-//! How many parts of a key-value drive work at the same time: a whole number, so it is tried.
+//! Number of parallel units of a key-value drive: a whole number, found by trial.
 //!
-//! Commands for random keys meet at the same part the more often the fewer there are: that is seen
+//! The fewer units there are, the more often commands for random keys collide on one. That shows
 //! between one command at a time and many.
 
 use model::{Kind, Moment, Parameters, Value};
@@ -12,14 +12,13 @@ use super::unknowns::DEPTHS;
 /// Numbers that are tried first.
 const FIRST: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// So much less is computed of each point: numbers show in how it changes with depth, far beyond
-/// chance.
+/// Divisor of the effort: the number shows in the change over depth, far above the noise.
 const LESS: u64 = 4;
 
-/// What came of each number that was tried: how well the points are met.
+/// The numbers tried so far, with the cost of each fit.
 struct Tried {
     all: Vec<(u32, f64)>,
-    /// What met them best: other numbers begin there.
+    /// The best fit, from which further numbers start.
     best: (Parameters, f64),
 }
 
@@ -45,7 +44,7 @@ impl Tried {
         best.map_or(1, |(number, _)| *number)
     }
 
-    /// The numbers tried next to `units`: below and above.
+    /// The tried numbers next to `units`: below and above.
     fn beside(&self, units: u32) -> (Option<u32>, Option<u32>) {
         let numbers = || self.all.iter().map(|(number, _)| *number);
         let below = numbers().rfind(|number| *number < units);
@@ -53,8 +52,8 @@ impl Tried {
     }
 }
 
-/// Finds the number of units, and begins the search with it; what is known of it. `None` for drives
-/// that have none.
+/// Finds the number of units, and sets it in the search; returns its finding. `None` for drives
+/// without units.
 pub(super) fn settle(search: &mut Search<'_>) -> Option<Finding> {
     if search.start().kind() != Kind::Kv {
         return None;
@@ -72,7 +71,7 @@ pub(super) fn settle(search: &mut Search<'_>) -> Option<Finding> {
     for units in FIRST {
         tried.with(search, units);
     }
-    // Nearer and nearer to the best.
+    // Narrow the range around the best number.
     loop {
         let best = tried.best();
         let (below, above) = tried.beside(best);
@@ -100,7 +99,7 @@ pub(super) fn settle(search: &mut Search<'_>) -> Option<Finding> {
         (false, true) => Standing::AtLeast(1.0),
         (true, true) => Standing::NotIdentifiable,
     };
-    // One that fits as well as any stays as it is.
+    // If the preset's number fits as well as any, it stays.
     let own_fits = u32::try_from(own.raw).is_ok_and(|own| (low..=high).contains(&own));
     let is_known = matches!(standing, Standing::Known(_));
     let units = match u32::try_from(own.raw) {

@@ -1,20 +1,20 @@
-//! What is looked for, by kind of drive, and where the search begins.
+//! Unknowns of the fit, by kind of drive, and their parameters.
 
 use model::{InvalidParameter, Kind, Moment, Parameters, Value};
 
 use super::{Act, float, whole};
 
-/// Something that is looked for: one parameter, or several that stay in proportion.
+/// An unknown: one parameter, or several in fixed proportion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Unknown {
     pub(super) names: &'static [&'static str],
-    /// Whose measurements say something of it.
+    /// Kinds of commands whose measurements depend on it.
     pub(super) acts: &'static [Act],
-    /// It is a limit, and where nothing reaches it there may be none.
+    /// Whether it is a limit, which may not exist if no measurement reaches it.
     pub(super) limit: bool,
-    /// Measurements of one size of commands do not tell it from another limit.
+    /// Whether measurements of a single size cannot tell it from another limit.
     pub(super) needs_sizes: bool,
-    /// The sweep that it is measured by.
+    /// The sweep that identifies it.
     pub(super) sweep: &'static str,
 }
 
@@ -44,7 +44,7 @@ const fn bandwidth(acts: &'static [Act], names: Names) -> Unknown {
     }
 }
 
-/// What no measurement tells that this knows of.
+/// Parameters that no known measurement identifies.
 const fn never(names: Names) -> Unknown {
     of(&[], names, NONE)
 }
@@ -55,7 +55,7 @@ const EITHER: &[Act] = &[Act::Read, Act::Write];
 const RETRIEVE: &[Act] = &[Act::Retrieve];
 const STORE: &[Act] = &[Act::Store];
 
-/// The names of the sweeps, as `sweeps` has them.
+/// Names of the sweeps, as in `sweeps`.
 pub(super) const ALONE: &str = "one at a time";
 pub(super) const DEPTHS: &str = "depths";
 pub(super) const SIZES: &str = "sizes";
@@ -74,7 +74,7 @@ const NVM: &[Unknown] = &[
     bandwidth(WRITE, &["write_bandwidth"]),
 ];
 
-/// Units are looked for apart from these: they are whole, and few.
+/// Units are searched separately, because they are whole and few.
 const KV: &[Unknown] = &[
     of(RETRIEVE, &["read_latency"], ALONE),
     limit(RETRIEVE, &["read_rate"], DEPTHS),
@@ -129,7 +129,7 @@ const ZONES: &[Unknown] = &[
     never(&["open"]),
 ];
 
-/// What is looked for on a drive of a kind.
+/// The unknowns of a kind of drive.
 pub(super) fn of_kind(kind: Kind) -> &'static [Unknown] {
     match kind {
         Kind::Nvm => NVM,
@@ -140,7 +140,7 @@ pub(super) fn of_kind(kind: Kind) -> &'static [Unknown] {
 }
 
 impl Unknown {
-    /// Those of its parameters that a drive has.
+    /// Those parameters of the unknown that the drive has.
     pub(super) fn present(&self, start: &Parameters) -> Vec<&'static str> {
         let names = self.names.iter().copied();
         names
@@ -148,7 +148,7 @@ impl Unknown {
             .collect()
     }
 
-    /// Sets it to `factor` of what it is in `start`.
+    /// Sets the unknown to `factor` times its value in `start`.
     pub(super) fn scale(
         &self,
         start: &Parameters,
@@ -165,7 +165,7 @@ impl Unknown {
         Ok(())
     }
 
-    /// There is no such limit.
+    /// Removes the limit.
     pub(super) fn lift(&self, parameters: &mut Parameters) -> Result<(), InvalidParameter> {
         let mut names = self.names.iter();
         names.try_for_each(|name| parameters.set(name, "none", Moment::Creation))

@@ -1,4 +1,5 @@
-//! `nvmirage attach` and `nvmirage detach`: which namespaces a controller has, while hosts use it.
+//! `nvmirage attach` and `nvmirage detach`: attach and detach namespaces of a controller while
+//! hosts use it.
 
 use super::live;
 use super::parse::Control;

@@ -1,4 +1,4 @@
-//! `nvmirage check`: is a configuration all right, and what does it leave to defaults?
+//! `nvmirage check`: validates a configuration and shows its defaults.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `nvmirage clone`: another drive like a prepared one.
+//! `nvmirage clone`: copies a prepared drive, with the state of its timing model.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -24,9 +24,9 @@ Examples:
 Where the file system can share blocks between files (XFS, Btrfs, bcachefs) that takes a moment,
 whatever the size; elsewhere what is written of the file is copied.";
 
-/// What the kernel is asked to copy at once.
+/// Bytes per copy request to the kernel.
 const PART: usize = 16 << 20;
-/// What is put behind a medium's name for the state of its timing.
+/// Suffix of the file that holds the state of a medium's timing.
 const TIMING: &str = ".timing";
 
 /// Clone the file of a drive that is not in use
@@ -53,12 +53,12 @@ struct Report {
     seconds: f64,
 }
 
-/// A file that was made.
+/// A new file.
 #[derive(Debug, Serialize)]
 struct Cloned {
     path: PathBuf,
     size_bytes: u64,
-    /// Its blocks are those of the other file, until one of the two is written to.
+    /// Both files share their blocks until one of them is written to.
     shared: bool,
     copied_bytes: u64,
 }
@@ -69,7 +69,8 @@ impl Clone {
         let mut all = vec![(self.source.clone(), self.destination.clone())];
         let timing = beside(&self.source);
         if timing.exists() {
-            // Whoever finds the medium finds the state of its timing, too.
+            // The timing state is published before the medium: a medium that exists has its timing
+            // state.
             all.insert(0, (timing, beside(&self.destination)));
         }
         for (_, destination) in &all {
@@ -127,14 +128,14 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Opens a file that nobody uses.
+/// Opens a file, and rejects one that a server uses.
 fn open(path: &Path) -> anyhow::Result<File> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
     if !file.metadata()?.is_file() {
         bail!("{shown} is not a regular file: only regular files can be cloned");
     }
-    // A server has the one lock on a medium's file, and the other one on the state of its timing.
+    // A server locks a medium's file with one kind of lock, and the timing state with the other.
     for locked in [
         fcntl_lock(&file, FlockOperation::NonBlockingLockShared),
         flock(&file, FlockOperation::NonBlockingLockShared),
@@ -152,7 +153,7 @@ fn open(path: &Path) -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// Makes a file like another one, all of it or nothing.
+/// Clones a file completely, or not at all.
 fn clone(source: &File, destination: &Path) -> io::Result<Cloned> {
     let mut name = destination.as_os_str().to_owned();
     name.push(".new");
@@ -166,7 +167,7 @@ fn clone(source: &File, destination: &Path) -> io::Result<Cloned> {
     let size_bytes = source.metadata()?.len();
     let filled = fill(source, &made, size_bytes).and_then(|copied_bytes| {
         made.sync_all()?;
-        // Nobody's file is replaced: a link, unlike a rename, fails where there is one.
+        // An existing file is not replaced: unlike a rename, a link fails if the name exists.
         fs::hard_link(&temporary, destination)?;
         Ok(copied_bytes)
     });
@@ -181,11 +182,12 @@ fn clone(source: &File, destination: &Path) -> io::Result<Cloned> {
     })
 }
 
-/// Gives a new file the bytes of another: how many were copied, or none where blocks are shared.
+/// Copies the bytes of a file. Returns the number of bytes copied; `None` if the files share
+/// blocks.
 fn fill(source: &File, made: &File, size_bytes: u64) -> io::Result<Option<u64>> {
     match ioctl_ficlone(made, source) {
         Ok(()) => return Ok(None),
-        // Another file system, or one that cannot.
+        // The files are on different file systems, or the file system cannot share blocks.
         Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::NOTTY) => {}
         Err(errno) => return Err(errno.into()),
     }
@@ -204,7 +206,7 @@ fn fill(source: &File, made: &File, size_bytes: u64) -> io::Result<Option<u64>> 
     Ok(Some(copied))
 }
 
-/// The next part of a file, from `at` on, that is no hole.
+/// The next data range of a file at or after `at`, without holes.
 fn next_data(file: &File, at: u64, size: u64) -> io::Result<Option<(u64, u64)>> {
     if at >= size {
         return Ok(None);
@@ -212,7 +214,7 @@ fn next_data(file: &File, at: u64, size: u64) -> io::Result<Option<(u64, u64)>> 
     let start = match seek(file, SeekFrom::Data(at)) {
         Ok(start) => start,
         Err(Errno::NXIO) => return Ok(None),
-        // It does not say what is a hole.
+        // The file system does not report holes.
         Err(Errno::INVAL) => return Ok(Some((at, size))),
         Err(errno) => return Err(errno.into()),
     };
@@ -243,7 +245,7 @@ fn copy(source: &File, made: &File, start: u64, end: u64, bar: &ProgressBar) -> 
     Ok(end - start)
 }
 
-/// Where the kernel does not copy between these file systems.
+/// Copies through memory where the kernel does not copy between the two file systems.
 fn copy_by_hand(source: &File, made: &File, at: u64, len: usize) -> io::Result<usize> {
     use std::os::unix::fs::FileExt;
     let mut bytes = vec![0; len];

@@ -1,4 +1,4 @@
-//! `nvmirage completions`: what a shell needs to complete commands, options, and names of the
+//! `nvmirage completions`: prints the shell code that completes commands, options, and names of a
 //! running server.
 
 use clap_complete::Shell;

@@ -1,4 +1,4 @@
-//! `nvmirage conformance`: whether a drive does what the specification says.
+//! `nvmirage conformance`: tests a drive against the NVMe specifications.
 
 use std::time::Duration;
 
@@ -106,10 +106,10 @@ struct TestReport {
     name: &'static str,
     section: &'static str,
     title: &'static str,
-    /// `passed`, `failed` or `not supported`; nothing in a list.
+    /// `passed`, `failed` or `not supported`; absent with `--list`.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'static str>,
-    /// Why it did not pass.
+    /// Why the test did not pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
@@ -147,7 +147,7 @@ impl Conformance {
         if let Some(second) = &self.second {
             bench.set_second(self.bench(second)?);
         }
-        // not before: whoever waits for a drive ends with the first signal
+        // Installed only now, so that the first signal ends a command that waits for a drive.
         let interrupt = Interrupt::install()?;
         progress::note(&format!(
             "warning: everything on {place} is being overwritten"
@@ -187,7 +187,7 @@ impl Conformance {
     }
 }
 
-/// Runs the tests under a line that moves.
+/// Runs the tests with a progress line.
 fn run(bench: &mut Bench, selection: &Selection, interrupt: &Interrupt) -> Vec<Outcome> {
     let count = selection.tests().count();
     let bar = ProgressBar::new(u64::try_from(count).unwrap_or(u64::MAX));
@@ -205,7 +205,7 @@ fn run(bench: &mut Bench, selection: &Selection, interrupt: &Interrupt) -> Vec<O
     outcomes
 }
 
-/// The word for what became of a test.
+/// The word for a test's outcome.
 fn result(outcome: &Outcome) -> &'static str {
     match outcome.verdict {
         Ok(()) => "passed",
@@ -236,8 +236,8 @@ impl Output {
     }
 }
 
-/// A row for each chapter, then what is not supported, and last what fails: that is what a reader
-/// looks for.
+/// A row for each chapter, then the unsupported tests, and last the failures, which readers look
+/// for.
 fn in_words(outcomes: &[Outcome], output: &Output) -> String {
     let mut table = Table::new(&[
         ("chapter", Align::Left),

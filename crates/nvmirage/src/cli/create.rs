@@ -1,4 +1,4 @@
-//! `nvmirage create`: makes a medium, a namespace, a tenant or a controller in a running server.
+//! `nvmirage create`: creates a medium, a namespace, a tenant or a controller in a running server.
 //!
 //! Keys, units and defaults are those of the configuration file.
 

@@ -1,6 +1,6 @@
-//! Ctrl-C at the terminal of a server: the first one warns where hosts would lose their drives, and
-//! a second one soon after it ends the server. Without hosts, and without a terminal, the first one
-//! does.
+//! Ctrl-C at the terminal of a server. If hosts would lose their drives, the first Ctrl-C warns,
+//! and a second one within [`WINDOW`] ends the server. Without hosts, or without a terminal, the
+//! first one ends it.
 
 use std::io::{IsTerminal, stderr, stdin};
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use crate::supervisor::Supervisor;
 
-/// How long a first one counts.
+/// Time in which a second Ctrl-C ends the server.
 const WINDOW: Duration = Duration::from_secs(10);
-/// How long a change that is under way may keep the list of hosts.
+/// Maximum time to wait for the list of hosts while a change is in progress.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// State of the two-step Ctrl-C; see the module.
 #[derive(Debug, Default)]
 pub(super) struct CtrlC {
     warned: Option<Instant>,
 }
 
 impl CtrlC {
-    /// Whether one that has come just now is to end the server.
+    /// Whether the Ctrl-C just received ends the server.
     pub(super) async fn ends(&mut self, supervisor: &Arc<Supervisor>) -> bool {
         if !(stdin().is_terminal() || stderr().is_terminal()) || self.is_confirmed() {
             return true;
@@ -34,7 +34,7 @@ impl CtrlC {
         let Some(warning) = warning(&hosts) else {
             return true;
         };
-        // not a log line: it answers a key, whatever is logged
+        // Printed, not logged: the answer to a key must appear at every log level.
         eprintln!("{warning}");
         self.warned = Some(Instant::now());
         false

@@ -1,4 +1,4 @@
-//! `nvmirage dashboard`: a running server's dashboard, for as long as the command runs.
+//! `nvmirage dashboard`: serves a running server's dashboard while the command runs.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -59,7 +59,7 @@ impl Dashboard {
             let mut passing = tokio::spawn(proxy.run(stopped));
             let ended = tokio::select! {
                 _ = signals.recv() => None,
-                // an address that nobody answers at is nothing to wait by
+                // without a listener on the address there is nothing to wait for
                 ended = &mut passing => Some(ended),
             };
             stop.send_replace(true);
@@ -72,9 +72,10 @@ impl Dashboard {
     }
 }
 
-/// Has the desktop open an address. It is told by a file that its user alone can read, as others
-/// see a command's arguments; the file is there as long as what is returned. Where there is no
-/// desktop, the address that was printed is for a browser elsewhere.
+/// Asks the desktop to open `url`. The URL holds a token, and other users can see a command's
+/// arguments, so it is passed in a file that only its user can read; dropping the returned handle
+/// removes the file. Without a desktop this does nothing: the printed address serves a browser
+/// elsewhere.
 fn open(url: &str) -> anyhow::Result<tempfile::NamedTempFile> {
     let mut file = tempfile::Builder::new()
         .prefix("nvmirage-")
@@ -92,7 +93,7 @@ fn open(url: &str) -> anyhow::Result<tempfile::NamedTempFile> {
         .stderr(Stdio::null());
     match command.spawn() {
         Ok(mut child) => {
-            // it may be the browser itself, and last
+            // The child may be the browser itself and run for a long time.
             std::thread::spawn(move || child.wait());
         }
         Err(error) => tracing::warn!("cannot open a browser: xdg-open: {error}"),

@@ -1,4 +1,4 @@
-//! `nvmirage delete`: ends an object of a running server.
+//! `nvmirage delete`: deletes an object of a running server.
 
 use super::live;
 use super::parse::Control;

@@ -1,4 +1,4 @@
-//! `nvmirage demo`: see it work.
+//! `nvmirage demo`: runs a demonstration.
 
 use crate::config::Span;
 use crate::demo;

@@ -1,4 +1,4 @@
-//! `nvmirage doctor`: what this machine is like, and where reactors and guests belong on it.
+//! `nvmirage doctor`: checks this machine, and proposes CPUs for reactors and guests.
 
 use std::path::{Path, PathBuf};
 
@@ -136,7 +136,7 @@ fn nodes(topology: &Topology) -> Table {
     table
 }
 
-/// Every CPU, with what the plan has it do.
+/// A row for each CPU with its task in the plan.
 fn cpus(report: &Report) -> Table {
     let mut table = Table::new(&[
         ("cpu", Align::Right),

@@ -1,4 +1,5 @@
-//! `nvmirage drive`: the NVMe drives of this machine, and handing one over.
+//! `nvmirage drive`: lists the NVMe drives of this machine, binds them to vfio-pci and returns
+//! them.
 
 use driver::bus::PciAddress;
 

@@ -1,4 +1,4 @@
-//! `nvmirage events`: what happens to what a running server serves, as it happens.
+//! `nvmirage events`: follows the events of a running server.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -56,7 +56,7 @@ impl Events {
     }
 }
 
-/// An event in words, with its age.
+/// An event as a line of text, with its age.
 fn shown(event: &Event, now: SystemTime) -> String {
     let then = UNIX_EPOCH + Duration::from_nanos(event.time_ns);
     let ago = now.duration_since(then).unwrap_or_default().as_secs();

@@ -1,4 +1,4 @@
-//! `nvmirage export`: what a running server serves, as a configuration.
+//! `nvmirage export`: prints the state of a running server as a configuration.
 
 use super::parse::Control;
 use crate::control;

@@ -1,4 +1,4 @@
-//! `nvmirage bench floor`: what the machine itself allows.
+//! `nvmirage bench floor`: measures the limits of the machine itself.
 
 use std::thread;
 use std::time::Duration;
@@ -24,19 +24,19 @@ Examples:
 A command to a drive on another core moves a cache line there and one back, and a read copies its
 data: no drive is faster than these.";
 
-/// Round trips, or copies, between two looks at the clock: short, so that some run undisturbed by
-/// other threads.
+/// Round trips, or copies, between two readings of the clock: few enough that some runs pass
+/// undisturbed by other threads.
 const ROUNDS: u32 = 4096;
-/// How long each figure is measured; the fastest of its runs counts, as what disturbs only adds.
+/// Measuring time of each figure. The fastest run counts, because disturbances only add time.
 const TIME_NS: u64 = 300_000_000;
-/// What is copied from: much more than caches hold.
+/// Size of the copy source: much larger than the caches.
 const COPY_MEMORY_LEN: usize = 256 << 20;
-/// Memory of rings and words, and of what an allocator needs beside a buffer.
+/// Memory for rings and words, and the allocator's own memory beside a buffer.
 const SMALL_MEMORY_LEN: usize = 1 << 20;
-/// How often a thread is woken: the median counts, as waking takes different ways.
+/// Number of wake-ups. The median counts, because waking takes different paths.
 const WAKE_UPS: usize = 11;
-/// How long the other thread has slept: a CPU that has halted for longer wakes later, up to about
-/// this.
+/// Sleep before each wake-up: a CPU that has been halted for longer wakes later, up to about this
+/// time.
 const IDLE: Duration = Duration::from_millis(200);
 
 /// Measure this machine's lower bound on drive latency
@@ -56,26 +56,26 @@ pub(super) struct Floor {
     json: bool,
 }
 
-/// What `--brief` measures.
+/// Output of `--brief`.
 #[derive(Debug, Serialize)]
 struct Brief {
     cpus: [u32; 2],
     placement: Placement,
 }
 
-/// What was measured, in nanoseconds.
+/// Measurements, in nanoseconds.
 #[derive(Debug, Serialize)]
 struct Figures {
-    /// The CPU that calls, and copies; the one that answers.
+    /// The CPU that calls and copies, and the CPU that answers.
     cpus: [u32; 2],
-    /// By the round trip of a cache line.
+    /// Placement derived from the round trip of a cache line.
     placement: Placement,
-    /// A cache line there and back.
+    /// Round trip of a cache line.
     round_trip_ns: f64,
-    /// A submission entry and its doorbell there, a completion back.
+    /// A submission entry and its doorbell one way, a completion back.
     sqe_to_cqe_ns: f64,
     copy_4k_ns: Copies,
-    /// From the signal of an eventfd until a thread that slept on it has said that it runs.
+    /// From the signal of an eventfd until the thread that slept on it reports that it runs.
     eventfd_wake_ns: f64,
 }
 
@@ -83,11 +83,11 @@ struct Figures {
 #[derive(Debug, Serialize)]
 struct Copies {
     plain: f64,
-    /// With the memory of later copies prefetched.
+    /// With the source of later copies prefetched.
     prefetch: f64,
-    /// As that, from memory on huge pages; `None` where the system gives none.
+    /// The same with the source on huge pages; `None` if the system provides none.
     huge: Option<f64>,
-    /// Why there is no such figure.
+    /// Why `huge` is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     huge_missing: Option<String>,
 }
@@ -164,7 +164,7 @@ fn shown(figures: &Figures) -> String {
     format!("between CPU {a} and CPU {b}, the fastest of many short runs\n{table}")
 }
 
-/// Measures everything; the calling thread stays on the first CPU.
+/// Measures everything. Pins the calling thread to the first CPU.
 fn measure(cpus: [u32; 2]) -> anyhow::Result<Figures> {
     let [caller, answerer] = cpus;
     cpu::pin_or_say(caller)?;

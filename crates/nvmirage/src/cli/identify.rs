@@ -1,4 +1,4 @@
-//! `nvmirage identify`: what a drive says of itself.
+//! `nvmirage identify`: shows how a drive identifies itself.
 
 use driver::Doorbells;
 use driver::bus::place::Place;

@@ -1,4 +1,5 @@
-//! `nvmirage latency`: how long the commands of a controller take, and where their time goes.
+//! `nvmirage latency`: shows the latencies of a controller's commands, and the stages that take the
+//! time.
 
 use super::live;
 use super::parse::Control;
@@ -118,7 +119,7 @@ fn errors(report: &LatencyReport) -> Table {
     table
 }
 
-/// The newest last.
+/// The last commands, the newest at the end.
 fn commands(report: &LatencyReport, last: usize) -> Table {
     let mut table = Table::new(&[
         ("queue", Align::Right),

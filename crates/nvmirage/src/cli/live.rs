@@ -1,8 +1,8 @@
-//! What a shell completes that only a running server knows: names of what it serves.
+//! Shell completion of names that only a running server knows.
 //!
-//! A shell calls the program with [`VARIABLE`] set, and reads what could stand there. The server
-//! has [`BOUND`] to answer; where there is none, or it is slow, nothing is offered and nothing is
-//! said.
+//! The shell runs the program with [`VARIABLE`] set, and reads the candidates from its output. The
+//! server has [`BOUND`] to answer; without a server, or with a slow one, the output is empty and
+//! there is no message.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -19,13 +19,13 @@ use model::{Parameters, preset};
 use super::parse;
 use crate::control::{self, Address, Intent, Inventory};
 
-/// Says for which shell it is called.
+/// Names the shell that asks for completions.
 pub(super) const VARIABLE: &str = "_NVMIRAGE_COMPLETE";
-/// In bash: what stands before the cursor.
+/// The line up to the cursor, in bash.
 const LINE: &str = "_NVMIRAGE_LINE";
-/// How long a server may take; who presses a key waits for it.
+/// Time limit for the server, because a user waits after a key press.
 const BOUND: Duration = Duration::from_millis(300);
-/// Keys of a tenant that `set` takes.
+/// Keys of a tenant that `set` accepts.
 const TENANT_KEYS: [&str; 7] = [
     "weight",
     "class",
@@ -39,12 +39,12 @@ const TENANT_KEYS: [&str; 7] = [
 /// The command line as it stands.
 static WORDS: OnceLock<Vec<String>> = OnceLock::new();
 
-/// The shells, each with its way to ask.
+/// The supported shells, each with its protocol.
 pub(super) fn shells() -> Shells<'static> {
     Shells(&[&Bash, &Zsh, &Fish, &Elvish, &Powershell])
 }
 
-/// Answers a shell and ends, where one asks.
+/// If a shell asks for completions, answers it and exits.
 pub(super) fn complete() {
     if env::var_os(VARIABLE).is_none() {
         return;
@@ -61,7 +61,8 @@ pub(super) fn complete() {
     of_program.shells(shells()).complete();
 }
 
-/// bash cuts words at `:` and `=`, which addresses and values have: the line is cut anew here.
+/// Splits the line again, because bash splits words at `:` and `=`, which occur in addresses and
+/// values.
 #[derive(Debug)]
 struct Bash;
 
@@ -106,14 +107,14 @@ impl EnvCompleter for Bash {
         let Some(current) = words.last() else {
             return Ok(());
         };
-        // bash replaces what stands behind these only
+        // bash replaces only the text after the last of these characters
         let stays = current.rfind([':', '=']).map_or(0, |at| at + 1);
         let last = words.len() - 1;
         let args = words.iter().map(OsString::from).collect();
         let mut cmd = without_paths(cmd.clone());
         for candidate in clap_complete::engine::complete(&mut cmd, args, last, current_dir)? {
             let value = candidate.get_value().to_string_lossy();
-            // options are offered to who has begun one
+            // options are offered only once one has been started
             if current.is_empty() && value.starts_with('-') {
                 continue;
             }
@@ -125,8 +126,8 @@ impl EnvCompleter for Bash {
     }
 }
 
-/// A command that offers no names of files: bash does, where nothing else is offered, and quotes
-/// what has to be.
+/// A command without completion of file names. If nothing else matches, bash completes files itself
+/// and quotes them.
 fn without_paths(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| {
         if arg.get_action().takes_values() {
@@ -138,8 +139,7 @@ fn without_paths(command: clap::Command) -> clap::Command {
     command.mut_subcommands(without_paths)
 }
 
-/// The words of a line, of which the last is the one that is being written; quotes keep blanks in a
-/// word.
+/// The words of a line, of which the last is being typed; quotes keep spaces in a word.
 fn words_of(line: &str) -> Vec<String> {
     let (mut words, mut quote) = (vec![String::new()], None);
     let mut letters = line.trim_start().chars();
@@ -165,7 +165,7 @@ fn words() -> &'static [String] {
     WORDS.get().map_or(&[], Vec::as_slice)
 }
 
-/// The control socket that the line names, or the one by default.
+/// The control socket on the line, or the default one.
 fn socket() -> Option<Address> {
     let mut words = words().iter();
     while let Some(word) = words.next() {
@@ -181,7 +181,7 @@ fn socket() -> Option<Address> {
     Address::find(None, Intent::Read).ok()
 }
 
-/// What is served; nothing where nobody says it in time.
+/// Objects of the server; empty if it does not answer in time.
 fn served() -> Inventory {
     let inventory = socket().map(|socket| control::client::inventory_within(BOUND, &socket));
     inventory.and_then(Result::ok).unwrap_or_default()
@@ -192,7 +192,7 @@ fn offer(
     all: impl IntoIterator<Item = (String, String)>,
 ) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
-    // of a list with commas the last one is being written
+    // in a list, only the part after the last comma is completed
     let before = current.rfind(',').map_or(0, |at| at + 1);
     let (list, part) = current.split_at(before);
     let fits = all.into_iter().filter(|(name, _)| name.starts_with(part));
@@ -274,7 +274,7 @@ pub(super) fn reactors() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| offer(current, reactors_of(&served())))
 }
 
-/// Names of partitions of the media that the line names before.
+/// Names of partitions of the media that appear earlier on the line.
 pub(super) fn partitions() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let served = served();
@@ -298,7 +298,7 @@ pub(super) fn presets() -> ArgValueCompleter {
     })
 }
 
-/// The kind of object that the line is about, and the name behind it.
+/// Kind and name of the object on the line.
 fn object() -> Option<(&'static str, &'static str)> {
     let words = words();
     let kinds = [
@@ -316,7 +316,7 @@ fn object() -> Option<(&'static str, &'static str)> {
     Some((&words[at], name))
 }
 
-/// Names of the kind that the line is about.
+/// Names of the kind on the line.
 pub(super) fn of_kind() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let Some((kind, _)) = object() else {
@@ -346,7 +346,7 @@ fn log_keys() -> [(String, String); 2] {
     ]
 }
 
-/// What `set` may change of the object that the line is about.
+/// Changes that `set` accepts for the object on the line.
 pub(super) fn changes() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| match object() {
         Some(("media", name)) => offer(current, live_parameters(name)),
@@ -360,7 +360,7 @@ pub(super) fn changes() -> ArgValueCompleter {
     })
 }
 
-/// Parameters of a medium's timing that may change while hosts use it.
+/// Timing parameters of a medium that may change while hosts use it.
 fn live_parameters(medium: &str) -> Vec<(String, String)> {
     let served = served();
     let found = served.media.iter().find(|m| m.config.name == medium);

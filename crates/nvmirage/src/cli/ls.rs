@@ -1,4 +1,4 @@
-//! `nvmirage ls`: what a running server serves.
+//! `nvmirage ls`: lists the objects of a running server.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ impl Ls {
     }
 }
 
-/// The tables; of what there is none of, one line says so.
+/// The tables. One line replaces a table without rows.
 fn tables(inventory: &Inventory) -> String {
     let parts = [
         ("media", media(inventory)),
@@ -54,7 +54,7 @@ fn tables(inventory: &Inventory) -> String {
         }
     });
     let mut shown = shown.join("\n");
-    // Most servers have none, and need not hear of it.
+    // Shown only if there are tenants; most servers have none.
     if !inventory.tenants.is_empty() {
         shown.push('\n');
         shown.push_str(&tenants(inventory).to_string());
@@ -72,7 +72,7 @@ fn media(inventory: &Inventory) -> Table {
         ("size", Align::Right),
         ("registered", Align::Right),
     ];
-    // Most servers have none, and need not hear of it.
+    // Shown only if some medium fails; on most servers none does.
     let any_fails = inventory.media.iter().any(|m| failing(m).is_some());
     columns.extend(any_fails.then_some(("fails", Align::Left)));
     columns.push(("kind", Align::Left));
@@ -90,14 +90,14 @@ fn media(inventory: &Inventory) -> Table {
     table
 }
 
-/// Why requests to a medium fail now.
+/// Why requests to a medium fail at present.
 fn failing(medium: &MediumStatus) -> Option<String> {
     let errors = medium.errors.iter().filter(|error| error.current);
     let causes: Vec<_> = errors.map(|error| error.cause.clone()).collect();
     (!causes.is_empty()).then(|| causes.join(", "))
 }
 
-/// The share of commands that used registered memory of their hosts.
+/// Share of commands that used memory registered by their hosts.
 fn registered(io: &IoStatus) -> String {
     match io.registered.saturating_add(io.plain) {
         0 => "-".into(),
@@ -155,8 +155,8 @@ fn controllers(inventory: &Inventory) -> Table {
     table
 }
 
-/// What each has had since it is there. The share is of the cost of all tenants' commands, as
-/// weights divide it.
+/// Usage of each tenant since its creation. The share is that of the cost of all tenants' commands,
+/// as divided by weights.
 fn tenants(inventory: &Inventory) -> Table {
     let mut table = Table::new(&[
         ("tenant", Align::Left),
@@ -191,14 +191,14 @@ fn tenants(inventory: &Inventory) -> Table {
     table
 }
 
-/// The reactors that queues of a controller live on.
+/// Reactors that serve queues of a controller.
 fn reactors_of(controller: &ControllerStatus) -> Vec<String> {
     let placement = controller.placement.iter();
     let reactors: BTreeSet<usize> = placement.map(|queue| queue.reactor).collect();
     reactors.iter().map(usize::to_string).collect()
 }
 
-/// What each has done with its time since it started.
+/// Time of each reactor by use since its start.
 fn reactors(inventory: &Inventory) -> Table {
     let mut table = Table::new(&[
         ("reactor", Align::Left),
@@ -229,7 +229,7 @@ fn reactors(inventory: &Inventory) -> Table {
     table
 }
 
-/// Names, or that there are none.
+/// The names, or a mark that there are none.
 fn listed(names: &[String]) -> String {
     match names {
         [] => "-".to_owned(),

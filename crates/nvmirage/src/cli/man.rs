@@ -1,4 +1,4 @@
-//! `nvmirage man`: manual pages, one for each command.
+//! `nvmirage man`: writes one manual page per command.
 
 use std::path::PathBuf;
 

@@ -1,10 +1,10 @@
-//! `--media KIND[:KEY=VALUE,…]`: a medium in one word.
+//! `--media KIND[:KEY=VALUE,…]`: a medium in one argument.
 
 use std::str::FromStr;
 
 use crate::config::{self, Dialect, Direct, MediumKind, Size, Timing};
 
-/// What one `--media` says: a medium, and the block size of the namespace on it.
+/// One `--media` argument: a medium, and the block size of its namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct MediaArg {
     pub(super) kind: MediumKind,
@@ -24,7 +24,7 @@ pub(super) struct MediaArg {
     state: Option<std::path::PathBuf>,
 }
 
-/// The keys of `--media`; with `preset`, `timing.` and a parameter's name is one, too.
+/// The keys of `--media`; with `preset`, also `timing.` followed by a parameter's name.
 const KEYS: [&str; 14] = [
     "size",
     "path",
@@ -92,7 +92,7 @@ impl FromStr for MediaArg {
 }
 
 impl MediaArg {
-    /// The medium, called `name`.
+    /// The configuration of the medium, named `name`.
     pub(super) fn medium(&self, name: String) -> config::Medium {
         config::Medium {
             path: self.path.clone(),

@@ -1,8 +1,7 @@
-//! The command line: one file per subcommand, each with its arguments and what it does with them.
+//! The command line: one file per subcommand, with its arguments and its implementation.
 //!
-//! Results go to standard output, and nothing else does; progress, warnings and errors go to
-//! standard error. The exit status is 0 when everything asked for was done, 1 when not, 2 when the
-//! command line is wrong.
+//! Only results go to standard output; progress, warnings and errors go to standard error. The exit
+//! status is 0 for complete success, 1 for a failure, 2 for a wrong command line.
 
 mod attach;
 mod bench;
@@ -143,10 +142,10 @@ enum Command {
     Man(man::Man),
 }
 
-/// Runs the program and reports what went wrong.
+/// Runs the program and reports its error.
 pub(crate) fn main() -> ExitCode {
     live::complete();
-    // Where it cannot be had the signal ends the process, as it would without.
+    // If this fails, the signal ends the process, as it does by default.
     let _ = memory::survive_file_size_limit();
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -163,7 +162,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// `--control` is taken anywhere in the line, where the command asks a server.
+/// Accepts `--control` anywhere on the line, but only for commands that talk to a server.
 fn check_control(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     if cli.control.is_none() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `nvmirage mount`: the namespaces of any vfio-user server as files of this machine.
+//! `nvmirage mount`: mounts the namespaces of any vfio-user server as files of this machine.
 
 use std::path::PathBuf;
 use std::thread;
@@ -21,7 +21,7 @@ Examples:
   nvmirage serve --media ram:size=8GiB --listen fuse:/mnt/drive
       A drive of this machine's server needs no second process";
 
-/// How often it looks whether it is to end.
+/// Interval of checks for the end.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Mount the namespaces of a drive over vfio-user as files

@@ -1,4 +1,4 @@
-//! `nvmirage move`: which reactors serve the queues of a controller, while hosts use them.
+//! `nvmirage move`: moves the queues of a controller to other reactors while hosts use them.
 
 use super::live;
 use super::parse::Control;

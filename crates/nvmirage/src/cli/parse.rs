@@ -1,4 +1,4 @@
-//! Parsers of arguments that several commands have.
+//! Argument parsers that several commands share.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::config::Listen;
 use crate::control::{Address, Intent};
 use terminal::progress;
 
-/// A word that the configuration file has, too: it means the same here and there.
+/// A keyword of the configuration file, with the same meaning.
 pub(super) fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: DeserializeOwned + Clone + Send + Sync + 'static,
@@ -32,7 +32,7 @@ pub(super) fn vfio_user(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Where a controller is reached: `vfio-user:PATH` or `fuse:FOLDER`.
+/// Address of a controller: `vfio-user:PATH` or `fuse:FOLDER`.
 pub(super) fn listen(text: &str) -> Result<Listen, String> {
     match text.parse()? {
         Listen::Unix(_) => Err(format!(
@@ -42,7 +42,7 @@ pub(super) fn listen(text: &str) -> Result<Listen, String> {
     }
 }
 
-/// As [`absolute`], of an address.
+/// Like [`absolute`], for an address.
 pub(super) fn absolute_listen(listen: Listen) -> anyhow::Result<Listen> {
     Ok(match listen {
         Listen::VfioUser(path) => Listen::VfioUser(absolute(path)?),
@@ -61,7 +61,7 @@ pub(super) fn unix(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// `path` from the root: the server may work in another folder.
+/// `path` from the root, because the server may run in another folder.
 pub(super) fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
     Ok(std::path::absolute(path)?)
 }
@@ -79,7 +79,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// The server of a command that only asks.
+    /// The server of a command that only reads.
     pub(super) fn to_read(&self) -> Result<Address, UsageError> {
         self.find(Intent::Read)
     }
@@ -100,7 +100,7 @@ impl Control {
         Ok(found)
     }
 
-    /// Whether one was named.
+    /// Whether the command line names a server.
     pub(super) fn is_given(&self) -> bool {
         self.control.is_some()
     }

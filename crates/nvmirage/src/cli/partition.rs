@@ -1,5 +1,5 @@
-//! `nvmirage partition`: named parts of a drive, made and changed while a server has the drive or
-//! while nobody has it.
+//! `nvmirage partition`: lists and changes the partitions of a drive, through the server that has
+//! the drive, or directly if no server has it.
 
 use std::path::PathBuf;
 
@@ -154,14 +154,14 @@ struct Drive {
     control: Control,
 }
 
-/// A drive that no server has.
+/// A drive that no server uses, opened.
 struct Opened {
     medium: std::sync::Arc<Medium>,
     store: Store,
 }
 
 impl Drive {
-    /// `None`: a running server has it.
+    /// Opens the drive; `None` if a running server has it.
     fn open(&self) -> anyhow::Result<Option<Opened>> {
         let path = PathBuf::from(&self.drive);
         let (kind, path) = if self.drive.contains(':') {
@@ -274,16 +274,16 @@ impl Delete {
     }
 }
 
-/// What is printed of a drive.
+/// Output for one drive.
 #[derive(Debug, Serialize)]
 struct Listed {
-    /// What it is.
+    /// Type of the drive.
     #[serde(flatten)]
     owner: Owner,
-    /// Bytes of it.
+    /// Size in bytes.
     bytes: u64,
     partitions: Vec<Partition>,
-    /// What no partition has. Namespaces with a range may have some of it.
+    /// Ranges outside of all partitions. Namespaces with a range may use parts of them.
     free: Vec<Range>,
 }
 

@@ -1,5 +1,5 @@
-//! `nvmirage precondition`: brings a modelled flash drive into the state of long use, without a
-//! host that writes for hours.
+//! `nvmirage precondition`: brings a modelled flash drive into the steady state of long use,
+//! without hours of writes by a host.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ changes by less than 2 % from one to the next. Up to 64GiB every page operation 
 drive the state is written down from that of a small one that was played (seeded), which the state
 says, too.";
 
-/// Drives of up to so many bytes are played.
+/// Drives of up to this many bytes are prepared by simulated writes; larger ones are seeded.
 const PLAYED: u64 = 64 << 30;
 /// Bins of the histogram of valid pages.
 const BINS: usize = 10;
@@ -82,7 +82,7 @@ pub(super) struct Precondition {
     json: bool,
 }
 
-/// A drive that is to be prepared.
+/// A drive to prepare.
 struct Drive {
     parameters: Box<FlashParameters>,
     state: PathBuf,
@@ -98,8 +98,7 @@ struct Report {
     seconds: f64,
     page_operations_per_s: f64,
     free_lines: usize,
-    /// Shares of full lines by how many of their pages are valid: bin `i` of ten has those from `i`
-    /// tenths on.
+    /// Share of full lines by their fraction of valid pages; bin `i` of ten starts at `i` tenths.
     lines_by_valid_pages: Vec<f64>,
     state: PathBuf,
     state_bytes: usize,
@@ -177,8 +176,7 @@ impl Precondition {
             format!("media {name} has no timing model, so preconditioning has no effect: add [media.timing]")
         })?;
         let path = medium.path.as_deref();
-        // What a server would not serve is not prepared: a file of another size, or with something
-        // else in it.
+        // Rejects what a server would reject: a file of another size, or with other contents.
         let found = match path.filter(|path| medium.kind == MediumKind::File && path.exists()) {
             Some(_) => {
                 let opened = Medium::open(&spec_of(&medium)?);
@@ -196,7 +194,7 @@ impl Precondition {
     }
 }
 
-/// How far it is, on a terminal.
+/// Progress bar, on a terminal.
 struct Bar(ProgressBar);
 
 impl Bar {

@@ -1,4 +1,4 @@
-//! `nvmirage qemu-args`: the exact options that give a guest a drive.
+//! `nvmirage qemu-args`: prints the QEMU options that give a guest a drive.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ Examples:
 The guest's memory must be shared: the drive reads and writes it. A second drive needs only its own
 -device.";
 
-/// A guest's memory, where nothing is said.
+/// Default memory size of a guest.
 pub(super) const DEFAULT_MEMORY: Size = Size(4 << 30);
 
 /// Print the QEMU options for a controller
@@ -77,13 +77,13 @@ impl QemuArgs {
         Ok(())
     }
 
-    /// The controller's socket, from the root where that is known.
+    /// The controller's socket, as an absolute path if its folder is known.
     fn socket(&self) -> anyhow::Result<PathBuf> {
         if let Some(file) = &self.config {
             let controllers = config::from_file(file)?.controller;
             let listen = find(&self.name, controllers.iter().map(|c| (&c.name, &c.listen)))
                 .with_context(|| format!("{} has no such controller", file.display()))?;
-            // from where the server is going to be started
+            // relative to the folder in which the server will be started
             return Ok(std::path::absolute(listen)?);
         }
         let inventory = control::client::inventory(&self.control.to_read()?).context(
@@ -107,7 +107,7 @@ impl QemuArgs {
     }
 }
 
-/// The socket of controller `name`.
+/// The socket of the controller `name`.
 fn find<'a>(
     name: &str,
     controllers: impl Iterator<Item = (&'a String, &'a Listen)> + Clone,
@@ -128,7 +128,7 @@ fn find<'a>(
     )
 }
 
-/// What is wrong with the QEMU that would be used, and what to do.
+/// Problem of the QEMU in use, and its remedy.
 pub(super) fn warning(given: Option<&Path>) -> Option<String> {
     let advice = format!(
         "vfio-user-pci came with QEMU {NEEDED}: on Debian, `apt install -t trixie-backports {}` has a newer one; --qemu names another",
@@ -158,7 +158,7 @@ pub(super) fn warning(given: Option<&Path>) -> Option<String> {
     }
 }
 
-/// Debian's package of QEMU for this machine.
+/// Debian's QEMU package for this machine.
 fn package() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" | "x86" => "qemu-system-x86",

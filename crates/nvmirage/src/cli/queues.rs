@@ -1,4 +1,4 @@
-//! `nvmirage queues`: what stands in a controller's queues, and which commands are under way.
+//! `nvmirage queues`: shows a controller's queues and the commands in flight.
 
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -23,7 +23,7 @@ Examples:
   nvmirage queues vm1 --json | jq '.queues[].submission_queues[].commands[] | select(.stuck)'
       The commands that are stuck";
 
-/// Forgets what a terminal shows, and goes to its first line (ECMA-48, ED and CUP).
+/// Clears the terminal and moves the cursor to its first line (ECMA-48, ED and CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// Show the queues of a controller and the commands in flight
@@ -84,7 +84,7 @@ impl QueuesCommand {
     }
 }
 
-/// Between two looks at least.
+/// Minimum refresh interval.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 fn shown(report: &QueuesReport) -> String {
@@ -230,7 +230,7 @@ fn commands(report: &QueuesReport) -> String {
     }
 }
 
-/// The name of a command, or its number where the specification has no name for it.
+/// The name of a command, or its opcode if the specification has no name for it.
 fn named(name: &str, opcode: u8) -> String {
     if name.starts_with("reserved") {
         format!("opcode {opcode:02x}h")

@@ -1,4 +1,4 @@
-//! `nvmirage reload`: the configuration file once more, while hosts go on.
+//! `nvmirage reload`: applies the configuration file again while hosts keep running.
 
 use super::parse::Control;
 use crate::control::{self, Reload, ReloadRequest};

@@ -1,4 +1,4 @@
-//! `nvmirage resize`: another size for a namespace, while hosts use it.
+//! `nvmirage resize`: changes the size of a namespace while hosts use it.
 
 use super::live;
 use super::parse::Control;

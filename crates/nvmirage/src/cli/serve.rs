@@ -1,4 +1,4 @@
-//! `nvmirage serve`: serves controllers until it is told to stop.
+//! `nvmirage serve`: serves controllers until stopped.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -97,7 +97,7 @@ impl Serve {
         Ok(config)
     }
 
-    /// What the file says, or the short form.
+    /// The configuration from the file or from the short form.
     fn read(&self) -> anyhow::Result<Config> {
         match (&self.config, &self.listen) {
             (Some(file), _) => config::from_file(file),
@@ -108,7 +108,7 @@ impl Serve {
         }
     }
 
-    /// What the command line says counts before the file.
+    /// Values of the command line take precedence over the file.
     fn override_in(&self, config: &mut Config) -> anyhow::Result<()> {
         let in_file = config.control.as_ref().and_then(|it| it.socket.as_ref());
         let control = match self.control.clone() {
@@ -127,9 +127,8 @@ impl Serve {
         Ok(())
     }
 
-    /// Takes what was made at run time before, and puts it into the configuration. Nothing is kept
-    /// of a drive that the command line makes, nor where there is no place for it and none was
-    /// asked for.
+    /// Merges objects that were created at run time into the configuration. Nothing is saved for a
+    /// drive that the command line defines, nor without a state folder unless one was requested.
     fn saved(&self, config: &mut Config) -> anyhow::Result<Option<Saved>> {
         let Some(file) = &self.config else {
             return Ok(None);
@@ -183,7 +182,7 @@ impl Serve {
     }
 }
 
-/// Serves a configuration until told to stop; `ready` is called when hosts can attach.
+/// Serves a configuration until stopped; calls `ready` when hosts can attach.
 pub(super) fn run(
     config: Config,
     saved: Option<Saved>,
@@ -195,13 +194,13 @@ pub(super) fn run(
         .enable_all()
         .build()?;
     let served = runtime.block_on(serve(config, saved, source, stop_at_eof, ready));
-    // a request that hangs does not keep the process
+    // a request that hangs does not keep the process alive
     runtime.shutdown_background();
     served
 }
 
-/// Binds the control socket, or takes the one that a service manager made. One that was asked for
-/// is a must; the default one is not.
+/// Binds the control socket, or takes the one that a service manager made. Failure is an error only
+/// for a socket that was requested explicitly, not for the default one.
 fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> {
     if let Some((listener, path)) = service::inherited_socket()? {
         ensure!(
@@ -244,7 +243,7 @@ async fn serve(
     stop_at_eof: bool,
     ready: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    // first of all: a signal that comes while media are opened stops cleanly, too
+    // first of all, so that a signal also stops cleanly while media are being opened
     let mut signals = Signals::new().context("cannot handle signals")?;
     let control = config.control.clone().unwrap_or_default();
     let socket = control_socket(control.socket.as_ref())?;
@@ -283,7 +282,8 @@ async fn serve(
                 Asked::Interrupt => if ctrl_c.ends(&supervisor).await {
                     break "SIGINT";
                 },
-                // there is nothing to read: whoever sends this has left its terminal
+                // without a file there is nothing to reload: the signal means that the terminal is
+                // gone
                 Asked::Reload if !has_file => break "SIGHUP",
                 Asked::Reload => reload(&supervisor, &mut signals).await,
             },
@@ -302,7 +302,7 @@ async fn serve(
     stop_supervisor(supervisor, &mut signals).await
 }
 
-/// Reads the configuration again, on a thread that may block. What comes of it is in the log.
+/// Reads the configuration again on a thread that may block. The result is logged.
 async fn reload(supervisor: &Arc<Supervisor>, signals: &mut Signals) {
     service::reloading();
     let work = supervisor.clone();
@@ -311,7 +311,7 @@ async fn reload(supervisor: &Arc<Supervisor>, signals: &mut Signals) {
         tokio::select! {
             reloaded = &mut reloading => break reloaded,
             asked = signals.of_server() => match asked {
-                // it is heard once this is over: a change is not left half-way
+                // handled after the reload, so that no change is left half-way
                 asked @ (Asked::End(_) | Asked::Interrupt) => {
                     let signal = if let Asked::End(signal) = asked { signal } else { "SIGINT" };
                     tracing::warn!("{signal}: the server stops when the reload is finished");
@@ -336,7 +336,7 @@ async fn reload(supervisor: &Arc<Supervisor>, signals: &mut Signals) {
     service::ready(said);
 }
 
-/// Says on standard output where hosts can attach.
+/// Prints to standard output where hosts can attach.
 fn announce(controllers: &[ControllerStatus], steerable: bool) -> anyhow::Result<()> {
     if controllers.is_empty() {
         anyhow::ensure!(
@@ -360,7 +360,7 @@ fn announce(controllers: &[ControllerStatus], steerable: bool) -> anyhow::Result
     terminal::print(&lines)
 }
 
-/// A thread that reads standard input until that ends.
+/// Starts a thread that reads standard input to its end.
 fn end_of_input() -> io::Result<oneshot::Receiver<()>> {
     let (sender, receiver) = oneshot::channel();
     std::thread::Builder::new()
@@ -375,7 +375,7 @@ fn end_of_input() -> io::Result<oneshot::Receiver<()>> {
     Ok(receiver)
 }
 
-/// Waits for the end of standard input; for ever where nobody asked.
+/// Waits for the end of standard input; forever if that was not requested.
 async fn ended(input: &mut Option<oneshot::Receiver<()>>) {
     match input {
         Some(receiver) => {
@@ -385,7 +385,7 @@ async fn ended(input: &mut Option<oneshot::Receiver<()>>) {
     }
 }
 
-/// Ends what is served, on a thread that may block; signals that come meanwhile are answered.
+/// Stops the server on a thread that may block; handles signals meanwhile.
 async fn stop_supervisor(supervisor: Arc<Supervisor>, signals: &mut Signals) -> anyhow::Result<()> {
     let mut stopping = tokio::task::spawn_blocking(move || supervisor.stop());
     loop {

@@ -1,4 +1,4 @@
-//! `nvmirage set`: other values for what may change while hosts use it.
+//! `nvmirage set`: changes settings while hosts use the objects.
 
 use std::iter;
 
@@ -107,7 +107,7 @@ fn key_and_value<'a>(change: &'a str, as_in: &str) -> Result<(&'a str, &'a str),
     both.ok_or_else(|| UsageError(format!("`{change}`: write KEY=VALUE, as in {as_in}")))
 }
 
-/// What is to change of a controller.
+/// Changes of a controller.
 fn controller_change(changes: &[String]) -> Result<ControllerChange, UsageError> {
     let mut all = ControllerChange::default();
     for change in changes {
@@ -130,7 +130,7 @@ fn controller_change(changes: &[String]) -> Result<ControllerChange, UsageError>
     Ok(all)
 }
 
-/// What is to change of the log. A filter has `=` and `,` of its own.
+/// Changes of the log. A filter contains `=` and `,` itself.
 fn log_change<'a>(changes: impl Iterator<Item = &'a String>) -> Result<Log, UsageError> {
     let mut all = Log::default();
     for change in changes {

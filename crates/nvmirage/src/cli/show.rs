@@ -1,4 +1,4 @@
-//! `nvmirage show`: one object of a running server, with all that is known of it.
+//! `nvmirage show`: shows all details of one object of a running server.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ Examples:
   nvmirage show media disk --json | jq .bytes
       One of them";
 
-/// The kinds, by the word for one and that for all of them.
+/// The kinds, by their singular and plural words.
 const KINDS: [(&str, &str); 6] = [
     ("media", "media"),
     ("namespace", "namespaces"),
@@ -68,7 +68,7 @@ impl Show {
     }
 }
 
-/// A line for each value, with the way to it in front.
+/// A line for each value, preceded by its path.
 fn lines(way: &str, value: &Value, shown: &mut String) {
     match value {
         Value::Object(map) => {

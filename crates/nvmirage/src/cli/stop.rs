@@ -1,4 +1,4 @@
-//! `nvmirage stop`: ends a running server.
+//! `nvmirage stop`: stops a running server.
 
 use std::time::{Duration, Instant};
 
@@ -18,9 +18,9 @@ Examples:
   nvmirage stop --detach-hosts
       Hosts lose their drives";
 
-/// How long a server may take: commands in flight get 4 s, and each medium 5 s to be durable.
+/// Time limit for the server: commands in flight get 4 s, and each medium 5 s to become durable.
 const BOUND: Duration = Duration::from_secs(120);
-/// How long nothing is said.
+/// Time before the first progress message.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Stop a running server, and wait until it has exited

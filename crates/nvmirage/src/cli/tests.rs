@@ -1,4 +1,4 @@
-//! The command line as a whole: what is taken, what is refused, and with which words.
+//! The command line as a whole: accepted and rejected lines, and the messages.
 
 use clap::{CommandFactory, Parser};
 
@@ -35,7 +35,7 @@ fn every_command_has_examples() {
     check(&Cli::command(), "nvmirage");
 }
 
-/// What is wider is broken anywhere. Examples are to be copied, and stay whole.
+/// A terminal breaks wider lines anywhere. Examples are meant to be copied, and stay whole.
 #[test]
 fn what_help_says_below_is_no_wider_than_the_rest() {
     fn check(command: &clap::Command) {
@@ -114,7 +114,7 @@ fn serve_takes_a_file_or_the_short_form() {
     assert!(refused("serve --config a --control vfio-user:/s").contains("unix:PATH"));
 }
 
-/// It is one option, wherever it stands.
+/// The option is global: its position does not matter.
 #[test]
 fn the_control_socket_stands_before_or_behind_the_verb() {
     for line in [
@@ -135,7 +135,7 @@ fn the_control_socket_stands_before_or_behind_the_verb() {
     assert!(refused("--control vfio-user:/c ls").contains("unix:PATH"));
 }
 
-/// Whether a line is one whose command asks a server.
+/// Whether the command of a line talks to a server.
 fn asks_a_server(line: &str) -> bool {
     let line = std::iter::once("nvmirage").chain(line.split_whitespace());
     let matches = Cli::command().get_matches_from(line);

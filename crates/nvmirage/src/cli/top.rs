@@ -1,4 +1,4 @@
-//! `nvmirage top`: what a server does, as it does it.
+//! `nvmirage top`: shows a running server's activity live.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The option of all commands that are hosts of a drive.
+//! The option of all commands that act as a drive's host.
 
 use crate::config::Span;
 use crate::load::wait::Wait;

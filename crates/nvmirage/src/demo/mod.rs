@@ -1,9 +1,9 @@
-//! `nvmirage demo`: a server and a host in processes of their own, two drives, every byte checked,
-//! everything measured.
+//! `nvmirage demo`: a server and a host in separate processes, and two drives whose every byte is
+//! verified and whose performance is measured.
 //!
-//! Everything lies in a folder of its own below the system's temporary folder, and goes with the
-//! demo: after an error and after Ctrl-C, too. It needs no privilege, and does not touch the folder
-//! it is started in.
+//! All files are in a new folder in the system's temporary folder, which is removed at the end,
+//! also after an error or Ctrl-C. The demo needs no privileges, and does not touch the current
+//! folder.
 
 mod server;
 mod shown;
@@ -33,11 +33,11 @@ use terminal::progress;
 
 /// Bytes of each drive.
 const DRIVE_LEN: u64 = 256 << 20;
-/// What the file system keeps free beside the file.
+/// Free space that the file system keeps beside the file.
 const SPARE_LEN: u64 = 64 << 20;
-/// The most that jobs need.
+/// Maximum needs of the jobs.
 const NEEDS: Needs = Needs::of(32, 128 << 10);
-/// What is measured on each drive.
+/// Jobs of each drive.
 const JOBS: [(Rw, u32, u16); 6] = [
     (Rw::RandRead, 4 << 10, 1),
     (Rw::RandRead, 4 << 10, 32),
@@ -46,23 +46,22 @@ const JOBS: [(Rw, u32, u16); 6] = [
     (Rw::Read, 128 << 10, 8),
     (Rw::Write, 128 << 10, 8),
 ];
-/// How long each job measures, and all of it takes at most.
+/// Default duration of each job, and the maximum of all.
 const TIME: Duration = Duration::from_secs(1);
 const ALL_TIME: Duration = Duration::from_secs(17);
-/// What is written first, and read back and compared to the last byte.
+/// Job that writes the drive; everything is read back and compared.
 const CHECK: (Rw, u32, u16) = (Rw::Write, 128 << 10, 32);
 
-/// How a demo is run.
+/// Options of a demo.
 #[derive(Debug)]
 pub(crate) struct Demo {
-    /// How long each job measures. Default: [`TIME`], or less where the machine is slow, so that
-    /// all of it fits into [`ALL_TIME`].
+    /// Duration of each job. Default: [`TIME`], or less if the total would exceed [`ALL_TIME`].
     pub(crate) time: Option<Duration>,
     /// Print JSON.
     pub(crate) json: bool,
 }
 
-/// One drive, as it is shown.
+/// Results of one drive.
 #[derive(Debug, Serialize)]
 struct Drive {
     name: &'static str,
@@ -72,12 +71,12 @@ struct Drive {
     jobs: Vec<JobReport>,
 }
 
-/// All that a demo found.
+/// Results of a demo.
 #[derive(Debug, Serialize)]
 struct Findings {
-    /// How the server waits for work.
+    /// Mode of the server's reactor.
     mode: Mode,
-    /// CPUs of server and host; absent where there is only one.
+    /// CPUs of server and host; absent if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpus: Option<(u32, u32)>,
     doorbells: &'static str,
@@ -85,7 +84,7 @@ struct Findings {
 }
 
 impl Demo {
-    /// Runs it.
+    /// Runs the demo.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let begun = Instant::now();
         let findings = in_folder(|dir, interrupt| {
@@ -105,7 +104,7 @@ impl Demo {
         findings.verdict()
     }
 
-    /// Boots a guest.
+    /// Runs the demo with a guest.
     pub(crate) fn run_vm(&self) -> anyhow::Result<()> {
         let seen = in_folder(vm::run_in)?;
         if self.json {
@@ -115,7 +114,7 @@ impl Demo {
     }
 }
 
-/// Runs `work` with a folder for its files, and removes that, whatever comes of the work.
+/// Runs `work` with a folder for its files, and removes the folder whatever the result.
 fn in_folder<T>(work: impl FnOnce(&Path, &Interrupt) -> anyhow::Result<T>) -> anyhow::Result<T> {
     let interrupt = Interrupt::install().context("cannot handle signals")?;
     let dir = TempDir::with_prefix("nvmirage-").with_context(|| {
@@ -132,7 +131,7 @@ fn in_folder<T>(work: impl FnOnce(&Path, &Interrupt) -> anyhow::Result<T>) -> an
     Ok(done)
 }
 
-/// A demo that is running.
+/// State of a running demo.
 struct Run<'a> {
     time: Option<Duration>,
     begun: Instant,
@@ -158,7 +157,7 @@ impl Run<'_> {
         };
         for (name, controller) in ["RAM", "file"].into_iter().zip(&config.controller) {
             let drive = self.drive(name, controller.listen.path());
-            // the interrupt is what happened first, whatever else came of it
+            // an interrupt caused every later error
             ensure!(
                 !self.interrupt.is_set(),
                 "interrupted; everything is removed"
@@ -172,7 +171,7 @@ impl Run<'_> {
         Ok(findings)
     }
 
-    /// Identifies, checks and measures one drive.
+    /// Identifies, verifies and measures one drive.
     fn drive(&mut self, name: &'static str, socket: &Path) -> anyhow::Result<Drive> {
         let place = Place::VfioUser(socket.to_owned());
         let mut host = Host::connect(&place, Doorbells::Auto, NEEDS)?;
@@ -234,7 +233,7 @@ impl Run<'_> {
         report
     }
 
-    /// How long the next job measures.
+    /// Duration of the next job.
     fn runtime(&self) -> Duration {
         self.time.unwrap_or_else(|| {
             let left = u32::try_from(self.jobs_left.max(1)).unwrap_or(u32::MAX);
@@ -243,7 +242,7 @@ impl Run<'_> {
     }
 }
 
-/// A job with errors is the demo's failure.
+/// The demo fails if a job had errors.
 fn verdict(job: &JobReport) -> anyhow::Result<()> {
     let first = job.first_error.as_deref().unwrap_or("unknown status");
     ensure!(
@@ -275,7 +274,7 @@ fn configuration(dir: &Path, cpu: Option<u32>) -> anyhow::Result<Config> {
         control: Some(Control::at(dir.join("control"))),
         reactor: vec![config::Reactor {
             cpu,
-            // a reactor that never sleeps would take the only CPU from the host
+            // a polling reactor would take the only CPU from the host
             mode: if cpu.is_some() {
                 Mode::Poll
             } else {
@@ -320,7 +319,7 @@ fn configuration(dir: &Path, cpu: Option<u32>) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Bytes of the file: less than [`DRIVE_LEN`] where the file system has no room for it.
+/// Size of the file: less than [`DRIVE_LEN`] if the file system has too little space.
 fn file_len(dir: &Path) -> anyhow::Result<u64> {
     let room = rustix::fs::statvfs(dir)?;
     let free = room.f_bavail.saturating_mul(room.f_frsize);

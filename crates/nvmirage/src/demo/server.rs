@@ -1,7 +1,7 @@
-//! The demo's server: this program again, as a process of its own.
+//! The demo's server: this program again, in a separate process.
 //!
-//! Invariant: it does not outlive the demo. It is told to stop when its standard input ends, which
-//! the kernel sees to even where the demo is killed; and it is killed when it does not stop in
+//! Invariant: the server does not outlive the demo. It stops when its standard input ends, which
+//! the kernel ensures even if the demo is killed; and the demo kills it if it does not stop in
 //! time.
 
 use std::fs::{self, File};
@@ -17,19 +17,19 @@ use anyhow::{Context, anyhow, bail, ensure};
 
 use crate::config::Config;
 
-/// How long the server may take until it serves, and until it has stopped.
+/// Time limits for the server's start and stop.
 const START: Duration = Duration::from_secs(10);
 const STOP: Duration = Duration::from_secs(15);
-/// How often a server that is about to stop is looked at.
+/// Interval of checks whether the server has stopped.
 const LOOK: Duration = Duration::from_millis(10);
-/// Lines of its log that an error shows.
+/// Lines of the server's log that an error shows.
 const LOG_LINES: usize = 20;
 
 /// A running server.
 #[derive(Debug)]
 pub(super) struct Server {
     child: Child,
-    /// Closed to have it stop.
+    /// Closing it stops the server.
     input: Option<ChildStdin>,
     log: PathBuf,
 }
@@ -51,7 +51,8 @@ impl Server {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?)
-            // Ctrl-C on the terminal is the demo's: it stops its server when it is done with it
+            // Ctrl-C on the terminal reaches only the demo, which stops its server when done with
+            // it
             .process_group(0)
             .spawn()
             .context("cannot start the server")?;
@@ -62,7 +63,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Waits for a line of each controller.
+    /// Waits for the line that announces each controller.
     fn wait_until_ready(
         &mut self,
         output: impl BufRead + Send + 'static,
@@ -96,12 +97,12 @@ impl Server {
         }
     }
 
-    /// Its process.
+    /// Process ID.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it logged last, for an error's message.
+    /// The last lines of its log, for an error message.
     pub(super) fn last_words(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -111,7 +112,7 @@ impl Server {
         }
     }
 
-    /// Has it stop, and waits until it has.
+    /// Stops the server, and waits for its end.
     pub(super) fn stop(mut self) -> anyhow::Result<()> {
         self.input = None;
         let Some(status) = self.wait(STOP)? else {
@@ -143,7 +144,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.input = None;
-        // both fail only where it has ended and was waited for
+        // both fail only if the server has ended and was waited for
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

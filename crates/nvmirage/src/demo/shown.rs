@@ -1,4 +1,4 @@
-//! What the demo says.
+//! Text output of the demo.
 
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ fn mode_name(mode: Mode) -> &'static str {
     }
 }
 
-/// Who runs where.
+/// Processes and their CPUs.
 pub(super) fn started(server: u32, mode: Mode, cpus: Option<(u32, u32)>) -> String {
     let mode = mode_name(mode);
     match cpus {
@@ -41,7 +41,7 @@ pub(super) fn started(server: u32, mode: Mode, cpus: Option<(u32, u32)>) -> Stri
     }
 }
 
-/// What a drive says of itself.
+/// The drive's identity.
 pub(super) fn identified(name: &str, identity: &Identity) -> String {
     let controller = &identity.controller;
     let sizes: Vec<String> = identity
@@ -58,7 +58,7 @@ pub(super) fn identified(name: &str, identity: &Identity) -> String {
     )
 }
 
-/// What came back as it was written.
+/// Result of the verification.
 pub(super) fn checked(name: &str, bytes: u64) -> String {
     format!(
         "{name} drive: wrote and read back {}, every byte as it was written",
@@ -66,7 +66,7 @@ pub(super) fn checked(name: &str, bytes: u64) -> String {
     )
 }
 
-/// The table, and what to try next.
+/// The table, and suggestions for next steps.
 pub(super) fn findings(findings: &Findings) -> String {
     let mut columns = vec![("drive", Align::Left), ("job", Align::Left)];
     columns.extend(COLUMNS);
@@ -92,14 +92,14 @@ pub(super) fn findings(findings: &Findings) -> String {
     text
 }
 
-/// What is going to happen.
+/// Announces the guest.
 pub(super) fn booting(server: u32) -> String {
     format!(
         "server: process {server}; booting a Debian guest with both drives, its processor emulated by QEMU"
     )
 }
 
-/// The guest's own view.
+/// Result of the guest.
 pub(super) fn seen(seen: &Seen) -> String {
     let mut text = format!("\n`nvme list` in the guest:\n{}\n", seen.nvme_list);
     for (drive, fio) in &seen.fio {

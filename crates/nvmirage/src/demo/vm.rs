@@ -1,8 +1,8 @@
-//! `nvmirage demo --vm`: a stock Debian guest on our drives.
+//! `nvmirage demo --vm`: a stock Debian guest on the demo's drives.
 //!
-//! The guest's parts (QEMU where the system's is too old, a kernel, programs) come from Debian's
-//! packages into the user's cache, once. QEMU emulates the processor, so that no privilege is
-//! needed: the guest shows that it works, not how fast.
+//! The parts of the guest (QEMU if the system's is too old, a kernel, programs) are downloaded once
+//! from Debian's packages into the user's cache. QEMU emulates the processor, so that no privilege
+//! is needed: the guest shows that the drives work, not how fast.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use super::{configuration, shown};
 use terminal::interrupt::Interrupt;
 use terminal::progress;
 
-/// How long the guest may take.
+/// Time limit of the guest.
 const BOUND: Duration = Duration::from_secs(240);
-/// How often an interrupt is looked for while the guest says nothing.
+/// Interval of checks for an interrupt while the guest prints nothing.
 const LOOK: Duration = Duration::from_millis(200);
 /// The drives, as the guest names them.
 const DRIVES: [&str; 2] = ["nvme0n1", "nvme1n1"];
 
-/// What the guest does, with the functions of the rig's `steps.sh`.
+/// Script of the guest, with the functions of the rig's `steps.sh`.
 const JOB: &str = "\
 for drive in nvme0n1 nvme1n1; do
     step \"find-$drive\" appears /dev/$drive
@@ -43,14 +43,14 @@ done
 step quiet no_complaints
 ";
 
-/// What the guest did and saw.
+/// Results of the guest.
 #[derive(Debug, Serialize)]
 pub(super) struct Seen {
-    /// Everything that it did, in order; all of it succeeded.
+    /// Every step, in order; all of them succeeded.
     pub(super) steps: Vec<String>,
     /// What `nvme list` printed.
     pub(super) nvme_list: String,
-    /// What fio said of each drive.
+    /// Output of fio for each drive.
     pub(super) fio: Vec<(&'static str, String)>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Seen {
 pub(super) fn run_in(dir: &Path, interrupt: &Interrupt) -> anyhow::Result<Seen> {
     let rig = Rig::prepare(&mut |line| progress::note(&format!("setting up: {line}")))
         .context("the guest's parts cannot be put together")?;
-    // a reactor that never sleeps would take a CPU from the guest
+    // a polling reactor would take a CPU from the guest
     let config = configuration(dir, None)?;
     let server = Server::start(&config, dir)?;
     let sockets = config
@@ -78,7 +78,7 @@ pub(super) fn run_in(dir: &Path, interrupt: &Interrupt) -> anyhow::Result<Seen> 
     seen(&report)
 }
 
-/// Shows the guest's steps as they come.
+/// Prints the guest's steps as they come.
 fn watch(mut guest: Guest, interrupt: &Interrupt) -> anyhow::Result<Report> {
     let deadline = Instant::now() + BOUND;
     loop {

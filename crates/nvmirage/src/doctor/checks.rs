@@ -1,5 +1,4 @@
-//! What the kernel and the limits of this process allow, and what to do where that is less than it
-//! could be.
+//! Checks of the kernel and of this process's limits, with advice where they fall short.
 
 use serde::Serialize;
 
@@ -8,20 +7,20 @@ use machine::qemu::NEEDED;
 use machine::topology::Topology;
 use terminal::units;
 
-/// How it stands with something.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// It works, and could be better.
+    /// Works, but could be better.
     Advice,
-    /// Something does not work.
+    /// Does not work.
     Problem,
 }
 
 impl Level {
-    /// The word for it.
+    /// The word for the level.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Level::Ok => "ok",
@@ -31,25 +30,25 @@ impl Level {
     }
 }
 
-/// Something that was looked at.
+/// One check with its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
     pub(crate) what: String,
     pub(crate) found: String,
     pub(crate) level: Level,
-    /// What to change; empty where nothing is to be done.
+    /// Advice; empty if there is nothing to do.
     pub(crate) advice: String,
 }
 
-/// The kernel that io_uring is good enough in.
+/// Minimum kernel version for io_uring.
 const KERNEL: (u32, u32) = (5, 15);
-/// Descriptors for some dozens of guests: sockets, memory and an eventfd for each vector.
+/// Descriptors for dozens of guests: sockets, memory and an eventfd for each vector.
 const DESCRIPTORS: u64 = 4096;
-/// Maps of memory that the kernel gives a process by default.
+/// Default limit of the kernel on memory maps per process.
 const MAPS: u64 = 65_530;
 
-/// Everything that is looked at whatever is configured. Where files are no part of that
-/// (`of_files`), what they need is advice.
+/// Checks that do not depend on the configuration. Without configured files (`of_files`), the needs
+/// of files are only advice.
 pub(super) fn all(machine: &Snapshot, topology: &Topology, of_files: bool) -> Vec<Check> {
     let for_files = |check: Check| match (check.level, of_files) {
         (Level::Problem, false) => Check {
@@ -166,7 +165,7 @@ fn descriptors(limit: Limit) -> Check {
     }
 }
 
-/// Transparent huge pages are what a drive in memory asks for where none are reserved.
+/// A drive in memory uses transparent huge pages if no huge pages are reserved.
 fn huge_pages(topology: &Topology, transparent: Option<String>) -> Check {
     let what = "huge pages";
     let pages = || topology.nodes.iter().flat_map(|node| &node.huge_pages);
@@ -206,7 +205,7 @@ fn kvm(device: &Device) -> Check {
     }
 }
 
-/// Each region of a host's memory may take a map.
+/// Each region of a host's memory may need a map.
 fn maps(count: Option<u64>) -> Check {
     let what = "maps of memory";
     match count {
@@ -221,7 +220,7 @@ fn maps(count: Option<u64>) -> Check {
     }
 }
 
-/// Guests' memory is shared memory.
+/// Guests' memory is shared memory, which has its own setting.
 fn shared_huge_pages(words: Option<String>) -> Check {
     let what = "huge pages of guests";
     match words.as_deref() {
@@ -280,7 +279,7 @@ fn qemu(qemu: &Qemu) -> Check {
     }
 }
 
-/// Nodes that are far from each other.
+/// Distant NUMA nodes.
 fn nodes(distances: &[Vec<u32>]) -> Option<Check> {
     let farthest = distances.iter().flatten().max()?;
     let found = format!(
@@ -291,7 +290,7 @@ fn nodes(distances: &[Vec<u32>]) -> Option<Check> {
     Some(good("NUMA distance", found))
 }
 
-/// Two threads of a core share what it can do.
+/// Two threads of a core share its throughput.
 fn siblings(topology: &Topology) -> Option<Check> {
     let threads = topology.cpus.iter().map(|cpu| cpu.core.len()).max()?;
     (threads > 1).then(|| {
@@ -303,13 +302,13 @@ fn siblings(topology: &Topology) -> Option<Check> {
     })
 }
 
-/// Whether a guest's memory can be reached by its drive.
+/// Whether a drive can reach a guest's memory.
 pub(super) fn shared(called: &str, args: &[String]) -> Check {
     let what = format!("guest: {called}");
     let is = |part: &str| args.iter().any(|arg| arg.replace(' ', "").contains(part));
     let on = is("share=on") || is("share=true") || is("\"share\":true");
     let off = is("share=off") || is("share=false") || is("\"share\":false");
-    // a memfd is shared unless somebody says otherwise (QEMU, Invocation: memory-backend-memfd)
+    // a memfd is shared unless the options say otherwise (QEMU, Invocation: memory-backend-memfd)
     if on || (is("memory-backend-memfd") && !off) {
         good(what, "its memory is shared")
     } else {
@@ -331,7 +330,7 @@ fn balancing(on: Option<String>) -> Check {
     }
 }
 
-/// How fast CPUs run; nothing where the system does not say, in a virtual machine for one.
+/// CPU frequency governors; `None` if the system does not report them, as in a virtual machine.
 fn governor(governors: &[(u32, String)]) -> Option<Check> {
     let what = "CPU frequency";
     let (_, first) = governors.first()?;
@@ -407,7 +406,7 @@ pub(super) mod tests {
         assert_eq!(huge_pages(&bare, None).level, Level::Advice);
     }
 
-    /// A machine where nothing is amiss.
+    /// A machine without problems.
     pub(in crate::doctor) fn machine() -> Snapshot {
         Snapshot {
             kernel: text("6.12.0"),

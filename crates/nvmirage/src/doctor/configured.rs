@@ -1,4 +1,4 @@
-//! What a configuration asks of a machine: its reactors' CPUs, its drives, its sockets' folders,
+//! Checks of the machine against a configuration: CPUs of reactors, drives, folders of sockets,
 //! memory and descriptors.
 
 use std::path::Path;
@@ -9,15 +9,15 @@ use crate::config::{Config, Listen, MediumKind, Mode};
 use machine::topology::Topology;
 use terminal::units;
 
-/// Descriptors that the program has anyway.
+/// Descriptors that the program uses in any case.
 const OWN_DESCRIPTORS: u64 = 64;
-/// Descriptors of a host beside its interrupts: sockets, memory, state.
+/// Descriptors of a host besides its interrupts: sockets, memory, state.
 const HOST_DESCRIPTORS: u64 = 16;
 
-/// Bytes that a drive has locked for itself.
+/// Memory that a drive locks for itself.
 const DRIVE_MEMORY: u64 = media::drive::MEMORY_LEN as u64;
 
-/// The addresses of drives on this machine's bus.
+/// PCI addresses of the configured drives.
 pub(super) fn pci(config: &Config) -> Vec<String> {
     let targets = config.media.iter().filter_map(|m| m.target.as_deref());
     targets
@@ -26,7 +26,7 @@ pub(super) fn pci(config: &Config) -> Vec<String> {
         .collect()
 }
 
-/// Everything that is looked at for a configuration.
+/// All checks of a configuration.
 pub(super) fn all(config: &Config, machine: &Snapshot, topology: &Topology) -> Vec<Check> {
     let mut checks = Vec::new();
     reactors(config, topology, &mut checks);
@@ -183,7 +183,7 @@ fn memory(config: &Config, topology: &Topology) -> Option<Check> {
     })
 }
 
-/// Folders that sockets and files are made in.
+/// Checks the folders of sockets and files.
 fn folders(config: &Config, checks: &mut Vec<Check>) {
     let parent = |path: &Path| {
         let path = std::path::absolute(path).ok()?;
@@ -243,7 +243,8 @@ mod tests {
 
     #[test]
     fn reactors_want_cpus_of_their_own() {
-        // CPUs 0 and 4 are one core, 2 is isolated, 3 is not this process's, and there is no 9
+        // CPUs 0 and 4 share a core, 2 is isolated, 3 is not available to this process, 9 does not
+        // exist
         for (text, expected) in [
             ("[[reactor]]\ncpu = 2\nmode = \"poll\"\n", None),
             ("[[reactor]]\ncpu = 0\n", None),

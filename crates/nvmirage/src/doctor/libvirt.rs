@@ -1,4 +1,4 @@
-//! A plan as libvirt writes it: the parts of a domain that place it.
+//! A placement plan as libvirt XML: the elements of a domain that pin it.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,4 @@
-//! What a machine is like, what of it stands in the way, and how to place reactors and guests on
-//! it.
+//! Checks of a machine, and a plan for placing reactors and guests on it.
 //!
 //! [`machine::topology`] reads the CPUs and nodes, [`snapshot`] everything else; [`checks`] and
 //! [`configured`] judge what was read, [`plan`] chooses CPUs, [`libvirt`] writes them down.
@@ -22,35 +21,35 @@ use snapshot::Snapshot;
 
 use crate::config::{Config, MediumKind};
 
-/// What is to be looked at beside the machine.
+/// Input beside the machine.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// Who is to be placed.
+    /// The guest to place.
     pub(crate) guest: Guest,
-    /// What is to be served.
+    /// The configuration to serve.
     pub(crate) config: Option<Config>,
-    /// The QEMU that is going to be used.
+    /// The QEMU to use.
     pub(crate) qemu: Option<PathBuf>,
-    /// The command line that a guest is going to be started with.
+    /// The command line of the future guest.
     pub(crate) command_line: Option<String>,
 }
 
-/// All there is to say.
+/// The complete report.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) topology: Topology,
     pub(crate) checks: Vec<Check>,
     pub(crate) plan: Plan,
-    /// For a libvirt domain.
+    /// Elements for a libvirt domain.
     pub(crate) libvirt: String,
-    /// For the configuration of nvmirage.
+    /// Tables for nvmirage's configuration.
     pub(crate) configuration: String,
-    /// For the guest's kernel command line.
+    /// Parameters for the guest's kernel command line.
     pub(crate) guest_kernel: String,
 }
 
 impl Report {
-    /// Looks at the machine whose files lie below `root`, of which `usable` CPUs may be used.
+    /// Checks the machine whose files are below `root`, with the CPUs in `usable`.
     pub(crate) fn of(root: &Path, usable: &[u32], asked: &Asked) -> anyhow::Result<Self> {
         let topology = Topology::read(root, usable)?;
         let plan = Plan::new(&topology, &asked.guest)?;
@@ -79,7 +78,7 @@ impl Report {
         })
     }
 
-    /// How many things do not work.
+    /// Number of checks with problems.
     pub(crate) fn problems(&self) -> usize {
         let checks = self.checks.iter();
         checks.filter(|check| check.level == Level::Problem).count()

@@ -1,5 +1,5 @@
-//! Which CPU does what: reactors have cores of their own, the guest's processors the next ones of
-//! the same node, and the emulator's threads what is left.
+//! CPU placement: reactors get their own cores, the guest's processors the next cores of the same
+//! node, and the emulator's threads the rest.
 
 use std::fmt::Write as _;
 
@@ -8,16 +8,16 @@ use serde::Serialize;
 
 use machine::topology::Topology;
 
-/// Who is to be placed.
+/// The guest to place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Guest {
-    /// Reactors that serve it.
+    /// Number of reactors that serve it.
     pub(crate) reactors: usize,
-    /// Its processors.
+    /// Number of its processors.
     pub(crate) vcpus: usize,
 }
 
-/// Where they go.
+/// The placement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Plan {
     /// A CPU for each reactor.
@@ -28,14 +28,14 @@ pub(crate) struct Plan {
     pub(crate) emulator: Vec<u32>,
     /// Where the guest's memory belongs.
     pub(crate) node: u32,
-    /// What is less than it should be.
+    /// Shortcomings of the placement.
     pub(crate) notes: Vec<String>,
-    /// Some CPU has two tasks that want all of it.
+    /// Whether two tasks that need a whole CPU share one.
     pub(crate) shared: bool,
 }
 
 impl Plan {
-    /// Places a guest and its reactors on the CPUs that may be used.
+    /// Places a guest and its reactors on the usable CPUs.
     pub(super) fn new(topology: &Topology, guest: &Guest) -> anyhow::Result<Self> {
         let cores = cores(topology);
         ensure!(
@@ -48,7 +48,7 @@ impl Plan {
         );
         let all: Vec<u32> = cores.iter().flatten().copied().collect();
         let mut notes = Vec::new();
-        // A reactor that polls slows whoever shares its core: that thread is given away last.
+        // A polling reactor slows the other thread of its core, so that thread is assigned last.
         let own = guest.reactors.min(cores.len().saturating_sub(1));
         let (served, rest) = cores.split_at(own);
         let mut reactors: Vec<u32> = served.iter().map(|core| core[0]).collect();
@@ -102,7 +102,7 @@ impl Plan {
         })
     }
 
-    /// The reactors, as the configuration has them.
+    /// Reactor tables for nvmirage's configuration.
     pub(super) fn configuration(&self) -> String {
         let mode = if self.shared { "adaptive" } else { "poll" };
         let mut text = String::new();
@@ -114,7 +114,8 @@ impl Plan {
     }
 }
 
-/// The usable CPUs by core: isolated ones first, those of the node with most of them before others.
+/// The usable CPUs by core: isolated cores first, and cores of the node with the most of them
+/// before others.
 fn cores(topology: &Topology) -> Vec<Vec<u32>> {
     let mut nodes: Vec<(usize, u32)> = topology
         .nodes

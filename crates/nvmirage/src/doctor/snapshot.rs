@@ -1,5 +1,5 @@
-//! What is read of a machine, all at once; nothing is judged here. Files are found below a root, so
-//! that tests bring machines of their own.
+//! State of a machine, read at once and not judged here. All files are opened below a root folder,
+//! so that tests can provide their own machines.
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -10,72 +10,73 @@ use rustix::thread::{CapabilitySet, capabilities};
 use machine::qemu::{self, Version};
 use machine::topology::{number, word};
 
-/// What there is of a limit: nothing said, none, or so much.
+/// A limit; `None` if it is unlimited or not reported.
 pub(super) type Limit = Option<u64>;
 
-/// Whether a device of the kernel may be used.
+/// Access to a device file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Device {
     Usable,
-    /// It is there, and this user may not.
+    /// The device exists, but this user may not open it.
     Refused(String),
     Missing,
 }
 
-/// The QEMU that guests would run in.
+/// QEMU for guests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Qemu {
-    /// There is none on the `PATH`.
+    /// No QEMU on the `PATH`.
     Missing,
     Found(PathBuf, Version),
-    /// It cannot be run, or is something else.
+    /// It does not run, or is another program.
     Unknown(PathBuf),
 }
 
-/// A process with one of our drives.
+/// A process with one of the program's drives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GuestProcess {
-    /// What it is called in a finding.
+    /// Name of the process in a finding.
     pub(super) called: String,
     /// Its command line.
     pub(super) args: Vec<String>,
 }
 
-/// A machine at a moment.
+/// State of a machine.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     pub(super) kernel: Option<String>,
     pub(super) io_uring_disabled: Option<String>,
-    /// This process may use io_uring where it is for some only: by a capability, or its group.
+    /// Whether this process may use io_uring if that is restricted: by a capability or by its
+    /// group.
     pub(super) may_io_uring: bool,
-    /// `None` also where a capability lifts it.
+    /// `None` also if a capability lifts the limit.
     pub(super) locked_memory: Limit,
     pub(super) descriptors: Limit,
     pub(super) max_map_count: Option<u64>,
-    /// As in `always [madvise] never`.
+    /// Setting, as in `always [madvise] never`.
     pub(super) transparent_huge_pages: Option<String>,
-    /// The same of shared memory.
+    /// The same setting for shared memory.
     pub(super) shmem_huge_pages: Option<String>,
     pub(super) kvm: Device,
     pub(super) numa_balancing: Option<String>,
     pub(super) clock_source: Option<String>,
-    /// What the first processor has, as `constant_tsc`.
+    /// Flags of the first processor, such as `constant_tsc`.
     pub(super) cpu_flags: Vec<String>,
-    /// Of CPUs whose frequency the system sets.
+    /// Governors, of CPUs whose frequency the system sets.
     pub(super) governors: Vec<(u32, String)>,
-    /// How far nodes are from each other, a row each.
+    /// Distances between nodes, a row for each node.
     pub(super) distances: Vec<Vec<u32>>,
     pub(super) iommu_groups: usize,
-    /// The driver that hands devices to programs is loaded.
+    /// Whether the driver vfio-pci is loaded.
     pub(super) has_vfio_pci: bool,
     pub(super) vfio: Device,
     pub(super) qemu: Qemu,
     pub(super) guests: Vec<GuestProcess>,
-    /// The nodes of PCI devices that were asked for.
+    /// Nodes of the requested PCI devices.
     pub(super) pci_nodes: Vec<(String, u32)>,
 }
 
-/// What the first device file of some is to this user.
+/// Access of this user to the first device file in a folder.
 fn device(path: &Path) -> Device {
     match OpenOptions::new().read(true).write(true).open(path) {
         Ok(_) => Device::Usable,
@@ -89,7 +90,7 @@ fn has(capability: CapabilitySet) -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }
 
-/// Whether this process is in the group of that number.
+/// Whether this process is in the group with that number.
 fn is_in_group(number: &str) -> bool {
     let own = getgroups().unwrap_or_default().into_iter();
     own.chain([getegid()])
@@ -97,8 +98,8 @@ fn is_in_group(number: &str) -> bool {
 }
 
 impl Snapshot {
-    /// Looks at the machine whose files lie below `root`, at its devices `pci`, and at `program`,
-    /// or the QEMU on the `PATH`.
+    /// Reads the machine whose files are below `root`, with its devices `pci`, and `program` or the
+    /// QEMU on the `PATH`.
     pub(super) fn take(root: &Path, cpus: &[u32], pci: &[String], program: Option<&Path>) -> Self {
         let sysctl = |name: &str| word(&root.join("proc/sys").join(name));
         let system = root.join("sys/devices/system");
@@ -173,7 +174,7 @@ fn qemu_of(program: Option<&Path>) -> Qemu {
     }
 }
 
-/// Processes that have a drive over vfio-user.
+/// Processes that use a drive over vfio-user.
 fn guests(proc: &Path) -> Vec<GuestProcess> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let guest = |entry: fs::DirEntry| {

@@ -1,5 +1,4 @@
-//! Queue pairs that a host has and does not use: on its own controller, and on others of the same
-//! server.
+//! Idle queue pairs of a host: on its own controller, and on others of the same server.
 
 use anyhow::{Context, bail};
 use driver::bus::place::Place;
@@ -7,25 +6,25 @@ use driver::{Doorbells, prp};
 
 use super::{Host, Needs, Queue};
 
-/// Commands that an idle queue pair holds: the size of a ring matters to nobody who does not use
-/// it, but for the memory that a server keeps for it.
+/// Idle queue pairs to open. The size of their rings matters only for the memory that a server
+/// keeps for them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
-    /// How many queue pairs, over all controllers.
+    /// Number of queue pairs, on all controllers together.
     pub(crate) queues: u32,
-    /// Commands that each holds.
+    /// Commands that each can hold.
     pub(crate) depth: u16,
 }
 
-/// What is given to a queue pair where nobody says: a ring of a page.
+/// Default size: a ring of one page.
 pub(crate) const DEPTH: u16 = 63;
-/// The most commands of an idle queue pair that [`queue_len`] counts on.
+/// Maximum size that [`queue_len`] provides for.
 pub(crate) const DEPTH_MAX: u16 = 1023;
 
-/// The most idle queue pairs of a controller that memory is set aside for.
+/// Maximum number of idle queue pairs of a controller that memory is reserved for.
 pub(crate) const MAX_QUEUES: u32 = 256;
 
-/// Bytes of memory for the rings and lists of an idle queue pair, on a host with commands of
+/// Memory for the rings and PRP lists of an idle queue pair, on a host with commands of
 /// `block_size` bytes.
 pub(super) fn queue_len(block_size: u32) -> u64 {
     let entries = u64::from(DEPTH_MAX) + 1;
@@ -33,15 +32,15 @@ pub(super) fn queue_len(block_size: u32) -> u64 {
     rings + prp::list_pages(u64::from(block_size).max(4096)) * 4096 * entries
 }
 
-/// Idle queue pairs, kept for as long as this lives.
+/// Open idle queue pairs; dropping this closes them.
 pub(crate) struct Kept {
     hosts: Vec<Host>,
     _queues: Vec<Queue>,
 }
 
 impl Idle {
-    /// Opens them: one after the other on `host`, which keeps those it has, and on the controllers
-    /// at `others`, for as long as a controller has more.
+    /// Opens the queue pairs one after the other: first on `host`, which keeps them, then on the
+    /// controllers at `others`, each up to its limit.
     pub(crate) fn open(
         self,
         host: &mut Host,
@@ -82,7 +81,7 @@ impl Idle {
 }
 
 impl Kept {
-    /// Lets go of the controllers.
+    /// Detaches from the other controllers.
     pub(crate) fn leave(self) -> anyhow::Result<()> {
         self.hosts.into_iter().try_for_each(Host::leave)
     }
@@ -96,7 +95,7 @@ mod tests {
     fn rings_and_lists_of_an_idle_queue_have_room() {
         // 1024 entries of 64 and of 16 bytes
         assert_eq!(queue_len(4096), 65_536 + 16_384);
-        // and a page of list for each command
+        // plus a page of PRP list for each command
         assert_eq!(queue_len(8192), 65_536 + 16_384 + 1024 * 4096);
     }
 }

@@ -1,5 +1,5 @@
-//! A host that loads a drive: the driver's workloads with this program's clock, and the reactor's
-//! own figures where the drive is one of ours.
+//! A host that loads a drive: the driver's workloads on this program's clock, with the reactor's
+//! own counters if this program serves the drive.
 
 pub(crate) mod idle;
 pub(crate) mod record;
@@ -20,35 +20,35 @@ use self::wait::Wait;
 use crate::report::job::JobReport;
 use machine::clock::Clock;
 
-/// Memory shared with the drive beside buffers: admin queue, doorbells, log pages.
+/// Memory shared with the drive besides buffers: admin queue, doorbells, log pages.
 const SPARE_LEN: u64 = 16 << 20;
-/// Largest transfer that a load may ask for; drives have less.
+/// Maximum transfer size that a load accepts; drives support less.
 pub(crate) const MAX_BLOCK_SIZE: u64 = 32 << 20;
 
-/// A key that `nvmirage kv bench` measures with.
+/// A key of `nvmirage kv bench`.
 pub(crate) fn bench_key(number: u64) -> String {
     format!("bench-{number:010x}")
 }
 
-/// The largest of what several jobs need.
+/// Maximum needs of several jobs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
     /// Commands in flight in each queue pair.
     pub(crate) queue_depth: u16,
     /// Bytes of a command.
     pub(crate) block_size: u32,
-    /// Queue pairs that work.
+    /// Queue pairs of the jobs.
     pub(crate) queues: u16,
-    /// Bytes of buffers, where commands use more than one each.
+    /// Bytes of buffers, if commands use more than one each.
     pub(crate) buffers: u64,
-    /// Queue pairs that do not work, each of [`idle::depth`] commands.
+    /// Idle queue pairs, each of [`idle::depth`] commands.
     pub(crate) idle: u32,
-    /// Whether to wait for another host of the drive.
+    /// Whether to wait for another host of the drive to detach.
     pub(crate) wait: Wait,
 }
 
 impl Needs {
-    /// What one queue pair needs.
+    /// Needs of one queue pair.
     pub(crate) const fn of(queue_depth: u16, block_size: u32) -> Self {
         Needs {
             queue_depth,
@@ -60,19 +60,19 @@ impl Needs {
         }
     }
 
-    /// The same, of a host that may have to wait for another one.
+    /// The same needs, with another way to wait.
     pub(crate) const fn waiting(self, wait: Wait) -> Self {
         Needs { wait, ..self }
     }
 
-    /// Bytes of memory: a buffer, two lists of pages (the queue's and the buffer's), and entries of
-    /// both queues for each command.
+    /// Bytes of memory: a buffer, two PRP lists (the queue's and the buffer's), and entries of both
+    /// queues for each command.
     fn memory_len(self) -> anyhow::Result<usize> {
         let block = u64::from(self.block_size).next_multiple_of(4096);
         // a page of a PRP list describes 511 pages of data and the next page of the list
         let lists = (block / 4096).div_ceil(511) * 4096;
         let commands = u64::from(self.queue_depth) * u64::from(self.queues);
-        // the lists of buffers take less than a hundredth of them
+        // the lists of buffers take less than 1 % of them
         let buffers = self.buffers + self.buffers / 64;
         let idle = u64::from(self.idle) * idle::queue_len(self.block_size);
         let len = (block + 2 * lists + 128) * commands + buffers + idle + SPARE_LEN;
@@ -80,7 +80,7 @@ impl Needs {
     }
 }
 
-/// A drive that is enabled, and a clock.
+/// A drive with an enabled controller, and a clock.
 pub(crate) struct Host {
     device: Device<AnyBus>,
     clock: Clock,
@@ -95,7 +95,8 @@ impl Host {
         Self::connect_with(at, doorbells, needs, false)
     }
 
-    /// As [`Host::connect`], with all command sets enabled, for namespaces of another one than NVM.
+    /// Like [`Host::connect`], with all command sets enabled, for namespaces with another command
+    /// set than NVM.
     pub(crate) fn connect_to_all_sets(
         at: &Place,
         doorbells: Doorbells,
@@ -139,12 +140,12 @@ impl Host {
         self.device.queues_in_use() < self.device.queues_max()
     }
 
-    /// The clock that jobs are measured by.
+    /// The clock that measures jobs.
     pub(crate) fn clock(&self) -> Clock {
         self.clock.clone()
     }
 
-    /// Does a job on one queue pair; ends it early when `progress` says so.
+    /// Runs a job on one queue pair; ends it early when `progress` says so.
     pub(crate) fn measure(
         &mut self,
         queue: &mut Queue,
@@ -156,7 +157,7 @@ impl Host {
         self.measure_on(queues, namespace, job, &mut (), progress)
     }
 
-    /// As [`Host::measure`], on several queue pairs, and with something else done in between.
+    /// Like [`Host::measure`], on several queue pairs and with background work.
     pub(crate) fn measure_on(
         &mut self,
         queues: &mut [Queue],
@@ -191,13 +192,13 @@ impl Host {
         })
     }
 
-    /// Turns of the reactor in which the machine did not let it run; 0 where the drive is none of
-    /// ours.
+    /// Turns of the reactor in which the machine did not let it run; 0 if this program does not
+    /// serve the drive.
     pub(crate) fn reactor_stalls(&mut self) -> anyhow::Result<u64> {
         Ok(self.reactor()?.map_or(0, |log| log.stalls))
     }
 
-    /// The reactor's counters, where the drive is one of ours.
+    /// The reactor's counters, if this program serves the drive.
     fn reactor(&mut self) -> anyhow::Result<Option<ReactorLog>> {
         let mut page = [0; size_of::<ReactorLog>()];
         match self
@@ -205,17 +206,16 @@ impl Host {
             .get_log_page(REACTOR_LOG, nvme_spec::NSID_ALL, 0, &mut page)
         {
             Ok(()) => {}
-            // others have no such page
+            // drives of other vendors have no such page
             Err(DriverError::Status { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         }
         let log = ReactorLog::read_from_bytes(page.as_bytes()).expect("the sizes are equal");
-        // or a page of their own: the number is any vendor's
+        // or a different page: the number is vendor specific
         Ok((log.version == 3 && log.turns_with_work <= log.turns).then_some(log))
     }
 
-    /// Refuses a drive that does not keep what is written, by writing its first block and reading
-    /// that back.
+    /// Rejects a drive that does not keep written data: writes its first block and reads it back.
     pub(crate) fn refuse_forgetful(
         &mut self,
         queue: &mut Queue,
@@ -237,15 +237,15 @@ impl Host {
         Ok(())
     }
 
-    /// Shuts the controller down, so that all that was written is kept, and lets go of it.
+    /// Shuts the controller down, so that all data is durable, and detaches.
     pub(crate) fn leave(mut self) -> anyhow::Result<()> {
         self.device
             .shutdown(Shutdown::Normal)
             .context("cannot shut the drive down; the last writes may not be durable")
     }
 
-    /// The same after a measurement, whose data nobody needs: a controller that has shut down and
-    /// reports a fatal error does not take its result away.
+    /// Detaches after a measurement, whose data is not needed: a fatal error of a controller that
+    /// has shut down does not invalidate the result.
     pub(crate) fn leave_measured(mut self) -> anyhow::Result<()> {
         match self.device.shutdown(Shutdown::Normal) {
             Err(error @ DriverError::ShutDownFatal { .. }) => {
@@ -257,7 +257,7 @@ impl Host {
     }
 }
 
-/// Nanoseconds that the reactor was busy for each command between two looks.
+/// Nanoseconds per command that the reactor was busy between two readings.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a mean needs no more than 52 bits"
@@ -268,18 +268,18 @@ fn busy_ns(before: &ReactorLog, after: &ReactorLog) -> Option<f64> {
     (commands > 0).then(|| busy as f64 / commands as f64)
 }
 
-/// Time between the end of a reactor's stall and the host's next completion, at most: what was put
-/// off is done then.
+/// Maximum time between the end of a reactor's stall and the host's next completion, in which the
+/// reactor does the postponed work.
 const AFTER_STALL_NS: u64 = 100_000;
 
-/// Whether the reactor was kept from running for as long, between two looks, as the host saw
-/// nothing complete.
+/// Whether the reactor was kept from running between two readings for as long as the host saw no
+/// completion.
 fn explains(before: &ReactorLog, after: &ReactorLog, lulls: &Lulls) -> bool {
     let stalled_ns = after.stalled_ns.saturating_sub(before.stalled_ns);
     lulls.count > 0 && stalled_ns.saturating_add(lulls.count * AFTER_STALL_NS) >= lulls.ns
 }
 
-/// The word for doorbells that are in use.
+/// The word for the doorbell method in use.
 pub(crate) fn doorbells_name(doorbells: Doorbells) -> &'static str {
     match doorbells {
         Doorbells::Auto => "auto",
@@ -289,7 +289,7 @@ pub(crate) fn doorbells_name(doorbells: Doorbells) -> &'static str {
     }
 }
 
-/// What can be said to a user who asks for larger blocks than any drive takes.
+/// Rejects block sizes larger than any drive accepts.
 pub(crate) fn check_block_size(bytes: u64) -> anyhow::Result<u32> {
     match u32::try_from(bytes) {
         Ok(size) if bytes > 0 && bytes <= MAX_BLOCK_SIZE => Ok(size),
@@ -315,7 +315,7 @@ mod tests {
     fn a_command_costs_its_share_of_busy_time() {
         assert_eq!(busy_ns(&log(1_000, 10), &log(3_000, 20)), Some(200.0));
         assert_eq!(busy_ns(&log(1_000, 10), &log(1_000, 10)), None);
-        // the server was started anew in between
+        // the server was restarted in between
         assert_eq!(busy_ns(&log(1_000, 10), &log(500, 20)), None);
     }
 
@@ -357,7 +357,7 @@ mod tests {
         assert!(len(large) >= 32 * ((4 << 20) + 3 * 4096));
         let more = Needs { queues: 4, ..large };
         assert!(len(more) >= 4 * 32 * ((4 << 20) + 3 * 4096));
-        // every other page in a list of its own: 16 bytes for 8 KiB
+        // every other page in a separate PRP list: 16 bytes for 8 KiB
         let turns = Needs {
             buffers: 1 << 30,
             ..needs(32, 8192)

@@ -1,5 +1,4 @@
-//! Commands as they are submitted, kept in memory until a trace is written of them: writing takes
-//! time that a job has not.
+//! Submitted commands, kept in memory until a trace of them is written: a job has no time to write.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,16 +10,16 @@ use driver::workload::beside::{Beside, Submitted};
 use simulate::trace::{self, Arrival, QUEUES_MAX};
 use simulate::{Kind, Op};
 
-/// Commands that are kept in one piece, and in all: 2.7 GB.
+/// Commands per allocation, and in all: 2.7 GB.
 const PIECE: usize = 1 << 16;
 const PIECES_MAX: usize = 1 << 10;
 
-/// What was submitted so far.
+/// The commands submitted so far.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    /// Each is as long as it may be but the last.
+    /// All but the last are full.
     pieces: Vec<Vec<Arrival>>,
-    /// Commands that there was no room for.
+    /// Commands that found no room.
     left_out: u64,
 }
 
@@ -66,10 +65,10 @@ impl Recorder {
         true
     }
 
-    /// Writes them as a trace.
+    /// Writes the commands as a trace.
     ///
     /// # Errors
-    /// There was not room for all, or the file cannot be written.
+    /// Some commands found no room, or the file cannot be written.
     pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let write = || -> std::io::Result<()> {
             let mut out = BufWriter::new(File::create(path)?);

@@ -1,4 +1,5 @@
-//! A drive that has another host: whether to wait for that to go, and what is said meanwhile.
+//! Handling of a drive that has another host: whether to wait for that host to detach, and the
+//! messages meanwhile.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,24 +8,24 @@ use driver::DriverError;
 
 use terminal::progress;
 
-/// Between two tries. A server of ours answers after a second only, so that a host that goes is not
-/// missed.
+/// Pause between two attempts. This program's server answers only after a second, so a host that
+/// detaches is not missed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long to wait for another host of a drive to go.
+/// How long to wait for another host of a drive to detach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// It fails.
+    /// Fail immediately.
     #[default]
     Not,
-    /// For so long.
+    /// Wait for this long.
     For(Duration),
-    /// Until it goes.
+    /// Wait until it detaches.
     Ever,
 }
 
 impl Wait {
-    /// Opens the drive that a user calls `place`. `ends`: somebody wants the program to end.
+    /// Opens the drive that the user calls `place`. `ends` returns whether the program should end.
     ///
     /// # Errors
     /// Those of `open`.
@@ -57,7 +58,7 @@ impl Wait {
     }
 }
 
-/// An error with what a user can do about a drive that may have another host.
+/// Adds advice to the error of a drive that may have another host.
 pub(crate) fn advised(error: DriverError) -> anyhow::Error {
     if error.may_have_host() {
         anyhow::anyhow!(

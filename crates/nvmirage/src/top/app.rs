@@ -1,4 +1,4 @@
-//! What is shown, and what keys do.
+//! State of the view, and the actions of keys.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::rates::{ControllerRates, Course, Rates};
 use super::sample::{Inspected, Sample};
 
-/// Between two looks, by the keys `+` and `-`.
+/// Refresh intervals, selected with `+` and `-`.
 pub(super) const INTERVALS: [Duration; 7] = [
     Duration::from_millis(100),
     Duration::from_millis(200),
@@ -18,23 +18,23 @@ pub(super) const INTERVALS: [Duration; 7] = [
     Duration::from_secs(10),
 ];
 
-/// What the screen shows.
+/// The view on the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum View {
     /// Reactors and controllers.
     Overview,
-    /// What reactors do with their time.
+    /// Time of the reactors by use.
     Reactors,
     /// Tenants.
     Tenants,
-    /// One controller, by its name.
+    /// One controller, by name.
     Controller(String),
 }
 
-/// By what controllers stand in order.
+/// Order of the controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// As they were made.
+    /// In order of creation.
     Made,
     Name,
     Iops,
@@ -70,17 +70,17 @@ impl Sort {
     }
 }
 
-/// How the server is.
+/// Connection to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Link {
-    /// Nothing was heard yet.
+    /// No answer yet.
     Waiting,
     Up,
-    /// It does not answer; why, in a line.
+    /// No answer; the reason, in one line.
     Down(String),
 }
 
-/// What a key asks for.
+/// Request of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Nothing,
@@ -90,7 +90,7 @@ pub(super) enum Asked {
 /// The state of the view.
 #[derive(Debug)]
 pub(super) struct App {
-    /// Where the server is, to be shown.
+    /// Address of the server, for display.
     pub(super) server: String,
     pub(super) view: View,
     pub(super) sort: Sort,
@@ -99,13 +99,13 @@ pub(super) struct App {
     pub(super) interval: Duration,
     pub(super) link: Link,
     pub(super) course: Course,
-    /// Of the controller that is shown.
+    /// Queues of the controller in view.
     pub(super) inspected: Option<Inspected>,
-    /// The line that is chosen, in what is shown.
+    /// Selected line of the view.
     pub(super) selected: usize,
-    /// The controller that was chosen when another view was opened.
+    /// The controller that was selected when another view was opened.
     chosen: Option<String>,
-    /// How many lines there were room for, and how many there are: set by whoever draws.
+    /// Number of selectable lines that fit on the screen; set by the drawing code.
     pub(super) page: usize,
 }
 
@@ -127,7 +127,7 @@ impl App {
         }
     }
 
-    /// A sample has come.
+    /// Takes a new sample.
     pub(super) fn take(&mut self, sample: Sample, inspected: Option<Inspected>) {
         self.link = Link::Up;
         let chosen = self.name_at(self.selected);
@@ -143,8 +143,7 @@ impl App {
         self.selected = self.selected.min(self.lines().saturating_sub(1));
     }
 
-    /// The server does not answer. What was seen stays on the screen, and no rate is taken over the
-    /// gap.
+    /// The server does not answer. The old picture stays, and no rate spans the gap.
     pub(super) fn lose(&mut self, why: String) {
         if !matches!(self.link, Link::Down(_)) {
             self.course.break_off();
@@ -152,7 +151,7 @@ impl App {
         self.link = Link::Down(why);
     }
 
-    /// The controllers in the order that was asked for.
+    /// The controllers in the selected order.
     pub(super) fn controllers(&self, rates: &Rates) -> Vec<ControllerRates> {
         let mut all = rates.controllers.clone();
         let by = |key: fn(&ControllerRates) -> f64| {
@@ -176,7 +175,7 @@ impl App {
         all
     }
 
-    /// How many lines can be chosen among.
+    /// Number of selectable lines.
     pub(super) fn lines(&self) -> usize {
         let rates = self.course.rates();
         let rates = rates.as_ref();
@@ -188,7 +187,7 @@ impl App {
         }
     }
 
-    /// The controller whose queues are to be looked at.
+    /// The controller whose queues the view shows.
     pub(super) fn inspects(&self) -> Option<&str> {
         match &self.view {
             View::Controller(name) => Some(name),
@@ -230,7 +229,7 @@ impl App {
         self.names().iter().position(|its| Some(&**its) == name)
     }
 
-    /// The controller before or behind the one that is shown.
+    /// Moves to the previous or next controller.
     fn step_controller(&mut self, by: isize) {
         let View::Controller(name) = &self.view else {
             return;
@@ -258,7 +257,7 @@ impl App {
         self.interval = INTERVALS[to];
     }
 
-    /// Does what a key asks for.
+    /// Handles a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> Asked {
         if key.kind == KeyEventKind::Release {
             return Asked::Nothing;
@@ -300,7 +299,7 @@ impl App {
         Asked::Nothing
     }
 
-    /// The next order. The controller that is chosen stays the one that is.
+    /// Switches to the next order, and keeps the selected controller.
     fn sort_otherwise(&mut self) {
         let chosen = self.name_at(self.selected);
         self.sort = self.sort.next();

@@ -1,12 +1,12 @@
-//! `nvmirage top`: a view of a running server in a terminal.
+//! `nvmirage top`: a live view of a running server in a terminal.
 //!
-//! A thread asks the server for what it counts ([`source`]), and each answer becomes a
-//! [`sample::Sample`]. [`rates`] keeps some of them and says what happened in between, [`app`] what
-//! is to be shown of it and what keys do, and [`draw`] puts it into a grid of cells, which
-//! [`screen`] shows in the terminal, or writes as text.
+//! A thread polls the server's counters ([`source`]), and each answer becomes a [`sample::Sample`].
+//! [`rates`] keeps recent samples and computes rates, [`app`] holds the state of the view and
+//! handles keys, [`draw`] renders it into a grid of cells, and [`screen`] shows the grid in the
+//! terminal or writes it as text.
 //!
-//! Only `source` knows the server and only `screen` the terminal: the rest is numbers in and cells
-//! out.
+//! Only `source` knows the server and only `screen` the terminal; everything between takes numbers
+//! and produces cells.
 
 mod app;
 mod draw;

@@ -1,31 +1,31 @@
-//! What happened between samples: rates are differences over the server's time, latencies those of
+//! Rates and latencies from samples: rates are differences over the server's time, latencies cover
 //! the last seconds.
 //!
-//! Invariant: a difference is taken only of samples of one server. Where its clock went back it was
-//! started anew, and what was kept is forgotten; a count that fell is of something that was made
-//! anew, and is what happened since.
+//! Invariant: differences never span two servers. If the clock went back, the server was restarted,
+//! and older samples are dropped. A counter that fell belongs to a recreated object, and its value
+//! is the whole difference.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::sample::{Controller, Queue, Reactor, Sample, Tenant};
 
-/// Latencies are of so many seconds at most.
+/// Maximum period that latencies cover.
 pub(super) const LATENCY_WINDOW_NS: u64 = 10_000_000_000;
-/// Samples that are kept at most, for those.
+/// Maximum number of samples kept for latencies.
 const KEPT: usize = 64;
-/// Queue depths that are kept of each controller.
+/// Queue depths kept for each controller.
 pub(super) const DEPTHS: usize = 240;
 
-/// The samples, and the depths of every controller's queues over time.
+/// The samples, and the queue depth of every controller over time.
 #[derive(Debug, Default)]
 pub(super) struct Course {
     samples: VecDeque<Sample>,
     depths: BTreeMap<String, VecDeque<u64>>,
-    /// The server was gone since the last sample.
+    /// Whether the server was gone since the last sample.
     is_broken: bool,
 }
 
-/// What a controller did.
+/// Activity of a controller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ControllerRates {
     pub(super) name: String,
@@ -34,11 +34,11 @@ pub(super) struct ControllerRates {
     pub(super) depth: u64,
     /// `None` until there are two samples.
     pub(super) per_s: Option<ControllerPerSecond>,
-    /// Of the watched commands of the last seconds together; `None` where there were none.
+    /// Latencies of all sampled commands of the last seconds; `None` if there were none.
     pub(super) latency: Option<Percentiles>,
-    /// The same, of reads and of writes.
+    /// The same for reads and for writes.
     pub(super) by_operation: Vec<(String, Percentiles)>,
-    /// Parts of the time of these commands, by stage; together 1, or nothing.
+    /// Share of each stage in the time of these commands; the sum is 1, or the list is empty.
     pub(super) stages: Vec<(String, f64)>,
     pub(super) queues: Vec<QueueRates>,
 }
@@ -58,11 +58,11 @@ pub(super) struct QueueRates {
     pub(super) queue: u16,
     pub(super) reactor: usize,
     pub(super) in_flight: u64,
-    /// Commands, errors, interrupts sent and spared, each second.
+    /// Per second: commands, errors, interrupts sent, interrupts avoided.
     pub(super) per_s: Option<[f64; 4]>,
 }
 
-/// Of latencies, in nanoseconds.
+/// Latency percentiles, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Percentiles {
     pub(super) count: u64,
@@ -79,12 +79,12 @@ pub(super) struct ReactorRates {
     pub(super) per_s: Option<ReactorPerSecond>,
 }
 
-/// Parts of time are of its own, together 1.
+/// Activity of a reactor; its shares of time add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ReactorPerSecond {
     pub(super) commands: f64,
     pub(super) turns: f64,
-    /// The part of the turns that found work.
+    /// Share of turns that found work.
     pub(super) found: f64,
     pub(super) busy: f64,
     pub(super) spinning: f64,
@@ -96,26 +96,27 @@ pub(super) struct ReactorPerSecond {
 pub(super) struct TenantRates {
     pub(super) name: String,
     pub(super) at_media: u64,
-    /// Commands, bytes, commands that waited for a cap, and for their turn, each second.
+    /// Per second: commands, bytes, commands that waited for a cap, commands that waited for their
+    /// turn.
     pub(super) per_s: Option<[f64; 4]>,
 }
 
-/// Everything that is shown of two samples.
+/// All rates between two samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Rates {
-    /// How long the server has run.
+    /// Uptime of the server.
     pub(super) uptime_ns: u64,
     pub(super) controllers: Vec<ControllerRates>,
     pub(super) reactors: Vec<ReactorRates>,
     pub(super) tenants: Vec<TenantRates>,
 }
 
-/// What a count has grown by. One that fell began anew.
+/// Growth of a counter. A counter that fell started again from 0.
 fn grown(before: u64, now: u64) -> u64 {
     now.checked_sub(before).unwrap_or(now)
 }
 
-/// What a part is of a whole; 0 of nothing.
+/// Ratio of a part to its whole; 0 for an empty whole.
 fn part(part: u64, whole: u64) -> f64 {
     match whole {
         0 => 0.0,
@@ -124,7 +125,7 @@ fn part(part: u64, whole: u64) -> f64 {
 }
 
 impl Course {
-    /// Takes the next sample.
+    /// Adds a sample.
     pub(super) fn take(&mut self, sample: Sample) {
         let last = self.samples.back();
         if self.is_broken || last.is_some_and(|last| sample.time_ns < last.time_ns) {
@@ -146,7 +147,7 @@ impl Course {
         self.samples.push_back(sample);
     }
 
-    /// Whether the second sample is old enough for what the first is kept for.
+    /// Whether the second sample is old enough to replace the first.
     fn is_old(&self, now: &Sample) -> bool {
         self.samples
             .get(1)
@@ -159,18 +160,18 @@ impl Course {
         self.is_broken = false;
     }
 
-    /// The server does not answer: what comes next may be of another one.
+    /// The server does not answer; the next sample may come from another one.
     pub(super) fn break_off(&mut self) {
         self.is_broken = true;
     }
 
-    /// The depths of a controller's queues, the latest last.
+    /// Queue depths of a controller, the latest last.
     pub(super) fn depths(&self, controller: &str) -> Vec<u64> {
         let depths = self.depths.get(controller).into_iter().flatten();
         depths.copied().collect()
     }
 
-    /// What happened between the last two samples; nothing before the first.
+    /// Rates between the last two samples; `None` before the second.
     pub(super) fn rates(&self) -> Option<Rates> {
         let now = self.samples.back()?;
         let before = self
@@ -243,7 +244,7 @@ fn controller_rates(
     let queues = now.queues.iter().map(|queue| {
         let before = before.map(|before| {
             let mut all = before.queues.iter();
-            // one that is new has counted from 0
+            // a new queue has counted from 0
             let found = all.find(|its| its.queue == queue.queue);
             found.cloned().unwrap_or_default()
         });
@@ -282,7 +283,7 @@ fn controller_rates(
     }
 }
 
-/// What was counted in each bucket since.
+/// Growth of each bucket.
 fn new_ones(before: &[(u64, u64)], now: &[(u64, u64)]) -> BTreeMap<u64, u64> {
     let before: BTreeMap<u64, u64> = before.iter().copied().collect();
     let new = now.iter().map(|(last, count)| {
@@ -348,7 +349,7 @@ fn reactor_rates(before: &Reactor, now: &Reactor, seconds: f64) -> ReactorPerSec
         grew(|r| r.slept_ns),
         grew(|r| r.stalled_ns),
     ];
-    // A sleep that goes on is counted when it ends: what is missing of the time is that.
+    // A sleep is counted when it ends; the missing time is a sleep in progress.
     let whole = times.iter().sum::<u64>().max((seconds * 1e9) as u64);
     let [busy, spinning, slept, stalled] = times;
     let asleep = slept + (whole - times.iter().sum::<u64>());

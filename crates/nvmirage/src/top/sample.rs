@@ -1,9 +1,9 @@
-//! What a server has counted at a moment, as far as it is shown.
+//! A server's counters at one moment, as far as the views show them.
 
-/// A sample. All counts only grow, but for those of what is in flight.
+/// A sample. All counters only grow, except those of commands in flight.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Sample {
-    /// On the server's clock, in nanoseconds since it started.
+    /// Nanoseconds since the server's start, on its clock.
     pub(super) time_ns: u64,
     pub(super) reactors: Vec<Reactor>,
     pub(super) tenants: Vec<Tenant>,
@@ -49,12 +49,12 @@ pub(super) struct Controller {
     pub(super) errors: u64,
     pub(super) queues: Vec<Queue>,
     pub(super) latency: Vec<Latency>,
-    /// Stages with the time of watched commands that went there.
+    /// Stages, with the total time of sampled commands in each.
     pub(super) stages: Vec<(String, u64)>,
 }
 
 impl Controller {
-    /// Commands fetched and not completed.
+    /// Commands fetched but not completed.
     pub(super) fn depth(&self) -> u64 {
         self.queues.iter().map(|queue| queue.in_flight).sum()
     }
@@ -72,29 +72,29 @@ pub(super) struct Queue {
     pub(super) interrupts_spared: u64,
 }
 
-/// Latencies of watched commands.
+/// Latencies of sampled commands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Latency {
     /// `read`, `write` or `other`.
     pub(super) operation: String,
-    /// The largest latency of a bucket in nanoseconds, with how many are in it; in order.
+    /// Largest latency of each bucket in nanoseconds, and the number of commands in it; sorted.
     pub(super) buckets: Vec<(u64, u64)>,
 }
 
-/// What a controller has in its queues.
+/// Contents of a controller's queues.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Inspected {
     pub(super) controller: String,
     /// `mapped`, `shadow` or `trapped`.
     pub(super) doorbells: String,
     pub(super) rings: Vec<Ring>,
-    /// Commands under way, the oldest first.
+    /// Commands in flight, the oldest first.
     pub(super) commands: Vec<Command>,
-    /// Commands that are not among those.
+    /// Commands beyond those listed.
     pub(super) left_out: u64,
 }
 
-/// A queue's ring: of a completion queue, or of a submission queue.
+/// Ring of a completion or submission queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ring {
     /// `CQ 1` or `SQ 1`.
@@ -106,7 +106,7 @@ pub(super) struct Ring {
     pub(super) doorbell: u32,
     pub(super) shadow: Option<u32>,
     pub(super) event_idx: Option<u32>,
-    /// `full`, `frozen` and the like; mostly nothing.
+    /// Flags such as `full` and `frozen`; usually empty.
     pub(super) state: String,
 }
 

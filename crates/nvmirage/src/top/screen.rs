@@ -1,8 +1,7 @@
-//! The terminal: what is drawn goes there, and its keys come from there; or frames as text to
-//! standard output.
+//! The terminal: shows frames and reads keys; or writes frames as text to standard output.
 //!
-//! Whatever ends the view, the terminal is as it was: a key, a signal, an error, or a panic of any
-//! thread.
+//! Invariant: the terminal is restored however the view ends: by a key, a signal, an error, or a
+//! panic of any thread.
 
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -21,17 +20,17 @@ use crate::control::Address;
 use terminal::hangup;
 use terminal::interrupt::Interrupt;
 
-/// Between looks at what the server said, while no key comes.
+/// Maximum wait for a key before checking for news of the server.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What to show.
+/// Options of the view.
 #[derive(Debug)]
 pub(crate) struct Options {
     /// The server's control socket.
     pub(crate) socket: Address,
-    /// The controller to begin with, if not with all of them.
+    /// The controller to show first; without it, the overview.
     pub(crate) controller: Option<String>,
-    /// Between two looks.
+    /// Refresh interval.
     pub(crate) interval: Duration,
 }
 
@@ -45,13 +44,13 @@ impl Options {
     }
 }
 
-/// Whether colours are wanted (no-color.org).
+/// Colours, unless the user does not want them (no-color.org).
 fn theme() -> Theme {
     let is_off = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     Theme::new(!is_off)
 }
 
-/// Shows it in the terminal until somebody has enough.
+/// Runs the view in the terminal until the user quits.
 pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     if !io::stdout().is_terminal() {
         bail!(
@@ -59,7 +58,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         );
     }
     let mut app = options.app();
-    // before the terminal is changed: a signal finds somebody who changes it back
+    // before the terminal is changed, so that after a signal it is restored
     let interrupt = Interrupt::install().context("cannot take over signals")?;
     hangup::end_with_terminal().context("cannot watch the terminal")?;
     let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
@@ -121,7 +120,7 @@ fn show(
     Ok(())
 }
 
-/// What comes within a tick. A signal is no event.
+/// The next event within a tick. A signal is no event.
 fn next_event() -> io::Result<Option<Event>> {
     let came = match event::poll(TICK) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => false,
@@ -134,8 +133,8 @@ fn next_event() -> io::Result<Option<Event>> {
     }
 }
 
-/// Prints frames as text, each of what happened since the one before. The first one comes after an
-/// interval.
+/// Prints frames as text, each with the rates since the previous one. The first frame follows after
+/// one interval.
 pub(crate) fn print(options: &Options, frames: u64, width: u16) -> anyhow::Result<()> {
     hangup::end_with_reader()?;
     let mut app = options.app();
@@ -160,13 +159,13 @@ pub(crate) fn print(options: &Options, frames: u64, width: u16) -> anyhow::Resul
     Ok(())
 }
 
-/// A frame as text, as high as it takes.
+/// A frame as text, as high as needed.
 pub(super) fn text(app: &mut App, width: u16) -> String {
     let queues = app.course.rates().map_or(0, |rates| {
         let all = rates.controllers.iter().map(|its| its.queues.len());
         all.sum::<usize>() + rates.reactors.len()
     });
-    // half of it may be for one of two tables
+    // each of two tables may get only half
     let lines = 2 * (app.lines() + queues) + 24;
     let area = Rect::new(0, 0, width, u16::try_from(lines).unwrap_or(u16::MAX));
     let mut buffer = Buffer::empty(area);
@@ -175,7 +174,7 @@ pub(super) fn text(app: &mut App, width: u16) -> String {
         let cells = (0..width).map(|x| buffer[(x, y)].symbol());
         cells.collect::<String>().trim_end().to_owned()
     };
-    // what keys do is of no use here
+    // the line of keys is useless in text
     let lines: Vec<String> = (0..area.height - 1).map(line).collect();
     format!("{}\n", lines.join("\n").trim_end())
 }

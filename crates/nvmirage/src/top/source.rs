@@ -1,5 +1,4 @@
-//! The server, asked again and again on a thread of its own: it may take its time, and keys are
-//! heard meanwhile.
+//! Polls the server on a separate thread, so that keys work while the server is slow.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -12,28 +11,28 @@ use crate::config::Span;
 use crate::control::{Address, client};
 use crate::observe::{CompletionQueue, ControllerStats, DoorbellWords, QueuesReport, Stats};
 
-/// Commands of each submission queue that are asked for.
+/// Commands per submission queue to request.
 const COMMANDS: usize = 64;
-/// From which age on a command is stuck.
+/// Age from which a command counts as stuck.
 const STUCK_AFTER: Span = Span(Duration::from_secs(1));
 
-/// What is to be asked for.
+/// What to poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) interval: Duration,
     pub(super) is_paused: bool,
-    /// Whose queues are to be looked at.
+    /// The controller whose queues to read.
     pub(super) controller: Option<String>,
 }
 
-/// What the server said.
+/// Answer of the server.
 #[derive(Debug)]
 pub(super) enum News {
     Up(Box<Sample>, Option<Inspected>),
     Down(String),
 }
 
-/// Begins to ask. It ends when one of what this returns is dropped.
+/// Starts the thread, which ends when one of the returned channel ends is dropped.
 pub(super) fn start(
     socket: Address,
     order: Order,
@@ -78,7 +77,7 @@ fn ask(socket: &Address, mut order: Order, orders: &Receiver<Order>, news: &Send
     }
 }
 
-/// Asks once. A controller that is gone has no queues to look at.
+/// Polls once. A deleted controller has no queues.
 pub(super) fn look(
     socket: &Address,
     controller: Option<&str>,
@@ -188,7 +187,7 @@ impl Inspected {
                 }));
             }
         }
-        // the oldest first, and those last that nobody has fetched
+        // the oldest first, commands not yet fetched last
         commands.sort_by_key(|one| std::cmp::Reverse(one.age_ns.map_or(0, |age| age + 1)));
         Inspected {
             controller: controller.to_owned(),

@@ -1,4 +1,4 @@
-//! The picture and the keys, with samples made by hand.
+//! The screen and the keys, with hand-made samples.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn controller(name: &str, seconds: u64) -> Controller {
     }
 }
 
-/// What a server has counted after so many seconds; from one to the next as much again.
+/// Counters after so many seconds; they grow equally each second.
 fn sample(seconds: u64) -> Sample {
     let idle = Controller {
         name: "idle".into(),
@@ -134,7 +134,7 @@ fn inspected() -> Inspected {
     }
 }
 
-/// What a screen of that size shows.
+/// The screen of that size.
 fn screen(app: &mut App, width: u16, height: u16) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal
@@ -160,7 +160,7 @@ fn press(app: &mut App, code: KeyCode) -> Asked {
     app.key(KeyEvent::new(code, KeyModifiers::NONE))
 }
 
-/// What was shown, and what was meant to be.
+/// Compares the screen with the expected one.
 #[track_caller]
 fn assert_frame(app: &mut App, expected: &str) {
     let shown = lines(app, 80, 24);
@@ -193,7 +193,7 @@ vm1              yes  12.4 K       48.0        0.25 9.98 us 1.00 ms     7      0
 idle             no        0          0           0       -       -     0      0
 ",
     );
-    // the line that is chosen, and the last one, are marked to their ends
+    // the selected line and the last one are styled to their ends
     let terminal = screen(&mut app, 80, 24);
     for line in [5, 23] {
         let cell = &terminal.backend().buffer()[(79, line)];
@@ -289,7 +289,7 @@ fn more_room_is_used_and_nothing_is_cut() {
         }
         press(&mut app, KeyCode::Esc);
     }
-    // the largest numbers that come along fit, too
+    // the largest numbers that occur fit, too
     let mut app = super::tests::app();
     for seconds in 1..=2 {
         let mut sample = sample(seconds);
@@ -340,7 +340,7 @@ fn rates_are_differences_over_the_servers_time() {
         shown[5].starts_with("vm1              yes       -          -"),
         "{shown:#?}"
     );
-    // twice as much as of a second, in four: half the rates
+    // twice the growth of a second, in four seconds: half the rates
     let mut later = sample(3);
     later.time_ns += 2 * SECOND;
     app.take(later, None);
@@ -349,8 +349,7 @@ fn rates_are_differences_over_the_servers_time() {
     assert_eq!((per_s.reads, per_s.writes), (6170.0, 30.0));
     assert_eq!(per_s.read_bytes, (24 * MIB) as f64);
     let reactor = rates.reactors[0].per_s.unwrap();
-    // of four seconds one was busy, a half spun, and the rest slept, whether or not that is counted
-    // yet
+    // of four seconds, one was busy, half were spinning, and the rest was sleep, counted or not yet
     assert_eq!(
         (reactor.busy, reactor.spinning, reactor.asleep),
         (0.25, 0.125, 0.625)
@@ -377,12 +376,13 @@ fn a_server_that_was_started_anew_is_not_compared_with_the_one_before() {
         (None, true)
     );
     assert_eq!(app.course.depths("vm1"), [6]);
-    // also where its clock has overtaken the other's, as nobody looked for long
+    // also if the new server's clock has overtaken the old one, because the view was paused for
+    // long
     app.lose("gone".into());
     app.take(sample(9), None);
     let rates = app.course.rates().unwrap();
     assert_eq!(rates.controllers[0].per_s, None);
-    // a controller of the same name that was made anew counts from 0
+    // a recreated controller of the same name counts from 0
     let mut anew = sample(10);
     anew.controllers[0] = controller("vm1", 2);
     app.take(anew, None);
@@ -470,7 +470,7 @@ fn the_controller_that_is_chosen_stays_chosen() {
         assert_eq!((app.sort, app.selected), (sort, at));
     }
     assert_eq!(lines(&mut app, 80, 24)[3], "sorted by IOPS");
-    // it gets ahead of all others
+    // it overtakes all others
     let mut next = sample(3);
     next.controllers = (0..200u64)
         .map(|at| {
@@ -500,7 +500,7 @@ fn keys_do_what_the_help_says() {
     for word in ["enter", "esc", "sort", "pause", "quit", "stuck"] {
         assert!(help.contains(word), "{word} is missing in\n{help}");
     }
-    // any key ends that, and does nothing else
+    // any key closes the help, and does nothing else
     assert_eq!(press(&mut app, KeyCode::Char('q')), Asked::Nothing);
     assert!(!app.shows_help);
     press(&mut app, KeyCode::Char('p'));

@@ -1,14 +1,15 @@
 //! Traces of controllers, from the rings of their lanes into files.
 //!
-//! Each trace has a thread of its own, which takes records out of the rings
-//! ([`controller::flight::TraceRings`]) and writes them ([`trace_file`]). Reactors know nothing of
-//! it: they write into rings, over what was not taken in time, which is counted as lost.
+//! Each trace has its own thread, which takes records out of the rings
+//! ([`controller::flight::TraceRings`]) and writes them ([`trace_file`]). Reactors do not know
+//! about the thread: they overwrite records that it did not take in time, which are counted as
+//! lost.
 //!
 //! Invariants:
-//! - A file is one that this process has made, and it is never more than its largest size.
-//! - Whatever happens to the file, hosts do not notice: the trace ends and says why.
-//! - A trace that ends by itself tells its controller's lanes first, so that its commands cost
-//!   nothing more.
+//! - This process has created the file, and the file never exceeds its maximum size.
+//! - Errors of the file never affect hosts: the trace ends and reports the reason.
+//! - A trace that ends by itself first turns recording off in its controller's lanes, so that their
+//!   commands have no further cost.
 
 pub(crate) mod reading;
 mod recorder;
@@ -29,11 +30,11 @@ use crate::config;
 const RECORDS: usize = 1 << 20;
 const RECORDS_OF_QUEUE: usize = 1 << 16;
 
-/// Traces that are known at once, of which so many go on.
+/// Traces that the server lists, and how many of them may be active.
 pub(crate) const TRACES: usize = 64;
 pub(crate) const GOING_ON: usize = 8;
 
-/// Records that a queue's ring has room for, of a controller with so many.
+/// Size of each queue's ring, of a controller with `queues` queues.
 pub(crate) fn ring_entries(queues: u16) -> usize {
     let each = RECORDS / usize::from(queues.max(1));
     each.min(RECORDS_OF_QUEUE)
@@ -73,7 +74,7 @@ pub(crate) struct TraceStatus {
     pub(crate) lost: u64,
 }
 
-/// Makes a trace's file, which only its user may read.
+/// Creates a trace's file, readable only by its user.
 pub(crate) fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
     let path = std::path::absolute(path)?;
     let made = OpenOptions::new()
@@ -94,7 +95,7 @@ pub(crate) fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
 mod tests {
     use super::*;
 
-    /// As the book has it.
+    /// The numbers agree with the book.
     #[test]
     fn rings_have_room_by_the_number_of_queues() {
         let entries = [1, 16, config::MAX_QUEUES].map(ring_entries);

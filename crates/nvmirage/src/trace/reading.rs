@@ -1,5 +1,4 @@
-//! Traces that were recorded: read, a part of them chosen, and made into arrivals for the
-//! simulator.
+//! Reading of recorded traces: selection of a part, and conversion into arrivals for the simulator.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,38 +13,38 @@ use simulate::{Kind, Op};
 use trace_file::export::{LeftOut, leave_out_further_ranges};
 use trace_file::{Asked, Header, Reader, Record, Tail, TraceError};
 
-/// Which commands are wanted; by default all.
+/// Selection of commands; the default selects all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Part {
-    /// Those of this submission queue.
+    /// Commands of this submission queue.
     pub(crate) queue: Option<u16>,
-    /// Those of this namespace.
+    /// Commands of this namespace.
     pub(crate) nsid: Option<u32>,
-    /// Those that began so long after the recording did, or later.
+    /// Commands that began at least this long after the start of the recording.
     pub(crate) from: Duration,
-    /// And within so long.
+    /// Commands that began within this time.
     pub(crate) within: Option<Duration>,
 }
 
-/// Commands that are held in memory at most, of 88 bytes each.
+/// Maximum number of commands in memory, of 88 bytes each.
 const COMMANDS: usize = 1 << 27;
 const _: () = assert!(size_of::<Record>() == 88);
 
-/// A trace, in the order of time.
+/// A trace, sorted by time.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) header: Header,
     pub(crate) records: Vec<Record>,
-    /// Commands that were to be recorded and are not there.
+    /// Commands that the recorder missed.
     pub(crate) lost: u64,
-    /// How it ends; `None` where it was not read to there, as it is damaged.
+    /// End of the trace; `None` if damage prevented reading it.
     pub(crate) tail: Option<Tail>,
-    /// Where it is damaged, and how: commands are those of before.
+    /// Position and kind of damage; the commands are those before it.
     pub(crate) damaged: Option<String>,
 }
 
 impl Loaded {
-    /// What is to be known before anything is made of it: each a sentence.
+    /// Notes for the reader of any result, each a sentence.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.header.sample > 1 {
@@ -70,10 +69,10 @@ impl Loaded {
     }
 }
 
-/// Reads a trace, as far as it is whole.
+/// Reads a trace up to its end or to the first damage.
 ///
 /// # Errors
-/// It is none, cannot be read, or has more commands than are held in memory.
+/// The file is not a trace, cannot be read, or has more commands than fit in memory.
 pub(crate) fn load(path: &Path, part: &Part) -> anyhow::Result<Loaded> {
     load_at_most(path, part, COMMANDS)
 }
@@ -119,10 +118,10 @@ fn load_at_most(path: &Path, part: &Part, most: usize) -> anyhow::Result<Loaded>
     })
 }
 
-/// What the simulator may be asked for, and what it cannot.
+/// Commands that the simulator supports, and those that it does not.
 ///
 /// # Errors
-/// The commands are of several namespaces, and a simulated drive has one.
+/// The commands are of several namespaces, but a simulated drive has one.
 pub(crate) fn arrivals(records: &[Record]) -> anyhow::Result<(Vec<Arrival>, LeftOut)> {
     let asked = records.iter().filter(|record| record.asked().is_ok());
     let with_place = asked.filter(|record| record.asked() != Ok(Asked::Flush));
@@ -191,7 +190,7 @@ fn op(asked: &Asked, record: &Record) -> Result<Op, &'static str> {
     })
 }
 
-/// Commands of a recorded trace as the text that the simulator reads.
+/// Converts a recorded trace into the text that the simulator reads.
 pub(crate) fn as_text(records: &[Record]) -> anyhow::Result<(String, LeftOut)> {
     let (arrivals, left_out) = arrivals(records)?;
     let mut text = Vec::new();
@@ -200,12 +199,12 @@ pub(crate) fn as_text(records: &[Record]) -> anyhow::Result<(String, LeftOut)> {
     Ok((String::from_utf8(text)?, left_out))
 }
 
-/// Whether bytes are a recorded trace, as their first ones tell.
+/// Whether the bytes begin like a recorded trace.
 pub(crate) fn is_recorded(bytes: &[u8]) -> bool {
     bytes.starts_with(&trace_file::MAGIC)
 }
 
-/// What is said of commands that are left out.
+/// Message about commands that were left out.
 pub(crate) fn said(left_out: &LeftOut) -> Option<String> {
     let parts: Vec<_> = left_out
         .iter()

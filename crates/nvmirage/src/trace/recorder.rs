@@ -16,33 +16,33 @@ use trace_file::{BLOCK_RECORDS, Encoder, End, Header, Record};
 
 use machine::clock::Clock;
 
-/// Between two looks at the rings: while there is something, and while there is nothing.
+/// Pause between two readings of the rings: with and without activity.
 const PAUSE_BUSY: Duration = Duration::from_millis(2);
 const PAUSE_IDLE: Duration = Duration::from_millis(10);
-/// What was taken is in the file after so long, at most: then a process that is killed leaves it.
+/// Maximum time until a record is in the file, where it survives the process being killed.
 const WRITE_AFTER: Duration = Duration::from_millis(500);
-/// Bytes of the file that are kept for its end.
+/// Bytes reserved for the end of the file.
 const END_ROOM: u64 = 2 << 10;
-/// The system is to begin with writing the file out each time that it has so many bytes more: the
-/// end, which waits until all are on the disk, would have too many to wait for.
+/// Bytes after which the system is asked to start writing the file to disk; otherwise the end,
+/// which waits for the disk, would wait for too many.
 const WRITE_OUT: u64 = 32 << 20;
-/// How long the file may take to be written to its end.
+/// Time limit for writing the file to its end.
 const STOP_WAIT: Duration = Duration::from_secs(10);
 
 /// Why a trace ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// An operator has said so.
+    /// An operator stopped it.
     Stopped,
-    /// The file would be too large.
+    /// The file reached its maximum size.
     Size,
-    /// It went on for as long as it may.
+    /// The maximum time passed.
     Time,
-    /// The controller is served no longer.
+    /// The controller was deleted.
     Deleted,
     /// The server ends.
     ServerEnds,
-    /// The file takes no more.
+    /// Writing to the file failed.
     File(String),
 }
 
@@ -59,35 +59,35 @@ impl std::fmt::Display for Reason {
     }
 }
 
-/// What others see of it.
+/// State that other threads read.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     commands: AtomicU64,
     bytes: AtomicU64,
     lost: AtomicU64,
-    /// Why, and when in nanoseconds since 1970.
+    /// Reason and time in nanoseconds since 1970.
     ended: Mutex<Option<(Reason, u64)>>,
 }
 
-/// How one begins.
+/// Parameters of a new trace.
 pub(crate) struct Start {
-    /// Where it goes, which is empty.
+    /// The file, which is empty.
     pub(crate) file: File,
-    /// What it begins with.
+    /// The header of the file.
     pub(crate) header: Header,
-    /// Bytes of the file at most.
+    /// Maximum size of the file in bytes.
     pub(crate) max_size: u64,
-    /// How long it goes on at most.
+    /// Maximum duration.
     pub(crate) max_time: Option<Duration>,
-    /// Where records come from.
+    /// Source of the records.
     pub(crate) rings: Arc<TraceRings>,
-    /// Tells the lanes that it is over, where it ends by itself.
+    /// Turns recording off in the lanes, if the trace ends by itself.
     pub(crate) unwatch: Box<dyn FnOnce() + Send>,
-    /// Called once when it has ended by itself.
+    /// Called once if the trace ends by itself.
     pub(crate) ended: Box<dyn FnOnce() + Send>,
 }
 
-/// A trace that goes on, or has ended by itself.
+/// A trace that is active or has ended by itself.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     shared: Arc<Shared>,
@@ -96,7 +96,7 @@ pub(crate) struct Recorder {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What others see of it now.
+/// Progress of a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     pub(crate) commands: u64,
@@ -106,7 +106,7 @@ pub(crate) struct Progress {
 }
 
 impl Recorder {
-    /// Writes the file's beginning and starts the thread.
+    /// Writes the header of the file and starts the thread.
     pub(crate) fn start(start: Start) -> anyhow::Result<Self> {
         let Start {
             file,
@@ -153,7 +153,7 @@ impl Recorder {
                 if by_itself {
                     ended();
                 }
-                // who stops it may have given up waiting
+                // the thread that stops the trace may have given up waiting
                 let _ = tell.try_send(());
             })
             .context("cannot start a thread")?;
@@ -165,7 +165,7 @@ impl Recorder {
         })
     }
 
-    /// What it has come to.
+    /// Current progress.
     pub(crate) fn progress(&self) -> Progress {
         let Shared {
             commands,
@@ -182,12 +182,12 @@ impl Recorder {
         }
     }
 
-    /// Ends it, if it has not: what is in the rings is written, and the file closed.
+    /// Ends the trace unless it has ended: writes the records in the rings, and closes the file.
     ///
     /// # Errors
-    /// The file takes too long, and is written on.
+    /// Writing takes too long, and continues.
     pub(crate) fn stop(&mut self, reason: Reason) -> anyhow::Result<()> {
-        // full: it was told before
+        // full: the thread already has a reason
         let _ = self.stop.try_send(reason);
         if self.thread.is_none() {
             return Ok(());
@@ -208,16 +208,16 @@ impl Recorder {
     }
 }
 
-/// What the thread has.
+/// State of the thread.
 struct Work {
     writer: Writer,
     rings: Arc<TraceRings>,
-    /// By completion queue: the number of the next record, and how many commands were missed.
+    /// By completion queue: the number of the next record, and the number of missed commands.
     cursors: Vec<(u64, u64)>,
 }
 
 impl Work {
-    /// Records until there is a reason not to.
+    /// Records until there is a reason to stop.
     fn record(&mut self, stopped: &mpsc::Receiver<Reason>, deadline: Option<Instant>) -> Reason {
         let mut pause = PAUSE_IDLE;
         loop {
@@ -241,7 +241,7 @@ impl Work {
         }
     }
 
-    /// Takes what is in the rings now.
+    /// Takes all records in the rings.
     fn drain(&mut self) -> Result<(), Reason> {
         let Work {
             writer,
@@ -275,14 +275,14 @@ impl Work {
         Ok(())
     }
 
-    /// Takes what is left, and writes the file's end.
+    /// Takes the remaining records, and writes the end of the file.
     fn finish(&mut self, reason: Reason) {
         let written = match reason {
             Reason::File(_) | Reason::Size => Err(reason.clone()),
             _ => self.drain().and_then(|()| self.writer.write()),
         };
         if written.is_err() {
-            // what is in the rings has no place any more, and is counted
+            // the records in the rings have no room in the file and are counted as lost
             self.writer.give_up();
             let _ = self.drain();
         }
@@ -292,7 +292,7 @@ impl Work {
     }
 }
 
-/// A file, and what is about to go there.
+/// A file, and the records to be written to it.
 struct Writer {
     file: File,
     encoder: Encoder,
@@ -300,16 +300,16 @@ struct Writer {
     max_size: u64,
     shared: Arc<Shared>,
     taken: Vec<Record>,
-    /// When the first of `taken` was.
+    /// When the first record of `taken` was taken.
     since: Option<Instant>,
-    /// In the file.
+    /// Commands in the file.
     commands: u64,
     lost: u64,
-    /// Those of `lost` that the file tells of.
+    /// Part of `lost` that is written in the file.
     lost_written: u64,
-    /// Bytes of the file that the system was told to write out.
+    /// Bytes that the system was asked to write to disk.
     written_out: u64,
-    /// The file takes no more.
+    /// Whether writing has failed for good.
     given_up: bool,
 }
 
@@ -345,7 +345,7 @@ impl Writer {
         self.shared.lost.store(self.lost, Ordering::Relaxed);
     }
 
-    /// The file takes no more: what was taken is lost, and what is taken from now on.
+    /// Stops writing for good: records that were taken are lost, as are all later ones.
     fn give_up(&mut self) {
         self.given_up = true;
         self.lose(self.taken.len() as u64);
@@ -357,7 +357,7 @@ impl Writer {
         self.taken.len() == BLOCK_RECORDS
     }
 
-    /// Writes what was taken some time ago.
+    /// Writes records that were taken some time ago.
     fn write_late(&mut self) -> Result<(), Reason> {
         match self.since {
             Some(since) if since.elapsed() >= WRITE_AFTER => self.write(),
@@ -365,8 +365,8 @@ impl Writer {
         }
     }
 
-    /// Writes what was taken, or as much of it as the file may have: then the first in the order of
-    /// time, as what follows is cut off.
+    /// Writes the taken records, or as many as fit into the file: the first in order of time,
+    /// because the rest is cut off.
     fn write(&mut self) -> Result<(), Reason> {
         let all = self.taken.len();
         let mut count = all;
@@ -401,14 +401,13 @@ impl Writer {
         if more < WRITE_OUT {
             return;
         }
-        // Linux begins with writing and does not wait for it. Where it does not take the advice,
-        // the end waits longer.
+        // Linux starts writing and does not wait. If it ignores the advice, the end waits longer.
         let range = (self.written_out, NonZeroU64::new(more));
         let _ = fadvise(&self.file, range.0, range.1, Advice::DontNeed);
         self.written_out = self.len;
     }
 
-    /// Writes the end, as far as the file takes it.
+    /// Writes the end, as far as possible.
     fn end(&mut self, reason: Reason, queues: Vec<u16>) {
         self.give_up();
         let end = End {
@@ -427,7 +426,7 @@ impl Writer {
                 .map_err(|error| Reason::File(error.to_string())),
             Err(reason) => Err(reason),
         };
-        // The first reason is what an operator is to know.
+        // The operator needs the first reason.
         let reason = match (reason, kept) {
             (Reason::File(why), _) => Reason::File(why),
             (_, Err(why)) => why,
@@ -446,14 +445,13 @@ impl Writer {
     }
 }
 
-/// Appends a block as a whole, or nothing.
+/// Appends a whole block, or nothing.
 fn append(file: &mut File, len: &mut u64, block: &[u8]) -> Result<(), Reason> {
     let Err(error) = file.write_all(block) else {
         *len += block.len() as u64;
         return Ok(());
     };
-    // What was written of it is of no use. Where that cannot be taken away, a reader passes over
-    // it.
+    // A partial block is useless. If it cannot be removed, readers skip it.
     let cut = file.set_len(*len);
     let back = cut.and_then(|()| file.seek(SeekFrom::Start(*len)));
     if let Err(error) = back {
@@ -603,7 +601,7 @@ mod tests {
         assert!(why.contains("No space left"), "{why}");
         writer.end(Reason::File(why.clone()), Vec::new());
         assert_eq!(ended(&writer), Reason::File(why));
-        // what it did not take is lost
+        // records that it did not write are lost
         assert_eq!(writer.shared.lost.load(Ordering::Relaxed), 10);
         assert_eq!(writer.shared.commands.load(Ordering::Relaxed), 0);
         let file = OpenOptions::new().write(true).open("/dev/full").unwrap();

@@ -1,12 +1,12 @@
-//! Reads fio's job files, as far as their keys mean something on a virtual clock.
+//! Parser of fio's job files, for keys that have a meaning on a virtual clock.
 //!
-//! Every key is either taken, or of no meaning here and known to be so, or refused by name with its
-//! line: nothing is passed over in silence. [`KEYS`] lists what is taken. Values have fio's forms
-//! and defaults: sizes without a unit are bytes and `k`, `m`, `g`, `t` are powers of 1024;
-//! `runtime` and `startdelay` without a unit are seconds, `thinktime` microseconds.
+//! Every key is either supported, or known to have no effect here, or rejected by name with its
+//! line: no key is ignored silently. [`KEYS`] lists the supported ones. Values have fio's forms and
+//! defaults: sizes without a unit are bytes and `k`, `m`, `g`, `t` are powers of 1024; `runtime`
+//! and `startdelay` without a unit are seconds, `thinktime` microseconds.
 //!
-//! It does NOT expand variables, include files or replay fio's own logs, and does not look for
-//! places as fio's random generators do: the same job file gives another order of the same kind.
+//! Not included: variables, included files, replays of fio's own logs, and fio's random generators:
+//! the same job file gives another order of the same kind.
 
 mod values;
 
@@ -16,12 +16,12 @@ use crate::job::{Arrivals, Distribution, Job, Kind};
 
 /// The most commands in flight of one worker: what a queue of 4096 entries holds.
 const DEPTH_MAX: u64 = 4095;
-/// The largest command that carries data.
+/// Maximum size of a command with data.
 pub(crate) const TRANSFER_MAX: u64 = 2 << 20;
-/// The largest command that carries none.
+/// Maximum size of a command without data.
 const TRIM_MAX: u64 = 1 << 31;
 
-/// The keys that are taken, each with what it does here.
+/// Supported keys, with their effects.
 pub const KEYS: &[(&str, &str)] = &[
     (
         "rw, readwrite",
@@ -87,11 +87,11 @@ pub const KEYS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Why a drive with keys does not take something.
+/// Why a drive with keys rejects a value.
 const NO_FUA: &str = "a key-value drive knows no FUA: leave it out, or write fsync=1";
 const NO_ZONES: &str = "a key-value drive has no zones: leave it out";
 
-/// Keys that change nothing here: how fio itself goes to work.
+/// Keys without effect here: they control fio itself.
 pub const IGNORED: &[&str] = &[
     "allow_mounted_write",
     "cpus_allowed",
@@ -122,17 +122,17 @@ pub const IGNORED: &[&str] = &[
     "zero_buffers",
 ];
 
-/// What is wrong with a job file.
+/// Error in a job file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct FioError {
-    /// Where, counted from 1; 0 for a value that does not stand in the file.
+    /// Line number, from 1; 0 for a value that is not from the file.
     pub line: usize,
-    /// What, and what to write instead.
+    /// The error and its remedy.
     pub why: String,
 }
 
-/// A section while it is read.
+/// A section being parsed.
 #[derive(Clone, Debug, Default)]
 struct Section {
     job: Job,
@@ -140,27 +140,27 @@ struct Section {
     line: usize,
 }
 
-/// Reads a job file for a drive of blocks. `overrides` are keys and values that every section has
-/// instead of its own.
+/// Parses a job file for a drive of blocks. `overrides` are keys and values that replace those of
+/// every section.
 ///
 /// # Errors
-/// The first line that is not taken.
+/// The first line that is rejected.
 pub fn parse(text: &str, overrides: &[(String, String)]) -> Result<Vec<Job>, FioError> {
     read(text, overrides, Section::default())
 }
 
-/// The same for a drive with keys ([`Job::keyed`]). Values have any size, and what such a drive has
-/// not is refused.
+/// The same for a drive with keys ([`Job::keyed`]). Values have any size; keys that such a drive
+/// does not support are rejected.
 ///
 /// # Errors
-/// The first line that is not taken.
+/// The first line that is rejected.
 pub fn parse_keyed(text: &str, overrides: &[(String, String)]) -> Result<Vec<Job>, FioError> {
     let mut section = Section::default();
     section.job.keyed = true;
     read(text, overrides, section)
 }
 
-/// Reads sections that begin as `global`.
+/// Parses sections with `global` as their defaults.
 fn read(
     text: &str,
     overrides: &[(String, String)],
@@ -223,7 +223,7 @@ fn read(
         .collect()
 }
 
-/// Whether a key is one that a job file may have.
+/// Whether a job file may contain a key.
 #[must_use]
 pub fn is_key(key: &str) -> bool {
     let mut taken = KEYS.iter().flat_map(|(names, _)| names.split(", "));
@@ -238,7 +238,7 @@ impl Section {
         if value.is_some_and(|value| value.contains('$')) {
             return Err("variables are not expanded: write the value".into());
         }
-        // Keys that are switches may stand alone.
+        // Switches need no value.
         match key {
             "time_based" => self.job.time_based = flag(value)?,
             "norandommap" => self.job.forgets = flag(value)?,
@@ -403,7 +403,7 @@ fn distribution(value: &str) -> Result<Distribution, String> {
     }
 }
 
-/// Blocks are a multiple of 512 bytes, and values any number.
+/// Block sizes are multiples of 512 bytes, value sizes any number.
 fn size_of_command(value: &str, keyed: bool) -> Result<u32, String> {
     let size = bytes(value)?;
     if keyed && (1..=TRANSFER_MAX).contains(&size) {
@@ -422,7 +422,8 @@ fn size_of_command(value: &str, keyed: bool) -> Result<u32, String> {
     u32::try_from(size).map_err(|_| "too large".into())
 }
 
-/// One value for all kinds, or up to three: of reads, writes and trims. The last one goes on.
+/// One value for all kinds, or up to three: for reads, writes and trims. The last one also applies
+/// to the rest.
 fn by_kind<T: Clone + Default>(
     value: &str,
     each: impl Fn(&str) -> Result<T, String>,
@@ -439,7 +440,7 @@ fn by_kind<T: Clone + Default>(
     Ok(all)
 }
 
-/// `4k/70:64k/30`; those without a share divide what is left.
+/// `4k/70:64k/30`; entries without a share divide the rest.
 fn split(value: &str, keyed: bool) -> Result<Vec<(u32, u8)>, String> {
     let mut parts: Vec<(u32, Option<u64>)> = Vec::new();
     for part in value.split(':') {
@@ -464,7 +465,7 @@ fn split(value: &str, keyed: bool) -> Result<Vec<(u32, u8)>, String> {
     let shares = parts.into_iter().map(|(size, percent)| {
         let percent = percent.unwrap_or_else(|| {
             number_of_open += 1;
-            // The first ones take what does not divide.
+            // The first ones get the remainder of the division.
             left / open + u64::from(number_of_open <= left % open)
         });
         (size, percent as u8)

@@ -1,4 +1,4 @@
-//! Each key that is taken, and what is refused.
+//! Each supported key, and rejected ones.
 
 use super::*;
 use crate::job::Extent;

@@ -1,9 +1,9 @@
-//! Values as fio writes them.
+//! Values in fio's notation.
 
 use crate::job::Extent;
 use crate::places::THETA_UNIT;
 
-/// A switch: alone, or 0 or 1.
+/// A switch: without value, or 0 or 1.
 pub(super) fn flag(value: Option<&str>) -> Result<bool, String> {
     match value {
         None | Some("" | "1") => Ok(true),
@@ -42,7 +42,7 @@ pub(super) fn bytes(value: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("`{value}` is no size: write a whole number, as in 4096, 4k or 1g"))
 }
 
-/// Bytes, or a share of the drive.
+/// Bytes, or a percentage of the drive.
 pub(super) fn extent(value: &str) -> Result<Extent, String> {
     match value.strip_suffix('%') {
         Some(percent) => Ok(Extent::Percent(number(percent, 0, 100)? as u8)),
@@ -50,7 +50,7 @@ pub(super) fn extent(value: &str) -> Result<Extent, String> {
     }
 }
 
-/// A time in nanoseconds; `unit_ns` is what a bare number counts.
+/// A duration in nanoseconds; `unit_ns` is the unit of a bare number.
 pub(super) fn time_ns(value: &str, unit_ns: u64) -> Result<u64, String> {
     let (number, unit) = parts(value);
     let unit_ns = match unit {

@@ -1,9 +1,8 @@
-//! What a job does: the directions, sizes and places of its commands, in which order and until
-//! when.
+//! Jobs: directions, sizes and positions of commands, their order, and their end.
 //!
-//! A [`Job`] is a section of a job file, read but not yet put on a drive; a [`Stream`] is one of
-//! its workers on a drive of a certain size, which says what comes next. Neither knows time beyond
-//! what it is told, nor queues.
+//! A [`Job`] is a parsed section of a job file, independent of a drive; a [`Stream`] is one of its
+//! workers on a drive of a certain size, which generates the next command. Neither has queues, nor
+//! time other than what the caller passes in.
 
 use driver::workload::random::{Random, mix};
 
@@ -11,7 +10,7 @@ use crate::Error;
 use crate::places::{Shuffle, Zipf};
 use crate::zones::{Place, Shared, Walk};
 
-/// What a command does.
+/// Kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Read.
@@ -40,9 +39,9 @@ pub enum Kind {
     Delete,
     /// Exist, of a key.
     Exist,
-    /// List of keys, and what else a drive has for that.
+    /// List of keys, and other commands of a drive for that purpose.
     List,
-    /// Several of the commands with keys as one.
+    /// Several key commands in one.
     Compound,
 }
 
@@ -92,17 +91,17 @@ impl Kind {
         self as usize
     }
 
-    /// Whether it is for a drive with keys. A flush is for any.
+    /// Whether it applies to a drive with keys. A flush applies to any drive.
     pub(crate) const fn is_of_keys(self) -> bool {
         self.index() >= Kind::Store.index()
     }
 
-    /// Whether it is done to a zone as a whole.
+    /// Whether it is a zone management command.
     pub(crate) const fn is_of_zones(self) -> bool {
         matches!(self, Kind::Reset | Kind::Finish | Kind::Open | Kind::Close)
     }
 
-    /// Which of the sizes of a job such commands have, where they have one: reads, writes, trims.
+    /// Index of the job's sizes for such commands, if they have a size: reads, writes, trims.
     pub(crate) const fn size_index(self) -> Option<usize> {
         match self {
             Kind::Read | Kind::Retrieve => Some(0),
@@ -116,23 +115,23 @@ impl Kind {
 /// One command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// What it does.
+    /// Kind of the command.
     pub kind: Kind,
-    /// First byte, a multiple of 512; of a command with a key the key's hash ([`model::key_hash`]);
-    /// of a compound one its number among those of its trace.
+    /// First byte, a multiple of 512; for a command with a key the key's hash
+    /// ([`model::key_hash`]); for a compound one its number among those of its trace.
     pub offset: u64,
-    /// Bytes, of blocks a multiple of 512; 0 for a flush, and where a key has no value.
+    /// Length in bytes, for blocks a multiple of 512; 0 for a flush, and for a key without a value.
     pub len: u64,
     /// Force Unit Access.
     pub fua: bool,
 }
 
-/// A part of a drive, as it is written in a job file.
+/// Size or position on a drive, as written in a job file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(u64),
-    /// So many per cent of the drive.
+    /// Percentage of the drive.
     Percent(u8),
 }
 
@@ -148,23 +147,23 @@ impl Extent {
     }
 }
 
-/// How places are chosen that are not in order.
+/// Distribution of random positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Distribution {
-    /// Each as often as any other.
+    /// All equally often.
     #[default]
     Uniform,
-    /// By Zipf's law, with this exponent in millionths.
+    /// Zipf's law, with this exponent in millionths.
     Zipf(u64),
 }
 
-/// How far apart commands of a rate are.
+/// Intervals between commands of a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Always as far.
+    /// Constant.
     #[default]
     Even,
-    /// Independent of each other.
+    /// Random and independent.
     Poisson,
 }
 
@@ -173,66 +172,66 @@ pub enum Arrivals {
 pub struct Job {
     /// The section's name.
     pub name: String,
-    /// The directions that are taken, by [`Kind`]; reads and writes may both be.
+    /// Kinds of commands; reads and writes may be combined.
     pub kinds: Vec<Kind>,
-    /// At random, not in order.
+    /// Random rather than in order.
     pub random: bool,
-    /// Sizes of reads, writes and trims, each with the share of commands in per cent.
+    /// Sizes of reads, writes and trims, each with the percentage of commands.
     pub sizes: [Vec<(u32, u8)>; 3],
-    /// Commands in flight.
+    /// Commands in flight of each worker.
     pub depth: u16,
-    /// Workers.
+    /// Number of workers.
     pub workers: u16,
-    /// Where its part of the drive begins.
+    /// Start of its part of the drive.
     pub offset: Extent,
-    /// And by how much later for each further worker.
+    /// Additional offset of each further worker.
     pub offset_increment: Extent,
-    /// How long the part is; `None`: to the end of the drive.
+    /// Length of the part; `None`: to the end of the drive.
     pub size: Option<Extent>,
-    /// How much is done of it, or more than that; `None`: its size.
+    /// Bytes to process, possibly more than the size; `None`: its size.
     pub io_size: Option<Extent>,
-    /// How many commands are done at most.
+    /// Maximum number of commands.
     pub commands: Option<u64>,
-    /// How long it takes at most, and with `time_based` at least, too.
+    /// Maximum duration; with `time_based` also the minimum.
     pub runtime_ns: Option<u64>,
-    /// Starts over when it has done its size.
+    /// Whether it starts over after its size.
     pub time_based: bool,
-    /// How often its size is done.
+    /// Number of passes over its size.
     pub loops: u64,
-    /// Share of reads where there are writes, too.
+    /// Percentage of reads among reads and writes.
     pub read_percent: u8,
-    /// Commands per second of each worker, at most.
+    /// Maximum rate of each worker, in commands per second.
     pub rate: Option<u64>,
-    /// How these are apart.
+    /// Intervals of the rate.
     pub arrivals: Arrivals,
-    /// Pause after each `think_commands` commands that are done.
+    /// Pause after each `think_commands` completed commands.
     pub think_ns: u64,
-    /// See there.
+    /// Number of commands between pauses.
     pub think_commands: u64,
-    /// Random places may come again before all have come.
+    /// Whether random positions may repeat before all were used.
     pub forgets: bool,
-    /// How random places are chosen.
+    /// Distribution of random positions.
     pub distribution: Distribution,
     /// Its own seed.
     pub seed: Option<u64>,
-    /// How long after its group it begins.
+    /// Delay after the start of its group.
     pub start_delay_ns: u64,
-    /// A flush after so many writes; 0: none.
+    /// Number of writes between flushes; 0: none.
     pub flush_every: u64,
-    /// Writes are FUA.
+    /// Whether writes are FUA.
     pub fua: bool,
-    /// Begins only when all sections before it are done.
+    /// Whether it begins only after all previous sections have ended.
     pub after_others: bool,
-    /// Goes by zones: writes to write pointers, and reads what was written.
+    /// Whether it follows zones: writes at write pointers, and reads written data.
     pub zoned: bool,
-    /// Zones that each worker writes to at a time; `None`: any number.
+    /// Zones that each worker writes at a time; `None`: any number.
     pub open_zones: Option<u32>,
-    /// Its drive has keys: a place is a key ([`key_of`]), reads are retrieves, writes stores and
-    /// trims deletes.
+    /// Whether its drive has keys: a position is a key ([`key_of`]), reads are retrieves, writes
+    /// stores and trims deletes.
     pub keyed: bool,
 }
 
-/// The hash of the key that stands for a place: its first byte, in sixteen hexadecimal digits.
+/// Hash of the key for a position: its first byte, in sixteen hexadecimal digits.
 #[must_use]
 pub fn key_of(offset: u64) -> u32 {
     model::key_hash(&driver::program::key(offset))
@@ -285,7 +284,7 @@ impl Job {
         sizes.flatten().map(|(size, _)| *size)
     }
 
-    /// The largest of its commands that carry data.
+    /// Size of its largest command with data.
     pub(crate) fn largest(&self) -> u32 {
         let data = self.kinds.iter().filter(|kind| **kind != Kind::Trim);
         let sizes = data.filter_map(|kind| self.sizes.get(kind.index()));
@@ -293,7 +292,7 @@ impl Job {
     }
 }
 
-/// How random places are chosen.
+/// Generator of random positions.
 #[derive(Debug)]
 enum Places {
     InOrder { next: [u64; 3] },
@@ -309,26 +308,26 @@ pub(crate) struct Stream {
     sizes: [Vec<(u32, u8)>; 3],
     start: u64,
     len: u64,
-    /// Places begin at multiples of this from the start: the smallest command.
+    /// Alignment of positions to the start: the smallest command.
     unit: u64,
     units: u64,
     places: Places,
     random: Random,
     read_percent: u8,
-    /// Bytes and commands that are left.
+    /// Remaining bytes and commands.
     bytes_left: u64,
     commands_left: u64,
     flush_every: u64,
     writes: u64,
     fua: bool,
-    /// Its way through zones, where it goes by them.
+    /// Its path through zones, if it follows them.
     walk: Option<Walk>,
     /// See [`Job::keyed`].
     keyed: bool,
 }
 
 impl Stream {
-    /// The same on a drive whose zones are `zones`.
+    /// The same on a drive with `zones`.
     pub(crate) fn on_zones(
         job: &Job,
         worker: u16,
@@ -406,7 +405,7 @@ impl Stream {
         })
     }
 
-    /// The next command; `None` when it has done all.
+    /// The next command; `None` at the end.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Op> {
         if self.commands_left == 0 || self.bytes_left == 0 {
@@ -428,7 +427,7 @@ impl Stream {
             Some(walk) => {
                 let mut place = walk.place(kind, len, &mut self.random);
                 if place == Place::Nowhere && self.kinds.len() > 1 {
-                    // Nothing is written yet that could be read.
+                    // No data has been written yet that could be read.
                     kind = Kind::Write;
                     len = self.size(kind);
                     let walk = self.walk.as_mut().expect("it was there just now");
@@ -488,7 +487,7 @@ impl Stream {
         sizes.last().map_or(self.unit, |(size, _)| (*size).into())
     }
 
-    /// Where a command of `len` bytes begins, counted from the start of the part.
+    /// Position of a command of `len` bytes, from the start of the part.
     #[inline]
     fn place(&mut self, kind: Kind, len: u64) -> u64 {
         let unit = match &mut self.places {
@@ -509,17 +508,17 @@ impl Stream {
                 order.at(*next - 1)
             }
         };
-        // A large one among small ones may begin too late.
+        // A large command among small ones could extend beyond the end.
         (unit * self.unit).min((self.len - len) / self.unit * self.unit)
     }
 }
 
-/// The same of the key that stands for its place.
+/// The same command for the key of its position.
 fn keyed(op: Op) -> Op {
     let (kind, len) = match op.kind {
         Kind::Read => (Kind::Retrieve, op.len),
         Kind::Write => (Kind::Store, op.len),
-        // A key has no size.
+        // Delete has no size.
         _ => (Kind::Delete, 0),
     };
     Op {
@@ -530,7 +529,7 @@ fn keyed(op: Op) -> Op {
     }
 }
 
-/// The seed of a worker: nothing of one is the other's.
+/// Seed of a worker, independent of other workers' seeds.
 pub(crate) fn seed_of(seed: u64, job: usize, worker: u16) -> u64 {
     mix(mix(seed).wrapping_add(mix((job as u64) << 16 | u64::from(worker))))
 }

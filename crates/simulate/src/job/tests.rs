@@ -1,4 +1,4 @@
-//! What streams give, by hand.
+//! Generated streams, compared with hand-written ones.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! What beside the points is looked at: how throughput goes on over time, and what zones are worth
-//! to who knows of them. In the form of the NVMeVirt paper's figures 5b and 5c; its plots are not
-//! printed as numbers, and sizes and depths are ours.
+//! Measurements in addition to the points: throughput over time, and the effect of zones on hosts
+//! that know them. They have the form of the NVMeVirt paper's figures 5b and 5c, whose plots are
+//! not printed as numbers; sizes and depths are ours.
 //!
-//! They are [`Points`] like others, so they are run the same ways; the oracle is not asked of them.
+//! They are [`Points`] like others, and run the same ways, but are not compared with the oracle.
 
 use driver::program::{Command, Ran};
 use driver::workload::random::Random;
@@ -14,25 +14,26 @@ use super::{Phase, PointOp, Points};
 const KIB: u32 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// A drive on which the conventional presets have lines enough to be as amplified as larger ones.
+/// Size of a drive with enough lines that its write amplification is that of larger ones, for the
+/// conventional presets.
 const COLLECTED: u64 = 8192 * MIB;
 /// Bytes of the commands that fill it.
 const FILL: u32 = 128 * KIB;
-/// Random writes of a page: their number, and how many are in flight.
+/// Random page writes: their number, and the number in flight.
 const OVERWRITES: u64 = 1 << 18;
 const DEPTH: u16 = 32;
-/// What their places are made from.
+/// Seed of their positions.
 const SEED: u64 = 5;
 
-/// What all appends of one point come to: a zone has as much.
+/// Total size of the appends of one point, which fits in a zone.
 const APPENDED: u64 = 24 * MIB;
-/// Writers that go through zones in turn.
+/// Number of writers that go through zones in order.
 const WRITERS: u64 = 8;
-/// What each writes of a zone before it goes on to the next, or all of the zone where that is less.
+/// Bytes that each writes to a zone before the next, or the whole zone if that is smaller.
 const ZONE_PART: u64 = 96 * MIB;
-/// How many zones it writes.
+/// Number of zones that each writes.
 const TURNS: u64 = 4;
-/// Zones of each: the other is reset and written when one is done.
+/// Zones of each writer: one is reset and written after the other.
 const ZONES_EACH: u64 = 2;
 
 /// Throughput over time.
@@ -40,12 +41,12 @@ const ZONES_EACH: u64 = 2;
 pub struct Course {
     /// Length of each interval.
     pub interval_ns: u64,
-    /// Bytes moved a second in each interval. What is left of time behind the last is not in it.
+    /// Bytes per second in each interval. A partial last interval is left out.
     pub bytes_per_s: Vec<u64>,
 }
 
 impl Course {
-    /// Of a phase that was run, in intervals of so long.
+    /// The course of a phase that was run, in intervals of this length.
     #[must_use]
     pub fn of(phase: &Phase, ran: &Ran, interval_ns: u64) -> Self {
         let done = || ran.done_ns.iter().flatten().copied();
@@ -69,8 +70,8 @@ impl Course {
     }
 }
 
-/// A fresh drive is filled in order, and then overwritten at random until collection has set in.
-/// `None`: it does not collect.
+/// A fresh drive is filled in order, and then overwritten at random until collection has started.
+/// `None` if it does not collect.
 #[must_use]
 pub fn collection(parameters: &Parameters) -> Option<Points> {
     let Parameters::Flash(_) = parameters else {
@@ -93,8 +94,8 @@ pub fn collection(parameters: &Parameters) -> Option<Points> {
     })
 }
 
-/// What hosts get that know of no zones: as many workers as at the points, but all append to the
-/// same one. `None`: there are no zones.
+/// Workers without knowledge of zones: as many as at the points, but all append to the same zone.
+/// `None` without zones.
 #[must_use]
 pub fn one_zone(parameters: &Parameters) -> Option<Points> {
     let Parameters::Zones(zones) = parameters else {
@@ -118,8 +119,8 @@ pub fn one_zone(parameters: &Parameters) -> Option<Points> {
     })
 }
 
-/// Several writers, each with zones of its own: when one is written, the next one is reset and
-/// written, and so on. `None`: there are no zones.
+/// Writers with their own zones, each of which is reset and written after the previous one. `None`
+/// without zones.
 #[must_use]
 pub fn zones_in_turn(parameters: &Parameters) -> Option<Points> {
     let Parameters::Zones(zones) = parameters else {

@@ -1,22 +1,22 @@
-//! What a point took.
+//! Times of a point.
 
 use driver::program::Ran;
 use serde::{Deserialize, Serialize};
 
-/// What a point took: in JSON, three numbers.
+/// Times of a point: in JSON, three numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 3]", into = "[u64; 3]")]
 pub struct Latencies {
-    /// Of all commands together.
+    /// Total time of all commands.
     pub sum_ns: u64,
-    /// Commands.
+    /// Number of commands.
     pub count: u64,
-    /// From the first command until the last was done.
+    /// Time from the first command until the last completion.
     pub elapsed_ns: u64,
 }
 
 impl Latencies {
-    /// Of one command, to the nearest.
+    /// Mean time of a command, rounded to the nearest.
     #[must_use]
     pub fn mean_ns(&self) -> u64 {
         let count = self.count.max(1);

@@ -1,17 +1,17 @@
-//! The points at which drives are compared: with a second reading of their models, with what a
-//! host's clock sees, and with what was published of them.
+//! Points at which drives are compared: with an independent implementation of their models (the
+//! oracle), with a host's clock, and with published figures.
 //!
 //! A point is a closed loop of one kind of command, of one size, at one depth. Its commands are a
-//! list that neither chance nor time changes, so the same ones can be given to a drive for real, to
-//! one in virtual time, and to the oracle in `tests/oracle`.
+//! fixed list, independent of chance and time, so the same ones can be sent to a drive in real
+//! time, in virtual time, and to the oracle in `tests/oracle`.
 //!
-//! Beside the points stand [`collection`], [`one_zone`] and [`zones_in_turn`]: what is looked at
-//! over time, or is not compared with the oracle.
+//! [`collection`], [`one_zone`] and [`zones_in_turn`] are additional measurements: over time, or
+//! not compared with the oracle.
 //!
-//! Invariants: reads read what [`Points::prepare`] has written and no point writes; every point
-//! begins on a drive at rest, as its [`Measured::before`] leaves it.
+//! Invariants: reads read data that [`Points::prepare`] has written, and no point writes there;
+//! every point begins on a drive at rest, as its [`Measured::before`] leaves it.
 //!
-//! What it does NOT do: say what a drive should take (that is the model), or wait for real.
+//! Not included: the expected times of a drive (the model has them), and waiting in real time.
 
 mod courses;
 mod latencies;
@@ -29,7 +29,7 @@ pub use oracle::recorded;
 pub use table::of;
 pub use virtual_time::{compound, measure};
 
-/// What a point's commands do.
+/// Kind of a point's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointOp {
     /// Reads.
@@ -64,18 +64,18 @@ impl PointOp {
 /// One point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// What its commands do.
+    /// Kind of its commands.
     pub op: PointOp,
-    /// Bytes of each, or of its value.
+    /// Size of each command or of its value in bytes.
     pub block_size: u32,
     /// Commands in flight of each worker.
     pub queue_depth: u16,
-    /// Queue pairs at work.
+    /// Active queue pairs.
     pub workers: u16,
 }
 
 impl Point {
-    /// Its name, which no other point of a drive has.
+    /// Its name, unique among the points of a drive.
     #[must_use]
     pub fn name(&self) -> String {
         format!(
@@ -88,45 +88,45 @@ impl Point {
     }
 }
 
-/// Commands of several workers, each with so many in flight.
+/// Commands of several workers, each with `depth` in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
     /// Commands in flight of each worker.
     pub depth: u16,
-    /// What each worker does.
+    /// Commands of each worker.
     pub workers: Vec<Vec<Command>>,
 }
 
-/// A point with what it consists of.
+/// A point with its commands.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Which.
+    /// The point.
     pub point: Point,
-    /// What is done before, and is not measured.
+    /// Commands before the measurement.
     pub before: Phase,
-    /// What is measured.
+    /// Measured commands.
     pub program: Phase,
 }
 
 /// All points of a kind of drive.
 #[derive(Clone, Debug)]
 pub struct Points {
-    /// Bytes of the drive.
+    /// Size of the drive in bytes.
     pub size_bytes: u64,
-    /// What a fresh drive is given once.
+    /// Commands that are run once on a fresh drive.
     pub prepare: Phase,
     /// The points.
     pub measured: Vec<Measured>,
 }
 
-/// How long a drive rests between two phases: longer than any drive's buffer takes to be written.
+/// Rest of a drive between two phases: longer than any drive takes to write its buffer.
 pub const REST_NS: u64 = 50_000_000;
 
-/// Keys of a key-value drive, at most.
+/// Maximum number of keys of a key-value drive.
 pub const KEYS_MAX: u32 = 1 << 16;
 
 impl Phase {
-    /// No commands.
+    /// A phase without commands.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -135,7 +135,7 @@ impl Phase {
         }
     }
 
-    /// Bytes of its largest command.
+    /// Size of its largest command in bytes.
     #[must_use]
     pub fn largest(&self) -> u32 {
         let all = self.workers.iter().flatten().map(Command::data_len);
@@ -144,7 +144,8 @@ impl Phase {
 }
 
 impl Points {
-    /// Bytes of the largest command of all, and the most workers and commands in flight of one.
+    /// Size of the largest command of all, and the maximum numbers of workers and commands in
+    /// flight of one.
     #[must_use]
     pub fn needs(&self) -> (u32, u16, u16) {
         let measured = self.measured.iter().flat_map(|m| [&m.before, &m.program]);

@@ -1,7 +1,7 @@
-//! What the oracle has said of the points of every preset, recorded: whoever compares needs no
-//! Python then.
+//! Recorded answers of the oracle for the points of every preset, so that comparisons need no
+//! Python.
 //!
-//! `tests/oracle` writes the file, and its tests ask the oracle anew.
+//! `tests/oracle` writes the file, and its tests query the oracle again.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::Latencies;
 
 const RECORDED: &str = include_str!("oracle.json");
 
-/// Its answers for a preset, of its full name, by the names of points.
+/// The answers for a preset, given by its full name, by name of the point.
 #[must_use]
 pub fn recorded(preset: &str) -> BTreeMap<String, Latencies> {
     let all: BTreeMap<String, BTreeMap<String, Latencies>> =

@@ -1,9 +1,9 @@
-//! Which points there are, and the commands of each.
+//! The points and their commands.
 //!
-//! They are those of the NVMeVirt paper's figure 4, as far as its text says: 4 to 256 KiB one at a
-//! time for low-latency memory and conventional flash, reads and writes of 192 KiB by 1 to 16
-//! writers for zones, values of several sizes for keys; and beside them deep queues, at which
-//! bandwidth and not latency decides.
+//! They are those of the NVMeVirt paper's figure 4, as far as its text describes them: 4 to 256 KiB
+//! one at a time for low-latency memory and conventional flash, reads and writes of 192 KiB by 1 to
+//! 16 writers for zones, values of several sizes for keys; and in addition deep queues, at which
+//! bandwidth rather than latency matters.
 
 use driver::program::Command;
 use model::Parameters;
@@ -13,11 +13,11 @@ use super::{Measured, Phase, Point, PointOp, Points};
 const KIB: u32 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// What reads go to, and beside it what writes go to.
+/// Range of reads; that of writes follows it.
 const REGION: u64 = 64 * MIB;
-/// Places follow each other in steps of this prime, around the region.
+/// Step between positions: a prime, modulo the region.
 const STEP: u64 = 7919;
-/// Sizes of blocks, one at a time.
+/// Block sizes, one at a time.
 const SIZES: [u32; 7] = [
     4 * KIB,
     8 * KIB,
@@ -27,28 +27,28 @@ const SIZES: [u32; 7] = [
     128 * KIB,
     256 * KIB,
 ];
-/// Deep queues: bytes, and commands in flight. Data sheets tell of these; where they have four
-/// queues of 32, one has as many here, as which of several goes on first after a stall is the
-/// controller's and not the model's.
+/// Deep queues: bytes, and commands in flight. Data sheets use these. Four queues of 32 there are
+/// one queue here, because the order in which queues continue after a stall depends on the
+/// controller rather than the model.
 const DEEP: [(u32, u16); 4] = [(4 * KIB, 16), (4 * KIB, 32), (4 * KIB, 128), (64 * KIB, 32)];
-/// Sizes of values.
+/// Value sizes.
 const VALUES: [u32; 6] = [512, KIB, 2 * KIB, 4 * KIB, 16 * KIB, 64 * KIB];
-/// Workers of zones.
+/// Numbers of zone workers.
 pub(super) const WORKERS: [u16; 5] = [1, 2, 4, 8, 16];
-/// Zones that reads go to; as many for writes follow.
+/// Zones for reads; as many for writes follow.
 pub(super) const ZONES: u64 = 16;
-/// What of each of those is written first.
+/// Bytes of each zone that are written first.
 const ZONE_FILL: u64 = 24 * MIB;
-/// Bytes of a write to a zone.
+/// Size of a write to a zone.
 pub(super) const ZONE_WRITE: u32 = 192 * KIB;
-/// Writes of each worker of zones.
+/// Writes of each zone worker.
 const ZONE_WRITES: u64 = 64;
-/// Beside the sizes of values: the keys of compound commands.
+/// Index of the keys of compound commands, after those of the value sizes.
 const EIGHT: usize = VALUES.len();
-/// Values of each size that retrieves go to.
+/// Values of each size for retrieves.
 const KEYS: u64 = 512;
 
-/// The points of drives with these parameters.
+/// The points for drives with these parameters.
 #[must_use]
 pub fn of(parameters: &Parameters) -> Points {
     match parameters {
@@ -58,7 +58,7 @@ pub fn of(parameters: &Parameters) -> Points {
     }
 }
 
-/// Commands of a point: enough for its mean, and no more than 128 MiB.
+/// Number of commands of a point: enough for its mean, and no more than 128 MiB.
 fn count(block_size: u32, depth: u16) -> u64 {
     let most = if depth > 1 { 4096 } else { 1024 };
     (128 * MIB / u64::from(block_size)).clamp(256, most)
@@ -144,14 +144,14 @@ fn zones(zone_size: u64) -> Points {
     }
     Points {
         size_bytes: 2 * ZONES * zone_size,
-        // One in flight for each zone, whose writes so keep their order.
+        // One in flight for each zone, so that its writes stay in order.
         prepare: one(16, writes(0..ZONES, ZONE_FILL / u64::from(ZONE_WRITE))),
         measured,
     }
 }
 
-/// The number of a key of a value of that size; those that are stored at points are others than
-/// those that are retrieved.
+/// Number of a key for a value of that size; keys that points store differ from those that they
+/// retrieve.
 fn key(size: usize, stored: bool, at: u64) -> u64 {
     (size as u64) << 32 | u64::from(stored) << 24 | at
 }

@@ -131,9 +131,9 @@ fn all_points_take_what_the_oracle_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Filled in order it takes what its dies program, 2232 MiB/s. Overwritten at random the dies have
-/// time for 159 MiB/s beside collection, where all four partitions are busy, and for a quarter of
-/// that where commands all wait for one of them.
+/// Filled in order, the drive is limited by programs of its dies, 2232 MiB/s. Overwritten at
+/// random, its dies have time for 159 MiB/s besides collection if all four partitions are busy, and
+/// for a quarter of that if commands all wait for one of them.
 #[test]
 fn throughput_falls_when_collection_sets_in() {
     let (parameters, _) = drive("samsung-970-pro");
@@ -156,7 +156,7 @@ fn throughput_falls_when_collection_sets_in() {
         .iter()
         .map(|c| u64::from(c.data_len()))
         .sum();
-    // But for what is behind the last whole interval.
+    // Except for the partial interval at the end.
     assert!(moved <= all && moved > all * 98 / 100, "{moved} {all}");
     assert!(collection(&drive("optane-p4800x").0).is_none());
 }
@@ -181,7 +181,7 @@ fn one_zone_is_as_fast_as_its_die() {
     assert!(mib_s(&points, apart) > 14 * mib_s(&appends, one));
 }
 
-/// Eight writers use eight dies all the time but for resets, of which each has two.
+/// Eight writers use eight dies all the time except for resets, of which each has two.
 #[test]
 fn writers_go_through_their_zones_in_turn() {
     let (parameters, _) = drive("zns-prototype");

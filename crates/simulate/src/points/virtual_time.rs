@@ -1,5 +1,5 @@
-//! Points in virtual time: the same driver, controller, engine and medium as for real, on a clock
-//! that moves to whatever happens next.
+//! Points in virtual time: with driver, controller, engine and medium as in real time, on a clock
+//! that jumps to the next event.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use super::{KEYS_MAX, Latencies, Measured, Phase, Points, REST_NS};
 use crate::Error;
 use crate::bus::Virtual;
 
-/// When a drive is at rest and up. It is a multiple of what link and channels of
-/// `arithmetic = "code"` count in.
+/// Time at which a drive is up and at rest. A multiple of the slots of links and channels with
+/// `arithmetic = "code"`.
 const START_NS: u64 = 1_179_648_000;
-/// Turns at one instant after which it is not going on any more.
+/// Number of turns at one instant after which the simulation counts as stuck.
 const TURNS_MAX: u32 = 1 << 24;
 /// Blocks of 512 bytes, as small as any host may have them.
 const BLOCK_SHIFT: u8 = 9;
@@ -73,7 +73,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A fresh drive, with queue pairs of that depth.
+    /// A fresh drive, with queue pairs of this depth.
     fn new(
         parameters: &Parameters,
         size: u64,
@@ -101,7 +101,7 @@ impl Rig {
         })
     }
 
-    /// Does all of a phase, and lets the drive rest.
+    /// Runs a whole phase, and lets the drive rest.
     fn run(&mut self, phase: &Phase, delay_ns: u64) -> Result<Ran, Error> {
         let mut pace = Clockwork {
             bus: self.device.bus(),
@@ -214,11 +214,11 @@ fn bring_up(
     Ok(device)
 }
 
-/// What a point takes in virtual time, with so long between a completion and the command that
-/// follows it: each command, and all of them.
+/// Times of a point in virtual time, with `delay_ns` between a completion and the next command: of
+/// each command, and of all.
 ///
 /// # Errors
-/// Parameters that make no drive.
+/// Invalid parameters.
 pub fn measure(
     parameters: &Parameters,
     points: &Points,
@@ -233,11 +233,10 @@ pub fn measure(
     Ok((ran, latencies))
 }
 
-/// Stores of eight values of 4 KiB, one by one and in one compound command: what each of the two
-/// takes in virtual time.
+/// Times of eight stores of 4 KiB in virtual time, separately and in one compound command.
 ///
 /// # Errors
-/// Parameters that make no drive, or none with keys.
+/// Invalid parameters, or a drive without keys.
 pub fn compound(parameters: &Parameters) -> Result<[u64; 2], Error> {
     let single = (0..8).map(|key| Command::Store { key, len: 4096 });
     let together = Command::StoreTogether {

@@ -1,15 +1,15 @@
-//! What a modelled drive was told for real, with when each of it was done, and the same again in
-//! virtual time.
+//! Recordings of a modelled drive's operations in real time with their completion times, and their
+//! replay in virtual time.
 //!
-//! A recording is a [trace](crate::trace) of our format with a queue, 0, and a sixth column: the
-//! time at which the command was done, on the clock of the first column. Above it stand two
-//! comments, `# drive PRESET,NAME=VALUE,...` and `# size BYTES`, which say what drive that was. It
-//! began as a fresh one, and its arrivals are those at its model: after what waited for room in its
-//! buffer, appends where they went, each zone and each range by itself, and of keys the hash.
+//! A recording is a [trace](crate::trace) in our format with one queue, 0, and a sixth column: the
+//! completion time, on the clock of the first column. Two comments precede it, `# drive
+//! PRESET,NAME=VALUE,...` and `# size BYTES`, which describe the drive. The drive was fresh at the
+//! start, and the arrivals are those at its model: after waiting for room in its buffer, appends
+//! with their assigned positions, each zone and each range separately, and only hashes of keys.
 //!
-//! Played back, driver, controller, engine and model are given the same at the same times on a
-//! virtual clock, over a medium that asks the model for what it is told ([`media::told`]). Each
-//! must be done at the very nanosecond at which it was for real.
+//! In a replay, driver, controller, engine and model get the same operations at the same times on a
+//! virtual clock, over a medium whose hosts choose its model's operations ([`media::told`]). Each
+//! must complete at exactly the recorded nanosecond.
 
 use std::io::{self, Write};
 
@@ -20,35 +20,35 @@ use crate::trace::{self, Arrival, HEADER, Trace, TraceError};
 use crate::world::World;
 use crate::{Error, Plan, Workload};
 
-/// Commands in flight: as many as a channel holds, but one.
+/// Commands in flight: one less than a channel holds.
 const DEPTH: u16 = 4095;
 
-/// A recording that was read.
+/// A parsed recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// The drive, as in `samsung-970-pro,overprovisioning=10%`.
     pub drive: String,
-    /// Its bytes.
+    /// Size of the drive in bytes.
     pub size: u64,
-    /// What it was told, and when: on the clock of that time.
+    /// The operations, on the recording's clock.
     trace: Trace,
-    /// When each of it was done.
+    /// Completion time of each.
     due: Vec<u64>,
 }
 
-/// What a recording came to in virtual time.
+/// Result of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replayed {
-    /// Commands.
+    /// Number of commands.
     pub commands: u64,
-    /// Those that were done at another time.
+    /// Commands with another completion time.
     pub differing: u64,
-    /// The first of them: its number from 0, when it was done for real, and when in virtual time.
+    /// The first of them: its number from 0, its recorded time, and its virtual time.
     pub first: Option<(usize, u64, u64)>,
 }
 
-/// Writes a recording of the drive that these words and parameters are of. What was not done when
-/// it ended is left out, with all behind it.
+/// Writes a recording of the drive described by these words and parameters. Omits commands that
+/// were not complete at the end, and all later ones.
 ///
 /// # Errors
 /// Those of `out`.
@@ -79,7 +79,7 @@ pub fn write(
     Ok(())
 }
 
-/// An operation as traces have it; a compound one is their first.
+/// A model's operation in a trace's form; a compound one refers to the first of the trace's.
 fn op_of(op: &ModelOp<'_>, zone_size: u64) -> Op {
     let zone = |kind, zone: u32| (kind, u64::from(zone) * zone_size, zone_size);
     let (kind, offset, len) = match *op {
@@ -105,10 +105,10 @@ fn op_of(op: &ModelOp<'_>, zone_size: u64) -> Op {
     }
 }
 
-/// Reads a recording.
+/// Parses a recording.
 ///
 /// # Errors
-/// The first line that cannot be read.
+/// The first line that is invalid.
 pub fn read(text: &str) -> Result<Recorded, TraceError> {
     let wrong = |line, why: &str| TraceError {
         line,
@@ -146,10 +146,10 @@ pub fn read(text: &str) -> Result<Recorded, TraceError> {
     })
 }
 
-/// Plays a recording back on a fresh drive of these parameters.
+/// Replays a recording on a fresh drive with these parameters.
 ///
 /// # Errors
-/// Parameters that make no drive; commands that do not fit it.
+/// Invalid parameters; commands that do not fit the drive.
 pub fn replay(parameters: &Parameters, recorded: &Recorded) -> Result<Replayed, Error> {
     let workload = Workload::Trace(recorded.trace.clone());
     let plan = Plan {

@@ -1,4 +1,4 @@
-//! Models that are recorded under commands of chance, and played back.
+//! Models recorded under random commands, and replayed.
 
 use model::preset::preset;
 use model::{KvKind, Model, Moment, Timing as _};
@@ -137,7 +137,7 @@ fn zones() {
                     *fill = 0;
                     ModelOp::Zone(ZoneOp::Reset { zone })
                 }
-                // Larger than what of a plain deallocation is told at once.
+                // Larger than a plain deallocation that is submitted at once.
                 5 => ModelOp::Deallocate {
                     offset: start,
                     len: 2 * zone_size,

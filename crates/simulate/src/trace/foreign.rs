@@ -1,9 +1,9 @@
-//! Traces in the formats of others.
+//! Traces in other programs' formats.
 
 use super::{Arrival, Parsed};
 use crate::job::{Kind, Op};
 
-/// Bytes of a sector, in formats that count those.
+/// Sector size, in formats that count sectors.
 const SECTOR: u64 = 512;
 
 fn number(what: &str, word: &str) -> Result<u64, String> {
@@ -45,7 +45,7 @@ pub(super) fn msr(line: &str) -> Parsed {
         other => return Err(format!("`{other}` is neither Read nor Write")),
     };
     let (offset, len) = (number("offset", offset)?, number("size", len)?);
-    // A few requests there are no whole blocks: what they touch is.
+    // Some requests are not aligned to blocks; they are extended to the blocks that they touch.
     let start = offset / SECTOR * SECTOR;
     let end = offset
         .checked_add(len)
@@ -82,18 +82,18 @@ pub(super) fn action(line: &str) -> Option<&str> {
     line.split_whitespace().nth(5)
 }
 
-/// What was handed to the drive, of blkparse's default output.
+/// Requests issued to the drive, in blkparse's default output.
 pub(super) fn blkparse_issued(line: &str) -> Parsed {
     blkparse(line, "D")
 }
 
-/// What was queued, where nothing was recorded of the drive.
+/// Requests queued, if the drive's requests were not recorded.
 pub(super) fn blkparse_queued(line: &str) -> Parsed {
     blkparse(line, "Q")
 }
 
 /// `8,0 3 1 0.000000000 697 Q W 223490 + 8 [kjournald]`: device, processor, number, time, process,
-/// action, what, first sector, sectors. The summary behind the events has no device.
+/// action, kind, first sector, sectors. The summary after the events has no device.
 fn blkparse(line: &str, wanted: &str) -> Parsed {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_event = words.first().is_some_and(|word| {
@@ -112,7 +112,7 @@ fn blkparse(line: &str, wanted: &str) -> Parsed {
         what if what.contains('W') => (Kind::Write, what.trim_start_matches('F').contains('F')),
         what if what.contains('R') => (Kind::Read, false),
         what if what.starts_with('F') => (Kind::Flush, false),
-        // Notes and the like move nothing.
+        // Notes and similar lines move no data.
         _ => return Ok(None),
     };
     let (offset, len) = match place {
@@ -141,7 +141,7 @@ fn blkparse(line: &str, wanted: &str) -> Parsed {
     }))
 }
 
-/// Seconds with nine digits behind the point, as nanoseconds.
+/// Seconds with nine decimals, as nanoseconds.
 fn seconds(text: &str) -> Result<u64, String> {
     let wrong = || format!("the time `{text}` is none, as in 0.000001234");
     let (whole, part) = text.split_once('.').ok_or_else(wrong)?;

@@ -1,16 +1,16 @@
-//! Arrivals over time: what a drive was asked for, and when.
+//! Traces: commands with their arrival times.
 //!
-//! The format of our own, version 2, is text: a first line `nvmirage-trace 2`, then a line for each
+//! Our own format, version 2, is text: a first line `nvmirage-trace 2`, then a line for each
 //! command:
 //!
 //! ```text
 //! TIME OP PLACE LEN [QUEUE [DUE]]
 //! ```
 //!
-//! with the time in nanoseconds from any start, the operation, where and how many bytes, the queue
-//! it came through, 0 where there is none, and when it was done, of which [`crate::recording`]
-//! tells and which nothing is made of here. Lines that begin with `#` and empty ones are passed
-//! over. Times do not fall. The operations:
+//! TIME is in nanoseconds from any start, OP the operation, PLACE and LEN its position and length
+//! in bytes, QUEUE the queue, 0 if absent, and DUE the completion time, which [`crate::recording`]
+//! uses and this module ignores. Lines that begin with `#` and empty ones are skipped. Times do not
+//! decrease. The operations:
 //!
 //! | | PLACE | LEN |
 //! |---|---|---|
@@ -22,13 +22,13 @@
 //! | `KL` (list, whichever command does it) | `-` | bytes that are returned |
 //! | `KC` (several as one compound command) | `KS:KEY:LEN,KD:KEY:0`, eight at most | bytes of all values |
 //!
-//! A key is its bytes in hexadecimal digits, or `#` and its hash ([`model::key_hash`]) in as many:
-//! a timing model knows no more of it. In version 1 there were no keys, and of zones resets alone;
-//! it is still read.
+//! A key is its bytes in hexadecimal digits, or `#` and its hash ([`model::key_hash`]) in
+//! hexadecimal digits: a timing model knows only the hash. Version 1 had no keys, and of zones only
+//! resets; it is still accepted.
 //!
-//! Traces of others are told by their first line: MSR Cambridge (CSV), blkparse's text, MQSim's.
-//! What cannot be read is refused with its line. It does NOT change times: a trace runs as fast as
-//! it was recorded.
+//! Traces of other programs are recognized by their first line: MSR Cambridge (CSV), blkparse's
+//! text, MQSim's. Invalid input is rejected with its line. Not included: changes of times; a trace
+//! runs as fast as it was recorded.
 
 mod foreign;
 mod own;
@@ -42,52 +42,52 @@ use crate::job::{Kind, Op};
 
 /// First line of our format.
 pub const HEADER: &str = "nvmirage-trace 2";
-/// Its version, and what the line has before it.
+/// Its version, and the part of the line before it.
 const VERSION: u8 = 2;
 const NAME: &str = "nvmirage-trace ";
 
-/// The most queues of a trace.
+/// Maximum number of queues of a trace.
 pub const QUEUES_MAX: u16 = 64;
 
-/// A command and when it came.
+/// A command with its arrival time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Nanoseconds since the first one.
     pub at: u64,
     /// The command.
     pub op: Op,
-    /// The queue, counted from 0.
+    /// The queue, from 0.
     pub queue: u16,
 }
 
 /// All arrivals, in the order of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// Which format they were in.
+    /// Format of the input.
     pub format: &'static str,
-    /// Them.
+    /// The arrivals.
     pub arrivals: Vec<Arrival>,
-    /// The parts of compound commands, each by its number ([`Op::offset`]).
+    /// The parts of compound commands, by number ([`Op::offset`]).
     pub compounds: Vec<Vec<KvOp>>,
 }
 
-/// What is wrong with a trace.
+/// Error in a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct TraceError {
-    /// Where, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What.
+    /// The error.
     pub why: String,
 }
 
-/// A line of a trace, or none where it says nothing of a command.
+/// A line of a trace; `None` if it contains no command.
 type Parsed = Result<Option<Arrival>, String>;
 
-/// How the lines of a format are read.
+/// Parser of a format's lines.
 #[derive(Clone, Copy)]
 enum Lines {
-    /// Ours; the first one says the version.
+    /// Our format; the first line has the version.
     Own,
     Foreign(fn(&str) -> Parsed),
 }
@@ -97,11 +97,11 @@ enum Lines {
 struct Format {
     name: &'static str,
     lines: Lines,
-    /// It was written by several processors, so not quite in order.
+    /// Whether several processors wrote it, so that lines are not quite in order.
     unordered: bool,
 }
 
-/// Whether a text is a trace, as its first line tells.
+/// Whether a text is a trace, according to its first line.
 #[must_use]
 pub fn is_trace(text: &str) -> bool {
     format_of(text).is_some()
@@ -147,10 +147,10 @@ fn format_of(text: &str) -> Option<Format> {
     None
 }
 
-/// Reads a trace of any format that is known.
+/// Parses a trace of any known format.
 ///
 /// # Errors
-/// The first line that cannot be read.
+/// The first line that is invalid.
 pub fn parse(text: &str) -> Result<Trace, TraceError> {
     let (mut trace, _) = parse_with_due(text)?;
     let start = trace.arrivals.first().map_or(0, |first| first.at);
@@ -160,7 +160,7 @@ pub fn parse(text: &str) -> Result<Trace, TraceError> {
     Ok(trace)
 }
 
-/// The version of a trace of ours, as its first line says.
+/// The version in the first line of our format.
 fn version(text: &str) -> Result<u8, TraceError> {
     let first = text.lines().next().unwrap_or_default().trim();
     let version = first
@@ -176,10 +176,10 @@ fn version(text: &str) -> Result<u8, TraceError> {
         })
 }
 
-/// The same with the times as they stand there, and when each command was done, where that is told.
+/// The same with unchanged times, and the completion time of each command, if present.
 ///
 /// # Errors
-/// As [`parse`].
+/// Those of [`parse`].
 pub(crate) fn parse_with_due(text: &str) -> Result<(Trace, Vec<Option<u64>>), TraceError> {
     let format = format_of(text).ok_or_else(|| TraceError {
         line: 1,
@@ -222,7 +222,7 @@ pub(crate) fn parse_with_due(text: &str) -> Result<(Trace, Vec<Option<u64>>), Tr
             why: "the trace has no command".into(),
         });
     }
-    // A stable sort: what came at the same time keeps its order.
+    // A stable sort: arrivals at the same time keep their order.
     all.sort_by_key(|(arrival, _)| arrival.at);
     let (arrivals, due) = all.into_iter().unzip();
     let trace = Trace {

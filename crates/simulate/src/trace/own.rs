@@ -1,4 +1,4 @@
-//! Traces in the format of our own: a line each way.
+//! Lines of our trace format: parsing and writing.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,10 @@ use crate::job::{Kind, Op};
 
 /// Bytes of the longest key.
 const KEY_MAX: usize = 255;
-/// Most parts of a compound command.
+/// Maximum number of parts of a compound command.
 const PARTS_MAX: usize = media::told::PARTS_MAX;
 
-/// The operations, each with its name; the first version has no others than the first six.
+/// The operations with their names; version 1 has only the first six.
 const NAMES: [(&str, Kind); 16] = [
     ("R", Kind::Read),
     ("W", Kind::Write),
@@ -32,11 +32,11 @@ const NAMES: [(&str, Kind); 16] = [
     ("KC", Kind::Compound),
 ];
 const OF_VERSION_1: usize = 6;
-/// The name of a write that is FUA.
+/// Name of a FUA write.
 const FUA: &str = "WF";
 
-/// Reads a line; what it says of when the command was done, too. Compound commands are put behind
-/// those that are there.
+/// Parses a line, with its completion time if present. Appends the parts of compound commands to
+/// the existing ones.
 pub(super) fn line(
     text: &str,
     version: u8,
@@ -114,8 +114,7 @@ fn operation(name: &str, version: u8) -> Result<(Kind, bool), String> {
     Ok((*kind, *name == FUA))
 }
 
-/// A key, as its bytes in hexadecimal digits or as `#` and its hash; only commands that list have
-/// none.
+/// A key, as hexadecimal digits or as `#` and its hash; only list commands have none.
 fn hash(word: &str, may_be_none: bool) -> Result<u32, String> {
     let wrong = || {
         format!(
@@ -172,8 +171,7 @@ fn name(kind: Kind, fua: bool) -> &'static str {
     found.map_or("", |(name, _)| name)
 }
 
-/// Writes a line, with when the command was done, where that is told. Its compound command is one
-/// of `compounds`.
+/// Writes a line, with the completion time if known. Its compound command is one of `compounds`.
 ///
 /// # Errors
 /// Those of `out`.
@@ -206,7 +204,7 @@ pub(crate) fn put(
 }
 
 impl Kind {
-    /// Of an operation of a key-value drive.
+    /// The kind for a key-value operation.
     pub(crate) fn of_key(kind: KvKind) -> Self {
         match kind {
             KvKind::Store => Kind::Store,
@@ -218,7 +216,7 @@ impl Kind {
         }
     }
 
-    /// What a timing model calls it, where it is one operation of a key-value drive.
+    /// The timing model's kind, if it is a single key-value operation.
     pub(crate) fn of_model(self) -> Option<KvKind> {
         Some(match self {
             Kind::Store => KvKind::Store,

@@ -1,5 +1,4 @@
-//! What a simulation has before it begins: a drive, a controller that a driver has brought up, and
-//! memory.
+//! Setup of a simulation: a drive, a controller that a driver has brought up, and memory.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ use crate::{Error, Plan};
 /// Bytes of a page.
 pub(super) const PAGE: usize = 4096;
 
-/// What hosts need of memory beside queues.
+/// Memory of hosts other than queues.
 fn memory_len(queues: &[u16]) -> usize {
     let rings = |depth: &u16| (usize::from(*depth) + 1) * (64 + 16 + ASIDE_LEN) + 4 * PAGE;
     queues.iter().map(rings).sum::<usize>() + TRANSFER_MAX as usize + (4 << 20)
@@ -47,11 +46,11 @@ fn controller_config(queues: u16) -> ControllerConfig {
     }
 }
 
-/// Sizes up to which a drive is prepared by doing every page operation.
+/// Maximum size up to which preconditioning simulates every page operation.
 const PLAYED_MAX: u64 = 64 << 30;
 
-/// The drive: it holds no bytes. One that is told what its model is asked has no zones or keys
-/// either.
+/// The drive, without contents. A drive whose hosts choose its model's operations has no zones or
+/// keys either.
 pub(super) fn drive(
     parameters: &Parameters,
     size: u64,
@@ -135,7 +134,7 @@ pub(super) fn bring_up(
     let options = Options {
         memory_len: memory_len(queues),
         doorbells: Doorbells::Mapped,
-        // Data pointers are made here.
+        // Data pointers are built here.
         transfer_len_max: PAGE as u32,
         all_command_sets: medium.set().is_some(),
         ..Options::default()
@@ -145,7 +144,7 @@ pub(super) fn bring_up(
     Ok(device)
 }
 
-/// Memory that the commands of all hosts share, with the list of its pages.
+/// Memory that the commands of all hosts share, with its PRP list.
 pub(super) fn shared_data(device: &Device<Virtual>) -> Result<(Data, [Buffer; 2]), Error> {
     let buffer = device.alloc(TRANSFER_MAX as usize)?;
     let list = device.alloc(PAGE)?;

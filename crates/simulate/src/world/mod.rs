@@ -1,9 +1,9 @@
-//! The clock of a simulation, and who acts when.
+//! The clock of a simulation, and the order of events.
 //!
-//! At every instant everything happens that can: the drive does what is due, hosts see what it has
-//! posted and submit more, the engine fetches that. A turn takes no time. When nothing is left to
-//! do, the clock jumps to the next instant at which something is: on the drive, or because a host
-//! waits for it.
+//! At every instant everything happens that can: the drive completes what is due, hosts see the
+//! completions and submit more, the engine fetches that. A turn takes no time. When nothing is left
+//! to do, the clock jumps to the next instant with an event: on the drive, or because a host waits
+//! for it.
 
 mod bring_up;
 mod work;
@@ -26,13 +26,13 @@ use crate::{Error, Plan, Progress, Ran, Workload, host};
 
 type Host = host::Host<Virtual>;
 
-/// When a simulation begins. Later than anything that bringing the controller up takes, so that
-/// this does not show in it.
+/// Start of a simulation. Later than the end of the controller's bring-up, which therefore has no
+/// influence.
 const START_NS: u64 = 1_000_000_000;
 /// Instants between two reports of progress.
 const INSTANTS_PER_REPORT: u64 = 1 << 16;
-/// Turns at one instant after which it is not going on any more: far more than commands can be in
-/// flight.
+/// Number of turns at one instant after which the simulation counts as stuck: far more than
+/// commands can be in flight.
 const TURNS_MAX: u64 = 1 << 24;
 
 /// Queue pairs that begin together.
@@ -40,16 +40,16 @@ struct Group {
     hosts: std::ops::Range<usize>,
 }
 
-/// Everything there is.
+/// State of the simulation.
 pub(crate) struct World<'a> {
     device: Device<Virtual>,
     hosts: Vec<Host>,
     groups: Vec<Group>,
-    /// The first one that has not begun.
+    /// Index of the first group that has not begun.
     next_group: usize,
     plan: &'a Plan,
     now: u64,
-    /// Commands that the drive was told of, and those that it fetched and posted.
+    /// Commands announced to the drive, and those that it fetched and posted.
     told: u64,
     fetched: u64,
     posted: u64,
@@ -57,27 +57,27 @@ pub(crate) struct World<'a> {
     begun: Vec<u64>,
     ended: Vec<u64>,
     series: Series,
-    /// What the drive had done when measuring began.
+    /// The drive's counters at the start of the measurement.
     before: Option<Figures>,
     turns: u64,
     instants: u64,
-    /// The earliest time at which a host has something to do by itself.
+    /// Earliest time at which a host acts by itself.
     wake: u64,
-    /// When each arrival was done, where that is asked for; they all come through one queue.
+    /// Completion time of each arrival, if requested; all arrivals use one queue.
     done: Vec<u64>,
-    /// What the data pointers of all commands point to.
+    /// The memory of all data pointers.
     _data: [Buffer; 2],
 }
 
 impl<'a> World<'a> {
-    /// A world around a drive of `size` bytes.
+    /// A world with a drive of `size` bytes.
     pub(crate) fn new(parameters: &Parameters, size: u64, plan: &'a Plan) -> Result<Self, Error> {
-        // Keys and values would have to be held.
+        // Otherwise keys and values would have to be stored.
         let is_told = matches!(parameters, Parameters::Kv(_));
         Self::with_drive(parameters, size, plan, is_told)
     }
 
-    /// The same; `is_told`: around one that is told what its model is asked.
+    /// The same; `is_told`: the drive's hosts choose its model's operations.
     fn with_drive(
         parameters: &Parameters,
         size: u64,
@@ -146,8 +146,8 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Tells a fresh drive what the arrivals of one queue ask, each at its time; when each was
-    /// done, from the same start. 0: never.
+    /// Submits the arrivals of one queue to a fresh drive, each at its time. Returns the completion
+    /// time of each, from the same start; 0: never.
     pub(crate) fn replay(
         parameters: &Parameters,
         size: u64,
@@ -161,7 +161,7 @@ impl<'a> World<'a> {
         Ok(world.done.iter().map(|at| at - START_NS).collect())
     }
 
-    /// Runs until the end of the plan's time, or until all is done.
+    /// Runs until the end of the plan's time, or until all work is done.
     pub(crate) fn run(
         mut self,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -181,7 +181,7 @@ impl<'a> World<'a> {
         Ok(self.ran(ended, figures, stopped))
     }
 
-    /// From its start to this end, or until all is done; whether it was stopped.
+    /// Runs until `end`, or until all work is done; returns whether it was stopped.
     fn go_on(
         &mut self,
         end: u64,
@@ -222,7 +222,7 @@ impl<'a> World<'a> {
         self.device.bus().drive(Figures::of)
     }
 
-    /// Moves the clock on, over the ends of intervals and of the warm-up.
+    /// Advances the clock, over the ends of intervals and of the warm-up.
     #[inline]
     fn pass_to(&mut self, next: u64) {
         let since = next - START_NS;
@@ -236,7 +236,7 @@ impl<'a> World<'a> {
         self.now = next;
     }
 
-    /// The next group begins, as long as all that began before it is done.
+    /// Starts the next group once all earlier ones are done.
     fn begin_groups(&mut self) -> Result<(), Error> {
         while self.next_group < self.groups.len() && self.hosts_begun().all(host::Host::is_done) {
             self.begin_group();
@@ -263,7 +263,7 @@ impl<'a> World<'a> {
         self.wake = self.now;
     }
 
-    /// When the clock stops next; never earlier than now.
+    /// The next instant with an event; never earlier than now.
     #[inline]
     fn next_instant(&self) -> Option<u64> {
         let due = self.device.bus().next_due().unwrap_or(NEVER);
@@ -271,7 +271,7 @@ impl<'a> World<'a> {
         (next != NEVER).then_some(next)
     }
 
-    /// Everything that happens at this instant.
+    /// Performs all events of this instant.
     #[inline]
     fn instant(&mut self) -> Result<(), Error> {
         let mut turn_is_due = self.is_due();
@@ -283,8 +283,8 @@ impl<'a> World<'a> {
                 turns += 1;
             }
             let rung = self.step_hosts()?;
-            // What the drive has no room for waits for the next instant, unless this turn has made
-            // some.
+            // Commands without room in the drive wait for the next instant, unless this turn has
+            // made room.
             let held = self.told - self.posted > u64::from(self.in_drive());
             turn_is_due = rung || worked && held || self.is_due();
             if !turn_is_due {
@@ -306,7 +306,7 @@ impl<'a> World<'a> {
         self.device.bus().drive(Channel::in_flight)
     }
 
-    /// A turn of the engine; whether it found something to do.
+    /// A turn of the engine; returns whether it had work.
     #[inline]
     fn turn(&mut self) -> bool {
         let turn = self.device.bus().turn_at(self.now);
@@ -321,7 +321,7 @@ impl<'a> World<'a> {
         turn.worked
     }
 
-    /// Whoever has something to do does it; whether the drive was told of commands.
+    /// Lets all hosts act that have work; returns whether they announced commands to the drive.
     #[inline]
     fn step_hosts(&mut self) -> Result<bool, Error> {
         let World {
@@ -355,13 +355,13 @@ impl<'a> World<'a> {
         self.wake = wake;
         self.told += rung;
         if was_aside {
-            // Whether it found something shows in the turn that follows.
+            // The following turn shows whether it found something.
             let _ = self.device.bus().look_at_doorbells();
         }
         Ok(rung > 0)
     }
 
-    /// Waits for what is in flight, which counts no more.
+    /// Waits for commands in flight, which do not count any more.
     fn drain(&mut self) -> Result<(), Error> {
         self.hosts.iter_mut().for_each(host::Host::end);
         self.next_group = self.groups.len();
@@ -389,7 +389,7 @@ impl<'a> World<'a> {
         let measured = START_NS + self.plan.warmup_ns;
         let times = self.begun.iter().zip(&self.ended).map(|(begun, last)| {
             let from = (*begun).max(measured);
-            // One that goes on until the end has all of it.
+            // A job that runs until the end gets the whole time.
             (*last).min(ended).saturating_sub(from)
         });
         let before = self.before.unwrap_or_default();
@@ -407,7 +407,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Counts a command that is done, where it is to be.
+/// Counts a completed command, if it is measured.
 #[inline]
 fn note(
     finished: &Finished,
@@ -426,7 +426,7 @@ fn note(
 }
 
 impl Plan {
-    /// A plan with fio's jobs or a trace, for so long.
+    /// A plan with fio's jobs or a trace, for this duration.
     #[must_use]
     pub fn new(workload: Workload, virtual_ns: u64, seed: u64) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What a plan comes to: every queue pair with what it does, and in which groups they begin.
+//! Work of a plan: every queue pair with its commands, and the groups in which they begin.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::tally::JobTally;
 use crate::trace::{Arrival, Trace};
 use crate::{Error, Plan, Workload};
 
-/// What hosts must know to ask a drive that is told.
+/// Information for hosts of a drive whose hosts choose its model's operations.
 pub(super) fn telling(parameters: &Parameters, plan: &Plan) -> Rc<Telling> {
     Rc::new(Telling {
         zone: match parameters {
@@ -26,7 +26,7 @@ pub(super) fn telling(parameters: &Parameters, plan: &Plan) -> Rc<Telling> {
     })
 }
 
-/// What the world is filled with.
+/// Work of the world.
 pub(super) enum Work<'a> {
     Job(usize, &'a Job, u16),
     Trace(Vec<Arrival>),
@@ -72,7 +72,7 @@ pub(super) fn work(plan: &Plan, size: u64) -> Result<Filling<'_>, Error> {
     Ok((all, groups, names))
 }
 
-/// Refuses commands that a drive of that kind has not.
+/// Rejects commands that the kind of drive does not support.
 pub(super) fn check_kinds(plan: &Plan, parameters: &Parameters) -> Result<(), Error> {
     let (keys, zones) = match parameters {
         Parameters::Kv(_) => (true, false),
@@ -103,7 +103,7 @@ pub(super) fn check_kinds(plan: &Plan, parameters: &Parameters) -> Result<(), Er
     }
 }
 
-/// The arrivals of each queue that has some.
+/// The arrivals of each queue that has any.
 fn by_queue(trace: &Trace, wrap: bool, size: u64) -> Result<Vec<Vec<Arrival>>, Error> {
     let mut queues: Vec<(u16, Vec<Arrival>)> = Vec::new();
     for arrival in &trace.arrivals {

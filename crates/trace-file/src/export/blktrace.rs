@@ -1,12 +1,12 @@
-//! Text as blkparse writes it: what was queued (Q: its doorbell was seen), issued (D: handed to its
-//! medium) and completed (C), each with a processor, which is its submission queue, counted from 0.
+//! Text in blkparse's format: events queued (Q: its doorbell was seen), issued (D: handed to its
+//! medium) and completed (C), each with a processor, which is its submission queue, from 0.
 
 use std::io::{self, Write};
 
 use super::{LeftOut, leave_out};
 use crate::{Asked, Record};
 
-/// Writes them.
+/// Writes the records.
 ///
 /// # Errors
 /// Those of `out`.
@@ -55,7 +55,7 @@ pub fn blktrace(out: &mut impl Write, records: &[Record]) -> io::Result<LeftOut>
 type What = (&'static str, Option<(u64, u64)>);
 
 fn what(record: &Record) -> Result<What, &'static str> {
-    // one that failed was asked for, too
+    // a failed command was submitted, too
     let done = Record {
         status: 0,
         ..*record

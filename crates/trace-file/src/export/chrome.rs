@@ -1,8 +1,8 @@
-//! The trace event format of Chrome, which Perfetto reads, too: JSON with a slice for each command
-//! and, within, for each of its stages.
+//! Chrome's trace event format, which Perfetto also reads: JSON with a slice for each command and,
+//! inside, for each of its stages.
 //!
-//! Slices of one track must lie within each other, and commands of a queue overlap: so a queue is a
-//! process there, and has as many threads as it had commands in flight at once.
+//! Slices of one track must be nested, but commands of a queue overlap. So a queue is a process in
+//! the output, with as many threads as it had commands in flight at once.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{Header, Record, STAGES};
 
-/// Writes them.
+/// Writes the records.
 ///
 /// # Errors
 /// Those of `out`.
@@ -68,16 +68,16 @@ pub fn chrome(out: &mut impl Write, header: &Header, records: &[Record]) -> io::
     writeln!(out, "]}}")
 }
 
-/// The tracks of a queue, from 1 on.
+/// The tracks of a queue, from 1.
 #[derive(Default)]
 pub(super) struct Tracks {
-    /// Until when, and which.
+    /// End of use, and number of each track.
     taken: BinaryHeap<Reverse<(u64, usize)>>,
     free: BinaryHeap<Reverse<usize>>,
 }
 
 impl Tracks {
-    /// The first that is free, for so long. No call begins before the one before it.
+    /// The first track that is free for this period. Calls must be in order of their beginnings.
     pub(super) fn take(&mut self, begun: u64, ended: u64) -> usize {
         while let Some(Reverse((until, track))) = self.taken.peek().copied()
             && until <= begun
@@ -87,14 +87,14 @@ impl Tracks {
         }
         let free = self.free.pop().map(|Reverse(track)| track);
         let track = free.unwrap_or(self.taken.len() + 1);
-        // what takes no time takes its place, too
+        // a command without duration takes its track, too
         let until = ended.max(begun.saturating_add(1));
         self.taken.push(Reverse((until, track)));
         track
     }
 }
 
-/// Nanoseconds, as microseconds with three digits behind the point.
+/// Nanoseconds, shown as microseconds with three decimals.
 struct Microseconds(u64);
 
 impl Microseconds {

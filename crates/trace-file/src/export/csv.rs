@@ -1,10 +1,10 @@
-//! A table with commas: a line for each command, with all that is known of it.
+//! Comma-separated values: a line for each command, with all of its fields.
 
 use std::io::{self, Write};
 
 use crate::{Record, STAGES};
 
-/// Writes them; times count from the first.
+/// Writes the records; times count from the first.
 ///
 /// # Errors
 /// Those of `out`.

@@ -1,4 +1,4 @@
-//! fio's iolog, version 3: each line has a time in microseconds, a file, and what is done with it.
+//! fio's iolog, version 3: each line has a time in microseconds, a file, and an operation.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -6,11 +6,11 @@ use std::io::{self, Write};
 use super::{LeftOut, leave_out, leave_out_further_ranges};
 use crate::{Asked, Record};
 
-/// The most bytes of a line: fio reads them into 32 bits.
+/// Maximum bytes of a line, which fio parses into 32 bits.
 const MOST: u64 = 1 << 30;
 
-/// Writes them; namespaces are the files `nvme0n1` and so on, which `--replay_redirect` of fio
-/// replaces.
+/// Writes the records; namespaces are the files `nvme0n1` and so on, which fio's
+/// `--replay_redirect` replaces.
 ///
 /// # Errors
 /// Those of `out`.

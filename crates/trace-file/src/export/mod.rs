@@ -1,4 +1,4 @@
-//! Traces in the formats of other programs. All of them want records in the order of time
+//! Traces in the formats of other programs. All of them require records in order of time
 //! ([`crate::by_time`]).
 
 mod blktrace;
@@ -15,10 +15,10 @@ pub use fio::fio;
 
 use crate::Asked;
 
-/// Commands that a format has no words for: why, and how many.
+/// Commands that a format cannot represent: reasons and numbers.
 pub type LeftOut = BTreeMap<&'static str, u64>;
 
-/// Counts the ranges of a command of which a trace tells nothing but their number.
+/// Counts the further ranges of a command, which a trace does not contain.
 pub fn leave_out_further_ranges(left_out: &mut LeftOut, asked: &Asked) {
     if let Asked::Deallocate { more, .. } = *asked
         && more > 0
@@ -27,7 +27,7 @@ pub fn leave_out_further_ranges(left_out: &mut LeftOut, asked: &Asked) {
     }
 }
 
-/// Counts one.
+/// Counts one command.
 fn leave_out(left_out: &mut LeftOut, why: &'static str) {
     *left_out.entry(why).or_default() += 1;
 }

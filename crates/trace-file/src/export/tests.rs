@@ -1,11 +1,12 @@
-//! What other formats have of a few commands. Their own readers look at it in the program's tests.
+//! Contents of other formats for a few commands. Tests of the program check them with those
+//! formats' own readers.
 
 use serde_json::Value;
 
 use super::*;
 use crate::{Header, Record, stats};
 
-/// A command like another one, so long after it.
+/// A command like `read`, this much later, with a change.
 fn with(read: &Record, at: u64, opcode: u8, change: fn(&mut Record)) -> Record {
     let at_ns = read.at_ns + at;
     let mut record = Record {
@@ -216,7 +217,7 @@ fn numbers_of_a_few_commands() {
     assert_eq!(stats.operations[0].errors, 1);
     assert_eq!(stats.errors, [(0x80, 1)]);
     assert_eq!(stats.stages[3].mean_ns, 9000.0);
-    // of two reads and a write, the second read goes on where the first ended
+    // of two reads and a write, the second read continues where the first ended
     assert_eq!(stats.sequential_percent, Some(100.0 / 3.0));
     assert_eq!(
         (stats.queues[0].commands, stats.queues[0].depth_max),

@@ -1,5 +1,5 @@
-//! A channel and its keeper: what it is told, what it asks for, and what it does about a drive that
-//! does not answer.
+//! A channel's exchange with the keeper: messages, requests, and the handling of a drive that does
+//! not answer.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::super::windows::{LEAST_BYTES, Table};
 use super::{ABORT_TICKS, ABORTS, DriveChannel};
 
 impl<B: Bus> DriveChannel<B> {
-    /// What is to be done now and then: hears the keeper, asks it for what commands were without,
-    /// and looks for those that hang.
+    /// Periodic work: takes the keeper's messages, requests what commands lacked, and looks for
+    /// commands that time out.
     #[inline]
     pub fn tend(&mut self) {
         while let Ok(news) = self.news.try_recv() {
@@ -45,23 +45,23 @@ impl<B: Bus> DriveChannel<B> {
         Counting::add(&counting.interrupted, std::mem::take(&mut self.interrupted));
     }
 
-    /// What the drive says of itself, as far as the keeper has told.
+    /// The latest health report of the drive that the keeper has sent.
     #[must_use]
     pub fn report(&self) -> &Arc<DriveReport> {
         &self.report
     }
 
-    /// Readable when the keeper has told something, and where the drive interrupts, when it has
-    /// completed something.
+    /// Readable when the keeper has sent a message, and, if the drive interrupts, when the drive
+    /// has completed a command.
     pub fn wait_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// The second look of a reactor that is about to sleep: whether there is something to do for a
-    /// reap that nobody will tell of. What is posted behind the look signals.
+    /// The second check of a reactor that is about to sleep: whether a reap has work that no signal
+    /// announces. Anything posted after this check signals.
     pub fn is_due(&mut self) -> bool {
         self.rested = true;
-        // Before the look: what is told after that signals again.
+        // Drained before the check, so that a later message signals again.
         self.wake.drain();
         self.tend();
         if self.in_flight == 0 {
@@ -72,7 +72,7 @@ impl<B: Bus> DriveChannel<B> {
         if !self.ended.is_empty() || self.order.is_waiting() {
             return true;
         }
-        // Without a queue the keeper's news are waited for.
+        // Without a queue, the channel waits for the keeper's messages.
         let Some(queue) = &mut self.queue else {
             return false;
         };
@@ -82,7 +82,7 @@ impl<B: Bus> DriveChannel<B> {
         let can_place = queue.pair.next_cid().is_some()
             && (!self.ready.is_empty()
                 || !self.ready_bounced.is_empty() && !self.bounces.is_empty());
-        // It interrupts for what it was told of.
+        // The drive interrupts only for commands that it was notified of.
         match queue.pair.try_ring() {
             Ok(is_told) => self.untold = !is_told,
             Err(error) => {
@@ -104,16 +104,16 @@ impl<B: Bus> DriveChannel<B> {
             .is_none_or(|queue| queue.wakes != Wakes::Does)
     }
 
-    /// A tick is over: a reactor that had much to do in it, and never wanted to sleep, needs no
+    /// At the end of a tick: a reactor with much work in it that never wanted to sleep needs no
     /// interrupts.
     fn quiet_down(&mut self) {
         let rested = std::mem::take(&mut self.rested);
         let Some(queue) = &mut self.queue else { return };
-        // One that was made anew begins at 0.
+        // The count of a recreated queue pair starts at 0.
         let sent = queue.pair.submitted();
         let before = std::mem::replace(&mut self.sent, sent);
         let is_busy = !rested && sent.saturating_sub(before) >= u64::from(BUSY_COMMANDS);
-        // Where others bring completions, they have the interrupt.
+        // If a relay brings the completions, the interrupt is the relay's.
         if is_busy && queue.wakes == Wakes::Does && queue.bell.is_none() {
             queue.wakes = Wakes::Can;
             self.sleeps = false;
@@ -122,7 +122,8 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Who tells the drive what was taken stays awake until it knows.
+    /// Rings the completion head doorbell; the reactor stays awake until the drive has been
+    /// notified.
     fn tell_taken(&mut self) {
         let queue = self.queue.as_mut().filter(|queue| queue.bell.is_some());
         // An error shows in the next poll, too.
@@ -131,7 +132,8 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Completions of the drive show only to who looks: it has no interrupt for them.
+    /// Whether the drive has no interrupt for the queue, so that its completions show only to
+    /// polling.
     #[must_use]
     pub fn is_polled(&self) -> bool {
         let queue = self.queue.as_ref();
@@ -147,7 +149,7 @@ impl<B: Bus> DriveChannel<B> {
                 self.queue = Some(queue);
             }
             News::Wakes(wakes) => {
-                // It may be of a queue pair that was given back.
+                // The message may concern a queue pair that was given back.
                 if let Some(queue) = &mut self.queue {
                     queue.wakes = wakes;
                 }
@@ -157,7 +159,7 @@ impl<B: Bus> DriveChannel<B> {
             }
             News::Report(report) => self.report = report,
             News::Ended => {
-                // What a drive that comes back does not know yet is asked for again.
+                // After the drive was reopened, its windows are requested again.
                 self.asked.clear();
                 self.give_up("the drive was reset, or is lost");
             }
@@ -179,13 +181,14 @@ impl<B: Bus> DriveChannel<B> {
             match self.jobs.try_send(job) {
                 Ok(()) => {}
                 Err(TrySendError::Full(job)) => return self.late.push_front(job),
-                // The keeper ends after its channels; where it did not, commands end by their time.
+                // The keeper normally ends after its channels; if it did not, commands end by their
+                // timeout.
                 Err(TrySendError::Disconnected(_)) => {}
             }
         }
     }
 
-    /// Gives the queue pair back to the keeper, with what the drive has of it.
+    /// Gives the queue pair back to the keeper, with the commands that the drive still has.
     pub(super) fn give_up(&mut self, why: &str) {
         if let Some(queue) = self.queue.take() {
             self.late.push_back(Job::Replace {
@@ -197,8 +200,7 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Gives the queue pair back where the drive has a command in memory that its host has taken
-    /// back.
+    /// Gives the queue pair back if the drive has a command in memory that its host has unmapped.
     fn give_up_taken_back(&mut self) {
         let pins = &self.pins;
         let is_so = self.ops.iter().any(|op| {
@@ -211,7 +213,7 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// The drive does nothing more of what it was asked for before: that ends.
+    /// Ends all commands that were at the drive, which no longer executes them.
     fn end_outstanding(&mut self) {
         for slot in 0..self.ops.len() as u16 {
             let op = &mut self.ops[usize::from(slot)];
@@ -228,7 +230,8 @@ impl<B: Bus> DriveChannel<B> {
         self.drop_failed();
     }
 
-    /// Commands that the drive has had for too long, and those that have waited for it for as long.
+    /// Looks for commands that the drive has had for too long, and commands that have waited for
+    /// the drive for as long.
     #[cold]
     fn look_for_hung(&mut self) {
         let (now, has_queue) = (self.seen, self.queue.is_some());
@@ -252,8 +255,8 @@ impl<B: Bus> DriveChannel<B> {
                 self.interrupted += 1;
             }
         }
-        // Who did not get to look for seconds finds out what the drive has done meanwhile first.
-        // Once: a drive may do other things without end.
+        // A reactor that could not check for seconds first takes what the drive has posted
+        // meanwhile. Only once, because a drive may complete other commands without end.
         let is_spared = is_posted && (hangs || !to_abort.is_empty()) && !self.spared;
         self.spared = is_spared;
         if !has_queue {
@@ -269,7 +272,7 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Has the drive asked to abort what it has of some slots.
+    /// Asks the drive to abort its commands of these slots.
     fn abort(&mut self, slots: &[u16]) {
         let Some(queue) = &self.queue else { return };
         let of_them = |cid: &u16| {
@@ -285,7 +288,7 @@ impl<B: Bus> DriveChannel<B> {
         self.say();
     }
 
-    /// Takes those out of the rows that have failed and nothing at the drive.
+    /// Removes slots from the rows that have failed and have no command at the drive.
     fn drop_failed(&mut self) {
         let (ops, ended) = (&mut self.ops, &mut self.ended);
         for row in [&mut self.ready, &mut self.ready_bounced] {
@@ -301,8 +304,8 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Data that goes through a buffer of ours, perhaps only because the drive does not know its
-    /// memory yet.
+    /// Requests a window for data that goes through a bounce buffer, which may be only because the
+    /// drive does not reach its memory yet.
     #[cold]
     pub(super) fn want(&mut self, segments: &[Segment<'_>], view: &Arc<DmaView>) {
         let unknown = |segment: &Segment<'_>| {
@@ -322,8 +325,8 @@ impl<B: Bus> DriveChannel<B> {
 impl<B: Bus> Drop for DriveChannel<B> {
     fn drop(&mut self) {
         self.tell_counts();
-        // What the drive still does, it does to memory that the keeper has from here on. Where the
-        // keeper is busy, its thread is waited for: it answers in seconds, whatever the drive does.
+        // The memory that the drive may still write to is the keeper's from here on. If the keeper
+        // is busy, this waits for its thread, which answers within seconds whatever the drive does.
         let close = Job::Close {
             channel: self.number,
             queue: self.queue.take(),
@@ -337,29 +340,29 @@ impl<B: Bus> Drop for DriveChannel<B> {
 
 #[cfg(test)]
 impl<B: Bus> DriveChannel<B> {
-    /// Takes every buffer away that no command has.
+    /// Takes all free bounce buffers.
     pub(in crate::drive) fn take_bounces(&mut self) -> Vec<u16> {
         std::mem::take(&mut self.bounces)
     }
 
-    /// Gives them back.
+    /// Returns the bounce buffers.
     pub(in crate::drive) fn put_bounces(&mut self, bounces: Vec<u16>) {
         self.bounces = bounces;
     }
 
-    /// The queue pair that it has now.
+    /// Identifier of the current queue pair.
     pub(in crate::drive) fn queue_id(&self) -> Option<u16> {
         self.queue.as_ref().map(|queue| queue.pair.qid())
     }
 
-    /// As if the drive had a volatile cache.
+    /// Treats the drive as one with a volatile cache.
     pub(in crate::drive) fn be_cached(&mut self) {
         let mut facts = (*self.facts).clone();
         facts.volatile_cache = true;
         self.facts = Arc::new(facts);
     }
 
-    /// As if the drive had no Write Zeroes.
+    /// Treats the drive as one without Write Zeroes.
     pub(in crate::drive) fn forget_zeroes(&mut self) {
         let mut facts = (*self.facts).clone();
         facts.zeroes_len = 0;

@@ -1,26 +1,25 @@
-//! Requests into commands of the drive, completions into outcomes.
+//! Translates requests into commands of the drive, and completions into outcomes.
 //!
 //! Each request is a small state machine over commands of the channel's queue pair:
-//! - Data that the drive reaches moves between it and the host directly: the entries are built in
-//!   our list from what was checked and translated, and the drive is asked for as much at a time as
-//!   it takes. What it does not reach goes in rounds through a buffer of ours, as does what is
-//!   compared.
-//! - Write Zeroes is the drive's where it has that, and writes of zeros otherwise. Compare and
-//!   Write reads, compares and writes. Both are as atomic as everything else: a request that must
-//!   not meet another one ([`crate::order`]) begins when that has ended.
-//! - A request for which there is no queue pair, no free command or no buffer waits in a row.
-//! - A command has 4 s at the drive, some have more. A second before, the drive is asked to abort
-//!   it, and the others of its queue go on where it does. One that is still there then costs its
-//!   queue pair: the keeper deletes that, and what was in flight ends as interrupted, which hosts
-//!   try again. What waits for longer than 4 s ends so, too.
-//! - While its reactor is awake it polls, and the drive signals nobody. The first time that the
-//!   reactor wants to sleep with commands at the drive, the keeper is asked for the queue pair's
-//!   interrupt; from then on that signals what the keeper signals, too. A tick with much to do and
-//!   no wish to sleep ends that, until there is one again: the reactor counts on no interrupt from
-//!   when it says so, and asks for them as the first time.
+//! - Data that the drive reaches moves directly between drive and host: the PRP entries are built
+//!   in our list from checked and translated addresses, and each command moves as much as the drive
+//!   accepts. Other data, and data to compare, goes through a bounce buffer in rounds.
+//! - Write Zeroes uses the drive's command if it has one, and writes of zeros otherwise. Compare
+//!   and Write reads, compares and writes. Both are as atomic as everything else: a request that
+//!   must not overlap another one ([`crate::order`]) begins when that has ended.
+//! - A request without a queue pair, free command or buffer waits in a row.
+//! - A command has 4 s at the drive, some kinds more. One second before, the channel asks the drive
+//!   to abort it; if that succeeds, the other commands of the queue continue. If not, the queue
+//!   pair is lost: the keeper deletes it, and the commands in flight end as interrupted, which
+//!   hosts retry. A request that waits longer than 4 s ends the same way.
+//! - While its reactor is awake, the channel polls, and drive interrupts are masked. The first time
+//!   that the reactor wants to sleep with commands at the drive, the channel asks the keeper for
+//!   the queue pair's interrupt, which then signals the same descriptor as the keeper. A tick with
+//!   much work and no wish to sleep masks the interrupt again: from that request on the reactor
+//!   relies on no interrupt, and asks for it again like the first time.
 //!
-//! Nothing here waits, allocates for a command, or calls the system but to ring a doorbell that is
-//! not mapped.
+//! Nothing here waits, allocates per command, or makes a system call except to ring an unmapped
+//! doorbell.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -48,13 +47,12 @@ use crate::possible;
 
 mod keep;
 
-/// Ticks before its time is over at which the drive is asked to abort a command.
+/// Ticks before a command's timeout at which the drive is asked to abort it.
 pub(super) const ABORT_TICKS: u32 = 4;
-/// Commands of which that is asked at a time, at most: as many Aborts as drives take together as a
-/// rule (ACL).
+/// Maximum number of aborts at a time: as many as drives usually accept together (ACL).
 const ABORTS: usize = 4;
 
-/// What a channel is made with.
+/// Parameters of a new channel.
 pub(super) struct Parts<B: Bus> {
     pub(super) channel: u32,
     pub(super) facts: Arc<Facts>,
@@ -68,17 +66,17 @@ pub(super) struct Parts<B: Bus> {
     pub(super) counting: Arc<Counting>,
 }
 
-/// What comes after the drive's commands of a request.
+/// Next step of a request after the drive has answered all of its commands.
 enum Next {
     Again,
     End(Outcome),
 }
 
-/// Whether a request has been placed as far as it can be.
+/// Whether all possible commands of a request were placed.
 #[derive(PartialEq, Eq)]
 enum Placed {
     All,
-    /// There is no free command, or no buffer, for the rest of it.
+    /// No free command or buffer for the rest of it.
     NoRoom,
 }
 
@@ -87,14 +85,14 @@ pub struct DriveChannel<B: Bus> {
     number: u32,
     pub(super) facts: Arc<Facts>,
     jobs: SyncSender<Job<B>>,
-    /// Jobs that the keeper had no room for.
+    /// Jobs for which the keeper had no room.
     late: VecDeque<Job<B>>,
     news: Receiver<News<B>>,
     ticks: Arc<AtomicU32>,
     wake: EventFd,
-    /// `None` until the keeper has made one, and while it makes another.
+    /// `None` until the keeper has created one, and while it recreates one.
     pub(super) queue: Option<Box<Queue<B>>>,
-    /// Buffers of the queue pair that no command has.
+    /// Free bounce buffers of the queue pair.
     bounces: Vec<u16>,
     windows: Table,
     pub(super) ops: Box<[Op]>,
@@ -104,31 +102,30 @@ pub struct DriveChannel<B: Bus> {
     pub(super) order: Order,
     pub(super) pins: ViewPins,
     free: Vec<u16>,
-    /// Slots that have something to ask the drive: those that need a buffer of ours for it, and the
-    /// others.
+    /// Slots with more commands for the drive: those that need a bounce buffer, and the others.
     ready: VecDeque<u16>,
     ready_bounced: VecDeque<u16>,
     /// Slots that ended without the drive.
     ended: Vec<u16>,
-    /// The drive is still to be told of commands.
+    /// Whether the submission doorbell must still be rung.
     untold: bool,
-    /// The keeper was asked for interrupts.
+    /// Whether interrupts were requested.
     sleeps: bool,
-    /// The reactor has wanted to sleep since the last tick, until which the drive was sent so many
-    /// commands.
+    /// Whether the reactor wanted to sleep since the last tick, and the number of commands
+    /// submitted until that tick.
     rested: bool,
     sent: u64,
-    /// What seemed to hang was spared once, because there was something to be read.
+    /// Whether the timeout was postponed once because completions were waiting.
     spared: bool,
     in_flight: u32,
-    /// The tick that was looked at last.
+    /// The tick that was handled last.
     seen: u32,
-    /// A view with memory that the drive does not reach yet, and those that were asked for.
+    /// A view with memory that the drive does not reach yet, and the requested regions.
     ask: Option<Arc<DmaView>>,
     asked: Vec<Weak<DmaView>>,
-    /// What the drive said of itself last.
+    /// The latest health report.
     pub(super) report: Arc<DriveReport>,
-    /// Commands that the drive has answered, and those that it did not, which nobody else knows of.
+    /// Answered commands, and those without an answer, not yet added to the shared counters.
     answered: u64,
     interrupted: u64,
     counting: Arc<Counting>,
@@ -185,7 +182,7 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// The outcome of a request that needs no command, or cannot have one.
+    /// The outcome of a request that needs no command, or is invalid.
     #[inline]
     fn at_once(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> Option<Outcome> {
         let facts = &self.facts;
@@ -243,7 +240,7 @@ impl<B: Bus> DriveChannel<B> {
                 let ranges = ranges.len() as u16;
                 (Kind::Deallocate { ranges }, 0, 1, false)
             }
-            // The others were refused.
+            // The others were rejected before.
             Request::Flush | Request::Command { .. } | Request::Renew { .. } => {
                 (Kind::Flush, 0, 1, false)
             }
@@ -271,7 +268,7 @@ impl<B: Bus> DriveChannel<B> {
         (op.since, op.is_aborted) = (self.seen, false);
     }
 
-    /// The bytes that a request touches; `None` where it does not matter which.
+    /// The bytes that a request touches; `None` if they do not matter.
     #[inline]
     fn touched(&self, slot: u16) -> Option<Touched> {
         let op = &self.ops[usize::from(slot)];
@@ -308,7 +305,7 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Asks the drive for what is ready, as far as there is room.
+    /// Submits the commands of ready slots, as far as there is room.
     fn place_ready(&mut self) {
         while let Some(&slot) = self.ready.front() {
             if self.place(slot) == Placed::NoRoom {
@@ -324,8 +321,8 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Asks the drive for the next of a request: all of what needs no buffer of ours, one round of
-    /// what does.
+    /// Submits the next commands of a request: all that need no bounce buffer, or one round through
+    /// a bounce buffer.
     fn place(&mut self, slot: u16) -> Placed {
         let Some(queue) = &mut self.queue else {
             return Placed::NoRoom;
@@ -378,7 +375,7 @@ impl<B: Bus> DriveChannel<B> {
         Placed::All
     }
 
-    /// The drive has answered a command.
+    /// Handles the drive's answer to a command.
     #[inline]
     fn answered(&mut self, cqe: &Cqe, done: &mut Vec<Done>) {
         let slot = self.slots[usize::from(cqe.cid)];
@@ -399,7 +396,7 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Everything that the drive was asked for is answered: what comes then.
+    /// Chooses the next step after the drive has answered everything.
     #[inline]
     fn step(&mut self, slot: u16) -> Next {
         let op = &mut self.ops[usize::from(slot)];
@@ -450,7 +447,7 @@ impl<B: Bus> DriveChannel<B> {
         op.cursor = self.pieces.after(slot, from, round);
         match op.kind {
             _ if op.left > 0 => Next::Again,
-            // The bytes to write are behind those that were compared.
+            // The bytes to write follow those that were compared.
             Kind::Fused {
                 stage: Fused::Compare,
                 len,
@@ -459,7 +456,7 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Gives a slot back, and lets those begin that waited for it.
+    /// Frees a slot, and starts requests that waited for it.
     #[inline]
     fn end(&mut self, slot: u16, outcome: Outcome, done: &mut Vec<Done>) {
         let op = &mut self.ops[usize::from(slot)];
@@ -484,7 +481,7 @@ impl<B: Bus> DriveChannel<B> {
         }));
     }
 
-    /// Lets those begin that nobody is in the way of any more.
+    /// Starts requests that no other request blocks any more.
     fn begin_free(&mut self) {
         while let Some(slot) = self.order.next_free() {
             self.ops[usize::from(slot)].since = self.seen;
@@ -492,7 +489,7 @@ impl<B: Bus> DriveChannel<B> {
         }
     }
 
-    /// Takes the drive's answers.
+    /// Takes completions from the drive.
     fn poll(&mut self, done: &mut Vec<Done>) {
         loop {
             let Some(queue) = &mut self.queue else { return };
@@ -517,7 +514,7 @@ impl<B: Bus> DriveChannel<B> {
 }
 
 impl Op {
-    /// Its command at the drive has no data.
+    /// Whether its command at the drive has no data.
     fn kind_needs_no_data(&self) -> bool {
         matches!(
             self.kind,
@@ -536,7 +533,7 @@ impl Op {
         }
     }
 
-    /// A Compare and Write goes on to a stage that moves all of its bytes.
+    /// Advances a Compare and Write to a stage that moves all of its bytes.
     fn go_on_to(&mut self, stage: Fused, len: u32) -> Next {
         if stage == Fused::Write {
             self.offset -= u64::from(len);
@@ -548,7 +545,7 @@ impl Op {
 }
 
 impl<B: Bus> Channel for DriveChannel<B> {
-    // By itself: what it needs of registers, every command to any medium would save.
+    // Not inlined: otherwise the commands to all media would save the registers that this needs.
     #[inline(never)]
     fn add(
         &mut self,

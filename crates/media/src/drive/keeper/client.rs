@@ -1,4 +1,4 @@
-//! A channel of a drive, as its keeper knows it.
+//! The keeper's record of a channel.
 
 use std::sync::mpsc::Sender;
 
@@ -7,25 +7,25 @@ use memory::EventFd;
 
 use super::News;
 
-/// A channel, as the keeper knows it.
+/// A channel as the keeper knows it.
 pub(super) struct Client<B: Bus> {
     pub(super) channel: u32,
     pub(super) depth: u16,
     pub(super) news: Sender<News<B>>,
     pub(super) wake: EventFd,
-    /// It has a queue pair of the device as it is now.
+    /// Whether it has a queue pair of the current device.
     pub(super) is_served: bool,
-    /// The interrupt's vector of that.
+    /// Interrupt vector of that queue pair.
     pub(super) vector: Option<u16>,
-    /// It has asked for interrupts.
+    /// Whether it has requested interrupts.
     pub(super) sleeps: bool,
 }
 
 impl<B: Bus> Client<B> {
     pub(super) fn tell(&self, news: News<B>) {
-        // A channel that is gone has said so, or will.
+        // A channel that has ended has sent a job, or will.
         let _ = self.news.send(news);
-        // A counter that is full is signalled already.
+        // A full counter is signalled already.
         let _ = self.wake.signal();
     }
 }

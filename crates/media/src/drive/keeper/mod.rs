@@ -1,19 +1,19 @@
-//! Who has the drive: everything about it that may take time happens here, on a thread of its own.
+//! The keeper of a drive: performs everything on the drive that may take time, on its own thread.
 //!
-//! The keeper owns the device. It makes and deletes queue pairs, shows the drive hosts' memory and
-//! takes that back, and opens the drive anew where it was lost. Channels ask by [`Job`]s and are
-//! told by [`News`]; neither side waits for the other.
+//! The keeper owns the device. It creates and deletes queue pairs, maps hosts' memory for the drive
+//! and unmaps it, and reopens the drive after a loss. Channels send [`Job`]s and receive [`News`];
+//! neither side waits for the other.
 //!
 //! Invariants:
-//! - A queue pair is a channel's or the keeper's. One that comes back is given up: what is in
-//!   flight in it is over when the channel is told [`News::Over`], because the drive has deleted
-//!   the queue, or was reset, or is lost.
-//! - A drive that is lost is opened anew once a second. What it then says of itself must be what it
-//!   said before.
+//! - A queue pair belongs to a channel or to the keeper. A queue pair that a channel returns is
+//!   given up: its commands in flight are over when the channel receives [`News::Over`], because
+//!   the drive has deleted the queue, or was reset, or is lost.
+//! - The keeper tries to reopen a lost drive once a second. Its Identify data must then be
+//!   unchanged.
 //! - Memory is shared region by region ([`super::windows`]).
 //!
-//! What it does NOT do: it touches no command. A vfio-user server that stands still cannot be kept
-//! from what it was asked for before: see decision 24.
+//! Not included: the keeper handles no I/O command. A stalled vfio-user server may still execute
+//! earlier requests when it continues: see decision 24.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -47,121 +47,121 @@ use self::client::Client;
 /// The keeper's time. Memory that is asked for is shared after one, so that one that is mapped for
 /// a moment alone, as a firmware does, is not.
 pub(super) const TICK: Duration = Duration::from_millis(250);
-/// Ticks between two tries to open a drive that is lost.
+/// Ticks between two attempts to reopen a lost drive.
 const RETRY_TICKS: u32 = 4;
-/// Ticks between two looks at the drive's health: 10 s.
+/// Ticks between two health reports: 10 s.
 pub(super) const REPORT_TICKS: u32 = 40;
-/// Bound on a command of the keeper's own that takes drives seconds.
+/// Time limit of the keeper's slow commands, which take drives seconds.
 pub(super) const SLOW_TIMEOUT: Duration = Duration::from_secs(20);
-/// Ticks that the drive has for commands in memory that their host has taken back, before their
-/// queue is deleted: half of those after which that host gets its answer in any case.
+/// Ticks that the drive has for commands in memory that their host has unmapped, before their queue
+/// is deleted: half the time after which that host gets its answer in any case.
 const TAKEN_BACK_TICKS: u32 = 8;
-/// Commands of a queue pair in a tick from which on a reactor that does not sleep has much to do:
-/// an interrupt for each is more than it costs to switch them off, and on again.
+/// Commands of a queue pair per tick from which on a reactor that does not sleep counts as busy: an
+/// interrupt for each costs more than masking and unmasking them.
 pub(super) const BUSY_COMMANDS: u32 = 256;
-/// Buffers of a queue pair for data that the drive cannot reach, and bytes of each.
+/// Number of bounce buffers of a queue pair, and bytes of each.
 pub(super) const BOUNCES: u16 = 32;
 pub(super) const BOUNCE_BYTES: u32 = 64 << 10;
 
-/// A queue pair with the memory that its commands may use. That goes with it, because a drive may
-/// write there as long as it has the queue.
+/// A queue pair with the memory that its commands may use. The memory lives as long as the queue,
+/// because the drive may write to it until the queue is deleted.
 pub(super) struct Queue<B: Bus> {
     pub(super) pair: QueuePair<B>,
     pub(super) bounce: Vec<Buffer>,
-    /// A page that stays zero.
+    /// A page of zeros.
     pub(super) zeros: Buffer,
     pub(super) wakes: Wakes,
-    /// Its completions are brought by a relay: who sleeps says so here.
+    /// Present if a relay brings its completions: a channel that sleeps notes that here.
     pub(super) bell: Option<Arc<Bell>>,
 }
 
 /// Whether completions of a queue pair wake its channel's reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wakes {
-    /// Its interrupt does that, where it is asked for.
+    /// The drive's interrupt can do so on request.
     Can,
-    /// It does.
+    /// The interrupt is enabled.
     Does,
     /// The drive has no interrupt for it.
     Cannot,
 }
 
-/// What a channel asks for.
+/// Requests to the keeper.
 pub(super) enum Job<B: Bus> {
-    /// A queue pair for a new channel, in which so many commands may be in flight.
+    /// Create a queue pair for a new channel with up to `depth` commands in flight.
     Open {
         channel: u32,
         depth: u16,
         news: Sender<News<B>>,
         wake: EventFd,
     },
-    /// Another one: something is wrong with this one.
+    /// Replace a failed queue pair.
     Replace {
         channel: u32,
         queue: Box<Queue<B>>,
         why: String,
     },
-    /// None any more. What hosts lent for commands in flight is kept until the queue is gone.
+    /// Close the channel. Host memory lent to commands in flight is kept until the queue is gone.
     Close {
         channel: u32,
         queue: Option<Box<Queue<B>>>,
         pins: ViewPins,
     },
-    /// That the drive gives commands up, so that its other ones need not end. There is no answer
-    /// but theirs.
+    /// Ask the drive to abort commands, so that its other commands need not end. The only answer is
+    /// their completions.
     Abort { qid: u16, cids: Vec<u16> },
-    /// Interrupts of its queue pairs, from now on: its reactor wants to sleep, or the one that
-    /// polls them for it.
+    /// Enable interrupts of its queue pair: the reactor wants to sleep, or the relay that polls for
+    /// it.
     Wake { channel: u32 },
-    /// No more interrupts of its queue pair, until it asks for them again: who polls that has much
-    /// to do, and does not sleep.
+    /// Mask interrupts of its queue pair until the next request: the poller is busy and does not
+    /// sleep.
     Quiet { channel: u32 },
-    /// Another reactor does a part of what there is to do for completions of channels that are
-    /// opened from now on.
+    /// Register a relay: another reactor performs one duty for the completions of channels opened
+    /// from now on.
     OpenRelay {
         duty: Duty,
         orders: Sender<Order<B>>,
         its: Sleeper,
     },
-    /// It does so no longer for a channel.
+    /// The relay has ended its duty for a channel.
     Returned { channel: u32, duty: Duty },
-    /// Nor for any.
+    /// The relay has ended.
     CloseRelay { duty: Duty },
-    /// That the drive reaches this memory.
+    /// Map this memory for the drive.
     Share(Vec<Weak<Lent>>),
-    /// That these bytes, which are whole blocks, read as zeros; the answer is whether they do.
+    /// Zero these whole blocks; the answer is whether that succeeded.
     Erase {
         offset: u64,
         len: u64,
         answer: SyncSender<Result<(), String>>,
     },
-    /// Everything onto the media; the answer is whether that was done.
+    /// Flush everything to the media; the answer is the result.
     Flush(SyncSender<Result<(), String>>),
 }
 
-/// What a channel is told.
+/// Messages to a channel.
 pub(super) enum News<B: Bus> {
-    /// Its queue pair.
+    /// Its new queue pair.
     Queue(Box<Queue<B>>),
-    /// The one that it has is of no use any more: it is to give it back.
+    /// Its queue pair no longer works: the channel must give it back.
     Ended,
-    /// The commands of the one that it gave back are over.
+    /// All commands of the returned queue pair are over.
     Over,
-    /// A host wants memory back where the drive may have commands: their queue pair is to be given
-    /// back.
+    /// A host has unmapped memory in which the drive may have commands: the channel must give its
+    /// queue pair back.
     TakenBack,
-    /// Whether its queue pair wakes it now.
+    /// Whether completions of its queue pair wake it now.
     Wakes(Wakes),
-    /// Where the drive finds hosts' memory now.
+    /// Current drive addresses of hosts' memory.
     Windows(Arc<[Window]>),
-    /// What the drive says of itself now.
+    /// Latest health report of the drive.
     Report(Arc<DriveReport>),
 }
 
-/// How a drive that is lost is opened again.
+/// Function that reopens a lost drive.
 pub type Reopen<B> = Box<dyn FnMut() -> Result<Device<B>, DriverError> + Send>;
 
-/// The drive's keeper.
+/// The keeper of a drive.
 pub struct Keeper<B: Bus> {
     name: String,
     facts: Arc<Facts>,
@@ -172,19 +172,19 @@ pub struct Keeper<B: Bus> {
     clients: Vec<Client<B>>,
     relays: Relays<B>,
     windows: Windows,
-    /// Where memory can be taken from the drive whatever it does: who does so, until it has a
-    /// thread, and how it is told.
+    /// For a drive whose mappings the keeper can remove whatever the drive does: the warden, until
+    /// it gets a thread, and the channel to it.
     warden: Option<Warden<B>>,
     tell_warden: Option<Tell<B>>,
-    /// Memory that was asked for, and when.
+    /// Requested memory, and the time of the request.
     asked: VecDeque<(u32, Weak<Lent>)>,
     now: u32,
-    /// When a lost drive is opened next.
+    /// Time of the next attempt to reopen a lost drive.
     retry_at: u32,
     /// Log pages of the drive that hosts may read.
     shown: Vec<ShownPage>,
-    /// What it said last, and when it is asked next; `None`: it did not answer, and is not asked
-    /// again before it is opened anew.
+    /// The latest health report, and the time of the next; `None`: the drive did not answer, and is
+    /// not asked again before it is reopened.
     report: Arc<DriveReport>,
     report_at: Option<u32>,
     counting: Arc<Counting>,
@@ -226,26 +226,26 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// Has it show hosts these log pages of the drive.
+    /// Makes these log pages of the drive readable for hosts.
     #[must_use]
     pub fn showing(mut self, pages: Vec<ShownPage>) -> Self {
         self.shown = pages;
         self
     }
 
-    /// Who takes memory from the drive while the keeper waits for that; `None` where nobody can. To
-    /// be run by a thread.
+    /// The warden, which unmaps memory while the keeper waits for the drive; `None` if the bus
+    /// cannot do that. To be run on a thread.
     pub(super) fn take_warden(&mut self) -> Option<Warden<B>> {
         self.warden.take()
     }
 
-    /// What tells the time while [`Self::run`] does not come to that: to be run by another thread.
+    /// The clock, which runs while [`Self::run`] is busy: to be run on another thread.
     pub(super) fn clock(&self) -> Clock {
         Clock(Arc::downgrade(&self.ticks))
     }
 
-    /// Keeps the drive until nobody has it any more, and shuts it down. Its time goes on as its
-    /// [`Clock`] says.
+    /// Runs the keeper until the drive has no more users, then shuts the drive down. The [`Clock`]
+    /// provides the time.
     pub fn run(mut self) {
         loop {
             let job = self.jobs.recv_timeout(TICK);
@@ -263,8 +263,7 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// Does what there is to do at a tick, for who has no thread for it: a quarter of a second
-    /// each.
+    /// Does the work of one tick, a quarter of a second, for callers without a thread.
     pub fn look(&mut self, now: u32) {
         if let Some(warden) = &mut self.warden {
             warden.look(now);
@@ -276,14 +275,14 @@ impl<B: Bus> Keeper<B> {
         self.set_time(now);
     }
 
-    /// Gives the drive turns of its own, where it runs on this thread.
+    /// Gives the drive turns of its own, if it runs on this thread.
     #[cfg(test)]
     pub(super) fn turn_drive(&self) {
         let device = self.device.as_ref().expect("it is not lost");
         (0..4).for_each(|_| device.bus().turn());
     }
 
-    /// Disables the drive as somebody else would.
+    /// Disables the drive, as another driver would.
     #[cfg(test)]
     pub(super) fn disable_drive(&self) {
         let device = self.device.as_ref().expect("it is not lost");
@@ -291,26 +290,26 @@ impl<B: Bus> Keeper<B> {
         written.expect("its registers are there");
     }
 
-    /// What its clock says: ns.
+    /// The drive's clock in nanoseconds.
     #[cfg(test)]
     pub(super) fn drive_time(&self) -> u64 {
         self.device.as_ref().expect("it is not lost").bus().now_ns()
     }
 
-    /// The windows that channels are told of.
+    /// The windows as sent to channels.
     #[cfg(test)]
     pub(super) fn shared(&self) -> Arc<[Window]> {
         self.windows.table()
     }
 
-    /// It is that tick: does what is due.
+    /// Sets the tick, and does the work that is due.
     fn set_time(&mut self, now: u32) {
         if now == self.now {
             return;
         }
         self.now = now;
         match &self.device {
-            // Channels find that out while they poll, and those that sleep do not.
+            // Polling channels detect a loss themselves; sleeping ones do not.
             Some(device) => {
                 if let Err(error) = device.bus().check_alive() {
                     self.lose(&error.to_string());
@@ -386,13 +385,13 @@ impl<B: Bus> Keeper<B> {
                 let _ = answer.try_send(erased);
             }
             Job::Flush(answer) => {
-                // Who asked may have given up waiting.
+                // The caller may have given up waiting.
                 let _ = answer.try_send(self.flush());
             }
         }
     }
 
-    /// Gives a queue pair to every channel that has none, as soon as the drive has one for it.
+    /// Creates a queue pair for every channel without one, as soon as the drive has one free.
     fn serve(&mut self) {
         if self.relays.is_parting() {
             return;
@@ -421,7 +420,7 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// Asks the drive to abort commands. Where it does not, their queue is given up.
+    /// Asks the drive to abort commands. If it does not, their queue is given up.
     fn abort(&mut self, qid: u16, cids: &[u16]) {
         tracing::info!(
             drive = self.name,
@@ -438,7 +437,7 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// A queue pair is given up: its commands end, and the channel gets another one.
+    /// Gives up a queue pair: its commands end, and the channel gets a new one.
     fn replace(&mut self, channel: u32, queue: Queue<B>, why: &str) {
         tracing::warn!(
             drive = self.name,
@@ -449,8 +448,8 @@ impl<B: Bus> Keeper<B> {
         self.part_with(channel, queue, None);
     }
 
-    /// Deletes a queue pair. A drive that does not do that is reset, and one that cannot be reset
-    /// is lost.
+    /// Deletes a queue pair. If the drive does not do that, it is reset; if the reset fails, it is
+    /// lost.
     fn delete(&mut self, queue: Queue<B>) {
         let Queue {
             pair,
@@ -468,13 +467,13 @@ impl<B: Bus> Keeper<B> {
                 error => self.reset(&error.to_string()),
             }
         }
-        // Not before: the drive may have written there.
+        // Freed only now: the drive may have written there.
         drop((bounce, zeros));
     }
 
-    /// Whether the drive takes admin commands. One that never answers them costs nobody the seconds
-    /// that they are waited for: where its server stands still, it is lost; where it has given up,
-    /// or somebody else has reset it, it is reset.
+    /// Whether the drive accepts admin commands. This avoids waiting for the timeout of an admin
+    /// command: a drive whose server stalls is lost; a drive with a fatal error, or one that
+    /// another driver has reset, is reset.
     fn is_in_order(&mut self) -> bool {
         let Some(device) = &self.device else {
             return false;
@@ -488,7 +487,7 @@ impl<B: Bus> Keeper<B> {
         false
     }
 
-    /// Resets the drive; one that cannot be reset is lost.
+    /// Resets the drive; if that fails, the drive is lost.
     fn reset(&mut self, why: &str) {
         let Some(device) = &mut self.device else {
             return;
@@ -503,7 +502,7 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// The drive is of no use any more.
+    /// Marks the drive as lost.
     pub(super) fn lose(&mut self, why: &str) {
         tracing::error!(
             drive = self.name,
@@ -517,13 +516,13 @@ impl<B: Bus> Keeper<B> {
         self.tell_all(|| News::Ended);
     }
 
-    /// A drive that is about to be lost reaches no host's memory any more, where that can be had
-    /// without it.
+    /// Unmaps all host memory from a drive that is about to be lost, if that is possible without
+    /// the drive.
     fn take_everything_back(&mut self) {
         let Some(device) = &self.device else { return };
         let bus = device.bus();
         let unshare = |at, len| bus.unshare(at, len).is_ok();
-        // A server that is gone has taken what it had mapped with it.
+        // The mappings of a server that is gone have gone with it.
         let gone = |_, _| true;
         let left = match bus.check_alive() {
             _ if bus.can_revoke() => self.windows.forget(Some(&unshare)),
@@ -571,11 +570,11 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// Shares memory that was asked for and is still there.
+    /// Maps requested memory that still exists.
     fn open_windows(&mut self) {
         let mut changed = false;
-        // What is gone before it was shared; while the drive is lost, that is all that happens to
-        // them.
+        // Regions may end before they are shared; while the drive is lost, only this removal
+        // happens.
         self.asked.retain(|(_, lent)| lent.strong_count() > 0);
         let Some(device) = &self.device else { return };
         while let Some((since, lent)) = self.asked.pop_front() {
@@ -609,17 +608,17 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// Takes memory back that no view and no command has any more.
+    /// Unmaps memory that no view and no command uses any more.
     fn close_windows(&mut self) {
         let device = self.device.as_ref();
-        // Of a drive that is lost, nothing is open.
+        // A lost drive has no open windows.
         let unshare = |at, len| device.map_or(Ok(()), |device| device.bus().unshare(at, len));
         if let Err(error) = self.windows.close_unused(unshare) {
             self.lose(&format!("it does not give memory back: {error}"));
         }
     }
 
-    /// Asks the drive how it is, where that is due.
+    /// Reads the drive's health report, if it is due.
     fn look_at_health(&mut self) {
         if self.report_at.is_none_or(|at| self.now < at) {
             return;

@@ -1,5 +1,5 @@
-//! The keeper and the relays: who has which half of a queue pair, and what waits for it to come
-//! back.
+//! The keeper's records of relays: which relay has which half of a queue pair, and which queue
+//! pairs wait for halves to come back.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -11,7 +11,7 @@ use memory::{Bell, ViewPins};
 use super::{Client, Keeper, News, Queue, Wakes};
 use crate::drive::relay::{Duty, Load, Order, Sleeper};
 
-/// A relay, as the keeper knows it.
+/// A relay as the keeper knows it.
 pub(super) struct RelayClient<B: Bus> {
     duty: Duty,
     orders: Sender<Order<B>>,
@@ -20,31 +20,32 @@ pub(super) struct RelayClient<B: Bus> {
 
 impl<B: Bus> RelayClient<B> {
     fn tell(&self, order: Order<B>) {
-        // One that is gone has said so, or will.
+        // A relay that has ended has sent a job, or will.
         let _ = self.orders.send(order);
         let _ = self.its.wake.signal();
     }
 }
 
-/// A queue pair for a channel.
+/// A new queue pair for a channel.
 pub(super) struct Made<B: Bus> {
     pub(super) pair: QueuePair<B>,
     pub(super) wakes: Wakes,
     pub(super) bell: Option<Arc<Bell>>,
 }
 
-/// A queue pair that is to be deleted when its halves have come back.
+/// A queue pair to delete after its halves have come back.
 struct Leaving<B: Bus> {
     channel: u32,
     queue: Queue<B>,
-    /// Kept until it is gone; `None` where its channel stays and gets another one.
+    /// Pinned memory, kept until the queue is gone; `None` if the channel stays and gets another
+    /// queue pair.
     pins: Option<ViewPins>,
 }
 
 /// The relays of a drive.
 pub(super) struct Relays<B: Bus> {
     all: Vec<RelayClient<B>>,
-    /// What is out: for which channel, at whose.
+    /// Halves that relays have: the channel and the relay's duty.
     out: Vec<(u32, Duty)>,
     leaving: Vec<Leaving<B>>,
 }
@@ -64,32 +65,33 @@ impl<B: Bus> Relays<B> {
         self.all.iter().find(|relay| relay.duty == duty)
     }
 
-    /// Some half of a channel's queue pair is out.
+    /// Whether a relay has a half of the channel's queue pair.
     fn has(&self, channel: u32) -> bool {
         self.out.iter().any(|(of, _)| *of == channel)
     }
 
-    /// Some queue pair is to be deleted first: the drive may have no other for who wants one.
+    /// Whether a queue pair waits to be deleted: until then the drive may have no other to grant.
     pub(super) fn is_parting(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// Who the interrupt of a channel's queue pair is to wake, where that is not the channel.
+    /// The relay that the channel's interrupt wakes; `None` if it wakes the channel.
     pub(super) fn sleeper(&self, channel: u32) -> Option<&Sleeper> {
         let is_out = self.out.contains(&(channel, Duty::Entries));
         let relay = self.of(Duty::Entries).filter(|_| is_out);
         relay.map(|relay| &relay.its)
     }
 
-    /// Tells who brings a channel's completions whether the drive's interrupt wakes it.
+    /// Notifies the relay that brings a channel's completions whether the drive's interrupt wakes
+    /// it.
     pub(super) fn tell_wakes(&self, channel: u32, wakes: Wakes) {
         if let Some(relay) = self.of(Duty::Entries) {
             relay.tell(Order::Wakes { channel, wakes });
         }
     }
 
-    /// A queue pair of a channel: whole where nobody brings completions, and otherwise without what
-    /// relays have of it from now on.
+    /// Creates a queue pair for a channel: whole without relays, otherwise without the halves that
+    /// relays get.
     pub(super) fn make_pair(
         &mut self,
         device: &mut Device<B>,
@@ -131,7 +133,7 @@ impl<B: Bus> Relays<B> {
         entries.tell(Order::Take { channel, load });
         let out = self.all.iter().map(|relay| (channel, relay.duty));
         self.out.extend(out);
-        // Who brings them wakes it.
+        // The relay that brings the completions wakes the channel.
         Ok(Made {
             pair,
             wakes: Wakes::Does,
@@ -141,13 +143,12 @@ impl<B: Bus> Relays<B> {
 }
 
 impl<B: Bus> Keeper<B> {
-    /// A reactor is there for the completions of channels: they get queue pairs of which it has a
-    /// part.
+    /// Registers a relay: new queue pairs of channels are split with it.
     pub(super) fn open_relay(&mut self, duty: Duty, orders: Sender<Order<B>>, its: Sleeper) {
         self.relays.all.push(RelayClient { duty, orders, its });
     }
 
-    /// It is there no more, and has dropped what it had.
+    /// Removes a relay, which has dropped its halves.
     pub(super) fn close_relay(&mut self, duty: Duty) {
         self.relays.all.retain(|relay| relay.duty != duty);
         let its = self.relays.out.extract_if(.., |(_, of)| *of == duty);
@@ -157,7 +158,7 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// A relay has dropped its half of a channel's queue pair.
+    /// Records that a relay has dropped its half of a channel's queue pair.
     pub(super) fn returned(&mut self, channel: u32, duty: Duty) {
         self.relays.out.retain(|out| *out != (channel, duty));
         self.came_back(channel);
@@ -171,7 +172,7 @@ impl<B: Bus> Keeper<B> {
                 let leaving = self.relays.leaving.swap_remove(at);
                 self.end(leaving);
             }
-            // Nobody brings the completions of that queue pair any more.
+            // No relay brings the completions of that queue pair any more.
             None => {
                 let mut clients = self.clients.iter();
                 if let Some(client) = clients.find(|client| client.channel == channel) {
@@ -181,7 +182,7 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// Deletes a queue pair that its channel gave back, as soon as nobody else has a part of it.
+    /// Deletes a queue pair that its channel gave back, as soon as no relay has a half of it.
     pub(super) fn part_with(&mut self, channel: u32, queue: Queue<B>, pins: Option<ViewPins>) {
         let leaving = Leaving {
             channel,

@@ -1,4 +1,4 @@
-//! Interrupts of queue pairs: switched on for who wants to sleep, and off for who polls
+//! Interrupts of queue pairs: enabled for reactors that want to sleep, masked for those that poll
 //! (decision 48).
 
 use driver::Device;
@@ -8,7 +8,7 @@ use super::relays::Relays;
 use super::{Client, Keeper, News, Wakes};
 
 impl<B: Bus> Keeper<B> {
-    /// A channel's reactor wants to sleep.
+    /// Handles a request for interrupts of a channel's queue pair.
     pub(super) fn wake(&mut self, channel: u32) {
         let mut clients = self.clients.iter_mut();
         if let Some(client) = clients.find(|client| client.channel == channel) {
@@ -22,8 +22,8 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// A channel's reactor polls, and is not to be signalled. There is no answer: it counts on none
-    /// of that until it asks again.
+    /// Masks interrupts for a polling reactor. There is no answer: the channel relies on no
+    /// interrupt until it asks again.
     pub(super) fn quiet(&mut self, channel: u32) {
         let mut clients = self.clients.iter_mut();
         let Some(client) = clients.find(|client| client.channel == channel) else {
@@ -43,8 +43,8 @@ impl<B: Bus> Keeper<B> {
     }
 }
 
-/// Has the interrupt of a channel's queue pair wake its reactor, or who brings its completions:
-/// that one is told by itself.
+/// Connects the interrupt of a channel's queue pair to its reactor, or to the relay that brings its
+/// completions; the relay gets its own notification.
 pub(super) fn connect<B: Bus>(
     device: &Device<B>,
     client: &Client<B>,

@@ -1,4 +1,4 @@
-//! A drive that hangs, and one that says no.
+//! A drive that hangs, and one that returns errors.
 
 use std::sync::atomic::Ordering;
 
@@ -38,7 +38,7 @@ pub(super) fn a_command_that_hangs_ends_after_4_s_and_the_next_one_is_done() {
     assert!(rig.channel.pins.is_empty());
 }
 
-/// Flushing and deallocating take drives seconds, and no host's memory is held up by them.
+/// Flushing and deallocating take drives seconds, and do not delay the release of host memory.
 #[test]
 pub(super) fn what_takes_drives_long_has_20_s() {
     let ranges = [ByteRange {
@@ -65,7 +65,7 @@ pub(super) fn what_takes_drives_long_has_20_s() {
         rig.mood.hangs.store(false, Ordering::Relaxed);
         rig.tick(3);
         assert_eq!(rig.ended.remove(&id), Some(INTERRUPTED), "{slow:?}");
-        // Data beside it has its 4 s all the same, and takes the queue with it.
+        // A data command at the same time still has its 4 s, and takes the queue with it.
         rig.mood.hangs.store(true, Ordering::Relaxed);
         let ids = [
             rig.add(&host, &slow, &[]),
@@ -178,8 +178,8 @@ pub(super) fn a_drive_has_no_more_channels_than_queues() {
     assert!(open().is_ok());
 }
 
-/// A reactor that stood still finds old commands that the drive has done meanwhile: it takes what
-/// was posted, and gives nothing up.
+/// A reactor that was paused finds old commands that the drive has completed meanwhile: it takes
+/// the posted completions, and gives nothing up.
 #[test]
 fn what_the_drive_has_answered_is_taken_before_it_is_given_up() {
     let mut rig = Rig::new(Shape::default());
@@ -194,7 +194,7 @@ fn what_the_drive_has_answered_is_taken_before_it_is_given_up() {
     assert_eq!(rig.ended.remove(&id), Some(Outcome::OK));
     rig.tick(2);
     assert_eq!(rig.channel.queue_id(), queue, "it is the same");
-    // One that answers some and keeps others is given up all the same.
+    // A queue with some commands answered and others not is given up all the same.
     rig.mood.hangs.store(true, Ordering::Relaxed);
     let kept = rig.add(&host, &READ, &[(0, 4096)]);
     rig.reap();
@@ -210,9 +210,9 @@ fn what_the_drive_has_answered_is_taken_before_it_is_given_up() {
     assert_eq!(rig.ended.remove(&kept), Some(INTERRUPTED));
 }
 
-/// The keeper is busy for longer than a command may take, with memory that a drive is to reach:
-/// time goes on for channels, so commands that come meanwhile are young when it is done, and one
-/// that hangs is found by then.
+/// The keeper is busy for longer than a command may take, with mapping memory. The clock of
+/// channels continues, so commands that arrive meanwhile are young when the keeper is done, and one
+/// that hangs is detected by then.
 #[test]
 fn time_goes_on_while_the_keeper_is_busy() {
     let mut rig = Rig::new(Shape::default());
@@ -239,12 +239,12 @@ fn time_goes_on_while_the_keeper_is_busy() {
     assert_eq!(rig.ended.remove(&hangs), Some(INTERRUPTED));
 }
 
-/// Somebody else disables the drive, which then answers nothing: it is reset when that is found,
-/// and what was in flight ends as interrupted. That takes none of the seconds that an admin command
-/// has.
+/// Another driver disables the drive, which then answers nothing: it is reset when that is
+/// detected, and the commands in flight end as interrupted. Detection does not wait for the timeout
+/// of an admin command.
 #[test]
 fn a_drive_that_somebody_else_has_disabled_is_reset() {
-    // Found by who gives its queue up, and by who asks for its health.
+    // Detected when a queue is given up, and by the health report.
     for ticks_before in [0, REPORT_TICKS - 3] {
         let mut rig = Rig::new(Shape::default());
         let host = Host::new();
@@ -268,7 +268,7 @@ fn a_drive_that_somebody_else_has_disabled_is_reset() {
     }
 }
 
-/// A clock tells a tick at a time, and ends with those whom it concerns.
+/// A clock counts one tick at a time, and ends with the drive's keeper and channels.
 #[test]
 fn a_drives_clock_ends_with_it() {
     let rig = Rig::new(Shape::default());

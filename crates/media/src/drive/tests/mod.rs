@@ -1,4 +1,4 @@
-//! A drive of ours in process, with a medium in memory, and a host that shares it.
+//! One of our own drives in process, with a medium in memory, and a host that shares it.
 
 mod erase;
 mod faults;

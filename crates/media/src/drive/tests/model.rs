@@ -1,4 +1,4 @@
-//! Random requests, and what a vector of bytes says that they do.
+//! Random requests, compared with their effects on a vector of bytes.
 
 use port::{ByteRange, Cause, Outcome, Request};
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ enum Step {
     Flush,
 }
 
-/// How data lies in the host's memory.
+/// Layout of data in the host's memory.
 #[derive(Clone, Copy, Debug)]
 enum Layout {
     /// In one piece that begins at a page.
@@ -142,8 +142,8 @@ impl World {
                     .collect();
                 let request = Request::Deallocate { ranges: &ranges };
                 assert_eq!(self.rig.run(host, &request, &[]), Outcome::OK);
-                // Whole pages of memory go, and read as zero; of others it is open, so nobody looks
-                // at them any more.
+                // Whole pages are deallocated, and read as zero; the contents of others are
+                // undefined, so the test ignores them from here on.
                 for (at, len) in places {
                     let request = Request::WriteZeroes {
                         offset: at * 512,

@@ -1,4 +1,5 @@
-//! The completion side on other reactors: everything is as without them, and who sleeps is woken.
+//! The completion side on other reactors: the behaviour is the same, and sleeping reactors are
+//! woken.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
@@ -48,7 +49,7 @@ fn wakes_relay(rig: &Rig, at: usize) -> bool {
     is_readable(rig.relays[at].wait_fd())
 }
 
-/// A rig whose drive has a command that it does not end, and in which everybody sleeps.
+/// A rig whose drive has a command that it does not complete, and in which all reactors sleep.
 fn asleep(host: &Host) -> (Rig, u64) {
     let mut rig = Rig::new(Shape::default());
     rig.run(host, &READ, &[(0, 4096)]);
@@ -87,7 +88,7 @@ fn each_wakes_the_next_one() {
         assert!(rig.channel.is_due());
         rig.reap();
         assert_eq!(rig.ended.remove(&id), Some(Outcome::OK));
-        // Who goes to sleep leaves nothing untold behind.
+        // A reactor that goes to sleep leaves no message unsent.
         assert!(!rig.channel.is_due());
         if rig.relays.len() > 1 {
             assert!(rig.relays[1].is_due());
@@ -102,7 +103,7 @@ fn who_does_not_sleep_is_not_woken() {
     split(|| {
         let host = Host::new();
         let mut rig = Rig::new(Shape::default());
-        // What the keeper has told is heard.
+        // Messages of the keeper arrive.
         assert!(wakes_channel(&rig));
         rig.channel.is_due();
         assert_eq!(rig.run(&host, &READ, &[(0, 4096)]), Outcome::OK);
@@ -121,8 +122,7 @@ fn a_queue_is_deleted_when_its_halves_have_come_back() {
         rig.mood.hangs.store(true, Ordering::Relaxed);
         let hung = rig.add(&host, &READ, &[(0, 4096)]);
         rig.tick(HANG_TICKS);
-        // The channel has given its queue pair up. Relays that do nothing about it keep it where it
-        // is.
+        // The channel has given its queue pair up. Relays that do not react delay the deletion.
         for _ in 0..3 {
             rig.now += 1;
             rig.keeper.look(rig.now);
@@ -168,7 +168,7 @@ fn a_drive_that_comes_back_is_split_as_before() {
     });
 }
 
-/// The drive has as many queue pairs as channels: one that is opened waits for the one of another
+/// The drive has as many queue pairs as channels: a new channel waits for the queue pair of one
 /// that was closed.
 #[test]
 fn a_channel_waits_for_a_queue_that_is_to_come_back() {

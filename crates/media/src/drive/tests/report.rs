@@ -1,4 +1,4 @@
-//! What a drive says of itself comes to who has a channel, by the keeper and by nobody else.
+//! Health reports of a drive reach its channels through the keeper, and only through it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ fn page(lid: u8, bytes: &[u8]) -> ReportedPage {
     }
 }
 
-/// A drive that is warm and worn, and has pages of its own.
+/// A warm and worn drive with vendor log pages.
 fn worn() -> DriveReport {
     let mut log = SmartLog::new_zeroed();
     log.critical_warning = CriticalWarning::new().with_ndr(true);
@@ -44,7 +44,7 @@ fn shown(lid: u8, len: u16) -> ShownPage {
 
 #[test]
 fn a_channel_knows_the_drive_s_health_and_the_pages_that_are_shown() {
-    // 0xd0 is none of the drive's, and 0xca is not to be shown.
+    // The drive lacks 0xd0, and 0xca is not to be shown.
     let pages = vec![shown(0xd0, 512), shown(0xc0, 32)];
     let mut rig = Rig::saying(Shape::default(), worn(), pages);
     rig.tick(1);
@@ -59,7 +59,7 @@ fn a_channel_knows_the_drive_s_health_and_the_pages_that_are_shown() {
         (350, 360)
     );
     assert_eq!(report.pages, [page(0xc0, &[3; 32])]);
-    // One that comes later is told, too.
+    // A later channel gets the report, too.
     let mut later = rig
         .drive
         .channel(8, rig.claims.claimant().unwrap())
@@ -90,7 +90,7 @@ fn the_drive_is_asked_again_after_ten_seconds_and_not_before() {
     assert!(Arc::ptr_eq(&first, rig.channel.report()));
     rig.tick(2);
     assert_eq!(read(&rig), u128::from(commands));
-    // While nothing changes, nothing is told.
+    // Without a change there is no new report.
     let second = rig.channel.report().clone();
     rig.tick(80);
     assert!(Arc::ptr_eq(&second, rig.channel.report()));

@@ -1,5 +1,4 @@
-//! What the tests have: a drive, its keeper, which does something when it is told to, a channel and
-//! a host.
+//! Test rig: a drive, its keeper, which works only when called, a channel and a host.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -32,29 +31,29 @@ pub(super) const SIZE: u64 = 4 << 20;
 pub(super) const MEMORY: usize = 4 << 20;
 /// Where a host's memory is for it.
 pub(super) const BASE: u64 = 0x8_0000_0000;
-/// Where a command may not go on.
+/// Address at which a command may get stuck.
 pub(super) const STUCK: u64 = 1 << 20;
 /// Turns that nothing takes.
 const MANY: u32 = 100_000;
 
 pub(super) type Bus = InProcess<Moody>;
 
-/// A drive's own medium, which does as it is told.
+/// A drive's medium whose behaviour the test controls.
 pub(super) struct Moody {
     inner: Channel,
     mood: Arc<Mood>,
     held: Vec<Ticket>,
 }
 
-/// What a drive is told.
+/// Controls of the medium.
 #[derive(Debug, Default)]
 pub(super) struct Mood {
-    /// It keeps what comes, and does nothing.
+    /// Whether it keeps commands without executing them.
     pub(super) hangs: AtomicBool,
-    /// It has no room for what begins at [`STUCK`], which its controller then keeps: that can be
-    /// aborted.
+    /// Whether it has no room for requests that begin at [`STUCK`], which its controller then
+    /// keeps: they can be aborted.
     pub(super) is_stuck: AtomicBool,
-    /// It does what it has kept.
+    /// Whether it executes the kept commands.
     pub(super) releases: AtomicBool,
     /// Most bytes that one command has moved.
     pub(super) largest: AtomicU32,
@@ -112,7 +111,7 @@ impl Drop for Moody {
     }
 }
 
-/// How a drive is.
+/// Properties of a drive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) lba_shift: u8,
@@ -187,7 +186,7 @@ pub(super) fn device(
 }
 
 thread_local! {
-    /// What others do of the completion side of the rigs that this thread makes.
+    /// Duties of relays in the rigs that this thread creates.
     static DUTIES: RefCell<Vec<Duty>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -219,7 +218,7 @@ impl Rig {
         Rig::saying(shape, DriveReport::default(), Vec::new())
     }
 
-    /// A drive that says this of itself, of which hosts are shown these pages.
+    /// A drive with this health report and these pages for hosts.
     pub(super) fn saying(shape: Shape, says: DriveReport, shown: Vec<ShownPage>) -> Rig {
         let says = Arc::new(says);
         let kind = MediumKind::Ram { size: SIZE };
@@ -252,7 +251,7 @@ impl Rig {
         rig
     }
 
-    /// So many ticks pass.
+    /// Lets this many ticks pass.
     pub(super) fn tick(&mut self, ticks: u32) {
         for _ in 0..ticks {
             self.now += 1;
@@ -267,7 +266,7 @@ impl Rig {
         }
     }
 
-    /// So many ticks pass, of which the keeper sees nothing: it is busy.
+    /// Lets this many ticks pass while the keeper is busy.
     pub(super) fn pass(&mut self, ticks: u32) {
         self.now += ticks;
         self.drive.pass(ticks);

@@ -1,4 +1,4 @@
-//! A reactor that sleeps with commands at a drive: what wakes it.
+//! Wake-ups of a reactor that sleeps with commands at a drive.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ fn is_woken(rig: &Rig) -> bool {
     poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
 }
 
-/// A rig whose drive has a command that it does not end, and whose channel may sleep.
+/// A rig whose drive has a command that it does not complete, and whose channel may sleep.
 fn asleep(host: &Host) -> (Rig, u64) {
     let mut rig = Rig::new(Shape::default());
     rig.run(host, &READ, &[(0, 4096)]);
@@ -47,7 +47,7 @@ fn a_completion_of_the_drive_wakes_who_sleeps() {
     rig.keeper.turn_drive();
     assert!(is_woken(&rig));
     assert!(!rig.ended.contains_key(&id));
-    // Who looks again before it sleeps sees it, too.
+    // The second check before the sleep sees it, too.
     assert!(rig.channel.is_due());
     rig.reap();
     assert_eq!(rig.ended.remove(&id), Some(Outcome::OK));
@@ -71,7 +71,7 @@ fn another_queue_wakes_as_the_one_before() {
     let host = Host::new();
     let (mut rig, first) = asleep(&host);
     rig.tick(HANG_TICKS);
-    // Without a queue there is nothing to look for: the keeper's news wake.
+    // Without a queue there are no completions to check: messages of the keeper wake.
     rig.mood.hangs.store(false, Ordering::Relaxed);
     rig.tick(3);
     assert_eq!(rig.ended.remove(&first), Some(INTERRUPTED));
@@ -117,7 +117,7 @@ fn what_the_drive_was_not_asked_for_is_not_slept_over() {
     assert!(!rig.channel.is_due());
 }
 
-/// A rig that has slept once, has been awake since, and has ended what there was.
+/// A rig that has slept once, has been awake since, and has nothing in flight.
 fn awake(host: &Host) -> Rig {
     let (mut rig, id) = asleep(host);
     rig.mood.hangs.store(false, Ordering::Relaxed);
@@ -130,14 +130,15 @@ fn awake(host: &Host) -> Rig {
     rig
 }
 
-/// So many commands within a tick, and whether the drive signals one that comes after it.
+/// Runs this many commands within a tick; returns whether the drive signals one that comes after
+/// it.
 fn signals_after(rig: &mut Rig, host: &Host, commands: u32) -> bool {
     for _ in 0..commands {
         rig.run(host, &READ, &[(0, 4096)]);
     }
-    // The tick is over, and the keeper has done what it was asked for.
+    // The tick is over, and the keeper has handled the request.
     rig.tick(2);
-    // What was signalled before is heard; with nothing at the drive it could sleep.
+    // Drains earlier signals; with nothing at the drive the reactor could sleep.
     assert!(!rig.channel.is_due());
     assert!(!is_woken(rig));
     rig.run(host, &READ, &[(0, 4096)]);
@@ -154,7 +155,7 @@ fn a_drive_signals_nobody_any_more_who_is_busy_without_sleep() {
     );
     let mut rig = awake(&host);
     assert!(!signals_after(&mut rig, &host, BUSY_COMMANDS));
-    // Before it sleeps it asks as the first time, and does not count on what is not there.
+    // Before it sleeps it asks as the first time, and does not rely on a masked interrupt.
     rig.mood.hangs.store(true, Ordering::Relaxed);
     let id = rig.add(&host, &READ, &[(0, 4096)]);
     rig.reap();
@@ -180,8 +181,8 @@ fn who_wanted_to_sleep_keeps_the_drives_signals() {
     assert!(signals_after(&mut rig, &host, BUSY_COMMANDS));
 }
 
-/// The queue is deleted while its signals are off, and comes back: it asks for those of the new
-/// one.
+/// The queue is deleted while its interrupts are masked, and recreated: the channel asks for those
+/// of the new one.
 #[test]
 fn another_queue_is_as_quiet_as_the_one_before() {
     let host = Host::new();

@@ -1,4 +1,4 @@
-//! Which memory the drive reaches, and what of it is used.
+//! Reachability of memory for the drive, and its use.
 
 use std::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ pub(super) fn data_is_copied_until_the_drive_reaches_it_and_then_no_more() {
     host.put(&[(0, 4096)], &[7; 4096]);
     assert_eq!(rig.run(&host, &write(0, 4096), &[(0, 4096)]), Outcome::OK);
     rig.tick(3);
-    // Without a buffer of ours nothing can be copied.
+    // Without a bounce buffer nothing can be copied.
     let buffers = rig.channel.take_bounces();
     for (request, pieces) in [
         (write(8192, 4096), vec![(0, 4096)]),
@@ -40,7 +40,7 @@ pub(super) fn data_is_copied_until_the_drive_reaches_it_and_then_no_more() {
     }
     assert_eq!(rig.mood.largest.load(Ordering::Relaxed), 16 << 10);
     assert_eq!(host.get(&[(2048, 2048)]), [7; 2048]);
-    // What no entries can say.
+    // Layouts that PRP entries cannot express.
     for pieces in [
         vec![(4098, 512)],
         vec![(4096, 256), (8192, 256)],
@@ -95,8 +95,7 @@ pub(super) fn memory_is_kept_for_the_drive_as_long_as_it_has_a_command_there() {
     assert!(rig.keeper.shared().is_empty());
 }
 
-/// A host whose memory the drive reaches, with a command there that hangs. The memory is taken
-/// back.
+/// A host whose memory the drive reaches, with a hanging command there. The host unmaps the memory.
 fn taken_back(rig: &mut Rig) -> (Host, u64) {
     let mut host = Host::new();
     rig.run(&host, &read(0, 4096), &[(0, 4096)]);
@@ -137,7 +136,7 @@ pub(super) fn memory_is_taken_from_a_drive_whose_keeper_waits() {
     warden.look(now + REVOKE_TICKS);
     assert!(!reached[0].is_held(), "before the host has its answer");
     assert!(!rig.ended.contains_key(&id));
-    // The keeper finds nothing to take back, and the place can be used again.
+    // The keeper finds nothing to unmap, and the address can be used again.
     rig.mood.hangs.store(false, Ordering::Relaxed);
     rig.tick(20);
     assert!(rig.keeper.shared().is_empty());

@@ -1,15 +1,15 @@
-//! Requests into operations of the ring, results into outcomes.
+//! Translates requests into operations of the ring, and results into outcomes.
 //!
 //! Each command is a small state machine with one operation in the kernel at a time:
-//! - Data moves between the host's segments and the file directly where they are aligned, else in
-//!   rounds of a bounce buffer. What the kernel did not finish (a short result, more than 1024
-//!   segments) goes on from there. Compare always reads into the bounce buffer.
-//! - Write Zeroes asks the file system or device to clear the range, and writes zeros where it
-//!   cannot; with FUA a sync follows.
-//! - Compare and Write reads and compares as Compare does, and writes as Write does.
-//! - A command that must not meet another one ([`crate::order`]) begins when that has ended.
-//! - Deallocate punches range after range. It is a hint: where it is not supported it does nothing.
-//! - An interrupted or momentarily refused operation is tried again, a bounded number of times.
+//! - Aligned data moves directly between the host's segments and the file, other data in rounds
+//!   through a bounce buffer. After a partial result (short, or more than 1024 segments) the
+//!   command continues from there. Compare always reads into the bounce buffer.
+//! - Write Zeroes asks the file system or device to clear the range, and writes zeros if that is
+//!   unsupported; with FUA a sync follows.
+//! - Compare and Write reads and compares like Compare, and writes like Write.
+//! - A command that must not overlap another one ([`crate::order`]) begins when that has ended.
+//! - Deallocate punches range after range. It is a hint: without support it does nothing.
+//! - An interrupted or temporarily rejected operation is retried a bounded number of times.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,15 +30,15 @@ use crate::order::Order;
 use crate::overlap::Touched;
 use crate::possible;
 
-/// How often one operation is repeated when the kernel says to try again.
+/// Maximum number of retries of one operation.
 const MAX_REPEATS: u8 = 100;
-/// Of a large batch the kernel gets a first handful, then twice as many, and so on. It collects all
-/// that it gets in one call before it tells the device, which would stand idle while a whole batch
-/// is made ready; two or less it passes on at once. The largest is what it collects at most.
+/// Operations of a large batch that the kernel gets first; then twice as many, and so on. It
+/// collects a call's operations before it notifies the device, which would be idle while a whole
+/// batch is prepared; up to two it passes on at once. The largest handful is its own maximum.
 const FIRST_HANDFUL: u32 = 2;
 const LARGEST_HANDFUL: u32 = 32;
 
-/// What comes after a result.
+/// Next step after a result.
 enum Next {
     Again,
     End(Outcome),
@@ -47,13 +47,14 @@ enum Next {
 /// A reactor's handle on a file.
 #[derive(Debug)]
 pub(crate) struct FileChannel {
-    /// Before the medium, so that it is dropped first: what is in flight ends under the lock.
+    /// Declared before the medium, so that it is dropped first: operations in flight end under the
+    /// lock.
     ring: Ring,
     medium: Arc<FileMedium>,
-    /// What the file asks of segments and places; all ones where it is buffered.
+    /// Alignment that the file requires of segments and offsets; all ones if it is buffered.
     alignment: Alignment,
     ops: Box<[Op]>,
-    /// After the ring, which waits for the kernel when it is dropped: claims end then.
+    /// Declared after the ring, which waits for the kernel when dropped: claims end after that.
     order: Order,
     free: Vec<u16>,
     /// Slots whose next operation goes into the ring with the next submission.
@@ -64,11 +65,11 @@ pub(crate) struct FileChannel {
     ended: Vec<(u16, Outcome)>,
     in_flight: u32,
     pace: Pace,
-    /// What the medium knows of [`FileChannel::io_counts`].
+    /// Part of [`FileChannel::io_counts`] that was added to the medium's counters.
     told: IoCounts,
-    /// What was done that the medium does not know of.
+    /// Counts not yet added to the medium's counters.
     untold: FileCounts,
-    /// The ring is of no use any more: why.
+    /// Error that made the ring unusable.
     broken: Option<i32>,
 }
 
@@ -155,7 +156,7 @@ impl FileChannel {
         due || self.ring.is_due()
     }
 
-    /// The outcome of a request that needs no operation, or cannot have one.
+    /// The outcome of a request that needs no operation, or is invalid.
     fn at_once(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> Option<Outcome> {
         let health = &self.medium.health;
         if health.shrank() {
@@ -174,14 +175,14 @@ impl FileChannel {
                     | Request::WriteZeroes { fua: true, .. }
             )
         {
-            // Of a Compare and Write nothing was compared.
+            // A Compare and Write did not compare anything.
             return Some(failed(request_reads(request), errno));
         }
         let unit = self.alignment.offset as u64;
         possible::refuse(request, segments, (self.medium.opened.size, unit))
     }
 
-    /// Fills a slot's state from a request. False where it has to wait for another one.
+    /// Fills a slot's state from a request. Returns false if it must wait for another one.
     fn begin(
         &mut self,
         slot: u16,
@@ -226,7 +227,7 @@ impl FileChannel {
                 };
                 (kind, 0, 0, false)
             }
-            // The others were refused.
+            // The others were rejected before.
             Request::Flush | Request::Command { .. } | Request::Renew { .. } => {
                 (Kind::Sync, 0, 0, false)
             }
@@ -248,7 +249,7 @@ impl FileChannel {
         touched.is_none_or(|touched| self.order.begin(slot, touched))
     }
 
-    /// The bytes that a command touches; `None` where it does not matter which.
+    /// The bytes that a command touches; `None` if they do not matter.
     fn touched(&self, slot: u16) -> Option<Touched> {
         let op = &self.ops[usize::from(slot)];
         match op.kind {
@@ -273,7 +274,7 @@ impl FileChannel {
         }
     }
 
-    /// The operation that a slot needs now.
+    /// The next operation of a slot.
     fn operation(&mut self, slot: u16) -> Io {
         let op = &self.ops[usize::from(slot)];
         let (offset, left) = (op.offset, op.left);
@@ -351,7 +352,7 @@ impl FileChannel {
         self.ready_changes |= kind.changes();
     }
 
-    /// Takes a result of the kernel into a slot's state.
+    /// Applies a result of the kernel to a slot's state.
     fn step(&mut self, slot: u16, result: i32) -> Next {
         if result < 0 {
             return self.step_error(slot, -result);
@@ -374,7 +375,7 @@ impl FileChannel {
             Kind::Clear { .. } => self.after_all(slot),
             Kind::Deallocate { next, ranges } => self.after_range(slot, next, ranges),
             Kind::Sync => match self.medium.health.flush_errno() {
-                // Another channel's flush met the error that this one's did not get to see.
+                // Another channel's flush received the error, which the kernel reports only once.
                 Some(errno) => Next::End(failed(false, errno)),
                 None => {
                     self.untold.flushes += 1;
@@ -391,7 +392,7 @@ impl FileChannel {
         let reads = kind.reads();
         let ended = moved == 0 || !moved.is_multiple_of(self.alignment.offset as u32);
         if ended || u64::from(moved) > op.left {
-            // The file's end, in the middle of what was the medium. There is nothing to go on with.
+            // The file ends inside the medium's range. The command cannot continue.
             self.medium.look_shrunk();
             return Next::End(failed(reads, libc::EIO));
         }
@@ -416,7 +417,7 @@ impl FileChannel {
         match kind {
             _ if left > 0 => Next::Again,
             _ if sliced => self.after_all(slot),
-            // The same bytes again: the cursor is at those to write.
+            // The same bytes again: the cursor is at the bytes to write.
             Kind::Fused {
                 stage: Fused::Compare,
                 len,
@@ -425,7 +426,7 @@ impl FileChannel {
         }
     }
 
-    /// A Compare and Write goes on to a stage that moves all of its bytes.
+    /// Advances a Compare and Write to a stage that moves all of its bytes.
     fn fused(&mut self, slot: u16, stage: Fused, len: u32) -> Next {
         let op = &mut self.ops[usize::from(slot)];
         op.offset -= u64::from(len) - op.left;
@@ -434,7 +435,7 @@ impl FileChannel {
         Next::Again
     }
 
-    /// All was written in slices, or cleared: made durable as one where it has to be.
+    /// All slices are written, or the range is cleared: syncs once if the command must be durable.
     fn after_all(&mut self, slot: u16) -> Next {
         let op = &mut self.ops[usize::from(slot)];
         if !op.fua {
@@ -462,7 +463,7 @@ impl FileChannel {
             return Next::Again;
         }
         let unsupported = matches!(errno, libc::EOPNOTSUPP | libc::ENOSYS);
-        // A block device answers so for ranges below its logical blocks.
+        // A block device answers this for ranges smaller than its logical blocks.
         let too_fine = is_block_device && errno == libc::EINVAL;
         match op.kind {
             Kind::Clear { how, deallocate } if unsupported => {
@@ -497,7 +498,7 @@ impl FileChannel {
         }
     }
 
-    /// Hands the kernel what is queued.
+    /// Submits queued operations to the kernel.
     fn hand_over(&mut self) {
         self.untold.submissions += 1;
         if let Err(error) = self.ring.submit() {
@@ -505,7 +506,7 @@ impl FileChannel {
         }
     }
 
-    /// Does what is ready by calls that end at once, up to a turn's bytes.
+    /// Performs ready operations by synchronous calls, up to a turn's bytes.
     fn perform_ready(&mut self) {
         let mut performed = 0;
         while self.pace.has_room()
@@ -525,7 +526,7 @@ impl FileChannel {
         self.look_what_is_left();
     }
 
-    /// Some that are ready wait for the next turn.
+    /// Updates `ready_changes` for the operations that wait for the next turn.
     fn look_what_is_left(&mut self) {
         let mut ready = self.ready.iter();
         self.ready_changes = ready.any(|slot| self.ops[usize::from(*slot)].kind.changes());
@@ -535,7 +536,7 @@ impl FileChannel {
         self.ops[usize::from(slot)].kind.reads()
     }
 
-    /// Gives a slot back, and lets those begin that waited for it.
+    /// Frees a slot, and starts commands that waited for it.
     fn end(&mut self, slot: u16, outcome: Outcome, done: &mut Vec<Done>) {
         self.ring.release(slot);
         if self.ops[usize::from(slot)].touches {
@@ -546,7 +547,7 @@ impl FileChannel {
         self.give_back(slot, outcome, done);
     }
 
-    /// Lets those begin that nobody is in the way of any more.
+    /// Starts commands that no other command blocks any more.
     fn begin_free(&mut self) {
         while let Some(slot) = self.order.next_free() {
             self.make_ready(slot);
@@ -563,7 +564,7 @@ impl FileChannel {
         }
     }
 
-    /// The ring refuses for good: from now on everything fails.
+    /// The ring fails for good: from now on every command fails.
     fn break_down(&mut self, error: &io::Error) {
         if self.broken.is_none() {
             tracing::error!(%error, "an io_uring cannot be used any more: its commands fail");
@@ -571,8 +572,8 @@ impl FileChannel {
         }
     }
 
-    /// Ends every command of a broken ring. The slots are not used again: what the kernel may
-    /// still touch stays pinned until the ring is dropped.
+    /// Ends every command of a broken ring. The slots are not reused: memory that the kernel may
+    /// still access stays pinned until the ring is dropped.
     fn fail_all(&mut self, errno: i32, done: &mut Vec<Done>) {
         for slot in 0..self.ops.len() as u16 {
             if self.ops[usize::from(slot)].ticket.is_some() {
@@ -587,7 +588,7 @@ impl FileChannel {
 }
 
 impl Channel for FileChannel {
-    // By itself: what it needs of registers, every command to any medium would save.
+    // Not inlined: otherwise the commands to all media would save the registers that this needs.
     #[inline(never)]
     fn add(
         &mut self,

@@ -1,24 +1,25 @@
-//! The rings of a channel and the memory that the kernel reads and writes on its behalf: the only
-//! unsafe code of this crate.
+//! The rings of a channel, and the memory that the kernel reads and writes on its behalf. This
+//! module contains the only unsafe code of the crate.
 //!
-//! There is one io_uring; a second one for what the first cannot do where that asks the device for
-//! completions; and none for a file that is memory, whose operations are system calls of their own
-//! ([`Ring::perform`]): they never wait, and a ring would hand each to a thread of the kernel.
+//! Usually there is one io_uring. If it polls the device for completions, a second one performs the
+//! operations that such a ring does not accept. A file in memory has none: its operations are
+//! system calls ([`Ring::perform`]), because they never wait, and a ring would hand each to a
+//! kernel thread.
 //!
 //! A [`Ring`] has `depth` slots, each with room for one command's segments and one bounce buffer,
-//! all made at the start. A slot has at most one operation in the kernel at a time. What makes
-//! the interface safe:
+//! all allocated at the start. A slot has at most one operation in the kernel at a time. Two rules
+//! make the interface safe:
 //! - Host memory that a slot refers to is pinned ([`ViewPins`]) from [`Ring::attach`] to
-//!   [`Ring::release`] (the sink for what is discarded is static and needs no pin), and a slot
-//!   cannot be released, attached or copied while its operation is in the kernel (asserted).
-//! - Everything else that an operation refers to (iovecs, bounce buffers, zeros) belongs to the
-//!   ring. Dropping the ring waits a bounded time for what the kernel still has, and leaks all of
-//!   it, pins included, where that does not end.
+//!   [`Ring::release`] (the sink for discarded data is static and needs no pin), and a slot cannot
+//!   be released, attached or copied while its operation is in the kernel (asserted).
+//! - All other memory of an operation (iovecs, bounce buffers, zeros) belongs to the ring. Dropping
+//!   the ring waits a bounded time for operations in the kernel, and if they do not end leaks all
+//!   of it, including pins.
 //!
-//! Host memory is touched through raw pointers alone, never as a slice: the host may write it at
-//! any time. What is read then is some mix of old and new bytes, as with any DMA.
+//! Host memory is accessed only through raw pointers, never as a slice, because the host may write
+//! it at any time. A read then returns a mix of old and new bytes, as with any DMA.
 //!
-//! This module knows nothing of requests, retries or errors; [`super::channel`] does.
+//! Not included: requests, retries and errors, which [`super::channel`] handles.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -48,15 +49,15 @@ const STRIDE: usize = 1284;
 const _: () = assert!(STRIDE >= MAX_SEGMENTS && STRIDE % 8 == 4);
 /// Bytes in a slot's bounce buffer.
 pub(super) const BOUNCE_BYTES: u32 = 64 << 10;
-/// Bytes of zeros to write from, shared by all slots.
+/// Zeros to write from, shared by all slots.
 pub(super) const ZEROS_BYTES: u32 = 256 << 10;
-/// How often a dropped ring waits for what the kernel still has, a tenth of a second each time.
+/// Number of waits of a dropped ring for operations in the kernel, a tenth of a second each.
 const DROP_WAITS: u32 = 50;
 
 /// How operations reach the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Each by a call of its own that ends with it.
+    /// Each by a synchronous call.
     Calls,
     /// By rings.
     Rings(Looks),
@@ -64,20 +65,21 @@ pub(super) enum Way {
 
 /// Rings with their slots. Belongs to the thread that first submits.
 pub(super) struct Ring {
-    /// None, one, or one that asks the device and one for all that such a ring does not take.
+    /// No ring, one ring, or one that polls the device and one for the operations that it does not
+    /// accept.
     rings: ManuallyDrop<Vec<Uring>>,
-    /// Registered memory that the first ring has, where that is wanted and possible.
+    /// Registered memory of the first ring, if requested and possible.
     buffers: Option<Buffers>,
     memory: ManuallyDrop<Memory>,
     slots: Box<[Slot]>,
     /// Readable after a completion that came while `armed`. (A poll of the ring's own descriptor
     /// is no substitute: with `DEFER_TASKRUN` it can sleep through a completion.)
     wake: EventFd,
-    /// Completions write to `wake`. A reactor that polls does not have them do it.
+    /// Whether completions write to `wake`. A polling reactor switches that off.
     armed: bool,
 }
 
-/// What the kernel may access at any time.
+/// Memory that the kernel may access at any time.
 struct Memory {
     bounce: Pages,
     zeros: Pages,
@@ -89,7 +91,7 @@ struct Memory {
 struct Slot {
     in_kernel: bool,
     pin: Option<PinId>,
-    /// The registered buffer that holds all its segments.
+    /// The registered buffer that contains all its segments.
     registered: Option<u16>,
     /// The first iovec that is not used up, and the one past the last. Counted in the slot.
     first: usize,
@@ -150,7 +152,7 @@ impl Ring {
         }
     }
 
-    /// Whether operations are [`Ring::perform`]ed and not [`Ring::queue`]d.
+    /// Whether operations use [`Ring::perform`] rather than [`Ring::queue`].
     pub(super) fn calls(&self) -> bool {
         self.rings.is_empty()
     }
@@ -165,7 +167,7 @@ impl Ring {
         }
     }
 
-    /// Whether the device is asked for something that is in flight.
+    /// Whether an operation in flight needs the device to be polled.
     pub(super) fn is_polled(&self) -> bool {
         self.rings.first().is_some_and(Uring::is_polled)
     }
@@ -175,13 +177,13 @@ impl Ring {
         self.buffers.as_ref().map_or([0; 2], Buffers::counts)
     }
 
-    /// Readable when something came after [`Ring::arm`].
+    /// Readable after a completion that came after [`Ring::arm`].
     pub(super) fn wait_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// From now on, until [`Ring::disarm`], a completion makes `wait_fd` readable. What came
-    /// before shows in [`Ring::is_due`], to be asked afterwards.
+    /// From now on, until [`Ring::disarm`], a completion makes `wait_fd` readable. Earlier
+    /// completions show in [`Ring::is_due`], which must be checked after this.
     pub(super) fn arm(&mut self) {
         if self.armed {
             return;
@@ -190,12 +192,12 @@ impl Ring {
         for ring in self.rings.iter_mut() {
             ring.set_wakes(true);
         }
-        // Our store of "enabled" before our look at the rings. The kernel stores what it has for
-        // us and then looks at "enabled": one of the two sees the other's.
+        // Our store of "enabled" precedes our check of the rings. The kernel stores its completions
+        // and then checks "enabled": one of the two sees the other's store.
         full_fence();
     }
 
-    /// Ends what [`Ring::arm`] began, and drains `wait_fd`.
+    /// Reverses [`Ring::arm`], and drains `wait_fd`.
     pub(super) fn disarm(&mut self) {
         if self.armed {
             self.armed = false;
@@ -206,8 +208,8 @@ impl Ring {
         }
     }
 
-    /// Lends `segments` of `view` to `slot` until its release. True when direct I/O of
-    /// `alignment` can use them where they are.
+    /// Lends `segments` of `view` to `slot` until its release. Returns true if direct I/O with
+    /// `alignment` can use them in place.
     pub(super) fn attach(
         &mut self,
         slot: u16,
@@ -243,7 +245,7 @@ impl Ring {
         misaligned == 0
     }
 
-    /// Ends what [`Ring::attach`] began; nothing where nothing is attached.
+    /// Reverses [`Ring::attach`]; no effect if nothing is attached.
     pub(super) fn release(&mut self, slot: u16) {
         let state = &mut self.slots[usize::from(slot)];
         assert!(!state.in_kernel, "the kernel still uses the slot");
@@ -365,7 +367,8 @@ impl Ring {
         self.slots[usize::from(slot)].in_kernel = true;
     }
 
-    /// Does an operation on `file` at once; the kernel's result, as from [`Ring::next`].
+    /// Performs an operation on `file` at once; returns the kernel's result, as [`Ring::next`]
+    /// does.
     pub(super) fn perform(&mut self, slot: u16, io: Io, file: BorrowedFd<'_>) -> i32 {
         let fd = file.as_raw_fd();
         let moved = match io {
@@ -462,23 +465,23 @@ impl Ring {
         }
     }
 
-    /// Hands the kernel what is queued, in one system call a ring; none where nothing is.
+    /// Submits queued operations, in one system call per ring; none if nothing is queued.
     ///
     /// # Errors
-    /// As [`Uring::submit`].
+    /// Those of [`Uring::submit`].
     pub(super) fn submit(&mut self) -> io::Result<()> {
         self.rings.iter_mut().try_for_each(Uring::submit)
     }
 
-    /// Makes completions show that only show when they are asked for.
+    /// Makes completions visible that need a call for that.
     ///
     /// # Errors
-    /// As [`Uring::submit`].
+    /// Those of [`Uring::submit`].
     pub(super) fn run_completions(&mut self) -> io::Result<()> {
         self.rings.iter_mut().try_for_each(Uring::run_completions)
     }
 
-    /// Whether there is something to reap, or to submit again, right now.
+    /// Whether there are completions to reap, or entries to submit again, right now.
     pub(super) fn is_due(&mut self) -> bool {
         self.rings.iter_mut().any(Uring::is_due)
     }
@@ -493,12 +496,12 @@ impl Ring {
         Some((slot, result))
     }
 
-    /// Operations that the kernel has taken and not answered.
+    /// Operations that the kernel has accepted and not completed.
     fn taken(&mut self) -> u32 {
         self.rings.iter_mut().map(Uring::taken).sum()
     }
 
-    /// True when the kernel has nothing of ours any more; waits for it, but not for ever.
+    /// Waits a bounded time until the kernel has no operation left; returns whether that succeeded.
     fn settle(&mut self) -> bool {
         for _ in 0..DROP_WAITS {
             while self.next().is_some() {}
@@ -507,7 +510,7 @@ impl Ring {
                 return true;
             };
             if uring.wait().is_err() {
-                // Another thread than the ring's: nothing to be had from it here.
+                // Another thread than the ring's, where waiting is useless.
                 break;
             }
         }
@@ -516,7 +519,7 @@ impl Ring {
     }
 }
 
-/// Reads the first `len` bytes of a file, to see whether rings that look like that can.
+/// Reads the first `len` bytes of a file, to test whether rings with these `looks` work.
 ///
 /// # Errors
 /// The kernel's.
@@ -541,11 +544,11 @@ pub(super) fn try_read(file: BorrowedFd<'_>, looks: Looks, len: u32) -> io::Resu
     Err(io::ErrorKind::TimedOut.into())
 }
 
-/// Makes `len` bytes from `base` on the buffer `index` of a ring, in the place of what that was;
-/// none with null and 0.
+/// Makes `len` bytes from `base` the buffer `index` of a ring, replacing the previous one; null and
+/// 0 remove it.
 ///
 /// # Errors
-/// The kernel's: the memory may not be written, or not be held.
+/// The kernel's: the memory is not writable, or cannot be pinned.
 pub(super) fn register_buffer(
     ring: &IoUring,
     index: u16,
@@ -562,7 +565,7 @@ pub(super) fn register_buffer(
     unsafe { submitter.register_buffers_update(index.into(), &[piece], None) }
 }
 
-/// Whether the kernel takes registered memory in several pieces.
+/// Whether the kernel accepts registered memory in several pieces.
 fn is_vectored(ring: &IoUring) -> bool {
     let mut probe = Probe::new();
     let asked = ring.submitter().register_probe(&mut probe);
@@ -587,7 +590,7 @@ impl Drop for Ring {
                 // SAFETY: the entry points nowhere.
                 let _ = unsafe { uring.ring.submission().push(&opcode::Nop::new().build()) };
                 uring.pushed();
-                // It lets go of what it has done before it does this.
+                // It processes completions before it does this.
                 let _ = uring.submit().and_then(|()| uring.wait());
             }
             uring.release_file();
@@ -615,7 +618,7 @@ struct Pages {
 }
 
 impl Pages {
-    /// Memory that holds anything until written. Pages that are never used are never touched.
+    /// Memory with arbitrary contents until written. Pages that are never used are never touched.
     fn uninit(len: usize) -> Pages {
         // SAFETY: `of` gives a layout of more than zero bytes.
         Pages::of(len, |layout| unsafe { alloc(layout) })

@@ -1,5 +1,5 @@
-//! What the kernel is told, by the layout of its own header (`struct io_uring_sqe`), and that the
-//! memory it is told of is guarded.
+//! Entries for the kernel, checked against the layout of its own header (`struct io_uring_sqe`),
+//! and the protection of the memory that they point to.
 
 use std::fs::File;
 use std::os::fd::AsFd;

@@ -1,11 +1,11 @@
-//! Keys and their values: what every dialect does with them, and nothing of any.
+//! Keys and their values: operations common to all dialects.
 //!
 //! Invariants:
-//! - What fails has changed nothing.
-//! - A pair takes the units that its value and what its key has beyond 16 bytes need, and no
-//!   others: with what is free they add up to the size. A value that is overwritten is overwritten
-//!   where it lies, so that a full medium takes one of the same size.
-//! - Nothing is allocated: see [`Index`] and [`Space`], which have all they need from the start.
+//! - A failed operation has changed nothing.
+//! - A pair takes exactly the units that its value and the part of its key beyond 16 bytes need:
+//!   with the free ones they add up to the size. A value is overwritten in place, so that a full
+//!   medium accepts one of the same size.
+//! - Nothing is allocated: [`Index`] and [`Space`] have all their memory from the start.
 
 use std::io;
 
@@ -20,18 +20,18 @@ use crate::look::PairsLook;
 /// Bytes of the largest value.
 pub(crate) const VALUE_MAX: u32 = 2 << 20;
 
-/// Which keys a store is for.
+/// Keys to which a store applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// Any.
     Any,
-    /// Such as exist.
+    /// Only existing ones.
     MustExist,
-    /// Such as do not exist.
+    /// Only ones that do not exist.
     MustNotExist,
 }
 
-/// Why something was not done.
+/// Why an operation was not performed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// The key does not exist.
@@ -51,15 +51,15 @@ pub(super) enum Refusal {
 pub(super) struct Pairs {
     index: Index,
     space: Space,
-    /// What is told of each change; it has room for it.
+    /// Log that receives each change; it must have room.
     log: Option<Box<Log>>,
 }
 
 impl Pairs {
-    /// Room for `bytes` bytes, in units of 512, and for `keys` keys.
+    /// Creates room for `bytes` bytes, in units of 512, and for `keys` keys.
     ///
     /// # Errors
-    /// The system's: there is no memory for so much.
+    /// The system's: there is not enough memory.
     pub(super) fn new(bytes: u64, keys: u32) -> io::Result<Self> {
         Ok(Pairs {
             index: Index::new(keys)?,
@@ -68,22 +68,22 @@ impl Pairs {
         })
     }
 
-    /// From now on each change is told to this log.
+    /// Sets the log that receives each change.
     pub(super) fn set_log(&mut self, log: Log) {
         self.log = Some(Box::new(log));
     }
 
-    /// The log, where there is one.
+    /// The log, if there is one.
     pub(super) fn log(&mut self) -> Option<&mut Log> {
         self.log.as_deref_mut()
     }
 
-    /// The log, where there is one, to be looked at.
+    /// The log, if there is one, for reading.
     pub(super) fn log_ref(&self) -> Option<&Log> {
         self.log.as_deref()
     }
 
-    /// Has the log, where there is one, look at the pairs.
+    /// Calls `tells` with the log, if there is one, and the pairs.
     pub(super) fn tell(&mut self, tells: impl FnOnce(&mut Log, &Pairs)) {
         self.with_log(|pairs, log| {
             if let Some(log) = log {
@@ -92,7 +92,7 @@ impl Pairs {
         });
     }
 
-    /// Lends out the log, where there is one, beside the pairs.
+    /// Lends out the log, if there is one, together with the pairs.
     pub(super) fn with_log<R>(&mut self, uses: impl FnOnce(&Pairs, Option<&mut Log>) -> R) -> R {
         let mut log = self.log.take();
         let used = uses(self, log.as_deref_mut());
@@ -100,22 +100,22 @@ impl Pairs {
         used
     }
 
-    /// Keys there are.
+    /// Number of keys.
     pub(super) fn keys(&self) -> u32 {
         self.index.len()
     }
 
-    /// Bytes there are.
+    /// Size in bytes.
     pub(super) fn size(&self) -> u64 {
         u64::from(self.space.units()) * UNIT
     }
 
-    /// Bytes that are taken, in whole units.
+    /// Bytes in use, in whole units.
     pub(super) fn used(&self) -> u64 {
         u64::from(self.space.units() - self.space.free_units()) * UNIT
     }
 
-    /// What they are like now.
+    /// Current state.
     pub(super) fn look(&self) -> PairsLook {
         let (key_bytes, value_bytes) = self.index.bytes();
         PairsLook {
@@ -130,14 +130,14 @@ impl Pairs {
         }
     }
 
-    /// Forgets everything.
+    /// Deletes everything.
     pub(super) fn clear(&mut self) {
         self.index.clear();
         self.space.clear();
         self.tell(|log, _| log.cleared());
     }
 
-    /// Where the bytes of values are.
+    /// The memory that holds the values.
     pub(super) fn bytes(&self) -> &Store {
         self.space.store()
     }
@@ -192,8 +192,8 @@ impl Pairs {
         Ok(())
     }
 
-    /// Puts the next `len` bytes of `value` behind what a key has, or stores them where there is no
-    /// such key. Says how large the value is now.
+    /// Appends the next `len` bytes of `value` to a key's value, or stores them if the key does not
+    /// exist. Returns the size of the value.
     ///
     /// # Errors
     /// [`Refusal::TooLarge`], [`Refusal::Full`], and what `rule` forbids.
@@ -241,8 +241,8 @@ impl Pairs {
         }
     }
 
-    /// Returns up to `room` bytes of a key's value, from byte `offset` on. Says how large the whole
-    /// value is.
+    /// Returns up to `room` bytes of a key's value, from byte `offset` on, and the size of the
+    /// whole value.
     ///
     /// # Errors
     /// [`Refusal::NotFound`], [`Refusal::BeyondEnd`].
@@ -260,15 +260,15 @@ impl Pairs {
         Ok(len)
     }
 
-    /// Returns `len` bytes of the value of a key, which has them, from byte `offset` on.
+    /// Returns `len` bytes of a key's value, which must exist, from byte `offset` on.
     pub(super) fn copy(&self, slot: Slot, offset: u32, len: u32, out: &mut impl Target) {
         self.for_pieces(slot, offset, len, |store, at, len| {
             out.put_from(store, at, len);
         });
     }
 
-    /// Calls `each` with the pieces that `len` bytes of a value, which has them, lie in from byte
-    /// `offset` on: where, and how many bytes.
+    /// Calls `each` with the pieces of `len` bytes of a value, which must exist, from byte `offset`
+    /// on: position and length of each.
     pub(super) fn for_pieces(
         &self,
         slot: Slot,
@@ -282,19 +282,19 @@ impl Pairs {
         }
     }
 
-    /// `len` bytes of a value, which has them, from byte `offset` on. They are there while the
+    /// Position of `len` bytes of a value, which must exist, from byte `offset` on. Valid while the
     /// pairs do not change.
     pub(super) fn place(&self, slot: Slot, offset: u32, len: u32) -> Place {
         let start = tail_len(self.index.key_len(slot)) as u64 + u64::from(offset);
         self.space.place(self.index.chain(slot), start, len.into())
     }
 
-    /// Passes over the next bytes that lie together, at most `most` of them: where, and how many.
+    /// Advances over the next contiguous bytes, at most `most`: returns position and length.
     pub(super) fn next_piece(&self, place: &mut Place, most: usize) -> Option<(u64, u32)> {
         self.space.next_piece(place, most as u64)
     }
 
-    /// How large the value of a key is; `None` where there is no such key.
+    /// Size of a key's value; `None` if the key does not exist.
     pub(super) fn size_of(&self, key: &[u8]) -> Option<u32> {
         let slot = self.find(key).ok()?;
         Some(self.index.value_len(slot))
@@ -332,12 +332,12 @@ impl Pairs {
         self.index.key(slot, &self.space, buffer)
     }
 
-    /// How large the value of a key is.
+    /// Size of a key's value.
     pub(super) fn value_len(&self, slot: Slot) -> u32 {
         self.index.value_len(slot)
     }
 
-    /// Sees to it that every unit has one owner, and that paths are short: for tests.
+    /// Checks that every unit has one owner, and that paths are short: for tests.
     #[cfg(test)]
     pub(super) fn check(&self) {
         let slots = std::iter::successors(self.at_or_after(&[]), |slot| self.after(*slot));

@@ -96,7 +96,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the medium is to be.
+/// Expected contents of the medium.
 #[derive(Default)]
 struct Model {
     pairs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -255,7 +255,8 @@ fn a_full_medium_loses_nothing_and_takes_what_fits_in_place() {
         Err(Refusal::Full)
     );
     assert_eq!(retrieve(&pairs, &[1], 0, 4096), Ok((1024, vec![1; 1024])));
-    // A value of the same size, one of no bytes, and what a smaller one makes room for.
+    // A value of the same size, one of no bytes, and one that fits in the room left by a smaller
+    // one.
     store(&mut pairs, &[1], Rule::Any, &[7; 1024]).unwrap();
     store(&mut pairs, &[9], Rule::Any, &[]).unwrap();
     store(&mut pairs, &[2], Rule::MustExist, &[5; 100]).unwrap();

@@ -124,7 +124,7 @@ fn malformed_heads_do_nothing() {
     // The command says that there is less than the host gave.
     assert_eq!(rig.with(batch(2, 512), &data), (0x301, 0));
     assert_eq!(value_of(&mut rig, b"key1"), None);
-    // What pads the last value may be missing.
+    // Padding after the last value may be missing.
     let cut = data.len() - 60;
     assert_eq!(rig.with(batch(2, cut), &data[..cut]), (0, 0));
     assert_eq!(value_of(&mut rig, b"key2").unwrap(), b"two");

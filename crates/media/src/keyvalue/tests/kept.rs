@@ -1,5 +1,5 @@
-//! Pairs on a disk that crashes: they come back as they were after one of the commands, and not
-//! before the last flush.
+//! Pairs on a disk that crashes: recovery gives the state after one of the commands, not before the
+//! last flush.
 
 use std::collections::BTreeMap;
 
@@ -68,10 +68,10 @@ fn map_of(pairs: &Pairs) -> Map {
 
 struct Life {
     channel: KeyValueChannel<Disk>,
-    /// What was there after each command.
+    /// Contents after each command.
     history: Vec<Map>,
     flushed: usize,
-    /// What is durable when a ticket comes back.
+    /// Number of changes that are durable when a ticket comes back.
     ongoing: BTreeMap<u64, usize>,
     /// A command that is done in slices, and whether it is to be durable.
     sliced: Option<(u64, bool)>,
@@ -151,7 +151,7 @@ impl Life {
         outcome
     }
 
-    /// A command that does not have to be durable, however long it is told to wait.
+    /// A command that need not be durable, retried until it is accepted.
     fn until_done(&mut self, bytes: [u8; 64], data: &[u8]) -> Outcome {
         let sqe = Sqe::read_from_bytes(&bytes).unwrap();
         let extent = ByteRange {
@@ -271,7 +271,7 @@ fn take(life: &mut Life, step: &Step, byte: u8) {
             life.command(samsung::sqe(0x81, &key(number), len, 0), &value, fua);
         }
         Step::Append(number, len, fua) => {
-            // A record does not cross frames, which are as long as the longest value but for here.
+            // A record does not cross frames, which are as long as the longest value, except here.
             let there = life.value_len(&key(number));
             let value = vec![byte; len.min(LONGEST.saturating_sub(there))];
             let len = value.len();
@@ -391,7 +391,7 @@ fn turn(channel: &mut KeyValueChannel<Disk>, done: &mut Vec<Done>) -> (u64, u64)
 fn no_turn_copies_more_than_a_slice_into_the_log_or_to_the_disk() {
     const SLICE: u32 = 16384;
     const LEN: usize = 200_000;
-    // What ends a frame, and begins a record.
+    // Bytes for the end of a frame, and the head of a record.
     const BESIDE: u64 = 4096 + 512;
     let layout = Layout {
         ring: 0,
@@ -437,7 +437,7 @@ fn no_turn_copies_more_than_a_slice_into_the_log_or_to_the_disk() {
             let slicing = channel.is_slicing();
             let (copied, written) = turn(&mut channel, &mut done);
             turns += u32::from(slicing);
-            // At the end of the ring the log goes on at its start.
+            // At the end of the ring the log continues at its start.
             let jumps = copied > 100 << 10;
             let most = u64::from(if slicing { SLICE / 2 } else { SLICE });
             assert!(

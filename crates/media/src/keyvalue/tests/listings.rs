@@ -1,4 +1,5 @@
-//! What takes several turns against the same done at once: lists, iterators, compound commands.
+//! Commands in slices compared with the same commands performed at once: lists, iterators, compound
+//! commands.
 
 use port::ticket::Ticket;
 use port::{Added, ByteRange, Cause, Channel as _, Done, Request};
@@ -133,14 +134,13 @@ fn a_list_takes_a_turn_for_each_slice() {
     for number in 0..500 {
         both.command(sqe(0x01, &key(number), 5), b"value");
     }
-    // 12 bytes for each key; a key that is looked at counts as 128, so that there are eight in a
-    // turn.
+    // 12 bytes for each key; an examined key counts as 128, so there are eight per turn.
     for (room, turns) in [(4, 0), (15, 0), (28, 0), (5000, 52), (20_000, 62)] {
         let done = both.command(sqe(0x06, &key(0), room), &vec![0xee; room as usize]);
         assert_eq!(done, (0, 0));
         assert_eq!(both.turns, turns, "{room}");
     }
-    // What it is to a timing model is known when it ends.
+    // Its operations for a timing model are known when it ends.
     assert!(matches!(
         both.add(sqe(0x06, &key(490), 1000), 1000),
         Added::Pending
@@ -228,7 +228,7 @@ fn values_that_a_compound_command_replaces_are_not_copied_over_what_took_their_p
         (0x81, &key(2), &[5; 3000], 0),
     ]);
     assert_eq!(both.command(batch(6, data.len()), &data).0, 0);
-    // Of the values that are there.
+    // Of the remaining values.
     assert_eq!(both.turns, 4000u32.div_ceil(SLICE));
     both.agree();
 }

@@ -1,5 +1,5 @@
-//! The dialects, in bytes: what the commands and their data are, and what comes back. Expectations
-//! are those of the Key Value command set 1.1, and of what Samsung and NVMeVirt have published.
+//! The dialects in bytes: commands, their data, and their results. Expectations come from the Key
+//! Value command set 1.1, and from the publications of Samsung and NVMeVirt.
 
 mod compound;
 mod kept;
@@ -28,7 +28,7 @@ struct Rig {
     view: Arc<DmaView>,
 }
 
-/// What a completion says: status and Dword 0.
+/// Status and Dword 0 of a completion.
 type Completion = (u16, u32);
 
 impl Rig {

@@ -89,7 +89,7 @@ fn sizes_of_keys_and_values_are_checked() {
     assert_eq!(store(&mut rig, b"key", &value, 0), (0x085, 0));
     assert_eq!(store(&mut rig, b"key", &value[1..], 0), (0, 0));
     assert_eq!(rig.command(sqe(0x7f, b"key", 0, 0), 0), (0x001, 0));
-    // Data that are not as large as Dword 10 says are nobody's.
+    // Data shorter than the length in Dword 10 are rejected.
     assert_eq!(rig.command(sqe(0x01, b"key", 100, 0), 99), (0x004, 0));
     assert_eq!(rig.command(sqe(0x06, b"", 3, 0), 3), (0x002, 0));
 }

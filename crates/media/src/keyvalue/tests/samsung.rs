@@ -169,7 +169,7 @@ fn iterators_find_what_their_prefix_and_mask_say() {
     assert_eq!(rig.command(read(2, 28), 28), (0, 28));
     assert_eq!(keys(&rig.host(28)), [b"aaaa0", b"aaaa1"]);
     assert_eq!(rig.command(read(2, 8), 8), (0x301, 0));
-    // What comes in front of it is found, what is gone or behind it is not.
+    // Keys ahead of its position are found; deleted keys and keys behind it are not.
     store(&mut rig, b"aaaa00", b"", 0);
     store(&mut rig, b"aaac", b"", 0);
     rig.command(sqe(0xa1, b"aaaa2", 0, 0), 0);
@@ -261,7 +261,7 @@ fn long_keys_lie_in_the_hosts_memory() {
         (0x310, 0)
     );
     rig.memory.write_from((AT + 154) as usize, &[254]);
-    // An iterator tells of both, whole.
+    // An iterator returns both, completely.
     assert_eq!(rig.command(request(0, 5, &[0; 4], &[0; 4]), 0), (0, 1));
     let (status, len) = rig.command(read(1, 1024), 1024);
     assert_eq!((status, len), (0x393, 4 + 4 + 20 + 4 + 256));

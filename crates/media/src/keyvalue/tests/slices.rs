@@ -116,7 +116,7 @@ fn a_large_value_takes_a_turn_for_each_slice() {
         assert!(found == bytes, "{len}");
         assert_eq!(sliced.slices, slices, "{len}");
     }
-    // What there is alone is copied, into a larger buffer.
+    // Only the existing bytes are copied, into a larger buffer.
     let (outcome, found) = sliced.retrieve(b"key", MIB as u32);
     assert_eq!(outcome, Outcome::with_result(MIB as u64 - 1));
     assert!(found[..MIB - 1] == value((MIB - 1) as u8, MIB - 1) && found[MIB - 1] == 0xee);
@@ -125,7 +125,7 @@ fn a_large_value_takes_a_turn_for_each_slice() {
 #[test]
 fn a_value_in_many_pieces_comes_back() {
     let mut sliced = Sliced::new();
-    // Units of ten values by turns, so that what is freed between them lies apart.
+    // Alternates units of ten values, so that the space freed between them is scattered.
     for round in 1..=40 {
         for key in 0..10u8 {
             let outcome = sliced.store(&[key], &value(key, 512 * round));

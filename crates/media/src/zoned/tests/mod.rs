@@ -1,9 +1,9 @@
-//! Zones on a disk that crashes: every zone comes back as it once was, and not as it was before its
-//! last flush.
+//! Zones on a disk that crashes: every zone comes back in one of its earlier states, and not in one
+//! before its last flush.
 //!
-//! A random write area is written over where it is, in any order: its zone comes back with any of
-//! the contents that its sectors have had since they were last durable, and a write pointer that is
-//! where some of its writes have moved it, those that a flush has covered among them.
+//! A random write area is overwritten in place, in any order: its zone comes back with any contents
+//! that its sectors had since they were last durable, and a write pointer moved by some of its
+//! writes, including all that a flush has covered.
 
 mod under_way;
 
@@ -64,7 +64,8 @@ struct Version {
     /// Sectors of the zone that were written, each with the number that they were given; zeros are
     /// written by none.
     wrote: Vec<(u64, u32)>,
-    /// How far this, and nothing else, moves the write pointer of a zone with a random write area.
+    /// Position to which this version alone moves the write pointer of a zone with a random write
+    /// area.
     moves_to: u64,
 }
 
@@ -74,7 +75,7 @@ struct Past {
     versions: Vec<Version>,
     /// Versions whose command a flush has covered.
     flushed: BTreeSet<usize>,
-    /// Versions by writes whose bytes are under way.
+    /// Versions of writes in flight.
     under_way: BTreeSet<usize>,
 }
 
@@ -214,7 +215,7 @@ impl Rig {
         }
     }
 
-    /// What zones are other than before, by a command that was taken.
+    /// Records the changes of zones by an accepted command.
     fn note(&mut self, bytes: u32, number: u32) -> Made {
         let mut made = Vec::new();
         let happened = self.channel.happened.clone();
@@ -246,7 +247,7 @@ impl Rig {
         made
     }
 
-    /// The disk crashes: what it has then, and what zones were.
+    /// Crashes the disk; returns its contents, and the history of the zones.
     fn crash(mut self) -> (Vec<u8>, Vec<Past>) {
         for out in &self.channel.out {
             let made = match out.what {
@@ -281,7 +282,7 @@ impl Rig {
 }
 
 impl Past {
-    /// That a zone was found as it was once, and what is in it then.
+    /// Checks that a zone was found in one of its versions; returns its contents.
     fn check(&self, found: &Version, bytes: &[u8]) -> Vec<(u64, u32)> {
         let least = self.flushed.last().copied().unwrap_or(0);
         for at in least..self.versions.len() {
@@ -319,8 +320,7 @@ impl Past {
             return true;
         }
         if is.random {
-            // Wherever writes have moved it that are not under way; at least where flushed ones
-            // have.
+            // Anywhere that completed writes have moved it, but not before the flushed ones.
             let moved = |at: &usize| self.versions[*at].moves_to;
             let least = self.flushed.range(time.clone()).map(moved).max();
             let mut able = time.clone().filter(|at| !self.under_way.contains(at));
@@ -330,7 +330,7 @@ impl Past {
         was.written == is.written && !self.under_way.contains(&at)
     }
 
-    /// What is in a zone, where it can be there.
+    /// Possible contents of a zone.
     fn content(
         &self,
         time: &Range<usize>,
@@ -340,7 +340,7 @@ impl Past {
         let mut content = Vec::new();
         for (sector, bytes) in (0..).zip(bytes.as_chunks::<{ SECTOR as usize }>().0) {
             let number = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            // What was written there, from the last that is durable on.
+            // Contents written there, starting with the last durable ones.
             let mut able = vec![0];
             for at in time.clone() {
                 let wrote = &self.versions[at].wrote;
@@ -366,7 +366,7 @@ impl Past {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// `skip`: so many blocks behind the write pointer, of a zone with a random write area.
+    /// `skip`: number of blocks after the write pointer, of a zone with a random write area.
     Write {
         zone: u64,
         skip: u64,
@@ -398,7 +398,7 @@ enum Step {
         zone: u64,
         random: bool,
     },
-    /// Flush Explicit ZRWA Range of so many blocks.
+    /// Flush Explicit ZRWA Range of this many blocks.
     Commit {
         zone: u64,
         blocks: u32,
@@ -535,7 +535,7 @@ proptest! {
             let mut rig = Rig::new(image, random.below(u64::MAX), &before);
             steps.iter().for_each(|step| take(&mut rig, step));
             (image, before) = rig.crash();
-            // It crashes again while it comes back, a few times.
+            // It crashes again during recovery, a few times.
             for calls in 0..random.below(6) {
                 let disk = Disk::new(image, random.below(u64::MAX));
                 disk.fail_after(calls);

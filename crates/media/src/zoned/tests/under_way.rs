@@ -1,10 +1,10 @@
-//! What is under way when a disk crashes, or when a command comes that would rely on it.
+//! Requests in flight when a disk crashes, or when a command comes that would rely on them.
 
 use super::*;
 
-/// The write pointer of zone 0 after a crash while a write is under way that was asked for behind
-/// others, which a flush has covered: by writes that have ended before, and one that has not.
-/// Nothing where the disk has ended that, too, by this seed.
+/// The write pointer of zone 0 after a crash during a write that was submitted after others, which
+/// a flush has covered: expected from the completed writes, and including the one in flight. `None`
+/// if the disk has completed that one, too, with this seed.
 fn pointer_after_crash(random: bool, seed: u64) -> Option<(u64, u64)> {
     let mut rig = Rig::new(new_image(), seed, &[]);
     if random {
@@ -66,7 +66,7 @@ fn a_write_pointer_does_not_come_back_ahead_of_bytes_under_way() {
     }
 }
 
-/// Bytes that are still moving would be in the zone when it is empty.
+/// Otherwise bytes in flight would end up in the empty zone.
 #[test]
 fn a_reset_waits_for_writes() {
     let mut rig = Rig::new(new_image(), 7, &[]);
@@ -92,7 +92,7 @@ fn a_reset_waits_for_writes() {
     assert_eq!(rig.channel.zones().get(0), Zone::EMPTY);
 }
 
-/// What a reset has not erased yet would come back in front of the write pointer.
+/// Otherwise bytes that a reset has not erased yet would be before the write pointer.
 #[test]
 fn a_commit_waits_for_a_reset() {
     let mut rig = Rig::new(new_image(), 7, &[]);

@@ -1,20 +1,20 @@
-//! The states of zones, and what may become of them (ZNS 1.1, 2.1.1): a pure state machine, in
-//! bytes of the medium.
+//! The states of zones and their transitions (ZNS 1.1, 2.1.1): a pure state machine, in bytes of
+//! the medium.
 //!
-//! Everything is checked before anything changes: what is refused has changed nothing. A write is
-//! checked first ([`Zones::check_write`]) and comes true later ([`Zones::written`]), when the
-//! medium below has taken it.
+//! Everything is checked before anything changes: a rejected operation has changed nothing. A write
+//! is checked first ([`Zones::check_write`]) and takes effect later ([`Zones::written`]), when the
+//! medium below has accepted it.
 //!
 //! Invariants:
-//! - Never more zones are open, or active, than the limits say. A zone that is opened implicitly
-//!   beyond the limit closes the one that was opened implicitly longest ago; one that was opened
-//!   explicitly stays open.
-//! - What lies behind a write pointer was not written since the zone was last reset, but for the
-//!   random write area of a zone that has one.
-//! - A random write area belongs to an active zone, from when it was empty on, and never are there
-//!   more of them than the limit says.
+//! - The numbers of open and active zones never exceed their limits. An implicit open beyond the
+//!   limit closes the zone that was implicitly opened longest ago; explicitly opened zones stay
+//!   open.
+//! - Bytes after a write pointer were not written since the zone was last reset, except in a random
+//!   write area.
+//! - A random write area belongs to an active zone that was empty when it got the area, and the
+//!   number of areas never exceeds the limit.
 //!
-//! It does NOT move bytes, and knows no logical blocks.
+//! Not included: data, and logical blocks.
 
 use std::collections::VecDeque;
 
@@ -22,30 +22,30 @@ use nvme_spec::Status;
 use nvme_spec::zoned::{ZoneSendAction, ZoneState};
 use port::set::RandomAreas;
 
-/// What the zones of a medium are.
+/// Parameters of a medium's zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Bytes from one zone to the next.
+    /// Zone size: bytes from one zone to the next.
     pub(crate) zone_bytes: u64,
-    /// Bytes of a zone that can be written, from its start on.
+    /// Zone capacity: writable bytes of a zone, from its start.
     pub(crate) capacity: u64,
-    /// Zones.
+    /// Number of zones.
     pub(crate) zones: u32,
-    /// Zones that may be open at a time; 0: any number.
+    /// Maximum number of open zones; 0: unlimited.
     pub(crate) max_open: u32,
-    /// Zones that may be active at a time, open or closed; 0: any number.
+    /// Maximum number of active zones (open or closed); 0: unlimited.
     pub(crate) max_active: u32,
-    /// Random write areas (ZRWA), where zones can have some.
+    /// Random write areas (ZRWA), if supported.
     pub(crate) random: Option<RandomAreas>,
 }
 
 impl Geometry {
-    /// Bytes of the random write area of a zone that has one.
+    /// Size of a zone's random write area in bytes.
     fn random_bytes(&self) -> u64 {
         self.random.map_or(0, |random| random.bytes.into())
     }
 
-    /// What write pointers of zones with a random write area move by.
+    /// Granularity of write pointers of zones with a random write area.
     fn granularity(&self) -> u64 {
         self.random
             .map_or(1, |random| random.granularity.max(1).into())
@@ -56,15 +56,15 @@ impl Geometry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Zone {
     pub(crate) state: ZoneState,
-    /// Bytes from its start to its write pointer. Of a zone that is full, read only or offline:
-    /// what was written.
+    /// Bytes from its start to its write pointer; for a full, read-only or offline zone, the bytes
+    /// written.
     pub(crate) written: u64,
-    /// Bytes from its start to the end of the last one that was ever written: behind its write
-    /// pointer where it has or had a random write area.
+    /// Bytes from its start to the end of the last byte ever written: after its write pointer if it
+    /// has or had a random write area.
     pub(crate) reached: u64,
-    /// Its descriptor extension is valid.
+    /// Whether its descriptor extension is valid.
     pub(crate) extended: bool,
-    /// It has a random write area.
+    /// Whether it has a random write area.
     pub(crate) random: bool,
 }
 
@@ -77,8 +77,8 @@ impl Zone {
         random: false,
     };
 
-    /// As it is after its drive was switched off and on: what is open is closed then, and empty
-    /// where nothing was written to it and it has no descriptor extension (ZNS 1.1, 2.1.1.3).
+    /// Its state after a power cycle: an open zone is closed, and empty if nothing was written to
+    /// it and it has no descriptor extension (ZNS 1.1, 2.1.1.3).
     pub(crate) fn after_restart(self) -> Zone {
         match is_active(self.state) {
             true if self.reached == 0 && !self.extended => Zone::EMPTY,
@@ -94,7 +94,7 @@ impl Zone {
 /// Numbers of states: four bits.
 const STATES: usize = 16;
 
-/// Where zones in a state are counted.
+/// Index of a state's count.
 fn place(state: ZoneState) -> usize {
     usize::from(state.0) % STATES
 }
@@ -107,7 +107,7 @@ fn is_active(state: ZoneState) -> bool {
     is_open(state) || state == ZoneState::CLOSED
 }
 
-/// A write that may be done.
+/// An accepted write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     /// Its zone.
@@ -116,8 +116,8 @@ pub(crate) struct Write {
     pub(crate) offset: u64,
     /// Bytes from the zone's start to its end.
     pub(crate) end: u64,
-    /// How far it moves the write pointer, from the zone's start: that of an earlier write may have
-    /// come further.
+    /// Position to which it moves the write pointer, from the zone's start; an earlier write may
+    /// have moved it further.
     pub(crate) moves_to: u64,
     /// The zone that is closed for it.
     pub(crate) closes: Option<u32>,
@@ -130,16 +130,16 @@ pub(crate) struct Zones {
     zones: Vec<Zone>,
     open: u32,
     active: u32,
-    /// Zones with a random write area.
+    /// Number of zones with a random write area.
     random: u32,
-    /// Zones in each state, by its number.
+    /// Number of zones in each state.
     states: [u32; STATES],
-    /// Those opened implicitly, the one of longest ago first. Kept where there is a limit.
+    /// Implicitly opened zones, the oldest first. Only kept if there is a limit.
     implicit: VecDeque<u32>,
 }
 
 impl Zones {
-    /// All of them empty.
+    /// Creates empty zones.
     pub(crate) fn new(geometry: Geometry) -> Self {
         Zones {
             geometry,
@@ -162,12 +162,12 @@ impl Zones {
         &self.geometry
     }
 
-    /// The zone with this number, which there is.
+    /// The zone with this number, which must exist.
     pub(crate) fn get(&self, zone: u32) -> Zone {
         self.zones[zone as usize]
     }
 
-    /// The number of the zone that a byte is in.
+    /// The number of the zone that contains a byte.
     pub(crate) fn at(&self, offset: u64) -> Option<u32> {
         let zone = u32::try_from(offset / self.geometry.zone_bytes).ok()?;
         (zone < self.geometry.zones).then_some(zone)
@@ -178,23 +178,23 @@ impl Zones {
         u64::from(zone) * self.geometry.zone_bytes
     }
 
-    /// How many are open, how many are active, and how many have a random write area.
+    /// Numbers of open zones, of active zones, and of zones with a random write area.
     pub(crate) fn used(&self) -> (u32, u32, u32) {
         (self.open, self.active, self.random)
     }
 
-    /// How many are in a state.
+    /// Number of zones in a state.
     pub(crate) fn count(&self, state: ZoneState) -> u32 {
         self.states[place(state)]
     }
 
-    /// How many are open, and how many are active.
+    /// Numbers of open and of active zones.
     #[cfg(test)]
     pub(crate) fn in_use(&self) -> (u32, u32) {
         (self.open, self.active)
     }
 
-    /// Whether bytes may be read: those of a zone that is offline may not. Reads may cross zones.
+    /// Checks a read: an offline zone cannot be read. Reads may cross zones.
     pub(crate) fn check_read(&self, offset: u64, len: u64) -> Result<(), Status> {
         let last = offset.saturating_add(len.saturating_sub(1));
         let (Some(first), Some(last)) = (self.at(offset), self.at(last)) else {
@@ -208,8 +208,8 @@ impl Zones {
         }
     }
 
-    /// Whether bytes may be written: they must begin at the zone's write pointer, or lie in its
-    /// random write area and the one of the same size behind it, which moves the write pointer.
+    /// Checks a write: it must begin at the zone's write pointer, or be inside its random write
+    /// area or the area of the same size after it, which moves the write pointer.
     pub(crate) fn check_write(&self, offset: u64, len: u64) -> Result<Write, Status> {
         let zone = self.at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
         let into = offset - self.start(zone);
@@ -247,12 +247,12 @@ impl Zones {
         })
     }
 
-    /// Whether all that a write overwrites is zeros: nothing was written there.
+    /// Whether a write overwrites only zeros: nothing was written there before.
     pub(crate) fn is_new(&self, write: &Write) -> bool {
         write.offset - self.start(write.zone) >= self.get(write.zone).reached
     }
 
-    /// Whether so many bytes may be appended to a zone; the answer says where.
+    /// Checks an append to a zone; returns its position.
     pub(crate) fn check_append(&self, zone: u32, len: u64) -> Result<Write, Status> {
         let Zone {
             state,
@@ -270,7 +270,7 @@ impl Zones {
         self.check_write(self.start(zone) + written, len)
     }
 
-    /// The medium below has taken a write that was just checked.
+    /// Applies a checked write that the medium below has accepted.
     pub(crate) fn written(&mut self, write: Write) {
         if let Some(other) = write.closes {
             self.set(other, ZoneState::CLOSED);
@@ -281,8 +281,8 @@ impl Zones {
         self.move_to(write.zone, to);
     }
 
-    /// A zone as it is without those writes that would move its write pointer further than this.
-    /// One that takes no writes any more is as it is.
+    /// A zone without the writes that would move its write pointer further than this. A zone that
+    /// accepts no more writes is unchanged.
     pub(crate) fn up_to(&self, zone: u32, pointer: u64) -> Zone {
         let zone = self.get(zone);
         if matches!(zone.state, ZoneState::READ_ONLY | ZoneState::OFFLINE) {
@@ -301,7 +301,7 @@ impl Zones {
         }
     }
 
-    /// Moves the write pointer of an active or empty zone: it is full then, or open.
+    /// Moves the write pointer of an active or empty zone, which is then full or open.
     fn move_to(&mut self, at: u32, to: u64) {
         let zone = &mut self.zones[at as usize];
         zone.written = to;
@@ -314,8 +314,8 @@ impl Zones {
         }
     }
 
-    /// Flush Explicit ZRWA Range: moves the write pointer of a zone up to a byte of the medium,
-    /// which is the first one behind it from then on. Which zone is closed for that is the answer.
+    /// Flush Explicit ZRWA Range: moves the write pointer of a zone to a byte of the medium.
+    /// Returns the zone that was closed for it.
     pub(crate) fn commit(&mut self, zone: u32, to: u64) -> Result<Option<u32>, Status> {
         let Zone {
             state,
@@ -337,7 +337,7 @@ impl Zones {
         Ok(closes)
     }
 
-    /// Whether a zone can be given a random write area, which only an empty one can.
+    /// Checks whether a zone can get a random write area, which requires that it is empty.
     fn check_random(&self, from: ZoneState) -> Result<(), Status> {
         if from != ZoneState::EMPTY {
             return Err(Status::INVALID_ZONE_OPERATION_REQUEST);
@@ -353,7 +353,7 @@ impl Zones {
         self.random += 1;
     }
 
-    /// Open Zone with a random write area for it; which zone was closed for that is the answer.
+    /// Open Zone with a random write area; returns the zone that was closed for it.
     pub(crate) fn open_random(&mut self, zone: u32) -> Result<Option<u32>, Status> {
         self.check_random(self.get(zone).state)?;
         let Acted::Changed { closed } = self.act(ZoneSendAction::OPEN, zone)? else {
@@ -363,15 +363,15 @@ impl Zones {
         Ok(closed)
     }
 
-    /// The medium below could not write what was taken: nobody knows what is there now. The zone is
-    /// read only from here on; whether it was not before.
+    /// The medium below could not write accepted data, so the zone's contents are unknown. Makes
+    /// the zone read-only; returns whether it was not before.
     pub(crate) fn failed(&mut self, zone: u32) -> bool {
         self.give_up(zone, ZoneState::READ_ONLY)
     }
 
-    /// Moves the write pointer of a zone back to where writes have succeeded: behind it nothing
-    /// came to be written. `is_clean`: it reads as zero. A zone that was full is closed then, where
-    /// it may be active.
+    /// Moves the write pointer of a zone back to the end of the successful writes: nothing after it
+    /// was written. `is_clean`: the rest reads as zero. A full zone becomes closed, if another may
+    /// be active.
     pub(crate) fn rewind(&mut self, at: u32, to: u64, is_clean: bool) {
         let Zone {
             state,
@@ -395,7 +395,7 @@ impl Zones {
         }
     }
 
-    /// A zone is as it was before a reset, which failed: closed where it was open.
+    /// Restores a zone's state before a failed reset; an open zone becomes closed.
     pub(crate) fn put_back(&mut self, at: u32, before: Zone) {
         let mut before = before.after_restart();
         if self.check_active(ZoneState::EMPTY).is_err() && is_active(before.state) {
@@ -404,8 +404,8 @@ impl Zones {
         self.restore(at, before);
     }
 
-    /// The drive gives a zone up, by itself: it is read only or offline from here on (ZNS 1.1,
-    /// 2.1.1.3). False where it was so, or offline, before.
+    /// Makes a zone read-only or offline, as a failing drive does (ZNS 1.1, 2.1.1.3). Returns false
+    /// if it was so, or offline, before.
     pub(crate) fn give_up(&mut self, zone: u32, to: ZoneState) -> bool {
         let gives = match self.get(zone).state {
             ZoneState::OFFLINE => false,
@@ -418,8 +418,8 @@ impl Zones {
         gives
     }
 
-    /// Does what Zone Management Send asks of one zone; `false` where it is so already. Which zone
-    /// was closed for it comes with that. Not the descriptor extension.
+    /// Performs an action of Zone Management Send on one zone; returns whether it changed, and the
+    /// zone that was closed for it. Without the descriptor extension.
     pub(crate) fn act(&mut self, action: ZoneSendAction, zone: u32) -> Result<Acted, Status> {
         use ZoneState as S;
         let from = self.get(zone).state;
@@ -448,7 +448,7 @@ impl Zones {
         Ok(Acted::Changed { closed })
     }
 
-    /// Whether Zone Management Send with Select All concerns a zone in this state (ZNS 1.1,
+    /// Whether Zone Management Send with Select All applies to a zone in this state (ZNS 1.1,
     /// 3.4.3.1).
     pub(crate) fn is_selected(action: ZoneSendAction, state: ZoneState) -> bool {
         match action {
@@ -461,8 +461,8 @@ impl Zones {
         }
     }
 
-    /// Whether all closed zones from the first to the last can be opened at once: those opened
-    /// implicitly may be closed for that.
+    /// Checks whether all closed zones from `first` to `last` can be opened at once; implicitly
+    /// opened zones may be closed for that.
     pub(crate) fn check_open_all(&self, first: u32, last: u32) -> Result<(), Status> {
         let is = |state| move |zone: &&Zone| zone.state == state;
         let explicit = self.zones.iter().filter(is(ZoneState::EXPLICITLY_OPENED));
@@ -476,8 +476,8 @@ impl Zones {
         }
     }
 
-    /// Gives an empty zone a descriptor extension, which makes it active, and where that is asked
-    /// for a random write area.
+    /// Gives an empty zone a descriptor extension, which makes it active, and a random write area
+    /// if requested.
     pub(crate) fn extend(&mut self, zone: u32, random: bool) -> Result<(), Status> {
         if self.get(zone).state != ZoneState::EMPTY {
             return Err(Status::INVALID_ZONE_STATE_TRANSITION);
@@ -503,7 +503,7 @@ impl Zones {
         }
     }
 
-    /// Whether a zone in this state can be open; and which zone is to be closed for it.
+    /// Checks whether a zone in this state can be opened; returns the zone to close for it.
     fn room(&self, from: ZoneState) -> Result<Option<u32>, Status> {
         self.check_active(from)?;
         let most = self.geometry.max_open;
@@ -514,7 +514,7 @@ impl Zones {
         longest.map(Some).ok_or(Status::TOO_MANY_OPEN_ZONES)
     }
 
-    /// A zone is as it was before a restart ([`Zone::after_restart`]).
+    /// Restores a zone's state from before a restart ([`Zone::after_restart`]).
     pub(crate) fn restore(&mut self, at: u32, zone: Zone) {
         self.set(at, ZoneState::EMPTY);
         self.set(at, zone.state);
@@ -548,19 +548,19 @@ impl Zones {
     }
 }
 
-/// What became of a zone that was to be managed.
+/// Result of an action on a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acted {
-    /// It is so already.
+    /// The zone was in that state already.
     Nothing,
-    /// It is so now.
+    /// The zone has changed.
     Changed {
         /// The zone that was closed for it.
         closed: Option<u32>,
     },
 }
 
-/// Whether a zone in this state takes writes at all.
+/// Checks whether a zone in this state accepts writes.
 fn check_writable(state: ZoneState) -> Result<(), Status> {
     match state {
         ZoneState::FULL => Err(Status::ZONE_IS_FULL),

@@ -1,4 +1,4 @@
-//! Collection while nobody asks for anything, so that a burst of writes after a pause finds free
+//! Background collection of an idle drive, so that a burst of writes after a pause finds free
 //! lines.
 
 use crate::error::ParameterError;
@@ -6,17 +6,17 @@ use crate::flash::geometry::Geometry;
 use crate::parameter::InvalidParameter;
 use crate::parameters::FlashExtras;
 
-/// When the drive collects by itself.
+/// Conditions of background collection.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flash) struct Background {
-    /// In a partition that has fewer free lines.
+    /// A partition with fewer free lines is collected.
     pub(in crate::flash) below: usize,
-    /// After so long without a command.
+    /// Idle time before it starts.
     pub(in crate::flash) idle: u64,
 }
 
 impl Background {
-    /// As the parameters say: none if it is off.
+    /// From the parameters; `None` if it is off.
     ///
     /// # Errors
     ///

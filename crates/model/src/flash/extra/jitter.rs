@@ -1,9 +1,9 @@
-//! Times that are spread lognormally around what they should be: `ns * exp(sigma * z)`, `z`
-//! standard normal, so that half of them are shorter and half longer.
+//! Lognormal spread of durations around their nominal value: `ns * exp(sigma * z)` with a standard
+//! normal `z`, so that half of them are shorter and half longer.
 //!
-//! In whole numbers throughout. `z` is the sum of twelve uniform numbers of 16 bits less its mean,
-//! in units of 2^-16: its deviation is 1 and it ends at six. Three numbers of 64 bits give the
-//! twelve, each from its lowest 16 bits up. The exponential is a power of two: whole part and
+//! Only whole numbers are used. `z` is the sum of twelve uniform 16-bit numbers minus its mean, in
+//! units of 2^-16: its standard deviation is 1 and its range ends at six. Three 64-bit numbers give
+//! the twelve, each from its lowest 16 bits up. The exponential is a power of two: whole part and
 //! fraction of `sigma * z / ln 2`, the fraction bit by bit from the table of roots of 2.
 
 use super::random::Random;
@@ -45,7 +45,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// With a sigma in thousandths, at most 2000: 0 is no spread.
+    /// Creates a spread with sigma in thousandths, at most 2000: 0 is no spread.
     pub(super) fn new(sigma_permille: u32) -> Self {
         Self { sigma_permille }
     }
@@ -54,7 +54,7 @@ impl Spread {
         self.sigma_permille > 0
     }
 
-    /// What `ns` becomes. Takes three numbers; off, none.
+    /// The spread duration of `ns`. Takes three random numbers; none if off.
     pub(super) fn apply(self, random: &mut Random, ns: u64) -> u64 {
         if !self.is_on() {
             return ns;

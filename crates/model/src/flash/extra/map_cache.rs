@@ -1,18 +1,18 @@
-//! A map that is larger than the memory for it: what is not there has to be sensed.
+//! Cache for a map that is larger than the memory for it: missing map pages must be sensed.
 
 const NONE: u32 = u32::MAX;
 
-/// Logical pages of a partition whose places one page of its map tells.
+/// Logical pages of a partition per map page.
 pub(in crate::flash) const PAGES: u32 = 1024;
 
-/// The pages of one partition's map that are in memory, in the order in which they were used last:
-/// a list through all pages of the map, whether they are there or not.
+/// The map pages of one partition in memory, in LRU order: a list through all pages of the map,
+/// whether they are in memory or not.
 #[derive(Debug)]
 pub(in crate::flash) struct MapCache {
     limit: u32,
     held: u32,
     links: Vec<Link>,
-    /// The one used last, and the one not used for longest.
+    /// The most and the least recently used page.
     newest: u32,
     oldest: u32,
 }
@@ -25,7 +25,7 @@ struct Link {
 }
 
 impl MapCache {
-    /// Nothing is in memory, which has room for `limit` pages, of the map of `logical` pages.
+    /// An empty cache with room for `limit` pages, for the map of `logical` pages.
     pub(in crate::flash) fn new(limit: u32, logical: u32) -> Self {
         let link = Link {
             is_held: false,
@@ -41,13 +41,13 @@ impl MapCache {
         }
     }
 
-    /// Another room, at least one: what was not used for longest is forgotten.
+    /// Changes the limit, at least one: drops the least recently used pages.
     pub(in crate::flash) fn retune(&mut self, limit: u32) {
         self.limit = limit;
         self.forget_beyond();
     }
 
-    /// A page of the map is used; whether it was there. Now it is.
+    /// Uses a map page, and loads it; returns whether it was in memory before.
     pub(in crate::flash) fn ask(&mut self, page: u32) -> bool {
         let was_held = self.links[page as usize].is_held;
         if self.newest == page {

@@ -1,17 +1,17 @@
-//! Mechanisms that are off unless a parameter turns them on. The book defines them, under
+//! Mechanisms that are off unless a parameter enables them. The book defines them, under
 //! *Optional*.
 //!
-//! - [`background`]: collection while nobody asks for anything.
-//! - [`jitter`]: senses, programs and erases that take longer or shorter, by chance.
+//! - [`background`]: collection while the drive is idle.
+//! - [`jitter`]: random durations of senses, programs and erases.
 //! - [`map_cache`]: a map that is larger than the memory for it.
-//! - [`retry`]: senses that have to be repeated, by chance.
+//! - [`retry`]: random repetitions of senses.
 //! - [`slc`]: a cache of single-bit cells.
-//! - [`suspend`]: programs and erases that give way to reads.
+//! - [`suspend`]: suspension of programs and erases for reads.
 //!
-//! Planes need no more than a time for each of them, and are where dies are.
+//! Planes only need a time for each of them, which is stored with the dies.
 //!
-//! Chance comes from a seed, in the order in which operations are asked of dies: the same commands
-//! at the same times give the same results.
+//! Random numbers come from a seed, in the order in which dies get operations: the same commands at
+//! the same times give the same results.
 
 pub(super) mod background;
 mod jitter;
@@ -26,7 +26,7 @@ use self::random::Random;
 use self::retry::Retry;
 use crate::parameters::FlashExtras;
 
-/// How chance changes the times of dies.
+/// Random effects on the durations of dies.
 #[derive(Debug)]
 pub(crate) struct Chance {
     seed: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Chance {
 }
 
 impl Chance {
-    /// As the parameters say: none if they leave nothing to chance.
+    /// From the parameters; `None` if nothing is random.
     pub(crate) fn new(extras: &FlashExtras) -> Option<Self> {
         let chance = Self {
             seed: extras.seed,
@@ -53,7 +53,7 @@ impl Chance {
         any.then_some(chance)
     }
 
-    /// The same chance, if its seed is the same, as if it went on from `before`.
+    /// Continues the sequence of `before` if the seed is the same.
     pub(crate) fn after(mut self, before: Option<Self>) -> Self {
         if let Some(before) = before.filter(|before| before.seed == self.seed) {
             self.random = before.random;
@@ -61,18 +61,18 @@ impl Chance {
         self
     }
 
-    /// How long a sense takes that should take `ns`.
+    /// Random duration of a sense with nominal duration `ns`.
     pub(crate) fn read(&mut self, ns: u64) -> u64 {
         let senses = 1 + self.retry.repeats(&mut self.random);
         self.sum(senses, |chance| chance.read.apply(&mut chance.random, ns))
     }
 
-    /// How long `count` programs take that should take `ns` each.
+    /// Random total duration of `count` programs with nominal duration `ns` each.
     pub(crate) fn programs(&mut self, ns: u64, count: u64) -> u64 {
         self.sum(count, |chance| chance.program.apply(&mut chance.random, ns))
     }
 
-    /// How long `count` erases take that should take `ns` each.
+    /// Random total duration of `count` erases with nominal duration `ns` each.
     pub(crate) fn erases(&mut self, ns: u64, count: u64) -> u64 {
         self.sum(count, |chance| chance.erase.apply(&mut chance.random, ns))
     }

@@ -1,5 +1,5 @@
-//! Chance from a seed: SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number
-//! Generators*, 2014).
+//! Random numbers from a seed: SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom
+//! Number Generators*, 2014).
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flash) struct Random {

@@ -1,8 +1,8 @@
-//! Senses that are repeated: after each, with a probability, there is another one, up to eight.
+//! Read retries: after each sense, another one follows with some probability, up to eight.
 
 use super::random::Random;
 
-/// The most repeats of one sense.
+/// Maximum number of repetitions of a sense.
 const MOST: u64 = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,8 @@ impl Retry {
         self.per_million > 0
     }
 
-    /// How often a sense is repeated. Each look takes one number, of which the upper 32 bits count;
-    /// off, it takes none.
+    /// Number of repetitions of a sense. Each test takes one random number, of which the upper 32
+    /// bits count; if off, none.
     pub(super) fn repeats(self, random: &mut Random) -> u64 {
         if !self.is_on() {
             return 0;

@@ -1,21 +1,21 @@
-//! A cache of single-bit cells: what hosts write is programmed faster while there is room, and
-//! folded into the cells proper while nobody asks for anything.
+//! A cache of single-bit cells: host writes are programmed faster while there is room in it, and
+//! folded into multi-bit cells while the drive is idle.
 
 use std::collections::VecDeque;
 
 use crate::parameters::FlashParameters;
 
-/// When wordlines are cached and folded.
+/// Conditions of caching and folding.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flash) struct SlcCache {
-    /// Wordlines of one partition.
+    /// Wordlines of the cache in one partition.
     pub(in crate::flash) wordlines: usize,
-    /// They are folded after so long without a command.
+    /// Idle time before folding starts.
     pub(in crate::flash) idle: u64,
 }
 
 impl SlcCache {
-    /// As the parameters, which were checked, say: none if it is off.
+    /// From the parameters, which were checked; `None` if it is off.
     pub(in crate::flash) fn new(parameters: &FlashParameters) -> Option<Self> {
         let of_all = u64::from(parameters.partitions) * u64::from(parameters.oneshot_bytes);
         let wordlines = parameters.extras.slc_cache_bytes / of_all;
@@ -26,19 +26,19 @@ impl SlcCache {
     }
 }
 
-/// What is in the cache of one partition.
+/// Contents of one partition's cache.
 #[derive(Debug, Default)]
 pub(in crate::flash) struct Cached {
-    /// The die of each wordline, from the one that was programmed first.
+    /// The die of each wordline, the oldest first.
     pub(in crate::flash) dies: VecDeque<usize>,
-    /// When the last fold has ended.
+    /// End of the last fold.
     pub(in crate::flash) folded: u64,
-    /// Pages of all wordlines that were folded.
+    /// Pages of all folded wordlines.
     pub(in crate::flash) folded_pages: u64,
 }
 
 impl Cached {
-    /// Nothing is cached.
+    /// Empties the cache.
     pub(in crate::flash) fn clear(&mut self) {
         self.dies.clear();
         self.folded = 0;

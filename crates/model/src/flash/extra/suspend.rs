@@ -1,33 +1,33 @@
-//! Programs and erases that are suspended when a read wants their die.
+//! Suspension of programs and erases when a read needs their die.
 //!
-//! Of each die the last operation is known, and who waits for its end: only that one can move, as
-//! what is asked of a die after it has its time from then on.
+//! For each die the last operation is known, and what waits for its end. Only the last one can
+//! move, because a later operation gets its time when it is requested.
 //!
-//! What it does NOT do: know what else the die does. Whoever asks says from when on the die is
-//! free, and takes the end that comes out of it.
+//! Not included: other operations of the die. The caller provides the time from which on the die is
+//! free, and takes the resulting end.
 
 use crate::flash::{Buffer, Dies};
 use crate::moving::Slot;
 use crate::parameters::FlashExtras;
 use crate::pending::Pending;
 
-/// What waits for the end of an operation.
+/// Something that waits for the end of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiting {
     /// A command.
     Command(Slot),
-    /// Bytes that come back to the buffer.
+    /// Bytes that return to the buffer.
     Bytes(Slot),
 }
 
-/// All dies.
+/// Suspension state of all dies.
 #[derive(Debug)]
 pub(in crate::flash) struct Suspension {
     limit: u32,
     suspend: u64,
     resume: u64,
     last: Vec<Last>,
-    /// What waits for something that has moved, and to when.
+    /// Waiting things that were postponed, with their new times.
     pub(in crate::flash) moved: Vec<(Waiting, u64)>,
 }
 
@@ -37,7 +37,7 @@ struct Last {
     begin: u64,
     end: u64,
     suspended: u32,
-    /// The end of the last sense made while it was suspended.
+    /// End of the last sense during its suspension.
     sensed: u64,
     waiting: Vec<Waiting>,
 }
@@ -49,7 +49,7 @@ impl Last {
 }
 
 impl Suspension {
-    /// As the parameters say: none if it is off. What was asked for before that is not suspended.
+    /// From the parameters; `None` if it is off. Earlier operations are not suspended.
     pub(in crate::flash) fn new(
         extras: &FlashExtras,
         dies: usize,
@@ -71,21 +71,20 @@ impl Suspension {
         })
     }
 
-    /// A program or erase of a die was asked for, which nobody waits for yet.
+    /// Records a program or erase of a die; nothing waits for it yet.
     pub(in crate::flash) fn asked(&mut self, die: usize, begin: u64, end: u64) {
         let last = &mut self.last[die];
         (last.begin, last.end, last.suspended) = (begin, end, 0);
         last.waiting.clear();
     }
 
-    /// Something waits for the last operation of a die.
+    /// Registers something that waits for the last operation of a die.
     pub(in crate::flash) fn wait(&mut self, die: usize, waiting: Waiting) {
         self.last[die].waiting.push(waiting);
     }
 
-    /// When the sense of a read begins that is asked for at `at`, if the last operation of its die
-    /// gives way to it. `free` is from when on all of the die is free; [`Suspension::sensed`]
-    /// follows.
+    /// Begin of a read's sense that is requested at `at`, if it suspends the last operation of its
+    /// die. `free` is the time from which on the whole die is free; [`Suspension::sensed`] follows.
     pub(in crate::flash) fn begin(&self, die: usize, at: u64, free: u64) -> Option<u64> {
         let last = &self.last[die];
         if free > last.end || !(last.begin..last.end).contains(&at) {
@@ -97,7 +96,7 @@ impl Suspension {
         (last.suspended < self.limit).then(|| at.saturating_add(self.suspend))
     }
 
-    /// That sense ended at `end`; gives from when on the die is free.
+    /// Ends that sense at `end`; returns the time from which on the die is free.
     pub(in crate::flash) fn sensed(&mut self, die: usize, at: u64, end: u64) -> u64 {
         let last = &mut self.last[die];
         let longer = if last.is_suspended(at, self.resume) {
@@ -114,8 +113,7 @@ impl Suspension {
     }
 }
 
-/// Bytes of a pool of the buffer come back when what was asked of a die last ends, at `end` as
-/// things stand.
+/// Returns bytes to a pool of the buffer when the last operation of a die ends, currently at `end`.
 pub(crate) fn give_back(
     buffer: &mut Buffer,
     dies: &mut Dies,
@@ -131,7 +129,7 @@ pub(crate) fn give_back(
     }
 }
 
-/// Has those wait longer who wait for what was suspended.
+/// Postpones everything that waits for suspended operations.
 pub(crate) fn postpone(dies: &mut Dies, pending: &mut Pending, buffer: &mut Buffer) {
     for (waiting, until) in dies.moved() {
         match waiting {

@@ -1,9 +1,9 @@
-//! Cost-benefit: what is gained and how long that has lasted, over what it costs to read and write
-//! the valid pages again (Rosenblum and Ousterhout, *The Design and Implementation of a
-//! Log-Structured File System*, 1992, section 3.6).
+//! Cost-benefit: the gain times its age, divided by the cost of reading and rewriting the valid
+//! pages (Rosenblum and Ousterhout, *The Design and Implementation of a Log-Structured File
+//! System*, 1992, section 3.6).
 //!
-//! The greatest `(pages - valid) * age / (2 * valid)`; of several the one that was filled first. A
-//! line without a valid page comes before all.
+//! Chooses the greatest `(pages - valid) * age / (2 * valid)`; of several the line filled first. A
+//! line without valid pages comes before all others.
 
 use std::cmp::Ordering;
 
@@ -24,7 +24,7 @@ impl Policy for CostBenefit {
     }
 }
 
-/// Compares the fractions exactly. Two lines without a valid page are equal.
+/// Compares the fractions exactly. Two lines without valid pages are equal.
 fn compare(lines: &Lines, left: u32, right: u32) -> Ordering {
     let valid = |line| u128::from(lines.valid(line));
     let gain = |line| {

@@ -1,4 +1,4 @@
-//! Fifo: the line that was filled first and has a page that is not valid.
+//! Fifo: chooses the line that was filled first and has an invalid page.
 
 use super::{Lines, Policy};
 

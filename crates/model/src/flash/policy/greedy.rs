@@ -1,4 +1,4 @@
-//! Greedy: the line with the fewest valid pages; of several the one that was filled first.
+//! Greedy: chooses the line with the fewest valid pages; of several the one filled first.
 
 use super::{Lines, Policy};
 

@@ -1,5 +1,5 @@
-//! Which line is collected. Another policy is one file here, a variant of [`CollectionPolicy`] and
-//! a line in [`policy`].
+//! Choice of the line to collect. Another policy requires one file here, a variant of
+//! [`CollectionPolicy`] and a line in [`policy`].
 
 mod cost_benefit;
 mod fifo;
@@ -8,9 +8,9 @@ mod greedy;
 use super::lines::Lines;
 use crate::parameters::CollectionPolicy;
 
-/// Chooses the line to be collected.
+/// Chooses the line to collect.
 pub trait Policy: std::fmt::Debug + Send {
-    /// A full line with a page that is not valid; none if no line has one.
+    /// A full line with an invalid page; `None` if there is none.
     fn victim(&mut self, lines: &Lines) -> Option<u32>;
 }
 

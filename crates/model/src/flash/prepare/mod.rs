@@ -1,12 +1,13 @@
-//! Drives in the state of long use: what uniform random overwrites of single pages lead to.
+//! Preconditioning: drives in the steady state of uniform random overwrites of single pages.
 //!
-//! - [`Flash::precondition`] plays it: every page is placed and collected as in use, in no time. It
-//!   is what steady state means here.
-//! - [`Flash::seeded`] writes it down, for drives too large for that: a small drive of the same
-//!   lines and over-provisioning is played, and the lines of the large one are given as many valid
-//!   pages. Which pages those are is drawn; how often lines were erased is not known and left at 0.
+//! - [`Flash::precondition`] simulates it: every page is placed and collected as in use, in no
+//!   time. This defines steady state here.
+//! - [`Flash::seeded`] constructs it, for drives too large for that: it simulates a small drive
+//!   with the same lines and over-provisioning, and gives the lines of the large one the same
+//!   proportions of valid pages. The valid pages are chosen at random; erase counts are unknown and
+//!   left at 0.
 //!
-//! What it does NOT do: prepare for another workload.
+//! Not included: other workloads.
 
 mod permutation;
 mod seeded;
@@ -14,53 +15,53 @@ mod seeded;
 use super::Flash;
 use super::extra::random::Random;
 
-/// Rounds in which write amplification has always settled.
+/// Rounds after which write amplification has always settled.
 const MOST_ROUNDS: u32 = 50;
 
-/// How a drive was prepared.
+/// Method of preconditioning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Every page operation was done.
+    /// Every page operation was simulated.
     Played,
-    /// From what a small drive of the same kind came to.
+    /// Constructed from the state of a small drive of the same kind.
     Seeded,
 }
 
-/// What came of a preparation.
+/// Result of preconditioning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared {
-    /// How it was done.
+    /// Method.
     pub method: Method,
-    /// Write amplification in the last round, of the drive that was played, in thousandths.
+    /// Write amplification in the last round, of the simulated drive, in thousandths.
     pub write_amplification_permille: u64,
-    /// Rounds: capacities that were overwritten at random.
+    /// Rounds: number of times that the capacity was overwritten at random.
     pub rounds: u32,
-    /// Pages that were written, for hosts and for collection.
+    /// Pages written, for hosts and for collection.
     pub page_operations: u64,
 }
 
-/// How far a preparation is.
+/// Progress of preconditioning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The round: 0 while every page is written in order.
+    /// Current round: 0 while every page is written in order.
     pub round: u32,
-    /// Pages of this round that were written.
+    /// Pages written in this round.
     pub written: u64,
     /// Pages of a round.
     pub pages: u64,
-    /// Write amplification of the round before, in thousandths; 0 in the first two.
+    /// Write amplification of the previous round, in thousandths; 0 in the first two.
     pub write_amplification_permille: u64,
 }
 
-/// Pages between two words on progress.
+/// Pages between two progress reports.
 const STRIDE: u64 = 1 << 18;
 
-/// A drive as far as it can be overwritten.
+/// A drive for overwrites.
 trait Overwrite {
-    /// Pages that hosts see.
+    /// Logical pages.
     fn pages(&self) -> u64;
 
-    /// Writes one of them.
+    /// Overwrites a page.
     fn overwrite(&mut self, page: u64);
 
     /// Pages written by hosts, and by hosts and collection, so far.
@@ -83,8 +84,8 @@ impl Overwrite for Flash {
     }
 }
 
-/// Writes every page in order, and then capacities at random until write amplification has changed
-/// by less than 2 % from one to the next.
+/// Writes every page in order, and then overwrites the capacity at random until write amplification
+/// changes by less than 2 % from one round to the next.
 fn play(drive: &mut impl Overwrite, seed: u64, tell: &mut dyn FnMut(Progress)) -> Prepared {
     let pages = drive.pages();
     let begin = drive.written();
@@ -131,14 +132,14 @@ fn per_mille(part: u64, whole: u64) -> u64 {
 }
 
 impl Flash {
-    /// Brings the drive into the steady state of uniform random overwrites of single pages, by real
-    /// page operations and in no time: every page in order, then capacities at random until write
-    /// amplification has changed by less than 2 % from one to the next.
+    /// Brings the drive into the steady state of uniform random overwrites of single pages, with
+    /// real page operations in no time: every page in order, then the capacity at random until
+    /// write amplification changes by less than 2 % from one round to the next.
     pub fn precondition(&mut self, seed: u64) -> Prepared {
         self.precondition_telling(seed, &mut |_| ())
     }
 
-    /// The same, with word of how far it is now and then.
+    /// The same with periodic progress reports.
     pub fn precondition_telling(&mut self, seed: u64, tell: &mut dyn FnMut(Progress)) -> Prepared {
         let prepared = play(self, seed, tell);
         self.prepared = Some(prepared);

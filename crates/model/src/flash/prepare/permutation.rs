@@ -1,5 +1,5 @@
 //! A permutation of `0..count` that needs no memory: a Feistel network on the next power of four,
-//! walked until it comes back below `count`.
+//! iterated until the result is below `count`.
 
 use crate::flash::extra::random::Random;
 
@@ -14,7 +14,7 @@ pub(super) struct Permutation {
 }
 
 impl Permutation {
-    /// One of many, chosen by `random`.
+    /// A permutation chosen by `random`.
     pub(super) fn new(count: u32, random: &mut Random) -> Self {
         let bits = u32::BITS - count.saturating_sub(1).leading_zeros();
         Self {
@@ -24,7 +24,7 @@ impl Permutation {
         }
     }
 
-    /// Where `index`, which is below `count`, goes.
+    /// Image of `index`, which must be below `count`.
     pub(super) fn apply(&self, index: u32) -> u32 {
         let mut at = u64::from(index);
         loop {

@@ -1,4 +1,4 @@
-//! Steady state, written down.
+//! Construction of the steady state from a small simulated drive.
 
 use super::permutation::Permutation;
 use super::{Method, Overwrite, Prepared, play};
@@ -9,25 +9,25 @@ use crate::flash::{DieShape, Flash, Geometry};
 use crate::parameter::Shape;
 use crate::parameters::FlashParameters;
 
-/// Lines of the small drive at most: the few that are kept free then count no more.
+/// Maximum number of lines of the small drive, from which on the few lines kept free do not matter.
 const MOST_LINES: u32 = 4096;
-/// How often it is looked at: each line is as one at some look, so that what the drive is by chance
-/// at one time does not count.
+/// Number of samples: each line follows one of them at random, so that random deviations of a
+/// single moment do not matter.
 const LOOKS: u64 = 64;
-/// Pages of its lines at least, if the large drive's have as many.
+/// Minimum pages per line, if the large drive's lines have as many.
 const LEAST_LINE: u32 = 64;
-/// And about as many pages: lines of a thousand pages cost 1 % less than larger ones, lines of 256
-/// pages 3 %.
+/// Approximate maximum number of pages: lines of a thousand pages cost 1 % less than larger ones,
+/// lines of 256 pages 3 %.
 const MOST_PAGES: u32 = 1 << 22;
 
 impl Flash {
-    /// A drive in the steady state of uniform random overwrites of single pages, as
-    /// [`Flash::precondition`] makes it, without the page operations that lead there: its lines
-    /// have as many valid pages as those of a small drive that was played.
+    /// A drive in the steady state of uniform random overwrites of single pages, like that of
+    /// [`Flash::precondition`], without the page operations: its lines have the proportions of
+    /// valid pages of a small drive that was simulated.
     ///
     /// # Errors
     ///
-    /// As [`Flash::new`].
+    /// Those of [`Flash::new`].
     pub fn seeded(
         parameters: &FlashParameters,
         seed: u64,
@@ -49,7 +49,7 @@ impl Flash {
     }
 }
 
-/// One partition with as many lines, as much to spare, and fewer pages.
+/// One partition with the same number of lines and spare space, and fewer pages.
 struct Small(Ftl);
 
 impl Small {
@@ -58,7 +58,7 @@ impl Small {
             .lines
             .min(MOST_LINES.max(lines_that_have_spare(large, &Shape::of(parameters)?)));
         let line = large.line.min((MOST_PAGES / lines).max(LEAST_LINE));
-        // Rounded down, so that no less is spare.
+        // Rounded down, so that at least as much is spare.
         let logical = scale(
             u64::from(line) * u64::from(lines),
             large.logical,
@@ -83,7 +83,7 @@ impl Small {
     }
 }
 
-/// Lines of which enough are spare, at the over-provisioning of the large drive.
+/// Number of lines with enough spare ones, at the over-provisioning of the large drive.
 fn lines_that_have_spare(large: &Geometry, shape: &Shape) -> u32 {
     let needed = shape.spare_lines;
     let spare = u64::from(large.physical() - large.logical);
@@ -91,7 +91,7 @@ fn lines_that_have_spare(large: &Geometry, shape: &Shape) -> u32 {
     u32::try_from(lines).unwrap_or(u32::MAX)
 }
 
-/// `value * part / whole`, rounded down; the result is known to be below 2^32.
+/// `value * part / whole`, rounded down; the caller guarantees a result below 2^32.
 fn scale(value: u64, part: u32, whole: u32) -> u32 {
     let scaled = u128::from(value) * u128::from(part) / u128::from(whole);
     u32::try_from(scaled).expect("no more than the pages of a partition")
@@ -115,21 +115,21 @@ impl Overwrite for Small {
     }
 }
 
-/// What a partition is like, whatever the number and size of its lines.
+/// State of a partition, independent of the number and size of its lines.
 struct State {
     /// Pages of each line.
     pages: u32,
     free: u32,
-    /// Valid pages of the full lines, from the one that was filled first, at each look.
+    /// Valid pages of the full lines, in the order in which they were filled, for each sample.
     full: Vec<Vec<u32>>,
-    /// Pages taken of the line that each writer has open, and those of them that are valid.
+    /// Pages taken of the line that each writer has open, and the number of valid ones.
     open: [(Writer, u32, u32); 2],
     credits: i64,
     refill: u32,
 }
 
 impl State {
-    /// Looks at a drive again and again while one more capacity is written.
+    /// Samples a drive repeatedly while its capacity is written once more.
     fn of(small: &mut Small, random: &mut Random) -> Self {
         let pages = small.pages();
         let mut full = Vec::new();
@@ -155,7 +155,7 @@ impl State {
         }
     }
 
-    /// Writes a fresh partition as full as this one.
+    /// Fills a fresh partition in the same proportions.
     fn write(&self, ftl: &mut Ftl, random: &mut Random) {
         let shape = ftl.geometry;
         let grown = |pages: u32| scale(u64::from(pages), shape.line, self.pages);
@@ -190,7 +190,7 @@ impl State {
         ftl.set_credits(credits, grown(self.refill).max(1));
     }
 
-    /// Valid pages of `lines` full lines that are as these.
+    /// Valid pages of `lines` full lines with the sampled distribution.
     fn spread(&self, lines: u32, grown: impl Fn(u32) -> u32, random: &mut Random) -> Vec<u32> {
         let like = |line: u32| {
             let full = &self.full[index(random.below(self.full.len() as u64))];
@@ -205,7 +205,7 @@ fn index(small: u64) -> usize {
     usize::try_from(small).expect("below the length of a vector")
 }
 
-/// Changes all a little, so that they are `total` together, and none is more than `most`.
+/// Adjusts all values a little, so that their sum is `total`, and none exceeds `most`.
 fn level(all: &mut [u32], total: u64, most: u32) {
     let mut sum: u64 = all.iter().copied().map(u64::from).sum();
     while sum != total {

@@ -1,5 +1,5 @@
-//! What collection costs under uniform random writes, against closed forms and simulations of
-//! others; and how well random reads use dies.
+//! Cost of collection under uniform random writes, compared with closed forms and simulations by
+//! others; and utilization of dies by random reads.
 
 use super::*;
 
@@ -30,8 +30,8 @@ fn amplification(parameters: &FlashParameters, seed: u64, before: u64, measured:
 }
 
 /// First in, first out: a page of the oldest line is still valid with probability p = exp(-(1 - p)
-/// (1 + OP)), as (1 - p) (1 + OP) capacities were written since; and what is written again is 1 /
-/// (1 - p).
+/// (1 + OP)), because (1 - p) (1 + OP) capacities were written since; the amplification is 1 / (1 -
+/// p).
 fn fifo_in_theory(overprovisioning: f64) -> f64 {
     let mut valid: f64 = 0.5;
     for _ in 0..10_000 {
@@ -55,8 +55,8 @@ fn fifo_costs_what_the_closed_form_says() {
     }
 }
 
-/// What share of the dies that `depth` random reads could use are sensing, over a long time:
-/// everything but the sense takes no time.
+/// Share of the dies usable by `depth` random reads that are sensing, over a long time, if only
+/// senses take time.
 fn dies_at_work(depth: u64, seed: u64) -> f64 {
     const SENSE: u64 = 50_000;
     const DIES: u32 = 16;
@@ -124,9 +124,9 @@ fn ten_seeds(parameters: &FlashParameters) -> (f64, f64) {
     (mean, 2.262 * (squares / 9.0 / 10.0).sqrt())
 }
 
-/// First in, first out, against the closed form for the lines without the two that are free or
-/// open; greedy against the means of ten seeds of a plain simulation of such a drive, which knows
-/// nothing of credits or dies. Within 3 %, and that is not by chance.
+/// First in, first out, compared with the closed form for the lines other than the two free or open
+/// ones; greedy, compared with the means of ten seeds of a plain simulation of such a drive,
+/// without credits and dies. Within 3 %, which is not by chance.
 #[test]
 fn ten_seeds_agree_with_what_is_known() {
     for (permille, simulated) in [(70, 7.497), (140, 4.146), (280, 2.443)] {

@@ -26,7 +26,7 @@ fn a_line_is_collected_before_the_page_that_has_no_credit() {
     let mut flash = about_to_collect(&one_die());
     let collected = 20_000 + 4096 + 4096 + 100_000; // the last page is of the second kind
     let erased = collected + 1_000_000;
-    // The data is there long before the die is free.
+    // The data arrives long before the die is free.
     assert_eq!(
         durations(&mut flash, &[(START, forced(199, 1))]),
         [erased + 4096 + 100_000]
@@ -272,8 +272,8 @@ fn a_line_without_an_invalid_page_is_no_victim() {
     ] {
         assert_eq!(policy::policy(named).victim(&lines), None);
     }
-    // Of several lines with as few valid pages the one that was filled first, whichever changed
-    // last.
+    // Among lines with equally few valid pages the one filled first, regardless of the order of
+    // changes.
     lines.invalidate(0);
     lines.invalidate(1);
     assert_eq!(

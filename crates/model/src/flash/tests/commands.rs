@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Long after what was done before.
+/// Long after everything before.
 const LATER: u64 = 1_000_000_000;
 
 /// The drive with its first `pages` pages written in order, in no time.
@@ -26,7 +26,7 @@ fn a_read_is_firmware_sense_channel_and_link() {
         durations(&mut flash, &[(LATER, read(2, 1))]),
         [1000 + 20_000 + 4096 + 1024]
     );
-    // Half a page costs what a whole one does, and half of each of two what both do.
+    // Half a page costs as much as a whole one, and half of each of two as much as both.
     let mut flash = with_pages(&four_dies(), 64);
     let half = Op::Read {
         offset: 512,
@@ -52,7 +52,7 @@ fn pages_of_one_flash_page_are_one_sense() {
     let mut flash = with_pages(&four_dies(), 64);
     let both = 2000 + (10_000 + 4096) + (20_000 + 4096) + 1024;
     assert_eq!(durations(&mut flash, &[(LATER, read(1, 2))]), [both]);
-    // A chunk goes on over the link while the next one is on the channel.
+    // A chunk is sent over the link while the next one is on the channel.
     let mut parameters = four_dies();
     parameters.max_channel_transfer_bytes = 4096;
     parameters.firmware_channel_transfer_ns = 10;
@@ -202,7 +202,7 @@ fn bytes_come_back_when_their_wordline_is_programmed_and_a_write_waits_for_them(
     assert_eq!(flash.next_event(), Some(programmed));
     flash.advance(programmed - 1, &mut done);
     assert!(!flash.has_room(&write(16, 4)));
-    // Two wordlines on two channels end together; the next two hold what is left: a page and
+    // Two wordlines on two channels end together; the next two contain the rest: a page and
     // nothing.
     flash.advance(programmed, &mut done);
     assert_eq!(flash.buffer_used(), 53_248 - 2 * 16_384);

@@ -1,8 +1,9 @@
-//! What is off unless it is asked for.
+//! Mechanisms that are off by default.
 
 use super::*;
 
-/// As `about_to_collect`: full but for two free lines; the lines 0 to 15 have one valid page each.
+/// Like `about_to_collect`: full except for two free lines; the lines 0 to 15 have one valid page
+/// each.
 fn full(parameters: &FlashParameters) -> Flash {
     let mut flash = drive(parameters);
     (0..200).for_each(|page| flash.place_only(page));
@@ -39,7 +40,7 @@ fn an_idle_drive_collects_until_it_has_free_lines_enough() {
     assert_eq!(erased(&mut flash, arrived + 999_999), 2);
     assert_eq!(erased(&mut flash, arrived + 1_000_000), 3);
     assert_eq!(flash.dies.all_free() - one, arrived + 1_000_000);
-    // Of the first line all pages but one were not valid: four victims give three lines.
+    // All pages of the first line except one were invalid: four victims give three lines.
     assert_eq!(erased(&mut flash, u64::MAX), 4);
     assert_eq!(flash.free_lines(), 5);
     assert_eq!(flash.counters().collected_pages, 4);
@@ -50,7 +51,7 @@ fn a_stall_is_no_arrival_and_what_is_off_does_nothing() {
     let mut flash = full(&one_die());
     flash.advance(u64::MAX, &mut Vec::new());
     assert_eq!(flash.counters().erased_lines, 0);
-    // Sixteen pages fill the buffer for long; what comes next stalls, and the drive has been idle
+    // Sixteen pages fill the buffer for long; the next command stalls, and the drive has been idle
     // since the first.
     let mut parameters = with_background(3);
     parameters.program_ns = 10_000_000;

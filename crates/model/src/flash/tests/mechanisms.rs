@@ -1,5 +1,5 @@
-//! Planes, single-bit cells, misses of the map, suspension: worked by hand, and what holds for
-//! whatever is asked of a drive.
+//! Planes, single-bit cells, map misses, suspension: hand-computed cases, and properties under
+//! random commands.
 
 use proptest::prelude::*;
 
@@ -162,8 +162,8 @@ fn a_read_waits_for_the_map_and_a_write_does_not() {
         // Not written, and map page 0 is forgotten.
         (at(2), read(1024, 1)),
         (at(3), read(0, 1)),
-        // The map's pages 0 and 1: one is there, the other one senses on die 1; all of the read is
-        // after both. Die 0 has nothing of these pages.
+        // Map pages 0 and 1: one is in memory, the other one is sensed on die 1; the whole read
+        // follows both. Die 0 has none of these pages.
         (at(4), read(1023, 2)),
         // The sense on die 2 leaves over channel 0 before the data of the wordline on die 0, which
         // does not fit before it, arrives.
@@ -282,7 +282,7 @@ fn nothing_gives_way_before_it_begins_or_when_something_waits_behind_it() {
         (0, forced(10, 1)),
         (0, read(0, 1)),
         (20_000, read(0, 1)),
-        // One that is over gives way to nobody.
+        // An operation that has ended is not suspended.
         (1_000_000, read(0, 1)),
     ];
     assert_eq!(
@@ -298,7 +298,7 @@ fn nothing_gives_way_before_it_begins_or_when_something_waits_behind_it() {
 
 #[test]
 fn an_erase_and_a_fold_give_way_and_a_collections_sense_does_not_ask_for_it() {
-    // As in `a_line_is_collected`: the erase ends what a write of one page has the die do before
+    // As in `a_line_is_collected`: the erase is the last work of the die for a page write before
     // its own program.
     let mut parameters = suspending(1);
     parameters.extras.background_below = 3;
@@ -344,7 +344,7 @@ fn what_was_asked_for_while_suspension_was_off_is_not_suspended() {
     flash.pending = Pending::default();
     let waited = 105_720 + 14_096 + 1024 - 20_000;
     assert_eq!(durations(&mut flash, &[(20_000, read(0, 1))]), [waited]);
-    // And what was asked for before it was turned off keeps who waits for it.
+    // An operation from before the change keeps its waiting commands.
     let mut flash = drive(&suspending(5));
     flash.place_only(0);
     flash.submit(0, 0, &forced(10, 1));
@@ -401,7 +401,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
-/// What became of a drive: all that was done, and its end.
+/// Runs the steps on a drive; returns everything that completed, with its end.
 fn run(flash: &mut Flash, steps: &[Step]) -> Vec<(u64, u64)> {
     let (mut now, mut id) = (0, 0);
     let mut done = Vec::new();
@@ -473,7 +473,7 @@ proptest! {
         prop_assert!(flash.partitions.iter().all(|partition| partition.cached.dies.is_empty()), "an idle drive folds all");
     }
 
-    /// What is on and never has a reason to act changes nothing.
+    /// Mechanisms that are on but never have a reason to act change nothing.
     #[test]
     fn what_never_acts_changes_nothing(steps in steps()) {
         let mut plain = everything(0, 0, 0);

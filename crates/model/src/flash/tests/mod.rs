@@ -1,5 +1,5 @@
-//! Vectors worked by hand from the book's page, properties under random programs, and what
-//! collection is known to cost.
+//! Hand-computed vectors from the book's page, properties under random programs, and the known cost
+//! of collection.
 
 mod amplification;
 mod collection;

@@ -31,7 +31,7 @@ fn amplification(flash: &mut Flash, seed: u64) -> f64 {
     1.0 + (end.collected_pages - start.collected_pages) as f64 / host
 }
 
-/// The greatest difference of the shares of lines that have at most so many valid pages.
+/// Maximum difference between the cumulative distributions of lines over valid pages.
 fn distance(left: &[u64], right: &[u64]) -> f64 {
     let all = |histogram: &[u64]| histogram.iter().sum::<u64>() as f64;
     let (mut below, mut greatest) = ((0.0, 0.0), 0.0f64);

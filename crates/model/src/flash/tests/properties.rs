@@ -1,5 +1,5 @@
-//! Random programs: whatever is written, trimmed and collected, the map and the counts agree with
-//! what a simple book-keeper says.
+//! Random programs: after any writes, trims and collections, map and counters agree with a simple
+//! reference.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// What a drive should be like, kept apart from it.
+/// Reference state of a drive, kept separately.
 #[derive(Default)]
 struct Book {
     mapped: BTreeSet<u64>,
@@ -152,7 +152,7 @@ fn run(parameters: &FlashParameters, prepared: bool, steps: &[Step]) {
     let ids: BTreeSet<u64> = done.iter().map(|due| due.id).collect();
     assert_eq!((done.len() as u64, ids.len() as u64), (expected, expected));
     assert!(done.windows(2).all(|pair| pair[0].at <= pair[1].at));
-    // What is left in the buffer is in wordlines that are not full.
+    // The rest in the buffer belongs to partly filled wordlines.
     let held: u64 = flash
         .partitions
         .iter()

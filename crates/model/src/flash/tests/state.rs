@@ -1,4 +1,4 @@
-//! State as bytes: what was saved comes back, and what is damaged does not come back as a drive.
+//! State as bytes: a saved state comes back, and a damaged one does not become a drive.
 
 use proptest::prelude::*;
 
@@ -304,7 +304,7 @@ fn what_is_cached_is_saved_and_folded_later() {
     );
     let without = Flash::restore(&small(), &bytes).unwrap();
     assert_eq!(count(&without), [0, 0]);
-    // At rest nothing comes back to the buffer that was not taken.
+    // At rest no bytes return to the buffer that were not taken.
     flash.rest(&caching());
     for flash in [&mut flash, &mut restored] {
         assert_eq!(flash.next_event(), None);

@@ -1,9 +1,8 @@
-//! What a model would have shown: the mean time of a command when so many are always in flight.
+//! Predictions of a model: the mean time of a command with a constant number of commands in flight.
 //!
-//! One case after the other on one drive, each begun when the drive has been at rest for long.
-//! Reads go to a part that was written in order before, and on a zoned drive to all zones; writes
-//! to a drive that is as new, and no more than it takes without collection. A zone that is reset is
-//! full.
+//! All cases run one after the other on one drive, and each begins after a long rest. Reads go to a
+//! part that was written in order before, or to all zones of a zoned drive. Writes go to a new
+//! drive, and stay below the amount that starts collection. A zone that is reset is full.
 
 mod run;
 
@@ -15,7 +14,7 @@ use self::run::{Places, Run};
 use super::samples::{Keys, Writers};
 use super::{Act, Sample, float};
 
-/// What is asked of a drive.
+/// Commands of one measured point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Case {
     pub(super) act: Act,
@@ -39,43 +38,43 @@ impl Case {
     }
 }
 
-/// How much is computed.
+/// Amount of computation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    /// Commands that are counted of each case, and for each that is in flight so many more.
+    /// Counted commands of each case, plus `per_depth` for each command in flight.
     pub(super) commands: u64,
     pub(super) per_depth: u64,
 }
 
-/// Bytes that reads go to at most.
+/// Maximum size of the range that is read.
 const READ_FROM: u64 = 256 << 20;
-/// Bytes of the writes that fill it.
+/// Bytes of each write that fills the range.
 const FILL_LEN: u32 = 1 << 20;
-/// A drive that has had nothing to do for so long is at rest.
+/// Idle time after which a drive is at rest.
 const REST_NS: u64 = 100_000_000_000;
-/// Sizes of drives without lines: of no account.
+/// Size of drives without lines, whose size has no influence.
 const ANY_SIZE: u64 = 1 << 40;
-/// Zones of a drive that is tried, at most.
+/// Maximum number of zones of a simulated drive.
 const ZONES_MAX: u64 = 4096;
 
-/// Drives that cases are tried on.
+/// Drives that the cases run on.
 #[derive(Debug)]
 pub(super) struct Forward {
     effort: Effort,
-    /// What a host's software adds to each command.
+    /// Time that a host's software adds to each command.
     host_ns: u64,
-    /// A drive with something to read, if it needs that.
+    /// A drive with data to read, if reads need it.
     filled: Option<Model>,
-    /// Up to when time has passed on it.
+    /// Time reached on that drive.
     now: u64,
     size: u64,
 }
 
 impl Forward {
-    /// For drives of the shape of `parameters`.
+    /// Predictions for drives of the shape of `parameters`.
     ///
     /// # Errors
-    /// They make no drive.
+    /// The parameters do not describe a valid drive.
     pub(super) fn new(
         parameters: &Parameters,
         host_ns: u64,
@@ -104,8 +103,8 @@ impl Forward {
         Ok(forward)
     }
 
-    /// The same with so much less computed, for a kind of drive that needs nothing written before
-    /// it is read.
+    /// The same with the effort divided by `of_effort`, for a kind of drive that can be read
+    /// without being written before.
     pub(super) fn like(&self, of_effort: u64) -> Self {
         let Effort {
             commands,
@@ -123,7 +122,7 @@ impl Forward {
         }
     }
 
-    /// Something to read, on the smallest drive of the shape.
+    /// Writes data to read, on the smallest drive of the shape.
     fn fill(&mut self, flash: &FlashParameters) -> Result<(), String> {
         let small = small(flash)?;
         self.size = small.size_bytes;
@@ -145,11 +144,11 @@ impl Forward {
         Ok(())
     }
 
-    /// Mean times of the cases with these parameters, in nanoseconds. What a drive's shape follows
-    /// from is as in [`Forward::new`].
+    /// Mean times of the cases with these parameters, in nanoseconds. The parameters that determine
+    /// the drive's shape must be those given to [`Forward::new`].
     ///
     /// # Errors
-    /// They make no drive.
+    /// The parameters do not describe a valid drive.
     pub(super) fn means(
         &mut self,
         parameters: &Parameters,
@@ -186,7 +185,7 @@ impl Forward {
         let places = Places::new(case, parameters, self.size)?;
         let run = Run::new(case, places, self.effort, parameters);
         let (mean, end) = run.on(model, start, self.host_ns)?;
-        // The next one on the same drive.
+        // The next case runs on the same drive.
         self.now = self.now.max(end);
         Ok(mean)
     }
@@ -217,19 +216,19 @@ fn written(model: &mut Model, zone: u64, capacity: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes of the drive that they are tried on, at most, unless its lines need more.
+/// Maximum size of the simulated drive, unless its lines need more.
 const STEADY_SIZE: u64 = 8 << 30;
 
-/// How often it is looked at how long writes take. Partitions that collect at the same time hold
-/// them up less than such as do so in turns, by 15 %, and they drift from one to the other within a
-/// million writes: so each look is at another of their courses.
+/// Number of measurements of the steady state. Partitions that collect at the same time delay
+/// writes less than partitions that take turns, by 15 %, and they drift between the two within a
+/// million writes: so each measurement starts from other relative positions.
 const STEADY_ROUNDS: u64 = 8;
 
-/// The mean time of random writes of a page to a drive in the steady state of them, so many of them
-/// in flight; tried on a small drive.
+/// The mean time of random page writes in the steady state of such writes, with `depth` in flight,
+/// on a small drive.
 ///
 /// # Errors
-/// The parameters make no drive.
+/// The parameters do not describe a valid drive.
 pub(super) fn sustained(flash: &FlashParameters, depth: u32, host_ns: u64) -> Result<f64, String> {
     let small = steady(flash)?;
     let shape = Shape::of(&small).map_err(|error| error.to_string())?;
@@ -247,8 +246,8 @@ pub(super) fn sustained(flash: &FlashParameters, depth: u32, host_ns: u64) -> Re
     Ok(sum / float(STEADY_ROUNDS))
 }
 
-/// Writes up to a line more to each partition than to others, so that they are anywhere in their
-/// courses; gives when that is done.
+/// Writes up to a line more to some partitions than to others, so that their positions in the
+/// collection cycle differ. Returns the time after that.
 fn shift(
     model: &mut Model,
     mut now: u64,
@@ -278,11 +277,11 @@ fn shift(
     Ok(now)
 }
 
-/// By how much the space of a drive that can hold data exceeds the data: without the lines that
-/// collection keeps free.
+/// Ratio by which the space that can hold data exceeds the data, without the lines that collection
+/// keeps free.
 ///
 /// # Errors
-/// The parameters make no drive.
+/// The parameters do not describe a valid drive.
 pub(super) fn spare(flash: &FlashParameters) -> Result<f64, String> {
     let parameters = Parameters::Flash(flash.clone());
     parameters.check().map_err(|error| error.to_string())?;
@@ -292,8 +291,8 @@ pub(super) fn spare(flash: &FlashParameters) -> Result<f64, String> {
     Ok(pages / float(shape.logical_pages.max(1)) - 1.0)
 }
 
-/// The drive whose steady state is tried: itself, where it is small, or one of the same shape with
-/// as many lines as collection needs to be a large one's.
+/// The drive whose steady state is simulated: the drive itself if it is small, or one of the same
+/// shape with enough lines for collection to behave as on a large one.
 pub(super) fn steady(flash: &FlashParameters) -> Result<FlashParameters, String> {
     let least = small(flash)?.size_bytes.max(STEADY_SIZE);
     Ok(FlashParameters {
@@ -306,8 +305,8 @@ fn made(parameters: &Parameters) -> Result<Model, String> {
     Model::new(parameters).map_err(|error| error.to_string())
 }
 
-/// The smallest drive of the same shape that can be, of sizes that are powers of two, and room for
-/// what a case writes.
+/// The smallest valid drive of the same shape, of a size that is a power of two, with room for the
+/// writes of a case.
 fn small(flash: &FlashParameters) -> Result<FlashParameters, String> {
     let sizes = (31..50).map(|bits| FlashParameters {
         size_bytes: 1 << bits,

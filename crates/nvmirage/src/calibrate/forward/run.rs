@@ -1,4 +1,4 @@
-//! One case on one drive: as many commands as it says are always in flight.
+//! One case on one drive, with a constant number of commands in flight.
 
 use std::collections::VecDeque;
 
@@ -9,33 +9,33 @@ use super::super::samples::{Keys, Writers};
 use super::super::{Act, float};
 use super::{Case, Effort, READ_FROM};
 
-/// A buffer is as full as it gets after this many times its size, and after so many commands at
-/// most.
+/// Writes that fill the buffer to its steady level, in multiples of its size, and their maximum
+/// number.
 const BUFFERS: u64 = 6;
 const WARM_MAX: u64 = 20_000;
-/// What a case takes of a drive at most, in bytes.
+/// Maximum bytes of one case.
 const WRITTEN_MAX: u64 = 1 << 30;
-/// And at least, so that a buffer's worth more or less does not count.
+/// Minimum bytes of one case, so that the buffer's contents at its end do not matter.
 const WRITTEN_MIN: u64 = 96 << 20;
-/// Keys that are chosen from.
+/// Size of the key space.
 const KEYS: u64 = 1 << 20;
-/// Random writes of a page to a drive in steady state: those that warm it up, and those that count.
+/// Random page writes in steady state: warm-up, and counted ones.
 const STEADY_WARM: u64 = 8_000;
 const STEADY_COUNT: u64 = 40_000;
 
-/// Where commands go.
+/// Targets of commands.
 pub(super) enum Places {
-    /// Anywhere on a drive of so many places, or to one after the other.
+    /// A number of places, anywhere on the drive, taken at random or in order.
     Blocks(u64),
-    /// To so many zones of which each has so many places.
+    /// Zones, each with a number of places.
     Zones(Zones, u64),
-    /// To zones, by writers that go through their own in order.
+    /// Zones, by writers that each go through their own in order.
     Writers(Zones, Vec<Writer>),
     /// To keys.
     Keys(Keys),
 }
 
-/// Zones that are tried.
+/// Zones of the simulated drive.
 #[derive(Clone, Copy)]
 pub(super) struct Zones {
     count: u64,
@@ -43,7 +43,7 @@ pub(super) struct Zones {
     capacity: u64,
 }
 
-/// Where a writer is, and how many zones it goes on by.
+/// Position of a writer, and the number of zones from one of its zones to the next.
 #[derive(Clone, Copy)]
 pub(super) struct Writer {
     zone: u64,
@@ -52,10 +52,10 @@ pub(super) struct Writer {
 }
 
 impl Places {
-    /// Those of a case on a drive of `size` bytes.
+    /// Targets of a case on a drive of `size` bytes.
     ///
     /// # Errors
-    /// The drive has not so many zones.
+    /// The drive has too few zones.
     pub(super) fn new(case: &Case, parameters: &Parameters, size: u64) -> Result<Self, String> {
         let len = u64::from(case.len.max(1));
         Ok(match parameters {
@@ -101,7 +101,7 @@ impl Zones {
     }
 }
 
-/// One case.
+/// State of one case.
 pub(super) struct Run {
     act: Act,
     random: Option<Random>,
@@ -134,7 +134,7 @@ impl Run {
         let count = effort.commands + effort.per_depth * depth;
         let (warm, count) = match (case.act, buffer) {
             (Act::Reset, _) => (0, 1),
-            // What a case writes must not make collection begin.
+            // The writes of a case must not start collection.
             (Act::Write, 1..) => {
                 let warm = (BUFFERS * buffer / len).min(WARM_MAX) + 4 * depth;
                 let most = (WRITTEN_MAX / len).max(2);
@@ -145,7 +145,7 @@ impl Run {
         };
         Run {
             act: case.act,
-            // Each case has chances of its own, so that they are wrong independently of each other.
+            // Each case has its own random sequence, so that errors of cases are independent.
             random: case
                 .random
                 .then(|| Random::new(len << 32 | depth << 8 | case.act as u64)),
@@ -158,7 +158,7 @@ impl Run {
         }
     }
 
-    /// Random writes of a page all over a drive in steady state.
+    /// Random page writes over the whole drive in steady state.
     pub(super) fn steady(bytes: u64, depth: u32, seed: u64) -> Self {
         Run {
             act: Act::Write,
@@ -172,7 +172,7 @@ impl Run {
         }
     }
 
-    /// One of `count`, at random or one after the other.
+    /// One of `count`, at random or in order.
     fn pick(&mut self, count: u64) -> u64 {
         self.next += 1;
         match &mut self.random {
@@ -246,7 +246,7 @@ impl Run {
         Ok(Op::Kv(KvOp { kind, hash, len }))
     }
 
-    /// Commands by flow: those of each writer, whose queue stands still for itself, or all.
+    /// The commands by flow: one flow per writer, whose queue stalls independently, or one for all.
     fn flows(&self, start: u64) -> Vec<Flow> {
         let count = match &self.places {
             Places::Writers(_, writers) => writers.len(),
@@ -259,7 +259,7 @@ impl Run {
         flows
     }
 
-    /// The mean time of the commands that count, and the time at the end.
+    /// The mean time of the counted commands, and the end time.
     pub(super) fn on(
         mut self,
         model: &mut Model,
@@ -301,17 +301,17 @@ impl Run {
                 }
             }
         }
-        // As many are in flight all the time, so the mean follows from the rate.
+        // The number in flight is constant, so the mean time follows from the rate.
         let counted = finished - self.warm;
         let mean = float(now - since) * f64::from(self.depth) / float(counted);
         Ok((mean, now))
     }
 }
 
-/// Commands that come one after the other.
+/// Commands that are submitted in order.
 #[derive(Default)]
 struct Flow {
-    /// When the next ones come; one that found no room stands first.
+    /// Submission times of waiting commands; a command that found no room comes first.
     waiting: VecDeque<u64>,
     held: Option<Op<'static>>,
 }

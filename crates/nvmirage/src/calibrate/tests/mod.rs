@@ -1,4 +1,4 @@
-//! Drives that are known come back from what they show.
+//! Calibrations of known drives return their parameters.
 
 mod keys;
 mod zones;
@@ -14,8 +14,8 @@ use super::result::{Calibration, Finding, Given, Standing, calibrate};
 use super::samples::{Keys, Writers};
 use super::{Act, Sample, read};
 
-/// Mean times of a drive of latency `l_ns`, bytes and commands a second: the closed form of the
-/// model's definition.
+/// Mean time of a command, for latency `l_ns`, bytes per second and commands per second: the closed
+/// form of the model's definition.
 fn closed_form(way: [f64; 3], len: u32, depth: u32) -> f64 {
     let [latency, bytes, rate] = way;
     let cost = |len: f64| (len / bytes).max(1.0 / rate) * 1e9;
@@ -106,7 +106,7 @@ fn a_drive_of_latency_bandwidth_and_rate_comes_back() {
 
 #[test]
 fn noise_widens_the_intervals_and_they_hold_what_is_true() {
-    // errors of 2 % that follow no rule, always the same
+    // errors of 2 % without a pattern, always the same
     let mut random = driver::workload::random::Random::new(7);
     let mut noisy = all_points();
     for sample in &mut noisy {
@@ -127,9 +127,9 @@ fn noise_widens_the_intervals_and_they_hold_what_is_true() {
 
 #[test]
 fn what_nothing_reaches_is_no_limit() {
-    // A rate of less than one command in 1.6 us, what 16 KiB take at 10 GB/s, would have made the
-    // larger ones faster: their time is the latency, and what they take more of the drive than a
-    // page does.
+    // With a rate of less than one command in 1.6 us, the time of 16 KiB at 10 GB/s, larger
+    // commands would have been faster: their time is the latency, plus the drive time beyond that
+    // of a page.
     let free = [10_000.0, 10e9, 1e12];
     let sizes = [4096, 8192, 16384];
     let mut all = points(Act::Read, free, &sizes, &[1, 2, 4]);
@@ -161,7 +161,7 @@ fn one_size_does_not_tell_bandwidth_from_rate() {
             "{finding:?}"
         );
     }
-    // what was measured is met all the same
+    // the measurements are met all the same
     for point in &found.fitted {
         assert!(point.error().abs() < 0.01, "{point:?}");
     }
@@ -181,7 +181,7 @@ fn too_little_says_what_is_missing() {
     assert!(error(&[]).contains("nothing was measured of reads"));
     let reads = points(Act::Read, READ, &[4096], &[1, 8]);
     assert!(error(&reads).contains("nothing was measured of writes"));
-    // what was not measured is a preset's
+    // values that were not measured come from a preset
     let like = preset("optane-p4800x")
         .unwrap()
         .parameters(1 << 30, None)
@@ -201,7 +201,7 @@ fn too_little_says_what_is_missing() {
 fn what_a_host_adds_is_taken_out() {
     let mut all = all_points();
     for sample in &mut all {
-        // as long as the drive is not full a command takes so much longer
+        // before the drive is full, a command takes this much longer
         let cost = match sample.act {
             Act::Read => READ,
             _ => WRITE,
@@ -221,12 +221,12 @@ fn what_a_host_adds_is_taken_out() {
     holds(&found, "write_latency", WRITE[0]);
 }
 
-/// Each measurement has chances of its own.
+/// Each measurement has its own random sequence.
 fn seed_of(jobs: &str) -> u64 {
     model::key_hash(jobs.as_bytes()).into()
 }
 
-/// What a drive shows to a job file in virtual time.
+/// Results of a job file on a drive in virtual time.
 fn simulated(parameters: &Parameters, size: u64, jobs: &str, ms: u64) -> Vec<Sample> {
     let seed = seed_of(jobs);
     let jobs = fio::parse(jobs, &[]).unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A prototype of 4 channels with 4 dies each, and smaller zones: so that all dies are written
+/// A prototype of 4 channels with 4 dies each, and smaller zones, so that all dies are written
 /// soon.
 fn prototype(changes: &[(&str, &str)]) -> (Parameters, u64) {
     let zone = 16 << 20;
@@ -69,7 +69,7 @@ fn writes(truth: &Parameters, size: u64, samples: &mut Vec<Sample>) {
     }
 }
 
-/// One writer that comes to its zones again: it resets them.
+/// One writer that returns to its zones and resets them.
 fn resets(truth: &Parameters, size: u64) -> Vec<Sample> {
     let jobs = "[w]\nzonemode=zbd\nrw=write\nbs=192k\nsize=64m\ntime_based\nruntime=4s\n";
     let both = simulated(truth, size, jobs, 4000);
@@ -110,7 +110,7 @@ fn the_times_of_zones_come_back() {
         let standing = finding(&found, name).standing;
         assert_eq!(standing, Standing::NotIdentifiable, "{name}");
     }
-    // A command waits for programs, beside which 150 ns for a page do not show.
+    // A command waits for programs, so that 150 ns per page do not show.
     let per_page = finding(&found, "buffer_per_page").standing;
     assert!(!matches!(per_page, Standing::Known(_)), "{per_page:?}");
     assert_eq!(found.passed_over, [""; 0]);

@@ -1,5 +1,5 @@
-//! What `nvmirage bench` does beside its jobs: idle queue pairs, a cold one, a neighbour that
-//! stores into its doorbells.
+//! Background load of `nvmirage bench`: idle queue pairs, a cold queue pair, a neighbour that
+//! writes its doorbells continuously, and further drives that run the same jobs.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use driver::Doorbells;
@@ -14,7 +14,7 @@ use crate::load::{Host, Needs, Queue};
 use crate::report::job::{ColdReport, LatencyReport};
 use terminal::progress;
 
-/// Queue pairs whose doorbells a neighbour stores into, and commands of each.
+/// Queue pairs whose doorbells the neighbour writes, and the commands that each can hold.
 const STORM_QUEUES: u16 = 8;
 const STORM_DEPTH: u16 = 31;
 
@@ -72,7 +72,7 @@ fn stores() -> impl TypedValueParser<Value = Stores> {
     })
 }
 
-/// What stands beside the jobs.
+/// Everything that runs beside the jobs.
 pub(super) struct Besides {
     idle: Kept,
     cold: Option<Queue>,
@@ -83,7 +83,7 @@ pub(super) struct Besides {
     also_qd: Option<u16>,
 }
 
-/// A drive that does each job, too.
+/// A further drive that runs each job.
 struct Also {
     target: String,
     host: Host,
@@ -91,19 +91,19 @@ struct Also {
     namespace: Namespace,
 }
 
-/// One job's.
+/// Background load of one job.
 pub(super) type Beside<'a, K> = (
     (Option<Cold<'a, AnyBus, K>>, Option<Storm<'a, AnyBus>>),
     Vec<Neighbour<'a, AnyBus, K>>,
 );
 
 impl BesideArgs {
-    /// Drives that the jobs are done on, too.
+    /// Addresses of the further drives that run each job.
     pub(super) fn also(&self) -> impl Iterator<Item = &Place> {
         self.also.iter()
     }
 
-    /// Opens all of it, for jobs that need so much and use that namespace.
+    /// Opens all of it for jobs with these needs on namespace `nsid`.
     pub(super) fn open(
         &self,
         host: &mut Host,
@@ -177,7 +177,7 @@ impl Also {
 }
 
 impl Besides {
-    /// What is done beside one job.
+    /// Background load of one job.
     pub(super) fn of_job<'a, K: Clock>(
         &'a mut self,
         host: &mut Host,
@@ -216,13 +216,13 @@ impl Besides {
         Ok(((cold, storm), also))
     }
 
-    /// The drives that do each job, too.
+    /// The further drives that run each job.
     pub(super) fn also(&self) -> Vec<String> {
         self.also.iter().map(|other| other.target.clone()).collect()
     }
 
-    /// Lets go of other controllers. One that had wild values stored into its doorbells is left as
-    /// it is.
+    /// Detaches from the other controllers. A controller whose doorbells received arbitrary values
+    /// is left as it is.
     pub(super) fn leave(self) -> anyhow::Result<()> {
         for mut other in self.also {
             other.host.device().delete_queue_pair(other.queue)?;
@@ -232,7 +232,7 @@ impl Besides {
     }
 }
 
-/// What a cold queue showed, where it was used.
+/// Result of the cold queue, if it ran commands.
 pub(super) fn cold_report<K: Clock>(cold: &Cold<'_, AnyBus, K>) -> Option<ColdReport> {
     let (latency, commands, errors) = cold.result();
     (commands > 0).then(|| ColdReport {

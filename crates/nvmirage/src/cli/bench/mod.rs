@@ -166,9 +166,9 @@ fn doorbells() -> impl TypedValueParser<Value = Doorbells> {
 struct Output {
     target: String,
     nsid: u32,
-    /// How commands were rung.
+    /// Doorbell method in use.
     doorbells: &'static str,
-    /// Queue pairs that nobody uses.
+    /// Idle queue pairs beside those of the jobs.
     idle_queues: u32,
     jobs: Vec<JobReport>,
 }
@@ -185,7 +185,7 @@ impl Bench {
         let target = self.target.as_ref().context("--target is missing")?;
         let jobs = self.jobs()?;
         self.refuse_without_consent(target)?;
-        // before this thread stays on one: afterwards that is all it may use
+        // Called before this thread is pinned: a pinned thread sees only its own CPU.
         let pair = Pair::new(self.cpu, self.server_cpu)?;
         if let Some(cpu) = self.cpu {
             cpu::pin_or_say(cpu)?;
@@ -199,7 +199,7 @@ impl Bench {
             wait: self.wait.get(),
         };
         let mut host = Host::connect(target, self.doorbells, needs)?;
-        // not before: whoever waits for a drive ends with the first signal
+        // Installed only now, so that the first signal ends a command that waits for a drive.
         let interrupt = Interrupt::install()?;
         let mut output = Output {
             target: target.to_string(),
@@ -212,7 +212,7 @@ impl Bench {
             jobs: Vec::new(),
         };
         let done = self.measure(&mut host, needs, &jobs, &pair, &interrupt, &mut output.jobs);
-        // what was measured before something failed is worth showing
+        // If a later job failed, show the results of the earlier ones.
         match (output.jobs.is_empty(), self.json) {
             (true, _) => {}
             (false, true) => terminal::print_json(&output)?,
@@ -225,7 +225,7 @@ impl Bench {
         verdict(&output.jobs)
     }
 
-    /// Does the jobs one after the other, on the same queue pairs.
+    /// Runs the jobs one after the other on the same queue pairs.
     fn measure(
         &self,
         host: &mut Host,
@@ -269,7 +269,7 @@ impl Bench {
         }
     }
 
-    /// Jobs that overwrite data are for those who mean it.
+    /// Rejects jobs that overwrite data unless `--destroy-data` is given.
     fn refuse_without_consent(&self, target: &Place) -> anyhow::Result<()> {
         let writes = match self.rw {
             Rw::RandRead | Rw::Read => false,
@@ -318,7 +318,7 @@ impl Bench {
     }
 }
 
-/// Does one job, with a line that moves, and a look at the placement before and after.
+/// Runs one job with a progress line, and checks the placement before and after.
 fn one(
     host: &mut Host,
     queues: &mut [Queue],
@@ -361,7 +361,7 @@ fn one(
     })
 }
 
-/// Errors in any job are the command's failure.
+/// The command fails if any job had errors.
 fn verdict(jobs: &[JobReport]) -> anyhow::Result<()> {
     let all = |job: &'_ JobReport| {
         let also = job.also.iter().map(|other| other.report.clone());

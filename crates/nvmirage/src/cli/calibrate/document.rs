@@ -1,4 +1,4 @@
-//! A calibration as JSON, and as a preset's file.
+//! JSON and preset file of a calibration.
 
 use std::collections::BTreeMap;
 
@@ -9,44 +9,44 @@ use crate::calibrate::{Calibration, Finding, Foretold, Sample, Standing, Sweep, 
 use crate::config::Size;
 use crate::config::drive::{Drive, FILE_VERSION, FileValue, PresetFile};
 
-/// All that is told.
+/// Complete result of a calibration.
 #[derive(Debug, Serialize)]
 pub(super) struct Document {
     pub(super) kind: &'static str,
-    /// Points that took part.
+    /// Points used by the fit.
     pub(super) points: usize,
-    /// Their noise, as a share.
+    /// Their noise, as a fraction.
     pub(super) noise: f64,
     pub(super) sweeps: Vec<Sweep>,
     pub(super) parameters: Vec<Row>,
     pub(super) fitted: Vec<Point>,
     pub(super) held_out: Vec<Point>,
-    /// Steady state, of a small drive of the same kind.
+    /// Steady-state points, predicted by a small drive of the same kind.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) sustained: Vec<Point>,
-    /// What was of no use, and why.
+    /// Measurements that were not usable, with the reasons.
     pub(super) passed_over: Vec<String>,
-    /// The file that was written.
+    /// The preset file, if one was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) written: Option<String>,
 }
 
-/// A parameter that was looked for.
+/// A parameter that the fit looked for.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) value: String,
     pub(super) identifiable: bool,
-    /// Bounds of 95 %; one alone where there is no other.
+    /// Bounds of the 95 % interval; only one of them if the other side is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) low: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) high: Option<String>,
-    /// The sweep that tells it.
+    /// The sweep that identifies the parameter.
     pub(super) sweep: &'static str,
 }
 
-/// A point that was measured.
+/// A measured point.
 #[derive(Debug, Serialize)]
 pub(super) struct Point {
     pub(super) what: String,
@@ -55,11 +55,11 @@ pub(super) struct Point {
     pub(super) error_percent: f64,
 }
 
-/// What all that was not measured is from.
+/// Source of every value that was not measured.
 #[derive(Clone, Copy)]
 pub(super) struct Like<'a> {
     pub(super) drive: &'a Drive,
-    /// What is known to differ: `NAME=VALUE`.
+    /// Values known to differ: `NAME=VALUE`.
     pub(super) set: &'a [String],
 }
 
@@ -97,7 +97,7 @@ fn rows(finding: &Finding) -> impl Iterator<Item = Row> {
 }
 
 impl Row {
-    /// What is known of it, in words.
+    /// The interval in words.
     pub(super) fn interval(&self) -> String {
         match (&self.low, &self.high) {
             (Some(low), Some(high)) => format!("{low} to {high}"),
@@ -130,7 +130,7 @@ impl Document {
         }
     }
 
-    /// The drive, as a file has it.
+    /// Preset file of the calibrated drive.
     pub(super) fn preset(
         &self,
         found: &Calibration,
@@ -178,7 +178,7 @@ fn is_on(parameter: &model::parameter::Parameter, parameters: &Parameters) -> bo
     parameter.get(parameters).raw != 0
 }
 
-/// Where a value is from.
+/// Source of a value, as the preset names it.
 fn source(row: Option<&Row>, name: &str, like: Option<Like<'_>>, points: usize) -> String {
     let other = || {
         let source = like.and_then(|like| like.source(name));

@@ -1,4 +1,4 @@
-//! `nvmirage calibrate`: the parameters of a model, from what was measured of a drive.
+//! `nvmirage calibrate`: fits the parameters of a model to measurements of a drive.
 
 mod document;
 mod shown;
@@ -77,7 +77,7 @@ pub(super) struct Calibrate {
     json: bool,
 }
 
-/// Longest file of measurements.
+/// Maximum size of a measurement file.
 const FILE_MAX: u64 = 1 << 28;
 
 impl Calibrate {
@@ -122,7 +122,7 @@ impl Calibrate {
         }
     }
 
-    /// The drive that is like it, with what differs.
+    /// The drive named by `--like`, with the values of `--set`.
     fn like(&self) -> Result<Option<(Drive, Timing)>, String> {
         let Some(name) = &self.like else {
             return Ok(None);
@@ -143,7 +143,7 @@ impl Calibrate {
         Ok(Some((drive, timing)))
     }
 
-    /// Everything that was measured, and what of it is of no use.
+    /// All usable measurements, and the reasons why others are not usable.
     fn samples(&self) -> anyhow::Result<(Vec<Sample>, Vec<String>)> {
         let mut samples = Vec::new();
         let mut passed_over = Vec::new();

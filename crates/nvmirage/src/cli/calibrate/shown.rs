@@ -1,4 +1,4 @@
-//! A calibration as people read it.
+//! Text output of a calibration.
 
 use std::fmt::Write as _;
 
@@ -79,7 +79,7 @@ fn parameters(document: &Document) -> String {
     table.to_string()
 }
 
-/// Every point, or only how far they are off.
+/// All points one by one, or only a summary of their errors.
 fn points(points: &[Point], each: bool) -> String {
     if points.is_empty() {
         return String::new();

@@ -1,5 +1,5 @@
-//! `nvmirage explain`: what a preset is, what follows from it at a size, and what was published of
-//! the real drive.
+//! `nvmirage explain`: shows the parameters of a preset, the performance that follows from them at
+//! a size, and published figures of the real drive.
 
 mod shown;
 
@@ -42,7 +42,7 @@ pub(super) struct Explain {
     json: bool,
 }
 
-/// All that is said of a drive.
+/// Everything that the command reports about a drive.
 #[derive(Debug, Serialize)]
 struct Report {
     preset: String,
@@ -63,7 +63,7 @@ struct Report {
     parameters: Vec<Row>,
 }
 
-/// The drive that it was taken from.
+/// The real drive that the preset describes.
 #[derive(Debug, Serialize)]
 struct Real {
     size_bytes: u64,
@@ -164,7 +164,7 @@ impl Most {
     }
 }
 
-/// A parameter.
+/// One parameter.
 #[derive(Debug, Serialize)]
 struct Row {
     name: &'static str,
@@ -172,12 +172,12 @@ struct Row {
     number: u64,
     change: &'static str,
     about: &'static str,
-    /// What was published, where a host's share was taken out of it.
+    /// The published figure, if a host's share was subtracted from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     published_as: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host_ns: Option<u64>,
-    /// Between which values it lies, where it was measured.
+    /// Bounds of the value, if it was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     interval: Option<[String; 2]>,
     source: String,
@@ -283,7 +283,7 @@ fn rows(drive: &Drive, timing: &Timing, parameters: &Parameters) -> Vec<Row> {
     drive.kind().parameters().map(row).collect()
 }
 
-/// One line of the list.
+/// One preset in the list.
 #[derive(Debug, Serialize)]
 struct Listed {
     preset: String,
@@ -309,7 +309,7 @@ fn list(json: bool) -> anyhow::Result<()> {
     terminal::print(&shown::list(&all))
 }
 
-/// Bytes of so many pages.
+/// Bytes of this many pages.
 fn bytes_of_pages(pages: u64) -> u64 {
     pages.saturating_mul(PAGE_BYTES)
 }

@@ -1,5 +1,5 @@
-//! Eight stores of 4 KiB, one by one and as one compound command, by the rules of NVMeVirt's
-//! published program, beside what its authors measured of it.
+//! Eight stores of 4 KiB, separately and as one compound command, by the rules of NVMeVirt's
+//! published program, compared with its authors' measurements.
 
 use anyhow::anyhow;
 use model::preset::LINUX_WRITE_NS;
@@ -9,24 +9,23 @@ use simulate::points;
 
 use terminal::units;
 
-/// What the paper has of eight puts, one by one and in one command (FAST 2023, its compound
-/// command).
+/// Published times of eight puts, separately and in one command (FAST 2023, its compound command).
 const PUBLISHED_NS: [u64; 2] = [469_000, 86_000];
-/// The head of a compound command and what each part has beside its value take one more page.
+/// The head of a compound command, and what each part has beside its value, take one more page
+/// together.
 pub(super) const HEAD_BYTES: u32 = 512;
 
-/// What the two ways take.
+/// Times of the two ways, `[separate, compound]` where both are given.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Compound {
     pub(super) preset: String,
-    /// With the drive as it is: in virtual time, one by one and in one command whose parts start
-    /// together.
+    /// Virtual time of the drive as it is; the parts of the compound command start together.
     pub(super) exact_ns: [u64; 2],
     /// With `arithmetic = "code"`: the parts are one request of all their bytes.
     pub(super) code_ns: [u64; 2],
-    /// The same with what the authors' host takes for each command.
+    /// `code_ns` plus the host time of the authors' machine for each command.
     pub(super) code_with_host_ns: [u64; 2],
-    /// In one command, with its head counted as data.
+    /// The compound command with its head counted as data.
     pub(super) code_with_head_ns: u64,
     pub(super) published_ns: [u64; 2],
     pub(super) published_source: &'static str,
@@ -41,7 +40,7 @@ impl Compound {
         let exact_ns = points::compound(parameters)?;
         let code_ns = points::compound(&code)?;
         let [single, together] = code_ns;
-        // A page of it, as the rule has it: what 32 KiB take longer than 4 KiB, by seven pages.
+        // Time of one page by the published rule: 32 KiB have seven pages more than 4 KiB.
         let page = (together - single / 8) / 7;
         Ok(Compound {
             preset: preset.to_owned(),
@@ -87,7 +86,7 @@ mod tests {
         assert_eq!(compound.code_with_host_ns[0] / 1_000, 448);
         assert_eq!((compound.code_with_host_ns[1] + 50) / 100, 765);
         assert_eq!((compound.code_with_head_ns + 50) / 100, 795);
-        // All parts start together on ten units, of which two share one at most here.
+        // All parts start together on ten units; at most two of them share a unit here.
         let [single, together] = compound.exact_ns;
         assert!(together * 4 < single, "{:?}", compound.exact_ns);
     }

@@ -1,5 +1,5 @@
-//! What is measured only to be drawn: throughput over time, when collection sets in and when zones
-//! are written in turn, and what workers get that all append to one zone.
+//! Measurements that serve only the figures: throughput over time when collection starts and when
+//! writers go through zones, and throughput of workers that all append to one zone.
 
 use driver::program::Ran;
 use model::preset::Preset;
@@ -10,38 +10,39 @@ use super::measure::{Drive, PointReport};
 use super::real::{Bytes, Cpus, Rig};
 use terminal::interrupt::Interrupt;
 
-/// Intervals of a course, at least; half as long ones are more than twice as many.
+/// Minimum number of intervals of a course.
 const INTERVALS: u64 = 50;
 
-/// What the course of writers of zones is called.
+/// Name of the course of zone writers.
 pub(super) const ZONES: &str = "zones";
 
-/// Throughput over time, of the same commands in virtual time and for real.
+/// Throughput over time of the same commands, in virtual time and in real time.
 #[derive(Debug, Serialize)]
 pub(super) struct Course {
     pub(super) preset: String,
     pub(super) name: &'static str,
     pub(super) size_bytes: u64,
-    /// Length of an interval; what is left behind the last is not told.
+    /// Length of an interval; a partial last interval is left out.
     pub(super) interval_ns: u64,
-    /// What all commands take.
+    /// Time of all commands in virtual time.
     pub(super) virtual_ns: u64,
-    /// The same for real; `None` also where the machine was too slow and it was ended before.
+    /// The same in real time; `None` also if the machine was too slow and the run was stopped
+    /// early.
     pub(super) real_ns: Option<u64>,
     pub(super) virtual_bytes_per_s: Vec<u64>,
     pub(super) real_bytes_per_s: Option<Vec<u64>>,
 }
 
-/// What zones are worth.
+/// Measurements of a zoned drive.
 pub(super) struct Zones {
-    /// Writers that go through zones in turn.
+    /// Writers that each go through zones in order.
     pub(super) course: Course,
     /// Workers that all append to one zone.
     pub(super) one_zone: Vec<PointReport>,
 }
 
-/// A drive that is filled and overwritten at random, where the preset collects and `only` is part
-/// of this course's name.
+/// A drive that is filled and then overwritten at random, if the preset collects garbage and the
+/// course's name contains `only`.
 pub(super) fn collection(
     preset: &Preset,
     real: Option<(Cpus, &Interrupt)>,
@@ -55,7 +56,7 @@ pub(super) fn collection(
     }
 }
 
-/// Writers of zones, where the preset has some and `only` is part of this course's name.
+/// Writers of zones, if the preset has zones and the course's name contains `only`.
 pub(super) fn zones(
     preset: &Preset,
     real: Option<(Cpus, &Interrupt)>,
@@ -81,7 +82,7 @@ pub(super) fn zones(
 }
 
 impl Course {
-    /// Runs the only point of `points` once each way.
+    /// Runs the only point of `points` once in virtual time and once in real time.
     fn run(
         preset: &Preset,
         name: &'static str,
@@ -99,7 +100,7 @@ impl Course {
                 let mut rig = Rig::new(preset, &parameters, points, cpus, bytes)?;
                 let ran = rig.run_once(measured, interrupt)?;
                 rig.end()?;
-                // What somebody has ended says nothing of the drive.
+                // An interrupted run says nothing about the drive.
                 (!interrupt.is_set()).then_some(ran)
             }
             None => None,
@@ -122,7 +123,7 @@ impl Course {
     }
 }
 
-/// One, two or five times a power of ten, for a picture of so long.
+/// Interval of 1, 2 or 5 times a power of ten for a figure of this length.
 fn interval(whole_ns: u64) -> u64 {
     let powers = (3..12).map(|power| 10_u64.pow(power));
     let all = powers.flat_map(|power| [1, 2, 5].map(|step| step * power));
@@ -134,7 +135,7 @@ fn interval(whole_ns: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Who is told to end submits nothing more, and waits for what is under way.
+    /// An interrupted run submits nothing more, and waits for the commands in flight.
     #[test]
     fn a_course_ends_when_it_is_told_to() {
         let (host, server) = machine::cpu::pair().unwrap().expect("two CPUs");

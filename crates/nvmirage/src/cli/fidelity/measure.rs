@@ -1,4 +1,4 @@
-//! One drive at all of its points: the oracle's answers, virtual time, and real runs, put together.
+//! One drive at all of its points: the oracle's answers, virtual time, and real runs.
 
 use model::Parameters;
 use model::preset::Preset;
@@ -12,10 +12,10 @@ use super::published::{self, Comparison};
 use super::real::{Bytes, Cpus, Excluded, Rig, Run};
 use crate::placement::Placement;
 
-/// A completion that is seen later than this after its time is late.
+/// A completion that the host sees more than this after its modelled time is late.
 const LATE_NS: i64 = 2_000;
 
-/// What is known of one point.
+/// Results of one point.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PointReport {
     pub(super) preset: String,
@@ -23,9 +23,9 @@ pub(super) struct PointReport {
     pub(super) block_size: u32,
     pub(super) queue_depth: u16,
     pub(super) workers: u16,
-    /// Mean time of a command, by the oracle; `None` where none is recorded.
+    /// Mean time of a command computed by the oracle; `None` if none is recorded.
     pub(super) oracle_ns: Option<u64>,
-    /// The same in virtual time.
+    /// Mean time of a command in virtual time.
     pub(super) virtual_ns: u64,
     /// Commands per second in virtual time.
     pub(super) virtual_per_s: f64,
@@ -35,37 +35,37 @@ pub(super) struct PointReport {
     pub(super) published: Comparison,
 }
 
-/// Medians of the real runs; none of them without any.
+/// Medians of the real runs; all `None` without real runs.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Real {
-    /// Mean time of a command as the host's clock sees it.
+    /// Mean time of a command on the host's clock.
     pub(super) real_ns_raw: Option<f64>,
-    /// The same without what the way to the drive and back adds to it.
+    /// The same minus the time that the path to the drive and back adds.
     pub(super) real_ns_net: Option<f64>,
     /// Commands per second.
     pub(super) real_per_s: Option<f64>,
-    /// One command alone on the null drive.
+    /// Mean time of one command at a time on the null drive.
     pub(super) baseline_ns: Option<f64>,
-    /// Net against virtual time.
+    /// Net time relative to virtual time.
     pub(super) error_pct: Option<f64>,
-    /// Standard deviation of the runs' net times, of their mean.
+    /// Standard deviation of the runs' net times, relative to their mean.
     pub(super) spread_pct: Option<f64>,
     /// The runs' net times.
     pub(super) runs_ns_net: Vec<f64>,
     pub(super) placements: Vec<Placement>,
 }
 
-/// How much later than its time a host sees a command done: over all commands of points with one in
-/// flight, whose times do not depend on what was before.
+/// Delay between a command's modelled time and the host's sight of its completion, over all
+/// commands of points with one in flight, whose times do not depend on earlier commands.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Errors {
     pub(super) commands: u64,
     pub(super) bias_ns: f64,
     pub(super) p50_ns: i64,
     pub(super) p99_ns: i64,
-    /// Of all, those that are seen more than 2 us late.
+    /// Fraction of all commands seen more than 2 us late.
     pub(super) late_fraction: f64,
-    /// Those that are seen before their time.
+    /// Commands seen before their time.
     pub(super) early: u64,
 }
 
@@ -74,14 +74,14 @@ pub(super) struct Drive<'p> {
     preset: &'p Preset,
     parameters: Parameters,
     points: Points,
-    /// Of each point.
+    /// Real runs by point.
     runs: Vec<Vec<Run>>,
     excluded: Excluded,
 }
 
 impl<'p> Drive<'p> {
-    /// With the points whose names have `only` in them, and where those are `drawn`, with what
-    /// stands beside them in a picture.
+    /// Takes the points whose names contain `only`; with `drawn`, also those that share a figure
+    /// with them.
     pub(super) fn new(preset: &'p Preset, only: &str, drawn: bool) -> anyhow::Result<Self> {
         let parameters = preset.parameters(preset.size_bytes, None)?;
         let mut points = points::of(&parameters);
@@ -92,7 +92,7 @@ impl<'p> Drive<'p> {
         Self::at(preset, points)
     }
 
-    /// With these points.
+    /// Takes exactly these points.
     pub(super) fn at(preset: &'p Preset, points: Points) -> anyhow::Result<Self> {
         Ok(Drive {
             preset,
@@ -103,8 +103,8 @@ impl<'p> Drive<'p> {
         })
     }
 
-    /// Runs every point so many times, in turn; `progress` is told of the runs that are done and of
-    /// commands, and says whether to go on.
+    /// Runs every point `runs` times, in turn. `progress` receives the numbers of finished runs and
+    /// commands, and returns whether to continue.
     pub(super) fn run_for_real(
         &mut self,
         cpus: Cpus,
@@ -170,8 +170,8 @@ impl<'p> Drive<'p> {
         })
     }
 
-    /// What a way to the drive and back of `baseline_ns` adds to a command in this loop: all of it
-    /// where commands come one by one, nothing where they wait for the drive anyway.
+    /// Part of `baseline_ns`, the path to the drive and back, that adds to a command's time in this
+    /// loop: all of it if commands come one by one, nothing if they wait for the drive anyway.
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     fn way_ns(&self, measured: &Measured, baseline_ns: f64, alone_ns: u64) -> anyhow::Result<f64> {
         if measured.point.workers * measured.point.queue_depth == 1 && !self.has_history(measured) {
@@ -187,14 +187,14 @@ impl<'p> Drive<'p> {
         Ok((slow.mean_ns() + delay) as f64 - alone_ns as f64)
     }
 
-    /// Whether a command's time depends on those before it although they are done: a write goes on
+    /// Whether a command's time depends on earlier commands that have completed: a write continues
     /// behind the buffer.
     fn has_history(&self, measured: &Measured) -> bool {
         let is_flash = matches!(self.parameters, Parameters::Flash(_) | Parameters::Zones(_));
         is_flash && matches!(measured.point.op, PointOp::Write | PointOp::Append)
     }
 
-    /// Eight stores of 4 KiB, where the drive has keys.
+    /// The comparison of eight stores of 4 KiB, if the drive has keys.
     pub(super) fn compound(&self) -> anyhow::Result<Option<Compound>> {
         match self.parameters {
             Parameters::Kv(_) => Compound::of(&self.preset.full_name(), &self.parameters).map(Some),
@@ -202,8 +202,8 @@ impl<'p> Drive<'p> {
         }
     }
 
-    /// What a host saw of the commands of a point, net and in order of time, and what virtual time
-    /// says of them.
+    /// Net times of a point's commands as the host saw them, in order of time, and as virtual time
+    /// computes them.
     pub(super) fn distribution(&self, name: &str) -> anyhow::Result<Option<[Vec<f64>; 2]>> {
         let mut all = self.points.measured.iter().zip(&self.runs);
         let Some((measured, runs)) =
@@ -231,8 +231,7 @@ impl<'p> Drive<'p> {
         Ok(Some([seen, expected]))
     }
 
-    /// What the null drive's commands took, of each run in order of time; none where nothing was
-    /// run.
+    /// Times of the null drive's commands, by run, in order of time; empty without real runs.
     pub(super) fn null(&self) -> Vec<&[u64]> {
         let all = self.runs.iter().flatten();
         let shown = all.filter(|run| !run.null_ns.is_empty());
@@ -284,8 +283,8 @@ impl Real {
     }
 }
 
-/// Whether a picture of what is called `only` shows this point, too: writers that have a zone each
-/// beside those that share one, and single stores beside those of eight.
+/// Whether the figure of the points that `only` selects shows this point too: writers with a zone
+/// each beside writers that share one, and single stores beside stores of eight.
 fn is_drawn_with(parameters: &Parameters, only: &str, point: Point) -> bool {
     match parameters {
         Parameters::Zones(_) => ZONES.contains(only) && point.op == PointOp::Write,
@@ -296,7 +295,7 @@ fn is_drawn_with(parameters: &Parameters, only: &str, point: Point) -> bool {
     }
 }
 
-/// Of several numbers, one at least.
+/// Median of at least one number.
 fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     let half = all.len() / 2;
@@ -306,7 +305,7 @@ fn median(mut all: Vec<f64>) -> f64 {
     }
 }
 
-/// Mean and standard deviation of several numbers, one at least.
+/// Mean and standard deviation of at least one number.
 #[expect(clippy::cast_precision_loss, reason = "a few runs")]
 pub(super) fn mean_and_deviation(all: &[f64]) -> (f64, f64) {
     let count = all.len() as f64;

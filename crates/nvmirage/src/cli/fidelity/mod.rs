@@ -1,6 +1,7 @@
-//! `nvmirage fidelity`: how far a modelled drive is what it is meant to be. Three claims that are
-//! never mixed: what the model computes against a second reading of its definition, what a host's
-//! clock sees against the model, and the model against real drives.
+//! `nvmirage fidelity`: how close a modelled drive is to its target.
+//!
+//! The report keeps three claims apart: the model against an independent implementation of its
+//! definition (the oracle), the host's clock against the model, and the model against real drives.
 
 mod compound;
 mod courses;
@@ -87,21 +88,21 @@ pub(super) struct Fidelity {
     json: bool,
 }
 
-/// Everything that was found.
+/// The complete report.
 #[derive(Debug, Serialize)]
 struct Report {
     nvmirage: &'static str,
-    /// Real runs of each point; 0: none.
+    /// Real runs of each point; 0 for none.
     runs: u32,
     points: Vec<PointReport>,
-    /// What hosts saw of each command against its time, and what did not count, by preset.
+    /// Delays of commands as hosts saw them, and excluded ones, by preset.
     emulation: Vec<Emulation>,
-    /// Eight stores of 4 KiB one by one and in one command, by the published program's rules.
+    /// Eight stores of 4 KiB, separately and in one command, by the published program's rules.
     compound: Vec<Compound>,
-    /// Throughput over time; only where pictures are drawn.
+    /// Throughput over time; only with figures.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     courses: Vec<Course>,
-    /// Workers that append to one zone; only where pictures are drawn.
+    /// Workers that append to one zone; only with figures.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     one_zone: Vec<PointReport>,
 }
@@ -113,7 +114,7 @@ struct Emulation {
     excluded_commands: u64,
     host_stalls: u64,
     host_stalled_ns: u64,
-    /// Runs that were done again.
+    /// Runs that were repeated because the machine disturbed them.
     disturbed_runs: u64,
 }
 
@@ -228,7 +229,7 @@ impl Fidelity {
         Ok(())
     }
 
-    /// What is there only to be drawn.
+    /// Measures what only the figures show.
     fn look_further(
         &self,
         preset: &Preset,
@@ -251,7 +252,7 @@ impl Fidelity {
 }
 
 impl Report {
-    /// The first claim holds or it does not; the others are figures.
+    /// Only the first claim passes or fails; the others are figures.
     fn verdict(&self) -> anyhow::Result<()> {
         let differ = |point: &&PointReport| point.oracle_ns != Some(point.virtual_ns);
         let differing = self.points.iter().filter(differ).count();

@@ -1,32 +1,32 @@
-//! Published measurements of the real drives, at the points that they are of: only such as no
-//! parameter of the model was taken from.
+//! Published measurements of the real drives at the points that they belong to. Figures from which
+//! a model parameter was taken are excluded.
 
 use model::preset::{LINUX_READ_NS, Preset};
 use serde::Serialize;
 use simulate::points::{Point, PointOp};
 
-/// A published figure beside the model's.
+/// A published figure compared with the model's.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Comparison {
-    /// Mean time of a command, in nanoseconds; that of a throughput is depth over rate. `None`
-    /// where no figure is known.
+    /// Mean time of a command, in nanoseconds; depth over rate if a throughput was published.
+    /// `None` if no figure is known.
     pub(super) published: Option<f64>,
-    /// As it was published.
+    /// The figure as published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) published_figure: Option<&'static str>,
-    /// Where; or why there is none.
+    /// Source of the figure, or the reason why there is none.
     pub(super) published_source: &'static str,
-    /// The model's, with the host's share where one is in the published figure.
+    /// The model's figure, plus the host's share if the published figure includes one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) compared_ns: Option<f64>,
-    /// The model's against the published one.
+    /// Difference of the model's figure from the published one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) difference_pct: Option<f64>,
 }
 
-/// What a figure is of.
+/// Kind of a published figure.
 enum Figure {
-    /// Nanoseconds of one command above a host's software, which takes so many of them.
+    /// Nanoseconds of one command above the host's software, which adds `host_ns`.
     Latency { ns: f64, host_ns: u64 },
     /// Commands per second.
     Rate(f64),
@@ -126,7 +126,7 @@ const ALL: &[Published] = &[
     },
 ];
 
-/// The published figure of a point, if there is one, beside the model's.
+/// Compares a point with its published figure, if there is one.
 pub(super) fn of(preset: &Preset, point: Point, virtual_ns: f64) -> Comparison {
     let mut all = ALL.iter();
     let found = all.find(|one| {
@@ -162,7 +162,7 @@ pub(super) fn of(preset: &Preset, point: Point, virtual_ns: f64) -> Comparison {
     }
 }
 
-/// Why nothing is known beside what the parameters were taken from.
+/// Why no figures are known other than those that the parameters were taken from.
 fn why_none(preset: &str) -> &'static str {
     match preset {
         "intel-p3600" => "none: the figures of its data sheet are the model's parameters",
@@ -177,8 +177,8 @@ fn why_none(preset: &str) -> &'static str {
     }
 }
 
-/// The largest difference that NVMeVirt's authors found between their model and the drive, in per
-/// cent.
+/// The largest difference that NVMeVirt's authors found between their model and the drive, in
+/// percent.
 pub(super) fn of_nvmevirt(preset: &str) -> Option<f64> {
     match preset {
         "optane-p4800x" => Some(12.2),
@@ -202,7 +202,7 @@ mod tests {
             queue_depth,
             workers: 1,
         };
-        // 5.39 us and 6.61 us of the host against 8.9 us.
+        // 5.39 us of the drive plus 6.61 us of the host, against 8.9 us.
         let alone = of(optane, point(4096, 1), 5_390.0);
         assert_eq!(alone.compared_ns, Some(12_000.0));
         assert!((alone.difference_pct.unwrap() - 34.83).abs() < 0.01);

@@ -1,15 +1,13 @@
-//! Points for real: a modelled drive on a reactor with a CPU of its own, a host on another one, and
-//! beside the drive a null one on the same reactor, by which the way to a drive and back is
-//! measured.
+//! Points in real time: a modelled drive on a reactor with its own CPU, and a host on another CPU.
+//! A null drive on the same reactor measures the path to a drive and back.
 //!
-//! Host and reactor are threads of this process and know each other by a vfio-user socket and
+//! Host and reactor are threads of this process that communicate only over a vfio-user socket and
 //! shared memory, as a host in another process would. The drive's bytes are in memory and are
-//! copied like any others, but for a drive that is to forget them ([`Bytes`]).
+//! copied as usual, except for a drive that forgets them ([`Bytes`]).
 //!
-//! A look of the host at its clock that is later than [`STALL_NS`] after the last, and a turn of
-//! the reactor that takes longer than its own bound, mean that the machine has not let a thread
-//! run: commands that it falls on, or all of a run, do not count, and how many were left out is
-//! told.
+//! If the host reads its clock more than [`STALL_NS`] after the previous time, or a turn of the
+//! reactor exceeds its own bound, the machine kept a thread from running. The affected commands, or
+//! the whole run, do not count; the report says how many were excluded.
 
 use std::time::Duration;
 
@@ -32,21 +30,21 @@ use machine::clock::Clock;
 use machine::cpu;
 use terminal::interrupt::Interrupt;
 
-/// A turn of the host's loop takes a microsecond at most.
+/// Bound between two clock readings of the host; a turn of its loop takes a microsecond at most.
 pub(super) const STALL_NS: u64 = 20_000;
-/// Time between phases, for the drive's buffer to be written.
+/// Time between phases, in which the drive writes its buffer out.
 const REST: Duration = Duration::from_millis(5);
-/// Commands that the way to the null drive is measured by, and those where its percentiles are
+/// Commands that measure the path to the null drive, and the number where its percentiles are
 /// shown.
 const BASELINE: u64 = 1000;
 const BASELINE_SHOWN: u64 = 50_000;
-/// Goes to a place far from the last one, and in the end to each.
+/// Step between the null drive's offsets: far from the previous one, and reaches all in the end.
 const STRIDE: u64 = 104_729;
-/// What is looked at over time is not looked at for longer.
+/// Maximum length of a course.
 pub(super) const COURSE_NS: u64 = 30_000_000_000;
-/// Tries of a run that the machine disturbs, after which it counts as it is.
+/// Attempts at a run that the machine disturbs; the last one counts as it is.
 const TRIES: u32 = 5;
-/// Bytes of the null drive.
+/// Size of the null drive in bytes.
 const NULL_BYTES: u64 = 1 << 30;
 
 /// The CPUs of host and reactor.
@@ -61,27 +59,28 @@ pub(super) struct Cpus {
 pub(super) enum Bytes {
     /// In memory.
     Kept,
-    /// Nobody reads it, and there may be more than there is memory.
+    /// Dropped: nothing reads it, and the drive may be larger than memory.
     Forgotten,
 }
 
 /// One run of a point.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    /// Mean of a command.
+    /// Mean time of a command.
     pub(super) raw_ns: f64,
-    /// The same on the null drive, one command at a time.
+    /// Mean time of a command on the null drive, one command at a time.
     pub(super) baseline_ns: f64,
-    /// Of each command, in their order, where one worker has one in flight.
+    /// Time of each command, in order, if one worker has one in flight.
     pub(super) latencies_ns: Vec<Option<u64>>,
-    /// Of the null drive's commands, in order of time, where those are many: see [`shows_null`].
+    /// Times of the null drive's commands, sorted, where there are many of them: see
+    /// [`shows_null`].
     pub(super) null_ns: Vec<u64>,
     /// Commands per second.
     pub(super) rate: f64,
     pub(super) placement: Placement,
 }
 
-/// What did not count.
+/// Excluded commands and runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Excluded {
     pub(super) commands: u64,
@@ -101,7 +100,7 @@ struct Seat {
 /// The machine's clock.
 struct Real<'i> {
     clock: Clock,
-    /// Ends the program, as does [`COURSE_NS`]; `None`: nothing does.
+    /// Ends a run, as [`COURSE_NS`] does; `None` for a run without a bound.
     interrupt: Option<&'i Interrupt>,
 }
 
@@ -156,7 +155,7 @@ impl Seat {
         self.run_until(phase, None)
     }
 
-    /// Until `interrupt`, and no longer than [`COURSE_NS`], where there is one.
+    /// Runs the phase; with `interrupt`, until that is set and no longer than [`COURSE_NS`].
     fn run_until(&mut self, phase: &Phase, interrupt: Option<&Interrupt>) -> anyhow::Result<Ran> {
         let buffer = &self.buffer;
         let workers = self.queues.iter_mut().zip(&phase.workers);
@@ -190,7 +189,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// Serves a drive of `preset`, and has it ready for its points. The calling thread stays on the
+    /// Serves a drive of `preset` and prepares it for its points. Pins the calling thread to the
     /// host's CPU.
     pub(super) fn new(
         preset: &Preset,
@@ -227,7 +226,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Runs a point once; again where the machine disturbs it.
+    /// Runs a point once, and again if the machine disturbs it.
     pub(super) fn run(&mut self, measured: &Measured) -> anyhow::Result<Run> {
         let mut tries = 0;
         loop {
@@ -241,8 +240,8 @@ impl Rig {
         }
     }
 
-    /// Runs a program once as it is, for what it does over time, until `interrupt` and no longer
-    /// than [`COURSE_NS`].
+    /// Runs a program once without repetition, for its course over time, until `interrupt` is set
+    /// and no longer than [`COURSE_NS`].
     pub(super) fn run_once(
         &mut self,
         measured: &Measured,
@@ -285,11 +284,11 @@ impl Rig {
             rate: all as f64 * 1e9 / ran.elapsed_ns.max(1) as f64,
             placement: before.and(self.pair.look()),
         };
-        // Where a tenth of it does not count, the rest says little.
+        // If a tenth of a run is excluded, the rest says little.
         Ok((run, is_disturbed || count * 10 < all as u64 * 9))
     }
 
-    /// Lets go of the drives, and ends what serves them.
+    /// Detaches from the drives, and ends their reactor.
     pub(super) fn end(self) -> anyhow::Result<()> {
         let Rig {
             supervisor,
@@ -304,7 +303,7 @@ impl Rig {
     }
 }
 
-/// Whether what is measured beside this point shows how much the way to a drive varies: writes of
+/// Whether the measurements at this point also show how much the path to a drive varies: writes of
 /// 4 KiB, one at a time.
 fn shows_null(measured: &Measured) -> bool {
     let point = &measured.point;
@@ -312,7 +311,7 @@ fn shows_null(measured: &Measured) -> bool {
     alone && point.op == PointOp::Write && point.block_size == 4096
 }
 
-/// Times of the commands that count, in order of time.
+/// Times of the commands that count, sorted.
 fn in_order(ran: &Ran) -> Vec<u64> {
     let mut all: Vec<u64> = ran
         .latencies_ns
@@ -325,7 +324,7 @@ fn in_order(ran: &Ran) -> Vec<u64> {
     all
 }
 
-/// Mean of the commands that count, and how many.
+/// Mean time of the commands that count, and their number.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn mean(ran: &Ran) -> (f64, u64) {
     let all = ran.latencies_ns.iter().flatten().flatten();
@@ -333,11 +332,11 @@ fn mean(ran: &Ran) -> (f64, u64) {
     (sum as f64 / count.max(1) as f64, count)
 }
 
-/// What the null drive is asked for: the same, one at a time and all over it.
+/// The same commands for the null drive, one at a time and all over it.
 fn baseline(measured: &Measured) -> Phase {
     let len = match measured.point.op {
         PointOp::Read | PointOp::Write | PointOp::Append => measured.point.block_size,
-        // Its bytes do not move there.
+        // Values do not move on the null drive.
         PointOp::Store | PointOp::Retrieve | PointOp::StoreEight => 4096,
     };
     let places = NULL_BYTES / u64::from(len);

@@ -1,4 +1,4 @@
-//! `nvmirage fidelity --replay`: what a served drive has recorded, once more in virtual time.
+//! `nvmirage fidelity --replay`: repeats the recorded commands of a served drive in virtual time.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ struct Replay {
     drive: String,
     size_bytes: u64,
     commands: u64,
-    /// Commands that were done at another time than for real.
+    /// Commands whose completion times differ from the recording.
     differing: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<First>,
@@ -24,7 +24,7 @@ struct Replay {
 /// The first command that differs.
 #[derive(Debug, Serialize)]
 struct First {
-    /// Counted from 0.
+    /// Number of the command, from 0.
     number: usize,
     real_ns: u64,
     virtual_ns: u64,

@@ -20,7 +20,7 @@ impl Report {
         text
     }
 
-    /// The first claim.
+    /// The model against the oracle.
     fn implementation(&self) -> String {
         let differ = |point: &&PointReport| point.oracle_ns != Some(point.virtual_ns);
         let differing: Vec<&PointReport> = self.points.iter().filter(differ).collect();
@@ -42,7 +42,7 @@ impl Report {
         text
     }
 
-    /// The second.
+    /// The host's clock against the model.
     fn seen(&self) -> String {
         let mut table = Table::new(&[
             ("preset", Align::Left),
@@ -78,7 +78,7 @@ impl Report {
         text
     }
 
-    /// The third.
+    /// The model against real drives.
     fn validity(&self) -> String {
         let mut table = Table::new(&[
             ("preset", Align::Left),

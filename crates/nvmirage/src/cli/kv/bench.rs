@@ -1,4 +1,4 @@
-//! `nvmirage kv bench`: how fast a key-value drive stores and retrieves.
+//! `nvmirage kv bench`: measures the throughput and latency of a key-value drive.
 
 use anyhow::{bail, ensure};
 use driver::key_value::{Compound, Dialect, Rule};
@@ -46,13 +46,13 @@ pub(super) struct Bench {
     json: bool,
 }
 
-/// What was measured.
+/// Results.
 #[derive(Debug, Serialize)]
 struct Figures {
     value_size: u32,
     queue_depth: u16,
     count: u32,
-    /// Keys of each command that stores; absent where they come one by one.
+    /// Keys of each storing command; absent without compound commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     compound: Option<u8>,
     put: Figure,
@@ -60,8 +60,8 @@ struct Figures {
     del: Figure,
 }
 
-/// Of one kind of command; operations are keys, and latencies are those of commands, from their
-/// submission until their completions were seen.
+/// Results of one kind of command. Operations are keys; latencies are those of commands, from their
+/// submission until the host sees their completions.
 #[derive(Debug, Serialize)]
 struct Figure {
     ops_per_s: f64,
@@ -81,19 +81,19 @@ enum Op {
 }
 
 impl Bench {
-    /// Commands in flight, and bytes of the largest.
+    /// Commands in flight, and bytes of the largest command.
     pub(super) fn needs(&self) -> (u16, u32) {
         let size = self.value_size.0.clamp(1, VALUE_MAX.into());
         let size = u32::try_from(size).unwrap_or(VALUE_MAX);
         (self.qd, self.data_len(size))
     }
 
-    /// Bytes of the data of one command that stores.
+    /// Data bytes of one storing command.
     fn data_len(&self, value_len: u32) -> u32 {
         match self.compound {
             None => value_len,
-            // A head, and of each sub-command its own, the key and the value, each in whole
-            // 64 bytes.
+            // The command's head, and for each sub-command its own head, the key and the value,
+            // each rounded up to 64 bytes.
             Some(keys) => 512 + u32::from(keys) * (64 + 64 + value_len.next_multiple_of(64)),
         }
     }
@@ -119,7 +119,7 @@ impl Bench {
             run(Op::Exist)?;
         }
         let put = run(Op::Put);
-        // What was stored is deleted in any case.
+        // Delete everything that was stored, also after an error.
         let get = put.is_ok().then(|| run(Op::Get));
         let del = run(Op::Del);
         let (put, Some(get), del) = (put?, get.transpose()?, del?) else {
@@ -140,7 +140,7 @@ impl Bench {
         terminal::print(&figures.in_words())
     }
 
-    /// The refusal of a bench that would lose values of others.
+    /// Error for a bench that would overwrite existing values.
     fn keys_taken(&self) -> String {
         let (first, last) = (bench_key(0), bench_key((self.count - 1).into()));
         format!(
@@ -148,8 +148,7 @@ impl Bench {
         )
     }
 
-    /// Does one kind of command with every key; those of a key that is not there are no errors of
-    /// Delete.
+    /// Runs one kind of command on every key; Delete of a missing key is no error.
     fn measure(
         &self,
         client: &mut Client,
@@ -159,7 +158,7 @@ impl Bench {
     ) -> anyhow::Result<Figure> {
         let clock = client.host.clock();
         let now = || clock.now().0;
-        // Keys of a command.
+        // Keys per command.
         let each = match op {
             Op::Put => self.compound.unwrap_or(1).into(),
             Op::Exist | Op::Get | Op::Del => 1,
@@ -222,7 +221,7 @@ impl Bench {
     }
 }
 
-/// Whether a status says that there is no such key.
+/// Whether a status means that the key does not exist.
 fn is_missing(status: Status) -> bool {
     [
         Status::KV_KEY_DOES_NOT_EXIST,
@@ -231,14 +230,14 @@ fn is_missing(status: Status) -> bool {
     .contains(&status)
 }
 
-/// What values are made of.
+/// Fill byte of values.
 const VALUE_BYTE: u8 = 0x5a;
 
 fn key(number: u32) -> Vec<u8> {
     bench_key(number.into()).into_bytes()
 }
 
-/// Stores of these keys.
+/// Compound command that stores these keys.
 fn compound(keys: std::ops::Range<u32>, len: u32) -> anyhow::Result<Compound> {
     let value = vec![VALUE_BYTE; len as usize];
     let mut compound = Compound::default();
@@ -250,7 +249,7 @@ fn compound(keys: std::ops::Range<u32>, len: u32) -> anyhow::Result<Compound> {
 
 impl Figure {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-    /// Of commands for so many keys, with values of `len` bytes.
+    /// Figure of commands for this many keys, with values of `len` bytes.
     fn of(latencies: &mut [u64], keys: u32, time_ns: u64, len: u32) -> Self {
         latencies.sort_unstable();
         let count = latencies.len();

@@ -12,7 +12,7 @@ impl Key {
         &self.0
     }
 
-    /// Its bytes as hexadecimal digits.
+    /// The key's bytes as hexadecimal digits.
     pub(super) fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -49,7 +49,7 @@ impl FromStr for Key {
     }
 }
 
-/// As it would be written: text where that is text that can be told from digits.
+/// The form that the command line takes: text, unless it could be mistaken for `0x` digits.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match std::str::from_utf8(&self.0) {

@@ -1,4 +1,4 @@
-//! `nvmirage kv`: keys and values of a key-value drive.
+//! `nvmirage kv`: accesses keys and values of a key-value drive.
 
 mod bench;
 mod key;
@@ -162,9 +162,9 @@ struct Listed {
 
 #[derive(Debug, Serialize)]
 struct ListedKey {
-    /// As on the command line.
+    /// The key in the command line's form.
     key: String,
-    /// Its bytes.
+    /// The key's bytes in hexadecimal.
     hex: String,
 }
 
@@ -198,13 +198,13 @@ impl Kv {
             What::Ls(ls) => client.ls(&ls),
             What::Bench(bench) => bench.run(&mut client),
         };
-        // What went wrong first is what there is to say.
+        // The first error matters most.
         let left = client.host.leave();
         done.and(left)
     }
 }
 
-/// What a namespace speaks, as its descriptor says or the user does.
+/// Command set of a namespace, from its descriptor or from the user.
 fn dialect(host: &mut Host, nsid: u32, asked: DialectArg) -> anyhow::Result<Dialect> {
     let csi = host.device().command_set(nsid);
     let csi = csi.with_context(|| format!("the drive has no namespace {nsid}"))?;
@@ -218,7 +218,7 @@ fn dialect(host: &mut Host, nsid: u32, asked: DialectArg) -> anyhow::Result<Dial
     }
 }
 
-/// Says what a status means to who asked for a key.
+/// Explains a status to a user who asked for a key.
 fn explained(error: DriverError, key: &Key) -> anyhow::Error {
     let DriverError::Status { status, .. } = &error else {
         return error.into();
@@ -235,7 +235,7 @@ fn explained(error: DriverError, key: &Key) -> anyhow::Error {
 }
 
 impl Client {
-    /// Refuses what one command cannot move.
+    /// Rejects a length that one command cannot move.
     fn check_len(&mut self, len: u64) -> anyhow::Result<u32> {
         let max = u64::from(self.queue.transfer_len().min(VALUE_MAX));
         ensure!(
@@ -245,7 +245,7 @@ impl Client {
         Ok(u32::try_from(len)?)
     }
 
-    /// Refuses data that one command cannot move.
+    /// Rejects data that one command cannot move.
     fn check_transfer(&self, len: u32) -> anyhow::Result<()> {
         let max = self.queue.transfer_len();
         ensure!(
@@ -331,7 +331,7 @@ impl Client {
         terminal::print(&lines)
     }
 
-    /// Keys from one on, until one that does not begin as asked.
+    /// Keys from `from` on, up to the first without the prefix.
     fn list(&mut self, from: &[u8], prefix: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
         let buffer = self.host.device().alloc(LIST_LEN as usize)?;
         let mut all: Vec<Vec<u8>> = Vec::new();
@@ -340,7 +340,7 @@ impl Client {
             let listed = self
                 .queue
                 .kv_list(self.keys.nsid, &from, &buffer, LIST_LEN)?;
-            // A list begins with the key that it is asked for.
+            // Each list begins with the key that was requested.
             let before = all.len();
             let new = listed.into_iter().filter(|key| all.last() != Some(key));
             all.extend(new.collect::<Vec<_>>());
@@ -351,8 +351,8 @@ impl Client {
         }
     }
 
-    /// Keys whose first bytes, up to four, are those of `prefix`, and some that are not asked for
-    /// behind these.
+    /// Keys whose first bytes, up to four, are those of `prefix`; the result may contain others
+    /// that only share these bytes.
     fn iterate(&mut self, prefix: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
         let buffer = self.host.device().alloc(LIST_LEN as usize)?;
         let nsid = self.keys.nsid;
@@ -378,7 +378,7 @@ impl Client {
 
 impl Put {
     fn read_value(&self) -> anyhow::Result<Vec<u8>> {
-        // One byte more than there may be shows that there is more.
+        // A buffer one byte above the maximum shows whether there is more.
         let limit = u64::from(VALUE_MAX) + 1;
         let mut value = Vec::new();
         match (&self.value, &self.file) {

@@ -1,4 +1,4 @@
-//! `nvmirage simulate`: a workload on a drive that is modelled, in virtual time.
+//! `nvmirage simulate`: runs a workload on a modelled drive in virtual time.
 
 mod plot;
 mod shown;
@@ -240,7 +240,7 @@ impl Simulate {
         self.interval.map_or(whole / 100, nanoseconds).max(1)
     }
 
-    /// The preset with what `--set` and the point say.
+    /// The preset with the changes of `--set` and of the point.
     fn timing(&self, point: &Point) -> anyhow::Result<Timing> {
         let mut timing = Timing::of(self.preset.clone());
         for set in &self.set {
@@ -280,7 +280,7 @@ impl Simulate {
         Ok(Workload::Jobs(jobs))
     }
 
-    /// Everything that the runs are made from.
+    /// Every input of the runs.
     fn configuration(&self, drive: &Drive, text: &str) -> anyhow::Result<serde_json::Value> {
         let size = self.size_of(drive);
         let timing = self.timing(&Point::default())?;
@@ -327,7 +327,7 @@ impl Simulate {
     }
 }
 
-/// Commands that failed are no success.
+/// Fails if any command failed.
 fn verdict(runs: &[Run]) -> anyhow::Result<()> {
     let failed = runs
         .iter()

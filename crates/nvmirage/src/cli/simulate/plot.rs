@@ -1,5 +1,5 @@
-//! The series as pictures: throughput, the 99th percentile, and what collection does, one below the
-//! other.
+//! The time series as figures, one below the other: throughput, the 99th percentile, and
+//! collection.
 
 use anyhow::ensure;
 use plot::{Axis, Mark, Panel, Picture, Scale, Series};
@@ -34,7 +34,7 @@ fn panels(runs: &[Run]) -> [Panel; 4] {
             Some(mib(moment.bytes_per_s))
         }
     };
-    // In a time without commands none has taken any.
+    // An interval without commands has no latency.
     let tail = |kind: usize, scale: f64| {
         move |point: &PointReport| {
             let moment = [&point.read, &point.write][kind];

@@ -1,11 +1,11 @@
-//! Results as people read them.
+//! Text output of simulations.
 
 use simulate::output::{KindReport, Run};
 
 use terminal::table::{Align, Table};
 use terminal::units;
 
-/// A table for each run, and what the drive did inside.
+/// A table for each run, and the drive's internal counters.
 pub(super) fn text(runs: &[Run]) -> String {
     let mut text = String::new();
     for run in runs {

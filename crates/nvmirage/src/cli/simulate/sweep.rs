@@ -1,11 +1,11 @@
-//! `--sweep KEY=A,B,C`: the same simulation with other values.
+//! `--sweep KEY=A,B,C`: repeats the simulation with each value.
 
 use std::str::FromStr;
 
 use model::Kind;
 use simulate::fio;
 
-/// What a sweep changes.
+/// Kind of key that a sweep changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// A parameter of the drive.
@@ -38,12 +38,12 @@ impl FromStr for Sweep {
     }
 }
 
-/// What one simulation has that others of a sweep have not.
+/// Values that distinguish one simulation of a sweep from the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Point(Vec<(Key, String, String)>);
 
 impl Point {
-    /// The values of one sort of keys.
+    /// The values of one kind of key.
     pub(super) fn of(&self, wanted: Key) -> impl Iterator<Item = (&str, &str)> {
         let values = self.0.iter().filter(move |(key, _, _)| *key == wanted);
         values.map(|(_, name, value)| (name.as_str(), value.as_str()))
@@ -56,7 +56,7 @@ impl Point {
             .collect()
     }
 
-    /// What the line that moves is called.
+    /// Title of the progress line.
     pub(super) fn title(&self, preset: &str) -> String {
         let values = self
             .0
@@ -66,10 +66,11 @@ impl Point {
     }
 }
 
-/// Every combination, the last sweep changing fastest; one without changes where there is none.
+/// Every combination, the last sweep changing fastest; a single point without changes if there is
+/// no sweep.
 ///
 /// # Errors
-/// A name that is neither a parameter of that kind of drive nor a key of a job file.
+/// A name is neither a parameter of that kind of drive nor a key of a job file.
 pub(super) fn points(sweeps: &[Sweep], kind: Kind) -> Result<Vec<Point>, String> {
     let mut points = vec![Point::default()];
     for Sweep { name, values } in sweeps {

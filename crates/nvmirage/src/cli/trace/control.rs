@@ -131,7 +131,7 @@ impl Ls {
     }
 }
 
-/// Traces, each with how it goes.
+/// Table of traces with their progress.
 pub(in crate::cli) fn table(traces: &[TraceStatus]) -> Table {
     let mut table = Table::new(&[
         ("trace", Align::Left),

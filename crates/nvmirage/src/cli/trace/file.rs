@@ -1,4 +1,4 @@
-//! Traces that were recorded: dump, stat, plot, export.
+//! Recorded traces: dump, stat, plot, export.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -43,7 +43,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Reads it; what is to be known of it goes to standard error.
+    /// Reads the trace; prints its notes to standard error.
     pub(super) fn load(&self) -> anyhow::Result<Loaded> {
         let part = Part {
             queue: self.queue,
@@ -212,11 +212,11 @@ pub(super) struct Stat {
 struct StatReport<'a> {
     #[serde(flatten)]
     header: &'a trace_file::Header,
-    /// Why it has ended; nothing where it was cut off or is damaged.
+    /// Why the recording ended; absent if the file is cut off or damaged.
     ended: Option<&'a str>,
-    /// Bytes behind the last whole block, where it was cut off.
+    /// Bytes after the last complete block, if the file is cut off.
     cut_off_bytes: Option<u64>,
-    /// Where it is damaged, and how: what follows there is not counted.
+    /// Position and kind of damage; records after it do not count.
     damaged: Option<&'a str>,
     lost: u64,
     #[serde(flatten)]
@@ -468,7 +468,7 @@ impl Export {
     }
 }
 
-/// Nobody reads any more, as in `| head`.
+/// The reader has closed the pipe, as in `| head`.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

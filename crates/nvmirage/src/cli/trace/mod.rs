@@ -1,5 +1,4 @@
-//! `nvmirage trace`: what hosts ask of a controller, recorded into a file, and what is made of
-//! that.
+//! `nvmirage trace`: records the commands of a controller's hosts into a file, and analyses it.
 
 mod control;
 mod file;

@@ -1,4 +1,4 @@
-//! A trace as a picture: four panels over the same time.
+//! Figure of a trace: four panels with a common time axis.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::trace::reading::Loaded;
 
 /// Width and height of a panel, in pixels.
 const PANEL: (u32, u32) = (1000, 300);
-/// Points that a panel of dots has at most, about.
+/// Approximate maximum of dots in a panel.
 const DOTS: usize = 4000;
 /// Intervals of the panels with lines.
 const INTERVALS: usize = 200;
-/// Queues that have a line each; where there are more, one is of all.
+/// Maximum number of queues with a line each; with more queues, one line shows all of them.
 const QUEUES: usize = 8;
 
 /// Draws it.
@@ -65,11 +65,11 @@ pub(super) fn svg(loaded: &Loaded) -> String {
     })
 }
 
-/// The time across.
+/// The time axis.
 #[derive(Clone, Copy)]
 struct Time {
     first: u64,
-    /// Nanoseconds of an interval.
+    /// Nanoseconds per interval.
     step: f64,
 }
 
@@ -82,7 +82,7 @@ impl Time {
         ((at - self.first) as f64 / self.step) as usize
     }
 
-    /// When an interval begins, in seconds.
+    /// Start of an interval, in seconds.
     fn start(self, interval: usize) -> f64 {
         interval as f64 * self.step / 1e9
     }
@@ -97,7 +97,7 @@ fn panel(up: &str, scale: Scale, series: Vec<Series>) -> Panel {
     }
 }
 
-/// Dots, in a colour for each name of a command.
+/// Dots, coloured by command name.
 fn by_name(records: &[&Record], value: impl Fn(&Record) -> Option<f64>, time: Time) -> Vec<Series> {
     let mut names = BTreeMap::<String, Vec<(f64, f64)>>::new();
     for record in records {
@@ -130,7 +130,7 @@ fn rates(records: &[Record], time: Time) -> Vec<Series> {
     names.into_iter().map(line).collect()
 }
 
-/// The most commands in flight at once in each interval, by queue: begun, and not completed.
+/// Maximum number of commands in flight in each interval, by queue: begun and not completed.
 fn depths(records: &[Record], time: Time) -> Vec<Series> {
     let mut queues = BTreeMap::<u16, Vec<(u64, i64)>>::new();
     let many = {
@@ -146,7 +146,7 @@ fn depths(records: &[Record], time: Time) -> Vec<Series> {
         events.push((record.done_ns(), -1));
     }
     let line = |(queue, mut events): (u16, Vec<(u64, i64)>)| {
-        // what ends when another begins was never beside it
+        // a command that ends when another begins did not overlap it
         events.sort_unstable();
         let mut most = vec![0; INTERVALS];
         let (mut depth, mut reached) = (0i64, 0);

@@ -1,4 +1,4 @@
-//! `nvmirage trace replay`: the commands of a trace, asked of another drive.
+//! `nvmirage trace replay`: submits the commands of a trace to another drive.
 
 use driver::Doorbells;
 use driver::bus::place::Place;
@@ -22,12 +22,11 @@ Examples:
   nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --destroy-data --speed 0.5 --from 10s --within 5s
       Five seconds of it, at half speed";
 
-/// Memory that is shared with the drive for data, at most; with fewer commands in flight where more
-/// were needed.
+/// Maximum data memory shared with the drive; if more were needed, fewer commands are in flight.
 const MEMORY: u64 = 1 << 30;
-/// Queue pairs that are used at most.
+/// Maximum number of queue pairs.
 const MOST_QUEUES: u16 = 16;
-/// Bytes that one command moves at most: each queue pair has room for one.
+/// Maximum bytes of one command: each queue pair has room for one.
 const TRANSFER_MAX: u32 = (MEMORY / MOST_QUEUES as u64) as u32;
 
 /// Replay a trace on a drive of any vendor
@@ -125,8 +124,7 @@ impl Replay {
     }
 }
 
-/// Commands in flight of each queue pair, `qd` at most, so that their data has room in what
-/// [`needs`] asks for.
+/// Commands in flight per queue pair, up to `qd`, whose data fits into the memory of [`needs`].
 fn depth(qd: u16, transfer_len: u32, queues: u16) -> u16 {
     let of_each = MEMORY / (u64::from(transfer_len) * u64::from(MOST_QUEUES));
     let all = of_each.max(1) * u64::from(MOST_QUEUES);
@@ -134,7 +132,7 @@ fn depth(qd: u16, transfer_len: u32, queues: u16) -> u16 {
     qd.min(u16::try_from(most).unwrap_or(u16::MAX))
 }
 
-/// What as many queue pairs need as there are at most.
+/// Memory needs of the maximum number of queue pairs.
 fn needs(qd: u16, transfer_len: u32) -> Needs {
     Needs {
         queues: MOST_QUEUES,
@@ -211,8 +209,7 @@ fn shown(replayed: &Replayed) -> String {
 mod tests {
     use super::*;
 
-    /// However large transfers are: fewer queue pairs have no more commands than there is memory
-    /// for.
+    /// For any transfer size, fewer queue pairs do not have more commands than the memory holds.
     #[test]
     fn data_has_room_whatever_a_trace_says() {
         let lens = [4096, 12 << 10, 1 << 20, 40 << 20, 48 << 20, TRANSFER_MAX];

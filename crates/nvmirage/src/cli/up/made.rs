@@ -1,27 +1,27 @@
-//! What `nvmirage up` has made so far. It goes again, in reverse order, where something fails
-//! later; what was there before stays.
+//! Objects that `nvmirage up` has created so far. If a later step fails, they are removed in
+//! reverse order; objects that existed before stay.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use crate::control::{self, Address};
 
-/// Something that was not there before.
+/// Something that did not exist before.
 #[derive(Debug)]
 enum Thing {
     Folder(PathBuf),
-    /// A medium's file. The server makes it, where it opens the medium.
+    /// A medium's file. The server creates it when it opens the medium.
     File(PathBuf),
-    /// In a server: its kind in the API, the word for it, and its name.
+    /// An object of a server: its kind in the API, the word for it, and its name.
     Object(&'static str, &'static str, String),
 }
 
-/// See the module.
+/// The created objects, in order; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Made(Vec<Thing>);
 
 impl Made {
-    /// Makes a folder, with those above it.
+    /// Creates a folder and its missing parents.
     pub(super) fn folder(&mut self, folder: &Path) -> io::Result<()> {
         let missing = folder.ancestors().take_while(|path| !path.exists());
         let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
@@ -31,28 +31,29 @@ impl Made {
         made
     }
 
-    /// A file that is about to be made, unless it is there.
+    /// Registers a file that is about to be created, unless it exists.
     pub(super) fn file(&mut self, path: &Path) {
         if fs::symlink_metadata(path).is_err() {
             self.0.push(Thing::File(path.to_owned()));
         }
     }
 
-    /// An object that the server has just made.
+    /// Registers an object that the server has just created.
     pub(super) fn object(&mut self, kind: &'static str, word: &'static str, name: &str) {
         self.0.push(Thing::Object(kind, word, name.to_owned()));
     }
 
-    /// All of it stays.
+    /// Keeps everything.
     pub(super) fn keep(&mut self) {
         self.0.clear();
     }
 
-    /// Removes all of it, of which the last goes first; what is to be said of that, if anything.
+    /// Removes everything, the last object first. Returns a message about objects that remain, if
+    /// any.
     pub(super) fn undo(&mut self, server: &Address) -> Option<String> {
         let (mut gone, mut left) = (Vec::new(), Vec::new());
         while let Some(thing) = self.0.pop() {
-            // what is on it, or in it, is still there
+            // objects that depend on the remaining one still exist
             let removed = if left.is_empty() {
                 thing.remove(server)
             } else {
@@ -78,7 +79,7 @@ impl Made {
 }
 
 impl Thing {
-    /// Removes it; whether it was there.
+    /// Removes the object; returns whether it existed.
     fn remove(&self, server: &Address) -> anyhow::Result<bool> {
         let removed = match self {
             Thing::Folder(path) => fs::remove_dir(path),
@@ -127,7 +128,7 @@ mod tests {
         let file = dir.path().join("a/b/disk.img");
         made.file(&file);
         fs::write(&file, "").unwrap();
-        // what never came needs no word
+        // a file that was never created needs no message
         made.file(&dir.path().join("never"));
         let said = made.undo(&server).unwrap();
         assert!(

@@ -1,4 +1,4 @@
-//! `nvmirage up`: everything for a first drive, in one line; or nothing, where some of it fails.
+//! `nvmirage up`: creates everything for a first drive in one command, or nothing if a step fails.
 
 mod made;
 
@@ -129,7 +129,7 @@ impl Up {
         ))
     }
 
-    /// Has a server make what it does not have of the drive.
+    /// Has a server create the missing objects of the drive.
     fn make_in(&self, server: &Address, config: &Config, made: &mut Made) -> anyhow::Result<()> {
         let interrupt = Interrupt::install()?;
         let name = &self.name;
@@ -148,7 +148,7 @@ impl Up {
         note(is_new, "controllers", "controller")
     }
 
-    /// All of it, as a configuration.
+    /// The complete configuration of the drive.
     fn config(&self, server: &Address) -> anyhow::Result<Config> {
         let name = &self.name;
         let listen = match &self.listen {
@@ -239,7 +239,7 @@ impl Up {
     }
 }
 
-/// Whether nothing listens at a control socket: then this one serves.
+/// Whether no server listens at a control socket; this process then becomes the server.
 fn is_nobody(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
     kinds.contains(&error.kind())

@@ -1,5 +1,5 @@
-//! One controller: its latencies, the depth of its queues over time, its queues and the commands in
-//! them.
+//! View of one controller: its latencies, the depth of its queues over time, its queues and their
+//! commands.
 
 use ratatui::style::Style;
 use ratatui::text::Line;
@@ -12,9 +12,9 @@ use crate::top::rates::{ControllerRates, QueueRates, Rates};
 use crate::top::sample::{Command, Inspected, Ring};
 use terminal::units;
 
-/// Lines of the chart.
+/// Height of the chart in lines.
 const CHART: usize = 3;
-/// Lines of the table of queues with its heading, where there is little room.
+/// Minimum height of the table of queues, with its heading.
 const QUEUES: u16 = 5;
 
 pub(super) fn controller(app: &App, rates: &Rates, name: &str, page: &mut Page<'_>) -> usize {
@@ -29,7 +29,7 @@ pub(super) fn controller(app: &App, rates: &Rates, name: &str, page: &mut Page<'
     let inspected = app.inspected.as_ref().filter(|its| its.controller == name);
     head(controller, inspected, page);
     chart(&app.course.depths(name), page);
-    // half of what is left is for the commands
+    // half of the rest is for the commands
     let lines = (page.left() / 2).max(QUEUES);
     queues(controller, inspected, page, lines);
     match inspected {
@@ -75,7 +75,7 @@ fn head(controller: &ControllerRates, inspected: Option<&Inspected>, page: &mut 
     }
 }
 
-/// Percentiles of each operation, with the largest where there is room.
+/// Percentiles of each operation, with the maximum if there is room.
 fn latencies(controller: &ControllerRates, width: usize) -> String {
     if controller.by_operation.is_empty() {
         return "no command was watched in the last 10 s".to_owned();
@@ -99,10 +99,10 @@ fn latencies(controller: &ControllerRates, width: usize) -> String {
     }
 }
 
-/// Eighths of a block, from the ground.
+/// Blocks of 0 to 8 eighths of the height.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The depths over time, the latest at the right, each a column.
+/// The depths over time, a column for each, the latest on the right.
 fn chart(depths: &[u64], page: &mut Page<'_>) {
     let most = depths.iter().copied().max().unwrap_or(0).max(1);
     let label = most.to_string();
@@ -160,7 +160,7 @@ fn queues(
         let name = format!("CQ {}", queue.queue);
         let ring = ring_of(inspected, &name);
         rows.push(queue_row(name, Some(queue), ring, page));
-        // its submission queues stand behind it
+        // followed by its submission queues
         let rings = inspected.map_or(&[][..], |inspected| &inspected.rings);
         let behind = rings.iter().skip_while(|its| Some(*its) != ring).skip(1);
         let behind = behind.take_while(|its| its.name.starts_with("SQ"));

@@ -1,8 +1,8 @@
-//! The picture: lines of cells, for any size from 40 columns and 8 lines on.
+//! Drawing of the views as lines of cells, for any size from 40 columns and 8 lines.
 //!
-//! A view is a list of lines; what there is too little room for is scrolled ([`table`]) or left out
-//! from the right, and nothing is wrapped. With colours off (NO_COLOR) all that is told by colour
-//! is told by words, too.
+//! A view is a list of lines. Rows that do not fit are scrolled ([`table`]), columns that do not
+//! fit are left out from the right, and nothing wraps. Text repeats all information of colours, so
+//! that NO_COLOR loses nothing.
 
 mod controller;
 mod overview;
@@ -16,7 +16,7 @@ use ratatui::text::{Line, Span};
 use self::table::pad;
 use super::app::{App, Link, View};
 
-/// What stands for what.
+/// Styles by meaning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Theme {
     is_colored: bool,
@@ -39,7 +39,7 @@ impl Theme {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// A heading of columns.
+    /// Style of column headings.
     fn heading(self) -> Style {
         self.colored(Color::Cyan).add_modifier(Modifier::BOLD)
     }
@@ -65,7 +65,7 @@ impl Theme {
     }
 }
 
-/// Where lines are put, one under the other.
+/// Writes lines one below the other.
 pub(super) struct Page<'b> {
     buffer: &'b mut Buffer,
     area: Rect,
@@ -74,7 +74,7 @@ pub(super) struct Page<'b> {
 }
 
 impl Page<'_> {
-    /// Lines that are left.
+    /// Remaining lines.
     fn left(&self) -> u16 {
         self.area.height.saturating_sub(self.next)
     }
@@ -95,14 +95,14 @@ impl Page<'_> {
         self.put(&Line::styled(text.into(), style));
     }
 
-    /// A line whose style reaches to the end.
+    /// A line whose style extends to the right edge.
     fn filled(&mut self, text: &str, style: Style) {
         let width = self.width();
         self.text(pad(text, width, false), style);
     }
 }
 
-/// Draws all of it, and tells how many lines can be chosen among at a time.
+/// Draws the screen, and sets `app.page`.
 pub(super) fn draw(app: &mut App, theme: Theme, area: Rect, buffer: &mut Buffer) {
     let height = area.height.saturating_sub(1);
     let mut page = Page {
@@ -186,7 +186,7 @@ fn uptime(ns: u64) -> String {
     }
 }
 
-/// What keys do here, for the last line.
+/// Help on keys for the last line.
 fn keys(app: &App) -> &'static str {
     match (app.shows_help, &app.view) {
         (true, _) => " any key: back",

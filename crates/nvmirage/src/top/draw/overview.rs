@@ -1,4 +1,4 @@
-//! All controllers, reactors and tenants.
+//! Views of all controllers, reactors and tenants.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -10,10 +10,10 @@ use crate::top::rates::{ControllerRates, Rates, ReactorPerSecond, ReactorRates};
 use terminal::units;
 
 const MIB: f64 = 1_048_576.0;
-/// Reactors that are shown above the controllers, at most.
+/// Maximum number of reactors above the controllers.
 const REACTORS: usize = 4;
 
-/// A rate that is known, or a mark that it is not yet.
+/// A rate, or a mark if it is not yet known.
 pub(super) fn rate(value: Option<f64>) -> String {
     value.map_or("-".into(), units::rate)
 }
@@ -130,7 +130,7 @@ fn percent(part: f64) -> String {
     format!("{:.0}%", part * 100.0)
 }
 
-/// A bar of so many characters: `#` busy, `=` spinning, `.` asleep, `!` stalled.
+/// A bar of `width` characters: `#` busy, `=` spinning, `.` asleep, `!` stalled.
 fn bar(reactor: &ReactorPerSecond, width: usize) -> [(char, usize); 4] {
     let parts = [
         ('#', reactor.busy),

@@ -1,4 +1,4 @@
-//! Rows of cells under headings: widths, scrolling, and the mark of the row that is chosen.
+//! Tables of cells with headings: column widths, scrolling, and the selected row.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -29,7 +29,7 @@ pub(super) const fn number(title: &'static str, width: usize) -> Column {
     }
 }
 
-/// Exactly so many characters of it; a `~` stands for what is cut.
+/// The text in exactly `width` characters; a `~` marks cut text.
 pub(super) fn pad(text: &str, width: usize, is_number: bool) -> String {
     let len = text.chars().count();
     if len > width {
@@ -46,15 +46,15 @@ pub(super) fn pad(text: &str, width: usize, is_number: bool) -> String {
     }
 }
 
-/// A row, with how it is marked where it is not chosen.
+/// A row, with its style while not selected.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) cells: Vec<String>,
     pub(super) style: Style,
 }
 
-/// The columns, of which the first has what is left over of the width; those are left out, from the
-/// right, that there is no room for.
+/// The columns that fit. The first one takes the remaining width; columns without room are left out
+/// from the right.
 fn fit(columns: &[Column], width: usize) -> Vec<Column> {
     let mut fitted = columns.to_vec();
     let needed = |columns: &[Column]| columns.iter().map(|c| c.width + 1).sum::<usize>() - 1;
@@ -63,7 +63,7 @@ fn fit(columns: &[Column], width: usize) -> Vec<Column> {
     }
     if !fitted.is_empty() {
         let over = width.saturating_sub(needed(&fitted));
-        // a column as wide as a screen would part what belongs together
+        // limit the first column, so that related columns stay close
         fitted[0].width += over.min(24);
     }
     fitted
@@ -74,8 +74,8 @@ fn line(cells: impl Iterator<Item = String>) -> String {
     cells.join(" ")
 }
 
-/// Puts the headings and as many rows as there are lines for, around the one that is chosen. How
-/// many those are.
+/// Draws the headings and as many rows around the selected one as fit in `lines`. Returns their
+/// number.
 pub(super) fn put(
     page: &mut Page<'_>,
     columns: &[Column],
@@ -92,7 +92,7 @@ pub(super) fn put(
         return 0;
     }
     let all_fit = rows.len() <= lines;
-    // the last line tells of what is not there
+    // the last line says how many rows are not shown
     let shown = if all_fit { rows.len() } else { lines - 1 };
     let at = chosen.unwrap_or(0).min(rows.len().saturating_sub(1));
     let first = at.saturating_sub(shown.saturating_sub(1));

@@ -1,4 +1,4 @@
-//! The command for a drive that asks for what one of a trace has asked for.
+//! Translation of a trace's commands into commands for another drive.
 
 use anyhow::{bail, ensure};
 use driver::io::{Blocks, Namespace};
@@ -10,7 +10,7 @@ use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::zoned::{ZoneSendAction, ZonedOpcode};
 use trace_file::{Asked, KeyCommand};
 
-/// A namespace, and what it holds.
+/// A namespace and its kind of contents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Held {
     /// Blocks.
@@ -31,20 +31,20 @@ impl Held {
     }
 }
 
-/// What a command moves.
+/// Data transfer of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Data {
     Nothing,
-    /// So many bytes to the host.
+    /// Bytes to the host.
     ToHost(u32),
-    /// So many bytes of its own, in blocks of so many bytes, the first of which is to lie at that
-    /// block.
+    /// Unique bytes from the host, in blocks of `block_len` bytes, the first of which goes to
+    /// `lba`.
     FromHost {
         len: u32,
         block_len: u32,
         lba: u64,
     },
-    /// A value of so many bytes of its own.
+    /// A unique value of this many bytes.
     Value(u32),
     /// One range of Dataset Management.
     Range {
@@ -53,16 +53,16 @@ pub(super) enum Data {
     },
 }
 
-/// What a command of a trace comes to.
+/// Result of the translation.
 pub(super) enum Made {
     Command(Sqe, Data),
     LeftOut(&'static str),
 }
 
-/// More than one command moves, with this drive and the memory that there is.
+/// The command exceeds the drive's maximum transfer or the available memory.
 const MANY: Made = Made::LeftOut("have more blocks than are asked for at once");
 
-/// The command for a drive's namespace.
+/// Translates a command for a drive's namespace.
 pub(super) fn make(
     asked: &Asked,
     held: &Held,
@@ -172,7 +172,7 @@ pub(super) fn make(
     })
 }
 
-/// Flush has the same number in every command set.
+/// Flush has the same opcode in every command set.
 fn flush(nsid: u32) -> Made {
     let sqe = Sqe {
         opcode: NvmOpcode::FLUSH.0,
@@ -182,7 +182,7 @@ fn flush(nsid: u32) -> Made {
     Made::Command(sqe, Data::Nothing)
 }
 
-/// The command for a namespace of keys.
+/// Translates a command for a namespace of keys.
 fn make_with_key(asked: &Asked, keys: &Keys, transfer_len: u32) -> Made {
     let (what, key, len, options) = match *asked {
         Asked::Flush => return flush(keys.nsid),
@@ -214,7 +214,7 @@ fn make_with_key(asked: &Asked, keys: &Keys, transfer_len: u32) -> Made {
     Made::Command(sqe, data)
 }
 
-/// Whether an action of zones is asked for once more.
+/// Whether a zone action is replayed.
 fn is_replayed(action: ZoneSendAction) -> bool {
     matches!(
         action,
@@ -225,7 +225,7 @@ fn is_replayed(action: ZoneSendAction) -> bool {
     )
 }
 
-/// Where bytes lie in the drive's namespace.
+/// Position of a byte range in the drive's namespace.
 fn place(start: u64, len: u64, namespace: &Namespace, wrap: bool) -> anyhow::Result<(u64, u64)> {
     let (size, block_len) = (namespace.len(), u64::from(namespace.block_len));
     ensure!(

@@ -1,7 +1,8 @@
-//! Asking a drive what a trace's hosts have asked theirs, at the same times or scaled ones.
+//! Replay: submits the commands of a trace to a drive, at the recorded or at scaled times.
 //!
-//! [`plan`] makes the commands ([`make`]) and looks whether the drive has what they name, before
-//! the first is submitted; [`run`] submits them and notes how late that was.
+//! [`plan`] translates the commands ([`make`]) and checks that the drive has the namespaces and
+//! ranges that they name, before the first submission; [`run`] submits them and records how late
+//! each was.
 
 mod make;
 mod plan;
@@ -16,14 +17,14 @@ use trace_file::stats::Latencies;
 /// When commands are submitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Speed {
-    /// So many times as fast as they were recorded.
+    /// At this multiple of the recorded speed.
     Times(f64),
-    /// As soon as there is room.
+    /// As soon as there is room in a queue.
     Max,
 }
 
 impl Speed {
-    /// When something is due that was so many nanoseconds after the first command.
+    /// Submission time of a command that was recorded this many nanoseconds after the first.
     fn due(self, recorded: u64) -> u64 {
         match self {
             Speed::Max => 0,
@@ -32,7 +33,7 @@ impl Speed {
     }
 }
 
-/// The slowest and the fastest.
+/// Minimum and maximum speed.
 const SLOWEST: f64 = 0.001;
 const FASTEST: f64 = 1000.0;
 
@@ -51,42 +52,41 @@ impl std::str::FromStr for Speed {
     }
 }
 
-/// What may be done to the drive, and how.
+/// Options of a replay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// When commands are submitted.
+    /// Timing of submissions.
     pub(crate) speed: Speed,
-    /// Commands that change data are submitted.
+    /// Whether to submit commands that change data.
     pub(crate) write: bool,
-    /// They are left out.
+    /// Whether to leave those commands out.
     pub(crate) reads_only: bool,
-    /// What lies beyond the end of a namespace goes around.
+    /// Whether addresses beyond the end of a namespace wrap around.
     pub(crate) wrap: bool,
-    /// The one namespace of the drive that has them all.
+    /// Namespace of the drive that receives all commands.
     pub(crate) nsid: Option<u32>,
 }
 
-/// What a replay came to.
+/// Results of a replay.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Replayed {
     /// Commands that were submitted.
     pub(crate) commands: u64,
-    /// How long that took, in nanoseconds, and how long the recording did.
+    /// Duration of the replay and of the recording, in nanoseconds.
     pub(crate) elapsed_ns: u64,
     pub(crate) recorded_ns: u64,
-    /// How late commands were submitted, in nanoseconds; nothing where they were as soon as there
-    /// was room.
+    /// Delay of submissions, in nanoseconds; absent with [`Speed::Max`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) late: Option<Latencies>,
     /// Commands that found their queue full.
     pub(crate) waited: u64,
-    /// By name.
+    /// Results by command name.
     pub(crate) kinds: Vec<KindReplayed>,
     /// Errors by status.
     pub(crate) errors: Vec<(String, u64)>,
-    /// Commands of the trace that were not submitted: why, and how many.
+    /// Commands of the trace that were not submitted: reasons and numbers.
     pub(crate) left_out: LeftOut,
-    /// It was ended early.
+    /// Whether the replay was ended early.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) interrupted: bool,
 }
@@ -97,8 +97,8 @@ pub(crate) struct KindReplayed {
     pub(crate) command: String,
     pub(crate) count: u64,
     pub(crate) errors: u64,
-    /// From the submission until the completion was seen.
+    /// From submission until the host sees the completion.
     pub(crate) latency: Latencies,
-    /// What was recorded of the same commands: from the doorbell until the completion was posted.
+    /// Recorded latencies of the same commands: from the doorbell until the completion was posted.
     pub(crate) recorded: Latencies,
 }

@@ -10,42 +10,42 @@ use trace_file::{Asked, Record};
 use super::Settings;
 use super::make::{Data, Held, Made, make};
 
-/// What a drive has.
+/// Properties of the drive.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// Its namespaces.
     pub(crate) namespaces: Vec<Held>,
-    /// Bytes that one command may move, with the drive and with the memory that there is for it.
+    /// Maximum transfer of one command, limited by the drive and by the available memory.
     pub(crate) transfer_len: u32,
-    /// I/O queue pairs that it has.
+    /// Number of its I/O queue pairs.
     pub(crate) queues: u16,
 }
 
 /// A command to submit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// When, in nanoseconds from the start.
+    /// Submission time, in nanoseconds from the start.
     pub(super) due_ns: u64,
-    /// By which of the queue pairs.
+    /// Index of the queue pair.
     pub(super) queue: u16,
-    /// Which of the names it has.
+    /// Index of the command name.
     pub(super) kind: u16,
     pub(super) data: Data,
     pub(super) sqe: Sqe,
-    /// How long it took when it was recorded.
+    /// Recorded latency.
     pub(super) recorded_ns: u64,
 }
 
-/// All that there is to submit.
+/// All commands to submit.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) kinds: Vec<String>,
     pub(super) left_out: LeftOut,
-    /// Queue pairs, and the largest transfer.
+    /// Number of queue pairs, and the maximum transfer.
     pub(crate) queues: u16,
     pub(crate) transfer_len: u32,
-    /// Nanoseconds from the first command to the last.
+    /// Nanoseconds between the first and the last command.
     pub(super) recorded_ns: u64,
     pub(super) speed: super::Speed,
 }
@@ -57,8 +57,7 @@ impl Plan {
     }
 }
 
-/// Bytes of the largest transfer that records ask for and that is not more than `most`; at least a
-/// page.
+/// Bytes of the largest transfer in the records, up to `most`; at least a page.
 pub(crate) fn transfer_len(records: &[Record], most: u32) -> u32 {
     let moved = |record: &Record| match record.asked() {
         Ok(Asked::Read { len, .. } | Asked::Write { len, .. } | Asked::Append { len, .. }) => {
@@ -72,10 +71,10 @@ pub(crate) fn transfer_len(records: &[Record], most: u32) -> u32 {
     largest.unwrap_or(0).max(4096)
 }
 
-/// Makes the commands of records, which are in the order of time.
+/// Plans the commands of records, which are sorted by time.
 ///
 /// # Errors
-/// The drive has not what they name, or it is not said that its data may be changed.
+/// The drive lacks what they name, or the settings do not allow changes of its data.
 pub(crate) fn plan(
     records: &[Record],
     target: &Target,
@@ -143,7 +142,7 @@ pub(crate) fn plan(
     })
 }
 
-/// Numbers from 0 on, in the order in which things come.
+/// Assigns numbers from 0 in order of appearance.
 #[derive(Debug)]
 struct Numbers<T>(BTreeMap<T, u16>);
 
@@ -168,7 +167,7 @@ impl Numbers<String> {
     }
 }
 
-/// Nothing is changed on a drive unless it was said that it may be.
+/// Rejects changes of a drive unless the settings allow them.
 fn refuse_changes(records: &[Record], settings: &Settings) -> anyhow::Result<()> {
     let changes = |record: &&Record| record.asked().is_ok_and(|asked| asked.changes());
     let count = records.iter().filter(changes).count();
@@ -179,7 +178,7 @@ fn refuse_changes(records: &[Record], settings: &Settings) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Which namespace of the drive stands for each of the trace.
+/// Maps each namespace of the trace to one of the drive.
 fn namespaces(
     records: &[Record],
     target: &Target,
@@ -208,8 +207,8 @@ fn namespaces(
     for nsid in &recorded {
         let found = match settings.nsid {
             Some(wanted) => of(wanted),
-            // A flush of all, which comes last here: it is one of the first that other commands go
-            // to.
+            // A flush of all namespaces, which sorts last, maps to the first namespace of the other
+            // commands.
             None if *nsid == nvme_spec::NSID_ALL => {
                 let first = all.values().next().copied();
                 first.or(target.namespaces.first().copied())
@@ -369,8 +368,8 @@ mod tests {
         assert_eq!(left_out, [("change zones in another way", 6)]);
     }
 
-    /// Store, Retrieve, Delete and Exist as KV 1.1 has them: the value's size in CDW10, the key's
-    /// length and options in CDW11, the key in CDW2, 3, 14 and 15.
+    /// Store, Retrieve, Delete and Exist of KV 1.1: the value's size in CDW10, the key's length and
+    /// options in CDW11, the key in CDW2, 3, 14 and 15.
     #[test]
     fn keys_are_asked_for_with_their_options() {
         let with_key = |opcode, blocks, detail| Record {
@@ -456,7 +455,8 @@ mod tests {
         }
     }
 
-    /// A flush of all namespaces does not make one namespace two, and goes where the commands go.
+    /// A flush of all namespaces does not count as a second namespace, and goes to that of the
+    /// other commands.
     #[test]
     fn a_flush_of_all_goes_where_other_commands_do() {
         let flush = Record {
@@ -549,7 +549,7 @@ mod tests {
             data,
             [write, Data::Nothing, Data::Range { lba: 4, blocks: 1 }]
         );
-        // twice as fast, and by the one queue that there is
+        // twice as fast, and on the only queue
         assert_eq!((plan.steps[2].due_ns, plan.queues), (8, 1));
         let left_out: Vec<_> = plan.left_out.iter().map(|(why, n)| (*why, *n)).collect();
         let expected = [

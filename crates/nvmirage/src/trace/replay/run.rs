@@ -1,4 +1,4 @@
-//! Submitting the commands of a plan, and noting what comes of them.
+//! Submission of a plan's commands, and collection of the results.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,30 +20,30 @@ use crate::load::{Host, Queue};
 use machine::clock::Clock;
 use terminal::interrupt::Interrupt;
 
-/// How long a drive may leave everything that it has unanswered.
+/// Maximum time without any completion before the drive counts as unresponsive.
 const SILENCE_NS: u64 = 30_000_000_000;
-/// The next command is waited for asleep where it is further away, and for so long at most.
+/// The thread sleeps until the next command if that is further away than this, and up to this long.
 const NAP_ABOVE_NS: u64 = 500_000;
 const NAP_MAX_NS: u64 = 10_000_000;
 
-/// A drive, with what a replay needs of it.
+/// A drive prepared for a replay.
 pub(crate) struct Drive<'h> {
     host: &'h mut Host,
     queues: Vec<Lane>,
 }
 
-/// A queue pair, and a buffer for each command of it.
+/// A queue pair with a buffer for each command.
 struct Lane {
     queue: Queue,
     buffer: Buffer,
-    /// Bytes of each.
+    /// Bytes of each buffer.
     room: usize,
-    /// What each has in flight: when it was submitted, and which step.
+    /// Command in flight of each buffer: its submission time and its step.
     slots: Vec<Option<(u64, usize)>>,
 }
 
 impl<'h> Drive<'h> {
-    /// What the drive has.
+    /// Properties of the drive.
     pub(crate) fn describe(host: &mut Host) -> anyhow::Result<Target> {
         let mut namespaces = Vec::new();
         for nsid in host.device().active_namespaces()? {
@@ -60,7 +60,7 @@ impl<'h> Drive<'h> {
         })
     }
 
-    /// Makes the queue pairs of a plan.
+    /// Creates the queue pairs of a plan.
     pub(crate) fn prepare(host: &'h mut Host, plan: &Plan, depth: u16) -> anyhow::Result<Self> {
         let room = (plan.transfer_len as usize).next_multiple_of(4096);
         let mut queues = Vec::new();
@@ -82,17 +82,17 @@ impl<'h> Drive<'h> {
     }
 }
 
-/// Namespaces that are looked at.
+/// Maximum number of namespaces to examine.
 const MOST_NAMESPACES: usize = 256;
 
-/// What a namespace holds; `None` where it is of another kind.
+/// Contents of a namespace; `None` for other kinds.
 fn held(host: &mut Host, nsid: u32) -> anyhow::Result<Option<Held>> {
     match host.device().command_set(nsid) {
         Ok(Csi::KEY_VALUE) => {
             let dialect = Dialect::Nvme;
             return Ok(Some(Held::Keys(Keys { nsid, dialect })));
         }
-        // a drive before NVMe 1.3 has no descriptors, and blocks
+        // a drive before NVMe 1.3 has no descriptors, and only blocks
         Ok(_) | Err(DriverError::Status { .. }) => {}
         Err(error) => return Err(error.into()),
     }
@@ -108,7 +108,8 @@ fn held(host: &mut Host, nsid: u32) -> anyhow::Result<Option<Held>> {
     }))
 }
 
-/// Whether a namespace has zones: it has the structure of those (ZNS 1.1, 4.1.5.1; CNS 05h).
+/// Whether a namespace has zones: it has the Identify structure of zoned namespaces (ZNS 1.1,
+/// 4.1.5.1; CNS 05h).
 fn has_zones(host: &mut Host, nsid: u32) -> anyhow::Result<bool> {
     let device = host.device();
     let page = device.alloc(4096)?;
@@ -132,7 +133,7 @@ fn has_zones(host: &mut Host, nsid: u32) -> anyhow::Result<bool> {
     }
 }
 
-/// Bytes that no drive can make smaller.
+/// Fills a buffer with bytes that no drive can compress.
 fn fill(buffer: &Buffer) {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut page = [0u8; 4096];
@@ -150,7 +151,7 @@ fn fill(buffer: &Buffer) {
 }
 
 impl Lane {
-    /// Submits a step, for which there is room.
+    /// Submits a step; the lane must have room.
     fn submit(&mut self, at: usize, step: &Step, now: u64) -> anyhow::Result<()> {
         let cid = self.queue.next_cid().context("the queue is full")?;
         let place = usize::from(cid) * self.room;
@@ -192,7 +193,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Each block of a write begins with where it is to lie and the number of its command: no two
+    /// Each block of a write begins with its address and the number of its command, so that no two
     /// are the same.
     fn stamp(&self, place: usize, (len, block_len, lba): (u32, u32, u64), number: u64) {
         for block in 0..len / block_len {
@@ -203,23 +204,23 @@ impl Lane {
     }
 }
 
-/// What is noted while commands go.
+/// Statistics of a replay.
 struct Notes {
     late: Vec<u64>,
     kinds: Vec<(u64, Vec<u64>, Vec<u64>)>,
     errors: BTreeMap<String, u64>,
     waited: u64,
-    /// The last one that did.
+    /// The step that last found its queue full.
     full_for: Option<usize>,
     in_flight: usize,
-    /// When something was completed last.
+    /// Time of the last completion, or of a later submission with nothing in flight.
     heard: u64,
 }
 
-/// Submits everything and waits for it; `progress` is told how many were.
+/// Submits everything and waits for the end; `progress` receives the number of submitted commands.
 ///
 /// # Errors
-/// The drive is gone, says what cannot be, or does not answer.
+/// The drive is gone, returns an invalid answer, or does not answer.
 pub(crate) fn run(
     mut drive: Drive<'_>,
     plan: &Plan,
@@ -280,7 +281,7 @@ pub(crate) fn run(
     Ok(report(plan, notes, elapsed_ns, next))
 }
 
-/// Submits what is due and finds room, in the order of the trace.
+/// Submits due commands that find room, in the order of the trace.
 fn submit_due(
     drive: &mut Drive<'_>,
     steps: &[Step],
@@ -310,7 +311,7 @@ fn submit_due(
     Ok(next)
 }
 
-/// Takes what has completed; how many.
+/// Takes completions; returns their number.
 fn take(
     drive: &mut Drive<'_>,
     plan: &Plan,

@@ -76,7 +76,7 @@ fn compare_and_write_takes_what_the_kernel_answers() {
     let lent = Lent::new(&bytes);
     let begin = |fixture: &mut Fixture, commit| {
         let slot = lent.add(fixture, &request(commit), 8192).unwrap();
-        // what the kernel, for whom we answer, would have read
+        // the bytes that the kernel, for which the test answers, would have read
         fixture.channel.ring.gather(slot, 4096);
         (slot, fixture.channel.operation(slot))
     };
@@ -99,7 +99,7 @@ fn compare_and_write_takes_what_the_kernel_answers() {
     let full = failure(Cause::NoSpace, libc::ENOSPC);
     assert_eq!(fixture.ends(slot, -libc::ENOSPC), full);
     fixture.give_back(slot);
-    // What cannot be committed is not compared, now or later.
+    // If the commit fails, nothing is compared, now or later.
     let (slot, _) = begin(&mut fixture, true);
     assert_eq!(fixture.ends(slot, -libc::EIO), unread);
     fixture.give_back(slot);

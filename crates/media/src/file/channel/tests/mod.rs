@@ -1,4 +1,4 @@
-//! The kernel's rarer answers, put in by hand: what a command makes of them.
+//! Rare answers of the kernel, injected by hand, and their effects on commands.
 
 use std::num::NonZeroI32;
 use std::path::PathBuf;
@@ -88,14 +88,14 @@ impl Fixture {
         }
     }
 
-    /// Ends a command whose outcome was looked at.
+    /// Ends a command whose outcome was checked.
     fn give_back(&mut self, slot: u16) {
         let mut done = Vec::new();
         self.channel.end(slot, Outcome::OK, &mut done);
         retire(done);
     }
 
-    /// Drives what is in flight to its end.
+    /// Completes everything in flight.
     fn drain(&mut self) -> Vec<Done> {
         let mut done = Vec::with_capacity(4);
         for _ in 0..1_000_000 {
@@ -151,7 +151,7 @@ fn clearing_falls_back_step_by_step_and_remembers() {
             durable: false
         }
     );
-    // A short write goes on where it ended.
+    // A short write continues where it ended.
     let io = fixture.again(slot, 4096);
     assert_eq!(
         io,
@@ -339,7 +339,7 @@ fn a_failed_flush_is_not_forgotten() {
         expected
     );
     assert!(fixture.channel.medium.sync().is_err());
-    // What promises nothing about durability still works.
+    // Requests without a durability promise still work.
     fixture.begin(&zeroes(false, false));
 }
 
@@ -566,7 +566,7 @@ fn durable_writes_say_so_however_the_bytes_travel() {
                     durable: fua
                 }
             );
-            // What is left of a short one is as durable.
+            // The rest of a short one is as durable.
             let rest = if alignment == 1 {
                 from
             } else {

@@ -1,4 +1,4 @@
-//! Where a medium has the time of a drive, no turn copies more than a slice.
+//! With timing, no turn copies more than a slice.
 
 use super::fused::Lent;
 use super::*;
@@ -97,7 +97,7 @@ fn slices_are_made_durable_together() {
     assert_eq!(fixture.again(slot, SLICE as i32), Io::Sync);
     assert_eq!(fixture.ends(slot, 0), Outcome::OK);
     fixture.give_back(slot);
-    // What is no more than a slice is durable by itself.
+    // A write up to a slice is durable by itself.
     let request = Request::Write {
         offset: 0,
         len: SLICE,

@@ -1,5 +1,5 @@
 //! Expectations from ZNS 1.1, 2.1.1.3 (figure "Zone State Machine") and 3.4.3; and random programs
-//! against a model that counts everything anew each time.
+//! against a model that recounts everything each time.
 
 mod random;
 
@@ -209,8 +209,8 @@ fn writes_are_refused_for_what_is_wrong_with_them() {
     ] {
         assert_eq!(write(&mut zones, offset, len), expected, "{offset} {len}");
     }
-    // A write opens implicitly, what is explicit stays so, and what is written to its capacity is
-    // full.
+    // A write opens implicitly, an explicitly opened zone stays so, and a zone written up to its
+    // capacity is full.
     assert_eq!(zones.get(3).state, State::IMPLICITLY_OPENED);
     assert_eq!(zones.get(2).state, State::FULL);
     zones.act(Action::OPEN, 7).unwrap();
@@ -269,7 +269,7 @@ fn an_implicitly_opened_zone_makes_room_and_an_explicitly_opened_one_does_not() 
     assert_eq!(zones.check_open_all(0, 3), Err(Status::TOO_MANY_OPEN_ZONES));
     // Zone 2 is the one that is closed: without it there is room.
     assert_eq!(zones.check_open_all(0, 1), Ok(()));
-    // What is full or reset is neither open nor active.
+    // A full or empty zone is neither open nor active.
     zones.act(Action::FINISH, 1).unwrap();
     assert_eq!(zones.check_open_all(0, 3), Ok(()));
     assert_eq!(zones.in_use(), (1, 2));
@@ -310,8 +310,8 @@ fn an_extension_makes_an_empty_zone_active_until_it_is_reset() {
     assert_eq!(zones.in_use(), (0, 0));
 }
 
-/// The simplest thing that keeps zones: everything is counted anew, and what was opened implicitly
-/// is a list.
+/// The simplest model of zones: recounts everything each time, with a list of implicitly opened
+/// zones.
 #[derive(Default)]
 struct Model {
     zones: Vec<(State, u64)>,

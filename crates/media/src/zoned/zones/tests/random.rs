@@ -50,7 +50,7 @@ fn an_area_is_written_in_any_order_and_what_is_behind_it_moves_it() {
     at(8 * KIB, 512, Ok(4 * KIB), 8 * KIB + 512);
     at(0, 512, refused, 8 * KIB + 512);
     at(4 * KIB, 512, Ok(4 * KIB), 8 * KIB + 512);
-    // To the end of what is behind it, and past that.
+    // To the end of the second area, and beyond it.
     at(16 * KIB, 4 * KIB, Ok(12 * KIB), 20 * KIB);
     at(24 * KIB, 4 * KIB + 512, refused, 20 * KIB);
     at(20 * KIB, 4 * KIB, Ok(16 * KIB), 24 * KIB);
@@ -120,7 +120,7 @@ fn areas_are_given_to_empty_zones_as_long_as_there_are_some() {
     assert_eq!(zones.open_random(3), none_left);
     assert_eq!(zones.extend(3, true), none_left.map(drop));
     assert_eq!(zones.get(3).state, State::EMPTY);
-    // What ends the zone's activity frees its area.
+    // The end of a zone's activity frees its area.
     for (end, zone) in [(Action::RESET, 0), (Action::FINISH, 2)] {
         zones.act(end, zone).unwrap();
         assert!(!zones.get(zone).random);
@@ -155,7 +155,7 @@ fn what_was_written_behind_the_write_pointer_is_known() {
     write(&mut zones, 4 * KIB, 512).unwrap();
     let over = zones.check_write(4 * KIB, 512).unwrap();
     assert!(!zones.is_new(&over));
-    // The gap before it is not known to be new, and what is behind it is.
+    // The gap before it may contain data, and the bytes after it do not.
     assert!(!zones.is_new(&zones.check_write(0, 512).unwrap()));
     assert!(zones.is_new(&zones.check_write(4 * KIB + 512, 512).unwrap()));
     zones.act(Action::FINISH, 0).unwrap();

@@ -1,5 +1,5 @@
-//! Eight stores, one by one and in one command, as bars: by the rules of the published program,
-//! step by step up to what its authors published.
+//! Bar chart of eight stores, separately and in one command: by the rules of the published program,
+//! step by step up to its authors' published figures.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::super::measure::PointReport;
 use super::write;
 use terminal::units;
 
-/// Draws them, where the drive has keys.
+/// Draws the chart, if the drive has keys.
 pub(in super::super) fn compound(
     folder: &Path,
     compound: Option<&Compound>,
@@ -25,8 +25,7 @@ pub(in super::super) fn compound(
     }
 }
 
-/// Of eight stores and of one compound command at the points, in nanoseconds, each as `time` has
-/// it.
+/// Times of eight stores and of one compound command at the points, in nanoseconds, read by `time`.
 fn at_points(
     points: &[PointReport],
     time: impl Fn(&PointReport) -> Option<f64>,

@@ -1,5 +1,5 @@
-//! Throughput over time when collection sets in (the paper's figure 5b), and what zones are worth
-//! to who writes them (5c).
+//! Throughput over time when collection starts (the paper's figure 5b), and the effect of zones on
+//! writers (5c).
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use super::super::real::COURSE_NS;
 use super::{bandwidth, index, write};
 use terminal::units;
 
-/// Width and height of a panel beside another one, in pixels.
+/// Width and height of one of two panels side by side, in pixels.
 const HALF: (u32, u32) = (660, 420);
 
-/// MiB/s by seconds, each interval at its middle.
+/// MiB/s over seconds, each interval at its middle.
 #[expect(clippy::cast_precision_loss, reason = "a picture has 1000 pixels")]
 fn over_time(course: &Course, bytes_per_s: &[u64]) -> Vec<(f64, f64)> {
     let at = |number: usize| (number as f64 + 0.5) * course.interval_ns as f64 / 1e9;
@@ -39,7 +39,7 @@ fn panel(course: &Course, title: String) -> Panel {
     }
 }
 
-/// What both ways take in all.
+/// Total time of both ways, in words.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn in_all(course: &Course) -> String {
     let time = |ns: u64| units::nanoseconds(ns as f64);
@@ -62,7 +62,7 @@ fn in_all(course: &Course) -> String {
     }
 }
 
-/// A drive that is filled in order and then overwritten at random.
+/// A drive filled in order and then overwritten at random.
 pub(in super::super) fn collection(folder: &Path, course: &Course) -> anyhow::Result<()> {
     let title = format!(
         "{}: filled in order, then overwritten at random until it collects",
@@ -91,7 +91,7 @@ fn interval(course: &Course) -> String {
     units::nanoseconds(course.interval_ns as f64)
 }
 
-/// Zone-aware writers beside others, by their number, and over time.
+/// Zone-aware writers compared with others, by number of writers and over time.
 pub(in super::super) fn zones(
     folder: &Path,
     points: &[PointReport],

@@ -1,6 +1,6 @@
-//! The figures: time or throughput over the points, in virtual time and for real (the paper's
-//! figure 4), and how the times of commands of 16 KiB are spread (5a); and percentiles of a drive
-//! that takes no time, over the runs (3).
+//! Figures: time or throughput over the points, in virtual time and in real time (the paper's
+//! figure 4); the distribution of times of 16 KiB commands (5a); and percentiles over the runs of a
+//! drive that takes no time (3).
 
 mod compound;
 mod courses;
@@ -16,13 +16,13 @@ pub(super) use self::courses::{collection, zones};
 use super::measure::{Drive, PointReport, mean_and_deviation};
 use terminal::units;
 
-/// Width and height of a picture of one panel, in pixels.
+/// Width and height of a figure with one panel, in pixels.
 const SIZE: (u32, u32) = (940, 480);
 
 /// Draws the figures of a drive into `folder`.
 ///
 /// # Errors
-/// They cannot be written.
+/// A figure cannot be written.
 pub(super) fn draw(folder: &Path, drive: &Drive<'_>, points: &[PointReport]) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let Some(preset) = points.first().map(|point| point.preset.as_str()) else {
@@ -49,14 +49,14 @@ pub(super) fn draw(folder: &Path, drive: &Drive<'_>, points: &[PointReport]) -> 
     Ok(())
 }
 
-/// Writes a picture into `folder`.
+/// Writes a figure into `folder`.
 fn write(folder: &Path, name: &str, picture: &Picture) -> anyhow::Result<()> {
     let file = folder.join(format!("{name}.svg"));
     let text = plot::svg(picture);
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// The points of a kind of command, in virtual time and for real, each as `value` makes it.
+/// The points of one kind of command, in virtual time and in real time, each mapped by `value`.
 fn lines(
     all: &[&PointReport],
     op: &str,
@@ -87,7 +87,7 @@ fn index<T: PartialEq>(all: &[T], one: &T) -> Option<f64> {
         .map(|at| at as f64)
 }
 
-/// Times of one command alone by its size, over that of 4 KiB.
+/// Time of a single command by its size, relative to that of 4 KiB.
 fn alone(preset: &str, points: &[PointReport]) -> Option<Panel> {
     let is_alone =
         |p: &&PointReport| matches!(p.op, "read" | "write") && p.queue_depth == 1 && p.workers == 1;
@@ -118,13 +118,13 @@ fn alone(preset: &str, points: &[PointReport]) -> Option<Panel> {
     })
 }
 
-/// Bandwidth of several commands at a time, of `depth` each.
+/// Bandwidth with `depth` commands in flight.
 fn bandwidth(point: &PointReport, ns: f64) -> f64 {
     let depth = f64::from(point.queue_depth) * f64::from(point.workers);
     depth * f64::from(point.block_size) * 1e9 / ns / f64::from(1 << 20)
 }
 
-/// Bandwidth of zones by workers.
+/// Bandwidth of zones by number of workers.
 fn workers(preset: &str, points: &[PointReport]) -> Option<Panel> {
     let all: Vec<&PointReport> = points.iter().collect();
     let mut counts: Vec<u16> = all.iter().map(|p| p.workers).collect();
@@ -145,7 +145,7 @@ fn workers(preset: &str, points: &[PointReport]) -> Option<Panel> {
     })
 }
 
-/// Bandwidth of keys by size of value, at depth 32.
+/// Bandwidth of keys by value size, at depth 32.
 fn values(preset: &str, points: &[PointReport]) -> Option<Panel> {
     let is_deep = |p: &&PointReport| matches!(p.op, "store" | "retrieve") && p.queue_depth == 32;
     let all: Vec<&PointReport> = points.iter().filter(is_deep).collect();
@@ -167,7 +167,7 @@ fn values(preset: &str, points: &[PointReport]) -> Option<Panel> {
     })
 }
 
-/// How the times of commands of 16 KiB are spread.
+/// Distribution of the times of 16 KiB commands.
 fn spread(preset: &str, drive: &Drive<'_>) -> anyhow::Result<Option<Panel>> {
     let mut all = Vec::new();
     for op in ["read", "write"] {
@@ -190,7 +190,7 @@ fn spread(preset: &str, drive: &Drive<'_>) -> anyhow::Result<Option<Panel>> {
     }))
 }
 
-/// Percentiles of a drive that takes no time, with their deviation from run to run.
+/// Percentiles of a drive that takes no time, with their deviation between runs.
 fn null(runs: &[&[u64]]) -> Option<Panel> {
     const RANKS: [(&str, usize); 5] = [
         ("50 %", 50_000),
@@ -231,8 +231,8 @@ fn null(runs: &[&[u64]]) -> Option<Panel> {
     })
 }
 
-/// A thousand steps of the share of sorted times that are over, but for the last one in a thousand:
-/// that is the machine's.
+/// Cumulative distribution of sorted times in a thousand steps, without the last thousandth, which
+/// shows the machine rather than the drive.
 #[expect(clippy::cast_precision_loss, reason = "a picture has 1000 pixels")]
 fn share(times: &[f64]) -> Vec<(f64, f64)> {
     let steps = 0..1000_usize.min(times.len());
