@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
+use crate::config::Config;
+
 /// Name of the file in the state folder.
 const FILE_NAME: &str = "identity";
 /// First line of the file, with the version of the format.
@@ -41,6 +43,15 @@ pub(crate) fn default_state_dir() -> anyhow::Result<PathBuf> {
         None => bail!(
             "no state folder: set state_dir in the configuration, or the environment variable XDG_STATE_HOME"
         ),
+    }
+}
+
+/// The name that identities and saved state of a subsystem or namespace depend on: its own name,
+/// and for a configuration built from a command line also a digest of its short form.
+pub(crate) fn lasting_name(config: &Config, name: &str) -> String {
+    match &config.short_form {
+        None => name.to_owned(),
+        Some(path) => name_apart(name, path),
     }
 }
 

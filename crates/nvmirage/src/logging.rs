@@ -16,8 +16,8 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
+use crate::config;
 use crate::config::log::{Format, Log};
-use crate::config::{self};
 use crate::service;
 
 /// The environment variable with the filter.
@@ -68,7 +68,7 @@ pub(crate) fn start(said: Option<&str>, default: Default) -> Result<(), String> 
         },
     };
     let format = format_of(default);
-    let only = config::log::filter(text).map_err(|why| format!("{place}: {why}"))?;
+    let only = filter(text).map_err(|why| format!("{place}: {why}"))?;
     let (only, filter) = reload::Layer::new(only);
     let (written, lines) = reload::Layer::new(lines(format, default));
     tracing_subscriber::registry()
@@ -132,7 +132,7 @@ pub(crate) fn change(change: &Log) -> Result<(), String> {
     if *now == (text.clone(), format) {
         return Ok(());
     }
-    let filter = config::log::filter(&text)?;
+    let filter = filter(&text)?;
     let failed = |error: reload::Error| error.to_string();
     live.filter.reload(filter).map_err(failed)?;
     if now.1 != format {
@@ -141,6 +141,13 @@ pub(crate) fn change(change: &Log) -> Result<(), String> {
     }
     *now = (text, format);
     Ok(())
+}
+
+/// A filter that was checked. What its directives are is known to `config::log`, so that a module
+/// that does not exist is an error, and not a filter that passes nothing.
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    let text = config::log::filter(text)?;
+    EnvFilter::try_new(&text).map_err(|why| format!("invalid log filter `{text}`: {why}"))
 }
 
 /// The current filter and format.
@@ -199,5 +206,17 @@ where
     ) -> fmt::Result {
         write!(writer, "<{}>", priority(*event.metadata().level()))?;
         self.0.format_event(context, writer, event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_modules_of_a_filter_are_those_of_the_program() {
+        let lines = include_str!("main.rs").lines();
+        let modules = lines.filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+        assert_eq!(modules.collect::<Vec<_>>(), config::log::MODULES);
     }
 }

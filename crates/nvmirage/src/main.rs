@@ -9,7 +9,6 @@ mod amplification;
 mod book;
 mod calibrate;
 mod cli;
-mod config;
 mod control;
 mod demo;
 mod doctor;
@@ -35,6 +34,8 @@ mod supervisor;
 mod top;
 mod trace;
 mod trouble;
+
+use api::config;
 
 fn main() -> std::process::ExitCode {
     cli::main()

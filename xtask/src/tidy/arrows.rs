@@ -8,6 +8,10 @@ use super::Finding;
 
 /// For each crate, those of ours that it may depend on. A crate that is not here may not exist.
 const ALLOWED: &[(&str, &[&str])] = &[
+    (
+        "api",
+        &["controller", "driver", "engine", "media", "model", "port"],
+    ),
     ("conformance", &["driver", "memory"]),
     ("controller", &["memory", "nvme-spec", "port"]),
     ("driver", &["memory", "nvme-spec", "vfio-user"]),
@@ -26,6 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "nvmirage",
         &[
+            "api",
             "conformance",
             "controller",
             "driver",

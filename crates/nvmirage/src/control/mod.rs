@@ -5,6 +5,7 @@
 //! open it is permission to control the server.
 
 mod address;
+mod body;
 pub(crate) mod client;
 mod dashboard;
 mod guard;

@@ -118,7 +118,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// The location of a subsystem's sidecar in a state folder, by its [lasting
-    /// name](crate::config::Config::lasting_name).
+    /// name](crate::identity::lasting_name).
     ///
     /// # Errors
     /// The state folder is relative, and the working directory is unknown.

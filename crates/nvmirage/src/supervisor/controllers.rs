@@ -14,6 +14,7 @@ use super::{Served, State, refuse_problems};
 use crate::config::{Config, Controller, Doorbells};
 use crate::control::{ControllerChange, Refusal};
 use crate::fuse::Mount;
+use crate::identity;
 use crate::reactor::handle::NewController;
 use crate::saved::merge::find;
 
@@ -31,7 +32,7 @@ impl State {
         let find = |of: fn(&Controller) -> Option<&String>| {
             config.controllers_of(name).find_map(of).cloned()
         };
-        let lasting = config.lasting_name(name);
+        let lasting = identity::lasting_name(config, name);
         let serial = match find(|c| c.serial.as_ref()) {
             Some(serial) => serial,
             None => self.identities()?.serial(&lasting),

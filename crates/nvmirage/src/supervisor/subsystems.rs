@@ -141,7 +141,7 @@ impl State {
         let pools = media.iter().filter(in_pool);
         config.pools = pools.map(|m| m.pool.clone()).collect();
         if !pool.is_empty() {
-            let lasting = self.config.lasting_name(name);
+            let lasting = identity::lasting_name(&self.config, name);
             config.identity_seed = self.identities()?.subsystem_seed(&lasting);
         }
         let controllers = config.controllers.clone();
@@ -218,7 +218,7 @@ impl State {
         // an explicit `state_dir`, or a pool, requires persistence; otherwise it is best effort
         let is_a_must = self.config.state_dir.is_some() || !pool.is_empty();
         let place = self.state_dir().and_then(|dir| {
-            let place = Place::new(&dir, name, &self.config.lasting_name(name))?;
+            let place = Place::new(&dir, name, &identity::lasting_name(&self.config, name))?;
             place.prepare()?;
             Ok(place)
         });
@@ -275,7 +275,7 @@ impl State {
         let (nguid, eui64) = match (&config.nguid, &config.eui64) {
             (Some(nguid), Some(eui64)) => (hex(nguid), hex(eui64)),
             (nguid, eui64) => {
-                let lasting = self.config.lasting_name(&config.name);
+                let lasting = identity::lasting_name(&self.config, &config.name);
                 let (derived_nguid, derived_eui64) = self.identities()?.namespace(&lasting);
                 (
                     nguid.as_deref().map_or(derived_nguid, hex),

@@ -1,7 +1,7 @@
 //! Consent: what takes a drive from a host, data from a drive, or a change to another server, is
 //! done where that is meant.
 
-use super::super::{Mutation, integration, of_program};
+use super::super::{Mutation, integration, of_program, unit};
 
 /// A test of the whole program.
 const fn program(name: &'static str) -> super::super::Test {
@@ -70,10 +70,11 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "log-level",
         guard: "a word that is no level does not turn the log off",
-        file: "crates/nvmirage/src/config/log.rs",
+        file: "crates/api/src/config/log.rs",
         from: "if LEVELS.iter().any(|one| level.eq_ignore_ascii_case(one)) {",
         to: "if !level.is_empty() {",
-        test: of_program(
+        test: unit(
+            "api",
             "config::log::tests::a_filter_that_would_log_nothing_by_a_typo_is_refused",
         ),
     },

@@ -98,7 +98,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "reload-no-pipe",
         guard: "a pipe that was read before is not read again",
-        file: "crates/nvmirage/src/config/read.rs",
+        file: "crates/api/src/config/read.rs",
         from: "    if !metadata.is_file() {",
         to: "    if metadata.is_dir() {",
         test: integration(
@@ -164,7 +164,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "pool-outlives-who-named-it",
         guard: "a pool is its subsystem's until the last controller goes",
-        file: "crates/nvmirage/src/config/subsystems.rs",
+        file: "crates/api/src/config/subsystems.rs",
         from: "            heir.say_too(&gone);\n",
         to: "            let _ = heir;\n",
         test: integration(

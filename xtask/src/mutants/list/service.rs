@@ -50,10 +50,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "socket-mode-ours",
         guard: "a mode of a socket leaves it to us",
-        file: "crates/nvmirage/src/config/socket_mode.rs",
+        file: "crates/api/src/config/socket_mode.rs",
         from: "mode & !0o066 == 0o600",
         to: "mode & !0o666 == 0",
-        test: of_program("config::socket_mode::tests::only_modes_that_leave_us_the_socket"),
+        test: unit(
+            "api",
+            "config::socket_mode::tests::only_modes_that_leave_us_the_socket",
+        ),
     },
     Mutation {
         name: "socket-mode-set",

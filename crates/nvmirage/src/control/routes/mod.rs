@@ -37,7 +37,6 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::limits::{CHANGES, READERS};
 use super::{MAX_BODY_LEN, Refusal, dashboard};
-use crate::config;
 use crate::supervisor::Supervisor;
 
 /// Routes of one resource.
@@ -140,7 +139,7 @@ async fn changing<T: Send + 'static>(
 
 /// Parses the body of a request.
 fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Refusal> {
-    config::from_json(bytes)
+    super::body::from_json(bytes)
 }
 
 /// The error for an unknown path.

@@ -28,34 +28,34 @@ const STATE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Timing model of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Timing {
+pub struct Timing {
     /// Preset of a drive, as `samsung-970-pro` or `samsung-970-pro@paper`, or a file that describes
     /// a drive (its name contains `/` or ends in `.toml`).
-    pub(crate) preset: String,
+    pub preset: String,
     /// Drive of the preset, read once: later changes of its file do not affect this medium.
     #[serde(skip)]
     drive: Found,
     /// Point at which latencies were measured: `device` or `linux`. Only for presets of kind `nvm`
     /// and `kv`. Default: the preset's own for its latencies; `device` for those written here.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) as_measured_by: Option<Measured>,
+    pub as_measured_by: Option<Measured>,
     /// File that keeps the model's state: page mapping and wear. Only for presets of kind `flash`.
     /// Default: for a regular file, its path with `.timing` appended; else none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub(crate) state: Option<PathBuf>,
+    pub state: Option<PathBuf>,
     /// Interval at which the state is saved while the drive works; `0s` saves only at a clean stop.
     /// Only for presets of kind `flash`. Default: `60s`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) state_interval: Option<Span>,
+    pub state_interval: Option<Span>,
     /// File that records the model's operations, written when the medium is closed, for
     /// `nvmirage fidelity --replay`; at most 4194304 operations. Needs a new drive. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub(crate) record: Option<PathBuf>,
+    pub record: Option<PathBuf>,
     /// Parameters that differ from the preset.
     #[serde(flatten)]
-    pub(crate) changes: BTreeMap<String, Text>,
+    pub changes: BTreeMap<String, Text>,
 }
 
 /// A preset that was found. Not serialized.
@@ -89,7 +89,7 @@ impl FromStr for Timing {
 /// Point at which a latency was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Measured {
+pub enum Measured {
     /// At the device.
     Device,
     /// By Linux, above the device.
@@ -107,7 +107,7 @@ impl From<Measured> for MeasuredBy {
 
 /// Value as written: text, a whole number or a boolean.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Text(pub(crate) String);
+pub struct Text(pub String);
 
 impl PartialSchema for Text {
     fn schema() -> RefOr<Schema> {
@@ -163,7 +163,7 @@ impl<'de> Deserialize<'de> for Text {
 
 impl Timing {
     /// A preset without changes.
-    pub(crate) fn of(preset: String) -> Self {
+    pub fn of(preset: String) -> Self {
         Timing {
             preset,
             drive: Found::default(),
@@ -179,7 +179,7 @@ impl Timing {
     ///
     /// # Errors
     /// No such preset exists, or its file cannot be used.
-    pub(crate) fn drive(&self) -> Result<&Drive, String> {
+    pub fn drive(&self) -> Result<&Drive, String> {
         match self.drive.0.get() {
             Some(drive) => Ok(drive),
             None => {
@@ -193,7 +193,7 @@ impl Timing {
     ///
     /// # Errors
     /// There is no current folder.
-    pub(crate) fn absolute(self) -> std::io::Result<Self> {
+    pub fn absolute(self) -> std::io::Result<Self> {
         if !drive::is_file(&self.preset) {
             return Ok(self);
         }
@@ -208,7 +208,7 @@ impl Timing {
     ///
     /// # Errors
     /// An invalid `as_measured_by` or interval; other values are checked together with the rest.
-    pub(crate) fn write(&mut self, name: &str, value: &str) -> Result<(), String> {
+    pub fn write(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "as_measured_by" => {
                 self.as_measured_by = Some(match value {
@@ -229,7 +229,7 @@ impl Timing {
 
     /// The preset with its changes as one command-line word. It has only what determines the
     /// model's latencies.
-    pub(crate) fn in_one_word(&self) -> String {
+    pub fn in_one_word(&self) -> String {
         let by = self.as_measured_by.map(|by| match by {
             Measured::Device => ",as_measured_by=device",
             Measured::Linux => ",as_measured_by=linux",
@@ -245,7 +245,7 @@ impl Timing {
     ///
     /// # Errors
     /// Everything that is wrong, each with what to write.
-    pub(crate) fn parameters(&self, size_bytes: u64) -> Result<Parameters, Vec<String>> {
+    pub fn parameters(&self, size_bytes: u64) -> Result<Parameters, Vec<String>> {
         let parameters = self.applied(size_bytes)?;
         match parameters.check() {
             Ok(()) => Ok(parameters),
@@ -258,7 +258,7 @@ impl Timing {
     /// # Errors
     /// Everything that is wrong; for a parameter that cannot change now, the message says when it
     /// can.
-    pub(crate) fn changed(
+    pub fn changed(
         &self,
         changes: &BTreeMap<String, Text>,
         size_bytes: u64,
@@ -347,13 +347,13 @@ impl Timing {
     }
 
     /// Whether the model has persistent state.
-    pub(crate) fn has_state(&self) -> bool {
+    pub fn has_state(&self) -> bool {
         self.drive().is_ok_and(|drive| drive.kind() == Kind::Flash)
     }
 
     /// File of the model's state, on a medium of this kind and path. `None`: the state is not
     /// saved.
-    pub(crate) fn state_file(&self, kind: MediumKind, path: Option<&Path>) -> Option<PathBuf> {
+    pub fn state_file(&self, kind: MediumKind, path: Option<&Path>) -> Option<PathBuf> {
         if !self.has_state() || self.state.is_some() {
             return self.state.clone();
         }
@@ -367,7 +367,7 @@ impl Timing {
     }
 
     /// Interval at which the state is saved while the drive works; `None`: only at a clean stop.
-    pub(crate) fn state_interval(&self) -> Option<Duration> {
+    pub fn state_interval(&self) -> Option<Duration> {
         let interval = self.state_interval.map_or(STATE_INTERVAL, |span| span.0);
         (!interval.is_zero()).then_some(interval)
     }
@@ -618,7 +618,7 @@ mod tests {
         let again = from_toml(&config.with_defaults()).unwrap();
         assert_eq!(again.media, config.media);
         let json = serde_json::to_string(&config.media[0]).unwrap();
-        let from_json: crate::config::Medium = crate::config::from_json(json.as_bytes()).unwrap();
+        let from_json: crate::config::Medium = serde_json::from_slice(json.as_bytes()).unwrap();
         assert_eq!(from_json, config.media[0]);
     }
 }

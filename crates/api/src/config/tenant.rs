@@ -19,7 +19,7 @@ const MAX_BURST: Duration = Duration::from_secs(60);
 /// Scheduling class of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Class {
+pub enum Class {
     /// Share media by weight.
     #[default]
     Fair,
@@ -30,50 +30,50 @@ pub(crate) enum Class {
 /// Tenant: a group of commands that shares media with others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Tenant {
+pub struct Tenant {
     /// Name that controllers and namespaces write as `tenant`: 1 to 64 letters, digits, `.`, `_` or
     /// `-`.
-    pub(crate) name: String,
+    pub name: String,
     /// Weight of the tenant on a medium that several tenants use: 1 to 10000. Default: 100.
     #[serde(default = "default_weight")]
-    pub(crate) weight: u32,
+    pub weight: u32,
     /// Scheduling class: `fair` or `latency`. Default: `fair`.
     #[serde(default)]
-    pub(crate) class: Class,
+    pub class: Class,
     /// Target latency of its commands, except the slowest 0.5 %; more than 0. Only for
     /// `class = "latency"`. Default: twice their lowest latency.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) goal: Option<Span>,
+    pub goal: Option<Span>,
     /// Maximum number of commands per second, on all reactors together; at least 1. Default:
     /// unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) iops: Option<u64>,
+    pub iops: Option<u64>,
     /// Maximum number of bytes per second, on all reactors together; more than 0. Default:
     /// unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) bandwidth: Option<Size>,
+    pub bandwidth: Option<Size>,
     /// Burst allowance of `iops` and `bandwidth`: after a rest, commands worth this time may start
     /// at once. Up to 60s. Default: `10ms`.
     #[serde(default = "default_burst")]
-    pub(crate) burst: Span,
+    pub burst: Span,
     /// Maximum number of commands in flight at media, per reactor; at least 1. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) in_flight: Option<u32>,
+    pub in_flight: Option<u32>,
 }
 
 /// Default weight of a namespace among those of its tenant.
-pub(crate) fn default_weight() -> u32 {
+pub fn default_weight() -> u32 {
     TenantSpec::default().weight
 }
 
 /// Default burst allowance.
-pub(crate) fn default_burst() -> Span {
+pub fn default_burst() -> Span {
     Span(Duration::from_millis(10))
 }
 
 impl Tenant {
     /// The tenant as engines take it.
-    pub(crate) fn spec(&self) -> TenantSpec {
+    pub fn spec(&self) -> TenantSpec {
         let goal_ns = |goal: Span| u64::try_from(goal.0.as_nanos()).unwrap_or(u64::MAX);
         TenantSpec {
             weight: self.weight,
@@ -88,7 +88,7 @@ impl Tenant {
     }
 
     /// Its limits on commands and on bytes.
-    pub(crate) fn caps(&self) -> (Option<Cap>, Option<Cap>) {
+    pub fn caps(&self) -> (Option<Cap>, Option<Cap>) {
         let cap = |per_second: u64| {
             let burst = u128::from(per_second) * self.burst.0.as_nanos() / 1_000_000_000;
             Cap {
@@ -105,7 +105,7 @@ impl Tenant {
     ///
     /// # Errors
     /// A key or value that is invalid.
-    pub(crate) fn changed(&self, changes: &[(String, String)]) -> Result<Tenant, String> {
+    pub fn changed(&self, changes: &[(String, String)]) -> Result<Tenant, String> {
         let table = toml::Table::try_from(self);
         let mut table = table.map_err(|error| error.to_string())?;
         for (key, text) in changes {

@@ -5,16 +5,14 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use serde::de::DeserializeOwned;
 
 use super::Config;
-use crate::control::Refusal;
 
 /// Largest configuration that is read.
 const MAX_FILE_LEN: u64 = 1 << 20;
 
 /// Reads and validates a configuration file, which may be a pipe.
-pub(crate) fn from_file(path: &Path) -> anyhow::Result<Config> {
+pub fn from_file(path: &Path) -> anyhow::Result<Config> {
     let shown = path.display();
     let text = read(path).with_context(|| format!("cannot read the configuration {shown}"))?;
     from_toml(&text).with_context(|| format!("{shown} cannot be used"))
@@ -25,7 +23,7 @@ pub(crate) fn from_file(path: &Path) -> anyhow::Result<Config> {
 /// # Errors
 /// As [`from_file`]. Also where the file cannot be read twice, such as a pipe, or is empty, such as
 /// a file that is being rewritten.
-pub(crate) fn from_file_again(path: &Path) -> anyhow::Result<Config> {
+pub fn from_file_again(path: &Path) -> anyhow::Result<Config> {
     let shown = path.display();
     let metadata = std::fs::metadata(path)
         .with_context(|| format!("cannot read the configuration {shown}"))?;
@@ -54,7 +52,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Reads and validates a configuration.
-pub(crate) fn from_toml(text: &str) -> anyhow::Result<Config> {
+pub fn from_toml(text: &str) -> anyhow::Result<Config> {
     let config: Config = toml::from_str(text)
         .map_err(|error| anyhow::anyhow!(with_suggestion(&error.to_string())))?;
     let problems = config.validate();
@@ -65,32 +63,8 @@ pub(crate) fn from_toml(text: &str) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Reads the body of a control request.
-pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
-    let mut from = serde_json::Deserializer::from_slice(bytes);
-    let read = serde_path_to_error::deserialize(&mut from).map_err(|error| {
-        let detail = with_suggestion(&error.inner().to_string());
-        Refusal::invalid_at(pointer(error.path()), detail)
-    })?;
-    let ended = from.end();
-    ended.map_err(|error| Refusal::invalid(error.to_string()))?;
-    Ok(read)
-}
-
-/// A place in an object as a JSON pointer (RFC 6901).
-fn pointer(path: &serde_path_to_error::Path) -> String {
-    use serde_path_to_error::Segment;
-    let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
-    let part = |segment: &Segment| match segment {
-        Segment::Seq { index } => format!("/{index}"),
-        Segment::Map { key } | Segment::Enum { variant: key } => format!("/{}", escaped(key)),
-        Segment::Unknown => String::new(),
-    };
-    path.iter().map(part).collect()
-}
-
 /// Adds "did you mean" to serde's message for an unknown field or variant.
-fn with_suggestion(message: &str) -> String {
+pub fn with_suggestion(message: &str) -> String {
     let message = message.trim_end();
     match nearest(message) {
         Some(word) => format!("{message}\ndid you mean `{word}`?"),

@@ -10,11 +10,11 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String)]
-pub(crate) struct SocketMode(u32);
+pub struct SocketMode(u32);
 
 impl SocketMode {
     /// The bits, for chmod(2).
-    pub(crate) fn bits(self) -> u32 {
+    pub fn bits(self) -> u32 {
         self.0
     }
 

@@ -13,27 +13,24 @@ const MAX_NAMESPACES: usize = DEFAULT_NAMESPACE_LIMIT as usize;
 
 impl Config {
     /// The names of all subsystems, in the order of first mention.
-    pub(crate) fn subsystems(&self) -> Vec<&str> {
+    pub fn subsystems(&self) -> Vec<&str> {
         distinct(self.controller.iter().map(Controller::subsystem))
     }
 
     /// The controllers of a subsystem.
-    pub(crate) fn controllers_of<'a>(
-        &'a self,
-        subsystem: &str,
-    ) -> impl Iterator<Item = &'a Controller> {
+    pub fn controllers_of<'a>(&'a self, subsystem: &str) -> impl Iterator<Item = &'a Controller> {
         let controllers = self.controller.iter();
         controllers.filter(move |c| c.subsystem() == subsystem)
     }
 
     /// The media in whose space hosts of a subsystem may create namespaces.
-    pub(crate) fn pool_of(&self, subsystem: &str) -> Vec<&str> {
+    pub fn pool_of(&self, subsystem: &str) -> Vec<&str> {
         let controllers = self.controllers_of(subsystem);
         distinct(controllers.flat_map(|c| c.pool.iter().map(String::as_str)))
     }
 
     /// The subsystem that has a medium in its pool.
-    pub(crate) fn pool_owner(&self, medium: &str) -> Option<&str> {
+    pub fn pool_owner(&self, medium: &str) -> Option<&str> {
         let mut controllers = self.controller.iter();
         let owner = controllers.find(|c| c.pool.iter().any(|m| m == medium));
         owner.map(Controller::subsystem)
@@ -41,7 +38,7 @@ impl Config {
 
     /// The namespaces of a subsystem in the order of their identifiers: those that its controllers
     /// name, then those that lie on its pool.
-    pub(crate) fn namespaces_of(&self, subsystem: &str) -> Vec<&Namespace> {
+    pub fn namespaces_of(&self, subsystem: &str) -> Vec<&Namespace> {
         let controllers = self.controllers_of(subsystem);
         let named = controllers.flat_map(|c| c.namespaces.iter().map(String::as_str));
         let pool = self.pool_of(subsystem);
@@ -54,7 +51,7 @@ impl Config {
 
     /// Removes a controller. Another controller of its subsystem takes over the keys that apply to
     /// the whole subsystem, because these stay in force until the last controller is removed.
-    pub(crate) fn remove_controller(&mut self, name: &str) -> Option<Controller> {
+    pub fn remove_controller(&mut self, name: &str) -> Option<Controller> {
         let at = self.controller.iter().position(|c| c.name == name)?;
         let gone = self.controller.remove(at);
         let mut stay = self.controller.iter_mut();
@@ -162,7 +159,7 @@ impl Config {
 
 impl Controller {
     /// Adds the subsystem-wide keys of another controller, where this one does not set them.
-    pub(crate) fn say_too(&mut self, other: &Controller) {
+    pub fn say_too(&mut self, other: &Controller) {
         let mut pool = other.pool.clone();
         pool.retain(|medium| !self.pool.contains(medium));
         self.pool.append(&mut pool);

@@ -6,15 +6,15 @@
 
 mod allow;
 mod control;
-pub(crate) mod drive;
-pub(crate) mod log;
+pub mod drive;
+pub mod log;
 mod read;
-pub(crate) mod size;
+pub mod size;
 mod socket_mode;
 mod subsystems;
-pub(crate) mod tenant;
-pub(crate) mod timing;
-pub(crate) mod trace;
+pub mod tenant;
+pub mod timing;
+pub mod trace;
 mod validate;
 mod zoned;
 
@@ -23,77 +23,74 @@ mod tests;
 
 use std::path::PathBuf;
 
-pub(crate) use allow::AdminAllow;
-pub(crate) use control::Control;
-#[cfg(test)]
-pub(crate) use read::from_toml;
-pub(crate) use read::{from_file, from_file_again, from_json};
+pub use allow::AdminAllow;
+pub use control::Control;
+pub use read::from_toml;
+pub use read::{from_file, from_file_again, with_suggestion};
 use serde::{Deserialize, Serialize};
-pub(crate) use size::{Range, Size, Span};
-pub(crate) use socket_mode::SocketMode;
-pub(crate) use timing::{Text, Timing};
+pub use size::{Range, Size, Span};
+pub use socket_mode::SocketMode;
+pub use timing::{Text, Timing};
 use utoipa::ToSchema;
-pub(crate) use validate::Problem;
-pub(crate) use zoned::Zoned;
-
-use crate::identity;
+pub use validate::Problem;
+pub use zoned::Zoned;
 
 /// Most I/O queue pairs of a controller.
-pub(crate) const MAX_QUEUES: u16 = 64;
+pub const MAX_QUEUES: u16 = 64;
 /// Most entries of a queue.
-pub(crate) const MAX_QUEUE_DEPTH: u16 = 4096;
+pub const MAX_QUEUE_DEPTH: u16 = 4096;
 /// The largest `sample` of a controller.
-pub(crate) const MAX_SAMPLE: u32 = 65_536;
+pub const MAX_SAMPLE: u32 = 65_536;
 /// Bytes of a logical block.
-pub(crate) const DEFAULT_LBA_SIZE: u32 = 4096;
+pub const DEFAULT_LBA_SIZE: u32 = 4096;
 
 /// Configuration of one server process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Config {
+pub struct Config {
     /// Folder of persistent state: the seed of derived identities, and changes that hosts and
     /// operators made. Default: `$XDG_STATE_HOME/nvmirage`, or `~/.local/state/nvmirage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub(crate) state_dir: Option<PathBuf>,
+    pub state_dir: Option<PathBuf>,
     /// Addresses of the control API: `unix:PATH`, or a table. Default: a socket in the runtime
     /// folder.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) control: Option<Control>,
+    pub control: Option<Control>,
     /// Log filter and format.
     #[serde(default, skip_serializing_if = "log::Log::is_default")]
-    pub(crate) log: log::Log,
+    pub log: log::Log,
     /// Collapse memory in use into huge pages: `"collapse"` or `"off"`. Default: `"off"`.
     #[serde(default, skip_serializing_if = "HugePages::is_default")]
-    pub(crate) huge_pages: HugePages,
+    pub huge_pages: HugePages,
     /// Serving threads, numbered from 0. Default: one reactor, adaptive, not pinned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) reactor: Vec<Reactor>,
+    pub reactor: Vec<Reactor>,
     /// Media: the storage behind namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) media: Vec<Medium>,
+    pub media: Vec<Medium>,
     /// Namespaces: parts of media, as hosts see them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) namespace: Vec<Namespace>,
+    pub namespace: Vec<Namespace>,
     /// Tenants that share media by weights and rate limits, at most 1024. Default: none; every
     /// command starts at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) tenant: Vec<tenant::Tenant>,
+    pub tenant: Vec<tenant::Tenant>,
     /// NVMe controllers that hosts attach to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) controller: Vec<Controller>,
+    pub controller: Vec<Controller>,
     /// Identity of a configuration that was built from a command line, where names are always the
     /// same: the absolute path of its first file, else of its socket. A medium in memory is then
     /// new at every start, and nothing of it is persistent.
     #[serde(skip)]
     #[schema(value_type = Option<String>)]
-    pub(crate) short_form: Option<PathBuf>,
+    pub short_form: Option<PathBuf>,
 }
 
 /// Treatment of the pages of memory in use: hosts' memory and media in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum HugePages {
+pub enum HugePages {
     /// Collapse ranges that are fully populated into huge pages.
     Collapse,
     /// Leave pages as they are.
@@ -110,7 +107,7 @@ impl HugePages {
 /// Wait policy of a reactor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Mode {
+pub enum Mode {
     /// Poll without sleeping.
     Poll,
     /// Spin for a while after work, then sleep.
@@ -122,7 +119,7 @@ pub(crate) enum Mode {
 
 impl Mode {
     /// The word for it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Mode::Poll => "poll",
             Mode::Adaptive => "adaptive",
@@ -134,22 +131,22 @@ impl Mode {
 /// Serving thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Reactor {
+pub struct Reactor {
     /// CPU that the reactor is pinned to, 0 to 4095; the process must be allowed to use it.
     /// Default: not pinned.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cpu: Option<u32>,
+    pub cpu: Option<u32>,
     /// Wait policy: `poll`, `adaptive` or `interrupt`. Default: `adaptive`.
     #[serde(default)]
-    pub(crate) mode: Mode,
+    pub mode: Mode,
     /// Longest time that an adaptive reactor spins after work before it sleeps, less than 1s. The
     /// reactor spins only for as long as spinning has recently paid. Only for `mode = "adaptive"`.
     /// Default: `50us`.
     #[serde(default = "default_spin")]
-    pub(crate) spin: Span,
+    pub spin: Span,
     /// CPU budget for spinning in adaptive mode, in percent of one CPU: 1 to 100. Default: 100.
     #[serde(default = "default_budget")]
-    pub(crate) budget: u32,
+    pub budget: u32,
 }
 
 impl Default for Reactor {
@@ -166,7 +163,7 @@ impl Default for Reactor {
 /// Kind of a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum MediumKind {
+pub enum MediumKind {
     /// Discard writes and leave read buffers untouched; for measuring.
     Null,
     /// Memory of the server process; not persistent without `state`.
@@ -182,7 +179,7 @@ pub(crate) enum MediumKind {
 /// Command set of a key-value medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Dialect {
+pub enum Dialect {
     /// NVMe Key Value command set.
     #[default]
     Nvme,
@@ -193,7 +190,7 @@ pub(crate) enum Dialect {
 /// Direct I/O mode of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Direct {
+pub enum Direct {
     /// Use `O_DIRECT` where it serves blocks of 512 bytes, else the page cache.
     #[default]
     Auto,
@@ -206,93 +203,93 @@ pub(crate) enum Direct {
 /// Medium: storage behind namespaces.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Medium {
+pub struct Medium {
     /// Name of the medium: 1 to 64 letters, digits, `.`, `_` or `-`.
-    pub(crate) name: String,
+    pub name: String,
     /// Kind of the medium.
-    pub(crate) kind: MediumKind,
+    pub kind: MediumKind,
     /// File or block device. Required for `kind = "file"`; optional for `kind = "keyvalue"`, where
     /// it is the regular file with the log of pairs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub(crate) path: Option<PathBuf>,
+    pub path: Option<PathBuf>,
     /// Size: 64KiB to 8EiB, a multiple of 512B; for `kind = "keyvalue"` at most 1TiB. Required for
     /// `null`, `ram` and `keyvalue`, and for a file that does not exist; invalid for
     /// `kind = "drive"`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) size: Option<Size>,
+    pub size: Option<Size>,
     /// Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`. Required for, and only for,
     /// `kind = "drive"`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) target: Option<String>,
+    pub target: Option<String>,
     /// Namespace identifier on the drive, from 1. Only for `kind = "drive"`. Default: the first
     /// active namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) nsid: Option<u32>,
+    pub nsid: Option<u32>,
     /// Vendor log pages of the drive that hosts may read, as `get-log-page:0xc0` or
     /// `get-log-page:0xc0:BYTES`: at most 16 pages, LID 0xc0 to 0xff except 0xc1, 4 to 4096 bytes.
     /// Only for `kind = "drive"`. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) admin_allow: Vec<AdminAllow>,
+    pub admin_allow: Vec<AdminAllow>,
     /// Write size that the drive keeps atomic across a power failure, where it is more than the
     /// drive reports (AWUPF, NAWUPF): `512B` or `4KiB`. Only for `kind = "drive"`. Default: the
     /// size that the drive reports.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) awupf: Option<Size>,
+    pub awupf: Option<Size>,
     /// Reactor that polls all completion queues of the drive, and passes completions to the
     /// reactors that submitted the commands. Only for `kind = "drive"`. Default: each reactor polls
     /// its own completion queue.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) completions: Option<usize>,
+    pub completions: Option<usize>,
     /// Reactor that writes the drive's completion queue head doorbells. Only with `completions`,
     /// and a different reactor. Default: the reactor in `completions`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) heads: Option<usize>,
+    pub heads: Option<usize>,
     /// Direct I/O: `auto`, `on` or `off`. Only for `kind = "file"`. Default: `auto`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) direct: Option<Direct>,
+    pub direct: Option<Direct>,
     /// Submit through a polling kernel thread (`IORING_SETUP_SQPOLL`), which occupies a CPU while
     /// there is work. Only for `kind = "file"`. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) poll_submissions: Option<bool>,
+    pub poll_submissions: Option<bool>,
     /// Poll the device for completions instead of taking interrupts (`IORING_SETUP_IOPOLL`). Needs
     /// direct I/O and a device with polled queues. Only for `kind = "file"`. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) poll_completions: Option<bool>,
+    pub poll_completions: Option<bool>,
     /// Register hosts' memory with the kernel, up to the limit of locked memory (`RLIMIT_MEMLOCK`).
     /// Only for `kind = "file"`. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) register_memory: Option<bool>,
+    pub register_memory: Option<bool>,
     /// Open the file or device read-only, and serve its namespaces write protected. Only for
     /// `kind = "file"`. Default: false; a file or device that cannot be written is then rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) read_only: Option<bool>,
+    pub read_only: Option<bool>,
     /// Command set: `nvme` or `samsung`. Only for `kind = "keyvalue"`. Default: `nvme`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) dialect: Option<Dialect>,
+    pub dialect: Option<Dialect>,
     /// Maximum number of keys, 1 to 4294967294. Only for `kind = "keyvalue"`. Default: one for each
     /// 512 bytes of `size`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_keys: Option<u32>,
+    pub max_keys: Option<u32>,
     /// File in which a medium in memory, with its zones, is saved when the server stops. Only for
     /// `kind = "ram"`, and `kind = "keyvalue"` without `path`. Default: none; the contents are not
     /// persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub(crate) state: Option<PathBuf>,
+    pub state: Option<PathBuf>,
     /// Timing model that delays the completion of commands. Default: none; commands complete as
     /// soon as they are done.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) timing: Option<Timing>,
+    pub timing: Option<Timing>,
     /// Zones, which hosts write sequentially and reset as a whole. Only for `null`, `ram`, and
     /// regular files. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) zoned: Option<Zoned>,
+    pub zoned: Option<Zoned>,
 }
 
 impl Medium {
     /// A medium with everything else at its default.
-    pub(crate) fn new(name: String, kind: MediumKind) -> Self {
+    pub fn new(name: String, kind: MediumKind) -> Self {
         Medium {
             name,
             kind,
@@ -321,43 +318,43 @@ impl Medium {
 /// Namespace: a part of a medium, as hosts see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Namespace {
+pub struct Namespace {
     /// Name of the namespace: 1 to 64 letters, digits, `.`, `_` or `-`.
-    pub(crate) name: String,
+    pub name: String,
     /// Name of the medium that stores the namespace.
-    pub(crate) media: String,
+    pub media: String,
     /// Byte range of the medium, as in `0GiB..16GiB`: starts at a multiple of 4KiB, holds at least
     /// one block, and overlaps no other namespace. Default: all of the medium.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) range: Option<Range>,
+    pub range: Option<Range>,
     /// Partition of the drive or file, instead of `range`. Only for `drive`, and for `file` without
     /// zones. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) partition: Option<String>,
+    pub partition: Option<String>,
     /// Logical block size in bytes: 512 or 4096. Default: 4096.
     #[serde(default = "default_lba_size")]
-    pub(crate) lba_size: u32,
+    pub lba_size: u32,
     /// Namespace globally unique identifier: 32 hexadecimal digits, not all zero. Default: derived
     /// once and persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) nguid: Option<String>,
+    pub nguid: Option<String>,
     /// IEEE extended unique identifier: 16 hexadecimal digits, not all zero. Default: derived once
     /// and persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) eui64: Option<String>,
+    pub eui64: Option<String>,
     /// Tenant that commands of this namespace count for, on every controller. Default: the
     /// controller's tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tenant: Option<String>,
+    pub tenant: Option<String>,
     /// Weight among the namespaces of one tenant on the medium: 1 to 10000. Default: 100.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) weight: Option<u32>,
+    pub weight: Option<u32>,
 }
 
 /// Doorbell delivery to the reactor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Doorbells {
+pub enum Doorbells {
     /// Mapped where every reactor of the controller is in `poll` mode, else unmapped.
     #[default]
     Auto,
@@ -374,106 +371,106 @@ pub(crate) enum Doorbells {
 /// Mount options of a controller's namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Fuse {
+pub struct Fuse {
     /// Let other users of the machine open the files. Default: false.
     #[serde(default)]
-    pub(crate) allow_other: bool,
+    pub allow_other: bool,
     /// Use the machine's page cache for reads and writes, which hides the drive's latency. Default:
     /// false.
     #[serde(default)]
-    pub(crate) page_cache: bool,
+    pub page_cache: bool,
 }
 
 /// NVMe controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Controller {
+pub struct Controller {
     /// Name of the controller: 1 to 64 letters, digits, `.`, `_` or `-`.
-    pub(crate) name: String,
+    pub name: String,
     /// NVM subsystem of the controller, shared by all controllers that name it. Default: a
     /// subsystem of its own, named after the controller.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) subsystem: Option<String>,
+    pub subsystem: Option<String>,
     /// Names of the namespaces attached to the controller. Their identifiers in the subsystem count
     /// from 1 in the order of first mention. Default: none.
     #[serde(default)]
-    pub(crate) namespaces: Vec<String>,
+    pub namespaces: Vec<String>,
     /// Names of media in whose unallocated space hosts may create namespaces; the pool belongs to
     /// the whole subsystem. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) pool: Vec<String>,
+    pub pool: Vec<String>,
     /// Address that hosts attach to: `vfio-user:PATH`, or `fuse:FOLDER` for a mount on this
     /// machine.
-    pub(crate) listen: Listen,
+    pub listen: Listen,
     /// Mode of the socket, as in chmod(1): `0600` for its owner, `0660` for its group too, `0666`
     /// for all users. Default: `0600`.
     #[serde(default, skip_serializing_if = "SocketMode::is_default")]
-    pub(crate) socket_mode: SocketMode,
+    pub socket_mode: SocketMode,
     /// Mount options. Only for `listen = "fuse:FOLDER"`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) fuse: Option<Fuse>,
+    pub fuse: Option<Fuse>,
     /// Maximum number of I/O queue pairs: 1 to 64. Default: 64.
     #[serde(default = "default_queues")]
-    pub(crate) queues: u16,
+    pub queues: u16,
     /// Maximum number of entries of an I/O queue: 2 to 4096. Default: 1024.
     #[serde(default = "default_queue_depth")]
-    pub(crate) queue_depth: u16,
+    pub queue_depth: u16,
     /// Maximum data transfer size of one command (MDTS): a power of two, 8KiB to 4MiB. Default:
     /// 1MiB.
     #[serde(default = "default_max_transfer")]
-    pub(crate) max_transfer: Size,
+    pub max_transfer: Size,
     /// Doorbell delivery to the reactor: `auto`, `mapped`, `unmapped` or `trapped`. Default:
     /// `auto`.
     #[serde(default)]
-    pub(crate) doorbells: Doorbells,
+    pub doorbells: Doorbells,
     /// Offer MSI-X. With `false` the controller offers only MSI, with up to 32 messages, for
     /// monitors that abort when a device with MSI-X is unplugged. Default: true.
     #[serde(default = "default_msix")]
-    pub(crate) msix: bool,
+    pub msix: bool,
     /// Provide an interrupt pin (INTx), for guests without MSI-X. Default: false.
     #[serde(default)]
-    pub(crate) intx: bool,
+    pub intx: bool,
     /// Number of the `[[reactor]]` that serves the controller, from 0. Default: the reactor with
     /// the fewest controllers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reactor: Option<usize>,
+    pub reactor: Option<usize>,
     /// Numbers of the reactors that serve the I/O queues. The first completion queue, with the
     /// submission queues that complete into it, is on the first reactor, and so on in turn.
     /// Default: all queues are on the controller's reactor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) reactors: Vec<usize>,
+    pub reactors: Vec<usize>,
     /// Tenant that the commands of its hosts count for, except on namespaces with a tenant of their
     /// own. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tenant: Option<String>,
+    pub tenant: Option<String>,
     /// Latency sampling rate: on average one in N I/O commands is timed. 1 to 65536; 0 disables
     /// sampling. Default: 256.
     #[serde(default = "default_sample")]
-    pub(crate) sample: u32,
+    pub sample: u32,
     /// Serial number: 1 to 20 ASCII characters. Default: derived once and persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) serial: Option<String>,
+    pub serial: Option<String>,
     /// Model number: 1 to 40 ASCII characters. Default: `nvmirage`.
     #[serde(default = "default_model_number")]
-    pub(crate) model_number: String,
+    pub model_number: String,
     /// Firmware revision: 1 to 8 ASCII characters. Default: the program's version.
     #[serde(default = "default_firmware_revision")]
-    pub(crate) firmware_revision: String,
+    pub firmware_revision: String,
     /// NVM subsystem NQN, up to 223 bytes: `nqn.YYYY-MM.reverse.domain:name`. Default: derived once
     /// and persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) subnqn: Option<String>,
+    pub subnqn: Option<String>,
     /// PCI vendor ID: 1 to 0xfffe. Default: 0x4e56.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) vendor_id: Option<u16>,
+    pub vendor_id: Option<u16>,
     /// PCI device ID: 1 to 0xfffe. Default: 0x0001.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) device_id: Option<u16>,
+    pub device_id: Option<u16>,
 }
 
 impl Controller {
     /// A controller without namespaces, everything else at its default.
-    pub(crate) fn new(name: String, listen: Listen) -> Self {
+    pub fn new(name: String, listen: Listen) -> Self {
         Controller {
             name,
             subsystem: None,
@@ -502,7 +499,7 @@ impl Controller {
     }
 
     /// The name of its subsystem.
-    pub(crate) fn subsystem(&self) -> &str {
+    pub fn subsystem(&self) -> &str {
         self.subsystem.as_deref().unwrap_or(&self.name)
     }
 }
@@ -551,7 +548,7 @@ fn default_firmware_revision() -> String {
 
 /// Address with its scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Listen {
+pub enum Listen {
     /// `vfio-user:PATH`: vfio-user server on a UNIX socket.
     VfioUser(PathBuf),
     /// `fuse:FOLDER`: files in a folder of this machine.
@@ -565,7 +562,7 @@ const MAX_SOCKET_PATH_LEN: usize = 107;
 
 impl Listen {
     /// The path of the socket or the folder.
-    pub(crate) fn path(&self) -> &std::path::Path {
+    pub fn path(&self) -> &std::path::Path {
         match self {
             Listen::VfioUser(path) | Listen::Fuse(path) | Listen::Unix(path) => path,
         }
@@ -615,18 +612,8 @@ use size::serde_as_text;
 serde_as_text!(Listen => "an address in quotes, as in \"vfio-user:/run/nvmirage/vm1.sock\"");
 
 impl Config {
-    /// The name that identities and saved state of a subsystem or namespace depend on: its own
-    /// name, and for a configuration built from a command line also a digest of its
-    /// [`Config::short_form`].
-    pub(crate) fn lasting_name(&self, name: &str) -> String {
-        match &self.short_form {
-            None => name.to_owned(),
-            Some(path) => identity::name_apart(name, path),
-        }
-    }
-
     /// The configuration with every default written out, as TOML.
-    pub(crate) fn with_defaults(&self) -> String {
+    pub fn with_defaults(&self) -> String {
         let mut full = self.clone();
         if full.reactor.is_empty() {
             full.reactor.push(Reactor::default());
@@ -654,7 +641,7 @@ impl Config {
     }
 
     /// The configuration without defaults, as TOML.
-    pub(crate) fn as_toml(&self) -> String {
+    pub fn as_toml(&self) -> String {
         toml::to_string(self).expect("every value of a configuration has a TOML form")
     }
 }

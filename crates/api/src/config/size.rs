@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size(pub(crate) u64);
+pub struct Size(pub u64);
 
 /// Units by name, each with its number of bytes. Longer names come first.
 const UNITS: &[(&str, u64)] = &[
@@ -82,21 +82,21 @@ impl fmt::Display for Size {
 
 /// Byte range `start..end`, the end excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub struct Range {
     /// First byte.
-    pub(crate) start: Size,
+    pub start: Size,
     /// One past the last byte.
-    pub(crate) end: Size,
+    pub end: Size,
 }
 
 impl Range {
     /// Bytes in the range.
-    pub(crate) fn len(self) -> u64 {
+    pub fn len(self) -> u64 {
         self.end.0 - self.start.0
     }
 
     /// Whether the two share a byte.
-    pub(crate) fn overlaps(self, other: Range) -> bool {
+    pub fn overlaps(self, other: Range) -> bool {
         self.start < other.end && other.start < self.end
     }
 }
@@ -129,7 +129,7 @@ impl fmt::Display for Range {
 
 /// Time span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
+pub struct Span(pub Duration);
 
 impl FromStr for Span {
     type Err = String;

@@ -11,20 +11,20 @@ use super::validate::Problem;
 
 /// Addresses of the control API: `control = "unix:PATH"`, or a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, ToSchema)]
-pub(crate) struct Control {
+pub struct Control {
     /// UNIX socket of the control API, as `unix:PATH`. Default: a socket in the runtime folder.
-    pub(crate) socket: Option<Listen>,
+    pub socket: Option<Listen>,
     /// TCP address of the control API, as `127.0.0.1:9600`; needs `token_file`. Default: none.
     #[schema(value_type = Option<String>)]
-    pub(crate) tcp: Option<SocketAddr>,
+    pub tcp: Option<SocketAddr>,
     /// File with the token that requests over TCP must carry: 32 to 512 characters. A missing file
     /// is created with mode 0600. Only with `tcp`.
     #[schema(value_type = Option<String>)]
-    pub(crate) token_file: Option<PathBuf>,
+    pub token_file: Option<PathBuf>,
     /// Allow an address in `tcp` that other machines can reach. Nothing is encrypted, including the
     /// token. Default: false.
     #[schema(required = false)]
-    pub(crate) tcp_allow_remote: bool,
+    pub tcp_allow_remote: bool,
 }
 
 /// Table form of [`Control`].
@@ -43,7 +43,7 @@ struct Table {
 
 impl Control {
     /// Only a socket.
-    pub(crate) fn at(socket: PathBuf) -> Self {
+    pub fn at(socket: PathBuf) -> Self {
         Control {
             socket: Some(Listen::Unix(socket)),
             ..Control::default()

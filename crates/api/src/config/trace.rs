@@ -12,7 +12,7 @@ use super::validate::{Place, Problem};
 use super::{Size, Span};
 
 /// Largest `sample`: a trace of fewer commands says little.
-pub(crate) const MAX_SAMPLE: u32 = 128;
+pub const MAX_SAMPLE: u32 = 128;
 /// Smallest `max_size`: room for a few commands.
 const MIN_SIZE: Size = Size(64 << 10);
 /// The shortest `max_time`.
@@ -21,40 +21,40 @@ const MIN_TIME: Duration = Duration::from_millis(1);
 /// Trace of a controller's commands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Trace {
+pub struct Trace {
     /// Name of the trace: 1 to 64 letters, digits, `.`, `_` or `-`.
-    pub(crate) name: String,
+    pub name: String,
     /// Name of the controller.
-    pub(crate) controller: String,
+    pub controller: String,
     /// File that the server creates; it must not exist. A relative path starts at the server's
     /// working directory.
     #[schema(value_type = String)]
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// Trace sampling rate: on average one in N commands is recorded, 1 to 128. Default: 1, every
     /// command.
     #[serde(default = "every")]
-    pub(crate) sample: u32,
+    pub sample: u32,
     /// Maximum file size, at least 64KiB; the trace ends before it is exceeded. Default: 1GiB.
     #[serde(default = "max_size")]
-    pub(crate) max_size: Size,
+    pub max_size: Size,
     /// Maximum duration, at least 1ms. Default: unlimited; the trace runs until it is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) max_time: Option<Span>,
+    pub max_time: Option<Span>,
 }
 
 /// Default sampling rate: every command.
-pub(crate) fn every() -> u32 {
+pub fn every() -> u32 {
     1
 }
 
 /// Default maximum file size.
-pub(crate) fn max_size() -> Size {
+pub fn max_size() -> Size {
     Size(1 << 30)
 }
 
 impl Trace {
     /// Everything that is wrong with it.
-    pub(crate) fn validate(&self) -> Vec<Problem> {
+    pub fn validate(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut place = Place {
             name: format!("trace {}", self.name),

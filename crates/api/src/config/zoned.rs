@@ -11,42 +11,42 @@ use super::{Medium, MediumKind, Size};
 /// Zones of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Zoned {
+pub struct Zoned {
     /// Distance between zone starts: a multiple of 4KiB; the medium holds a whole number of zones.
-    pub(crate) zone_size: Size,
+    pub zone_size: Size,
     /// Writable bytes of a zone: a multiple of 4KiB, up to `zone_size`. Default: `zone_size`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) zone_capacity: Option<Size>,
+    pub zone_capacity: Option<Size>,
     /// Maximum number of open zones: 1 to `max_active`. Default: `max_active`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_open: Option<u32>,
+    pub max_open: Option<u32>,
     /// Maximum number of active (open or closed) zones, at least 1. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_active: Option<u32>,
+    pub max_active: Option<u32>,
     /// Size of a zone's descriptor extension: a multiple of 64 bytes, up to 16320. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) descriptor_extension: Option<Size>,
+    pub descriptor_extension: Option<Size>,
     /// Maximum size of one Zone Append (ZASL): a power of two above 4KiB. Default: the limit of any
     /// command.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) append_limit: Option<Size>,
+    pub append_limit: Option<Size>,
     /// Size of a zone's random write area (ZRWASZ): a multiple of `random_granularity`, up to
     /// `zone_capacity`, less than 32MiB. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) random_area: Option<Size>,
+    pub random_area: Option<Size>,
     /// Step of the write pointer in a zone with a random write area (ZRWAFG): a multiple of 4KiB
     /// that divides `zone_capacity`. Only with `random_area`. Default: 4KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) random_granularity: Option<Size>,
+    pub random_granularity: Option<Size>,
     /// Maximum number of zones with a random write area at a time (NUMZRWA): 1 to `max_active`.
     /// Only with `random_area`. Default: `max_active`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) random_zones: Option<u32>,
+    pub random_zones: Option<u32>,
 }
 
 impl Zoned {
     /// Zones of that size and capacity, everything else at its default.
-    pub(crate) fn new(zone_size: u64, zone_capacity: u64) -> Self {
+    pub fn new(zone_size: u64, zone_capacity: u64) -> Self {
         Zoned {
             zone_size: Size(zone_size),
             zone_capacity: Some(Size(zone_capacity)),
@@ -61,7 +61,7 @@ impl Zoned {
     }
 
     /// The zones as `media` takes them.
-    pub(crate) fn spec(&self) -> ZoneSpec {
+    pub fn spec(&self) -> ZoneSpec {
         let max_active = self.max_active.unwrap_or(0);
         // A value too large for its field saturates, and is rejected at that value.
         let small = |size: Option<Size>| size.map_or(0, |s| u32::try_from(s.0).unwrap_or(u32::MAX));

@@ -23,11 +23,11 @@ const MAX_CPU: u32 = 4095;
 
 /// One problem, and how to solve it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub struct Problem {
     /// Object, as in `controller vm1`.
-    pub(crate) place: String,
+    pub place: String,
     /// Problem, and what to write.
-    pub(crate) what: String,
+    pub what: String,
 }
 
 impl fmt::Display for Problem {
@@ -86,7 +86,7 @@ impl Place<'_> {
 
 impl Config {
     /// Everything that is wrong with it; empty when it is valid.
-    pub(crate) fn validate(&self) -> Vec<Problem> {
+    pub fn validate(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if let Some(control) = &self.control {
             control.validate(&mut problems);
@@ -168,7 +168,7 @@ impl Medium {
     }
 
     /// Appends what is wrong with it.
-    pub(crate) fn validate(&self, problems: &mut Vec<Problem>) {
+    pub fn validate(&self, problems: &mut Vec<Problem>) {
         let mut place = Place {
             name: format!("media {}", self.name),
             problems,
@@ -356,12 +356,7 @@ impl Namespace {
     }
 
     /// Appends what is wrong with it, given the ones declared before it.
-    pub(crate) fn validate(
-        &self,
-        config: &Config,
-        earlier: &[Namespace],
-        problems: &mut Vec<Problem>,
-    ) {
+    pub fn validate(&self, config: &Config, earlier: &[Namespace], problems: &mut Vec<Problem>) {
         let mut place = Place {
             name: format!("namespace {}", self.name),
             problems,
@@ -442,12 +437,7 @@ impl Namespace {
 
 impl Controller {
     /// Appends what is wrong with it, given the ones declared before it.
-    pub(crate) fn validate(
-        &self,
-        config: &Config,
-        earlier: &[Controller],
-        problems: &mut Vec<Problem>,
-    ) {
+    pub fn validate(&self, config: &Config, earlier: &[Controller], problems: &mut Vec<Problem>) {
         let mut place = Place {
             name: format!("controller {}", self.name),
             problems,
@@ -510,7 +500,7 @@ impl Controller {
     }
 
     /// Whether it has a namespace on a medium, or the medium in its pool.
-    pub(crate) fn uses(&self, config: &Config, medium: &str) -> bool {
+    pub fn uses(&self, config: &Config, medium: &str) -> bool {
         let mut mine = config
             .namespace
             .iter()

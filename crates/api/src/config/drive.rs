@@ -23,13 +23,13 @@ use super::read::nearest_word;
 use super::timing::told;
 
 /// Version of the format; no other is read.
-pub(crate) const FILE_VERSION: u32 = 1;
+pub const FILE_VERSION: u32 = 1;
 /// Longest file that is read.
 const FILE_MAX: u64 = 1 << 20;
 
 /// A drive that a timing model imitates.
 #[derive(Clone, Debug)]
-pub(crate) enum Drive {
+pub enum Drive {
     /// One of the program's presets.
     Known(&'static Preset),
     /// A preset file.
@@ -38,58 +38,61 @@ pub(crate) enum Drive {
 
 /// A value and its source.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub struct Given {
     /// As it was published or measured.
-    pub(crate) value: String,
+    pub value: String,
     /// Source of the value.
-    pub(crate) source: String,
+    pub source: String,
     /// Part of the value that the host took, in nanoseconds; it is subtracted.
-    pub(crate) host_ns: u64,
+    pub host_ns: u64,
     /// Confidence interval of a measured value.
-    pub(crate) interval: Option<[String; 2]>,
+    pub interval: Option<[String; 2]>,
 }
 
 /// A figure of the real drive.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Figure {
-    pub(crate) what: String,
-    pub(crate) figure: String,
-    pub(crate) source: String,
+pub struct Figure {
+    /// The quantity.
+    pub what: String,
+    /// Its value, with a unit.
+    pub figure: String,
+    /// The origin of the value.
+    pub source: String,
 }
 
 /// Content of a preset file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PresetFile {
+pub struct PresetFile {
     /// Version of the format.
-    pub(crate) nvmirage_preset: u32,
+    pub nvmirage_preset: u32,
     /// The drive's name.
-    pub(crate) name: String,
+    pub name: String,
     /// Description, in one line.
-    pub(crate) about: String,
+    pub about: String,
     /// Kind of its model, as in `kind = "nvm"`.
-    pub(crate) kind: String,
+    pub kind: String,
     /// Size of the real drive.
-    pub(crate) size: Size,
+    pub size: Size,
     /// Its parameters, by name.
-    pub(crate) parameters: BTreeMap<String, FileValue>,
+    pub parameters: BTreeMap<String, FileValue>,
 }
 
 /// A parameter in a preset's file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct FileValue {
+pub struct FileValue {
     /// Value with its unit.
-    pub(crate) value: String,
+    pub value: String,
     /// Source of the value.
-    pub(crate) source: String,
+    pub source: String,
     /// Confidence interval of a measured value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) interval: Option<[String; 2]>,
+    pub interval: Option<[String; 2]>,
 }
 
 /// Whether a preset is the path of a file.
-pub(crate) fn is_file(name: &str) -> bool {
+pub fn is_file(name: &str) -> bool {
     name.contains('/') || name.ends_with(".toml")
 }
 
@@ -98,7 +101,7 @@ impl Drive {
     ///
     /// # Errors
     /// No preset has that name: the message names similar ones, or all. The file cannot be used.
-    pub(crate) fn find(name: &str) -> Result<Self, String> {
+    pub fn find(name: &str) -> Result<Self, String> {
         if is_file(name) {
             PresetFile::read(Path::new(name)).map(|file| Drive::File(Arc::new(file)))
         } else {
@@ -107,7 +110,7 @@ impl Drive {
     }
 
     /// Its name, with its variant.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self {
             Drive::Known(preset) => preset.full_name(),
             Drive::File(file) => file.name.clone(),
@@ -115,7 +118,7 @@ impl Drive {
     }
 
     /// Description, in one line.
-    pub(crate) fn about(&self) -> &str {
+    pub fn about(&self) -> &str {
         match self {
             Drive::Known(preset) => preset.about,
             Drive::File(file) => &file.about,
@@ -123,7 +126,7 @@ impl Drive {
     }
 
     /// The kind of its model.
-    pub(crate) fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Kind {
         match self {
             Drive::Known(preset) => preset.kind,
             Drive::File(file) => file.kind().expect("checked when it was read"),
@@ -131,7 +134,7 @@ impl Drive {
     }
 
     /// Size of the real drive.
-    pub(crate) fn size_bytes(&self) -> u64 {
+    pub fn size_bytes(&self) -> u64 {
         match self {
             Drive::Known(preset) => preset.size_bytes,
             Drive::File(file) => file.size.0,
@@ -139,7 +142,7 @@ impl Drive {
     }
 
     /// Source of the size.
-    pub(crate) fn size_source(&self) -> String {
+    pub fn size_source(&self) -> String {
         match self {
             Drive::Known(preset) => shown(preset.size_source),
             Drive::File(_) => "file: as it says".to_owned(),
@@ -147,7 +150,7 @@ impl Drive {
     }
 
     /// Published figures of the real drive.
-    pub(crate) fn published(&self) -> Vec<Figure> {
+    pub fn published(&self) -> Vec<Figure> {
         let Drive::Known(preset) = self else {
             return Vec::new();
         };
@@ -160,7 +163,7 @@ impl Drive {
     }
 
     /// The value that the drive gives a parameter; `None` where the parameter is off by default.
-    pub(crate) fn given(&self, name: &str) -> Option<Given> {
+    pub fn given(&self, name: &str) -> Option<Given> {
         match self {
             Drive::Known(preset) => {
                 let value = preset.values().find(|v| v.name == name)?;
@@ -188,7 +191,7 @@ impl Drive {
     ///
     /// # Errors
     /// The host's share is at least as long as a latency.
-    pub(crate) fn parameters(
+    pub fn parameters(
         &self,
         size_bytes: u64,
         by: Option<MeasuredBy>,
@@ -213,7 +216,7 @@ impl PresetFile {
     /// # Errors
     /// The file cannot be read, has another version, or does not describe a drive; the message
     /// includes the next step.
-    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+    pub fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let failed = |error: std::io::Error| format!("cannot read the preset {shown}: {error}");
         let mut text = String::new();
@@ -274,7 +277,7 @@ impl PresetFile {
     }
 
     /// The text of its file, with the parameters in the order of their table.
-    pub(crate) fn to_text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         let mut text = format!(
             "# A drive for nvmirage: [media.timing] preset = \"FILE\", nvmirage explain FILE, nvmirage simulate --preset FILE\n\

@@ -18,7 +18,7 @@ const OWN_LID: u8 = controller::admin::logs::REACTOR_LOG.0;
 
 /// `get-log-page:LID`, or `get-log-page:LID:BYTES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AdminAllow(pub(crate) ShownPage);
+pub struct AdminAllow(pub ShownPage);
 
 impl FromStr for AdminAllow {
     type Err = String;

@@ -1,0 +1,30 @@
+//! The body of a request, with errors that name the place in it.
+
+use serde::de::DeserializeOwned;
+
+use super::Refusal;
+use crate::config::with_suggestion;
+
+/// Reads the body of a control request.
+pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    let mut from = serde_json::Deserializer::from_slice(bytes);
+    let read = serde_path_to_error::deserialize(&mut from).map_err(|error| {
+        let detail = with_suggestion(&error.inner().to_string());
+        Refusal::invalid_at(pointer(error.path()), detail)
+    })?;
+    let ended = from.end();
+    ended.map_err(|error| Refusal::invalid(error.to_string()))?;
+    Ok(read)
+}
+
+/// A place in an object as a JSON pointer (RFC 6901).
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
+    let part = |segment: &Segment| match segment {
+        Segment::Seq { index } => format!("/{index}"),
+        Segment::Map { key } | Segment::Enum { variant: key } => format!("/{}", escaped(key)),
+        Segment::Unknown => String::new(),
+    };
+    path.iter().map(part).collect()
+}
