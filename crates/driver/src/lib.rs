@@ -26,6 +26,7 @@ pub mod program;
 pub mod prp;
 mod queue;
 pub mod sgl;
+pub mod wait;
 pub mod workload;
 
 pub use device::{Device, Shutdown};

@@ -12,6 +12,8 @@ pub struct Clock {
 impl Clock {
     /// A clock that starts at zero now. The first clock of a process calibrates the counter, which
     /// takes some milliseconds.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "it does more than a default")]
     pub fn new() -> Self {
         let counter = quanta::Clock::new();
         let start = counter.now();

@@ -4,30 +4,22 @@
 //! line. The other crates contain the controller and the data path.
 #![forbid(unsafe_code)]
 
-mod amplification;
 #[cfg(test)]
 mod book;
-mod calibrate;
 mod cli;
 mod control;
-mod demo;
-mod doctor;
 mod events;
 mod fuse;
 mod identity;
 mod interrupt;
 mod keep;
-mod load;
 mod logging;
 mod memory_care;
 mod nodes;
 mod observe;
 mod partition;
-mod physical;
-mod placement;
 mod reactor;
 mod reload;
-mod report;
 mod saved;
 mod service;
 mod supervisor;

@@ -26,7 +26,7 @@ impl OwnerKey {
     pub const LIMIT: u32 = 1 << 30;
 
     const fn of(kind: u32, number: u32) -> OwnerKey {
-        match NonZeroU32::new(kind | number % Self::LIMIT) {
+        match NonZeroU32::new(kind | (number % Self::LIMIT)) {
             Some(key) => OwnerKey(key),
             None => Self::CHANNEL,
         }

@@ -4,6 +4,7 @@
 //! It does NOT know what is printed: no drive, server or measurement.
 #![forbid(unsafe_code)]
 
+pub mod complete;
 pub mod error;
 pub mod hangup;
 pub mod interrupt;

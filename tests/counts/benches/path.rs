@@ -249,7 +249,7 @@ fn add_and_submit(mut with: Issue) -> Issue {
             offset: u64::from(index) * 4096,
             len: 4096,
         });
-        let ticket = Ticket::numbered(index.into());
+        let ticket = Ticket::numbered(index);
         match channel.add(ticket, &request, &segments, view) {
             Added::Pending => {}
             other => panic!("a file that is not there at once says {other:?}"),

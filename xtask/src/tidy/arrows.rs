@@ -16,11 +16,31 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("controller", &["memory", "nvme-spec", "port"]),
     ("driver", &["memory", "nvme-spec", "vfio-user"]),
     ("engine", &["controller", "memory", "port"]),
-    ("machine", &["port"]),
+    (
+        "lab",
+        &[
+            "api",
+            "conformance",
+            "controller",
+            "driver",
+            "machine",
+            "media",
+            "memory",
+            "model",
+            "nvme-spec",
+            "plot",
+            "simulate",
+            "terminal",
+            // The guest of `nvmirage demo --vm` is that of the tests.
+            "tests-vm",
+            "trace-file",
+        ],
+    ),
     (
         "loopback",
         &["controller", "driver", "memory", "nvme-spec", "port"],
     ),
+    ("machine", &["port"]),
     ("media", &["driver", "memory", "model", "nvme-spec", "port"]),
     ("memory", &[]),
     ("model", &[]),
@@ -31,21 +51,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "nvmirage",
         &[
             "api",
-            "conformance",
             "controller",
             "driver",
             "engine",
+            "lab",
             "machine",
             "media",
             "memory",
             "model",
             "nvme-spec",
-            "plot",
             "port",
             "simulate",
             "terminal",
-            // The guest of `nvmirage demo --vm` is that of the tests.
-            "tests-vm",
             "trace-file",
             "transport",
             "vfio-user",
@@ -159,6 +176,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("driver", &["controller", "loopback", "port"]),
     ("engine", &["nvme-spec"]),
     ("media", &["controller", "loopback"]),
+    ("nvmirage", &["tests-vm"]),
 ];
 
 /// Checks the output of `cargo metadata --no-deps`.

@@ -12,9 +12,10 @@ use std::{env, io};
 
 use clap::{CommandFactory, ValueHint};
 use clap_complete::env::{Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh};
-use clap_complete::{ArgValueCompleter, CompleteEnv, CompletionCandidate};
+use clap_complete::{ArgValueCompleter, CompleteEnv};
+use model::Parameters;
 use model::parameter::Change;
-use model::{Parameters, preset};
+use terminal::complete::offer;
 
 use super::parse;
 use crate::control::{self, Address, Intent, Inventory};
@@ -187,22 +188,6 @@ fn served() -> Inventory {
     inventory.and_then(Result::ok).unwrap_or_default()
 }
 
-fn offer(
-    current: &OsStr,
-    all: impl IntoIterator<Item = (String, String)>,
-) -> Vec<CompletionCandidate> {
-    let current = current.to_string_lossy();
-    // in a list, only the part after the last comma is completed
-    let before = current.rfind(',').map_or(0, |at| at + 1);
-    let (list, part) = current.split_at(before);
-    let fits = all.into_iter().filter(|(name, _)| name.starts_with(part));
-    fits.map(|(name, about)| {
-        let about = (!about.is_empty()).then(|| about.into());
-        CompletionCandidate::new(format!("{list}{name}")).help(about)
-    })
-    .collect()
-}
-
 fn media_of(served: &Inventory) -> Vec<(String, String)> {
     let media = served.media.iter();
     media
@@ -285,16 +270,6 @@ pub(super) fn partitions() -> ArgValueCompleter {
             current,
             partitions.map(|p| (p.name.clone(), p.range.to_string())),
         )
-    })
-}
-
-/// Names of presets.
-pub(super) fn presets() -> ArgValueCompleter {
-    ArgValueCompleter::new(|current: &OsStr| {
-        let default = preset::presets().filter(|p| p.is_default && p.full_name() != p.name);
-        let names = default.map(|p| (p.name.to_owned(), p.about.to_owned()));
-        let variants = preset::presets().map(|p| (p.full_name(), p.about.to_owned()));
-        offer(current, names.chain(variants))
     })
 }
 

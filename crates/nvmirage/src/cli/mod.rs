@@ -4,27 +4,14 @@
 //! status is 0 for complete success, 1 for a failure, 2 for a wrong command line.
 
 mod attach;
-mod bench;
-mod calibrate;
 mod check;
-mod clone;
 mod completions;
-mod conformance;
-mod consent;
 mod create;
 mod ctrl_c;
 mod dashboard;
 mod delete;
-mod demo;
-mod doctor;
-mod drive;
 mod events;
-mod explain;
 mod export;
-mod fidelity;
-mod floor;
-mod identify;
-mod kv;
 mod latency;
 mod live;
 mod ls;
@@ -42,12 +29,10 @@ mod resize;
 mod serve;
 mod set;
 mod show;
-mod simulate;
 mod stop;
 mod top;
 mod trace;
 mod up;
-mod wait;
 
 #[cfg(test)]
 mod tests;
@@ -56,6 +41,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use lab::cli::{
+    bench, calibrate, clone, conformance, demo, doctor, drive, explain, fidelity, identify, kv,
+    simulate,
+};
 pub(crate) use terminal::error::UsageError;
 
 use crate::logging;
@@ -202,7 +191,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Conformance(conformance) => conformance.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Calibrate(calibrate) => calibrate.run(),
-        Command::Fidelity(fidelity) => fidelity.run(),
+        Command::Fidelity(fidelity) => fidelity.run(serve::in_process),
         Command::Mount(mount) => mount.run(),
         Command::QemuArgs(qemu_args) => qemu_args.run(),
         Command::Doctor(doctor) => doctor.run(),

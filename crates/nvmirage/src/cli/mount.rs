@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::bail;
 
 use super::parse;
-use super::wait::WaitArg;
 use crate::config::Size;
 use crate::fuse::{End, Mount as Mounted, Options};
+use lab::cli::wait::WaitArg;
 use terminal::interrupt::Interrupt;
 
 const EXAMPLES: &str = "\

@@ -18,6 +18,7 @@ use crate::logging;
 use crate::saved::{self, Saved};
 use crate::service::{self, Watchdog};
 use crate::supervisor::{Source, Supervisor};
+use lab::cli::fidelity::Stop;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -396,4 +397,10 @@ async fn stop_supervisor(supervisor: Arc<Supervisor>, signals: &mut Signals) -> 
             ),
         }
     }
+}
+
+/// Serves a configuration in this process, for commands that measure a drive of their own.
+pub(super) fn in_process(config: Config) -> anyhow::Result<Stop> {
+    let supervisor = Supervisor::start(config, None, None)?;
+    Ok(Box::new(move || supervisor.stop()))
 }

@@ -52,8 +52,9 @@ use self::input::Input;
 use self::loss::{Loss, caught};
 use self::memory::{Pool, REQUEST_LEN};
 use self::watch::Watch;
-use crate::load::wait::{self, Wait};
+use driver::wait::{Advised, Wait};
 use terminal::interrupt::Interrupt;
+use terminal::progress;
 
 /// Commands in flight in each queue pair.
 const DEPTH: u16 = 64;
@@ -157,8 +158,8 @@ impl Mount {
         let place = socket.display();
         let mut device = options
             .wait
-            .open(&place, &ends, connect)
-            .map_err(wait::advised)
+            .open(&place, &ends, &progress::note, connect)
+            .map_err(Advised)
             .with_context(|| format!("cannot use the drive at {place}"))?;
         device.enable()?;
         let input = Arc::new(Input::default());

@@ -9,7 +9,7 @@ use super::State;
 use crate::config::{Controller, Listen};
 use crate::control::Refusal;
 use crate::fuse::{Mount, Options};
-use crate::load::wait::Wait;
+use driver::wait::Wait;
 
 /// Where the host of a controller attaches.
 #[derive(Debug)]

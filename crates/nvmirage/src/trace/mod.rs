@@ -11,9 +11,7 @@
 //! - A trace that ends by itself first turns recording off in its controller's lanes, so that their
 //!   commands have no further cost.
 
-pub(crate) mod reading;
 mod recorder;
-pub(crate) mod replay;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;

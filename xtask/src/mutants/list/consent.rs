@@ -36,7 +36,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "consent-bench",
         guard: "a bench that verifies reads overwrites data only where that is meant",
-        file: "crates/nvmirage/src/cli/bench/mod.rs",
+        file: "crates/lab/src/cli/bench/mod.rs",
         from: "if self.destroy_data || !(writes || self.verify) {",
         to: "if self.destroy_data || !writes {",
         test: program("consent::a_bench_that_would_overwrite_data_says_so_first"),
@@ -44,7 +44,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "consent-bench-keys",
         guard: "a bench of keys spares keys that are not its own",
-        file: "crates/nvmirage/src/cli/kv/bench.rs",
+        file: "crates/lab/src/cli/kv/bench.rs",
         from: "Op::Exist if status.is_success() => bail!(self.keys_taken()),",
         to: "Op::Exist if status.is_success() => drop(self.keys_taken()),",
         test: program("consent::a_bench_of_keys_spares_those_of_others"),

@@ -1,43 +1,32 @@
 //! Drives of this machine.
 
-use crate::mutants::{Mutation, integration};
-
-const NVMIRAGE: &[&str] = &["--bin", "nvmirage"];
+use crate::mutants::{Mutation, integration, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "physical-used",
         guard: "a drive that something uses is not taken from the kernel",
-        file: "crates/nvmirage/src/physical/bind.rs",
+        file: "crates/lab/src/physical/bind.rs",
         from: "        drive.in_use_by.is_empty(),\n",
         to: "        true,\n",
-        test: integration(
-            "nvmirage",
-            NVMIRAGE,
-            "physical::tests::a_mounted_drive_is_in_use",
-        ),
+        test: unit("lab", "physical::tests::a_mounted_drive_is_in_use"),
     },
     Mutation {
         name: "physical-partition",
         guard: "a drive whose partition is in use is in use",
-        file: "crates/nvmirage/src/physical/users.rs",
+        file: "crates/lab/src/physical/users.rs",
         from: "folder.join(part).join(\"partition\").exists()",
         to: "folder.join(part).join(\"nothing\").exists()",
-        test: integration(
-            "nvmirage",
-            NVMIRAGE,
-            "physical::tests::swap_and_volumes_are_in_use",
-        ),
+        test: unit("lab", "physical::tests::swap_and_volumes_are_in_use"),
     },
     Mutation {
         name: "physical-group",
         guard: "a drive is not taken with a function that the kernel drives in its IOMMU group",
-        file: "crates/nvmirage/src/physical/bind.rs",
+        file: "crates/lab/src/physical/bind.rs",
         from: "driver.filter(|driver| driver != VFIO_PCI)",
         to: "driver.filter(|driver| driver == VFIO_PCI)",
-        test: integration(
-            "nvmirage",
-            NVMIRAGE,
+        test: unit(
+            "lab",
             "physical::tests::a_group_is_handed_over_whole_and_only_behind_an_iommu",
         ),
     },

@@ -8,11 +8,7 @@ const fn run(name: &'static str) -> Test {
     integration("simulate", RUNS, name)
 }
 
-const CALIBRATE_LIMIT: Test = integration(
-    "nvmirage",
-    &["--bin", "nvmirage"],
-    "calibrate::tests::what_nothing_reaches_is_no_limit",
-);
+const CALIBRATE_LIMIT: Test = unit("lab", "calibrate::tests::what_nothing_reaches_is_no_limit");
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -145,7 +141,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "calibrate-limit",
         guard: "a limit that nothing has reached is none",
-        file: "crates/nvmirage/src/calibrate/result.rs",
+        file: "crates/lab/src/calibrate/result.rs",
         from: "            if worse >= POSSIBLE {\n",
         to: "            if worse.is_finite() {\n",
         test: CALIBRATE_LIMIT,
@@ -153,7 +149,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "calibrate-overwrite",
         guard: "a preset that was written is not overwritten",
-        file: "crates/nvmirage/src/cli/calibrate/mod.rs",
+        file: "crates/lab/src/cli/calibrate/mod.rs",
         from: "        .create_new(true)\n",
         to: "        .create(true)\n        .truncate(true)\n",
         test: integration(

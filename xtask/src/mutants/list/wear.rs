@@ -138,7 +138,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "wear-cloned",
         guard: "a clone shares blocks where the file system can",
-        file: "crates/nvmirage/src/cli/clone.rs",
+        file: "crates/lab/src/cli/clone.rs",
         from: "match ioctl_ficlone(made, source) {",
         to: "match Err::<(), _>(Errno::OPNOTSUPP) {",
         test: program("clone::blocks_are_shared_where_the_file_system_can"),

@@ -22,6 +22,7 @@ const SAFE_CRATES: &[&str] = &[
     "controller",
     "driver",
     "engine",
+    "lab",
     "loopback",
     "machine",
     "model",

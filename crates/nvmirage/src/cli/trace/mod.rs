@@ -1,9 +1,8 @@
 //! `nvmirage trace`: records the commands of a controller's hosts into a file, and analyses it.
 
 mod control;
-mod file;
-mod plot;
-mod replay;
+
+use lab::cli::trace::{file, replay};
 
 pub(super) use control::table as traces;
 

@@ -12,7 +12,7 @@ use model::Parameters;
 use self::made::Made;
 use super::parse::Control;
 use super::qemu_args::{self, DEFAULT_MEMORY};
-use super::{UsageError, live, parse, serve};
+use super::{UsageError, parse, serve};
 use crate::config::{self, Config, Listen, Medium, MediumKind, Size, Timing, Zoned};
 use crate::control::{self, Address};
 use machine::qemu;
@@ -40,7 +40,7 @@ changes nothing, and what it has made goes again where it fails.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct Up {
     /// Kind of a medium, preset, or file that describes a drive
-    #[arg(value_name = "PRESET|KIND", add = live::presets())]
+    #[arg(value_name = "PRESET|KIND", add = lab::cli::presets())]
     what: String,
 
     /// Size of the drive

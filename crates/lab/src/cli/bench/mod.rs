@@ -1,0 +1,391 @@
+//! `nvmirage bench`: loads a drive over vfio-user, or one of this machine, and measures it.
+
+mod beside;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use beside::{BesideArgs, Besides, cold_report};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use driver::Doorbells;
+use driver::bus::place::Place;
+use driver::io::Namespace;
+use driver::workload::{Job, Neighbour, Rw};
+use serde::Serialize;
+
+use super::floor::Floor;
+use super::wait::WaitArg;
+use super::{UsageError, consent};
+use crate::load::record::Recorder;
+use crate::load::{self, Host, Needs, Queue};
+use crate::placement::Pair;
+use crate::report::job::{AlsoReport, JobReport};
+use crate::report::line::Line;
+use api::config::{Size, Span};
+use machine::cpu;
+use terminal::interrupt::Interrupt;
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage bench --target vfio-user:/tmp/nvme.sock
+      4 KiB random reads, one at a time, for 5 seconds
+  nvmirage bench --target vfio-user:/tmp/nvme.sock --destroy-data --rw randwrite --bs 4k,128k --qd 1,32 --cpu 1
+      Four jobs, one after the other, on CPU 1
+  nvmirage bench --target vfio-user:/tmp/nvme.sock --destroy-data --rw randrw --qd 32 --verify --json
+      Check every byte, and print JSON
+  nvmirage bench --target vfio-user:/tmp/nvme.sock --idle-queues 60 --cold-every 10ms --qd 32
+      With idle queue pairs, and one that is used rarely
+  nvmirage bench --target pci:0000:01:00.0 --qd 1,32
+      A drive of this machine, after nvmirage drive bind
+  nvmirage bench floor
+      The machine's own lower bound, for comparison
+
+Writing jobs, and --verify, overwrite what is on the drive: they need --destroy-data.";
+
+/// Measure an NVMe drive of any vendor, over vfio-user or on this machine
+///
+/// The load generator polls: for meaningful figures give server and host a CPU each. Lists of --bs
+/// and --qd multiply into jobs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Bench {
+    #[command(subcommand)]
+    other: Option<Other>,
+
+    /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
+    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS", required = true)]
+    target: Option<Place>,
+
+    /// Kind of I/O: random or sequential; reads, writes, or both
+    #[arg(long, value_name = "KIND", value_parser = rw(), default_value = "randread")]
+    rw: Rw,
+
+    /// Share of reads in randrw, in percent
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    reads: u8,
+
+    /// Block size of commands; several separated by commas
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "4k")]
+    bs: Vec<Size>,
+
+    /// Queue depth: commands in flight per queue pair; several separated by commas
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
+    qd: Vec<u16>,
+
+    /// Queue pairs per job, each with --qd commands in flight
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    queues: u16,
+
+    /// Total size of the buffers, used in turn; default: one buffer per command in flight
+    #[arg(long, value_name = "SIZE")]
+    buffers: Option<Size>,
+
+    /// Idle time after each batch: wait until everything submitted is completed, then pause
+    #[arg(long, value_name = "TIME")]
+    pause: Option<Span>,
+
+    /// Duration of each job, without verification
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    time: Span,
+
+    /// CPU to run on; default: any
+    #[arg(long, value_name = "N")]
+    cpu: Option<u32>,
+
+    /// CPU that the server polls on, to check the placement; default: one on another core than
+    /// --cpu
+    #[arg(long, value_name = "N")]
+    server_cpu: Option<u32>,
+
+    /// Doorbell method; auto takes the fastest that the drive supports
+    #[arg(long, value_name = "HOW", value_parser = doorbells(), default_value = "auto")]
+    doorbells: Doorbells,
+
+    /// Allow data to be overwritten; required by jobs that write, and by --verify
+    #[arg(long)]
+    destroy_data: bool,
+
+    /// Verify every byte written; the range that jobs use is written first
+    #[arg(long)]
+    verify: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Namespace identifier
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    nsid: u32,
+
+    /// Seed of random offsets and data; the same seed repeats the same run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Size of the range that is used, from the start of the namespace; default: all
+    #[arg(long, value_name = "SIZE")]
+    span: Option<Size>,
+
+    /// File for a trace of what was submitted and when, as input of `nvmirage simulate`
+    #[arg(long, value_name = "FILE")]
+    record_trace: Option<PathBuf>,
+
+    #[command(flatten)]
+    wait: WaitArg,
+
+    #[command(flatten)]
+    beside: BesideArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Other {
+    Floor(Floor),
+}
+
+fn rw() -> impl TypedValueParser<Value = Rw> {
+    PossibleValuesParser::new(Rw::ALL.map(Rw::name)).try_map(|word| {
+        let found = Rw::ALL.into_iter().find(|rw| rw.name() == word);
+        found.ok_or("no such kind")
+    })
+}
+
+fn doorbells() -> impl TypedValueParser<Value = Doorbells> {
+    PossibleValuesParser::new(["auto", "mapped", "shadow", "trapped"]).map(|word| {
+        match word.as_str() {
+            "mapped" => Doorbells::Mapped,
+            "shadow" => Doorbells::Shadow,
+            "trapped" => Doorbells::Trapped,
+            _ => Doorbells::Auto,
+        }
+    })
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Output {
+    target: String,
+    nsid: u32,
+    /// Doorbell method in use.
+    doorbells: &'static str,
+    /// Idle queue pairs beside those of the jobs.
+    idle_queues: u32,
+    jobs: Vec<JobReport>,
+}
+
+impl Bench {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self.other {
+            Some(Other::Floor(floor)) => floor.run(),
+            None => self.load(),
+        }
+    }
+
+    fn load(self) -> anyhow::Result<()> {
+        let target = self.target.as_ref().context("--target is missing")?;
+        let jobs = self.jobs()?;
+        self.refuse_without_consent(target)?;
+        // Called before this thread is pinned: a pinned thread sees only its own CPU.
+        let pair = Pair::new(self.cpu, self.server_cpu)?;
+        if let Some(cpu) = self.cpu {
+            cpu::pin_or_say(cpu)?;
+        }
+        let needs = Needs {
+            queue_depth: jobs.iter().map(|j| j.queue_depth).max().unwrap_or(1),
+            block_size: jobs.iter().map(|j| j.block_size).max().unwrap_or(4096),
+            queues: self.queues,
+            buffers: self.buffers.map_or(0, |size| size.0),
+            idle: self.beside.idle_queues.min(load::idle::MAX_QUEUES),
+            wait: self.wait.get(),
+        };
+        let mut host = Host::connect(target, self.doorbells, needs)?;
+        // Installed only now, so that the first signal ends a command that waits for a drive.
+        let interrupt = Interrupt::install()?;
+        let mut output = Output {
+            target: target.to_string(),
+            nsid: self.nsid,
+            doorbells: host
+                .device()
+                .doorbells()
+                .map_or("none", load::doorbells_name),
+            idle_queues: self.beside.idle_queues,
+            jobs: Vec::new(),
+        };
+        let done = self.measure(&mut host, needs, &jobs, &pair, &interrupt, &mut output.jobs);
+        // If a later job failed, show the results of the earlier ones.
+        match (output.jobs.is_empty(), self.json) {
+            (true, _) => {}
+            (false, true) => terminal::print_json(&output)?,
+            (false, false) => {
+                terminal::print(&crate::report::job::table(&output.jobs).to_string())?
+            }
+        }
+        done?;
+        host.leave_measured()?;
+        verdict(&output.jobs)
+    }
+
+    /// Runs the jobs one after the other on the same queue pairs.
+    fn measure(
+        &self,
+        host: &mut Host,
+        needs: Needs,
+        jobs: &[Job],
+        pair: &Pair,
+        interrupt: &Interrupt,
+        reports: &mut Vec<JobReport>,
+    ) -> anyhow::Result<()> {
+        let namespace = host.device().namespace(self.nsid)?;
+        let mut queues: Vec<Queue> = (0..needs.queues)
+            .map(|_| host.device().create_queue_pair(needs.queue_depth, false))
+            .collect::<Result<_, _>>()?;
+        if self.verify {
+            host.refuse_forgetful(&mut queues[0], &namespace)?;
+        }
+        let mut besides = self.beside.open(host, self.doorbells, (needs, self.nsid))?;
+        let mut recorder = self.record_trace.is_some().then(Recorder::default);
+        for job in jobs {
+            let report = one(
+                host,
+                &mut queues,
+                &namespace,
+                job,
+                pair,
+                (&mut besides, &mut recorder),
+                interrupt,
+            )?;
+            reports.push(report);
+            if interrupt.is_set() {
+                bail!("interrupted: the last job's figures are of the time until then");
+            }
+        }
+        for queue in queues {
+            host.device().delete_queue_pair(queue)?;
+        }
+        besides.leave()?;
+        match (recorder, &self.record_trace) {
+            (Some(recorder), Some(path)) => recorder.write(path),
+            _ => Ok(()),
+        }
+    }
+
+    /// Rejects jobs that overwrite data unless `--destroy-data` is given.
+    fn refuse_without_consent(&self, target: &Place) -> anyhow::Result<()> {
+        let writes = match self.rw {
+            Rw::RandRead | Rw::Read => false,
+            Rw::RandRw => self.reads < 100,
+            Rw::RandWrite | Rw::Write => true,
+        };
+        if self.destroy_data || !(writes || self.verify) {
+            return Ok(());
+        }
+        let option = if writes {
+            format!("--rw {}", self.rw)
+        } else {
+            "--verify".to_owned()
+        };
+        let places = std::iter::once(target).chain(self.beside.also());
+        let places: Vec<String> = places.map(Place::to_string).collect();
+        let part = self
+            .span
+            .map_or_else(String::new, |span| format!("the first {span} of "));
+        let what = format!("{part}namespace {} of {}", self.nsid, places.join(", "));
+        Err(consent::needed(&option, &what).into())
+    }
+
+    /// The jobs of the command line.
+    ///
+    /// # Errors
+    /// Options that do not go together.
+    pub fn jobs(&self) -> anyhow::Result<Vec<Job>> {
+        let mut jobs = Vec::new();
+        for bs in &self.bs {
+            let block_size = load::check_block_size(bs.0)
+                .map_err(|error| UsageError(format!("--bs {bs}: {error}")))?;
+            for &queue_depth in &self.qd {
+                jobs.push(Job {
+                    name: format!("{}-{bs}-qd{queue_depth}", self.rw),
+                    rw: self.rw,
+                    reads_percent: self.reads,
+                    block_size,
+                    queue_depth,
+                    runtime: self.time.0,
+                    verify: self.verify,
+                    seed: self.seed,
+                    span: self.span.map(|span| span.0),
+                    buffers: self.buffers.map(|size| size.0),
+                    pause: self.pause.map_or(Duration::ZERO, |span| span.0),
+                });
+            }
+        }
+        Ok(jobs)
+    }
+}
+
+/// Runs one job with a progress line, and checks the placement before and after.
+fn one(
+    host: &mut Host,
+    queues: &mut [Queue],
+    namespace: &Namespace,
+    job: &Job,
+    pair: &Pair,
+    (besides, recorder): (&mut Besides, &mut Option<Recorder>),
+    interrupt: &Interrupt,
+) -> anyhow::Result<JobReport> {
+    let title = crate::report::job::title(job.rw.name(), job.block_size, job.queue_depth);
+    let before = pair.look();
+    let line = Line::new(&title, job.runtime);
+    let clock = host.clock();
+    let now = || clock.now().0;
+    let others = besides.also();
+    let mut beside = besides.of_job(host, namespace, job, &now)?;
+    let mut all = (&mut beside, recorder.as_mut());
+    let report = host.measure_on(queues, namespace, job, &mut all, &mut |now| {
+        line.update(now);
+        if interrupt.is_set() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    line.clear();
+    let report = report?;
+    let ((cold, _), also) = &mut beside;
+    also.iter_mut().try_for_each(Neighbour::finish)?;
+    let also = others.into_iter().zip(&*also).map(|(target, its)| {
+        let report = JobReport::new(&its.result(), None);
+        AlsoReport { target, report }
+    });
+    Ok(JobReport {
+        also: also.collect(),
+        queues: u16::try_from(queues.len())?,
+        placement: Some(before.and(pair.look())),
+        cold: cold.as_ref().and_then(cold_report),
+        ..report
+    })
+}
+
+/// The command fails if any job had errors.
+fn verdict(jobs: &[JobReport]) -> anyhow::Result<()> {
+    let all = |job: &'_ JobReport| {
+        let also = job.also.iter().map(|other| other.report.clone());
+        std::iter::once(job.clone()).chain(also).collect::<Vec<_>>()
+    };
+    let failed: Vec<String> = jobs
+        .iter()
+        .flat_map(all)
+        .filter(|job| job.errors > 0)
+        .map(|job| {
+            let first = job.first_error.as_deref().unwrap_or("unknown status");
+            format!("{}: {} errors; {first}", job.title(), job.errors)
+        })
+        .collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    bail!("commands ended with errors\n{}", failed.join("\n"))
+}

@@ -1,0 +1,312 @@
+//! `nvmirage bench floor`: measures the limits of the machine itself.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use driver::floor;
+use memory::HostMemory;
+use serde::Serialize;
+
+use crate::placement::{Pair, Placement, between, fastest};
+use machine::clock::Clock;
+use machine::cpu;
+use terminal::table::{Align, Table};
+use terminal::units;
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage bench floor
+      Between two CPUs that this process may use
+  nvmirage bench floor --cpus 0,8 --json
+      Between those two
+
+A command to a drive on another core moves a cache line there and one back, and a read copies its
+data: no drive is faster than these.";
+
+/// Round trips, or copies, between two readings of the clock: few enough that some runs pass
+/// undisturbed by other threads.
+const ROUNDS: u32 = 4096;
+/// Measuring time of each figure. The fastest run counts, because disturbances only add time.
+const TIME_NS: u64 = 300_000_000;
+/// Size of the copy source: much larger than the caches.
+const COPY_MEMORY_LEN: usize = 256 << 20;
+/// Memory for rings and words, and the allocator's own memory beside a buffer.
+const SMALL_MEMORY_LEN: usize = 1 << 20;
+/// Number of wake-ups. The median counts, because waking takes different paths.
+const WAKE_UPS: usize = 11;
+/// Sleep before each wake-up: a CPU that has been halted for longer wakes later, up to about this
+/// time.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// Measure this machine's lower bound on drive latency
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Floor {
+    /// Two CPUs to measure between; default: two on different cores
+    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
+    cpus: Vec<u32>,
+
+    /// Measure only the distance of the CPUs, which takes a moment
+    #[arg(long)]
+    brief: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Output of `--brief`.
+#[derive(Debug, Serialize)]
+struct Brief {
+    cpus: [u32; 2],
+    placement: Placement,
+}
+
+/// Measurements, in nanoseconds.
+#[derive(Debug, Serialize)]
+struct Figures {
+    /// The CPU that calls and copies, and the CPU that answers.
+    cpus: [u32; 2],
+    /// Placement derived from the round trip of a cache line.
+    placement: Placement,
+    /// Round trip of a cache line.
+    round_trip_ns: f64,
+    /// A submission entry and its doorbell one way, a completion back.
+    sqe_to_cqe_ns: f64,
+    copy_4k_ns: Copies,
+    /// From the signal of an eventfd until the thread that slept on it reports that it runs.
+    eventfd_wake_ns: f64,
+}
+
+/// Copies of 4 KiB from memory at random.
+#[derive(Debug, Serialize)]
+struct Copies {
+    plain: f64,
+    /// With the source of later copies prefetched.
+    prefetch: f64,
+    /// The same with the source on huge pages; `None` if the system provides none.
+    huge: Option<f64>,
+    /// Why `huge` is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    huge_missing: Option<String>,
+}
+
+impl Floor {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
+        let cpus = self.cpus()?;
+        if self.brief {
+            let placement = Pair::new(Some(cpus[0]), Some(cpus[1]))?.look();
+            if self.json {
+                return terminal::print_json(&Brief { cpus, placement });
+            }
+            return terminal::print(&format!("{}\n", placement.name()));
+        }
+        let _line = terminal::progress::waiting("measuring");
+        let figures = thread::Builder::new()
+            .name("floor".into())
+            .spawn(move || measure(cpus))?
+            .join()
+            .map_err(|_| anyhow::anyhow!("the measuring thread panicked"))??;
+        if self.json {
+            return terminal::print_json(&figures);
+        }
+        terminal::print(&shown(&figures))
+    }
+
+    fn cpus(&self) -> anyhow::Result<[u32; 2]> {
+        match *self.cpus.as_slice() {
+            [] => match cpu::pair()? {
+                Some((a, b)) => Ok([a, b]),
+                None => bail!("this process may use only one CPU, and the floor lies between two"),
+            },
+            [a, b] if a != b => Ok([a, b]),
+            _ => {
+                Err(super::UsageError("--cpus: write two different CPUs, as in 0,1".into()).into())
+            }
+        }
+    }
+}
+
+fn shown(figures: &Figures) -> String {
+    let mut table = Table::new(&[
+        ("floor", Align::Left),
+        ("time", Align::Right),
+        ("", Align::Left),
+    ]);
+    let [a, b] = figures.cpus;
+    let copies = &figures.copy_4k_ns;
+    let missing = copies.huge_missing.as_deref().unwrap_or_default();
+    let rows = [
+        (
+            "cache line, there and back",
+            Some(figures.round_trip_ns),
+            figures.placement.name(),
+        ),
+        (
+            "queue entry and doorbell there, completion back",
+            Some(figures.sqe_to_cqe_ns),
+            "",
+        ),
+        (
+            "thread on an eventfd, woken and heard of",
+            Some(figures.eventfd_wake_ns),
+            "",
+        ),
+        ("copy of 4 KiB from random memory", Some(copies.plain), ""),
+        ("  prefetched", Some(copies.prefetch), ""),
+        ("  prefetched, on huge pages", copies.huge, missing),
+    ];
+    for (what, ns, note) in rows {
+        let time = ns.map_or("-".to_owned(), units::nanoseconds);
+        table.row(vec![what.into(), time, note.into()]);
+    }
+    format!("between CPU {a} and CPU {b}, the fastest of many short runs\n{table}")
+}
+
+/// Measures everything. Pins the calling thread to the first CPU.
+fn measure(cpus: [u32; 2]) -> anyhow::Result<Figures> {
+    let [caller, answerer] = cpus;
+    cpu::pin_or_say(caller)?;
+    let clock = Clock::new();
+    let now = || clock.now().0;
+    let rings = HostMemory::new(SMALL_MEMORY_LEN).context("cannot make memory")?;
+
+    let (line, other) = floor::cache_line(&rings)?;
+    let round_trip_ns = between(
+        answerer,
+        || other.serve(),
+        line,
+        |line| fastest(&clock, TIME_NS, || line.measure(ROUNDS, &now)),
+    )?;
+    let (entry, other) = floor::queue_entry(&rings)?;
+    let sqe_to_cqe_ns = between(
+        answerer,
+        || other.serve(),
+        entry,
+        |entry| fastest(&clock, TIME_NS, || entry.measure(ROUNDS, &now)),
+    )?;
+    let (waker, other) = floor::wake_up(&rings)?;
+    let eventfd_wake_ns = between(
+        answerer,
+        || other.serve(),
+        waker,
+        |waker| {
+            let mut all = Vec::with_capacity(WAKE_UPS);
+            for _ in 0..WAKE_UPS {
+                all.push(waker.measure(IDLE, &now)?);
+            }
+            all.sort_by(f64::total_cmp);
+            Ok(all[WAKE_UPS / 2])
+        },
+    )?;
+    Ok(Figures {
+        cpus,
+        placement: Placement::of(round_trip_ns),
+        round_trip_ns,
+        sqe_to_cqe_ns,
+        copy_4k_ns: copies(&clock)?,
+        eventfd_wake_ns,
+    })
+}
+
+fn copies(clock: &Clock) -> anyhow::Result<Copies> {
+    let now = || clock.now().0;
+    let copy = |memory: &HostMemory, prefetch| {
+        let mut copies = floor::Copies::new(memory, COPY_MEMORY_LEN)?;
+        fastest(clock, TIME_NS, || copies.measure(ROUNDS, prefetch, &now))
+    };
+    let len = COPY_MEMORY_LEN + SMALL_MEMORY_LEN;
+    let memory = HostMemory::new(len).context("cannot make memory")?;
+    let (plain, prefetch) = (copy(&memory, false)?, copy(&memory, true)?);
+    drop(memory);
+    let (huge, huge_missing) = match HostMemory::on_huge_pages(len) {
+        Ok((memory, _)) => (Some(copy(&memory, true)?), None),
+        Err(error) => (None, Some(format!("the system gives none: {error}"))),
+    };
+    Ok(Copies {
+        plain,
+        prefetch,
+        huge,
+        huge_missing,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_different_cpus_are_asked_for() {
+        let floor = |cpus: &[u32]| {
+            Floor {
+                cpus: cpus.to_vec(),
+                brief: false,
+                json: false,
+            }
+            .cpus()
+        };
+        assert_eq!(floor(&[3, 7]).unwrap(), [3, 7]);
+        assert!(floor(&[3, 3]).is_err());
+        assert!(floor(&[3]).is_err());
+        assert!(floor(&[1, 2, 3]).is_err());
+    }
+
+    #[test]
+    fn figures_are_in_the_table() {
+        let mut figures = Figures {
+            cpus: [0, 1],
+            placement: Placement::Near,
+            round_trip_ns: 130.0,
+            sqe_to_cqe_ns: 210.0,
+            copy_4k_ns: Copies {
+                plain: 640.0,
+                prefetch: 460.0,
+                huge: Some(360.0),
+                huge_missing: None,
+            },
+            eventfd_wake_ns: 9_000.0,
+        };
+        let text = shown(&figures);
+        assert!(text.contains("between CPU 0 and CPU 1"), "{text}");
+        assert!(text.contains("130 ns  near"), "{text}");
+        assert!(
+            text.contains("on huge pages") && text.contains("360 ns"),
+            "{text}"
+        );
+        figures.copy_4k_ns.huge = None;
+        figures.copy_4k_ns.huge_missing = Some("no memory".into());
+        assert!(shown(&figures).contains("-  no memory"));
+    }
+
+    #[test]
+    fn json_has_the_documented_keys() {
+        let figures = Figures {
+            cpus: [0, 1],
+            placement: Placement::Far,
+            round_trip_ns: 450.0,
+            sqe_to_cqe_ns: 550.0,
+            copy_4k_ns: Copies {
+                plain: 640.0,
+                prefetch: 460.0,
+                huge: None,
+                huge_missing: Some("why".into()),
+            },
+            eventfd_wake_ns: 9_000.0,
+        };
+        let json = serde_json::to_value(figures).unwrap();
+        assert_eq!(json["placement"], "far");
+        assert_eq!(json["round_trip_ns"], 450.0);
+        assert_eq!(json["sqe_to_cqe_ns"], 550.0);
+        let copies = &json["copy_4k_ns"];
+        assert_eq!(
+            (&copies["plain"], &copies["prefetch"]),
+            (&640.0.into(), &460.0.into())
+        );
+        assert!(copies["huge"].is_null() && copies["huge_missing"] == "why");
+    }
+}

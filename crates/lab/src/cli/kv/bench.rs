@@ -1,0 +1,326 @@
+//! `nvmirage kv bench`: measures the throughput and latency of a key-value drive.
+
+use anyhow::{bail, ensure};
+use driver::key_value::{Compound, Dialect, Rule};
+use memory::Buffer;
+use nvme_spec::{Status, samsung};
+use serde::Serialize;
+
+use super::{Client, VALUE_MAX};
+use crate::load::bench_key;
+use api::config::Size;
+use terminal::progress;
+use terminal::table::{Align, Table};
+use terminal::units;
+
+/// Measure store and retrieve performance, with keys of its own, deleted at the end
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage kv --target vfio-user:/tmp/kv.sock bench --value-size 4KiB --qd 32
+  nvmirage kv --target vfio-user:/tmp/kv.sock --dialect samsung bench --value-size 256B --compound 8")]
+pub(super) struct Bench {
+    /// Size of a value, up to 2MiB
+    #[arg(long, value_name = "SIZE", default_value = "4KiB")]
+    value_size: Size,
+
+    /// Number of keys
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    count: u32,
+
+    /// Queue depth: commands in flight
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    qd: u16,
+
+    /// Number of keys in each compound store command; only for --dialect samsung
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    compound: Option<u8>,
+
+    /// Allow keys to be overwritten that have the names of the benchmark's own; these are deleted
+    /// at the end
+    #[arg(long)]
+    destroy_data: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Results.
+#[derive(Debug, Serialize)]
+struct Figures {
+    value_size: u32,
+    queue_depth: u16,
+    count: u32,
+    /// Keys of each storing command; absent without compound commands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compound: Option<u8>,
+    put: Figure,
+    get: Figure,
+    del: Figure,
+}
+
+/// Results of one kind of command. Operations are keys; latencies are those of commands, from their
+/// submission until the host sees their completions.
+#[derive(Debug, Serialize)]
+struct Figure {
+    ops_per_s: f64,
+    mib_per_s: f64,
+    latency_ns_mean: f64,
+    latency_ns_p50: u64,
+    latency_ns_p99: u64,
+    latency_ns_max: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Exist,
+    Put,
+    Get,
+    Del,
+}
+
+impl Bench {
+    /// Commands in flight, and bytes of the largest command.
+    pub(super) fn needs(&self) -> (u16, u32) {
+        let size = self.value_size.0.clamp(1, VALUE_MAX.into());
+        let size = u32::try_from(size).unwrap_or(VALUE_MAX);
+        (self.qd, self.data_len(size))
+    }
+
+    /// Data bytes of one storing command.
+    fn data_len(&self, value_len: u32) -> u32 {
+        match self.compound {
+            None => value_len,
+            // The command's head, and for each sub-command its own head, the key and the value,
+            // each rounded up to 64 bytes.
+            Some(keys) => 512 + u32::from(keys) * (64 + 64 + value_len.next_multiple_of(64)),
+        }
+    }
+
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub(super) fn run(&self, client: &mut Client) -> anyhow::Result<()> {
+        ensure!(
+            self.compound.is_none() || client.keys.dialect == Dialect::Samsung,
+            "--compound: not a command of the Key Value command set: add --dialect samsung"
+        );
+        let len = client.check_len(self.value_size.0)?;
+        ensure!(len > 0, "--value-size: write at least 1B");
+        let data_len = self.data_len(len);
+        client.check_transfer(data_len)?;
+        let _line = progress::waiting("measuring");
+        let mut buffers = Vec::new();
+        for _ in 0..client.queue.depth() {
+            let buffer = client.host.device().alloc(data_len as usize)?;
+            buffer.write_from(0, &vec![VALUE_BYTE; data_len as usize]);
+            buffers.push(buffer);
+        }
+        let mut run = |op| self.measure(client, op, len, &buffers);
+        if !self.destroy_data {
+            run(Op::Exist)?;
+        }
+        let put = run(Op::Put);
+        // Delete everything that was stored, also after an error.
+        let get = put.is_ok().then(|| run(Op::Get));
+        let del = run(Op::Del);
+        let (put, Some(get), del) = (put?, get.transpose()?, del?) else {
+            bail!("nothing was retrieved");
+        };
+        let figures = Figures {
+            value_size: len,
+            queue_depth: client.queue.depth(),
+            count: self.count,
+            compound: self.compound,
+            put,
+            get,
+            del,
+        };
+        if self.json {
+            return terminal::print_json(&figures);
+        }
+        terminal::print(&figures.in_words())
+    }
+
+    /// Error for a bench that would overwrite existing values.
+    fn keys_taken(&self) -> String {
+        let (first, last) = (bench_key(0), bench_key((self.count - 1).into()));
+        format!(
+            "the drive has keys from {first} to {last}, which the benchmark would overwrite and delete: add --destroy-data if they are not needed"
+        )
+    }
+
+    /// Runs one kind of command on every key; Delete of a missing key is no error.
+    fn measure(
+        &self,
+        client: &mut Client,
+        op: Op,
+        len: u32,
+        buffers: &[Buffer],
+    ) -> anyhow::Result<Figure> {
+        let clock = client.host.clock();
+        let now = || clock.now().0;
+        // Keys per command.
+        let each = match op {
+            Op::Put => self.compound.unwrap_or(1).into(),
+            Op::Exist | Op::Get | Op::Del => 1,
+        };
+        let commands = self.count.div_ceil(each) as usize;
+        let mut latencies = Vec::with_capacity(commands);
+        let mut begun = vec![0; buffers.len()];
+        let start = now();
+        let mut next = 0;
+        while latencies.len() < commands {
+            while next < self.count && client.queue.in_flight() < client.queue.depth() {
+                let Some(cid) = client.queue.next_cid() else {
+                    break;
+                };
+                let buffer = &buffers[usize::from(cid)];
+                let last = self.count.min(next + each);
+                let (mut sqe, moves) = match op {
+                    Op::Put if self.compound.is_some() => {
+                        let compound = compound(next..last, len)?;
+                        let bytes = compound.bytes();
+                        buffer.write_from(0, &bytes);
+                        (client.keys.compound(&compound), bytes.len())
+                    }
+                    Op::Put => (client.keys.store(&key(next), len, Rule::Any)?, len as usize),
+                    Op::Get => (client.keys.retrieve(&key(next), len)?, len as usize),
+                    Op::Exist => (client.keys.exist(&key(next))?, 0),
+                    Op::Del => (client.keys.delete(&key(next))?, 0),
+                };
+                if moves > 0 {
+                    let prps = client.queue.prps(cid, buffer, 0, moves)?;
+                    (sqe.prp1, sqe.prp2) = (prps.prp1, prps.prp2);
+                }
+                begun[usize::from(cid)] = now();
+                client
+                    .queue
+                    .submit(sqe)
+                    .map_err(|_| anyhow::anyhow!("the queue is full"))?;
+                next = last;
+            }
+            client.queue.ring()?;
+            client.queue.poll()?;
+            let ended = now();
+            while let Some(cqe) = client.queue.next_completion() {
+                let status = cqe.status.status();
+                match op {
+                    Op::Del => {}
+                    Op::Exist if status.is_success() => bail!(self.keys_taken()),
+                    Op::Exist if is_missing(status) => {}
+                    _ if status.is_success() => {}
+                    _ => bail!("a command ended with {status}"),
+                }
+                latencies.push(ended - begun[usize::from(cqe.cid)]);
+            }
+        }
+        let len = match op {
+            Op::Put | Op::Get => len,
+            Op::Exist | Op::Del => 0,
+        };
+        Ok(Figure::of(&mut latencies, self.count, now() - start, len))
+    }
+}
+
+/// Whether a status means that the key does not exist.
+fn is_missing(status: Status) -> bool {
+    [
+        Status::KV_KEY_DOES_NOT_EXIST,
+        samsung::status::KEY_DOES_NOT_EXIST,
+    ]
+    .contains(&status)
+}
+
+/// Fill byte of values.
+const VALUE_BYTE: u8 = 0x5a;
+
+fn key(number: u32) -> Vec<u8> {
+    bench_key(number.into()).into_bytes()
+}
+
+/// Compound command that stores these keys.
+fn compound(keys: std::ops::Range<u32>, len: u32) -> anyhow::Result<Compound> {
+    let value = vec![VALUE_BYTE; len as usize];
+    let mut compound = Compound::default();
+    for number in keys {
+        compound.store(&key(number), &value, Rule::Any)?;
+    }
+    Ok(compound)
+}
+
+impl Figure {
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    /// Figure of commands for this many keys, with values of `len` bytes.
+    fn of(latencies: &mut [u64], keys: u32, time_ns: u64, len: u32) -> Self {
+        latencies.sort_unstable();
+        let count = latencies.len();
+        let at = |percent: usize| latencies[(count * percent).div_ceil(100).clamp(1, count) - 1];
+        let ops_per_s = f64::from(keys) * 1e9 / time_ns.max(1) as f64;
+        Figure {
+            ops_per_s,
+            mib_per_s: ops_per_s * f64::from(len) / f64::from(1 << 20),
+            latency_ns_mean: latencies.iter().sum::<u64>() as f64 / count as f64,
+            latency_ns_p50: at(50),
+            latency_ns_p99: at(99),
+            latency_ns_max: latencies[count - 1],
+        }
+    }
+}
+
+impl Figures {
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    fn in_words(&self) -> String {
+        let mut table = Table::new(&[
+            ("", Align::Left),
+            ("ops/s", Align::Right),
+            ("MiB/s", Align::Right),
+            ("mean", Align::Right),
+            ("p50", Align::Right),
+            ("p99", Align::Right),
+            ("max", Align::Right),
+        ]);
+        for (name, figure) in [("put", &self.put), ("get", &self.get), ("del", &self.del)] {
+            let mib = match name {
+                "del" => "-".to_owned(),
+                _ => units::mib_s(figure.mib_per_s),
+            };
+            table.row(vec![
+                name.into(),
+                units::rate(figure.ops_per_s),
+                mib,
+                units::nanoseconds(figure.latency_ns_mean),
+                units::nanoseconds(figure.latency_ns_p50 as f64),
+                units::nanoseconds(figure.latency_ns_p99 as f64),
+                units::nanoseconds(figure.latency_ns_max as f64),
+            ]);
+        }
+        let (size, depth) = (units::bytes(self.value_size.into()), self.queue_depth);
+        let compound = self.compound.map_or(String::new(), |keys| {
+            format!(", {keys} stored by each command")
+        });
+        format!(
+            "{} keys{compound}, values of {size}, queue depth {depth}\n{table}",
+            self.count
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_times() {
+        let mut latencies: Vec<u64> = (1..=200).rev().collect();
+        let figure = Figure::of(&mut latencies, 200, 1_000_000, 1 << 20);
+        assert_eq!((figure.latency_ns_p50, figure.latency_ns_p99), (100, 198));
+        assert_eq!(figure.latency_ns_max, 200);
+        assert!((figure.ops_per_s - 200_000.0).abs() < 1e-6);
+        assert!((figure.mib_per_s - 200_000.0).abs() < 1e-6);
+        let one = Figure::of(&mut [7], 1, 7, 0);
+        assert_eq!((one.latency_ns_p50, one.latency_ns_p99), (7, 7));
+    }
+}

@@ -1,0 +1,22 @@
+//! The laboratory's commands: their arguments, and what they print.
+
+pub mod bench;
+pub mod calibrate;
+pub mod clone;
+mod complete;
+pub mod conformance;
+mod consent;
+pub mod demo;
+pub mod doctor;
+pub mod drive;
+pub mod explain;
+pub mod fidelity;
+pub mod floor;
+pub mod identify;
+pub mod kv;
+pub mod simulate;
+pub mod trace;
+pub mod wait;
+
+pub use complete::presets;
+pub(crate) use terminal::error::UsageError;

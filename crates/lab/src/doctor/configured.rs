@@ -1,0 +1,317 @@
+//! Checks of the machine against a configuration: CPUs of reactors, drives, folders of sockets,
+//! memory and descriptors.
+
+use std::path::Path;
+
+use super::checks::{Check, Level, good};
+use super::snapshot::{Device, Snapshot};
+use api::config::{Config, Listen, MediumKind, Mode};
+use machine::topology::Topology;
+use terminal::units;
+
+/// Descriptors that the program uses in any case.
+const OWN_DESCRIPTORS: u64 = 64;
+/// Descriptors of a host besides its interrupts: sockets, memory, state.
+const HOST_DESCRIPTORS: u64 = 16;
+
+/// Memory that a drive locks for itself.
+const DRIVE_MEMORY: u64 = media::drive::MEMORY_LEN as u64;
+
+/// PCI addresses of the configured drives.
+pub(super) fn pci(config: &Config) -> Vec<String> {
+    let targets = config.media.iter().filter_map(|m| m.target.as_deref());
+    targets
+        .filter_map(|target| target.strip_prefix("pci:"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// All checks of a configuration.
+pub(super) fn all(config: &Config, machine: &Snapshot, topology: &Topology) -> Vec<Check> {
+    let mut checks = Vec::new();
+    reactors(config, topology, &mut checks);
+    drives(config, machine, topology, &mut checks);
+    checks.push(descriptors(config, machine.descriptors));
+    checks.extend(memory(config, topology));
+    folders(config, &mut checks);
+    checks
+}
+
+fn reactors(config: &Config, topology: &Topology, checks: &mut Vec<Check>) {
+    for (index, reactor) in config.reactor.iter().enumerate() {
+        let polls = reactor.mode == Mode::Poll;
+        let what = format!("reactor {index}");
+        let Some(id) = reactor.cpu else {
+            let check = good(what, format!("{}, not pinned", reactor.mode.name()));
+            checks.push(if polls {
+                check.but(
+                    Level::Advice,
+                    "it polls and is not pinned: write cpu = N, with an otherwise unused CPU",
+                )
+            } else {
+                check
+            });
+            continue;
+        };
+        let found = good(what, format!("{}, CPU {id}", reactor.mode.name()));
+        let Some(cpu) = topology.cpu(id) else {
+            let advice = "no such CPU is online: write another cpu";
+            checks.push(found.but(Level::Problem, advice));
+            continue;
+        };
+        if !cpu.usable {
+            let advice = "this process must not use it: change its affinity (CPUAffinity=, taskset), or write another cpu";
+            checks.push(found.but(Level::Problem, advice));
+            continue;
+        }
+        let mut others = config.reactor.iter().enumerate();
+        let beside = others.find(|(other, one)| {
+            *other != index && one.cpu.is_some_and(|other| cpu.core.contains(&other))
+        });
+        checks.push(match beside {
+            Some((other, one)) if one.cpu == Some(id) => found.but(
+                Level::Advice,
+                format!("reactor {other} has the same CPU: give each its own CPU"),
+            ),
+            Some((other, one)) if polls || one.mode == Mode::Poll => found.but(
+                Level::Advice,
+                format!("reactor {other} is on the other thread of its core, and polling slows it: use different cores"),
+            ),
+            _ if polls && !cpu.isolated => found.but(
+                Level::Advice,
+                format!("other tasks can run on it: boot with isolcpus={id}, or exclude them with cpusets"),
+            ),
+            _ => found,
+        });
+    }
+}
+
+fn drives(config: &Config, machine: &Snapshot, topology: &Topology, checks: &mut Vec<Check>) {
+    let addresses = pci(config);
+    if addresses.is_empty() {
+        return;
+    }
+    let groups = good("IOMMU", format!("{} groups", machine.iommu_groups));
+    checks.push(match machine.iommu_groups {
+        0 => groups.but(
+            Level::Problem,
+            "a drive could access all memory: enable the IOMMU in the firmware, and boot with intel_iommu=on or amd_iommu=on",
+        ),
+        _ => groups,
+    });
+    checks.push(if machine.has_vfio_pci {
+        good("vfio-pci", "loaded")
+    } else {
+        good("vfio-pci", "not loaded").but(
+            Level::Problem,
+            format!(
+                "drives need it: run modprobe vfio-pci, then nvmirage drive bind {}",
+                addresses[0]
+            ),
+        )
+    });
+    checks.push(match &machine.vfio {
+        Device::Usable => good("VFIO", "usable"),
+        Device::Refused(error) => good("VFIO", format!("not usable: {error}")).but(
+            Level::Problem,
+            "give this user /dev/vfio/vfio and the drive's group below /dev/vfio",
+        ),
+        Device::Missing => good("VFIO", "not there").but(Level::Problem, "modprobe vfio-pci"),
+    });
+    if let Some(limit) = machine.locked_memory {
+        let own = DRIVE_MEMORY.saturating_mul(addresses.len() as u64);
+        let level = if limit < own {
+            Level::Problem
+        } else {
+            Level::Advice
+        };
+        let advice = format!(
+            "drives need all memory of their hosts locked, plus {} of their own: LimitMEMLOCK=infinity, or ulimit -l unlimited",
+            units::bytes(own)
+        );
+        let found = format!("at most {} locked", units::bytes(limit));
+        checks.push(good("memory of drives' hosts", found).but(level, advice));
+    }
+    for (address, node) in &machine.pci_nodes {
+        let far = config.reactor.iter().filter_map(|reactor| reactor.cpu);
+        let mut far = far.filter(|cpu| topology.cpu(*cpu).is_some_and(|cpu| cpu.node != *node));
+        let found = good(format!("drive {address}"), format!("node {node}"));
+        checks.push(match far.next() {
+            Some(cpu) => found.but(
+                Level::Advice,
+                format!("a reactor is on CPU {cpu} of another node, and every command crosses nodes: use CPUs of node {node}"),
+            ),
+            None => found,
+        });
+    }
+}
+
+fn descriptors(config: &Config, limit: Option<u64>) -> Check {
+    let of_host = |queues: u16| u64::from(queues) + 1 + HOST_DESCRIPTORS;
+    let hosts = config.controller.iter().map(|c| of_host(c.queues));
+    let needed = hosts.sum::<u64>() + OWN_DESCRIPTORS;
+    let found = good("descriptors for all hosts", format!("{needed} at most"));
+    match limit.filter(|limit| *limit < needed) {
+        Some(limit) => found.but(
+            Level::Problem,
+            format!("the limit of this process is {limit}: raise it (LimitNOFILE={needed}, or ulimit -n), or write fewer queues"),
+        ),
+        None => found,
+    }
+}
+
+fn memory(config: &Config, topology: &Topology) -> Option<Check> {
+    let in_memory = |kind: MediumKind| matches!(kind, MediumKind::Ram | MediumKind::KeyValue);
+    let media = config
+        .media
+        .iter()
+        .filter(|m| in_memory(m.kind) && m.path.is_none());
+    let wanted: u64 = media.filter_map(|m| m.size).map(|size| size.0).sum();
+    let there_is: u64 = topology.nodes.iter().map(|node| node.memory_bytes).sum();
+    if wanted == 0 || there_is == 0 {
+        return None;
+    }
+    let (shown, all) = (units::bytes(wanted), units::bytes(there_is));
+    let found = good("media in memory", format!("{shown} when full, of {all}"));
+    Some(if wanted > there_is {
+        found.but(
+            Level::Advice,
+            "they cannot all be filled: make them smaller, or use kind = \"file\"",
+        )
+    } else {
+        found
+    })
+}
+
+/// Checks the folders of sockets and files.
+fn folders(config: &Config, checks: &mut Vec<Check>) {
+    let parent = |path: &Path| {
+        let path = std::path::absolute(path).ok()?;
+        path.parent().map(Path::to_owned)
+    };
+    for controller in &config.controller {
+        let folder = match &controller.listen {
+            Listen::Fuse(folder) => Some(folder.clone()),
+            listen => parent(listen.path()),
+        };
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let found = format!("there is no folder {}", folder.display());
+            let what = format!("controller {}", controller.name);
+            checks.push(good(what, found).but(Level::Problem, "create it, or listen elsewhere"));
+        }
+    }
+    for medium in config.media.iter().filter(|m| m.kind == MediumKind::File) {
+        let Some(path) = medium.path.as_deref().filter(|path| !path.exists()) else {
+            continue;
+        };
+        let what = format!("media {}", medium.name);
+        match parent(path).filter(|folder| folder.is_dir()) {
+            None => checks.push(
+                good(what, format!("there is no folder for {}", path.display()))
+                    .but(Level::Problem, "create it, or write another path"),
+            ),
+            Some(_) if medium.size.is_none() => checks.push(
+                good(what, format!("there is no {}", path.display()))
+                    .but(Level::Problem, "write a size to have it created"),
+            ),
+            Some(_) => checks.push(good(what, "made at the start")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::checks::tests::machine;
+    use super::*;
+    use api::config::from_toml;
+
+    fn amiss(text: &str, change: impl FnOnce(&mut Snapshot)) -> Vec<(String, Level)> {
+        let root = machine::testing::two_sockets();
+        let topology = Topology::read(root.path(), &[0, 1, 2, 4]).unwrap();
+        let config = from_toml(text).unwrap();
+        let mut machine = machine();
+        change(&mut machine);
+        let checks = all(&config, &machine, &topology).into_iter();
+        let amiss = checks.filter(|check| check.level != Level::Ok);
+        amiss
+            .map(|check| {
+                assert!(!check.advice.is_empty(), "{check:?}");
+                (check.what, check.level)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn reactors_want_cpus_of_their_own() {
+        // CPUs 0 and 4 share a core, 2 is isolated, 3 is not available to this process, 9 does not
+        // exist
+        for (text, expected) in [
+            ("[[reactor]]\ncpu = 2\nmode = \"poll\"\n", None),
+            ("[[reactor]]\ncpu = 0\n", None),
+            ("[[reactor]]\nmode = \"poll\"\n", Some(Level::Advice)),
+            (
+                "[[reactor]]\ncpu = 0\nmode = \"poll\"\n",
+                Some(Level::Advice),
+            ),
+            ("[[reactor]]\ncpu = 3\n", Some(Level::Problem)),
+            ("[[reactor]]\ncpu = 9\n", Some(Level::Problem)),
+        ] {
+            let found = amiss(text, |_| {});
+            let expected: Vec<_> = expected
+                .map(|level| ("reactor 0".to_owned(), level))
+                .into_iter()
+                .collect();
+            assert_eq!(found, expected, "{text}");
+        }
+        let both = "[[reactor]]\ncpu = 0\nmode = \"poll\"\n[[reactor]]\ncpu = 4\n";
+        assert_eq!(amiss(both, |_| {}).len(), 2);
+    }
+
+    #[test]
+    fn a_drive_wants_an_iommu_vfio_and_memory() {
+        let drive = "[[media]]\nname = \"d\"\nkind = \"drive\"\ntarget = \"pci:0000:01:00.0\"\n[[reactor]]\ncpu = 0\n";
+        assert_eq!(amiss(drive, |_| {}), []);
+        let problem = |what: &str| vec![(what.to_owned(), Level::Problem)];
+        assert_eq!(amiss(drive, |m| m.iommu_groups = 0), problem("IOMMU"));
+        assert_eq!(
+            amiss(drive, |m| m.has_vfio_pci = false),
+            problem("vfio-pci")
+        );
+        assert_eq!(
+            amiss(drive, |m| m.vfio = Device::Refused("no".into())),
+            problem("VFIO")
+        );
+        let locked = amiss(drive, |m| m.locked_memory = Some(8 << 20));
+        assert_eq!(locked, problem("memory of drives' hosts"));
+        let more = amiss(drive, |m| m.locked_memory = Some(8 << 30));
+        assert_eq!(
+            more,
+            [("memory of drives' hosts".to_owned(), Level::Advice)]
+        );
+        let far = amiss(drive, |m| m.pci_nodes = vec![("0000:01:00.0".into(), 1)]);
+        assert_eq!(far, [("drive 0000:01:00.0".to_owned(), Level::Advice)]);
+    }
+
+    #[test]
+    fn hosts_want_descriptors_and_sockets_folders() {
+        let text = "[[controller]]\nname = \"c\"\nlisten = \"vfio-user:/tmp/c.sock\"\n";
+        assert_eq!(amiss(text, |m| m.descriptors = Some(1024)), []);
+        let few = amiss(text, |m| m.descriptors = Some(100));
+        assert_eq!(
+            few,
+            [("descriptors for all hosts".to_owned(), Level::Problem)]
+        );
+        let nowhere = amiss(&text.replace("/tmp/", "/there/is/no/"), |_| {});
+        assert_eq!(nowhere, [("controller c".to_owned(), Level::Problem)]);
+        let file = "[[media]]\nname = \"f\"\nkind = \"file\"\npath = \"/there/is/no/f\"\nsize = \"1MiB\"\n";
+        assert_eq!(
+            amiss(file, |_| {}),
+            [("media f".to_owned(), Level::Problem)]
+        );
+        let ram = "[[media]]\nname = \"r\"\nkind = \"ram\"\nsize = \"3GiB\"\n";
+        assert_eq!(
+            amiss(ram, |_| {}),
+            [("media in memory".to_owned(), Level::Advice)]
+        );
+    }
+}

@@ -1,0 +1,382 @@
+//! A host that loads a drive: the driver's workloads on this program's clock, with the reactor's
+//! own counters if this program serves the drive.
+
+pub(crate) mod idle;
+pub(crate) mod record;
+
+use std::ops::ControlFlow;
+
+use anyhow::{Context, bail, ensure};
+use controller::{REACTOR_LOG, ReactorLog};
+use driver::bus::place::{AnyBus, Place};
+use driver::io::Namespace;
+use driver::wait::{Advised, Wait};
+use driver::workload::beside::Beside;
+use driver::workload::{self, Job, Lulls, Progress, Setting};
+use driver::{Device, Doorbells, DriverError, Options, QueuePair, Shutdown};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::report::job::JobReport;
+use machine::clock::Clock;
+use terminal::progress;
+
+/// Memory shared with the drive besides buffers: admin queue, doorbells, log pages.
+const SPARE_LEN: u64 = 16 << 20;
+/// Maximum transfer size that a load accepts; drives support less.
+pub(crate) const MAX_BLOCK_SIZE: u64 = 32 << 20;
+
+/// A key of `nvmirage kv bench`.
+pub(crate) fn bench_key(number: u64) -> String {
+    format!("bench-{number:010x}")
+}
+
+/// Maximum needs of several jobs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    /// Commands in flight in each queue pair.
+    pub(crate) queue_depth: u16,
+    /// Bytes of a command.
+    pub(crate) block_size: u32,
+    /// Queue pairs of the jobs.
+    pub(crate) queues: u16,
+    /// Bytes of buffers, if commands use more than one each.
+    pub(crate) buffers: u64,
+    /// Idle queue pairs, each of [`idle::depth`] commands.
+    pub(crate) idle: u32,
+    /// Whether to wait for another host of the drive to detach.
+    pub(crate) wait: Wait,
+}
+
+impl Needs {
+    /// Needs of one queue pair.
+    pub(crate) const fn of(queue_depth: u16, block_size: u32) -> Self {
+        Needs {
+            queue_depth,
+            block_size,
+            queues: 1,
+            buffers: 0,
+            idle: 0,
+            wait: Wait::Not,
+        }
+    }
+
+    /// The same needs, with another way to wait.
+    pub(crate) const fn waiting(self, wait: Wait) -> Self {
+        Needs { wait, ..self }
+    }
+
+    /// Bytes of memory: a buffer, two PRP lists (the queue's and the buffer's), and entries of both
+    /// queues for each command.
+    fn memory_len(self) -> anyhow::Result<usize> {
+        let block = u64::from(self.block_size).next_multiple_of(4096);
+        // a page of a PRP list describes 511 pages of data and the next page of the list
+        let lists = (block / 4096).div_ceil(511) * 4096;
+        let commands = u64::from(self.queue_depth) * u64::from(self.queues);
+        // the lists of buffers take less than 1 % of them
+        let buffers = self.buffers + self.buffers / 64;
+        let idle = u64::from(self.idle) * idle::queue_len(self.block_size);
+        let len = (block + 2 * lists + 128) * commands + buffers + idle + SPARE_LEN;
+        usize::try_from(len).context("so much memory has no address")
+    }
+}
+
+/// A drive with an enabled controller, and a clock.
+pub(crate) struct Host {
+    device: Device<AnyBus>,
+    clock: Clock,
+}
+
+/// An I/O queue pair of such a drive.
+pub(crate) type Queue = QueuePair<AnyBus>;
+
+impl Host {
+    /// Connects to a drive and enables its controller.
+    pub(crate) fn connect(at: &Place, doorbells: Doorbells, needs: Needs) -> anyhow::Result<Self> {
+        Self::connect_with(at, doorbells, needs, false)
+    }
+
+    /// Like [`Host::connect`], with all command sets enabled, for namespaces with another command
+    /// set than NVM.
+    pub(crate) fn connect_to_all_sets(
+        at: &Place,
+        doorbells: Doorbells,
+        needs: Needs,
+    ) -> anyhow::Result<Self> {
+        Self::connect_with(at, doorbells, needs, true)
+    }
+
+    fn connect_with(
+        at: &Place,
+        doorbells: Doorbells,
+        needs: Needs,
+        all_command_sets: bool,
+    ) -> anyhow::Result<Self> {
+        let options = Options {
+            memory_len: needs.memory_len()?,
+            doorbells,
+            transfer_len_max: needs.block_size.max(4096),
+            all_command_sets,
+            ..Options::default()
+        };
+        let place = || format!("cannot use the drive at {at}");
+        let never = || false;
+        let device = needs
+            .wait
+            .open(at, &never, &progress::note, || Device::at(at, &options));
+        let device = device.map_err(Advised);
+        let mut device = device.with_context(place)?;
+        device.enable().with_context(place)?;
+        Ok(Host {
+            device,
+            clock: Clock::new(),
+        })
+    }
+
+    /// The drive.
+    pub(crate) fn device(&mut self) -> &mut Device<AnyBus> {
+        &mut self.device
+    }
+
+    /// Whether the controller has queue pairs left.
+    pub(crate) fn has_room(&self) -> bool {
+        self.device.queues_in_use() < self.device.queues_max()
+    }
+
+    /// The clock that measures jobs.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
+    /// Runs a job on one queue pair; ends it early when `progress` says so.
+    pub(crate) fn measure(
+        &mut self,
+        queue: &mut Queue,
+        namespace: &Namespace,
+        job: &Job,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> anyhow::Result<JobReport> {
+        let queues = std::slice::from_mut(queue);
+        self.measure_on(queues, namespace, job, &mut (), progress)
+    }
+
+    /// Like [`Host::measure`], on several queue pairs and with background work.
+    pub(crate) fn measure_on(
+        &mut self,
+        queues: &mut [Queue],
+        namespace: &Namespace,
+        job: &Job,
+        beside: &mut impl Beside,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> anyhow::Result<JobReport> {
+        let before = self.reactor()?;
+        let setting = Setting {
+            namespace,
+            queues,
+            memory: self.device.memory(),
+            clock: &|| self.clock.now().0,
+            beside,
+        };
+        let result = workload::run_in(job, setting, progress)
+            .with_context(|| format!("the job {} cannot be done", job.name))?;
+        let reactor = before.zip(self.reactor()?);
+        let busy = reactor.and_then(|(before, after)| busy_ns(&before, &after));
+        let did_not_run =
+            reactor.is_some_and(|(before, after)| explains(&before, &after, &result.lulls));
+        Ok(if !did_not_run {
+            JobReport::new(&result, busy)
+        } else {
+            let Lulls { count, ns, .. } = result.lulls;
+            JobReport {
+                server_stalls: count,
+                server_stalled_ns: ns,
+                ..JobReport::new(&result.without_lulls(), busy)
+            }
+        })
+    }
+
+    /// Turns of the reactor in which the machine did not let it run; 0 if this program does not
+    /// serve the drive.
+    pub(crate) fn reactor_stalls(&mut self) -> anyhow::Result<u64> {
+        Ok(self.reactor()?.map_or(0, |log| log.stalls))
+    }
+
+    /// The reactor's counters, if this program serves the drive.
+    fn reactor(&mut self) -> anyhow::Result<Option<ReactorLog>> {
+        let mut page = [0; size_of::<ReactorLog>()];
+        match self
+            .device
+            .get_log_page(REACTOR_LOG, nvme_spec::NSID_ALL, 0, &mut page)
+        {
+            Ok(()) => {}
+            // drives of other vendors have no such page
+            Err(DriverError::Status { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let log = ReactorLog::read_from_bytes(page.as_bytes()).expect("the sizes are equal");
+        // or a different page: the number is vendor specific
+        Ok((log.version == 3 && log.turns_with_work <= log.turns).then_some(log))
+    }
+
+    /// Rejects a drive that does not keep written data: writes its first block and reads it back.
+    pub(crate) fn refuse_forgetful(
+        &mut self,
+        queue: &mut Queue,
+        namespace: &Namespace,
+    ) -> anyhow::Result<()> {
+        let len = usize::try_from(namespace.block_len)?;
+        let buffer = self.device.alloc(len)?;
+        let written: Vec<u8> = (0..len).map(|at| (at * 131 + 7).to_le_bytes()[0]).collect();
+        buffer.write_from(0, &written);
+        queue.write(namespace, 0, 1, &buffer, false)?;
+        buffer.zero();
+        queue.read(namespace, 0, 1, &buffer)?;
+        let mut read = vec![0; len];
+        buffer.read_into(0, &mut read);
+        ensure!(
+            read == written,
+            "the drive does not store data, as a `null` medium: remove --verify, or serve `ram` or `file`"
+        );
+        Ok(())
+    }
+
+    /// Shuts the controller down, so that all data is durable, and detaches.
+    pub(crate) fn leave(mut self) -> anyhow::Result<()> {
+        self.device
+            .shutdown(Shutdown::Normal)
+            .context("cannot shut the drive down; the last writes may not be durable")
+    }
+
+    /// Detaches after a measurement, whose data is not needed: a fatal error of a controller that
+    /// has shut down does not invalidate the result.
+    pub(crate) fn leave_measured(mut self) -> anyhow::Result<()> {
+        match self.device.shutdown(Shutdown::Normal) {
+            Err(error @ DriverError::ShutDownFatal { .. }) => {
+                eprintln!("warning: {error}");
+                Ok(())
+            }
+            left => left.context("the drive cannot be shut down"),
+        }
+    }
+}
+
+/// Nanoseconds per command that the reactor was busy between two readings.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a mean needs no more than 52 bits"
+)]
+fn busy_ns(before: &ReactorLog, after: &ReactorLog) -> Option<f64> {
+    let commands = after.completions.checked_sub(before.completions)?;
+    let busy = after.busy_ns.checked_sub(before.busy_ns)?;
+    (commands > 0).then(|| busy as f64 / commands as f64)
+}
+
+/// Maximum time between the end of a reactor's stall and the host's next completion, in which the
+/// reactor does the postponed work.
+const AFTER_STALL_NS: u64 = 100_000;
+
+/// Whether the reactor was kept from running between two readings for as long as the host saw no
+/// completion.
+fn explains(before: &ReactorLog, after: &ReactorLog, lulls: &Lulls) -> bool {
+    let stalled_ns = after.stalled_ns.saturating_sub(before.stalled_ns);
+    lulls.count > 0 && stalled_ns.saturating_add(lulls.count * AFTER_STALL_NS) >= lulls.ns
+}
+
+/// The word for the doorbell method in use.
+pub(crate) fn doorbells_name(doorbells: Doorbells) -> &'static str {
+    match doorbells {
+        Doorbells::Auto => "auto",
+        Doorbells::Mapped => "mapped",
+        Doorbells::Shadow => "shadow",
+        Doorbells::Trapped => "trapped",
+    }
+}
+
+/// Rejects block sizes larger than any drive accepts.
+pub(crate) fn check_block_size(bytes: u64) -> anyhow::Result<u32> {
+    match u32::try_from(bytes) {
+        Ok(size) if bytes > 0 && bytes <= MAX_BLOCK_SIZE => Ok(size),
+        _ => bail!("a block of {bytes} bytes cannot be transferred: write 512B to 32MiB"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::FromZeros;
+
+    use super::*;
+
+    fn log(busy_ns: u64, completions: u64) -> ReactorLog {
+        ReactorLog {
+            busy_ns,
+            completions,
+            ..ReactorLog::new_zeroed()
+        }
+    }
+
+    #[test]
+    fn a_command_costs_its_share_of_busy_time() {
+        assert_eq!(busy_ns(&log(1_000, 10), &log(3_000, 20)), Some(200.0));
+        assert_eq!(busy_ns(&log(1_000, 10), &log(1_000, 10)), None);
+        // the server was restarted in between
+        assert_eq!(busy_ns(&log(1_000, 10), &log(500, 20)), None);
+    }
+
+    #[test]
+    fn a_lull_is_a_stall_where_the_reactor_says_so() {
+        let log = |stalled_ns| ReactorLog {
+            stalled_ns,
+            ..ReactorLog::new_zeroed()
+        };
+        let lulls = |count, ns| Lulls {
+            count,
+            ns,
+            ..Lulls::default()
+        };
+        let (before, after) = (log(1_000_000), log(3_000_000));
+        assert!(explains(&before, &after, &lulls(1, 2_050_000)));
+        assert!(explains(&before, &after, &lulls(3, 2_250_000)));
+        assert!(
+            !explains(&before, &after, &lulls(1, 2_150_000)),
+            "not all of it"
+        );
+        assert!(
+            !explains(&before, &before, &lulls(1, 300_000)),
+            "the drive was slow"
+        );
+        assert!(
+            !explains(&before, &after, &lulls(0, 0)),
+            "nothing to leave out"
+        );
+    }
+
+    #[test]
+    fn memory_covers_buffers_and_lists() {
+        let needs = |queue_depth, block_size| Needs::of(queue_depth, block_size);
+        let len = |needs: Needs| needs.memory_len().unwrap();
+        assert!(len(needs(1, 512)) >= 4096 + 4096);
+        // 4 MiB are 1024 pages: three pages of list
+        let large = needs(32, 4 << 20);
+        assert!(len(large) >= 32 * ((4 << 20) + 3 * 4096));
+        let more = Needs { queues: 4, ..large };
+        assert!(len(more) >= 4 * 32 * ((4 << 20) + 3 * 4096));
+        // every other page in a separate PRP list: 16 bytes for 8 KiB
+        let turns = Needs {
+            buffers: 1 << 30,
+            ..needs(32, 8192)
+        };
+        assert!(len(turns) >= (1 << 30) + (1 << 21));
+        let idle = Needs {
+            idle: 60,
+            ..needs(1, 4096)
+        };
+        assert!(len(idle) >= len(needs(1, 4096)) + 60 * 8192);
+    }
+
+    #[test]
+    fn absurd_block_sizes_are_refused() {
+        for bytes in [0, MAX_BLOCK_SIZE + 1, u64::MAX] {
+            assert!(check_block_size(bytes).is_err());
+        }
+        assert_eq!(check_block_size(4096).unwrap(), 4096);
+    }
+}
