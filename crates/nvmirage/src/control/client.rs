@@ -14,10 +14,11 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::refusal::Document;
 use super::{
     Address, Attachment, ControllerChange, Inventory, MAX_BODY_LEN, MAX_REPLY_LEN, MediumChange,
-    NewPartition, NewPlacement, NewSize, PartitionEnd, PartitionPlace, PartitionSize, Refusal,
-    Reload, ReloadRequest, Stopping, TenantChange,
+    NewPartition, NewPlacement, NewSize, PartitionEnd, PartitionPlace, PartitionSize, Reload,
+    ReloadRequest, Stopping, TenantChange,
 };
 use crate::config::log::Log;
 use crate::config::trace::Trace;
@@ -475,8 +476,8 @@ async fn ask(
         return Ok((response, driving));
     }
     let bytes = whole(response, socket).await?;
-    match serde_json::from_slice::<Refusal>(&bytes) {
-        Ok(refusal) => bail!("{refusal}"),
+    match serde_json::from_slice::<Document>(&bytes) {
+        Ok(document) => bail!("{}", document.detail),
         Err(_) => bail!(
             "the server rejected the request with status {status} without a reason; check that server and client have the same version"
         ),

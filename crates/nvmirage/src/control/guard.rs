@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::limits::{BODIES_KIB, BODY};
 use super::token::Token;
-use super::{MAX_BODY_LEN, Refusal, dashboard};
+use super::{MAX_BODY_LEN, Refusal, Refused, dashboard};
 
 /// Reads each body whole, within its limits, before the route runs.
 pub(super) fn with_whole_bodies(router: Router) -> Router {
@@ -40,7 +40,7 @@ pub(super) fn to_strangers() -> Router {
     Router::new().fallback(|| async {
         let detail =
             "only the user that the server runs as, and root, may control it: send the request as one of them";
-        Refusal::new(StatusCode::FORBIDDEN, "forbidden", detail)
+        Refused::new(StatusCode::FORBIDDEN, "forbidden", detail)
     })
 }
 
@@ -48,13 +48,13 @@ async fn whole_body(State(room): State<Arc<Semaphore>>, request: Request, next: 
     let (parts, body) = request.into_parts();
     let bytes = match timeout(BODY, read(&room, body)).await {
         Ok(Ok(read)) => read,
-        Ok(Err(refusal)) => return refusal.into_response(),
+        Ok(Err(refused)) => return refused.into_response(),
         Err(_) => {
             let detail = format!(
                 "the request body did not arrive within {} s",
                 BODY.as_secs()
             );
-            return Refusal::new(StatusCode::REQUEST_TIMEOUT, "too slow", detail).into_response();
+            return Refused::new(StatusCode::REQUEST_TIMEOUT, "too slow", detail).into_response();
         }
     };
     // the permit is held until the request is answered
@@ -66,10 +66,10 @@ async fn whole_body(State(room): State<Arc<Semaphore>>, request: Request, next: 
 async fn read<'a>(
     room: &'a Semaphore,
     body: Body,
-) -> Result<(Bytes, tokio::sync::SemaphorePermit<'a>), Refusal> {
+) -> Result<(Bytes, tokio::sync::SemaphorePermit<'a>), Refused> {
     let too_large = || {
         let detail = format!("the request body is larger than {} KiB", MAX_BODY_LEN >> 10);
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too large", detail)
+        Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "too large", detail)
     };
     let most = MAX_BODY_LEN as u64;
     let hint = body.size_hint();
@@ -85,7 +85,7 @@ async fn read<'a>(
         if error.is::<http_body_util::LengthLimitError>() {
             too_large()
         } else {
-            Refusal::new(
+            Refused::new(
                 StatusCode::BAD_REQUEST,
                 "broken off",
                 format!("the request body is incomplete: {error}"),
@@ -99,7 +99,7 @@ async fn admitted(State(token): State<Arc<Token>>, request: Request, next: Next)
     if !is_address(request.headers(), request.uri()) {
         let detail = "the header `Host` is a name, as in a request from a page of another site: use the address itself, as 127.0.0.1, or localhost";
         let status = StatusCode::MISDIRECTED_REQUEST;
-        return Refusal::new(status, "not asked by address", detail).into_response();
+        return Refused::new(status, "not asked by address", detail).into_response();
     }
     if dashboard::is_asked(request.method(), request.uri().path()) {
         return next.run(request).await;
@@ -109,8 +109,8 @@ async fn admitted(State(token): State<Arc<Token>>, request: Request, next: Next)
     if !token.admits(authorization) {
         let detail =
             "send `Authorization: Bearer TOKEN` with the contents of the file in `token_file`";
-        let refusal = Refusal::new(StatusCode::UNAUTHORIZED, "no token", detail);
-        return ([(header::WWW_AUTHENTICATE, "Bearer")], refusal).into_response();
+        let refused = Refused::new(StatusCode::UNAUTHORIZED, "no token", detail);
+        return ([(header::WWW_AUTHENTICATE, "Bearer")], refused).into_response();
     }
     next.run(request).await
 }

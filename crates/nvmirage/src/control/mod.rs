@@ -11,6 +11,7 @@ mod dashboard;
 mod guard;
 mod limits;
 mod problem;
+pub(crate) mod refusal;
 mod routes;
 pub(crate) mod server;
 mod stalling;
@@ -19,7 +20,8 @@ mod types;
 
 pub(crate) use address::{Address, Intent};
 pub(crate) use dashboard::{Proxy, is_built as has_dashboard};
-pub(crate) use problem::{FieldProblem, Refusal};
+use problem::Refused;
+pub(crate) use refusal::{FieldProblem, Refusal};
 pub(crate) use types::*;
 
 /// Largest body of a request, in bytes.

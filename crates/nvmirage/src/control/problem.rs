@@ -1,121 +1,51 @@
 //! Error responses: problem details of RFC 9457.
+//!
+//! A [`Refusal`] becomes a response here: its kind selects the status code, title and type. Errors
+//! of HTTP itself, such as an unknown path or a body that is too large, have no kind, and are
+//! created as responses.
 
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
-use crate::config::Problem;
+use super::refusal::{Document, FieldProblem, Kind, Refusal};
 
 /// Prefix of problem types (RFC 9457, 3.1.1).
 const TYPE: &str = "urn:nvmirage:problem:";
 
-/// Error response (RFC 9457, problem+json).
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Refusal {
-    /// Problem type, for programs: `urn:nvmirage:problem:` and the title with `-` for spaces.
-    #[serde(rename = "type", default)]
-    pub(crate) kind: String,
-    /// HTTP status code.
-    pub(crate) status: u16,
-    /// Problem type in a few words.
-    pub(crate) title: String,
-    /// Cause of the error, and the next step.
-    pub(crate) detail: String,
-    /// Errors of single parts of the request, where known.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) errors: Vec<FieldProblem>,
-}
+/// Error response.
+#[derive(Clone, Debug)]
+pub(super) struct Refused(Document);
 
-/// Error of one part of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct FieldProblem {
-    /// Part of the body, as a JSON pointer (RFC 6901).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) pointer: Option<String>,
-    /// Object, as in `controller vm1`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) object: Option<String>,
-    /// Cause of the error, and the next step.
-    pub(crate) detail: String,
-}
-
-impl Refusal {
+impl Refused {
     /// An error with any status.
-    pub(crate) fn new(status: StatusCode, title: &str, detail: impl Into<String>) -> Self {
-        Refusal {
+    pub(super) fn new(status: StatusCode, title: &str, detail: impl Into<String>) -> Self {
+        Refused(Document {
             kind: format!("{TYPE}{}", title.replace(' ', "-")),
             status: status.as_u16(),
             title: title.into(),
             detail: detail.into(),
             errors: Vec::new(),
-        }
-    }
-
-    /// A request that cannot be understood or carried out as it stands.
-    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
-        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid request", detail)
-    }
-
-    /// The same, at a known part of the body.
-    pub(crate) fn invalid_at(pointer: String, detail: String) -> Self {
-        let error = FieldProblem {
-            pointer: Some(pointer),
-            object: None,
-            detail: detail.clone(),
-        };
-        Refusal {
-            errors: vec![error],
-            ..Refusal::invalid(detail)
-        }
-    }
-
-    /// A request that would make the configuration invalid.
-    pub(crate) fn of_problems(problems: &[Problem]) -> Self {
-        let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
-        let errors = problems.iter().map(|problem| FieldProblem {
-            pointer: None,
-            object: Some(problem.place.clone()),
-            detail: problem.what.clone(),
-        });
-        Refusal {
-            errors: errors.collect(),
-            ..Refusal::invalid(lines.join("\n"))
-        }
-    }
-
-    /// The object does not exist.
-    pub(crate) fn not_found(kind: &str, name: &str) -> Self {
-        let detail = format!("there is no {kind} `{name}`; `nvmirage ls` shows what there is");
-        Refusal::new(StatusCode::NOT_FOUND, "not found", detail)
-    }
-
-    /// The object exists, or is in use.
-    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
-        Refusal::new(StatusCode::CONFLICT, "conflict", detail)
-    }
-
-    /// The object does not match the request's precondition.
-    pub(crate) fn changed(detail: impl Into<String>) -> Self {
-        Refusal::new(StatusCode::PRECONDITION_FAILED, "changed meanwhile", detail)
-    }
-
-    /// A reactor does not answer.
-    pub(crate) fn no_answer(detail: impl Into<String>) -> Self {
-        Refusal::new(StatusCode::GATEWAY_TIMEOUT, "no answer", detail)
-    }
-
-    /// An error of this program, or of the system.
-    pub(crate) fn failed(error: &anyhow::Error) -> Self {
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        Refusal::new(status, "failed", format!("{error:#}"))
+        })
     }
 }
 
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.detail)
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        let (status, title) = match refusal.kind {
+            Kind::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "invalid request"),
+            Kind::NotFound => (StatusCode::NOT_FOUND, "not found"),
+            Kind::Conflict => (StatusCode::CONFLICT, "conflict"),
+            Kind::HostsAttached => (StatusCode::CONFLICT, "hosts attached"),
+            Kind::PreconditionFailed => (StatusCode::PRECONDITION_FAILED, "changed meanwhile"),
+            Kind::NoAnswer => (StatusCode::GATEWAY_TIMEOUT, "no answer"),
+            Kind::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+        };
+        let Refused(document) = Refused::new(status, title, refusal.detail);
+        Refused(Document {
+            errors: refusal.errors,
+            ..document
+        })
     }
 }
 
@@ -148,10 +78,11 @@ fn shorten(text: &mut String) {
     *text = short;
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(mut self) -> Response {
-        shorten(&mut self.detail);
-        for error in &mut self.errors {
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let Refused(mut document) = self;
+        shorten(&mut document.detail);
+        for error in &mut document.errors {
             let FieldProblem {
                 pointer,
                 object,
@@ -162,8 +93,61 @@ impl IntoResponse for Refusal {
                 .flatten()
                 .for_each(shorten);
         }
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status =
+            StatusCode::from_u16(document.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let content_type = [(header::CONTENT_TYPE, "application/problem+json")];
-        (status, content_type, Json(self)).into_response()
+        (status, content_type, Json(document)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn body_of(refused: Refused, status: u16) -> String {
+        let response = refused.into_response();
+        assert_eq!(response.status(), status);
+        assert_eq!(
+            response.headers()[header::CONTENT_TYPE],
+            "application/problem+json"
+        );
+        let body = response.into_body().collect().await.unwrap();
+        String::from_utf8(body.to_bytes().into()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn each_kind_has_its_status_title_and_type() {
+        for (kind, status, title, name) in [
+            (Kind::Invalid, 422, "invalid request", "invalid-request"),
+            (Kind::NotFound, 404, "not found", "not-found"),
+            (Kind::Conflict, 409, "conflict", "conflict"),
+            (Kind::HostsAttached, 409, "hosts attached", "hosts-attached"),
+            (
+                Kind::PreconditionFailed,
+                412,
+                "changed meanwhile",
+                "changed-meanwhile",
+            ),
+            (Kind::NoAnswer, 504, "no answer", "no-answer"),
+            (Kind::Failed, 500, "failed", "failed"),
+        ] {
+            let body = body_of(Refusal::new(kind, "why").into(), status).await;
+            let expected = format!(
+                r#"{{"type":"urn:nvmirage:problem:{name}","status":{status},"title":"{title}","detail":"why"}}"#
+            );
+            assert_eq!(body, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn errors_of_parts_are_kept() {
+        let refusal = Refusal::invalid_at("/size".into(), "why".into());
+        let body = body_of(refusal.into(), 422).await;
+        assert_eq!(
+            body,
+            r#"{"type":"urn:nvmirage:problem:invalid-request","status":422,"title":"invalid request","detail":"why","errors":[{"pointer":"/size","detail":"why"}]}"#
+        );
     }
 }

@@ -1,10 +1,8 @@
 //! Attached hosts: which of them a change would take a controller or namespace from, and whether
 //! the request consents to that.
 
-use axum::http::StatusCode;
-
 use super::{State, Supervisor};
-use crate::control::{FieldProblem, Refusal};
+use crate::control::refusal::{FieldProblem, Kind, Refusal};
 use crate::reload::CONSENT;
 
 /// A host, identified by its controller.
@@ -102,6 +100,6 @@ fn refuse(hosts: &[AttachedHost]) -> Result<(), Refusal> {
     });
     Err(Refusal {
         errors: errors.collect(),
-        ..Refusal::new(StatusCode::CONFLICT, "hosts attached", detail)
+        ..Refusal::new(Kind::HostsAttached, detail)
     })
 }

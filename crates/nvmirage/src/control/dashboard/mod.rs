@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 pub(crate) use proxy::Proxy;
 
-use super::Refusal;
+use super::Refused;
 
 /// What was built.
 mod built {
@@ -76,7 +76,7 @@ async fn asset(Path(name): Path<String>) -> Response {
             let detail = format!(
                 "the dashboard has no file `{name}`; the page is from another version of this server: reload it"
             );
-            Refusal::new(StatusCode::NOT_FOUND, "not found", detail).into_response()
+            Refused::new(StatusCode::NOT_FOUND, "not found", detail).into_response()
         }
     }
 }

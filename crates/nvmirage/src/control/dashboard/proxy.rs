@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::super::token::Token;
-use super::super::{Refusal, guard, limits, server};
+use super::super::{Refused, guard, limits, server};
 
 /// Hop-by-hop headers, beside those that `Connection` names (RFC 9110, 7.6.1). `Trailer` is one of
 /// them, because trailers are not forwarded.
@@ -133,7 +133,7 @@ async fn pass_on(State(server): State<Server>, request: Request) -> Response {
 }
 
 fn refused(detail: String) -> Response {
-    Refusal::new(StatusCode::BAD_GATEWAY, "no server", detail).into_response()
+    Refused::new(StatusCode::BAD_GATEWAY, "no server", detail).into_response()
 }
 
 async fn ask(stream: UnixStream, mut request: Request) -> anyhow::Result<Response> {

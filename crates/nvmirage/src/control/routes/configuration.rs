@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 use super::consent::{self, Consent};
 use super::{Routes, Shared, blocking, body, changing};
 use crate::config::Config;
-use crate::control::{Refusal, Reload, ReloadRequest, Stopping};
+use crate::control::{Refused, Reload, ReloadRequest, Stopping};
 
 pub(super) fn routes() -> Routes {
     Routes::new()
@@ -20,14 +20,14 @@ pub(super) fn routes() -> Routes {
 
 /// The running configuration, as a configuration file that serves the same
 #[utoipa::path(get, path = "/v1/configuration", tag = "server", responses((status = 200, body = Config)))]
-async fn read_configuration(State(supervisor): Shared) -> Result<Json<Config>, Refusal> {
+async fn read_configuration(State(supervisor): Shared) -> Result<Json<Config>, Refused> {
     let configuration = blocking(supervisor, |s| s.configuration()).await?;
     Ok(Json(configuration))
 }
 
 /// Reload the configuration file and apply it
 #[utoipa::path(post, path = "/v1/reload", tag = "server", request_body = ReloadRequest, responses((status = 200, body = Reload)))]
-async fn reload(State(desk): Shared, bytes: Bytes) -> Result<Json<Reload>, Refusal> {
+async fn reload(State(desk): Shared, bytes: Bytes) -> Result<Json<Reload>, Refused> {
     let request: ReloadRequest = if bytes.is_empty() {
         ReloadRequest::default()
     } else {
@@ -42,7 +42,7 @@ async fn reload(State(desk): Shared, bytes: Bytes) -> Result<Json<Reload>, Refus
 async fn stop(
     State(desk): Shared,
     given: consent::Given,
-) -> Result<(StatusCode, Json<Stopping>), Refusal> {
+) -> Result<(StatusCode, Json<Stopping>), Refused> {
     let consent = consent::of(given)?;
     blocking(desk, move |s| s.stop_unless_used(consent)).await?;
     let pid = std::process::id();

@@ -14,7 +14,9 @@ use super::consent::{self, Consent};
 use super::item::{self, Done, Item, Shown};
 use super::{Routes, Shared, blocking, body};
 use crate::config::{self, Span};
-use crate::control::{Attachment, ControllerChange, ControllerStatus, NewPlacement, Refusal};
+use crate::control::{
+    Attachment, ControllerChange, ControllerStatus, NewPlacement, Refusal, Refused,
+};
 use crate::observe::{LatencyReport, QueuesReport};
 use crate::supervisor::Supervisor;
 use machine::clock::Clock;
@@ -37,7 +39,7 @@ pub(super) fn routes() -> Routes {
 
 /// List controllers
 #[utoipa::path(get, path = "/v1/controllers", tag = "controllers", responses((status = 200, body = Vec<ControllerStatus>)))]
-async fn list_controllers(State(desk): Shared) -> Result<Json<Vec<ControllerStatus>>, Refusal> {
+async fn list_controllers(State(desk): Shared) -> Result<Json<Vec<ControllerStatus>>, Refused> {
     item::list(desk).await
 }
 
@@ -46,7 +48,7 @@ async fn list_controllers(State(desk): Shared) -> Result<Json<Vec<ControllerStat
 async fn create_controller(
     State(desk): Shared,
     bytes: Bytes,
-) -> Result<Shown<ControllerStatus>, Refusal> {
+) -> Result<Shown<ControllerStatus>, Refused> {
     item::create(desk, bytes).await
 }
 
@@ -55,7 +57,7 @@ async fn create_controller(
 async fn show_controller(
     State(desk): Shared,
     Path(name): Path<String>,
-) -> Result<Shown<ControllerStatus>, Refusal> {
+) -> Result<Shown<ControllerStatus>, Refused> {
     item::show(desk, name).await
 }
 
@@ -67,7 +69,7 @@ async fn put_controller(
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Shown<ControllerStatus>, Refusal> {
+) -> Result<Shown<ControllerStatus>, Refused> {
     item::put(desk, name, headers, bytes).await
 }
 
@@ -78,7 +80,7 @@ async fn change_controller(
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     let change: ControllerChange = body(&bytes)?;
     let work = move |s: &Supervisor, name: &str| s.change_controller(name, &change);
     item::change::<ControllerStatus>(desk, name, headers, work).await
@@ -91,7 +93,7 @@ async fn delete_controller(
     Path(name): Path<String>,
     given: consent::Given,
     headers: HeaderMap,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     let consent = consent::of(given)?;
     let work = move |s: &Supervisor, name: &str| s.delete_controller(name, consent);
     item::change::<ControllerStatus>(desk, name, headers, work).await
@@ -104,7 +106,7 @@ async fn attach(
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     let Attachment { namespace } = body(&bytes)?;
     let work = move |s: &Supervisor, name: &str| s.attach(&namespace, name);
     item::change::<ControllerStatus>(desk, name, headers, work).await
@@ -116,7 +118,7 @@ async fn put_attachment(
     State(desk): Shared,
     Path((name, namespace)): Path<(String, String)>,
     headers: HeaderMap,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     let work = move |s: &Supervisor, name: &str| {
         let controller = ControllerStatus::named(s, name)?;
         if controller.config.namespaces.contains(&namespace) {
@@ -135,7 +137,7 @@ async fn detach(
     Path((name, namespace)): Path<(String, String)>,
     given: consent::Given,
     headers: HeaderMap,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     let consent = consent::of(given)?;
     let work = move |s: &Supervisor, name: &str| s.detach(&namespace, name, consent);
     item::change::<ControllerStatus>(desk, name, headers, work).await
@@ -148,7 +150,7 @@ async fn move_queues(
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     let NewPlacement { reactors, queue } = body(&bytes)?;
     let work = move |s: &Supervisor, name: &str| s.move_queues(name, &reactors, queue);
     item::change::<ControllerStatus>(desk, name, headers, work).await
@@ -159,7 +161,7 @@ async fn move_queues(
 async fn latency(
     State(desk): Shared,
     Path(name): Path<String>,
-) -> Result<Json<LatencyReport>, Refusal> {
+) -> Result<Json<LatencyReport>, Refused> {
     let report = move |s: &Supervisor| {
         let snapshot = s.snapshot()?;
         let mut controllers = snapshot.controllers.iter();
@@ -193,7 +195,7 @@ async fn queues(
     State(desk): Shared,
     Path(name): Path<String>,
     look: Result<Query<Look>, QueryRejection>,
-) -> Result<Json<QueuesReport>, Refusal> {
+) -> Result<Json<QueuesReport>, Refused> {
     let look = look
         .map_err(|error| Refusal::invalid(format!("{error}: write ?commands=64&stuck_after=1s")))?;
     let Query(Look {
@@ -202,9 +204,8 @@ async fn queues(
     }) = look;
     let commands = commands.unwrap_or(COMMANDS);
     if commands > COMMANDS_MAX {
-        return Err(Refusal::invalid(format!(
-            "commands={commands} exceeds the maximum of {COMMANDS_MAX} per queue"
-        )));
+        let detail = format!("commands={commands} exceeds the maximum of {COMMANDS_MAX} per queue");
+        return Err(Refusal::invalid(detail).into());
     }
     let stuck_after = stuck_after.unwrap_or(STUCK_AFTER).0;
     let stuck_after = u64::try_from(stuck_after.as_nanos()).unwrap_or(u64::MAX);

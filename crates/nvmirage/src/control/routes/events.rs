@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use utoipa_axum::routes;
 
 use super::{Routes, Shared};
-use crate::control::Refusal;
+use crate::control::{Refusal, Refused};
 use crate::events::{self, Event};
 
 /// Events that a reader fetches at once.
@@ -40,7 +40,7 @@ async fn read_events(
     State(desk): Shared,
     from: Result<Query<From>, axum::extract::rejection::QueryRejection>,
     headers: HeaderMap,
-) -> Result<Response, Refusal> {
+) -> Result<Response, Refused> {
     let Query(from) =
         from.map_err(|error| Refusal::invalid(format!("{error}: write ?since=ID")))?;
     let header = headers.get("last-event-id");
@@ -48,7 +48,7 @@ async fn read_events(
     let place = desk.readers.clone().try_acquire_owned();
     let place = place.map_err(|_| {
         let detail = "the maximum number of event streams is open: close one, or retry later";
-        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too many readers", detail)
+        Refused::new(StatusCode::SERVICE_UNAVAILABLE, "too many readers", detail)
     })?;
     let bell = events::all().bell();
     let since = header.or(from.since).unwrap_or(*bell.borrow());

@@ -6,7 +6,7 @@ use utoipa_axum::routes;
 
 use super::item::{self, Shown};
 use super::{Routes, Shared};
-use crate::control::{HostStatus, Refusal};
+use crate::control::{HostStatus, Refused};
 
 pub(super) fn routes() -> Routes {
     Routes::new()
@@ -16,7 +16,7 @@ pub(super) fn routes() -> Routes {
 
 /// List attached hosts
 #[utoipa::path(get, path = "/v1/hosts", tag = "hosts", responses((status = 200, body = Vec<HostStatus>)))]
-async fn list_hosts(State(desk): Shared) -> Result<Json<Vec<HostStatus>>, Refusal> {
+async fn list_hosts(State(desk): Shared) -> Result<Json<Vec<HostStatus>>, Refused> {
     item::list(desk).await
 }
 
@@ -25,6 +25,6 @@ async fn list_hosts(State(desk): Shared) -> Result<Json<Vec<HostStatus>>, Refusa
 async fn show_host(
     State(desk): Shared,
     Path(name): Path<String>,
-) -> Result<Shown<HostStatus>, Refusal> {
+) -> Result<Shown<HostStatus>, Refused> {
     item::show(desk, name).await
 }

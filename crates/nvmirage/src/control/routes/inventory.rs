@@ -5,7 +5,7 @@ use axum::extract::State;
 use utoipa_axum::routes;
 
 use super::{Routes, Shared, blocking};
-use crate::control::{Inventory, Refusal};
+use crate::control::{Inventory, Refused};
 use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {
@@ -14,6 +14,6 @@ pub(super) fn routes() -> Routes {
 
 /// Inventory of all objects
 #[utoipa::path(get, path = "/v1", tag = "inventory", responses((status = 200, body = Inventory)))]
-async fn inventory(State(desk): Shared) -> Result<Json<Inventory>, Refusal> {
+async fn inventory(State(desk): Shared) -> Result<Json<Inventory>, Refused> {
     blocking(desk, Supervisor::inventory).await.map(Json)
 }

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use super::{Desk, blocking, body, changing};
 use crate::control::{
     ControllerStatus, HostStatus, MediumStatus, NamespaceStatus, PartitionStatus, ReactorStatus,
-    Refusal, TenantStatus,
+    Refusal, Refused, TenantStatus,
 };
 use crate::supervisor::Supervisor;
 use crate::trace::TraceStatus;
@@ -103,7 +103,7 @@ impl Condition {
     pub(super) fn check<T: Item>(&self, item: Option<&T>, name: &str) -> Result<(), Refusal> {
         let kind = T::KIND;
         if self.absent && item.is_some() {
-            return Err(Refusal::changed(format!(
+            return Err(Refusal::precondition_failed(format!(
                 "{kind} `{name}` already exists; a request without `If-None-Match: *` confirms it if it is unchanged"
             )));
         }
@@ -111,7 +111,7 @@ impl Condition {
             return Ok(());
         };
         let Some(item) = item else {
-            return Err(Refusal::changed(format!(
+            return Err(Refusal::precondition_failed(format!(
                 "{kind} `{name}` no longer exists; a request without `If-Match` creates it again"
             )));
         };
@@ -120,7 +120,7 @@ impl Condition {
         if tags.any(|one| one == "*" || one == tag) {
             return Ok(());
         }
-        Err(Refusal::changed(format!(
+        Err(Refusal::precondition_failed(format!(
             "{kind} `{name}` has changed since it was read: its tag is now {tag}. Read it again, and repeat the request with this tag if it still applies"
         )))
     }
@@ -149,18 +149,18 @@ impl IntoResponse for Done {
 }
 
 /// All objects of a kind.
-pub(super) async fn list<T: Item>(desk: Desk) -> Result<Json<Vec<T>>, Refusal> {
+pub(super) async fn list<T: Item>(desk: Desk) -> Result<Json<Vec<T>>, Refused> {
     blocking(desk, T::all).await.map(Json)
 }
 
 /// The object of that name.
-pub(super) async fn show<T: Item>(desk: Desk, name: String) -> Result<Shown<T>, Refusal> {
+pub(super) async fn show<T: Item>(desk: Desk, name: String) -> Result<Shown<T>, Refused> {
     let item = blocking(desk, move |s| T::named(s, &name)).await?;
     Ok(Shown(StatusCode::OK, item))
 }
 
 /// Creates an object.
-pub(super) async fn create<T: Configured>(desk: Desk, bytes: Bytes) -> Result<Shown<T>, Refusal> {
+pub(super) async fn create<T: Configured>(desk: Desk, bytes: Bytes) -> Result<Shown<T>, Refused> {
     let config: T::Config = body(&bytes)?;
     let made = changing(desk, move |s| {
         let _turn = s.steer();
@@ -177,14 +177,12 @@ pub(super) async fn put<T: Configured>(
     name: String,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Shown<T>, Refusal> {
+) -> Result<Shown<T>, Refused> {
     let condition = Condition::of(&headers)?;
     let config: T::Config = named_body(&bytes, &name)?;
     if T::name_of(&config) != name {
-        return Err(Refusal::invalid_at(
-            "/name".into(),
-            format!("name: the path says `{name}`: write the same, or remove it"),
-        ));
+        let detail = format!("name: the path says `{name}`: write the same, or remove it");
+        return Err(Refusal::invalid_at("/name".into(), detail).into());
     }
     let put = changing(desk, move |s| {
         let _turn = s.steer();
@@ -214,7 +212,7 @@ pub(super) async fn change<T: Item>(
     name: String,
     headers: HeaderMap,
     work: impl FnOnce(&Supervisor, &str) -> Result<(), Refusal> + Send + 'static,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     let condition = Condition::of(&headers)?;
     let changed = changing(desk, move |s| {
         let _turn = s.steer();

@@ -6,7 +6,7 @@ use utoipa_axum::routes;
 
 use super::{Routes, body};
 use crate::config::log::Log;
-use crate::control::Refusal;
+use crate::control::{Refusal, Refused};
 use crate::logging;
 
 pub(super) fn routes() -> Routes {
@@ -21,7 +21,7 @@ async fn read_log() -> Json<Log> {
 
 /// Change the log filter and format, from the next line on
 #[utoipa::path(patch, path = "/v1/log", tag = "log", request_body = Log, responses((status = 200, body = Log)))]
-async fn change_log(bytes: Bytes) -> Result<Json<Log>, Refusal> {
+async fn change_log(bytes: Bytes) -> Result<Json<Log>, Refused> {
     let change: Log = body(&bytes)?;
     logging::change(&change).map_err(Refusal::invalid)?;
     let now = logging::now();

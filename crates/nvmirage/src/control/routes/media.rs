@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::item::{self, Done, Shown};
 use super::{Routes, Shared, blocking, body};
 use crate::config;
-use crate::control::{MediumChange, MediumStatus, Refusal};
+use crate::control::{MediumChange, MediumStatus, Refusal, Refused};
 use crate::observe::{MOST_CELLS, MediumMap, Wanted};
 use crate::supervisor::Supervisor;
 
@@ -30,13 +30,13 @@ pub(super) fn routes() -> Routes {
 
 /// List media
 #[utoipa::path(get, path = "/v1/media", tag = "media", responses((status = 200, body = Vec<MediumStatus>)))]
-async fn list_media(State(desk): Shared) -> Result<Json<Vec<MediumStatus>>, Refusal> {
+async fn list_media(State(desk): Shared) -> Result<Json<Vec<MediumStatus>>, Refused> {
     item::list(desk).await
 }
 
 /// Create a medium
 #[utoipa::path(post, path = "/v1/media", tag = "media", request_body = config::Medium, responses((status = 201, body = MediumStatus)))]
-async fn create_medium(State(desk): Shared, bytes: Bytes) -> Result<Shown<MediumStatus>, Refusal> {
+async fn create_medium(State(desk): Shared, bytes: Bytes) -> Result<Shown<MediumStatus>, Refused> {
     item::create(desk, bytes).await
 }
 
@@ -45,7 +45,7 @@ async fn create_medium(State(desk): Shared, bytes: Bytes) -> Result<Shown<Medium
 async fn show_medium(
     State(desk): Shared,
     Path(name): Path<String>,
-) -> Result<Shown<MediumStatus>, Refusal> {
+) -> Result<Shown<MediumStatus>, Refused> {
     item::show(desk, name).await
 }
 
@@ -57,7 +57,7 @@ async fn put_medium(
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Shown<MediumStatus>, Refusal> {
+) -> Result<Shown<MediumStatus>, Refused> {
     item::put(desk, name, headers, bytes).await
 }
 
@@ -90,13 +90,14 @@ async fn map_medium(
     State(desk): Shared,
     Path(name): Path<String>,
     query: Result<Query<MapQuery>, QueryRejection>,
-) -> Result<Json<MediumMap>, Refusal> {
+) -> Result<Json<MediumMap>, Refused> {
     let Query(query) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
     let MapQuery { cells, from, count } = query;
     if !(1..=MOST_CELLS).contains(&cells) || count > MOST_CELLS {
-        return Err(Refusal::invalid(format!(
+        let detail = format!(
             "cells = {cells}, count = {count}: a map has 1 to {MOST_CELLS} cells, and lists up to {MOST_CELLS} zones; request others with `from`"
-        )));
+        );
+        return Err(Refusal::invalid(detail).into());
     }
     let wanted = Wanted {
         cells: Some(cells),
@@ -113,7 +114,7 @@ async fn change_medium(
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     let change: MediumChange = body(&bytes)?;
     let work = move |s: &Supervisor, name: &str| s.change_medium(name, &change);
     item::change::<MediumStatus>(desk, name, headers, work).await
@@ -125,6 +126,6 @@ async fn delete_medium(
     State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     item::change::<MediumStatus>(desk, name, headers, |s, name| s.delete_medium(name)).await
 }

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use utoipa_axum::routes;
 
 use super::{Routes, Shared, blocking};
-use crate::control::Refusal;
+use crate::control::Refused;
 use crate::observe::{self, Format};
 
 pub(super) fn routes() -> Routes {
@@ -16,7 +16,7 @@ pub(super) fn routes() -> Routes {
 /// All metrics, in OpenMetrics 1.0, Prometheus protocol buffers or Prometheus text, as `Accept`
 /// requests
 #[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, content_type = "text/plain", body = String)))]
-async fn metrics(State(supervisor): Shared, headers: HeaderMap) -> Result<Response, Refusal> {
+async fn metrics(State(supervisor): Shared, headers: HeaderMap) -> Result<Response, Refused> {
     let accept = headers.get(header::ACCEPT);
     let accept = accept.and_then(|value| value.to_str().ok());
     let format = Format::asked_for(accept.unwrap_or_default());

@@ -36,7 +36,7 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::limits::{CHANGES, READERS};
-use super::{MAX_BODY_LEN, Refusal, dashboard};
+use super::{MAX_BODY_LEN, Refusal, Refused, dashboard};
 use crate::supervisor::Supervisor;
 
 /// Routes of one resource.
@@ -111,17 +111,17 @@ impl std::ops::Deref for Desk {
 async fn blocking<T: Send + 'static>(
     desk: Desk,
     work: impl FnOnce(&Supervisor) -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
-    tokio::task::spawn_blocking(move || work(&desk.supervisor))
-        .await
-        .unwrap_or_else(|error| Err(Refusal::failed(&error.into())))
+) -> Result<T, Refused> {
+    let looked = tokio::task::spawn_blocking(move || work(&desk.supervisor)).await;
+    let looked = looked.map_err(|error| Refusal::failed(&error.into()))?;
+    Ok(looked?)
 }
 
 /// Runs a change when its turn comes. The change completes even if its client is gone.
 async fn changing<T: Send + 'static>(
     desk: Desk,
     work: impl FnOnce(&Supervisor) -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
+) -> Result<T, Refused> {
     let place = desk.changes.clone().acquire_owned().await;
     let place = place.map_err(|error| Refusal::failed(&error.into()))?;
     let supervisor = desk.supervisor.clone();
@@ -132,8 +132,8 @@ async fn changing<T: Send + 'static>(
         change
     });
     match change.await {
-        Ok(Ok(changed)) => changed,
-        Ok(Err(error)) | Err(error) => Err(Refusal::failed(&error.into())),
+        Ok(Ok(changed)) => Ok(changed?),
+        Ok(Err(error)) | Err(error) => Err(Refusal::failed(&error.into()).into()),
     }
 }
 
@@ -143,14 +143,14 @@ fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Refusal> {
 }
 
 /// The error for an unknown path.
-async fn unknown(uri: Uri) -> Refusal {
+async fn unknown(uri: Uri) -> Refused {
     let detail = format!("unknown path {}; /openapi.json lists the paths", uri.path());
-    Refusal::new(StatusCode::NOT_FOUND, "not found", detail)
+    Refused::new(StatusCode::NOT_FOUND, "not found", detail)
 }
 
 /// The error for an unknown method; the header `Allow` names the valid ones.
-async fn other_method() -> Refusal {
-    Refusal::new(
+async fn other_method() -> Refused {
+    Refused::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method not allowed",
         "method not supported on this path: the header `Allow` and /openapi.json list the supported ones",

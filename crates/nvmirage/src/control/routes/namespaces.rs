@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 use super::item::{self, Done, Shown};
 use super::{Routes, Shared, body};
 use crate::config;
-use crate::control::{NamespaceStatus, NewSize, Refusal};
+use crate::control::{NamespaceStatus, NewSize, Refused};
 use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {
@@ -25,7 +25,7 @@ pub(super) fn routes() -> Routes {
 
 /// List namespaces
 #[utoipa::path(get, path = "/v1/namespaces", tag = "namespaces", responses((status = 200, body = Vec<NamespaceStatus>)))]
-async fn list_namespaces(State(desk): Shared) -> Result<Json<Vec<NamespaceStatus>>, Refusal> {
+async fn list_namespaces(State(desk): Shared) -> Result<Json<Vec<NamespaceStatus>>, Refused> {
     item::list(desk).await
 }
 
@@ -34,7 +34,7 @@ async fn list_namespaces(State(desk): Shared) -> Result<Json<Vec<NamespaceStatus
 async fn create_namespace(
     State(desk): Shared,
     bytes: Bytes,
-) -> Result<Shown<NamespaceStatus>, Refusal> {
+) -> Result<Shown<NamespaceStatus>, Refused> {
     item::create(desk, bytes).await
 }
 
@@ -43,7 +43,7 @@ async fn create_namespace(
 async fn show_namespace(
     State(desk): Shared,
     Path(name): Path<String>,
-) -> Result<Shown<NamespaceStatus>, Refusal> {
+) -> Result<Shown<NamespaceStatus>, Refused> {
     item::show(desk, name).await
 }
 
@@ -55,7 +55,7 @@ async fn put_namespace(
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Shown<NamespaceStatus>, Refusal> {
+) -> Result<Shown<NamespaceStatus>, Refused> {
     item::put(desk, name, headers, bytes).await
 }
 
@@ -66,7 +66,7 @@ async fn change_namespace(
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     let NewSize { size, shrink } = body(&bytes)?;
     let work = move |s: &Supervisor, name: &str| s.resize(name, size, shrink);
     item::change::<NamespaceStatus>(desk, name, headers, work).await
@@ -78,6 +78,6 @@ async fn delete_namespace(
     State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     item::change::<NamespaceStatus>(desk, name, headers, |s, name| s.delete_namespace(name)).await
 }

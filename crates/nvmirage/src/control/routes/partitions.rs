@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 use super::item::{self, Condition, Item, Shown};
 use super::{Routes, Shared, body, changing};
 use crate::control::{
-    NewPartition, PartitionEnd, PartitionPlace, PartitionSize, PartitionStatus, Refusal,
+    NewPartition, PartitionEnd, PartitionPlace, PartitionSize, PartitionStatus, Refused,
 };
 
 pub(super) fn routes() -> Routes {
@@ -22,7 +22,7 @@ pub(super) fn routes() -> Routes {
 
 /// List the partitions of all media
 #[utoipa::path(get, path = "/v1/partitions", tag = "partitions", responses((status = 200, body = Vec<PartitionStatus>)))]
-async fn list_partitions(State(desk): Shared) -> Result<Json<Vec<PartitionStatus>>, Refusal> {
+async fn list_partitions(State(desk): Shared) -> Result<Json<Vec<PartitionStatus>>, Refused> {
     item::list(desk).await
 }
 
@@ -32,7 +32,7 @@ async fn create_partition(
     State(desk): Shared,
     Path(medium): Path<String>,
     bytes: Bytes,
-) -> Result<(StatusCode, Json<PartitionPlace>), Refusal> {
+) -> Result<(StatusCode, Json<PartitionPlace>), Refused> {
     let NewPartition { name, size, at } = body(&bytes)?;
     let made = changing(desk, move |s| {
         let _turn = s.steer();
@@ -47,7 +47,7 @@ async fn create_partition(
 async fn show_partition(
     State(desk): Shared,
     Path((medium, partition)): Path<(String, String)>,
-) -> Result<Shown<PartitionStatus>, Refusal> {
+) -> Result<Shown<PartitionStatus>, Refused> {
     item::show(desk, format!("{medium}/{partition}")).await
 }
 
@@ -58,7 +58,7 @@ async fn grow_partition(
     Path((medium, name)): Path<(String, String)>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Json<PartitionPlace>, Refusal> {
+) -> Result<Json<PartitionPlace>, Refused> {
     let PartitionSize { size } = body(&bytes)?;
     let condition = Condition::of(&headers)?;
     let grown = changing(desk, move |s| {
@@ -78,7 +78,7 @@ async fn delete_partition(
     Path((medium, name)): Path<(String, String)>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<StatusCode, Refusal> {
+) -> Result<StatusCode, Refused> {
     let PartitionEnd { erase } = if bytes.is_empty() {
         PartitionEnd::default()
     } else {

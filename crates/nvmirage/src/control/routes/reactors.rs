@@ -6,7 +6,7 @@ use utoipa_axum::routes;
 
 use super::item::{self, Shown};
 use super::{Routes, Shared};
-use crate::control::{ReactorStatus, Refusal};
+use crate::control::{ReactorStatus, Refused};
 
 pub(super) fn routes() -> Routes {
     Routes::new()
@@ -16,7 +16,7 @@ pub(super) fn routes() -> Routes {
 
 /// List reactors
 #[utoipa::path(get, path = "/v1/reactors", tag = "reactors", responses((status = 200, body = Vec<ReactorStatus>)))]
-async fn list_reactors(State(desk): Shared) -> Result<Json<Vec<ReactorStatus>>, Refusal> {
+async fn list_reactors(State(desk): Shared) -> Result<Json<Vec<ReactorStatus>>, Refused> {
     item::list(desk).await
 }
 
@@ -25,6 +25,6 @@ async fn list_reactors(State(desk): Shared) -> Result<Json<Vec<ReactorStatus>>, 
 async fn show_reactor(
     State(desk): Shared,
     Path(name): Path<String>,
-) -> Result<Shown<ReactorStatus>, Refusal> {
+) -> Result<Shown<ReactorStatus>, Refused> {
     item::show(desk, name).await
 }

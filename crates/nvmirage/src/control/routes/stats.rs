@@ -5,7 +5,7 @@ use axum::extract::State;
 use utoipa_axum::routes;
 
 use super::{Routes, Shared, blocking};
-use crate::control::Refusal;
+use crate::control::Refused;
 use crate::observe::Stats;
 
 pub(super) fn routes() -> Routes {
@@ -14,7 +14,7 @@ pub(super) fn routes() -> Routes {
 
 /// All counters, from one moment
 #[utoipa::path(get, path = "/v1/stats", tag = "server", responses((status = 200, body = Stats)))]
-async fn stats(State(supervisor): Shared) -> Result<Json<Stats>, Refusal> {
+async fn stats(State(supervisor): Shared) -> Result<Json<Stats>, Refused> {
     let snapshot = blocking(supervisor, |s| s.snapshot()).await?;
     Ok(Json(snapshot.into()))
 }

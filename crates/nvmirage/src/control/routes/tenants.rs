@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 use super::item::{self, Done, Shown};
 use super::{Routes, Shared, body};
 use crate::config;
-use crate::control::{Refusal, TenantChange, TenantStatus};
+use crate::control::{Refused, TenantChange, TenantStatus};
 use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {
@@ -25,13 +25,13 @@ pub(super) fn routes() -> Routes {
 
 /// List tenants
 #[utoipa::path(get, path = "/v1/tenants", tag = "tenants", responses((status = 200, body = Vec<TenantStatus>)))]
-async fn list_tenants(State(desk): Shared) -> Result<Json<Vec<TenantStatus>>, Refusal> {
+async fn list_tenants(State(desk): Shared) -> Result<Json<Vec<TenantStatus>>, Refused> {
     item::list(desk).await
 }
 
 /// Create a tenant
 #[utoipa::path(post, path = "/v1/tenants", tag = "tenants", request_body = config::tenant::Tenant, responses((status = 201, body = TenantStatus)))]
-async fn create_tenant(State(desk): Shared, bytes: Bytes) -> Result<Shown<TenantStatus>, Refusal> {
+async fn create_tenant(State(desk): Shared, bytes: Bytes) -> Result<Shown<TenantStatus>, Refused> {
     item::create(desk, bytes).await
 }
 
@@ -40,7 +40,7 @@ async fn create_tenant(State(desk): Shared, bytes: Bytes) -> Result<Shown<Tenant
 async fn show_tenant(
     State(desk): Shared,
     Path(name): Path<String>,
-) -> Result<Shown<TenantStatus>, Refusal> {
+) -> Result<Shown<TenantStatus>, Refused> {
     item::show(desk, name).await
 }
 
@@ -52,7 +52,7 @@ async fn put_tenant(
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Shown<TenantStatus>, Refusal> {
+) -> Result<Shown<TenantStatus>, Refused> {
     item::put(desk, name, headers, bytes).await
 }
 
@@ -63,7 +63,7 @@ async fn change_tenant(
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     let TenantChange { changes } = body(&bytes)?;
     let changes: Vec<_> = changes.into_iter().collect();
     let work = move |s: &Supervisor, name: &str| s.change_tenant(name, &changes);
@@ -76,6 +76,6 @@ async fn delete_tenant(
     State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     item::change::<TenantStatus>(desk, name, headers, |s, name| s.delete_tenant(name)).await
 }

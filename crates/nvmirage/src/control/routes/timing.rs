@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use model::parameter::Value;
 use model::preset::MeasuredBy;
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,8 @@ use utoipa_axum::routes;
 
 use super::item::Item;
 use super::{Routes, Shared, blocking};
-use crate::control::{MediumStatus, Refusal};
+use crate::control::refusal::Kind;
+use crate::control::{MediumStatus, Refusal, Refused};
 use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {
@@ -58,7 +58,7 @@ pub(crate) struct ParameterStatus {
 async fn show_timing(
     State(desk): Shared,
     Path(name): Path<String>,
-) -> Result<Json<TimingStatus>, Refusal> {
+) -> Result<Json<TimingStatus>, Refused> {
     let show = move |s: &Supervisor| of_medium(&MediumStatus::named(s, &name)?);
     blocking(desk, show).await.map(Json)
 }
@@ -69,7 +69,7 @@ fn of_medium(medium: &MediumStatus) -> Result<TimingStatus, Refusal> {
             "media `{}` has no timing model: its commands complete as soon as they are done",
             medium.config.name
         );
-        return Err(Refusal::new(StatusCode::NOT_FOUND, "not found", detail));
+        return Err(Refusal::new(Kind::NotFound, detail));
     };
     let parameters = timing.parameters(medium.bytes);
     let parameters = parameters.map_err(|problems| Refusal::invalid(problems.join("\n")))?;

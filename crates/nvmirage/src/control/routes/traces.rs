@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 use super::item::{self, Done, Shown};
 use super::{Routes, Shared};
 use crate::config;
-use crate::control::Refusal;
+use crate::control::Refused;
 use crate::trace::TraceStatus;
 
 pub(super) fn routes() -> Routes {
@@ -20,13 +20,13 @@ pub(super) fn routes() -> Routes {
 
 /// List traces
 #[utoipa::path(get, path = "/v1/traces", tag = "traces", responses((status = 200, body = Vec<TraceStatus>)))]
-async fn list_traces(State(desk): Shared) -> Result<Json<Vec<TraceStatus>>, Refusal> {
+async fn list_traces(State(desk): Shared) -> Result<Json<Vec<TraceStatus>>, Refused> {
     item::list(desk).await
 }
 
 /// Start a trace
 #[utoipa::path(post, path = "/v1/traces", tag = "traces", request_body = config::trace::Trace, responses((status = 201, body = TraceStatus)))]
-async fn create_trace(State(desk): Shared, bytes: Bytes) -> Result<Shown<TraceStatus>, Refusal> {
+async fn create_trace(State(desk): Shared, bytes: Bytes) -> Result<Shown<TraceStatus>, Refused> {
     item::create(desk, bytes).await
 }
 
@@ -35,7 +35,7 @@ async fn create_trace(State(desk): Shared, bytes: Bytes) -> Result<Shown<TraceSt
 async fn show_trace(
     State(desk): Shared,
     Path(name): Path<String>,
-) -> Result<Shown<TraceStatus>, Refusal> {
+) -> Result<Shown<TraceStatus>, Refused> {
     item::show(desk, name).await
 }
 
@@ -47,7 +47,7 @@ async fn put_trace(
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
-) -> Result<Shown<TraceStatus>, Refusal> {
+) -> Result<Shown<TraceStatus>, Refused> {
     item::put(desk, name, headers, bytes).await
 }
 
@@ -57,6 +57,6 @@ async fn delete_trace(
     State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
-) -> Result<Done, Refusal> {
+) -> Result<Done, Refused> {
     item::change::<TraceStatus>(desk, name, headers, |s, name| s.delete_trace(name)).await
 }

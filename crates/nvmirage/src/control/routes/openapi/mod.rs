@@ -16,7 +16,7 @@ use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::routes;
 
 use super::{Routes, resources};
-use crate::control::Refusal;
+use crate::control::refusal::Document;
 
 /// The content type of OpenAPI documents (draft of the OpenAPI initiative's registration).
 const CONTENT_TYPE: &str = "application/vnd.oai.openapi+json;version=3.1";
@@ -62,8 +62,8 @@ fn document() -> OpenApi {
     ]);
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     if let Some(components) = &mut document.components {
-        let mut schemas = vec![(Refusal::name().into_owned(), Refusal::schema())];
-        Refusal::schemas(&mut schemas);
+        let mut schemas = vec![(Document::name().into_owned(), Document::schema())];
+        Document::schemas(&mut schemas);
         components.schemas.extend(schemas);
         components.add_security_scheme("token", SecurityScheme::Http(bearer));
         open_parts(&mut components.schemas);
@@ -146,7 +146,7 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
         .description("cause of the error, and the next step (RFC 9457)")
         .content(
             "application/problem+json",
-            Content::new(Some(Ref::from_schema_name("Refusal"))),
+            Content::new(Some(Ref::from_schema_name(Document::name()))),
         );
     let responses = &mut operation.responses.responses;
     for (status, response) in &mut *responses {
