@@ -5,7 +5,6 @@
 //! take `&self` because a device and its queue pairs use one bus; what must
 //! exclude another is the bus's own affair.
 
-mod pci_address;
 pub mod place;
 pub mod vfio;
 pub mod vfio_user;
@@ -15,9 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 use memory::{DoorbellPages, EventFd, HostMemory, Iova, Lent};
-pub use pci_address::{NoPciAddress, PciAddress};
 
 use crate::DriverError;
+pub use crate::pci_address::{NoPciAddress, PciAddress};
 
 /// Empty looks that only spin, before the thread gives the processor away.
 const SPINS: u32 = 1 << 12;
