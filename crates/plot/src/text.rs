@@ -1,9 +1,15 @@
 //! Words in a picture: how they look, and where they break.
 
-use plotters::prelude::{FontFamily, IntoFont as _, TextStyle};
+use plotters::coord::Shift;
+use plotters::prelude::{
+    DrawingArea, DrawingAreaErrorKind, FontFamily, IntoFont as _, SVGBackend, TextStyle,
+};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::draw::{Area, Outcome};
+/// What is drawn on.
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// What drawing on it comes to.
+pub(crate) type Outcome<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 
 /// Sizes of letters in pixels: of the picture's title, of a panel's, of names at axes and of all
 /// else.
