@@ -4,7 +4,7 @@ use nvme_spec::key_value::KvOpcode;
 use nvme_spec::opcode::{Csi, NvmOpcode};
 use nvme_spec::zoned::ZonedOpcode;
 
-use crate::Record;
+use crate::record::Record;
 
 /// What a command asks for, as far as what is made of traces tells commands apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
