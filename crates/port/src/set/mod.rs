@@ -10,13 +10,13 @@
 //! Whatever a set does not claim is the NVM command set's, and reaches the medium as any medium's
 //! requests do. A new set, or a vendor's extension, is a type that implements the trait, in one
 //! file, and a medium that does the commands; the controller knows none by name. One is a part of
-//! each namespace ([`Namespace::set`]) that speaks it.
+//! each namespace ([`Namespace::set`](crate::namespace::Namespace::set)) that speaks it.
 //!
 //! Invariants:
 //! - A command is looked at once, in its copy; a set sees no memory of the host's.
 //! - Plain reads and writes (opcodes 01h and 02h) of a namespace that has logical blocks do not
 //!   pass by here: they are the NVM command set's. A set that means something else by them is that
-//!   of namespaces without blocks ([`Namespace::blocks`] is 0), in which no block is ever inside.
+//!   of namespaces without blocks (its `blocks` is 0), in which no block is ever inside.
 //!
 //! A format or a sanitize operation does not go through a set's commands: its medium is asked for
 //! [`Request::Renew`](crate::Request::Renew).
@@ -25,15 +25,11 @@
 
 mod zoned;
 
-use std::fmt;
-
-use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::log::CommandEffects;
-use nvme_spec::opcode::{Csi, NvmOpcode};
-use nvme_spec::{Sqe, Status};
+use nvme_spec::opcode::NvmOpcode;
 
 pub use self::zoned::{RandomAreas, Zoned};
-use crate::namespace::Namespace;
+pub use crate::namespace::{Access, Asked, CommandSet, Data};
 
 /// Commands of the NVM command set that controllers execute.
 const NVM: [NvmOpcode; 13] = [
@@ -69,91 +65,4 @@ pub fn nvm_effects(opcode: u8) -> Option<CommandEffects> {
     let effects = CommandEffects::new().with_csupp(true);
     let is_known = NVM.contains(&opcode);
     is_known.then(|| effects.with_lbcc(writes.contains(&opcode)))
-}
-
-/// What a command set, or a vendor's extension of one, is to the controller. See the module.
-pub trait CommandSet: fmt::Debug + Send + Sync {
-    /// The command set that its namespaces report. Of an extension that of what it extends.
-    fn csi(&self) -> Csi;
-
-    /// What a command of this set comes to. `None`: it is the NVM command set's, and goes the way
-    /// of those.
-    ///
-    /// Fused commands do not come here; those with reserved flags are refused if the command is one
-    /// of this set.
-    ///
-    /// # Errors
-    /// What it ends with: a field that cannot be whatever the namespace's state is, or an opcode of
-    /// the NVM command set that this set does not have.
-    fn command(&self, sqe: &Sqe, namespace: &Namespace) -> Result<Option<Asked>, Status>;
-
-    /// What a command of this set is called; `None` for one of the NVM command set's.
-    fn opcode_name(&self, _opcode: u8) -> Option<&'static str> {
-        None
-    }
-
-    /// What the log of effects says of an I/O command; `None` where there is no such command. Of an
-    /// extension only what it adds.
-    fn effects(&self, opcode: u8) -> Option<CommandEffects>;
-
-    /// Identify Namespace of the command set (CNS 05h); not asked of extensions.
-    fn identify_namespace(&self, _namespace: &Namespace) -> Box<[u8; IDENTIFY_SIZE]> {
-        Box::new([0; IDENTIFY_SIZE])
-    }
-
-    /// Identify Controller of the command set (CNS 06h); not asked of extensions.
-    fn identify_controller(&self) -> Box<[u8; IDENTIFY_SIZE]> {
-        Box::new([0; IDENTIFY_SIZE])
-    }
-
-    /// The first block of the zone that a block is in, told where the medium could not write there
-    /// and the zone is another than before (Changed Zone List); `None` where there are no zones.
-    fn zone_of(&self, _namespace: &Namespace, _lba: u64) -> Option<u64> {
-        None
-    }
-
-    /// Whether its namespaces have logical blocks, which the structures of the NVM command set
-    /// describe, too.
-    fn has_blocks(&self) -> bool {
-        true
-    }
-}
-
-/// Two are the same where they are one object: each medium has its own.
-impl PartialEq for dyn CommandSet {
-    fn eq(&self, other: &Self) -> bool {
-        std::ptr::addr_eq(self, other)
-    }
-}
-
-impl Eq for dyn CommandSet {}
-
-/// What a command of a set asks for, as far as the controller must know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// What it does to what is there.
-    pub access: Access,
-    /// Its data.
-    pub data: Data,
-}
-
-/// What a command does to what a namespace holds: what reservations and write protection look at
-/// (Base 2.1, 8.1.22).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// It reads.
-    Reads,
-    /// It changes something.
-    Changes,
-}
-
-/// The data of a command, and which way it goes. Lengths are bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Data {
-    /// None.
-    Nothing,
-    /// The medium reads so many from the host's memory; not 0.
-    FromHost(u64),
-    /// The medium writes at most so many to the host's memory; not 0.
-    ToHost(u64),
 }
