@@ -9,15 +9,20 @@
 //! Those of this engine's controllers that live elsewhere have their place here, too ([`Away`]),
 //! and those that visit from elsewhere stand beside its own; how they come and go is in `travel`.
 
+mod travel;
+
 use std::collections::VecDeque;
 
 use controller::lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, LaneTable, Posted};
 use port::ticket::{OwnerKey, Ticket};
 use port::time::Time;
 
-use crate::mail::{About, EngineId, Mail, MoveError};
+pub(crate) use self::travel::Manner;
+pub use self::travel::Moved;
+use self::travel::{Away, Guest, Journey};
+use crate::mail::{About, Mail, MoveError};
+use crate::slot::EngineId;
 use crate::tenants::{Left, TenantId};
-use crate::travel::{Away, Guest, Journey, Moved};
 
 /// How long a lane stays hot without work. Longer than the gaps of a host that goes on: a command
 /// to a cold queue costs a host with doorbell buffers an exit.
@@ -93,6 +98,13 @@ impl Slot {
         let kept = self.away.as_ref().and_then(|away| away.kept.as_ref());
         kept.map_or(0, Vec::len)
     }
+}
+
+/// What a lane has posted that lives elsewhere, for its controller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VisitorPost {
+    pub(crate) controller: usize,
+    pub(crate) posted: Posted,
 }
 
 /// All lanes of one reactor.

@@ -7,9 +7,9 @@ use memory::Told;
 use port::ticket::OwnerKey;
 use port::time::Time;
 
-use crate::lanes::{Lanes, Slot, Whose, slot_of};
-use crate::mail::{About, Arrival, EngineId, Mail, MoveError};
-use crate::turn::ControllerSlot;
+use super::{Lanes, Slot, Whose, slot_of};
+use crate::mail::{About, Arrival, Mail, MoveError};
+use crate::slot::{ControllerSlot, EngineId};
 
 /// How long a lane may take to become empty.
 const PATIENCE_NS: u64 = 1_000_000_000;

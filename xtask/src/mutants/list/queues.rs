@@ -251,7 +251,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kick-heats",
         guard: "a kick makes a cold lane hot at once",
-        file: "crates/engine/src/lanes.rs",
+        file: "crates/engine/src/lanes/mod.rs",
         from: "            lane.kick();\n            self.heat(slot_of(key));\n",
         to: "            lane.kick();\n",
         test: integration(
@@ -318,7 +318,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "late-lane",
         guard: "a ticket of a lane that is gone finds no other lane in its place",
-        file: "crates/engine/src/lanes.rs",
+        file: "crates/engine/src/lanes/mod.rs",
         from: "(slot.generation == generation_of(key)).then_some(slot.lane.as_mut())?",
         to: "slot.lane.as_mut()",
         test: integration(
