@@ -51,7 +51,7 @@
 //! What it does NOT do: follow the program where it counts wrongly in its own terms (credits that
 //! do not fit 8 bits): such parameters are refused.
 
-pub(crate) use self::slots::{Slots, effective, is_counted};
+pub(crate) use self::slots::{Slots, effective};
 pub(crate) use self::way::Way;
 use crate::pending::Pending;
 use crate::{

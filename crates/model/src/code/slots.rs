@@ -17,14 +17,10 @@
 
 use std::collections::VecDeque;
 
-use crate::units::SECOND;
+use crate::units::{CREDIT, SECOND, SLOT_NS, credits};
 
-/// Length of a slot.
-const SLOT_NS: u64 = 4_000;
 /// Slots that the program looks ahead.
 const SLOTS: u64 = 98_304;
-/// Bytes of a credit.
-const CREDIT: u64 = 128;
 
 /// One link or channel.
 #[derive(Debug, Default)]
@@ -36,17 +32,6 @@ pub(crate) struct Slots {
     /// The slot that `used` begins with.
     first: u64,
     used: VecDeque<u64>,
-}
-
-/// Credits of a slot at a bandwidth.
-fn credits(bytes_per_s: u64) -> u64 {
-    let bytes = u128::from(bytes_per_s) * u128::from(SLOT_NS) / u128::from(SECOND);
-    u64::try_from(bytes).unwrap_or(u64::MAX) / CREDIT
-}
-
-/// Whether the program can count with that bandwidth, in bytes per second; 0 is none.
-pub(crate) fn is_counted(bytes_per_s: u64) -> bool {
-    bytes_per_s == 0 || (1..=u64::from(u8::MAX)).contains(&credits(bytes_per_s))
 }
 
 /// Bytes that go through in a second at most, at a bandwidth; 0: as many as one likes.
@@ -114,6 +99,7 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::is_counted;
 
     const MIB: u64 = 1 << 20;
 

@@ -1,5 +1,8 @@
 //! One model of any kind.
 
+mod recorded;
+
+pub use self::recorded::{Arrival, Recorded, Recording};
 use crate::activity::Activity;
 use crate::code::Simple;
 use crate::error::ParameterError;
@@ -8,7 +11,6 @@ use crate::kv::Kv;
 use crate::nvm::Nvm;
 use crate::parameter::Kind;
 use crate::parameters::{Arithmetic, Parameters};
-use crate::recorded::{Recorded, Recording};
 use crate::zones::Zones;
 use crate::{Admission, Due, Op, Timing};
 

@@ -6,7 +6,7 @@
 //!
 //! Of a key it knows what its model was told, which is the hash.
 
-use crate::machine::Model;
+use super::Model;
 use crate::{Admission, Due, KvOp, Op, Timing};
 
 /// Ids of operations that are not recorded.
