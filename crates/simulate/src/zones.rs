@@ -12,7 +12,7 @@ use std::rc::Rc;
 use driver::workload::random::Random;
 use model::Parameters;
 
-use crate::Error;
+use crate::error::Error;
 use crate::job::{Job, Kind};
 
 /// How far the zones of a drive are written.

@@ -93,7 +93,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "simulate-keys",
         guard: "a place of a job is a key of its own",
-        file: "crates/simulate/src/job/mod.rs",
+        file: "crates/simulate/src/job.rs",
         from: "model::key_hash(&driver::program::key(offset))",
         to: "model::key_hash(&driver::program::key(offset & 0))",
         test: run("keys::a_place_is_the_same_key_for_all_jobs"),

@@ -1,6 +1,7 @@
 //! What streams give, by hand.
 
 use super::*;
+use crate::job::Extent;
 
 fn stream(job: &Job, drive: u64) -> Stream {
     Stream::new(job, 0, drive, 1).unwrap()
