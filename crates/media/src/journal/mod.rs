@@ -68,6 +68,9 @@ const SYNC: u32 = TICKETS | 0x8000;
 const SUPERBLOCK: u32 = TICKETS | 0x8001;
 const GIVE_BACK: u32 = TICKETS | 0x8002;
 
+/// Takes a record: its kind, and its bytes.
+pub type RecordSink<'a> = dyn FnMut(u8, &[u8]) -> io::Result<()> + 'a;
+
 /// Why a state cannot be taken from a file.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {

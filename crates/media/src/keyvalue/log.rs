@@ -19,8 +19,7 @@ use super::data::Source;
 use super::index::{KEY_MAX, Slot};
 use super::pairs::{Pairs, Rule, VALUE_MAX};
 use super::space::Place;
-use crate::journal::{Journal, StateError, Storage};
-use crate::medium::RecordSink;
+use crate::journal::{Journal, RecordSink, StateError, Storage};
 
 /// Kinds of records: key and value; key, and what is behind its value now, which means nothing
 /// where there is no such key; key that is gone; all of them are.

@@ -11,24 +11,24 @@ use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
 use port::MediumTraits;
 use port::set::CommandSet;
 
-use crate::channel::{Channel, IoCounts, Kind};
+use crate::channel::{Channel, Kind, TimedChannel, Timing};
 use crate::drive::{Drive, DriveCounts, DriveIdentity, Duty, Relay, ShownPage};
 use crate::error::MediumError;
-use crate::file::{FileCounts, FileMedium};
+use crate::file::{Direct, FileCounts, FileIo, FileMedium, IoCounts};
 use crate::journal::{self, StateError, Superblock};
 use crate::keyvalue::{Dialect, KeyValueMedium};
 use crate::null::{self, NullChannel};
 use crate::ram::{self, RamChannel};
 use crate::size::Bytes;
-use crate::timed::{TimedChannel, Timing};
 use crate::told::{ToldChannel, ToldSet};
 use crate::trouble::Troubles;
 use crate::zoned::{ZoneLoss, ZoneLossError, ZoneSpec, ZonedMedium};
 
+mod look;
 mod records;
 mod timing;
 
-pub use self::records::{RECORD_MAX, RecordSink};
+pub use self::records::RECORD_MAX;
 
 /// The most commands one channel has in flight.
 pub const MAX_DEPTH: u16 = 4096;
@@ -98,48 +98,6 @@ pub enum MediumKind {
         /// What its hosts speak.
         dialect: Dialect,
     },
-}
-
-/// How a file's operations reach the kernel and come back. Of no meaning for a file in memory
-/// (tmpfs), whose operations are done at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileIo {
-    /// A thread of the kernel looks for submissions (`IORING_SETUP_SQPOLL`): no system calls, but a
-    /// thread that spins while there is work.
-    pub poll_submissions: bool,
-    /// The device is asked for completions instead of interrupting (`IORING_SETUP_IOPOLL`). Needs
-    /// direct I/O and a device with polled queues, or else the file is not opened.
-    pub poll_completions: bool,
-    /// Hosts' memory is registered with the kernel once it has been in use for a while, as far as
-    /// the process may lock memory (`RLIMIT_MEMLOCK`). Registered memory is all allocated, and
-    /// stays where it is.
-    pub register_memory: bool,
-    /// It is opened for reading alone, never created, and takes no writes: for files and devices
-    /// that cannot be written to, or must not be.
-    pub read_only: bool,
-}
-
-impl Default for FileIo {
-    fn default() -> Self {
-        FileIo {
-            poll_submissions: false,
-            poll_completions: false,
-            register_memory: true,
-            read_only: false,
-        }
-    }
-}
-
-/// Whether a file is accessed past the page cache (`O_DIRECT`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Direct {
-    /// Where that works for every LBA size.
-    #[default]
-    Auto,
-    /// Or else fail. LBAs may then have to be larger than 512 bytes: [`Medium::min_lba_bytes`].
-    On,
-    /// Never.
-    Off,
 }
 
 /// Where the data lives. Shared by all reactors; each opens a [`Channel`] of its own.

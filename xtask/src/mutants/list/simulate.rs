@@ -133,7 +133,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "keys-missing-time",
         guard: "that there is no such key takes time to find",
-        file: "crates/media/src/timed.rs",
+        file: "crates/media/src/channel/timed.rs",
         from: "        if matches!(request, Request::Command { .. }) && !self.ask_what_was_done(number) {",
         to: "        if matches!(request, Request::Command { .. })\n            && !matches!(moved, Some((_, outcome)) if is_refused(outcome))\n            && !self.ask_what_was_done(number)\n        {",
         test: integration(

@@ -28,7 +28,7 @@ use port::ticket::{Parked, Ticket};
 use port::time::Time;
 use port::{Added, Cause, Channel as Port, Done, Outcome, Request};
 
-use crate::channel::Channel;
+use super::Channel;
 use crate::look::{Asked, Stalls, TimingLook};
 use crate::zoned::ZonedMedium;
 

@@ -1,5 +1,8 @@
 //! A reactor's handle on a medium of any kind: what is asked of it goes to that of its kind.
 
+mod look;
+mod timed;
+
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -10,12 +13,12 @@ use port::ticket::Ticket;
 use port::time::Time;
 use port::{Added, Channel as Port, Done, DriveReport, Request};
 
+pub(crate) use self::timed::{TimedChannel, Timing};
 use crate::drive::DriveChannel;
-use crate::file::FileChannel;
+use crate::file::{FileChannel, IoCounts};
 use crate::keyvalue::KeyValueChannel;
 use crate::null::NullChannel;
 use crate::ram::RamChannel;
-use crate::timed::TimedChannel;
 use crate::told::{self, ToldChannel};
 use crate::zoned::{ZoneLoss, ZoneLossError, ZonedChannel};
 
@@ -198,15 +201,6 @@ impl Channel {
             Kind::Zoned(zoned) => zoned.below().io_counts(),
         }
     }
-}
-
-/// Commands of a channel that moved bytes, by what the kernel had to do for their memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IoCounts {
-    /// It was registered.
-    pub registered: u64,
-    /// It was not: every page is looked up and held for each command.
-    pub plain: u64,
 }
 
 impl Port for Channel {
