@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use memory::Counter;
 
-use crate::admin::health::HealthRecord;
-use crate::flight::{Past, StatusCounts, Watched};
+use crate::flight::{FlightRecords, LaneFlight, StatusCounts, Watched};
+use crate::health::HealthRecord;
 
 /// What a lane did.
 #[derive(Debug, Default)]
@@ -132,6 +132,33 @@ pub struct ReactorCounters {
     pub slept_ns: Counter,
     /// Times that it went to sleep.
     pub sleeps: Counter,
+}
+
+/// Records that are kept of queues that are gone.
+const PAST_RECORDS: usize = 256;
+
+/// What queues of a controller have counted that are gone.
+#[derive(Debug)]
+pub struct Past {
+    /// Errors.
+    pub statuses: StatusCounts,
+    /// What came to each namespace.
+    pub namespaces: EachNamespace,
+    /// Watched commands.
+    pub flight: LaneFlight,
+    /// The last ones.
+    pub records: FlightRecords,
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Past {
+            statuses: StatusCounts::default(),
+            namespaces: EachNamespace::default(),
+            flight: LaneFlight::default(),
+            records: FlightRecords::new(PAST_RECORDS),
+        }
+    }
 }
 
 /// What a controller has counted, all of it at one time.

@@ -17,8 +17,6 @@ use nvme_spec::opcode::{Csi, NvmOpcode};
 use nvme_spec::zoned::ZonedOpcode;
 use port::time::Time;
 
-use crate::counters::EachNamespace;
-
 /// Where the time of a command goes, in the order in which it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -507,33 +505,6 @@ pub struct Watched {
     pub flight: Arc<LaneFlight>,
     /// The last ones.
     pub records: Arc<FlightRecords>,
-}
-
-/// Records that are kept of queues that are gone.
-const PAST_RECORDS: usize = 256;
-
-/// What queues of a controller have counted that are gone.
-#[derive(Debug)]
-pub struct Past {
-    /// Errors.
-    pub statuses: StatusCounts,
-    /// What came to each namespace.
-    pub namespaces: EachNamespace,
-    /// Watched commands.
-    pub flight: LaneFlight,
-    /// The last ones.
-    pub records: FlightRecords,
-}
-
-impl Default for Past {
-    fn default() -> Self {
-        Past {
-            statuses: StatusCounts::default(),
-            namespaces: EachNamespace::default(),
-            flight: LaneFlight::default(),
-            records: FlightRecords::new(PAST_RECORDS),
-        }
-    }
 }
 
 impl Watching {

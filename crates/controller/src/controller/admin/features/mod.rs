@@ -22,13 +22,13 @@ use nvme_spec::reservation::ReservationNotificationMask;
 use nvme_spec::{NSID_ALL, Sqe, Status};
 use port::namespace::NamespaceTable;
 use port::time::Time;
-pub use saved::SavedFeatures;
 use unkept::Unkept;
 pub use values::FeatureValues;
 pub(crate) use values::Values;
 use values::host_identifier_len;
 
-use crate::admin::identify::volatile_cache;
+use super::identify::volatile_cache;
+use crate::subsystem::SavedFeatures;
 
 /// What the features depend on beside their own values.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@
 use nvme_spec::Status;
 use port::time::Time;
 
-use crate::admin::Reply;
-use crate::admin::logs::LoggedError;
+use super::Reply;
+use super::logs::LoggedError;
 use crate::controller::{Controller, Failure};
 
 /// KAS of Identify Controller, in units of 100 ms.

@@ -12,9 +12,9 @@ use nvme_spec::reservation::{
 use nvme_spec::{NSID_ALL, Sqe, Status};
 use zerocopy::FromZeros;
 
-use crate::admin::Reply;
-use crate::admin::events::Event;
-use crate::admin::features::check_attached;
+use super::Reply;
+use super::events::Event;
+use super::features::check_attached;
 use crate::controller::Controller;
 use crate::subsystem::{Change, Notice, Step, Subsystem};
 

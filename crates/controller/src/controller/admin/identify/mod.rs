@@ -25,11 +25,11 @@ use port::namespace::NamespaceTable;
 use port::set::CommandSet;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::admin::events::AERL_Z;
-use crate::admin::keep_alive::KAS;
-use crate::admin::logs::{ERROR_ENTRIES, has_zones};
-use crate::admin::sanitize::SANICAP;
-use crate::admin::{ABORT_LIMIT, firmware};
+use super::events::AERL_Z;
+use super::keep_alive::KAS;
+use super::logs::{ERROR_ENTRIES, has_zones};
+use super::sanitize::SANICAP;
+use super::{ABORT_LIMIT, firmware};
 use crate::arbitration::RECOMMENDED_BURST;
 use crate::config::DoorbellMode;
 use crate::controller::Controller;

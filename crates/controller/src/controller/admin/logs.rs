@@ -28,10 +28,10 @@ use port::namespace::{Namespace, NamespaceTable};
 use port::set::CommandSet;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-use crate::admin::drives::Drives;
-use crate::admin::effects;
-use crate::admin::health::Health;
-use crate::admin::reservations::Notifications;
+use super::drives::Drives;
+use super::effects;
+use super::health::Health;
+use super::reservations::Notifications;
 use crate::counters::ReactorCounters;
 
 /// Entries of the Error Information log.

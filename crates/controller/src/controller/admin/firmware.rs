@@ -4,7 +4,7 @@
 use nvme_spec::firmware::{CommitAction, FirmwareCommitCdw10};
 use nvme_spec::{Sqe, Status};
 
-use crate::admin::Reply;
+use super::Reply;
 
 /// Firmware slots (FRMW.NOFS), the first of which is read-only (FRMW.FFSRO).
 pub(crate) const SLOTS: u8 = 1;

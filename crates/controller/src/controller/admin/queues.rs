@@ -16,8 +16,8 @@ use nvme_spec::sqe::SQE_SIZE_LOG2;
 use nvme_spec::{Sqe, Status};
 use port::ticket::OwnerKey;
 
-use crate::admin::Reply;
-use crate::admin::pending::Waiting;
+use super::Reply;
+use super::pending::Waiting;
 use crate::config::MAX_IO_QUEUES;
 use crate::controller::Controller;
 use crate::counters::LaneCounters;

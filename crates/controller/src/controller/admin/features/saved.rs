@@ -5,51 +5,13 @@
 //! that cannot be (it was edited, or the controller has fewer queues or namespaces than it had) is
 //! left out when it is taken.
 
-use serde::{Deserialize, Serialize};
-
 use super::values::{
     Values, arbitration, coalescing, error_recovery, event_configuration, power_management,
     write_atomicity,
 };
 use super::{FeatureContext, Features};
-use crate::admin::logs::has_zones;
-
-/// Saved values of the features that can be saved, each as Dword 11 of its Set Features has it
-/// (Base 2.1, 5.1.25).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SavedFeatures {
-    /// Arbitration.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub arbitration: Option<u32>,
-    /// Power Management.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub power_management: Option<u32>,
-    /// Over temperature threshold, in kelvins.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub over_temperature: Option<u16>,
-    /// Under temperature threshold, in kelvins.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub under_temperature: Option<u16>,
-    /// Error Recovery of namespaces: identifier and value.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub error_recovery: Vec<(u32, u32)>,
-    /// The volatile write cache is enabled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub volatile_write_cache: Option<bool>,
-    /// Interrupt Coalescing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interrupt_coalescing: Option<u32>,
-    /// Interrupt vectors with Coalescing Disable.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub coalescing_disabled: Vec<u16>,
-    /// Write Atomicity Normal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub write_atomicity: Option<u32>,
-    /// Asynchronous Event Configuration.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub event_configuration: Option<u32>,
-}
+use crate::controller::admin::logs::has_zones;
+use crate::subsystem::SavedFeatures;
 
 impl Features {
     /// What is to be kept: every saved value that is not its default.

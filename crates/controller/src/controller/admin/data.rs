@@ -8,11 +8,11 @@ use nvme_spec::log::LogPageId;
 use nvme_spec::{Sqe, Status};
 use port::prp::{Segments, walk};
 
-use crate::admin::Reply;
-use crate::admin::events::Event;
-use crate::admin::features::{FeatureContext, Features, data_len};
-use crate::admin::identify::{identify, sets};
-use crate::admin::logs::{LogRequest, LogSources};
+use super::Reply;
+use super::events::Event;
+use super::features::{FeatureContext, Features, data_len};
+use super::identify::{identify, sets};
+use super::logs::{LogRequest, LogSources};
 use crate::controller::Controller;
 use crate::lane::LaneTable;
 use crate::subsystem::{NSID_NONE, Step, Subsystem};

@@ -11,7 +11,7 @@ use port::BlockRanges;
 use port::namespace::Namespace;
 use zerocopy::IntoBytes;
 
-use crate::admin::Reply;
+use super::Reply;
 use crate::controller::Controller;
 
 /// The most blocks of one descriptor, whose count is 0's based.

@@ -6,24 +6,24 @@
 //! once, or held as a request for an event, or dies with a reset. Nothing here waits: a lane's
 //! answer arrives in a later turn.
 
-pub(crate) mod data;
-pub(crate) mod drives;
-pub(crate) mod effects;
-pub(crate) mod events;
-pub mod features;
-pub(crate) mod firmware;
+mod data;
+pub(super) mod drives;
+mod effects;
+pub(super) mod events;
+pub(super) mod features;
+mod firmware;
 mod format;
-pub mod health;
-pub(crate) mod identify;
-pub(crate) mod keep_alive;
+mod health;
+mod identify;
+mod keep_alive;
 mod lba_status;
-pub mod logs;
+pub(super) mod logs;
 mod namespaces;
 mod pending;
-pub(crate) mod queues;
-pub(crate) mod reservations;
+pub(super) mod queues;
+pub(super) mod reservations;
 mod sanitize;
-pub(crate) mod temperature;
+pub(super) mod temperature;
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(crate) use pending::{ABORT_LIMIT, OPERATION_LIMIT, Pending, Waiting};
 use port::status;
 pub(crate) use queues::IoQueues;
 
-use crate::admin::logs::{LoggedCommand, LoggedError};
+use self::logs::{LoggedCommand, LoggedError};
 use crate::config::DoorbellMode;
 use crate::controller::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};

@@ -6,13 +6,13 @@
 //! made from the counters each time.
 
 use nvme_spec::log::{CriticalWarning, SmartLog};
-use serde::{Deserialize, Serialize};
 use zerocopy::FromZeros;
 
-use crate::admin::drives::DriveHealth;
-use crate::admin::temperature;
+use super::drives::DriveHealth;
+use super::temperature;
 use crate::controller::Controller;
 use crate::counters::LaneCounters;
+use crate::health::HealthRecord;
 use crate::subsystem::Subsystem;
 
 /// Thousands of 512 bytes: the unit of Data Units Read and Written.
@@ -22,45 +22,7 @@ const NS_PER_HOUR: u64 = 60 * NS_PER_MINUTE;
 /// How often the counters are kept while nothing happens that is kept at once.
 const KEEP_INTERVAL_NS: u64 = 10 * NS_PER_MINUTE;
 
-/// The counters of a controller, as they are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct HealthRecord {
-    /// Bytes read by hosts.
-    pub bytes_read: u64,
-    /// Bytes written by hosts.
-    pub bytes_written: u64,
-    /// Host Read Commands.
-    pub read_commands: u64,
-    /// Host Write Commands.
-    pub write_commands: u64,
-    /// Media and Data Integrity Errors.
-    pub media_errors: u64,
-    /// Nanoseconds during which commands were in flight.
-    pub busy_ns: u64,
-    /// Nanoseconds during which it was served.
-    pub powered_ns: u64,
-    /// Power Cycles.
-    pub power_cycles: u64,
-    /// Unsafe Shutdowns.
-    pub unsafe_shutdowns: u64,
-    /// Entries of the error log, ever: the next one's count is one more.
-    pub error_log_entries: u64,
-    /// A host had it enabled and had not shut it down.
-    pub in_use: bool,
-}
-
 impl HealthRecord {
-    /// A process takes over: that is a power cycle, and an unsafe shutdown where a host was there.
-    pub(crate) fn powered_on(&self) -> Self {
-        HealthRecord {
-            power_cycles: self.power_cycles + 1,
-            unsafe_shutdowns: self.unsafe_shutdowns + u64::from(self.in_use),
-            in_use: false,
-            ..*self
-        }
-    }
-
     /// Adds what a lane counted. Compare and Copy count as reads, and Copy as a write, too; Verify
     /// reads data, but counts as no read command; Write Zeroes as neither (NVM 1.1, 1.4.2).
     pub(crate) fn add(&mut self, lane: &LaneCounters) {
