@@ -25,7 +25,10 @@ pub const DEFAULT_VENDOR_ID: u16 = 0x4e56;
 /// PCI device id by default.
 pub const DEFAULT_DEVICE_ID: u16 = 0x0001;
 
-/// How the server detects a host's doorbell writes; fixed before a host connects.
+/// Most messages of MSI (PCI 3.0, 6.8.1.3).
+const MSI_MESSAGES_MAX: u16 = 32;
+
+/// How a host's doorbell writes are noticed; fixed before a host exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoorbellMode {
     /// The doorbell page is mapped into the host. Doorbell Buffer Config is not offered.
@@ -175,13 +178,18 @@ impl ControllerConfig {
     /// Messages of MSI offered: a power of two, 32 at most.
     #[must_use]
     pub fn messages(&self) -> u16 {
-        crate::pci::messages(self.vectors())
+        messages(self.vectors())
     }
 
     /// MDTS: the largest transfer as a power of two of the smallest page (Base 2.1, figure 312).
     pub(crate) fn mdts(&self) -> u8 {
         (u64::from(self.max_transfer) / PAGE).ilog2() as u8
     }
+}
+
+/// Messages of MSI offered for so many vectors: the next power of two, 32 at most.
+pub(crate) fn messages(vectors: u16) -> u16 {
+    vectors.next_power_of_two().min(MSI_MESSAGES_MAX)
 }
 
 /// Checks ids of namespaces against the highest one and against each other.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use memory::Counter;
 
-use crate::admin::health::HealthRecord;
-use crate::flight::{Past, StatusCounts, Watched};
+use crate::flight::{FlightRecords, LaneFlight, StatusCounts, Watched};
+use crate::health::HealthRecord;
 
 /// Counters of a lane.
 #[derive(Debug, Default)]
@@ -134,7 +134,34 @@ pub struct ReactorCounters {
     pub sleeps: Counter,
 }
 
-/// All counts of a controller at one moment.
+/// Records that are kept of queues that are gone.
+const PAST_RECORDS: usize = 256;
+
+/// What queues of a controller have counted that are gone.
+#[derive(Debug)]
+pub struct Past {
+    /// Errors.
+    pub statuses: StatusCounts,
+    /// What came to each namespace.
+    pub namespaces: EachNamespace,
+    /// Watched commands.
+    pub flight: LaneFlight,
+    /// The last ones.
+    pub records: FlightRecords,
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Past {
+            statuses: StatusCounts::default(),
+            namespaces: EachNamespace::default(),
+            flight: LaneFlight::default(),
+            records: FlightRecords::new(PAST_RECORDS),
+        }
+    }
+}
+
+/// What a controller has counted, all of it at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
     /// Counts of its SMART log.

@@ -17,9 +17,7 @@ use nvme_spec::opcode::{Csi, NvmOpcode};
 use nvme_spec::zoned::ZonedOpcode;
 use port::time::Time;
 
-use crate::counters::EachNamespace;
-
-/// The stages of a command's latency, in order.
+/// Where the time of a command goes, in the order in which it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// In the host's ring: from the look that saw its doorbell until it was fetched.
@@ -507,33 +505,6 @@ pub struct Watched {
     pub flight: Arc<LaneFlight>,
     /// The last ones.
     pub records: Arc<FlightRecords>,
-}
-
-/// Records that are kept of queues that are gone.
-const PAST_RECORDS: usize = 256;
-
-/// Counts of a controller's deleted queues.
-#[derive(Debug)]
-pub struct Past {
-    /// Errors.
-    pub statuses: StatusCounts,
-    /// Commands of each namespace.
-    pub namespaces: EachNamespace,
-    /// Watched commands.
-    pub flight: LaneFlight,
-    /// The last ones.
-    pub records: FlightRecords,
-}
-
-impl Default for Past {
-    fn default() -> Self {
-        Past {
-            statuses: StatusCounts::default(),
-            namespaces: EachNamespace::default(),
-            flight: LaneFlight::default(),
-            records: FlightRecords::new(PAST_RECORDS),
-        }
-    }
 }
 
 impl Watching {

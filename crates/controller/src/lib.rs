@@ -16,14 +16,15 @@
     clippy::disallowed_macros
 )]
 
-pub mod admin;
 mod arbitration;
 pub mod command;
 pub mod config;
 pub mod controller;
 pub mod counters;
+mod deadline;
 pub mod flight;
 pub mod gate;
+mod health;
 pub mod identity;
 pub mod inspect;
 pub mod lane;
@@ -34,6 +35,6 @@ pub mod sgl;
 pub mod state;
 pub mod subsystem;
 
-pub use admin::logs::{REACTOR_LOG, ReactorLog};
 pub use config::{ConfigError, ControllerConfig, DoorbellMode};
-pub use controller::{Controller, Failure, Interrupt};
+pub use controller::{Controller, Failure, Interrupt, REACTOR_LOG, ReactorLog};
+pub use health::HealthRecord;

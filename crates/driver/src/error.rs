@@ -7,7 +7,7 @@ use std::time::Duration;
 use nvme_spec::Status;
 use vfio_user::ClientError;
 
-use crate::bus::PciAddress;
+use crate::pci_address::PciAddress;
 
 /// Why a request to a drive was not done.
 #[derive(Debug, thiserror::Error)]

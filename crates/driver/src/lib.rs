@@ -22,6 +22,7 @@ pub mod floor;
 pub mod io;
 pub mod key_value;
 mod options;
+mod pci_address;
 pub mod program;
 pub mod prp;
 mod queue;

@@ -7,18 +7,11 @@ use port::ticket::OwnerKey;
 use port::time::Time;
 
 use crate::Engine;
-use crate::lanes::{Lanes, Whose};
-use crate::mail::{About, EngineId, Mail, MoveError};
+use crate::lanes::{Lanes, Manner, Moved, VisitorPost, Whose};
+use crate::mail::{About, Mail, MoveError};
 use crate::members::Places;
-use crate::travel::{Manner, Moved};
-use crate::turn::{ControllerSlot, Interrupts};
-
-/// Completions that a lane on another engine has posted, for its controller.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct VisitorPost {
-    controller: usize,
-    posted: Posted,
-}
+use crate::slot::{ControllerSlot, EngineId};
+use crate::turn::Interrupts;
 
 impl<C: Channel> Engine<C> {
     /// The next message to carry, and to whom. In this order for each of them.

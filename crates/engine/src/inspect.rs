@@ -6,8 +6,7 @@ use port::Channel;
 
 use crate::Engine;
 use crate::lanes::{Slot, Whose};
-use crate::mail::EngineId;
-use crate::turn::ControllerSlot;
+use crate::slot::{ControllerSlot, EngineId};
 
 impl<C: Channel> Engine<C> {
     /// A snapshot of a controller's queues.

@@ -29,12 +29,13 @@ mod inspect;
 mod lanes;
 mod mail;
 mod members;
+mod slot;
 pub mod tenants;
-mod travel;
 mod turn;
 pub mod wait;
 
-pub use mail::{EngineId, Mail, MoveError};
-pub use travel::Moved;
-pub use turn::{ControllerSlot, Engine, Interrupts, SubsystemSlot, Turn};
+pub use lanes::Moved;
+pub use mail::{Mail, MoveError};
+pub use slot::{ControllerSlot, EngineId, SubsystemSlot};
+pub use turn::{Engine, Interrupts, Turn};
 pub use wait::{Idle, Mode};

@@ -15,11 +15,7 @@
 use controller::lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, Posted};
 use port::ticket::{OwnerKey, Ticket};
 
-use crate::turn::ControllerSlot;
-
-/// Index of an engine in its process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EngineId(pub u16);
+use crate::slot::ControllerSlot;
 
 /// A message from one engine to another, about the lane that has this key at its home.
 #[derive(Debug)]

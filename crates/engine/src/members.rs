@@ -11,8 +11,7 @@ use controller::subsystem::Subsystem;
 use port::time::Time;
 use port::{Channel, Channels};
 
-use crate::mail::EngineId;
-use crate::turn::{ControllerSlot, SubsystemSlot};
+use crate::slot::{ControllerSlot, EngineId, SubsystemSlot};
 
 /// Turns of a controller or subsystem without work after which it is cold.
 const HOT_TURNS: u8 = 4;

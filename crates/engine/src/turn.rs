@@ -1,5 +1,7 @@
 //! One turn of a reactor, from doorbells to interrupts.
 
+use std::sync::Arc;
+
 use controller::flight::WatchSpec;
 use controller::subsystem::Subsystem;
 use controller::{Controller, Interrupt};
@@ -7,11 +9,10 @@ use port::ticket::OwnerKey;
 use port::time::Time;
 use port::{Channel, ChannelId, Channels, Done};
 
-use crate::deliver::VisitorPost;
-use crate::lanes::{Lanes, LanesOf, Whose, number_of, slot_of};
-use crate::mail::EngineId;
+use crate::lanes::{Lanes, LanesOf, VisitorPost, Whose, number_of, slot_of};
 use crate::members::{Member, Members};
-use crate::tenants::Tenants;
+use crate::slot::{ControllerSlot, EngineId, SubsystemSlot};
+use crate::tenants::{Budget, NamespaceKey, TenantId, TenantSpec, Tenants};
 use crate::wait::{EARLY_NS, Waiting};
 use crate::{Idle, Mode};
 
@@ -23,15 +24,7 @@ const NEVER: Time = Time(u64::MAX);
 /// first command in an idle queue waits no longer than that beside busy ones.
 const BELL_ROUND_NS: u64 = 30_000;
 
-/// A controller's place in its engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ControllerSlot(pub usize);
-
-/// A subsystem's place in its engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SubsystemSlot(pub usize);
-
-/// Result of a turn.
+/// What a turn did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     /// Whether anything was done.
@@ -124,6 +117,42 @@ impl<C: Channel> Engine<C> {
     /// Gives a channel back; nothing may be in flight on it.
     pub fn remove_channel(&mut self, id: ChannelId) -> Option<C> {
         self.channels.remove(id)
+    }
+
+    /// Takes a tenant, or changes it. Every engine of a process is told the same, with the same
+    /// budget.
+    pub fn set_tenant(&mut self, id: TenantId, spec: TenantSpec, budget: Arc<Budget>) {
+        self.tenants.get_or_insert_default().set(id, spec, budget);
+    }
+
+    /// Whose a namespace's commands are, whichever controller they come by, and its weight beside
+    /// others of the same tenant. `None`: the controller's.
+    pub fn assign_namespace(
+        &mut self,
+        namespace: NamespaceKey,
+        tenant: Option<TenantId>,
+        weight: u32,
+    ) {
+        let tenants = self.tenants.get_or_insert_default();
+        tenants.assign(namespace, tenant, weight);
+    }
+
+    /// Whose the commands of a controller of that engine are.
+    pub fn assign_controller(
+        &mut self,
+        home: EngineId,
+        controller: ControllerSlot,
+        tenant: Option<TenantId>,
+    ) {
+        self.lanes.assign(home, controller.0, tenant);
+    }
+
+    /// Forgets a tenant, which nothing names any more. What media have of it ends as if it were
+    /// nobody's.
+    pub fn remove_tenant(&mut self, id: TenantId) {
+        if let Some(tenants) = &mut self.tenants {
+            tenants.remove(id);
+        }
     }
 
     pub(crate) fn channels(&self) -> &Channels<C> {

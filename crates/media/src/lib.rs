@@ -38,23 +38,20 @@ mod overlap;
 mod possible;
 mod ram;
 mod size;
-mod timed;
 pub mod told;
 mod trouble;
 mod zoned;
 
-pub use self::channel::{Channel, IoCounts};
+pub use self::channel::Channel;
 pub use self::drive::DriveCounts;
 pub use self::error::MediumError;
-pub use self::file::FileCounts;
-pub use self::journal::StateError;
+pub use self::file::{Direct, FileCounts, FileIo, IoCounts};
+pub use self::journal::{RecordSink, StateError};
 pub use self::keyvalue::Dialect;
-pub use self::look::{Asked, Look, PairsLook, Stalls, TimingLook, ZoneLook, ZonesLook, ZonesState};
-pub use self::medium::{
-    Direct, FileIo, MAX_DEPTH, Medium, MediumKind, MediumSpec, RECORD_MAX, RecordSink,
-};
+pub use self::look::{Asked, Look, PairsLook, Stalls, TimingLook};
+pub use self::medium::{MAX_DEPTH, Medium, MediumKind, MediumSpec, RECORD_MAX};
 /// A reactor's part in the completions of a drive's channels.
 pub type Relay = drive::Relay<driver::bus::place::AnyBus>;
 pub use self::drive::Duty;
 pub use self::trouble::{Trouble, TroubleLook, Troubles};
-pub use self::zoned::{ZoneLoss, ZoneLossError, ZoneSpec};
+pub use self::zoned::{ZoneLook, ZoneLoss, ZoneLossError, ZoneSpec, ZonesLook, ZonesState};

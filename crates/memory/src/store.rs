@@ -9,8 +9,10 @@
 use std::ptr::NonNull;
 use std::{io, ptr};
 
+use rustix::mm::Advice;
+
 use crate::dma::Segment;
-use crate::huge::{self, HUGE_PAGE_LEN};
+use crate::huge::HUGE_PAGE_LEN;
 use crate::map::OwnMap;
 use crate::{numa, order};
 
@@ -50,7 +52,7 @@ impl Store {
     /// What the system says: mostly that there is no room for so many addresses.
     pub fn new(len: u64) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let (map, pages) = huge::private(len)?;
+        let (map, pages) = private(len)?;
         Ok(Store { map, pages })
     }
 
@@ -225,11 +227,45 @@ impl Store {
     }
 }
 
+/// Private memory of `len` bytes, all zero, on huge pages where there are some, and where `len`
+/// would fill one.
+///
+/// # Errors
+/// There is no room for so many addresses.
+fn private(len: usize) -> io::Result<(OwnMap, StorePages)> {
+    if len < HUGE_PAGE_LEN {
+        return Ok((OwnMap::anonymous(len)?, StorePages::Usual));
+    }
+    let whole = len
+        .checked_next_multiple_of(HUGE_PAGE_LEN)
+        .ok_or(io::ErrorKind::OutOfMemory)?;
+    if let Ok(map) = OwnMap::reserved_huge(whole) {
+        return Ok((map.shortened(len), StorePages::Reserved));
+    }
+    let map = OwnMap::anonymous_aligned(whole, HUGE_PAGE_LEN)?;
+    // An error is a kernel without huge pages.
+    let asked = map.advise(0, whole, Advice::LinuxHugepage).is_ok();
+    let pages = if asked && gives_where_asked() {
+        StorePages::HugeAsWritten
+    } else {
+        StorePages::Usual
+    };
+    Ok((map.shortened(len), pages))
+}
+
+/// Whether the system gives huge pages to memory that asks for them
+/// (`transparent_hugepage=madvise`, or `always`).
+fn gives_where_asked() -> bool {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    setting.is_ok_and(|setting| !setting.contains("[never]"))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::huge::tests::huge_kib;
 
     const LEN: usize = 5 * PAGE_LEN;
 
@@ -256,6 +292,23 @@ mod tests {
                 prop_assert_eq!(&all, &model);
             }
         }
+    }
+
+    #[test]
+    fn private_memory_lies_on_the_pages_that_it_says() {
+        let (map, pages) = private(2 * HUGE_PAGE_LEN - 1).unwrap();
+        assert_eq!(map.at(0, 1).addr() % HUGE_PAGE_LEN, 0);
+        // SAFETY: the byte lies inside the mapping, which is writable.
+        unsafe { map.at(HUGE_PAGE_LEN - 1, 1).write(1) };
+        let huge = huge_kib(&map);
+        match pages {
+            StorePages::Reserved => assert!(huge >= 2048, "{huge}"),
+            // A system that is short of memory gives usual ones.
+            StorePages::HugeAsWritten => assert!(huge == 0 || huge == 2048, "{huge}"),
+            StorePages::Usual => assert_eq!(huge, 0),
+        }
+        // What would not fill a huge page does not ask for one.
+        assert_eq!(private(4096).unwrap().1, StorePages::Usual);
     }
 
     /// Resident pages of this process, from /proc/self/statm (proc(5)).

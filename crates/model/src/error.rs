@@ -29,3 +29,13 @@ pub enum ParameterError {
         name: &'static str,
     },
 }
+
+/// A vector of `count` zeros of `T`, or the error that there is no memory for it. Memory is asked
+/// for apart, as `vec!` would abort; a large one is then memory that was never touched.
+pub(crate) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>, ParameterError> {
+    let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
+    Vec::<T>::new()
+        .try_reserve_exact(count)
+        .map_err(|_| ParameterError::Memory { bytes })?;
+    Ok(vec![T::default(); count])
+}

@@ -37,7 +37,6 @@ pub mod parameter;
 mod parameters;
 mod pending;
 pub mod preset;
-mod recorded;
 mod server;
 mod units;
 mod zones;
@@ -51,7 +50,7 @@ pub use self::flash::{
     Policy, Prepared, Progress, Room, SlcState, Snapshot, StateError, Wear, Writer,
 };
 pub use self::kv::Kv;
-pub use self::machine::Model;
+pub use self::machine::{Arrival, Model, Recorded, Recording};
 pub use self::nvm::Nvm;
 pub use self::op::{KvKind, KvOp, Op, ZoneOp, key_hash};
 pub use self::parameter::{Change, InvalidParameter, Kind, Moment, Unit, Value};
@@ -59,7 +58,6 @@ pub use self::parameters::{
     Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters,
     KvParameters, NvmParameters, Parameters, ZonesParameters,
 };
-pub use self::recorded::{Arrival, Recorded, Recording};
 pub use self::zones::Zones;
 
 /// Result of a submission.

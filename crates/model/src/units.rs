@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::error::ParameterError;
-use crate::parameter::PAGE_BYTES;
+/// What a host's page is, in every model.
+pub const PAGE_BYTES: u64 = 4096;
 
 /// Bytes of a page, the unit of mapping and of the firmware's costs.
 pub(crate) const PAGE: u64 = PAGE_BYTES;
@@ -14,7 +14,13 @@ pub(crate) const PAGE_LEN: u32 = 4096;
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
-/// Nanoseconds of `bytes` at `bytes_per_s`, rounded up; 0 if that is 0 (unlimited).
+/// Length of a slot of a link of the published program; see [`crate::code`].
+pub(crate) const SLOT_NS: u64 = 4_000;
+
+/// Bytes of a credit of such a slot.
+pub(crate) const CREDIT: u64 = 128;
+
+/// Nanoseconds that `bytes` take at `bytes_per_s`, rounded up; none where that is 0 (not limited).
 pub(crate) fn duration(bytes: u32, bytes_per_s: u64) -> u64 {
     match bytes_per_s {
         0 => 0,
@@ -22,14 +28,15 @@ pub(crate) fn duration(bytes: u32, bytes_per_s: u64) -> u64 {
     }
 }
 
-/// A vector of `count` zeros of `T`, or the error that there is not enough memory. The allocation
-/// is tested separately, because `vec!` would abort; a large vector is untouched memory.
-pub(crate) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>, ParameterError> {
-    let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
-    Vec::<T>::new()
-        .try_reserve_exact(count)
-        .map_err(|_| ParameterError::Memory { bytes })?;
-    Ok(vec![T::default(); count])
+/// Credits of a slot at a bandwidth.
+pub(crate) fn credits(bytes_per_s: u64) -> u64 {
+    let bytes = u128::from(bytes_per_s) * u128::from(SLOT_NS) / u128::from(SECOND);
+    u64::try_from(bytes).unwrap_or(u64::MAX) / CREDIT
+}
+
+/// Whether the program can count with that bandwidth, in bytes per second; 0 is none.
+pub(crate) fn is_counted(bytes_per_s: u64) -> bool {
+    bytes_per_s == 0 || (1..=u64::from(u8::MAX)).contains(&credits(bytes_per_s))
 }
 
 /// The pages that `len` bytes at `offset` touch, of `total` pages.

@@ -6,7 +6,7 @@ use core::mem::offset_of;
 use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::command::Prinfo;
+use crate::protection::Prinfo;
 
 /// Most source ranges of one command: NR is a 0's based byte.
 pub const COPY_RANGES_MAX: usize = 256;

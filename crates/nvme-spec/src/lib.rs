@@ -43,6 +43,7 @@ pub mod log;
 pub mod namespace_management;
 pub mod opcode;
 pub mod pci;
+pub mod protection;
 pub mod prp;
 pub mod registers;
 pub mod reservation;

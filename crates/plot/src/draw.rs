@@ -1,21 +1,18 @@
 //! Drawing of figures with the library `plotters`: layout and style.
 
-use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::ranged1d::Ranged as _;
 use plotters::prelude::{
-    BLACK, ChartBuilder, ChartContext, Circle, Color as _, DrawingArea, DrawingAreaErrorKind,
-    EmptyElement, ErrorBar, IntoDrawingArea as _, LineSeries, PathElement, RGBColor, Rectangle,
-    SVGBackend, ShapeStyle, Text, WHITE,
+    BLACK, ChartBuilder, ChartContext, Circle, Color as _, EmptyElement, ErrorBar,
+    IntoDrawingArea as _, LineSeries, PathElement, RGBColor, Rectangle, SVGBackend, ShapeStyle,
+    Text, WHITE,
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::scale::Ruler;
-use crate::text::{self, CAPTION, NAME, SMALL, TITLE};
+use crate::text::{self, Area, CAPTION, NAME, Outcome, SMALL, TITLE};
 use crate::{Mark, Panel, Picture, Point, Series};
 
-pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-pub(crate) type Outcome<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Ruler, Ruler>>;
 
 /// Colours for readers with impaired colour vision (Okabe and Ito, 2008), on white; without yellow.

@@ -1,9 +1,15 @@
 //! Text in a figure: fonts and line breaks.
 
-use plotters::prelude::{FontFamily, IntoFont as _, TextStyle};
+use plotters::coord::Shift;
+use plotters::prelude::{
+    DrawingArea, DrawingAreaErrorKind, FontFamily, IntoFont as _, SVGBackend, TextStyle,
+};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::draw::{Area, Outcome};
+/// What is drawn on.
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// What drawing on it comes to.
+pub(crate) type Outcome<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 
 /// Font sizes in pixels: of the figure's title, of a panel's, of names at axes and of all other
 /// text.

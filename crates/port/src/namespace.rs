@@ -1,15 +1,17 @@
-//! Namespaces on the command path: the location of their bytes, and the meaning of a range of
-//! blocks.
+//! Namespaces as the command path sees them: where their bytes are, and what a range of blocks
+//! means; and the contract of command sets beside NVM, which namespaces carry ([`crate::set`]).
 //!
 //! The table is an immutable snapshot: attach and detach publish a new one to every lane. It does
 //! NOT define how a namespace is described to a host (that is `identity`).
 
+use std::fmt;
 use std::sync::Arc;
 
-use nvme_spec::Status;
+use nvme_spec::identify::IDENTIFY_SIZE;
+use nvme_spec::log::CommandEffects;
 use nvme_spec::opcode::Csi;
+use nvme_spec::{Sqe, Status};
 
-use crate::set::CommandSet;
 use crate::{BlockRanges, ByteRange, ChannelId, MediumTraits};
 
 /// Temporary restrictions of commands on a namespace.
@@ -190,6 +192,93 @@ impl From<Vec<Namespace>> for NamespaceTable {
         namespaces.dedup_by_key(|n| n.nsid);
         NamespaceTable { sorted: namespaces }
     }
+}
+
+/// What a command set, or a vendor's extension of one, is to the controller. See [`crate::set`].
+pub trait CommandSet: fmt::Debug + Send + Sync {
+    /// The command set that its namespaces report. Of an extension that of what it extends.
+    fn csi(&self) -> Csi;
+
+    /// What a command of this set comes to. `None`: it is the NVM command set's, and goes the way
+    /// of those.
+    ///
+    /// Fused commands do not come here; those with reserved flags are refused if the command is one
+    /// of this set.
+    ///
+    /// # Errors
+    /// What it ends with: a field that cannot be whatever the namespace's state is, or an opcode of
+    /// the NVM command set that this set does not have.
+    fn command(&self, sqe: &Sqe, namespace: &Namespace) -> Result<Option<Asked>, Status>;
+
+    /// What a command of this set is called; `None` for one of the NVM command set's.
+    fn opcode_name(&self, _opcode: u8) -> Option<&'static str> {
+        None
+    }
+
+    /// What the log of effects says of an I/O command; `None` where there is no such command. Of an
+    /// extension only what it adds.
+    fn effects(&self, opcode: u8) -> Option<CommandEffects>;
+
+    /// Identify Namespace of the command set (CNS 05h); not asked of extensions.
+    fn identify_namespace(&self, _namespace: &Namespace) -> Box<[u8; IDENTIFY_SIZE]> {
+        Box::new([0; IDENTIFY_SIZE])
+    }
+
+    /// Identify Controller of the command set (CNS 06h); not asked of extensions.
+    fn identify_controller(&self) -> Box<[u8; IDENTIFY_SIZE]> {
+        Box::new([0; IDENTIFY_SIZE])
+    }
+
+    /// The first block of the zone that a block is in, told where the medium could not write there
+    /// and the zone is another than before (Changed Zone List); `None` where there are no zones.
+    fn zone_of(&self, _namespace: &Namespace, _lba: u64) -> Option<u64> {
+        None
+    }
+
+    /// Whether its namespaces have logical blocks, which the structures of the NVM command set
+    /// describe, too.
+    fn has_blocks(&self) -> bool {
+        true
+    }
+}
+
+/// Two are the same where they are one object: each medium has its own.
+impl PartialEq for dyn CommandSet {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::addr_eq(self, other)
+    }
+}
+
+impl Eq for dyn CommandSet {}
+
+/// What a command of a set asks for, as far as the controller must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// What it does to what is there.
+    pub access: Access,
+    /// Its data.
+    pub data: Data,
+}
+
+/// What a command does to what a namespace holds: what reservations and write protection look at
+/// (Base 2.1, 8.1.22).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It reads.
+    Reads,
+    /// It changes something.
+    Changes,
+}
+
+/// The data of a command, and which way it goes. Lengths are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// None.
+    Nothing,
+    /// The medium reads so many from the host's memory; not 0.
+    FromHost(u64),
+    /// The medium writes at most so many to the host's memory; not 0.
+    ToHost(u64),
 }
 
 #[cfg(test)]

@@ -19,9 +19,10 @@ use nvme_spec::zoned::{ZoneSendAction, ZoneSendCdw13, ZonedOpcode};
 use nvme_spec::{Sqe, Status};
 use zerocopy::IntoBytes;
 
-use crate::Error;
+use crate::error::Error;
 use crate::fixed::{LOG_BITS, exponential};
-use crate::job::{Arrivals, Job, Kind, Op, Stream};
+use crate::job::{Arrivals, Job, Kind, Op};
+use crate::stream::Stream;
 use crate::trace::Arrival;
 
 /// Bytes of a logical block.

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use driver::workload::random::Random;
 use model::Parameters;
 
-use crate::Error;
+use crate::error::Error;
 use crate::job::{Job, Kind};
 
 /// Write pointers of a drive's zones.

@@ -1,8 +1,9 @@
 //! Commands of a trace in a form that can be submitted again.
 
-use nvme_spec::key_value::{KEY_MAX, KvCdw11, KvOpcode};
+use nvme_spec::key_value::{KvCdw11, KvOpcode};
 
-use crate::{Operation, Record};
+use crate::name::Operation;
+use crate::record::{Key, Record};
 
 /// A command, in bytes of its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,32 +90,6 @@ pub enum KeyCommand {
     Delete,
     /// Tests whether it exists.
     Exist,
-}
-
-/// A key of 1 to 16 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
-    pub(crate) field: [u8; KEY_MAX],
-    pub(crate) len: u8,
-}
-
-impl Key {
-    /// Its bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        let len = usize::from(self.len).min(KEY_MAX);
-        &self.field[..len]
-    }
-}
-
-impl std::fmt::Display for Key {
-    /// `0x` and hexadecimal digits, as accepted by `nvmirage kv`.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("0x")?;
-        self.bytes()
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
 }
 
 impl Asked {

@@ -40,17 +40,17 @@ mod columns;
 pub mod export;
 mod name;
 mod read;
+mod record;
 pub mod stats;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub use asked::{Asked, Key, KeyCommand};
+pub use asked::{Asked, KeyCommand};
 pub use name::Operation;
-use nvme_spec::key_value::{KEY_MAX, KvCdw11, KvOpcode};
-use nvme_spec::opcode::Csi;
 pub use read::{Reader, Tail, TraceError};
+pub use record::{Key, Record, STAGES};
 use serde::{Deserialize, Serialize};
 pub use write::Encoder;
 
@@ -68,112 +68,7 @@ const PACKED_MAX: usize = RAW_MAX + RAW_MAX / 128 + 1024;
 const START_LEN: usize = 12;
 const FRAME_LEN: usize = 28;
 
-/// Stages of a command, in the order of [`Record::stages`]: in the host's ring, behind other
-/// tenants, in the checks, in the medium, delayed by a model, and posted before its interrupt.
-pub const STAGES: [&str; 6] = [
-    "ring",
-    "fairness",
-    "translation",
-    "medium",
-    "model",
-    "interrupt",
-];
-
-/// A completed command.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Record {
-    /// Time at which its doorbell was seen, in nanoseconds on the recording's clock;
-    /// [`Header::start_ns`] is the start of the recording.
-    pub at_ns: u64,
-    /// Nanoseconds of each stage, by [`STAGES`], limited to 4.29 s.
-    pub stages: [u32; STAGES.len()],
-    /// Its completion queue.
-    pub cqid: u16,
-    /// Its submission queue.
-    pub sqid: u16,
-    /// Its command identifier.
-    pub cid: u16,
-    /// Its opcode.
-    pub opcode: u8,
-    /// Whether it had Force Unit Access.
-    pub fua: bool,
-    /// The command set of its namespace (CSI).
-    pub csi: u8,
-    /// Logical block size of its namespace as a power of two; 0 if the namespace did not exist.
-    pub lba_shift: u8,
-    /// Status Code Type and Status Code, as in bits 10:0 of the status field.
-    pub status: u16,
-    /// Its namespace.
-    pub nsid: u32,
-    /// Its first logical block; for Dataset Management that of its first range.
-    pub slba: u64,
-    /// Number of logical blocks; for Dataset Management of its first range; for a command with a
-    /// key the size of the value or of the host's buffer in bytes (CDW10).
-    pub blocks: u32,
-    /// For Dataset Management the number of its ranges, for the Zone Management commands CDW13, for
-    /// other commands with blocks the upper half of CDW12, for commands with a key the lower half
-    /// of CDW11: the key's length, and options.
-    pub detail: u32,
-    /// The key's field, of commands of the Key Value command set.
-    pub key: [u8; KEY_MAX],
-    /// Bytes moved to or from the host.
-    pub bytes: u32,
-    /// Commands of its queue fetched and not completed when it was fetched, including itself.
-    pub depth: u16,
-}
-
-impl Record {
-    /// Nanoseconds from its doorbell until its completion was posted.
-    #[must_use]
-    pub fn latency_ns(&self) -> u64 {
-        let [stages @ .., _interrupt] = &self.stages;
-        stages.iter().map(|stage| u64::from(*stage)).sum()
-    }
-
-    /// When its completion was posted, on the clock of [`Record::at_ns`].
-    #[must_use]
-    pub fn done_ns(&self) -> u64 {
-        self.at_ns.saturating_add(self.latency_ns())
-    }
-
-    /// The byte range of its namespace: start and length. `None` if it has none, or the range
-    /// overflows.
-    #[must_use]
-    pub fn extent(&self) -> Option<(u64, u64)> {
-        if self.blocks == 0 {
-            return None;
-        }
-        let start = self.first_byte()?;
-        let len = u64::from(self.blocks) << self.lba_shift;
-        start.checked_add(len)?;
-        Some((start, len))
-    }
-
-    /// The first byte of its first logical block.
-    fn first_byte(&self) -> Option<u64> {
-        let known = (9..=16).contains(&self.lba_shift) && Csi(self.csi) != Csi::KEY_VALUE;
-        known.then(|| self.slba.checked_mul(1 << self.lba_shift))?
-    }
-
-    /// The key of a command of the Key Value command set, if it has one.
-    #[must_use]
-    pub fn key(&self) -> Option<Key> {
-        let len = KvCdw11::from(self.detail).kl();
-        let is_one = Csi(self.csi) == Csi::KEY_VALUE && KvOpcode(self.opcode).has_key();
-        (is_one && (1..=KEY_MAX).contains(&len.into())).then_some(Key {
-            field: self.key,
-            len,
-        })
-    }
-
-    /// Whether it succeeded.
-    #[must_use]
-    pub fn is_success(&self) -> bool {
-        self.status == 0
-    }
-}
-
-/// Description of a recording.
+/// What a recording is of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Name of the controller.

@@ -4,7 +4,7 @@ use nvme_spec::key_value::KvOpcode;
 use nvme_spec::opcode::{Csi, NvmOpcode};
 use nvme_spec::zoned::ZonedOpcode;
 
-use crate::Record;
+use crate::record::Record;
 
 /// Kind of a command, as far as users of traces distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,10 +1,12 @@
-//! Rules of the project that no compiler checks: which crate may use which, and what source text
-//! may hold, where links lead, and how the book's blocks are marked.
+//! Rules of the project that no compiler checks: which crate may use which, that modules use each
+//! other in no circle, what source text may hold, where links lead, and how the book's blocks are
+//! marked.
 //!
 //! Each rule is a function from text to findings, so that its tests show it failing; [`run`] feeds
 //! them the working tree.
 
 mod arrows;
+mod cycles;
 mod lexer;
 mod links;
 mod prose;
@@ -53,6 +55,7 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Finding>> {
     ]))?;
     let mut findings = arrows::check(&metadata)?;
     let mut pages = BTreeMap::new();
+    let mut sources = BTreeMap::new();
     let list = [
         "ls-files",
         "-z",
@@ -68,13 +71,17 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Finding>> {
         }
         let bytes = fs::read(&path).with_context(|| format!("cannot read {name}"))?;
         findings.extend(text::check(name, &bytes));
-        if name.ends_with(".md") {
-            pages.insert(
-                name.to_owned(),
-                String::from_utf8_lossy(&bytes).into_owned(),
-            );
-        }
+        let texts = match name.rsplit_once('.') {
+            Some((_, "md")) => &mut pages,
+            Some((_, "rs")) => &mut sources,
+            _ => continue,
+        };
+        texts.insert(
+            name.to_owned(),
+            String::from_utf8_lossy(&bytes).into_owned(),
+        );
     }
+    findings.extend(cycles::check(&sources));
     findings.extend(links::check(&pages, &|path| root.join(path).exists()));
     for (name, text) in &pages {
         findings.extend(prose::check(name, text));

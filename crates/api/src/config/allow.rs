@@ -14,7 +14,7 @@ const MAX_PAGES: usize = 16;
 const DEFAULT_LEN: u16 = 512;
 /// First vendor log page (Base 2.1, 5.1.12). Of these, only the program's own is rejected.
 const FIRST_LID: u8 = 0xc0;
-const OWN_LID: u8 = controller::admin::logs::REACTOR_LOG.0;
+const OWN_LID: u8 = controller::REACTOR_LOG.0;
 
 /// `get-log-page:LID`, or `get-log-page:LID:BYTES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use port::ticket::OwnerKey;
 use port::time::Time;
 use port::{Channel, ChannelId, Channels};
 
+use super::admin::events::Event;
+use super::admin::logs::{LoggedCommand, LoggedError};
+use super::admin::{Waiting, abort_dw0};
 use super::lifecycle::Phase;
 use super::{Controller, DEADLINE_NS, Failure};
-use crate::admin::events::Event;
-use crate::admin::logs::{LoggedCommand, LoggedError};
-use crate::admin::{Waiting, abort_dw0};
 use crate::lane::{
     Copying, EPOCH_FORWARDED, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable,
     QueueName,

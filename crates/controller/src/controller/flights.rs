@@ -6,9 +6,9 @@ use std::sync::Arc;
 use port::ticket::OwnerKey;
 
 use super::Controller;
-use crate::admin::queues::IoCq;
-use crate::counters::{Counted, LaneCounters, QueueCounted};
-use crate::flight::{FlightRecords, Past, WatchSpec, Watched, Watching};
+use super::admin::queues::IoCq;
+use crate::counters::{Counted, LaneCounters, Past, QueueCounted};
+use crate::flight::{FlightRecords, WatchSpec, Watched, Watching};
 use crate::lane::{LaneCommand, LaneTable};
 
 /// Sampling state of a controller.

@@ -11,7 +11,7 @@ use port::time::Time;
 use port::{Added, Cause, Channel, ChannelId, Channels, Outcome, Request};
 
 use super::Controller;
-use crate::admin::{Reply, Waiting};
+use super::admin::{Reply, Waiting};
 use crate::lane::{LaneCommand, LaneTable};
 use crate::subsystem::Subsystem;
 

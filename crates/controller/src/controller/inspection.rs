@@ -3,7 +3,7 @@
 use nvme_spec::opcode::AdminOpcode;
 
 use super::Controller;
-use crate::admin::{AdminQueue, Waiting};
+use super::admin::{AdminQueue, Waiting};
 use crate::config::DoorbellMode;
 use crate::inspect::{
     self, CommandView, CompletionView, ControllerView, DoorbellsView, Look, Place, SubmissionView,

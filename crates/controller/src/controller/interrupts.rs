@@ -32,7 +32,7 @@ use port::ticket::OwnerKey;
 use port::time::Time;
 
 use super::Controller;
-use crate::admin::AdminQueue;
+use super::admin::AdminQueue;
 use crate::lane::{Lane, LaneTable, Posted};
 use crate::pci::Mechanism;
 

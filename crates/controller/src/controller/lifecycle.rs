@@ -19,11 +19,11 @@ use port::ticket::Ticket;
 use port::time::Time;
 use port::{Channel, Channels, Outcome};
 
+use super::admin::events::Events;
+use super::admin::reservations::Notifications;
+use super::admin::{AdminQueue, IoQueues};
 use super::flush::{Flush, Flushed};
 use super::{Controller, DEADLINE_NS, FLUSH_DEADLINE_NS};
-use crate::admin::events::Events;
-use crate::admin::reservations::Notifications;
-use crate::admin::{AdminQueue, IoQueues};
 use crate::lane::{LaneCommand, LaneTable, QueueName};
 use crate::queue::QueueError;
 

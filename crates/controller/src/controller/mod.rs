@@ -10,6 +10,7 @@
 //! once; every admin command that was fetched completes, or dies with a reset. It does NOT deliver
 //! interrupts, answer messages, or hold a clock: `now` is an argument of each turn.
 
+mod admin;
 mod arbitrate;
 mod bus;
 mod exchange;
@@ -29,6 +30,14 @@ use port::namespace::NamespaceTable;
 use port::ticket::OwnerKey;
 use port::time::Time;
 
+use self::admin::drives::Drives;
+use self::admin::events::{Event, Events};
+pub use self::admin::features::FeatureValues;
+use self::admin::features::{FeatureContext, Features};
+use self::admin::logs::{ChangedNamespaces, ChangedZones, ErrorLog, LoggedError};
+pub use self::admin::logs::{REACTOR_LOG, ReactorLog};
+use self::admin::reservations::Notifications;
+use self::admin::{AdminQueue, IoQueues, Pending, temperature};
 use self::bus::Bus;
 use self::flights::Flights;
 use self::flush::Flush;
@@ -39,29 +48,20 @@ use self::lifecycle::{Phase, Shutdown};
 use self::saved::Saved;
 pub use self::saved::{AdminState, ControllerState, WaitingState};
 use self::watch::Watch;
-use crate::admin::drives::Drives;
-use crate::admin::events::{Event, Events};
-use crate::admin::features::{FeatureContext, Features};
-use crate::admin::health::HealthRecord;
-use crate::admin::logs::{ChangedNamespaces, ChangedZones, ErrorLog, LoggedError};
-use crate::admin::reservations::Notifications;
-use crate::admin::{AdminQueue, IoQueues, Pending, temperature};
 use crate::arbitration::Arbiter;
 use crate::config::{ConfigError, ControllerConfig};
 use crate::counters::ReactorCounters;
+pub use crate::deadline::DEADLINE_NS;
+use crate::health::HealthRecord;
 use crate::lane::ShadowSpec;
 use crate::pci::{self, BAR4_SIZE, ConfigEffect, ConfigSpace, MsixTable};
 use crate::registers::Registers;
 use crate::subsystem::{ControllerId, Subsystem};
 
-/// How long a stage of a reset, shutdown or deletion waits for commands in flight before it aborts
-/// them.
-pub const DEADLINE_NS: u64 = 4_000_000_000;
-
-/// Maximum duration of a medium's flush by the controller itself, for example at a shutdown. A disk
-/// may have much to write, and aborting means that the host is warned of data at risk; Linux waits
+/// How long a medium's flush may take that a controller makes by itself, at a shutdown say. A disk
+/// may have much to write, and to give up means that the host is told of data at risk; Linux waits
 /// for a shutdown for up to 60 s.
-pub(crate) const FLUSH_DEADLINE_NS: u64 = 30_000_000_000;
+const FLUSH_DEADLINE_NS: u64 = 30_000_000_000;
 
 /// One NVMe controller: one PCI function.
 #[derive(Debug)]

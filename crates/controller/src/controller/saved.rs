@@ -18,9 +18,9 @@ use nvme_spec::Cqe;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Controller;
-use crate::admin::Waiting;
-use crate::admin::events::REQUESTS;
-use crate::admin::features::{FeatureValues, Values};
+use super::admin::Waiting;
+use super::admin::events::REQUESTS;
+use super::admin::features::{FeatureValues, Values};
 use crate::config::{ConfigError, ControllerConfig, MAX_IO_QUEUES};
 use crate::lane::ShadowSpec;
 use crate::pci;
@@ -34,7 +34,7 @@ const ADMIN_AREA: usize = 1;
 /// Admin commands that can wait: one deletion of each queue, the aborts, the subsystem's
 /// operations, and one flush.
 const WAITING: usize =
-    2 * MAX_IO_QUEUES as usize + crate::admin::ABORT_LIMIT + crate::admin::OPERATION_LIMIT + 1;
+    2 * MAX_IO_QUEUES as usize + super::admin::ABORT_LIMIT + super::admin::OPERATION_LIMIT + 1;
 
 /// The controller: registers, features, queues. Its slots are Error Recovery of each namespace id,
 /// from 1, and then Reservation Notification Mask of each.

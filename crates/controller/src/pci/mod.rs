@@ -11,7 +11,7 @@ mod msix;
 
 pub(crate) use msix::MsixTable;
 
-use crate::config::ControllerConfig;
+use crate::config::{ControllerConfig, messages};
 
 /// Bytes of configuration space of a PCI Express function.
 pub(crate) const CONFIG_SPACE: usize = 4096;
@@ -67,8 +67,6 @@ const MSI_ENABLE: u16 = 1;
 const MSI_CAPABLE_SHIFT: u32 = 1;
 const MSI_ALLOCATED_SHIFT: u32 = 4;
 const MSI_COUNT_MASK: u16 = 0b111;
-/// Most messages of MSI (PCI 3.0, 6.8.1.3).
-const MSI_MESSAGES_MAX: u16 = 32;
 /// Message Control of MSI-X: every vector is masked; enabled.
 const MSIX_FUNCTION_MASK: u16 = 1 << 14;
 const MSIX_ENABLE: u16 = 1 << 15;
@@ -111,11 +109,6 @@ pub(crate) enum ConfigEffect {
     None,
     /// A function level reset.
     FunctionReset,
-}
-
-/// Messages of MSI offered for so many vectors: the next power of two, 32 at most.
-pub(crate) fn messages(vectors: u16) -> u16 {
-    vectors.next_power_of_two().min(MSI_MESSAGES_MAX)
 }
 
 /// The size of BAR0 for this many bytes of doorbells behind the page of registers.

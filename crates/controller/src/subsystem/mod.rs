@@ -45,7 +45,7 @@ pub use self::erase::{Erase, Round};
 pub use self::operation::{Answer, NSID_NONE, Operation, Requester, Step};
 pub use self::operator::OperatorRequest;
 pub use self::plan::Plan;
-pub use self::record::{ControllerRecord, NamespaceRecord, Record, RestoreError};
+pub use self::record::{ControllerRecord, NamespaceRecord, Record, RestoreError, SavedFeatures};
 pub(crate) use self::reservation::Notice;
 use self::reservation::keys;
 pub use self::reservation::{Host, Registrant, Reservation, ReservationCommand};

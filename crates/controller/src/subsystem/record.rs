@@ -12,8 +12,7 @@ use super::directory::{Allocated, Busy, Pool};
 use super::reservation::Reservation;
 use super::sanitize::SanitizeRecord;
 use super::set::ControllerId;
-use crate::admin::features::SavedFeatures;
-use crate::admin::health::HealthRecord;
+use crate::health::HealthRecord;
 
 /// A subsystem's record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -268,6 +267,43 @@ pub struct ControllerRecord {
     /// Its counters.
     #[serde(default)]
     pub health: HealthRecord,
+}
+
+/// Saved values of the features that can be saved, each as Dword 11 of its Set Features has it
+/// (Base 2.1, 5.1.25).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SavedFeatures {
+    /// Arbitration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arbitration: Option<u32>,
+    /// Power Management.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_management: Option<u32>,
+    /// Over temperature threshold, in kelvins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_temperature: Option<u16>,
+    /// Under temperature threshold, in kelvins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub under_temperature: Option<u16>,
+    /// Error Recovery of namespaces: identifier and value.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub error_recovery: Vec<(u32, u32)>,
+    /// The volatile write cache is enabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volatile_write_cache: Option<bool>,
+    /// Interrupt Coalescing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupt_coalescing: Option<u32>,
+    /// Interrupt vectors with Coalescing Disable.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub coalescing_disabled: Vec<u16>,
+    /// Write Atomicity Normal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_atomicity: Option<u32>,
+    /// Asynchronous Event Configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_configuration: Option<u32>,
 }
 
 impl ControllerRecord {

@@ -17,7 +17,7 @@ use port::{Channel, Channels, Outcome};
 use super::Subsystem;
 use super::erase::{Budget, Erasing};
 use super::operation::{Moved, NSID_NONE, Operation, Running, Wait};
-use crate::controller::DEADLINE_NS;
+use crate::deadline::DEADLINE_NS;
 
 /// Operations that are begun, or go on, in one turn, so that a host that floods a namespace leaves
 /// its neighbours theirs.

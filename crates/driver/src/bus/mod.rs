@@ -4,7 +4,6 @@
 //! interrupts. It knows nothing of queues or commands. Methods take `&self` because a device and
 //! its queue pairs use one bus; each bus does its own locking.
 
-mod pci_address;
 pub mod place;
 pub mod vfio;
 pub mod vfio_user;
@@ -14,9 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use memory::{DoorbellPages, EventFd, HostMemory, Iova, Lent};
-pub use pci_address::{NoPciAddress, PciAddress};
 
 use crate::DriverError;
+pub use crate::pci_address::{NoPciAddress, PciAddress};
 
 /// Empty looks that only spin, before the thread gives the processor away.
 const SPINS: u32 = 1 << 12;

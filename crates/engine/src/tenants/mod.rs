@@ -232,7 +232,7 @@ impl Tenants {
         }
     }
 
-    fn set(&mut self, id: TenantId, spec: TenantSpec, budget: Arc<Budget>) {
+    pub(crate) fn set(&mut self, id: TenantId, spec: TenantSpec, budget: Arc<Budget>) {
         let index = usize::from(id.0);
         if self.tenants.len() <= index {
             self.tenants.resize_with(index + 1, || None);
@@ -255,14 +255,19 @@ impl Tenants {
         self.last = None;
     }
 
-    fn remove(&mut self, id: TenantId) {
+    pub(crate) fn remove(&mut self, id: TenantId) {
         if let Some(tenant) = self.tenants.get_mut(usize::from(id.0)) {
             *tenant = None;
         }
         self.last = None;
     }
 
-    fn assign(&mut self, namespace: NamespaceKey, tenant: Option<TenantId>, weight: u32) {
+    pub(crate) fn assign(
+        &mut self,
+        namespace: NamespaceKey,
+        tenant: Option<TenantId>,
+        weight: u32,
+    ) {
         self.assigned.retain(|other| other.namespace != namespace);
         if tenant.is_some() || weight != TenantSpec::default().weight {
             self.assigned.push(Assigned {

@@ -1,16 +1,11 @@
 //! The configuration of tenants: names, weights, classes, caps and figures.
 
-use std::sync::Arc;
-
+use port::ChannelId;
 use port::time::Time;
-use port::{Channel, ChannelId};
 
 use super::bucket::{Bucket, Cap};
 use super::figures::Had;
 pub use super::figures::TenantFigures;
-use crate::Engine;
-use crate::mail::EngineId;
-use crate::turn::ControllerSlot;
 
 /// Index of a tenant, the same on every engine of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,41 +75,4 @@ pub struct NamespaceKey {
     pub channel: ChannelId,
     /// Its first byte there.
     pub start: u64,
-}
-
-impl<C: Channel> Engine<C> {
-    /// Adds or changes a tenant. Every engine of a process receives the same, with the same budget.
-    pub fn set_tenant(&mut self, id: TenantId, spec: TenantSpec, budget: Arc<Budget>) {
-        self.tenants.get_or_insert_default().set(id, spec, budget);
-    }
-
-    /// Whose a namespace's commands are, whichever controller they come by, and its weight beside
-    /// others of the same tenant. `None`: the controller's.
-    pub fn assign_namespace(
-        &mut self,
-        namespace: NamespaceKey,
-        tenant: Option<TenantId>,
-        weight: u32,
-    ) {
-        let tenants = self.tenants.get_or_insert_default();
-        tenants.assign(namespace, tenant, weight);
-    }
-
-    /// Whose the commands of a controller of that engine are.
-    pub fn assign_controller(
-        &mut self,
-        home: EngineId,
-        controller: ControllerSlot,
-        tenant: Option<TenantId>,
-    ) {
-        self.lanes.assign(home, controller.0, tenant);
-    }
-
-    /// Removes a tenant, which must not be referenced any more. Its commands in media end without a
-    /// tenant.
-    pub fn remove_tenant(&mut self, id: TenantId) {
-        if let Some(tenants) = &mut self.tenants {
-            tenants.remove(id);
-        }
-    }
 }

@@ -111,10 +111,10 @@ impl Sample {
         let name = self.act.name();
         let title = match self.act {
             Act::Reset | Act::Delete => format!("{name}, QD {depth}"),
-            Act::Retrieve | Act::Store => crate::report::job::title(name, self.block_bytes, depth),
+            Act::Retrieve | Act::Store => crate::job::title(name, self.block_bytes, depth),
             Act::Read | Act::Write => {
                 let order = if self.random { "rand" } else { "" };
-                crate::report::job::title(&format!("{order}{name}"), self.block_bytes, depth)
+                crate::job::title(&format!("{order}{name}"), self.block_bytes, depth)
             }
         };
         let writers = match self.writers.count {

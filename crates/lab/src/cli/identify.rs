@@ -4,8 +4,8 @@ use driver::Doorbells;
 use driver::bus::place::Place;
 
 use super::wait::WaitArg;
+use crate::identity::Identity;
 use crate::load::{Host, Needs};
-use crate::report::identity::Identity;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -22,10 +22,10 @@ use serde::Serialize;
 use server::Server;
 use tempfile::TempDir;
 
+use crate::identity::Identity;
+use crate::job::JobReport;
+use crate::line::Line;
 use crate::load::{Host, Needs, Queue};
-use crate::report::identity::Identity;
-use crate::report::job::JobReport;
-use crate::report::line::Line;
 use api::config::{self, Config, Control, Listen, MediumKind, Mode, Size};
 use machine::cpu;
 use terminal::interrupt::Interrupt;
@@ -211,7 +211,7 @@ impl Run<'_> {
         verify: bool,
     ) -> anyhow::Result<JobReport> {
         let job = Job {
-            name: crate::report::job::title(rw.name(), block_size, queue_depth),
+            name: crate::job::title(rw.name(), block_size, queue_depth),
             rw,
             block_size,
             queue_depth,

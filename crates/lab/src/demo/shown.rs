@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::Findings;
 use super::vm::Seen;
-use crate::report::identity::Identity;
-use crate::report::job::COLUMNS;
+use crate::identity::Identity;
+use crate::job::COLUMNS;
 use api::config::Mode;
 use terminal::table::{Align, Table};
 use terminal::units;

@@ -16,7 +16,7 @@ use driver::workload::{self, Job, Lulls, Progress, Setting};
 use driver::{Device, Doorbells, DriverError, Options, QueuePair, Shutdown};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::report::job::JobReport;
+use crate::job::JobReport;
 use machine::clock::Clock;
 use terminal::progress;
 

@@ -20,12 +20,24 @@ use rustix::io::{Errno, pread};
 
 use super::open::SECTOR;
 use crate::error::MediumError;
-use crate::medium::Direct;
 
 /// The largest alignment of a buffer that bounce buffers satisfy.
 pub(super) const MAX_MEMORY_ALIGN: usize = 4096;
 
-/// How the file is accessed.
+/// Whether a file is accessed past the page cache (`O_DIRECT`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direct {
+    /// Where that works for every LBA size.
+    #[default]
+    Auto,
+    /// Or else fail. LBAs may then have to be larger than 512 bytes:
+    /// [`crate::Medium::min_lba_bytes`].
+    On,
+    /// Never.
+    Off,
+}
+
+/// How the file is read and written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// Bypassing the page cache.

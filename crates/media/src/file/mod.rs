@@ -44,18 +44,56 @@ use port::{Cause, MediumTraits, Outcome};
 use rustix::fs::{FallocateFlags, fdatasync, fstat};
 
 pub(crate) use self::channel::FileChannel;
+pub use self::direct::Direct;
 use self::direct::{Access, Alignment};
 use self::health::Health;
 use self::op::Kind;
 use self::open::Opened;
 pub(crate) use self::storage::FileStorage;
 use self::uring::Looks;
-use crate::channel::IoCounts;
 use crate::error::MediumError;
 use crate::journal::Storage as _;
-use crate::medium::{Direct, FileIo};
 use crate::size::Bytes;
 use crate::trouble::{Trouble, Troubles};
+
+/// How a file's operations reach the kernel and come back. Of no meaning for a file in memory
+/// (tmpfs), whose operations are done at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIo {
+    /// A thread of the kernel looks for submissions (`IORING_SETUP_SQPOLL`): no system calls, but a
+    /// thread that spins while there is work.
+    pub poll_submissions: bool,
+    /// The device is asked for completions instead of interrupting (`IORING_SETUP_IOPOLL`). Needs
+    /// direct I/O and a device with polled queues, or else the file is not opened.
+    pub poll_completions: bool,
+    /// Hosts' memory is registered with the kernel once it has been in use for a while, as far as
+    /// the process may lock memory (`RLIMIT_MEMLOCK`). Registered memory is all allocated, and
+    /// stays where it is.
+    pub register_memory: bool,
+    /// It is opened for reading alone, never created, and takes no writes: for files and devices
+    /// that cannot be written to, or must not be.
+    pub read_only: bool,
+}
+
+impl Default for FileIo {
+    fn default() -> Self {
+        FileIo {
+            poll_submissions: false,
+            poll_completions: false,
+            register_memory: true,
+            read_only: false,
+        }
+    }
+}
+
+/// Commands of a channel that moved bytes, by what the kernel had to do for their memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoCounts {
+    /// It was registered.
+    pub registered: u64,
+    /// It was not: every page is looked up and held for each command.
+    pub plain: u64,
+}
 
 /// An open file or block device.
 #[derive(Debug)]

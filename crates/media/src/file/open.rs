@@ -20,9 +20,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::direct::{self, Access};
+use super::direct::{self, Access, Direct};
 use crate::error::MediumError;
-use crate::medium::Direct;
 
 /// The smallest LBA size; every size and offset is a multiple of it.
 pub(super) const SECTOR: u64 = 512;

@@ -69,7 +69,10 @@ const SYNC: u32 = TICKETS | 0x8000;
 const SUPERBLOCK: u32 = TICKETS | 0x8001;
 const GIVE_BACK: u32 = TICKETS | 0x8002;
 
-/// Why a state cannot be loaded from a file.
+/// Takes a record: its kind, and its bytes.
+pub type RecordSink<'a> = dyn FnMut(u8, &[u8]) -> io::Result<()> + 'a;
+
+/// Why a state cannot be taken from a file.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The file has no state.

@@ -23,9 +23,8 @@ use super::space::{Space, UNIT};
 use super::{Dialect, KeyValue, log};
 use crate::error::MediumError;
 use crate::file::{FileChannel, FileMedium};
-use crate::journal::StateError;
+use crate::journal::{RecordSink, StateError};
 use crate::look::PairsLook;
-use crate::medium::RecordSink;
 use crate::size::Bytes;
 
 /// Without a file all memory is volatile, so a flush has no effect.

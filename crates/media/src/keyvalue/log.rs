@@ -20,8 +20,7 @@ use super::data::Source;
 use super::index::{KEY_MAX, Slot};
 use super::pairs::{Pairs, Rule, VALUE_MAX};
 use super::space::Place;
-use crate::journal::{Journal, StateError, Storage};
-use crate::medium::RecordSink;
+use crate::journal::{Journal, RecordSink, StateError, Storage};
 
 /// Kinds of records: a key with its value; a key with bytes appended to its value, ignored if the
 /// key does not exist; a deleted key; deletion of all keys.

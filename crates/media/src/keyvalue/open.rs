@@ -8,9 +8,8 @@ use super::pairs::Pairs;
 use super::space::Space;
 use super::{Dialect, KeyValue, KeyValueMedium};
 use crate::error::MediumError;
-use crate::file::{FileMedium, FileStorage};
+use crate::file::{Direct, FileIo, FileMedium, FileStorage};
 use crate::journal::{Journal, Kind, Layout, MISPLACED, SHAPE_WORDS, Shape, StateError};
-use crate::medium::{Direct, FileIo};
 use crate::size::Bytes;
 
 /// Size of the largest frame of the log: the data of a command, and its keys.

@@ -11,24 +11,24 @@ use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
 use port::MediumTraits;
 use port::set::CommandSet;
 
-use crate::channel::{Channel, IoCounts, Kind};
+use crate::channel::{Channel, Kind, TimedChannel, Timing};
 use crate::drive::{Drive, DriveCounts, DriveIdentity, Duty, Relay, ShownPage};
 use crate::error::MediumError;
-use crate::file::{FileCounts, FileMedium};
+use crate::file::{Direct, FileCounts, FileIo, FileMedium, IoCounts};
 use crate::journal::{self, StateError, Superblock};
 use crate::keyvalue::{Dialect, KeyValueMedium};
 use crate::null::{self, NullChannel};
 use crate::ram::{self, RamChannel};
 use crate::size::Bytes;
-use crate::timed::{TimedChannel, Timing};
 use crate::told::{ToldChannel, ToldSet};
 use crate::trouble::Troubles;
 use crate::zoned::{ZoneLoss, ZoneLossError, ZoneSpec, ZonedMedium};
 
+mod look;
 mod records;
 mod timing;
 
-pub use self::records::{RECORD_MAX, RecordSink};
+pub use self::records::RECORD_MAX;
 
 /// Maximum number of commands in flight of one channel.
 pub const MAX_DEPTH: u16 = 4096;
@@ -102,50 +102,7 @@ pub enum MediumKind {
     },
 }
 
-/// Submission and completion of a file's operations. No effect on a file in memory (tmpfs), whose
-/// operations are synchronous.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileIo {
-    /// A kernel thread polls for submissions (`IORING_SETUP_SQPOLL`): no system calls, but a thread
-    /// that spins while there is work.
-    pub poll_submissions: bool,
-    /// The device is polled for completions instead of interrupting (`IORING_SETUP_IOPOLL`).
-    /// Requires direct I/O and a device with polled queues; otherwise opening fails.
-    pub poll_completions: bool,
-    /// Hosts' memory is registered with the kernel after it has been in use for a while, up to the
-    /// process's limit on locked memory (`RLIMIT_MEMLOCK`). Registered memory is fully allocated
-    /// and pinned.
-    pub register_memory: bool,
-    /// The file is opened read-only, never created, and rejects writes: for files and devices that
-    /// cannot or must not be written to.
-    pub read_only: bool,
-}
-
-impl Default for FileIo {
-    fn default() -> Self {
-        FileIo {
-            poll_submissions: false,
-            poll_completions: false,
-            register_memory: true,
-            read_only: false,
-        }
-    }
-}
-
-/// Whether a file is accessed bypassing the page cache (`O_DIRECT`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Direct {
-    /// If that works for every LBA size.
-    #[default]
-    Auto,
-    /// Always; opening fails if it is impossible. LBAs may then have to be larger than 512 bytes:
-    /// [`Medium::min_lba_bytes`].
-    On,
-    /// Never.
-    Off,
-}
-
-/// A storage medium. Shared by all reactors; each opens its own [`Channel`].
+/// Where the data lives. Shared by all reactors; each opens a [`Channel`] of its own.
 pub struct Medium {
     size: u64,
     backing: Backing,

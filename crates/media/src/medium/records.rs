@@ -9,10 +9,7 @@
 use std::io;
 
 use super::{Backing, Medium};
-use crate::journal::StateError;
-
-/// Receives a record: its kind, and its bytes.
-pub type RecordSink<'a> = dyn FnMut(u8, &[u8]) -> io::Result<()> + 'a;
+use crate::journal::{RecordSink, StateError};
 
 /// Maximum size of a record: the largest value, and its key.
 pub const RECORD_MAX: usize = (2 << 20) + 512;

@@ -15,8 +15,7 @@ use nvme_spec::zoned::ZoneState;
 
 use super::zones::{Zone, Zones};
 use super::{Out, State};
-use crate::journal::{Journal, StateError, Storage};
-use crate::medium::RecordSink;
+use crate::journal::{Journal, RecordSink, StateError, Storage};
 
 /// Kinds of records: a zone, and a zone's descriptor extension.
 const ZONE: u8 = 1;

@@ -13,9 +13,8 @@ use port::set::{RandomAreas, Zoned};
 use super::zones::{Geometry, Zones};
 use super::{State, ZonedChannel, open};
 use crate::error::MediumError;
-use crate::file::{FileMedium, FileStorage};
-use crate::journal::StateError;
-use crate::medium::{Direct, FileIo, RecordSink};
+use crate::file::{Direct, FileIo, FileMedium, FileStorage};
+use crate::journal::{RecordSink, StateError};
 
 /// Zone sizes and capacities are multiples of this: the largest logical block.
 const UNIT: u64 = 4096;

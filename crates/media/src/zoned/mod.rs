@@ -16,6 +16,7 @@
 
 mod durable;
 mod keeper;
+mod look;
 mod loss;
 mod manage;
 mod medium;
@@ -35,6 +36,7 @@ use port::{Added, ByteRange, Cause, Channel as Port, Done, Outcome, Request};
 
 use self::durable::Waiting;
 use self::keeper::Keeper;
+pub use self::look::{ZoneLook, ZonesLook, ZonesState};
 pub use self::loss::{ZoneLoss, ZoneLossError};
 pub use self::medium::ZoneSpec;
 pub(crate) use self::medium::ZonedMedium;

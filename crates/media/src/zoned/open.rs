@@ -8,11 +8,10 @@ use super::keeper::{Keeper, ZONE_IN_LOG};
 use super::zones::{Geometry, Zones};
 use super::{State, ZoneSpec};
 use crate::error::MediumError;
-use crate::file::{FileMedium, FileStorage};
+use crate::file::{Direct, FileIo, FileMedium, FileStorage};
 use crate::journal::{
     Journal, Kind, Layout, MISPLACED, SHAPE_WORDS, Shape, StateError, Storage, Superblock,
 };
-use crate::medium::{Direct, FileIo};
 use crate::size::Bytes;
 
 /// Bytes of the largest frame of the log.

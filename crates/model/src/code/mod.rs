@@ -52,7 +52,7 @@
 //! Not included: overflows of the program's own numbers (credits that do not fit 8 bits); such
 //! parameters are rejected.
 
-pub(crate) use self::slots::{Slots, effective, is_counted};
+pub(crate) use self::slots::{Slots, effective};
 pub(crate) use self::way::Way;
 use crate::pending::Pending;
 use crate::{

@@ -17,14 +17,10 @@
 
 use std::collections::VecDeque;
 
-use crate::units::SECOND;
+use crate::units::{CREDIT, SECOND, SLOT_NS, credits};
 
-/// Length of a slot.
-const SLOT_NS: u64 = 4_000;
 /// Slots that the program looks ahead.
 const SLOTS: u64 = 98_304;
-/// Bytes of a credit.
-const CREDIT: u64 = 128;
 
 /// One link or channel.
 #[derive(Debug, Default)]
@@ -38,18 +34,7 @@ pub(crate) struct Slots {
     used: VecDeque<u64>,
 }
 
-/// Credits of a slot at a bandwidth.
-fn credits(bytes_per_s: u64) -> u64 {
-    let bytes = u128::from(bytes_per_s) * u128::from(SLOT_NS) / u128::from(SECOND);
-    u64::try_from(bytes).unwrap_or(u64::MAX) / CREDIT
-}
-
-/// Whether the program can represent that bandwidth, in bytes per second; 0 is unlimited.
-pub(crate) fn is_counted(bytes_per_s: u64) -> bool {
-    bytes_per_s == 0 || (1..=u64::from(u8::MAX)).contains(&credits(bytes_per_s))
-}
-
-/// Effective bandwidth in bytes per second; 0: unlimited.
+/// Bytes that go through in a second at most, at a bandwidth; 0: as many as one likes.
 pub(crate) fn effective(bytes_per_s: u64) -> u64 {
     match bytes_per_s {
         0 => 0,
@@ -115,6 +100,7 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::is_counted;
 
     const MIB: u64 = 1 << 20;
 

@@ -4,9 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::error::ParameterError;
+use crate::error::{ParameterError, zeros};
 use crate::moving::{Moving, Slot};
-use crate::units::zeros;
 
 /// One buffer, or several of the same size (pools).
 #[derive(Debug)]

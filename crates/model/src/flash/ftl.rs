@@ -15,9 +15,8 @@ use super::geometry::{FlashPage, Geometry};
 use super::lines::{Lines, SavedLines};
 use super::policy::{Policy, policy};
 use super::snapshot::Map;
-use crate::error::ParameterError;
+use crate::error::{ParameterError, zeros};
 use crate::parameters::FlashParameters;
-use crate::units::zeros;
 
 /// A source of writes, each with its own open line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,7 @@
 
 use super::state::{put_head, put_shape, put_short, seal};
 use super::{Flash, Geometry};
-use crate::error::ParameterError;
-use crate::units::zeros;
+use crate::error::{ParameterError, zeros};
 
 const BITS: u32 = u64::BITS;
 

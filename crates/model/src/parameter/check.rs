@@ -2,7 +2,7 @@
 
 use super::shape::{size, unfit};
 use super::{InvalidParameter, PAGE_BYTES, Shape};
-use crate::code::is_counted;
+use crate::units::is_counted;
 use crate::{
     Arithmetic, Direction, FlashParameters, KvParameters, NvmParameters, Parameters,
     ZonesParameters,

@@ -19,10 +19,11 @@ mod tests;
 
 use thiserror::Error;
 
-pub use self::shape::{MIN_LINES, PAGE_BYTES, Shape};
+pub use self::shape::{MIN_LINES, Shape};
 pub use self::table::Parameter;
 pub use self::value::{Unit, Value};
 use crate::Parameters;
+pub use crate::units::PAGE_BYTES;
 
 /// The kinds of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

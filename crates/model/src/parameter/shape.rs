@@ -1,9 +1,7 @@
 //! Values that follow from the size of a drive: lines, pages, wordlines.
 
+use crate::units::PAGE_BYTES;
 use crate::{FlashParameters, InvalidParameter};
-
-/// What a host's page is, in every model.
-pub const PAGE_BYTES: u64 = 4096;
 
 /// Fewest lines of a partition: with fewer, collection is nothing like a drive's.
 pub const MIN_LINES: u64 = 64;

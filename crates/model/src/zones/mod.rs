@@ -5,14 +5,14 @@
 //! those; an invalid operation gets some time.
 
 use crate::activity::{Activity, Server};
-use crate::error::ParameterError;
+use crate::error::{ParameterError, zeros};
 use crate::flash::{
     Buffer, Cells, Costs, DieShape, Dies, For, Link, Sense, Share, Waiting, give_back, postpone,
 };
 use crate::moving::Slot;
 use crate::parameters::{Parameters, ZonesParameters};
 use crate::pending::{At, Pending};
-use crate::units::{PAGE, zeros};
+use crate::units::PAGE;
 use crate::{Admission, Arithmetic, Due, Op, Timing, ZoneOp};
 
 /// The model of a zoned drive.

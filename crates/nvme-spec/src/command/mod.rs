@@ -13,6 +13,7 @@ use crate::features::{FeatureId, Select};
 use crate::identify::Cns;
 use crate::log::LogPageId;
 use crate::opcode::Csi;
+pub use crate::protection::Prinfo;
 
 /// Create I/O Completion Queue and Create I/O Submission Queue, Dword 10 (Base 2.1, 5.2.1 and
 /// 5.2.2). PRP1 holds the address of the queue.
@@ -222,19 +223,6 @@ pub const fn slba_cdw10_11(slba: u64) -> (u32, u32) {
         u32::from_le_bytes([a, b, c, d]),
         u32::from_le_bytes([e, f, g, h]),
     )
-}
-
-/// Protection Information field, PRINFO (NVM 1.1, 3).
-#[bitfield(u8)]
-#[derive(PartialEq, Eq)]
-pub struct Prinfo {
-    /// Protection Information Check: bit 0 reference tag, bit 1 application tag, bit 2 guard.
-    #[bits(3)]
-    pub prchk: u8,
-    /// Protection Information Action.
-    pub pract: bool,
-    #[bits(4)]
-    __: u8,
 }
 
 /// Read, Write and Compare, Dword 12 (NVM 1.1, 3.3.4, 3.3.6, 3.3.1).

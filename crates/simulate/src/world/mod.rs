@@ -19,7 +19,7 @@ use work::{Work, check_kinds, telling, work};
 
 use crate::bus::Virtual;
 use crate::host::{ASIDE_LEN, BLOCK, Finished, HostCost, Means, NEVER};
-use crate::job::{Stream, seed_of};
+use crate::stream::{Stream, seed_of};
 use crate::tally::{Figures, JobTally, Series};
 use crate::zones::{self, Table};
 use crate::{Error, Plan, Progress, Ran, Workload, host};

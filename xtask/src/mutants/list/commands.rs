@@ -210,7 +210,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "event-requests",
         guard: "more Asynchronous Event Requests than AERL says are refused",
-        file: "crates/controller/src/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/mod.rs",
         from: "if !self.events.hold(sqe.cid) {",
         to: "if !self.events.hold(sqe.cid) && sqe.cid == 0 {",
         test: unit(
@@ -221,7 +221,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "used-completion-queue",
         guard: "a completion queue with submission queues is not deleted",
-        file: "crates/controller/src/admin/queues.rs",
+        file: "crates/controller/src/controller/admin/queues.rs",
         from: "        if used {\n",
         to: "        if used && cqid == 0 {\n",
         test: unit(
@@ -232,7 +232,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "vector-range",
         guard: "a completion queue has a vector that there is",
-        file: "crates/controller/src/admin/queues.rs",
+        file: "crates/controller/src/controller/admin/queues.rs",
         from: "if cdw11.iv() >= self.vectors() {",
         to: "if cdw11.iv() > self.vectors() {",
         test: unit(
@@ -243,7 +243,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "saved-feature",
         guard: "a value that is set with Save outlives a reset",
-        file: "crates/controller/src/admin/features/mod.rs",
+        file: "crates/controller/src/controller/admin/features/mod.rs",
         from: "                self.saved.set(sqe, data, context)?;\n",
         to: "",
         test: unit(
@@ -254,7 +254,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "unsaveable-feature",
         guard: "what cannot be saved is refused with Save",
-        file: "crates/controller/src/admin/features/mod.rs",
+        file: "crates/controller/src/controller/admin/features/mod.rs",
         from: "if cdw10.sv() && !traits.saveable {",
         to: "if cdw10.sv() && !traits.saveable && sqe.nsid != 0 {",
         test: unit(
@@ -265,7 +265,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "queues-before",
         guard: "the number of queues is settled before the first of them",
-        file: "crates/controller/src/admin/features/values.rs",
+        file: "crates/controller/src/controller/admin/features/values.rs",
         from: "if context.queues_exist {",
         to: "if context.queues_exist && context.queues == 0 {",
         test: unit(

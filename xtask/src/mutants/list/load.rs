@@ -60,7 +60,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "load-head",
         guard: "a completion queue that is made again begins at its first entry",
-        file: "crates/controller/src/admin/queues.rs",
+        file: "crates/controller/src/controller/admin/queues.rs",
         from: "        self.doorbells.store(cq_head_slot(cqid), 0);\n",
         to: "",
         test: FROM_1,
@@ -76,7 +76,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "load-kick",
         guard: "a doorbell that is a message heats its lane",
-        file: "crates/engine/src/lanes.rs",
+        file: "crates/engine/src/lanes/mod.rs",
         from: "            lane.kick();\n            self.heat(slot_of(key));",
         to: "            lane.kick();",
         test: FROM_1,
@@ -84,7 +84,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "load-kick-away",
         guard: "a doorbell that is a message reaches a lane elsewhere",
-        file: "crates/engine/src/lanes.rs",
+        file: "crates/engine/src/lanes/mod.rs",
         from: "            self.send(to, key, About::Kick);",
         to: "            let _ = to;",
         test: FROM_1,
@@ -100,7 +100,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "load-end",
         guard: "a lane elsewhere has ended before its home hears that it has stopped",
-        file: "crates/engine/src/travel.rs",
+        file: "crates/engine/src/lanes/travel.rs",
         from: "                return self.vacate(index);",
         to: "                return;",
         test: FROM_1,

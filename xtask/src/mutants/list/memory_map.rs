@@ -73,7 +73,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "admin-submission-ring",
         guard: "the admin submission queue is found again after the map has changed",
-        file: "crates/controller/src/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/mod.rs",
         from: "        self.sq.resolve(view);\n",
         to: "",
         test: unit(
@@ -84,7 +84,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "admin-completion-ring",
         guard: "the admin completion queue is found again after the map has changed",
-        file: "crates/controller/src/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/mod.rs",
         from: "        self.cq.resolve(view);\n",
         to: "",
         test: unit(

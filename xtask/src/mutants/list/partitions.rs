@@ -67,7 +67,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "drive-health-of-another",
         guard: "a drive counts where a namespace on it is attached",
-        file: "crates/controller/src/admin/drives.rs",
+        file: "crates/controller/src/controller/admin/drives.rs",
         from: "namespaces.iter().any(|n| n.channel == channel)",
         to: "namespaces.iter().any(|n| n.channel <= channel)",
         test: unit(

@@ -61,7 +61,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "heeded-doorbells",
         guard: "doorbells of a queue that is made again are looked at",
-        file: "crates/controller/src/admin/queues.rs",
+        file: "crates/controller/src/controller/admin/queues.rs",
         from: "        self.watch.heed(QueueName::Submission(sqid));\n",
         to: "",
         test: unit(
@@ -83,7 +83,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "full-admin-queue",
         guard: "a full admin completion queue stalls the admin submission queue",
-        file: "crates/controller/src/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/mod.rs",
         from: "!next_is_ordered || !self.reserve() {",
         to: "!next_is_ordered || !(self.reserve() || true) {",
         test: unit(
@@ -116,7 +116,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "buffer-before-socket",
         guard: "a doorbell of a queue's last life does not begin its next one",
-        file: "crates/controller/src/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/mod.rs",
         from: "let next_is_ordered = self.ordered != Some(self.sq.head());",
         to: "let next_is_ordered = true;",
         test: unit(
@@ -251,7 +251,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kick-heats",
         guard: "a kick makes a cold lane hot at once",
-        file: "crates/engine/src/lanes.rs",
+        file: "crates/engine/src/lanes/mod.rs",
         from: "            lane.kick();\n            self.heat(slot_of(key));\n",
         to: "            lane.kick();\n",
         test: integration(
@@ -318,7 +318,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "late-lane",
         guard: "a ticket of a lane that is gone finds no other lane in its place",
-        file: "crates/engine/src/lanes.rs",
+        file: "crates/engine/src/lanes/mod.rs",
         from: "(slot.generation == generation_of(key)).then_some(slot.lane.as_mut())?",
         to: "slot.lane.as_mut()",
         test: integration(
@@ -330,7 +330,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "saved-before-told",
         guard: "what a completion tells is saved before it is posted",
-        file: "crates/controller/src/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/mod.rs",
         from: "        self.save_posting(&cqe);\n",
         to: "",
         test: unit(

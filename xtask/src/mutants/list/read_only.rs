@@ -57,7 +57,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "save-that-fails",
         guard: "a save that fails puts back what was saved before",
-        file: "crates/controller/src/admin/features/unkept.rs",
+        file: "crates/controller/src/controller/admin/features/unkept.rs",
         from: "self.saved.put_back(sqe, set, &failed.saved);",
         to: "self.saved.put_back(sqe, set, set);",
         test: unit(

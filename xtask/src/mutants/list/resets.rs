@@ -107,7 +107,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "saved-values-after-reset",
         guard: "a reset brings the saved values of features back",
-        file: "crates/controller/src/admin/features/mod.rs",
+        file: "crates/controller/src/controller/admin/features/mod.rs",
         from: "        self.current = self.saved.clone();\n",
         to: "",
         test: unit(
@@ -118,7 +118,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "keep-alive",
         guard: "a host that falls silent loses its controller",
-        file: "crates/controller/src/admin/keep_alive.rs",
+        file: "crates/controller/src/controller/admin/keep_alive.rs",
         from: "            self.fail(Failure::KeepAlive);\n",
         to: "",
         test: unit(

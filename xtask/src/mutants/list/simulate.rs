@@ -89,7 +89,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "simulate-keys",
         guard: "a place of a job is a key of its own",
-        file: "crates/simulate/src/job/mod.rs",
+        file: "crates/simulate/src/job.rs",
         from: "model::key_hash(&driver::program::key(offset))",
         to: "model::key_hash(&driver::program::key(offset & 0))",
         test: run("keys::a_place_is_the_same_key_for_all_jobs"),
@@ -129,7 +129,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "keys-missing-time",
         guard: "that there is no such key takes time to find",
-        file: "crates/media/src/timed.rs",
+        file: "crates/media/src/channel/timed.rs",
         from: "        if matches!(request, Request::Command { .. }) && !self.ask_what_was_done(number) {",
         to: "        if matches!(request, Request::Command { .. })\n            && !matches!(moved, Some((_, outcome)) if is_refused(outcome))\n            && !self.ask_what_was_done(number)\n        {",
         test: integration(

@@ -91,7 +91,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "earlier-life",
         guard: "the answer to a command of before a reset is for nobody",
-        file: "crates/controller/src/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/mod.rs",
         from: "Requester::Admin { life, cid, .. } if life == self.life => {",
         to: "Requester::Admin { cid, .. } => {",
         test: unit(
@@ -124,7 +124,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "sanitize-lock",
         guard: "while a sanitize operation goes on, only what it allows is served",
-        file: "crates/controller/src/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/mod.rs",
         from: "        sanitize::check(sqe, subsystem)?;\n",
         to: "",
         test: unit(

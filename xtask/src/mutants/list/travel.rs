@@ -42,7 +42,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "travel-empty",
         guard: "only a lane that holds nothing leaves",
-        file: "crates/engine/src/travel.rs",
+        file: "crates/engine/src/lanes/travel.rs",
         from: "let manner = manner(controller).filter(|_| lane.is_empty());",
         to: "let manner = manner(controller);",
         test: integration(
@@ -66,7 +66,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "travel-kept",
         guard: "what a controller says to a lane on its way is kept for it",
-        file: "crates/engine/src/travel.rs",
+        file: "crates/engine/src/lanes/travel.rs",
         from: "for command in kept.into_iter().flatten() {",
         to: "for command in kept.into_iter().flatten().take(0) {",
         test: integration(
@@ -78,7 +78,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "travel-resume",
         guard: "a lane that does not become empty in time goes on",
-        file: "crates/engine/src/travel.rs",
+        file: "crates/engine/src/lanes/travel.rs",
         from: "                self.command(key, LaneCommand::Resume);\n                return Some(Err",
         to: "                return Some(Err",
         test: integration(

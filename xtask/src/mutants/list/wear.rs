@@ -80,7 +80,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "wear-arrival",
         guard: "a command arrives no earlier than its host has told of it",
-        file: "crates/media/src/timed.rs",
+        file: "crates/media/src/channel/timed.rs",
         from: "            self.now = self.now.max(clock());\n",
         to: "",
         test: integration(

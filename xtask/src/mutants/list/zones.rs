@@ -14,7 +14,7 @@ const KEEPER: &str = "crates/media/src/zoned/keeper.rs";
 /// Programs of commands on a disk that crashes.
 const CRASHES: &str =
     "zoned::tests::zones_come_back_as_they_once_were_and_not_before_their_last_flush";
-const TIMED: &str = "crates/media/src/timed.rs";
+const TIMED: &str = "crates/media/src/channel/timed.rs";
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {

@@ -4,7 +4,7 @@
 use nvme_spec::Sqe;
 
 use super::rig::*;
-use crate::admin::health::HealthRecord;
+use crate::health::HealthRecord;
 use crate::subsystem::{ControllerId, ControllerRecord, SubsystemConfig};
 
 const MINUTE: u64 = 60 * SECOND;

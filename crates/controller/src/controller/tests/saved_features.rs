@@ -5,7 +5,7 @@ use port::Cause;
 use proptest::prelude::*;
 
 use super::rig::*;
-use crate::admin::features::SavedFeatures;
+use crate::subsystem::SavedFeatures;
 use crate::subsystem::{ControllerId, ControllerRecord, SubsystemConfig};
 
 const SV: u32 = 1 << 31;

@@ -8,9 +8,9 @@ use driver::io::Namespace;
 use driver::workload::beside::{Cold, Stores, Storm};
 use driver::workload::{Clock, Job, Neighbour};
 
+use crate::job::{ColdReport, LatencyReport};
 use crate::load::idle::{DEPTH, DEPTH_MAX, Idle, Kept};
 use crate::load::{Host, Needs, Queue};
-use crate::report::job::{ColdReport, LatencyReport};
 use api::config::Span;
 use terminal::progress;
 

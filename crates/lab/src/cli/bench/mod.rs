@@ -18,11 +18,11 @@ use serde::Serialize;
 use super::floor::Floor;
 use super::wait::WaitArg;
 use super::{UsageError, consent};
+use crate::job::{AlsoReport, JobReport};
+use crate::line::Line;
 use crate::load::record::Recorder;
 use crate::load::{self, Host, Needs, Queue};
 use crate::placement::Pair;
-use crate::report::job::{AlsoReport, JobReport};
-use crate::report::line::Line;
 use api::config::{Size, Span};
 use machine::cpu;
 use terminal::interrupt::Interrupt;
@@ -220,9 +220,7 @@ impl Bench {
         match (output.jobs.is_empty(), self.json) {
             (true, _) => {}
             (false, true) => terminal::print_json(&output)?,
-            (false, false) => {
-                terminal::print(&crate::report::job::table(&output.jobs).to_string())?
-            }
+            (false, false) => terminal::print(&crate::job::table(&output.jobs).to_string())?,
         }
         done?;
         host.leave_measured()?;
@@ -336,7 +334,7 @@ fn one(
     (besides, recorder): (&mut Besides, &mut Option<Recorder>),
     interrupt: &Interrupt,
 ) -> anyhow::Result<JobReport> {
-    let title = crate::report::job::title(job.rw.name(), job.block_size, job.queue_depth);
+    let title = crate::job::title(job.rw.name(), job.block_size, job.queue_depth);
     let before = pair.look();
     let line = Line::new(&title, job.runtime);
     let clock = host.clock();

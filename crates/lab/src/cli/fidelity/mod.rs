@@ -25,7 +25,7 @@ use self::measure::{Errors, PointReport};
 use self::real::Setup;
 pub use self::real::{Serve, Stop};
 use super::UsageError;
-use crate::report::line::Line;
+use crate::line::Line;
 use api::config::drive::Drive;
 use machine::cpu;
 use terminal::interrupt::Interrupt;

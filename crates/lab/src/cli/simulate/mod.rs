@@ -18,7 +18,7 @@ use simulate::{HostCost, Plan, Progress, Workload, fio, trace};
 
 use self::sweep::{Key, Point, Sweep};
 use super::UsageError;
-use crate::report::line::Line;
+use crate::line::Line;
 use crate::trace::reading::{self, Part};
 use api::config::drive::Drive;
 use api::config::{Size, Span, Timing};

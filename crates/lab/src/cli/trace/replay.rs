@@ -5,8 +5,8 @@ use driver::bus::place::Place;
 
 use super::file::Source;
 use crate::cli::wait::WaitArg;
+use crate::line::Line;
 use crate::load::{Host, Needs};
-use crate::report::line::Line;
 use crate::trace::reading;
 use crate::trace::replay::{self, Drive, Replayed, Settings, Speed};
 use terminal::interrupt::Interrupt;

@@ -10,7 +10,7 @@ use rustix::fs::FallocateFlags;
 
 use super::super::open::Opened;
 use super::*;
-use crate::medium::{Direct, FileIo};
+use crate::file::{Direct, FileIo};
 use crate::order::MAX_RANGES;
 
 mod fused;

@@ -1,0 +1,434 @@
+//! Log pages (Base 2.1, 5.1.12): past events, and capabilities of the controller.
+//!
+//! A page is built whole and then cut by the host's offset and length: nothing is read from a host,
+//! and bytes past a page's end are zeros. All log data survives a reset of the controller. Only the
+//! counters of SMART / Health Information and the count of errors survive a restart of the process.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use nvme_spec::command::{
+    GetLogPageCdw10, GetLogPageCdw14, get_log_page_numd_z, get_log_page_offset,
+};
+use nvme_spec::cqe::StatusField;
+use nvme_spec::identify::ascii_field;
+use nvme_spec::lba_status::LbaStatusInformationHeader;
+use nvme_spec::log::{
+    ActiveFirmwareInfo, ChangedNamespaceList, CommandsSupportedAndEffectsLog, ErrorLogEntry,
+    FeatureIdsSupportedAndEffectsLog, FirmwareSlotLog, LidSupportedAndEffects, LogPageId,
+    ParameterErrorLocation, SmartLog, SupportedLogPages,
+};
+use nvme_spec::opcode::{AdminOpcode, Csi};
+use nvme_spec::reservation::ReservationNotificationLog;
+use nvme_spec::sanitize::{SanitizeOperationStatus, SanitizeStatusLog};
+use nvme_spec::zoned::{CHANGED_ZONES_MAX, CHANGED_ZONES_MORE, ChangedZoneList};
+use nvme_spec::{NSID_ALL, Sqe, Status};
+use port::namespace::{Namespace, NamespaceTable};
+use port::set::CommandSet;
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+use super::drives::Drives;
+use super::effects;
+use super::health::Health;
+use super::reservations::Notifications;
+use crate::counters::ReactorCounters;
+
+/// Entries of the Error Information log.
+pub(crate) const ERROR_ENTRIES: usize = 64;
+/// Bytes of NVMe-MI Commands Supported and Effects (Base 2.1, 5.1.12.1.19).
+const MI_EFFECTS_LEN: usize = 4096;
+/// Log Page Version of an error log entry that includes opcode and command set.
+const ERROR_LPVER: u8 = 1;
+/// Capacity of the Changed Attached Namespace List; with one more id it reports "many".
+const CHANGED_MAX: usize = 1024;
+
+/// The vendor specific page with the reactor's counters.
+pub const REACTOR_LOG: LogPageId = LogPageId(0xc1);
+
+/// Reactor counters (LID C1h, vendor specific), 80 bytes: how much of its reactor this controller's
+/// neighbours and it have used since the process started. Little-endian.
+#[repr(C)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    zerocopy::FromBytes,
+    IntoBytes,
+    Immutable,
+    zerocopy::KnownLayout,
+)]
+pub struct ReactorLog {
+    /// Revision of this layout: 3. A reader skips fields that it does not know.
+    pub version: u64,
+    /// Nanoseconds of the turns that found work.
+    pub busy_ns: u64,
+    /// I/O commands completed.
+    pub completions: u64,
+    /// Turns.
+    pub turns: u64,
+    /// Turns that found work.
+    pub turns_with_work: u64,
+    /// Nanoseconds of the turns that found none.
+    pub spun_ns: u64,
+    /// Nanoseconds asleep.
+    pub slept_ns: u64,
+    /// Times that it went to sleep.
+    pub sleeps: u64,
+    /// Turns that took longer than any work does, as the system let something else run.
+    pub stalls: u64,
+    /// Nanoseconds of those, which are in none of the others.
+    pub stalled_ns: u64,
+}
+
+const _: () = assert!(size_of::<ReactorLog>() == 80);
+
+/// The errors of commands and of no command, newest first (Base 2.1, 5.1.12.1.2).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ErrorLog {
+    entries: VecDeque<ErrorLogEntry>,
+    count: u64,
+}
+
+/// Contents of an error log entry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LoggedError {
+    /// `None` where the error belongs to no command.
+    pub(crate) command: Option<LoggedCommand>,
+    pub(crate) status: Status,
+    pub(crate) nsid: u32,
+    pub(crate) lba: u64,
+}
+
+/// The command that an entry of the error log is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoggedCommand {
+    pub(crate) sqid: u16,
+    pub(crate) cid: u16,
+    pub(crate) opcode: u8,
+}
+
+impl ErrorLog {
+    /// Without entries, after so many that are forgotten.
+    pub(crate) fn after(count: u64) -> Self {
+        ErrorLog {
+            entries: VecDeque::new(),
+            count,
+        }
+    }
+
+    /// Adds an entry; the oldest goes where there are too many.
+    pub(crate) fn add(&mut self, error: LoggedError) {
+        self.count += 1;
+        self.entries.truncate(ERROR_ENTRIES - 1);
+        let mut entry = ErrorLogEntry::new_zeroed();
+        entry.error_count = self.count;
+        (entry.sqid, entry.cid) = (0xffff, 0xffff);
+        entry.lpver = ERROR_LPVER;
+        if let Some(LoggedCommand { sqid, cid, opcode }) = error.command {
+            (entry.sqid, entry.cid, entry.csi) = (sqid, cid, Csi::NVM.0);
+            entry.opc = opcode;
+        }
+        entry.status = StatusField::new().with_status(error.status);
+        entry.pel = ParameterErrorLocation::NONE;
+        (entry.lba, entry.nsid) = (error.lba, error.nsid);
+        self.entries.push_front(entry);
+    }
+
+    /// Adds Command Specific Information to the last entry.
+    pub(crate) fn describe_last(&mut self, information: u64) {
+        if let Some(entry) = self.entries.front_mut() {
+            entry.command_specific = information;
+        }
+    }
+
+    /// The page. A sanitize operation in progress hides the addresses of data (NVM 1.1, 5.8).
+    fn page(&self, hide_lba: bool) -> Vec<u8> {
+        let shown = |entry: &ErrorLogEntry| ErrorLogEntry {
+            lba: if hide_lba { 0 } else { entry.lba },
+            ..*entry
+        };
+        let entries = self.entries.iter().map(shown);
+        entries.flat_map(|e| e.as_bytes().to_vec()).collect()
+    }
+
+    /// Entries ever added.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// Namespaces that changed since the host last read of it (Base 2.1, 5.1.12.1.5).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChangedNamespaces {
+    /// Rising.
+    ids: Vec<u32>,
+}
+
+impl ChangedNamespaces {
+    pub(crate) fn add(&mut self, nsid: u32) {
+        if let Err(place) = self.ids.binary_search(&nsid) {
+            self.ids.insert(place, nsid);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.ids.clear();
+    }
+
+    fn page(&self) -> ChangedNamespaceList {
+        let mut list = ChangedNamespaceList::new_zeroed();
+        if self.ids.len() > CHANGED_MAX {
+            list.nsids[0] = NSID_ALL;
+        } else {
+            list.nsids[..self.ids.len()].copy_from_slice(&self.ids);
+        }
+        list
+    }
+}
+
+/// Zones of namespaces that changed by themselves since the host last read of them (ZNS 1.1,
+/// 4.1.2.1).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChangedZones {
+    /// By namespace: the first block of each zone, as many as a page has room for and one more.
+    zones: BTreeMap<u32, BTreeSet<u64>>,
+}
+
+impl ChangedZones {
+    pub(crate) fn add(&mut self, nsid: u32, zslba: u64) {
+        let zones = self.zones.entry(nsid).or_default();
+        if zones.len() <= CHANGED_ZONES_MAX {
+            zones.insert(zslba);
+        }
+    }
+
+    /// The host has read the page of a namespace.
+    pub(crate) fn clear(&mut self, nsid: u32) {
+        self.zones.remove(&nsid);
+    }
+
+    /// A namespace that has some.
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.zones.keys().next().copied()
+    }
+
+    fn page(&self, nsid: u32) -> ChangedZoneList {
+        let mut list = ChangedZoneList::new_zeroed();
+        let Some(zones) = self.zones.get(&nsid) else {
+            return list;
+        };
+        if zones.len() > CHANGED_ZONES_MAX {
+            list.nrzid = CHANGED_ZONES_MORE;
+            return list;
+        }
+        list.nrzid = zones.len() as u16;
+        for (place, zone) in list.zids.iter_mut().zip(zones) {
+            *place = *zone;
+        }
+        list
+    }
+}
+
+/// The page and part that a Get Log Page command requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogRequest {
+    pub(crate) lid: LogPageId,
+    pub(crate) retain_event: bool,
+    pub(crate) nsid: u32,
+    /// The command set of Commands Supported and Effects.
+    csi: Csi,
+    offset: usize,
+    /// Bytes to transfer, a multiple of 4, at most `max_transfer`.
+    pub(crate) len: usize,
+}
+
+impl LogRequest {
+    /// Checks the fields that do not depend on the page's contents (Base 2.1, 5.1.12).
+    pub(crate) fn parse(
+        sqe: &Sqe,
+        max_transfer: u32,
+        namespaces: &NamespaceTable,
+        drives: &Drives,
+    ) -> Result<Self, Status> {
+        let cdw10 = GetLogPageCdw10::from(sqe.cdw10);
+        let cdw14 = GetLogPageCdw14::from(sqe.cdw14);
+        let lid = cdw10.lid();
+        let size =
+            page_size(lid).filter(|_| lid != LogPageId::CHANGED_ZONE_LIST || has_zones(namespaces));
+        let of_drive = || drives.page(namespaces, lid).map(<[u8]>::len);
+        let size = size.or_else(of_drive).ok_or(Status::INVALID_LOG_PAGE)?;
+        let len = (u64::from(get_log_page_numd_z(sqe)) + 1) * 4;
+        let offset = get_log_page_offset(sqe);
+        // Every other page is the controller's: SMART / Health Information per namespace is not
+        // offered (LPA.SMARTS is 0).
+        let whole_controller = sqe.nsid == 0 || sqe.nsid == NSID_ALL;
+        let zoned = |n: &Namespace| n.csi() == Csi::ZONED_NAMESPACE;
+        let named = match lid {
+            LogPageId::CHANGED_ZONE_LIST => namespaces.get(sqe.nsid).is_some_and(zoned),
+            _ => whole_controller,
+        };
+        let refused = !named
+            || len > u64::from(max_transfer)
+            || !offset.is_multiple_of(4)
+            || offset > size as u64
+            || cdw14.ot();
+        if refused {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        Ok(LogRequest {
+            lid,
+            retain_event: cdw10.rae(),
+            nsid: sqe.nsid,
+            csi: cdw14.csi(),
+            offset: offset as usize,
+            len: len as usize,
+        })
+    }
+
+    /// The bytes to transfer, out of the whole page; zeros past its end.
+    pub(crate) fn cut(&self, page: &[u8]) -> Vec<u8> {
+        let mut part = page.get(self.offset..).unwrap_or(&[]).to_vec();
+        part.resize(self.len, 0);
+        part
+    }
+}
+
+/// Bytes of a page; `None` where it is not supported.
+fn page_size(lid: LogPageId) -> Option<usize> {
+    Some(match lid {
+        LogPageId::SUPPORTED_LOG_PAGES => size_of::<SupportedLogPages>(),
+        LogPageId::ERROR_INFORMATION => ERROR_ENTRIES * size_of::<ErrorLogEntry>(),
+        LogPageId::SANITIZE_STATUS => size_of::<SanitizeStatusLog>(),
+        LogPageId::SMART_HEALTH_INFORMATION => size_of::<SmartLog>(),
+        LogPageId::FIRMWARE_SLOT_INFORMATION => size_of::<FirmwareSlotLog>(),
+        LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST => size_of::<ChangedNamespaceList>(),
+        LogPageId::COMMANDS_SUPPORTED_AND_EFFECTS => size_of::<CommandsSupportedAndEffectsLog>(),
+        LogPageId::LBA_STATUS_INFORMATION => size_of::<LbaStatusInformationHeader>(),
+        LogPageId::FEATURE_IDENTIFIERS_SUPPORTED_AND_EFFECTS => {
+            size_of::<FeatureIdsSupportedAndEffectsLog>()
+        }
+        LogPageId::NVME_MI_COMMANDS_SUPPORTED_AND_EFFECTS => MI_EFFECTS_LEN,
+        LogPageId::RESERVATION_NOTIFICATION => size_of::<ReservationNotificationLog>(),
+        LogPageId::CHANGED_ZONE_LIST => size_of::<ChangedZoneList>(),
+        REACTOR_LOG => size_of::<ReactorLog>(),
+        _ => return None,
+    })
+}
+
+/// Sources of the pages.
+pub(crate) struct LogSources<'a> {
+    pub(crate) errors: &'a ErrorLog,
+    pub(crate) changed: &'a ChangedNamespaces,
+    pub(crate) changed_zones: &'a ChangedZones,
+    pub(crate) health: Health,
+    pub(crate) namespaces: &'a NamespaceTable,
+    pub(crate) drives: &'a Drives,
+    pub(crate) firmware_revision: &'a str,
+    pub(crate) reservations: &'a Notifications,
+    /// The admin commands that are served.
+    pub(crate) served: Vec<AdminOpcode>,
+    /// The command sets that namespaces have beside NVM.
+    pub(crate) sets: Vec<Arc<dyn CommandSet>>,
+    pub(crate) sanitize: SanitizeStatusLog,
+    pub(crate) reactor: Option<&'a ReactorCounters>,
+}
+
+impl LogSources<'_> {
+    /// A whole page.
+    pub(crate) fn page(&self, request: &LogRequest) -> Result<Vec<u8>, Status> {
+        let page = match request.lid {
+            LogPageId::SUPPORTED_LOG_PAGES => {
+                supported(self.namespaces, self.drives).as_bytes().to_vec()
+            }
+            LogPageId::ERROR_INFORMATION => self.errors.page(self.is_sanitizing()),
+            LogPageId::SANITIZE_STATUS => self.sanitize.as_bytes().to_vec(),
+            LogPageId::SMART_HEALTH_INFORMATION => self.health.page().as_bytes().to_vec(),
+            LogPageId::FIRMWARE_SLOT_INFORMATION => self.firmware().as_bytes().to_vec(),
+            LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST => self.changed.page().as_bytes().to_vec(),
+            LogPageId::COMMANDS_SUPPORTED_AND_EFFECTS => {
+                self.effects(request.csi)?.as_bytes().to_vec()
+            }
+            LogPageId::FEATURE_IDENTIFIERS_SUPPORTED_AND_EFFECTS => {
+                effects::features(self.namespaces).as_bytes().to_vec()
+            }
+            LogPageId::LBA_STATUS_INFORMATION => lba_status().as_bytes().to_vec(),
+            // No command of the management interface is served.
+            LogPageId::NVME_MI_COMMANDS_SUPPORTED_AND_EFFECTS => Vec::new(),
+            LogPageId::RESERVATION_NOTIFICATION => self.reservations.page().as_bytes().to_vec(),
+            LogPageId::CHANGED_ZONE_LIST => {
+                self.changed_zones.page(request.nsid).as_bytes().to_vec()
+            }
+            REACTOR_LOG => self.reactor().as_bytes().to_vec(),
+            lid => {
+                let page = self.drives.page(self.namespaces, lid);
+                page.ok_or(Status::INVALID_LOG_PAGE)?.to_vec()
+            }
+        };
+        Ok(page)
+    }
+
+    fn effects(&self, csi: Csi) -> Result<CommandsSupportedAndEffectsLog, Status> {
+        let sets = self.sets.iter().filter(|set| set.csi() == csi).cloned();
+        let sets: Vec<_> = sets.collect();
+        if csi != Csi::NVM && sets.is_empty() {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        let served = self.served.iter().copied();
+        Ok(effects::commands(served, csi, &sets))
+    }
+
+    fn firmware(&self) -> FirmwareSlotLog {
+        let mut log = FirmwareSlotLog::new_zeroed();
+        log.afi = ActiveFirmwareInfo::new().with_active_slot(1);
+        log.frs[0] = ascii_field(self.firmware_revision);
+        log
+    }
+
+    fn is_sanitizing(&self) -> bool {
+        self.sanitize.sstat.sos() == SanitizeOperationStatus::SANITIZING
+    }
+
+    fn reactor(&self) -> ReactorLog {
+        let mut log = ReactorLog::new_zeroed();
+        log.version = 3;
+        if let Some(counters) = self.reactor {
+            log.busy_ns = counters.busy_ns.get();
+            log.completions = counters.completions.get();
+            log.turns = counters.turns.get();
+            log.turns_with_work = counters.turns_with_work.get();
+            log.spun_ns = counters.spun_ns.get();
+            log.slept_ns = counters.slept_ns.get();
+            log.sleeps = counters.sleeps.get();
+            log.stalls = counters.stalls.get();
+            log.stalled_ns = counters.stalled_ns.get();
+        }
+        log
+    }
+}
+
+/// No unreadable blocks are found before a host reads them. Blocks that a host has marked are known
+/// to it, and Get LBA Status reports them.
+fn lba_status() -> LbaStatusInformationHeader {
+    LbaStatusInformationHeader {
+        lslplen: size_of::<LbaStatusInformationHeader>() as u32,
+        ..LbaStatusInformationHeader::default()
+    }
+}
+
+/// Whether a namespace has zones: only then there is a log of changed ones.
+pub(crate) fn has_zones(namespaces: &NamespaceTable) -> bool {
+    namespaces.iter().any(|n| n.csi() == Csi::ZONED_NAMESPACE)
+}
+
+fn supported(namespaces: &NamespaceTable, drives: &Drives) -> SupportedLogPages {
+    let mut log = SupportedLogPages::new_zeroed();
+    for (lid, entry) in (0..=u8::MAX).zip(&mut log.lids) {
+        let there = LogPageId(lid) != LogPageId::CHANGED_ZONE_LIST || has_zones(namespaces);
+        let of_drive = drives.page(namespaces, LogPageId(lid)).is_some();
+        let supported = of_drive || there && page_size(LogPageId(lid)).is_some();
+        *entry = LidSupportedAndEffects::new().with_lsupp(supported);
+    }
+    log
+}

@@ -1,0 +1,667 @@
+//! Admin commands (Base 2.1, 5): fetched one at a time, completed at once where possible.
+//!
+//! An entry of the completion queue is reserved before a command is fetched, so that each fetched
+//! command can be completed. Asynchronous Event Requests release theirs while they are held;
+//! commands that wait for a lane (deletions, aborts) keep it. Invariant: every fetched command is
+//! completed once, or held as a request for an event, or dies with a reset. Nothing here blocks: a
+//! lane's answer arrives in a later turn.
+
+mod data;
+pub(super) mod drives;
+mod effects;
+pub(super) mod events;
+pub(super) mod features;
+mod firmware;
+mod format;
+mod health;
+mod identify;
+mod keep_alive;
+mod lba_status;
+pub(super) mod logs;
+mod namespaces;
+mod pending;
+pub(super) mod queues;
+pub(super) mod reservations;
+mod sanitize;
+pub(super) mod temperature;
+
+use std::sync::Arc;
+
+use memory::{DmaView, DoorbellPages, Hint, Iova, Need, ShadowDoorbells, TranslateError};
+use nvme_spec::command::{AbortCdw10, AbortDw0};
+use nvme_spec::event::EventDw0;
+use nvme_spec::log::LogPageId;
+use nvme_spec::opcode::AdminOpcode;
+use nvme_spec::sqe::{Fuse, Psdt};
+use nvme_spec::{Cqe, Sqe, Status};
+pub(crate) use pending::{ABORT_LIMIT, OPERATION_LIMIT, Pending, Waiting};
+use port::status;
+pub(crate) use queues::IoQueues;
+
+use self::logs::{LoggedCommand, LoggedError};
+use crate::config::DoorbellMode;
+use crate::controller::{Controller, DEADLINE_NS, Failure};
+use crate::lane::{LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
+use crate::queue::{BadDoorbell, Bells, Cq, Pool, QueueError, RingAbsent, Sq};
+use crate::subsystem::{Answer, Operation, Plan, Requester, Step, Subsystem};
+
+/// Admin commands served in one turn, so that a busy host leaves its neighbours their turn.
+const BATCH: u32 = 16;
+
+/// Every opcode that is served by every controller.
+const SUPPORTED: [AdminOpcode; 16] = [
+    AdminOpcode::DELETE_IO_SUBMISSION_QUEUE,
+    AdminOpcode::CREATE_IO_SUBMISSION_QUEUE,
+    AdminOpcode::GET_LOG_PAGE,
+    AdminOpcode::DELETE_IO_COMPLETION_QUEUE,
+    AdminOpcode::CREATE_IO_COMPLETION_QUEUE,
+    AdminOpcode::IDENTIFY,
+    AdminOpcode::ABORT,
+    AdminOpcode::SET_FEATURES,
+    AdminOpcode::GET_FEATURES,
+    AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST,
+    AdminOpcode::FIRMWARE_COMMIT,
+    AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD,
+    AdminOpcode::KEEP_ALIVE,
+    AdminOpcode::GET_LBA_STATUS,
+    AdminOpcode::FORMAT_NVM,
+    AdminOpcode::SANITIZE,
+];
+
+/// Outcome of an accepted command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// It succeeded, with this Dword 0.
+    Done(u32),
+    /// It keeps its place and completes when a lane answers.
+    Waits,
+    /// It waits for an event, without a place.
+    Held,
+}
+
+/// The admin submission and completion queue of an enabled controller.
+#[derive(Debug)]
+pub(crate) struct AdminQueue {
+    pub(crate) sq: Sq,
+    pub(crate) cq: Cq,
+    /// Entries reserved for the commands that were fetched and have not completed.
+    reserved: Pool,
+    /// A completion was posted since the last interrupt.
+    pub(crate) posted: bool,
+    /// The host's doorbell buffers, where it registered some. Linux and SPDK go on writing the
+    /// registers of queue 0; libvfn uses the buffers there, too, as Base 2.1, B.5 allows.
+    shadow: Option<ShadowDoorbells>,
+    /// Tail and head that EventIdx asks the host to ring past.
+    armed: Option<(u32, u32)>,
+    /// Commands before this tail may be fetched: the messages that the host sent before them have
+    /// been read. `None` without doorbell buffers or messages, where nothing comes out of order.
+    ordered: Option<u32>,
+}
+
+impl AdminQueue {
+    /// Queues of so many entries at these addresses.
+    pub(crate) fn new(
+        view: &Arc<DmaView>,
+        doorbells: &DoorbellPages,
+        (asq, sq_entries): (u64, u32),
+        (acq, cq_entries): (u64, u32),
+    ) -> Result<Self, QueueError> {
+        // The registration of doorbell buffers ends with a reset.
+        let bells = Bells {
+            pages: doorbells,
+            shadow: None,
+        };
+        Ok(AdminQueue {
+            sq: Sq::new(view, 0, Iova(asq), sq_entries, bells)?,
+            cq: Cq::new(view, 0, Iova(acq), cq_entries, bells)?,
+            reserved: Pool::default(),
+            posted: false,
+            shadow: None,
+            armed: None,
+            ordered: None,
+        })
+    }
+
+    /// The location of its doorbells.
+    pub(crate) fn bells<'a>(&'a self, doorbells: &'a DoorbellPages) -> Bells<'a> {
+        Bells {
+            pages: doorbells,
+            shadow: self.shadow.as_ref(),
+        }
+    }
+
+    /// The host has registered doorbell buffers: from its next submission on it is asked to ring.
+    fn register(
+        &mut self,
+        shadow: ShadowDoorbells,
+        registration: &Registration,
+        doorbells: &DoorbellPages,
+        by_messages: bool,
+    ) {
+        self.shadow = Some(shadow);
+        self.ordered = by_messages.then(|| self.sq.tail());
+        self.sq.register(|slot| registration.initial(slot));
+        self.cq.register(|slot| registration.initial(slot));
+        self.arm(doorbells);
+    }
+
+    /// Asks the host to ring past the entries taken. A check of the doorbells follows.
+    fn arm(&mut self, doorbells: &DoorbellPages) {
+        let bells = self.bells(doorbells);
+        self.sq.arm(bells);
+        self.cq.arm(bells);
+        memory::full_fence();
+        self.armed = Some(self.taken());
+    }
+
+    fn taken(&self) -> (u32, u32) {
+        (self.sq.tail(), self.cq.head())
+    }
+
+    /// The host's memory map changed.
+    pub(crate) fn resolve(&mut self, view: &Arc<DmaView>) {
+        self.sq.resolve(view);
+        self.cq.resolve(view);
+        if let Some(shadow) = &mut self.shadow {
+            shadow.resolve(view);
+            // EventIdx was not written while its page was gone.
+            self.armed = None;
+        }
+    }
+
+    /// Looks at both doorbells.
+    #[inline]
+    fn look(&mut self, doorbells: &DoorbellPages) -> Result<(), BadDoorbell> {
+        if self.shadow.is_some() {
+            return self.look_and_arm(doorbells);
+        }
+        let bells = Bells {
+            pages: doorbells,
+            shadow: None,
+        };
+        self.cq.look(bells)?;
+        self.sq.look(bells)
+    }
+
+    /// Checks both doorbells. If the host registered buffers, it is then asked to ring for every
+    /// later change: admin commands are rare, and the controller does not poll a host's buffers for
+    /// them.
+    ///
+    /// The race: the host stores a doorbell and then loads EventIdx; EventIdx is stored here before
+    /// the last look, with a full fence between on both sides. The loop ends, as a host can move
+    /// its tail and head only so far while nothing is fetched or posted.
+    #[cold]
+    fn look_and_arm(&mut self, doorbells: &DoorbellPages) -> Result<(), BadDoorbell> {
+        let mut result = Ok(());
+        loop {
+            let AdminQueue { sq, cq, shadow, .. } = self;
+            let bells = Bells {
+                pages: doorbells,
+                shadow: shadow.as_ref(),
+            };
+            let looked = cq.look_at_either(bells);
+            result = result.and(looked.and_then(|_| sq.look_at_either(bells)));
+            if self.shadow.is_none() || self.armed == Some(self.taken()) {
+                return result;
+            }
+            self.arm(doorbells);
+        }
+    }
+
+    /// Whether it has seen commands that wait until the host's messages have been read.
+    fn waits_for_messages(&self) -> bool {
+        self.sq.available() > 0 && self.ordered.is_some_and(|tail| tail != self.sq.tail())
+    }
+
+    /// Fetches a command if there is one, and an entry for its completion, which is reserved.
+    fn fetch(&mut self) -> Result<Option<Sqe>, RingAbsent> {
+        let next_is_ordered = self.ordered != Some(self.sq.head());
+        if self.sq.available() == 0 || !next_is_ordered || !self.reserve() {
+            return Ok(None);
+        }
+        match self.sq.fetch() {
+            Ok((words, _)) => Ok(Some(Sqe::from_words(words))),
+            Err(absent) => {
+                self.release();
+                Err(absent)
+            }
+        }
+    }
+
+    /// Reserves an entry for a completion. False where there is none.
+    fn reserve(&mut self) -> bool {
+        let entry = self.cq.reserve();
+        let reserved = entry.is_some();
+        entry
+            .into_iter()
+            .for_each(|entry| self.reserved.park(entry));
+        reserved
+    }
+
+    /// Returns the entry of a command that completes without one, or later with another.
+    fn release(&mut self) {
+        if let Some(entry) = self.reserved.claim() {
+            self.cq.release(entry);
+        }
+    }
+}
+
+impl Controller {
+    /// From now on a transport brings register writes as messages, and calls
+    /// [`Self::messages_read`] when it has read all that were sent.
+    ///
+    /// The race: a host writes a doorbell register and then a doorbell buffer. The write is a
+    /// message that waits in a socket, while the buffer's page shows its value at once. A queue
+    /// could be deleted and created again before the message arrives, and its new life would begin
+    /// with the value of the old one.
+    pub fn expect_messages(&mut self) {
+        self.by_messages = true;
+    }
+
+    /// Whether admin commands wait for [`Self::messages_read`].
+    #[must_use]
+    pub fn waits_for_messages(&self) -> bool {
+        let admin = self.admin.as_ref();
+        admin.is_some_and(AdminQueue::waits_for_messages)
+    }
+
+    /// Every message has been read that the host had sent when the controller looked at its
+    /// doorbells the last time.
+    pub fn messages_read(&mut self) {
+        if let Some(admin) = &mut self.admin
+            && let Some(tail) = &mut admin.ordered
+        {
+            *tail = admin.sq.tail();
+        }
+    }
+
+    /// Serves the admin queue for a batch; whether it did anything.
+    pub(crate) fn serve_admin(
+        &mut self,
+        lanes: &mut impl LaneTable,
+        subsystem: &mut Subsystem,
+    ) -> bool {
+        if !self.serves_admin() {
+            return false;
+        }
+        let mut worked = self.post_withheld();
+        for _ in 0..BATCH {
+            self.post_aborted_requests();
+            let Some(sqe) = self.fetch_admin() else {
+                break;
+            };
+            worked = true;
+            match self.execute(&sqe, lanes, subsystem) {
+                Ok(Reply::Done(dw0)) => {
+                    self.post_admin(sqe.cid, dw0, Status::SUCCESSFUL_COMPLETION)
+                }
+                Err(status) => self.refuse(&sqe, status),
+                Ok(Reply::Waits) => self.pending.note(&sqe),
+                Ok(Reply::Held) => {
+                    if let Some(admin) = &mut self.admin {
+                        admin.release();
+                    }
+                }
+            }
+        }
+        worked | self.post_events()
+    }
+
+    fn fetch_admin(&mut self) -> Option<Sqe> {
+        let admin = self.admin.as_mut()?;
+        let looked = admin.look(&self.doorbells);
+        let fetched = if self.pending.operations() < OPERATION_LIMIT {
+            admin.fetch()
+        } else {
+            Ok(None)
+        };
+        if looked.is_err() {
+            let frozen = [
+                (admin.sq.is_frozen(), QueueName::Submission(0)),
+                (admin.cq.is_frozen(), QueueName::Completion(0)),
+            ];
+            for (_, queue) in frozen.into_iter().filter(|(frozen, _)| *frozen) {
+                self.watch.ignore(queue);
+            }
+            self.bad_doorbell(0);
+        }
+        match fetched {
+            Ok(sqe) => {
+                self.admin_absent_since = None;
+                sqe
+            }
+            Err(RingAbsent) => {
+                // Firmware remaps memory under a live queue; what is gone this long does not come
+                // back.
+                let since = *self.admin_absent_since.get_or_insert(self.now);
+                if self.now >= since + DEADLINE_NS {
+                    self.fail(Failure::QueueLost);
+                }
+                None
+            }
+        }
+    }
+
+    fn execute(
+        &mut self,
+        sqe: &Sqe,
+        lanes: &mut impl LaneTable,
+        subsystem: &mut Subsystem,
+    ) -> Result<Reply, Status> {
+        let opcode = sqe.admin_opcode();
+        if !self.served(subsystem).any(|served| served == opcode) {
+            return Err(Status::INVALID_COMMAND_OPCODE);
+        }
+        sanitize::check(sqe, subsystem)?;
+        // Admin commands over PCIe use PRPs (PCIe Transport 1.1, 2.2), and none is fused.
+        if sqe.flags.psdt() != Psdt::PRP || sqe.flags.fuse() != Fuse::NORMAL {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        match opcode {
+            AdminOpcode::IDENTIFY => self.identify(sqe, subsystem),
+            AdminOpcode::GET_LOG_PAGE => self.get_log_page(sqe, subsystem),
+            AdminOpcode::GET_FEATURES => self.get_features(sqe, subsystem),
+            AdminOpcode::SET_FEATURES => self.set_features(sqe, lanes, subsystem),
+            AdminOpcode::CREATE_IO_COMPLETION_QUEUE => self.create_cq(sqe, lanes),
+            AdminOpcode::CREATE_IO_SUBMISSION_QUEUE => self.create_sq(sqe, lanes),
+            AdminOpcode::DELETE_IO_COMPLETION_QUEUE => self.delete_cq(sqe, lanes),
+            AdminOpcode::DELETE_IO_SUBMISSION_QUEUE => self.delete_sq(sqe, lanes),
+            AdminOpcode::ABORT => self.abort(sqe, lanes),
+            AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST => {
+                if !self.events.hold(sqe.cid) {
+                    return Err(Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED);
+                }
+                Ok(Reply::Held)
+            }
+            AdminOpcode::FIRMWARE_COMMIT => firmware::commit(sqe),
+            AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD => firmware::download(),
+            AdminOpcode::GET_LBA_STATUS => self.get_lba_status(sqe),
+            AdminOpcode::KEEP_ALIVE => Ok(self.keep_alive()),
+            AdminOpcode::DOORBELL_BUFFER_CONFIG => self.doorbell_buffer_config(sqe, lanes),
+            AdminOpcode::NAMESPACE_MANAGEMENT => self.namespace_management(sqe, subsystem),
+            AdminOpcode::NAMESPACE_ATTACHMENT => self.namespace_attachment(sqe, subsystem),
+            AdminOpcode::FORMAT_NVM => self.format_nvm(sqe, subsystem),
+            AdminOpcode::SANITIZE => self.sanitize(sqe, subsystem),
+            _ => Err(Status::INVALID_COMMAND_OPCODE),
+        }
+    }
+
+    /// The opcodes that are served.
+    pub(crate) fn served(
+        &self,
+        subsystem: &Subsystem,
+    ) -> impl Iterator<Item = AdminOpcode> + use<> {
+        let unmapped = self.config.doorbells == DoorbellMode::Unmapped;
+        let buffers = unmapped.then_some(AdminOpcode::DOORBELL_BUFFER_CONFIG);
+        let management = [
+            AdminOpcode::NAMESPACE_MANAGEMENT,
+            AdminOpcode::NAMESPACE_ATTACHMENT,
+        ];
+        let managed = subsystem.has_namespace_management();
+        let management = management.into_iter().filter(move |_| managed);
+        SUPPORTED.into_iter().chain(buffers).chain(management)
+    }
+
+    /// Begins an operation that the subsystem decides on; the command completes with its answer.
+    fn begin_plan(&mut self, sqe: &Sqe, nsid: u32, plan: Plan, subsystem: &mut Subsystem) -> Reply {
+        let plan = Step::Plan(Box::new(plan));
+        let operation = self.begin_operation(sqe, nsid, [plan]);
+        subsystem.begin(operation);
+        Reply::Waits
+    }
+
+    /// Begins an operation of the subsystem; the command completes with its answer.
+    pub(crate) fn begin_operation(
+        &mut self,
+        sqe: &Sqe,
+        nsid: u32,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Operation {
+        self.pending.add(sqe.cid, Waiting::Operation, self.now);
+        let by = Requester::Admin {
+            controller: self.id(),
+            life: self.life,
+            cid: sqe.cid,
+        };
+        Operation::new(by, nsid, steps)
+    }
+
+    /// Completes the commands whose operations have ended.
+    pub(crate) fn take_answers(
+        &mut self,
+        lanes: &mut impl LaneTable,
+        subsystem: &mut Subsystem,
+    ) -> bool {
+        let mut worked = false;
+        while let Some(answer) = subsystem.take_answer(self.id()) {
+            let Answer {
+                to,
+                result,
+                data,
+                information,
+            } = answer;
+            worked = true;
+            match to {
+                Requester::Admin { life, cid, .. } if life == self.life => {
+                    self.pending.take_command(cid, Waiting::Operation);
+                    match result {
+                        Ok(_) => self.features.kept(cid),
+                        Err(_) => self.feature_not_kept(cid, lanes, subsystem),
+                    }
+                    self.complete_admin(cid, result);
+                    if result.is_err() && information != 0 {
+                        self.errors.describe_last(information);
+                    }
+                }
+                Requester::Io { ticket, .. } => lanes.answer(ticket, result.map(|_| data)),
+                Requester::Admin { .. } | Requester::Operator(_) | Requester::Nobody => (),
+            }
+        }
+        worked
+    }
+
+    /// Completes a command of the host's that was refused.
+    fn refuse(&mut self, sqe: &Sqe, status: Status) {
+        tracing::debug!(
+            controller = self.config.name, opcode = ?sqe.admin_opcode(), cid = sqe.cid, %status,
+            "admin command rejected"
+        );
+        if status == Status::DATA_TRANSFER_ERROR && self.is_unshared([sqe.prp1, sqe.prp2]) {
+            self.warn_unshared();
+        }
+        self.log_error(sqe.cid, sqe.opcode, sqe.nsid, status);
+        self.post_admin(sqe.cid, 0, status);
+    }
+
+    /// Adds an admin command that ends with `status` to the error log, where that is an error worth
+    /// an entry.
+    fn log_error(&mut self, cid: u16, opcode: u8, nsid: u32, status: Status) {
+        if is_logged(status) {
+            self.errors.add(LoggedError {
+                command: Some(LoggedCommand {
+                    sqid: 0,
+                    cid,
+                    opcode,
+                }),
+                status,
+                nsid,
+                lba: 0,
+            });
+        }
+    }
+
+    /// Whether a command's data is in memory that came without a descriptor, as far as its own two
+    /// entries show.
+    pub(crate) fn is_unshared(&self, data: [u64; 2]) -> bool {
+        data.into_iter().any(|prp| {
+            let found = self
+                .view
+                .translate(&mut Hint::default(), Iova(prp), 1, Need::DeviceReads);
+            matches!(found, Err(TranslateError::NoDescriptor))
+        })
+    }
+
+    /// Posts the completion of a command that waited, or of a request that was held, and holds a
+    /// place.
+    pub(crate) fn complete_admin(&mut self, cid: u16, answer: Result<u32, Status>) {
+        if self.admin.is_none() {
+            return;
+        }
+        let (dw0, status) = match answer {
+            Ok(dw0) => (dw0, Status::SUCCESSFUL_COMPLETION),
+            Err(status) => (0, status),
+        };
+        let (opcode, nsid) = match self.pending.take_asked(cid) {
+            Some(asked) => (asked.opcode, asked.nsid),
+            None => (AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST.0, 0),
+        };
+        self.log_error(cid, opcode, nsid, status);
+        self.post_admin(cid, dw0, status);
+    }
+
+    fn post_admin(&mut self, cid: u16, dw0: u32, status: Status) {
+        self.post_admin_with(cid, [dw0, 0], status);
+    }
+
+    pub(crate) fn post_admin_with(&mut self, cid: u16, [dw0, dw1]: [u32; 2], status: Status) {
+        if self.admin.is_none() || self.withholds_completion((cid, [dw0, dw1], status)) {
+            return;
+        }
+        let Some(admin) = &self.admin else {
+            return;
+        };
+        // A queue is at most 4096 entries long.
+        let sq_head = admin.sq.head() as u16;
+        let cqe = Cqe {
+            dw0,
+            dw1,
+            sq_head,
+            sq_id: 0,
+            cid,
+            status: status::field(status).with_more(is_logged(status)),
+        };
+        // What a completion tells must be kept before it is told.
+        self.save_posting(&cqe);
+        let Some(admin) = &mut self.admin else {
+            return;
+        };
+        let Some(entry) = admin.reserved.claim() else {
+            debug_assert!(false, "an admin command completed twice");
+            return;
+        };
+        let posted = admin.cq.post(entry, cqe);
+        admin.posted = true;
+        self.save_posted();
+        if posted.is_err() {
+            self.fail(Failure::QueueLost);
+        }
+    }
+
+    /// Completes held requests for which there is an event and a place.
+    fn post_events(&mut self) -> bool {
+        let mut worked = false;
+        while let Some(admin) = &mut self.admin
+            && admin.cq.free() > 0
+            && let Some((cid, dw0)) = self.events.next()
+        {
+            admin.reserve();
+            self.complete_event(cid, dw0);
+            worked = true;
+        }
+        worked
+    }
+
+    /// Completes a held request with an event. A zone event carries its namespace in Dword 1.
+    fn complete_event(&mut self, cid: u16, dw0: u32) {
+        let zones = EventDw0::from(dw0).lid() == LogPageId::CHANGED_ZONE_LIST;
+        let nsid = self.changed_zones.first().filter(|_| zones);
+        self.post_admin_with(cid, [dw0, nsid.unwrap_or(0)], Status::SUCCESSFUL_COMPLETION);
+    }
+
+    /// Abort (Base 2.1, 5.1.1): always completed; bit 0 of Dword 0 is set if the command was not
+    /// aborted.
+    fn abort(&mut self, sqe: &Sqe, lanes: &mut impl LaneTable) -> Result<Reply, Status> {
+        let (sqid, cid) = {
+            let cdw10 = AbortCdw10::from(sqe.cdw10);
+            (cdw10.sqid(), cdw10.cid())
+        };
+        if sqid == 0 {
+            // Only a held request can be found waiting. It completes in a place of its own, which
+            // may have to become free first.
+            let aborted = self.events.release(cid);
+            if aborted {
+                self.aborted_requests.push(cid);
+                self.post_aborted_requests();
+            }
+            return Ok(Reply::Done(abort_dw0(aborted)));
+        }
+        let Some(key) = self.queues.lane_of_sq(sqid) else {
+            return Ok(Reply::Done(abort_dw0(false)));
+        };
+        if self.pending.aborts() >= ABORT_LIMIT {
+            return Err(Status::ABORT_COMMAND_LIMIT_EXCEEDED);
+        }
+        if !lanes.command(key, LaneCommand::Abort { sqid, cid }) {
+            return Ok(Reply::Done(abort_dw0(false)));
+        }
+        self.pending
+            .add(sqe.cid, Waiting::Abort { sqid, cid }, self.now);
+        Ok(Reply::Waits)
+    }
+
+    /// Completes the aborted requests for which there is a place. Before the next command is
+    /// fetched, which could take it: so there is never more than one that waits.
+    fn post_aborted_requests(&mut self) {
+        while let Some(&cid) = self.aborted_requests.first()
+            && let Some(admin) = &mut self.admin
+            && admin.cq.free() > 0
+        {
+            admin.reserve();
+            self.aborted_requests.remove(0);
+            self.complete_admin(cid, Err(Status::COMMAND_ABORT_REQUESTED));
+        }
+    }
+
+    /// Doorbell Buffer Config (Base 2.1, 5.2.5): two pages, both whole.
+    fn doorbell_buffer_config(
+        &mut self,
+        sqe: &Sqe,
+        lanes: &mut impl LaneTable,
+    ) -> Result<Reply, Status> {
+        let spec = ShadowSpec {
+            shadow: Iova(sqe.prp1),
+            event_idx: Iova(sqe.prp2),
+        };
+        if spec.shadow.page_offset() != 0 || spec.event_idx.page_offset() != 0 {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        let registration =
+            Registration::new(&self.view, spec).map_err(|error| self.lane_status(error))?;
+        let shadow = spec
+            .find(&self.view)
+            .map_err(|error| self.lane_status(error))?;
+        self.shadow = Some(spec);
+        if let Some(admin) = &mut self.admin {
+            admin.register(shadow, &registration, &self.doorbells, self.by_messages);
+        }
+        self.tell_lanes(lanes, || LaneCommand::Shadow(Some(registration.clone())));
+        Ok(Reply::Done(0))
+    }
+}
+
+/// Whether a status is worth an entry of the error log: a host's probing for supported functions is
+/// not.
+fn is_logged(status: Status) -> bool {
+    !matches!(
+        status,
+        Status::SUCCESSFUL_COMPLETION
+            | Status::INVALID_COMMAND_OPCODE
+            | Status::INVALID_FIELD_IN_COMMAND
+            | Status::INVALID_LOG_PAGE
+    )
+}
+
+/// Dword 0 of an Abort's completion.
+pub(crate) fn abort_dw0(aborted: bool) -> u32 {
+    AbortDw0::new().with_ianp(!aborted).into()
+}

@@ -1,0 +1,43 @@
+//! What a controller has counted over its life, as it is kept over a restart of the program.
+
+use serde::{Deserialize, Serialize};
+
+/// The counters of a controller, as they are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HealthRecord {
+    /// Bytes read by hosts.
+    pub bytes_read: u64,
+    /// Bytes written by hosts.
+    pub bytes_written: u64,
+    /// Host Read Commands.
+    pub read_commands: u64,
+    /// Host Write Commands.
+    pub write_commands: u64,
+    /// Media and Data Integrity Errors.
+    pub media_errors: u64,
+    /// Nanoseconds during which commands were in flight.
+    pub busy_ns: u64,
+    /// Nanoseconds during which it was served.
+    pub powered_ns: u64,
+    /// Power Cycles.
+    pub power_cycles: u64,
+    /// Unsafe Shutdowns.
+    pub unsafe_shutdowns: u64,
+    /// Entries of the error log, ever: the next one's count is one more.
+    pub error_log_entries: u64,
+    /// A host had it enabled and had not shut it down.
+    pub in_use: bool,
+}
+
+impl HealthRecord {
+    /// A process takes over: that is a power cycle, and an unsafe shutdown where a host was there.
+    pub(crate) fn powered_on(&self) -> Self {
+        HealthRecord {
+            power_cycles: self.power_cycles + 1,
+            unsafe_shutdowns: self.unsafe_shutdowns + u64::from(self.in_use),
+            in_use: false,
+            ..*self
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What is to be simulated, and what it has come to.
+
+use crate::host::HostCost;
+use crate::job::Job;
+use crate::tally::{Figures, JobTally, Point};
+use crate::trace::Trace;
+
+/// What hosts do.
+#[derive(Clone, Debug)]
+pub enum Workload {
+    /// The sections of a job file.
+    Jobs(Vec<Job>),
+    /// Arrivals, as they were recorded.
+    Trace(Trace),
+}
+
+/// A simulation.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What hosts do.
+    pub workload: Workload,
+    /// How long, at most.
+    pub virtual_ns: u64,
+    /// How long until what is done counts; the series has it all.
+    pub warmup_ns: u64,
+    /// Length of the intervals of the series.
+    pub interval_ns: u64,
+    /// What everything random is made from.
+    pub seed: u64,
+    /// What a host's software takes.
+    pub cost: HostCost,
+    /// Arrivals beyond the end of the drive go to what is left of their place when it is divided by
+    /// its size.
+    pub wrap: bool,
+    /// Commands in flight of each queue of a trace.
+    pub trace_depth: u16,
+    /// The drive, of flash, begins in the steady state of random overwrites of single pages.
+    pub prepared: bool,
+}
+
+/// How far a simulation is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Time since its start, of its own.
+    pub virtual_ns: u64,
+    /// Commands that are done.
+    pub commands: u64,
+}
+
+/// What a simulation has come to.
+#[derive(Debug)]
+pub struct Ran {
+    /// The measured time: without the warm-up, and until the end or until all was done.
+    pub elapsed_ns: u64,
+    /// What of it each job took.
+    pub runtime_ns: Vec<u64>,
+    /// What jobs did.
+    pub jobs: Vec<JobTally>,
+    /// The same over time, from the start on.
+    pub points: Vec<Point>,
+    /// What the drive did inside in the measured time.
+    pub drive: Figures,
+    /// Commands in all.
+    pub commands: u64,
+    /// Turns of the engine, and instants at which something happened.
+    pub turns: u64,
+    /// See there.
+    pub instants: u64,
+    /// It was ended early.
+    pub stopped: bool,
+}
