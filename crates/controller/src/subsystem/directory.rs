@@ -268,7 +268,7 @@ pub enum Change {
         persists: bool,
     },
     /// Blocks read as errors from now on. Fails where there would be more than
-    /// [`super::RANGES_MAX`] ranges of them.
+    /// [`port::RANGES_MAX`] ranges of them.
     MarkUncorrectable {
         /// Which.
         nsid: u32,

@@ -134,7 +134,7 @@ impl Channel {
     }
 
     /// Begins a snapshot of the drive model's current state, a part in each turn; meanwhile
-    /// [`Port::next_due`] reports work. No effect except for conventional flash.
+    /// [`port::Channel::next_due`] reports work. No effect except for conventional flash.
     ///
     /// # Panics
     /// The room is for a drive of another shape.

@@ -34,8 +34,24 @@ async fn openapi() -> Response {
 }
 
 fn text() -> String {
-    let mut text = document().to_pretty_json().expect("it has only text keys");
+    let mut text = unwrapped(&document().to_pretty_json().expect("it has only text keys"));
     text.push('\n');
+    text
+}
+
+/// JSON whose descriptions have one line for each paragraph and item of a list: their sources are
+/// comments, and where those are wrapped is of no meaning to readers.
+fn unwrapped(json: &str) -> String {
+    const BREAK: &str = "\\n";
+    let mut parts = json.split(BREAK);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    let mut after_empty = false;
+    for part in parts {
+        let keeps = part.is_empty() || after_empty || part.starts_with(['-', '*', '|', '#', '`']);
+        text.push_str(if keeps { BREAK } else { " " });
+        text.push_str(part);
+        after_empty = part.is_empty();
+    }
     text
 }
 

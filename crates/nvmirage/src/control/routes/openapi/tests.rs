@@ -23,6 +23,7 @@ fn table() -> String {
                 .collect();
             let body = operation.request_body.as_ref().map_or("", |_| "JSON");
             let summary = operation.summary.as_deref().unwrap_or_default();
+            let summary = summary.replace('\n', " ");
             let success = success.join(", ");
             writeln!(
                 text,
@@ -46,6 +47,13 @@ fn check(name: &str, text: &str) {
         there == text,
         "book/src/reference/{name} is not what the routes are: renew it with UPDATE_BOOK=1 cargo test -p nvmirage --bin nvmirage openapi"
     );
+}
+
+#[test]
+fn descriptions_are_not_wrapped() {
+    let wrapped = r#"{"a": "one\ntwo\n\nthree\n- four\n  five"}"#;
+    let text = r#"{"a": "one two\n\nthree\n- four   five"}"#;
+    assert_eq!(super::unwrapped(wrapped), text);
 }
 
 #[test]
