@@ -22,6 +22,10 @@ use super::{Answer, Parting, Polled, SessionConfig, SessionEnd, number, regions}
 
 /// Messages handled in one poll, so that a host that talks without end does not keep its reactor.
 const MAX_MESSAGES: u32 = 16;
+/// Polls in a row that end at [`MAX_MESSAGES`], after which all messages have been read that were
+/// sent before the first one: a socket's buffer (`net.core.rmem_default` and `wmem_default`,
+/// 208 KiB each) holds fewer than 16,384 of 32 bytes.
+const POLLS_OF_A_SOCKET: u32 = 1024;
 
 /// A connected host and its state.
 pub struct Session {
@@ -29,6 +33,9 @@ pub struct Session {
     process: Option<u32>,
     device: Device,
     waiting: WaitingList,
+    /// Polls in a row that found more messages than they may read, while an admin command waits
+    /// for them to be read.
+    busy_polls: u32,
 }
 
 /// Everything but the socket.
@@ -68,6 +75,7 @@ impl Session {
                 body: Vec::new(),
             },
             waiting: WaitingList::default(),
+            busy_polls: 0,
         })
     }
 
@@ -108,7 +116,7 @@ impl Session {
         self.send_due(controller, now)?;
         while *messages < MAX_MESSAGES && self.waiting.has_room() {
             let Some(message) = self.connection.receive()? else {
-                controller.messages_read();
+                self.note_read(controller);
                 break;
             };
             *messages += 1;
@@ -116,7 +124,19 @@ impl Session {
             let answer = self.device.handle(message, controller);
             self.answer(&header, answer, now)?;
         }
+        if *messages == MAX_MESSAGES && controller.waits_for_messages() {
+            self.busy_polls += 1;
+            if self.busy_polls == POLLS_OF_A_SOCKET {
+                self.note_read(controller);
+            }
+        }
         self.send_due(controller, now)
+    }
+
+    /// Everything has been read that was sent before the controller looked at its doorbells.
+    fn note_read(&mut self, controller: &mut Controller) {
+        self.busy_polls = 0;
+        controller.messages_read();
     }
 
     /// Ends it, so that the host sees an end of file. What it has mapped is the session's no
