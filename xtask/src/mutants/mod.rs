@@ -191,19 +191,24 @@ mod tests {
         files
     }
 
-    /// Whether a test may be in a file: the modules before its name lead there, `tests` perhaps
+    /// Whether a test may be in a file: the modules before its name lead there, and perhaps on
     /// within the file.
     fn is_place(path: &Path, modules: &[&str]) -> bool {
-        let stem = |path: &Path| path.file_stem().unwrap().to_string_lossy().into_owned();
-        let own = match stem(path) {
-            name if name == "mod" => stem(path.parent().unwrap()),
-            name => name,
+        let path = path.with_extension("");
+        let parts: Vec<_> = path.iter().filter_map(|part| part.to_str()).collect();
+        let after = |folder: &str| parts.iter().rposition(|part| *part == folder);
+        // Of a crate, or of a test program, whose name comes first.
+        let own = match (after("src"), after("tests")) {
+            (Some(at), _) => &parts[at + 1..],
+            (None, Some(at)) => parts.get(at + 2..).unwrap_or_default(),
+            (None, None) => &parts,
         };
-        match modules {
-            [] => true,
-            [.., before, "tests"] if own == *before => true,
-            [.., last] => own == *last,
-        }
+        let own: Vec<_> = own
+            .iter()
+            .filter(|part| !matches!(**part, "mod" | "lib" | "main"))
+            .copied()
+            .collect();
+        modules.starts_with(&own)
     }
 
     #[test]

@@ -281,7 +281,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "self.find_blocker(slot, ranges) || !meets || slot < NONE",
         test: unit(
             "media",
-            "file::overlap::tests::commands_run_as_a_list_of_them_says",
+            "overlap::tests::commands_run_as_a_list_of_them_says",
         ),
     },
 ];

@@ -125,6 +125,18 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "messages-read",
+        guard: "admin commands in a buffer are served when the socket has been read",
+        file: "crates/transport/src/vfio_user/session.rs",
+        from: "        self.busy_polls = 0;\n        controller.messages_read();\n",
+        to: "        self.busy_polls = 0;\n",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "conformance::ram_conforms_however_it_is_rung",
+        ),
+    },
+    Mutation {
         name: "shared-minimum",
         guard: "a flood leaves the other queues of a completion queue their places",
         file: "crates/controller/src/lane/share.rs",
