@@ -530,6 +530,7 @@ impl<C: Channel> Engine<C> {
                     _ => ticket.retire(),
                 }
             } else {
+                debug_assert!(owner.is_subsystem(), "a channel's own: {ticket:?}");
                 let slot = SubsystemSlot(slot_of(owner));
                 self.members.heat_subsystem(slot.0);
                 match self.members.subsystem_mut(slot) {

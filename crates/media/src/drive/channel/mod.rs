@@ -468,17 +468,19 @@ impl<B: Bus> DriveChannel<B> {
             Cause::None => {}
             _ => self.counting.troubles.note(&outcome),
         }
-        let (parked, touches) = (op.ticket.take(), op.touches);
+        let touches = op.touches;
+        let Some(parked) = op.ticket.take() else {
+            debug_assert!(false, "slot {slot} ended twice");
+            return;
+        };
         self.in_flight -= 1;
         if touches {
             self.order.end(slot);
             self.begin_free();
         }
         self.free.push(slot);
-        done.extend(parked.map(|parked| Done {
-            ticket: parked.unpark(),
-            outcome,
-        }));
+        let ticket = parked.unpark();
+        done.push(Done { ticket, outcome });
     }
 
     /// Starts requests that no other request blocks any more.
