@@ -15,7 +15,8 @@ const FORCED: i32 = 130;
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Installs the handlers. A second signal ends the process at once.
+    /// Installs the handlers. A second signal ends the process at once, with status 130: nothing is
+    /// flushed or cleaned up.
     ///
     /// # Errors
     /// The system has no room for a handler.
