@@ -445,6 +445,6 @@ mod tests {
         large.uncorrectable.clear();
         assert!(large.clone().restore(&pool()).is_ok());
         let large = large.restore(&tearing).unwrap_err().to_string();
-        assert!(large.contains("only 512 bytes wholly"), "{large}");
+        assert!(large.contains("only 512 bytes as atomic"), "{large}");
     }
 }
