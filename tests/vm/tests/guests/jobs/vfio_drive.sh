@@ -61,7 +61,7 @@ step trapped check --doorbells trapped
 used() {
     loading
     refused "nvmirage (process $loading_pid) has /dev/vfio/" nvmirage drive unbind "$drive"
-    refused "is in use: another process has" nvmirage identify --target "pci:$drive"
+    refused "is in use: another process uses" nvmirage identify --target "pci:$drive"
     # as it ends, so do the drive's queues; the next one finds it as if new
     kill -KILL $loading_pid
     wait $loading_pid || true
