@@ -333,7 +333,10 @@ mod tests {
             let text = text.replace("f2f2f2f2f2f2f2f2", wrong);
             let error = serde_json::from_str::<NamespaceRecord>(&text).unwrap_err();
             let error = error.to_string();
-            assert!(error.contains("is not 16 hexadecimal digits"), "{wrong}: {error}");
+            assert!(
+                error.contains("is not 16 hexadecimal digits"),
+                "{wrong}: {error}"
+            );
         }
     }
 
