@@ -1,7 +1,52 @@
-//! What the program's parts say to each other and to its users: configurations.
+//! What the program's parts say to each other and to its users: configurations, and the requests
+//! and replies of the control API.
 //!
 //! A key has one name, one unit and one default here, for the configuration file, the control API
 //! and the command line. There is no HTTP, thread or clock.
 #![forbid(unsafe_code)]
 
+mod body;
 pub mod config;
+mod event;
+mod latency;
+mod map;
+mod model_status;
+mod partition;
+mod plan;
+mod queues;
+pub mod refusal;
+mod request;
+mod stats;
+mod status;
+mod timing;
+mod trace;
+
+pub use body::from_json;
+pub use event::{Event, What};
+pub use latency::{Latency, LatencyReport, StageTime, StatusErrors, WatchedCommand};
+pub use map::{
+    FlashGeometry, FlashMap, FlashOpenLine, FlashPartition, LineCells, MOST_CELLS, MapNamespace,
+    MediumMap, ZoneCells, ZoneEntry, ZoneMap,
+};
+pub use model_status::{
+    AskedStatus, BufferStatus, BusyStatus, CollectionStatus, FlashStatus, LineStatus, ModelStatus,
+    PairsStatus, RandomAreaStatus, ServerStatus, SlcStatus, StallStatus, WearStatus, ZonesStatus,
+};
+pub use partition::Partition;
+pub use plan::{Held, Kind, PlannedStep, Reload, ReloadRequest, StepAction};
+pub use queues::{
+    CommandUnderWay, CompletionQueue, CompletionRing, DoorbellWords, QueuesReport, SubmissionQueue,
+};
+pub use refusal::{FieldProblem, Refusal};
+pub use request::{
+    Attachment, ControllerChange, MediumChange, NewPartition, NewPlacement, NewSize, PartitionEnd,
+    PartitionPlace, PartitionSize, TenantChange, ZoneLoss,
+};
+pub use stats::{ByDirection, ControllerStats, QueueStats, Stats};
+pub use status::{
+    ControllerStatus, DriveStatus, FileStatus, HostStatus, Inventory, IoStatus, MediumErrors,
+    MediumStatus, NamespaceStatus, PartitionStatus, QueuePlacement, ReactorStatus, Stopping,
+    TenantStatus,
+};
+pub use timing::{ParameterStatus, TimingStatus};
+pub use trace::{Condition, TraceStatus};

@@ -7,71 +7,13 @@ use std::collections::VecDeque;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use api::{Event, What};
 use tokio::sync::watch;
-use utoipa::ToSchema;
 
 /// Events that are kept.
 const KEPT: usize = 1024;
 
 static EVENTS: LazyLock<Events> = LazyLock::new(|| Events::new(KEPT));
-
-/// Type of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum What {
-    /// An operator created the object.
-    Created,
-    /// An operator changed the object.
-    Changed,
-    /// An operator deleted the object.
-    Deleted,
-    /// A host attached to the controller.
-    HostAttached,
-    /// The host detached from the controller.
-    HostDetached,
-    /// Queues of the controller moved to other reactors.
-    QueuesMoved,
-    /// Requests to the medium fail.
-    MediaError,
-    /// Requests to the medium succeed again.
-    MediaRecovered,
-}
-
-impl What {
-    /// The name, as in its JSON form.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            What::Created => "created",
-            What::Changed => "changed",
-            What::Deleted => "deleted",
-            What::HostAttached => "host-attached",
-            What::HostDetached => "host-detached",
-            What::QueuesMoved => "queues-moved",
-            What::MediaError => "media-error",
-            What::MediaRecovered => "media-recovered",
-        }
-    }
-}
-
-/// Event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Event {
-    /// Number of the event, counted from 1 at the start of the server.
-    pub(crate) id: u64,
-    /// Time in nanoseconds since 1970 (UTC).
-    pub(crate) time_ns: u64,
-    /// Type of the event.
-    pub(crate) event: What,
-    /// Kind of the object: `media`, `namespace`, `controller`, `tenant`, `partition` or `trace`.
-    pub(crate) kind: String,
-    /// Name of the object.
-    pub(crate) name: String,
-    /// Cause of `media-error` and `media-recovered`: `no-space`, `file-size`, `read-only`, `gone`,
-    /// `read` or `write`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cause: Option<String>,
-}
 
 /// The ring of events.
 #[derive(Debug)]

@@ -11,9 +11,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use api::config::Config;
 use sha2::{Digest, Sha256};
-
-use crate::config::Config;
 
 /// Name of the file in the state folder.
 const FILE_NAME: &str = "identity";

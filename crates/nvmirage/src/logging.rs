@@ -8,6 +8,8 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use api::config;
+use api::config::log::{Format, Log};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
@@ -16,8 +18,6 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
-use crate::config;
-use crate::config::log::{Format, Log};
 use crate::service;
 
 /// The environment variable with the filter.

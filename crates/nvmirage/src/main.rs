@@ -27,8 +27,6 @@ mod top;
 mod trace;
 mod trouble;
 
-use api::config;
-
 fn main() -> std::process::ExitCode {
     cli::main()
 }

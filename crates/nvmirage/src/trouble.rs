@@ -15,9 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
+use api::What;
 use media::{Trouble, TroubleLook, Troubles};
 
-use crate::events::{self, What};
+use crate::events;
 
 /// Time without failures after which a cause has passed.
 const QUIET: Duration = Duration::from_secs(2);

@@ -25,8 +25,7 @@ use std::path::PathBuf;
 
 pub use allow::AdminAllow;
 pub use control::Control;
-pub use read::from_toml;
-pub use read::{from_file, from_file_again, with_suggestion};
+pub use read::{from_file, from_file_again, from_toml, with_suggestion};
 use serde::{Deserialize, Serialize};
 pub use size::{Range, Size, Span};
 pub use socket_mode::SocketMode;

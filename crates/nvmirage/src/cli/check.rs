@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::config;
+use api::config;
 
 const EXAMPLES: &str = "\
 Examples:

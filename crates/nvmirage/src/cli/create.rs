@@ -4,13 +4,14 @@
 
 use std::path::PathBuf;
 
-use super::live;
-use super::parse::{self, Control};
-use crate::config::tenant::{Class, Tenant};
-use crate::config::{
+use api::config::tenant::{Class, Tenant};
+use api::config::{
     self, AdminAllow, Dialect, Direct, Doorbells, Listen, MediumKind, Range, Size, SocketMode,
     Span, Timing,
 };
+
+use super::live;
+use super::parse::{self, Control};
 use crate::control;
 
 const EXAMPLES: &str = "\

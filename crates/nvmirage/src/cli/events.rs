@@ -2,10 +2,11 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use api::Event;
+use terminal::hangup;
+
 use super::parse::Control;
 use crate::control;
-use crate::events::Event;
-use terminal::hangup;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,12 +1,13 @@
 //! `nvmirage latency`: shows the latencies of a controller's commands, and the stages that take the
 //! time.
 
+use api::{Latency, LatencyReport};
+use terminal::table::{Align, Table};
+use terminal::units;
+
 use super::live;
 use super::parse::Control;
 use crate::control;
-use crate::observe::{Latency, LatencyReport};
-use terminal::table::{Align, Table};
-use terminal::units;
 
 const EXAMPLES: &str = "\
 Examples:

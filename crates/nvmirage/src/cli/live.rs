@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use std::{env, io};
 
+use api::Inventory;
 use clap::{CommandFactory, ValueHint};
 use clap_complete::env::{Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh};
 use clap_complete::{ArgValueCompleter, CompleteEnv};
@@ -18,7 +19,7 @@ use model::parameter::Change;
 use terminal::complete::offer;
 
 use super::parse;
-use crate::control::{self, Address, Intent, Inventory};
+use crate::control::{self, Address, Intent};
 
 /// Names the shell that asks for completions.
 pub(super) const VARIABLE: &str = "_NVMIRAGE_COMPLETE";

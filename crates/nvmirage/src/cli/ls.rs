@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::parse::Control;
-use super::trace::traces;
-use crate::config::Listen;
-use crate::control::{self, ControllerStatus, Inventory, IoStatus, MediumStatus, TenantStatus};
+use api::config::Listen;
+use api::{ControllerStatus, Inventory, IoStatus, MediumStatus, TenantStatus};
 use terminal::table::{Align, Table};
 use terminal::units;
+
+use super::parse::Control;
+use super::trace::traces;
+use crate::control;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::config::{self, Dialect, Direct, MediumKind, Size, Timing};
+use api::config::{self, Dialect, Direct, MediumKind, Size, Timing};
 
 /// One `--media` argument: a medium, and the block size of its namespace.
 #[derive(Clone, Debug, PartialEq)]

@@ -46,9 +46,9 @@ use lab::cli::{
     simulate,
 };
 pub(crate) use terminal::error::UsageError;
+use terminal::progress;
 
 use crate::logging;
-use terminal::progress;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -5,12 +5,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::bail;
-
-use super::parse;
-use crate::config::Size;
-use crate::fuse::{End, Mount as Mounted, Options};
+use api::config::Size;
 use lab::cli::wait::WaitArg;
 use terminal::interrupt::Interrupt;
+
+use super::parse;
+use crate::fuse::{End, Mount as Mounted, Options};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,8 +1,10 @@
 //! `nvmirage move`: moves the queues of a controller to other reactors while hosts use them.
 
+use api::NewPlacement;
+
 use super::live;
 use super::parse::Control;
-use crate::control::{self, NewPlacement};
+use crate::control;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use api::config::Listen;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
+use terminal::progress;
 
 use super::UsageError;
-use crate::config::Listen;
 use crate::control::{Address, Intent};
-use terminal::progress;
 
 /// A keyword of the configuration file, with the same meaning.
 pub(super) fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>

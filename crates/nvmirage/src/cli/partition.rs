@@ -4,18 +4,17 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use api::config::{Range, Size};
+use api::{NewPartition, Partition};
 use media::{Direct, FileIo, Medium, MediumKind, MediumSpec};
 use serde::Serialize;
+use terminal::table::{Align, Table as Shown};
+use terminal::{progress, units};
 
 use super::live;
 use super::parse::Control;
-use crate::config::{Range, Size};
-use crate::control::{self, NewPartition};
-use crate::identity;
-use crate::partition::{Owner, Partition, Store, Table, stored};
-use terminal::progress;
-use terminal::table::{Align, Table as Shown};
-use terminal::units;
+use crate::partition::{Owner, Store, Table, stored};
+use crate::{control, identity};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -206,7 +205,7 @@ impl PartitionCommand {
     }
 }
 
-fn refused(refusal: control::Refusal) -> anyhow::Error {
+fn refused(refusal: api::Refusal) -> anyhow::Error {
     anyhow::Error::msg(refusal.detail)
 }
 

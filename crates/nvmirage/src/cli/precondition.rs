@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use api::config::{self, MediumKind, Size, Timing};
 use indicatif::{ProgressBar, ProgressStyle};
 use media::Medium;
 use model::{Flash, FlashParameters, Method, Parameters, Progress};
 use serde::Serialize;
 
 use super::UsageError;
-use crate::config::{self, MediumKind, Size, Timing};
 use crate::keep::timing::file::{StateFile, longest};
 use crate::supervisor::spec_of;
 

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use api::config::{self, Listen, Size};
+use machine::qemu::{self, NEEDED};
 
 use super::parse::Control;
 use super::{UsageError, live};
-use crate::config::{self, Listen, Size};
 use crate::control;
-use machine::qemu::{self, NEEDED};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,13 +4,14 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
-use super::live;
-use super::parse::Control;
-use crate::config::Span;
-use crate::control;
-use crate::observe::{CompletionQueue, QueuesReport, SubmissionQueue};
+use api::config::Span;
+use api::{CompletionQueue, QueuesReport, SubmissionQueue};
 use terminal::table::{Align, Table};
 use terminal::units;
+
+use super::live;
+use super::parse::Control;
+use crate::control;
 
 const EXAMPLES: &str = "\
 Examples:

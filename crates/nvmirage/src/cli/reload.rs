@@ -1,7 +1,9 @@
 //! `nvmirage reload`: applies the configuration file again while hosts keep running.
 
+use api::{Reload, ReloadRequest};
+
 use super::parse::Control;
-use crate::control::{self, Reload, ReloadRequest};
+use crate::control;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,8 +1,9 @@
 //! `nvmirage resize`: changes the size of a namespace while hosts use it.
 
+use api::config::Size;
+
 use super::live;
 use super::parse::Control;
-use crate::config::Size;
 use crate::control;
 
 const EXAMPLES: &str = "\

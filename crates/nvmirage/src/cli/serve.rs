@@ -5,20 +5,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
+use api::config::{self, Config, Doorbells, Listen};
+use api::{ControllerStatus, ReloadRequest};
+use lab::cli::fidelity::Stop;
 use tokio::sync::oneshot;
 
 use super::ctrl_c::CtrlC;
 use super::media_arg::MediaArg;
 use super::{UsageError, parse};
-use crate::config::{self, Config, Doorbells, Listen};
 use crate::control::server::{Server, Socket, Tcp};
-use crate::control::{self, Address, ControllerStatus, ReloadRequest};
+use crate::control::{self, Address};
 use crate::interrupt::{Asked, Signals};
 use crate::logging;
 use crate::saved::{self, Saved};
 use crate::service::{self, Watchdog};
 use crate::supervisor::{Source, Supervisor};
-use lab::cli::fidelity::Stop;
 
 const EXAMPLES: &str = "\
 Examples:

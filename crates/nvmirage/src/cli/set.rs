@@ -2,11 +2,13 @@
 
 use std::iter;
 
+use api::config::Text;
+use api::config::log::{Format, Log};
+use api::{ControllerChange, MediumChange, TenantChange, ZoneLoss};
+
 use super::parse::Control;
 use super::{UsageError, live};
-use crate::config::Text;
-use crate::config::log::{Format, Log};
-use crate::control::{self, ControllerChange, MediumChange, TenantChange, ZoneLoss};
+use crate::control;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,10 +6,10 @@ use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use terminal::progress;
 
 use super::parse::Control;
 use crate::control;
-use terminal::progress;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -200,7 +200,7 @@ fn names_of_media_and_namespaces_in_the_short_form() {
         (controller.name.as_str(), controller.namespaces.len()),
         ("nvme0", 2)
     );
-    assert_eq!(controller.doorbells, crate::config::Doorbells::Mapped);
+    assert_eq!(controller.doorbells, api::config::Doorbells::Mapped);
 }
 
 /// An interrupted run submits nothing more, and waits for the commands in flight.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use api::config::Span;
+
 use super::parse::Control;
-use crate::config::Span;
 use crate::top::{self, Options};
 
 const EXAMPLES: &str = "\

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::config::Listen;
+use api::config::Listen;
 
 /// The environment variable that names a control socket.
 pub(crate) const VARIABLE: &str = "NVMIRAGE_CONTROL";

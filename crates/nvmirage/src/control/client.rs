@@ -4,29 +4,27 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use api::config::log::Log;
+use api::config::trace::Trace;
+use api::config::{Config, Size, Span};
+use api::refusal::Document;
+use api::{
+    Attachment, ControllerChange, Event, Inventory, LatencyReport, MediumChange, NewPartition,
+    NewPlacement, NewSize, PartitionEnd, PartitionPlace, PartitionSize, QueuesReport, Reload,
+    ReloadRequest, Stats, Stopping, TenantChange, TraceStatus,
+};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
+use terminal::progress;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::refusal::Document;
-use super::{
-    Address, Attachment, ControllerChange, Inventory, MAX_BODY_LEN, MAX_REPLY_LEN, MediumChange,
-    NewPartition, NewPlacement, NewSize, PartitionEnd, PartitionPlace, PartitionSize, Reload,
-    ReloadRequest, Stopping, TenantChange,
-};
-use crate::config::log::Log;
-use crate::config::trace::Trace;
-use crate::config::{Config, Size, Span};
-use crate::events::Event;
-use crate::observe::{LatencyReport, QueuesReport, Stats};
-use crate::trace::TraceStatus;
-use terminal::progress;
+use super::{Address, MAX_BODY_LEN, MAX_REPLY_LEN};
 
 /// Longest time for a request: it may wait for a reactor, more than once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);

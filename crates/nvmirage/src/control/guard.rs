@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use api::Refusal;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 
 use super::limits::{BODIES_KIB, BODY};
 use super::token::Token;
-use super::{MAX_BODY_LEN, Refusal, Refused, dashboard};
+use super::{MAX_BODY_LEN, Refused, dashboard};
 
 /// Reads each body whole, within its limits, before the route runs.
 pub(super) fn with_whole_bodies(router: Router) -> Router {

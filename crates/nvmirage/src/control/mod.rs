@@ -5,24 +5,19 @@
 //! open it is permission to control the server.
 
 mod address;
-mod body;
 pub(crate) mod client;
 mod dashboard;
 mod guard;
 mod limits;
 mod problem;
-pub(crate) mod refusal;
 mod routes;
 pub(crate) mod server;
 mod stalling;
 mod token;
-mod types;
 
 pub(crate) use address::{Address, Intent};
 pub(crate) use dashboard::{Proxy, is_built as has_dashboard};
 use problem::Refused;
-pub(crate) use refusal::{FieldProblem, Refusal};
-pub(crate) use types::*;
 
 /// Largest body of a request, in bytes.
 pub(crate) const MAX_BODY_LEN: usize = 1 << 20;
@@ -32,7 +27,7 @@ pub(crate) const MAX_BODY_LEN: usize = 1 << 20;
 pub(crate) const MAX_REPLY_LEN: usize = 64 << 20;
 
 /// How to open the dashboard of a server that was just started, in a sentence.
-pub(crate) fn dashboard_address(control: &crate::config::Control) -> String {
+pub(crate) fn dashboard_address(control: &api::config::Control) -> String {
     match (control.tcp, &control.token_file) {
         // the log has the port that the system chose
         (Some(address), Some(file)) if address.port() != 0 => format!(

@@ -4,11 +4,11 @@
 //! of HTTP itself, such as an unknown path or a body that is too large, have no kind, and are
 //! created as responses.
 
+use api::refusal::{Document, Kind};
+use api::{FieldProblem, Refusal};
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-
-use super::refusal::{Document, FieldProblem, Kind, Refusal};
 
 /// Prefix of problem types (RFC 9457, 3.1.1).
 const TYPE: &str = "urn:nvmirage:problem:";

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use api::config::Control;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,7 +20,6 @@ use super::routes::{Desk, router};
 use super::stalling::Stalling;
 use super::token::Token;
 use super::{guard, limits};
-use crate::config::Control;
 use crate::supervisor::Supervisor;
 
 /// A bound control socket. Dropping it removes its path, unless a service manager created it.

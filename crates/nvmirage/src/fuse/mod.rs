@@ -40,8 +40,11 @@ use std::{fmt, io};
 
 use anyhow::Context;
 use driver::bus::vfio_user::VfioUser;
+use driver::wait::{Advised, Wait};
 use driver::{Device, DriverError, Options as DriverOptions, Shutdown};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use terminal::interrupt::Interrupt;
+use terminal::progress;
 
 use self::carrier::Carrier;
 use self::claims::Claims;
@@ -52,9 +55,6 @@ use self::input::Input;
 use self::loss::{Loss, caught};
 use self::memory::{Pool, REQUEST_LEN};
 use self::watch::Watch;
-use driver::wait::{Advised, Wait};
-use terminal::interrupt::Interrupt;
-use terminal::progress;
 
 /// Commands in flight in each queue pair.
 const DEPTH: u16 = 64;

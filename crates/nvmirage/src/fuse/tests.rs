@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::config;
+use api::config;
+
 use crate::supervisor::Supervisor;
 
 /// Start of the name of the thread that must panic next.

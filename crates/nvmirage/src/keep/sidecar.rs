@@ -9,11 +9,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use api::config::{MediumKind, Range};
 use controller::subsystem::Record;
 use serde::{Deserialize, Serialize};
 
 use super::claim::Claim;
-use crate::config::{MediumKind, Range};
 
 /// Version of the format; no other is read.
 const FORMAT: u64 = 1;

@@ -2,12 +2,12 @@
 
 use Kind::{Counter, Gauge, Histogram};
 use Unit::{Bytes, None as Count, Seconds};
+use api::{NamespaceStatus, ReactorStatus, TenantStatus};
 use controller::flight::Operation;
 
 use super::media::MEDIA;
 use super::text::{Family, Kind, Number, Sample, Unit};
 use super::{ControllerCounts, Snapshot, latency};
-use crate::control::{NamespaceStatus, ReactorStatus, TenantStatus};
 
 /// A metric of one kind of object.
 pub(super) struct Metric<T> {

@@ -3,28 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use api::{Latency, LatencyReport, StageTime, StatusErrors, WatchedCommand};
 use controller::counters::{Counted, NAMESPACES};
 use controller::flight::{FlightRecord, LaneFlight, Operation, Stage, StatusCounts};
-use nvme_spec::opcode::NvmOpcode;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::histogram::Histogram;
-
-/// Latencies of the timed commands of an operation, from the turn that found the doorbell until the
-/// completion was posted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Latency {
-    /// `read` (also Retrieve), `write` (also Zone Append and Store), or `other`.
-    pub(crate) operation: String,
-    /// Number of timed commands.
-    pub(crate) count: u64,
-    /// Sum of latencies, in nanoseconds.
-    pub(crate) sum_ns: u64,
-    /// Histogram: upper bound of each nonempty bucket in nanoseconds, and its count. There are 16
-    /// buckets per power of two.
-    pub(crate) buckets: Vec<(u64, u64)>,
-}
 
 impl From<Latency> for Histogram {
     fn from(latency: Latency) -> Self {
@@ -35,138 +18,44 @@ impl From<Latency> for Histogram {
     }
 }
 
-/// Time that timed commands spent in one stage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct StageTime {
-    /// Stage, in this order: `ring`, `fairness`, `translation`, `medium`, `model`, or `interrupt`.
-    pub(crate) stage: String,
-    /// Time in this stage, summed over all timed commands, in nanoseconds.
-    pub(crate) sum_ns: u64,
-}
-
-/// Commands that ended with one status.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct StatusErrors {
-    /// Status with its numbers, named as in the specification; `more` sums the statuses beyond the
-    /// limit.
-    pub(crate) status: String,
-    /// Number of commands.
-    pub(crate) count: u64,
-}
-
-/// Timed command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct WatchedCommand {
-    /// Time at which its doorbell was found, on the server's clock, in nanoseconds.
-    pub(crate) time_ns: u64,
-    /// Submission queue.
-    pub(crate) queue: u16,
-    /// Command identifier.
-    pub(crate) cid: u16,
-    /// Opcode.
-    pub(crate) opcode: u8,
-    /// Namespace identifier.
-    pub(crate) nsid: u32,
-    /// First logical block, where the command has one.
-    pub(crate) lba: u64,
-    /// Bytes transferred.
-    pub(crate) bytes: u32,
-    /// Whether Force Unit Access was set.
-    pub(crate) fua: bool,
-    /// Commands of its queue in flight when it was fetched, including itself.
-    pub(crate) depth: u16,
-    /// Completion status.
-    pub(crate) status: String,
-    /// Latency from the turn that found its doorbell until its completion was posted, in
-    /// nanoseconds.
-    pub(crate) latency_ns: u64,
-    /// Time in each stage, by name, in nanoseconds; stages without time are omitted.
-    pub(crate) stages: BTreeMap<String, u32>,
-}
-
-/// Latency report of a controller.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct LatencyReport {
-    /// Latency sampling rate: on average one in N I/O commands is timed; 0: none.
-    pub(crate) sample: u32,
-    /// Latencies of the timed commands, by operation.
-    pub(crate) latency: Vec<Latency>,
-    /// Stages of these latencies.
-    pub(crate) stages: Vec<StageTime>,
-    /// I/O commands that ended with an error, by status, the most frequent first.
-    pub(crate) errors_by_status: Vec<StatusErrors>,
-    /// Last timed commands, oldest first, up to 256.
-    pub(crate) commands: Vec<WatchedCommand>,
-}
-
 /// Most commands in a report.
 const REPORTED: usize = 256;
 
-impl From<&FlightRecord> for WatchedCommand {
-    fn from(record: &FlightRecord) -> Self {
-        let stages = Stage::ALL.iter().zip(record.stages);
-        let took = stages.filter(|(_, ns)| *ns > 0);
-        WatchedCommand {
-            time_ns: record.begun.0,
-            queue: record.sqid,
-            cid: record.cid,
-            opcode: record.opcode,
-            nsid: record.nsid,
-            lba: record.slba,
-            bytes: record.bytes,
-            fua: record.fua,
-            depth: record.depth,
-            status: record.status.to_string(),
-            latency_ns: record.latency_ns(),
-            stages: took
-                .map(|(stage, ns)| (stage.word().to_owned(), ns))
-                .collect(),
-        }
+fn watched_command(record: &FlightRecord) -> WatchedCommand {
+    let stages = Stage::ALL.iter().zip(record.stages);
+    let took = stages.filter(|(_, ns)| *ns > 0);
+    WatchedCommand {
+        time_ns: record.begun.0,
+        queue: record.sqid,
+        cid: record.cid,
+        opcode: record.opcode,
+        nsid: record.nsid,
+        lba: record.slba,
+        bytes: record.bytes,
+        fua: record.fua,
+        depth: record.depth,
+        status: record.status.to_string(),
+        latency_ns: record.latency_ns(),
+        stages: took
+            .map(|(stage, ns)| (stage.word().to_owned(), ns))
+            .collect(),
     }
 }
 
-impl WatchedCommand {
-    /// Its opcode's name in the NVM command set.
-    pub(crate) fn operation(&self) -> &'static str {
-        NvmOpcode(self.opcode).name()
-    }
-}
-
-impl From<&Counted> for LatencyReport {
-    fn from(counted: &Counted) -> Self {
-        let watched = counted.queues.iter().filter_map(|q| q.watched.as_ref());
-        let there = watched.map(|watched| &*watched.records);
-        let all = there.chain([&counted.past.records]);
-        let mut records: Vec<_> = all.flat_map(|records| records.last(REPORTED)).collect();
-        records.sort_by_key(|record| record.begun);
-        let last = &records[records.len().saturating_sub(REPORTED)..];
-        LatencyReport {
-            sample: counted.sample,
-            latency: latencies(counted),
-            stages: stages(counted),
-            errors_by_status: errors(counted),
-            commands: last.iter().map(Into::into).collect(),
-        }
-    }
-}
-
-impl Latency {
-    /// A percentile in millionths, in nanoseconds with a precision of 1/16; `None` without timed
-    /// commands.
-    pub(crate) fn at(&self, of_a_million: u64) -> Option<u64> {
-        let rank = (u128::from(self.count) * u128::from(of_a_million)).div_ceil(1_000_000);
-        let mut below = 0;
-        let mut buckets = self.buckets.iter();
-        let found = buckets.find(|(_, count)| {
-            below += u128::from(*count);
-            below >= rank
-        });
-        found.map(|(last, _)| *last)
-    }
-
-    /// The mean, in nanoseconds.
-    pub(crate) fn mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
+/// The latency report of a controller.
+pub(crate) fn report(counted: &Counted) -> LatencyReport {
+    let watched = counted.queues.iter().filter_map(|q| q.watched.as_ref());
+    let there = watched.map(|watched| &*watched.records);
+    let all = there.chain([&counted.past.records]);
+    let mut records: Vec<_> = all.flat_map(|records| records.last(REPORTED)).collect();
+    records.sort_by_key(|record| record.begun);
+    let last = &records[records.len().saturating_sub(REPORTED)..];
+    LatencyReport {
+        sample: counted.sample,
+        latency: latencies(counted),
+        stages: stages(counted),
+        errors_by_status: errors(counted),
+        commands: last.iter().map(|record| watched_command(record)).collect(),
     }
 }
 
@@ -272,33 +161,4 @@ pub(crate) fn errors(counted: &Counted) -> Vec<StatusErrors> {
         .collect();
     errors.sort_by_key(|one| std::cmp::Reverse(one.count));
     errors
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_those_of_the_ranks() {
-        let latency = Latency {
-            operation: "read".into(),
-            count: 100,
-            sum_ns: 5000,
-            buckets: vec![(10, 50), (20, 49), (1000, 1)],
-        };
-        let at = |million| latency.at(million).unwrap();
-        // the nearest-rank method, for 100 values: the 50th, the 51st, the 99th, the 100th
-        assert_eq!(at(500_000), 10);
-        assert_eq!(at(500_001), 20);
-        assert_eq!(at(990_000), 20);
-        assert_eq!(at(999_000), 1000);
-        assert_eq!(at(1_000_000), 1000);
-        assert_eq!(latency.mean(), Some(50.0));
-        let none = Latency {
-            count: 0,
-            buckets: Vec::new(),
-            ..latency
-        };
-        assert_eq!((none.at(500_000), none.mean()), (None, None));
-    }
 }

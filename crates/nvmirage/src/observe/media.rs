@@ -2,11 +2,10 @@
 
 use Kind::{Counter, Gauge};
 use Unit::{Bytes, Kelvin, None as Count, Seconds, Thousandths};
+use api::{FlashStatus, MediumStatus, ModelStatus};
 
 use super::families::{Metric, Value, by, labelled, maybe, one};
-use super::model::{FlashStatus, ModelStatus};
 use super::text::{Kind, Number, Unit};
-use crate::control::MediumStatus;
 
 /// A value of the timing model, if there is one.
 fn model(medium: &MediumStatus, of: impl FnOnce(&ModelStatus) -> Vec<Value>) -> Vec<Value> {
@@ -429,7 +428,7 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
     },
 ];
 
-fn busy(medium: &MediumStatus, of: fn(&super::model::BusyStatus) -> u64) -> Vec<Value> {
+fn busy(medium: &MediumStatus, of: fn(&api::BusyStatus) -> u64) -> Vec<Value> {
     model(medium, |model| {
         let busy = model.busy.iter();
         busy.map(|busy| {

@@ -15,18 +15,13 @@ mod queues;
 mod stats;
 mod text;
 
+use api::{ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus};
 use controller::counters::Counted;
-pub(crate) use latency::{Latency, LatencyReport};
-pub(crate) use map::{MOST_CELLS, MapNamespace, MediumMap, Taken, Taking, Wanted};
-pub(crate) use model::{ModelStatus, PairsStatus, ZonesStatus};
+pub(crate) use latency::report as latency_report;
+pub(crate) use map::{Taken, Taking, Wanted};
 use port::time::Time;
-pub(crate) use queues::{CompletionQueue, DoorbellWords, QueuesReport, SubmissionQueue};
-pub(crate) use stats::{ControllerStats, Stats};
+pub(crate) use queues::report as queues_report;
 pub(crate) use text::Format;
-
-use crate::control::{
-    ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus,
-};
 
 /// All counters at one time.
 #[derive(Debug, Default)]

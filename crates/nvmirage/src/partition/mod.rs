@@ -13,4 +13,4 @@ mod store;
 mod table;
 
 pub(crate) use store::{Store, stored};
-pub(crate) use table::{Owner, Partition, Table, Taken};
+pub(crate) use table::{Owner, Table, Taken};

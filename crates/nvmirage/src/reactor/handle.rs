@@ -12,6 +12,8 @@ use controller::inspect::{CompletionView, ControllerView};
 use controller::subsystem::OperatorRequest;
 use controller::{ConfigError, ControllerConfig};
 use engine::{ControllerSlot, EngineId, Mail, Mode, MoveError, SubsystemSlot};
+use machine::clock::Clock;
+use machine::cpu;
 use media::{Duty, Medium, ZoneLoss, ZoneLossError};
 use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
@@ -25,8 +27,6 @@ use super::subsystems::{NewSubsystem, View};
 use crate::keep::timing::checkpoints::{Ask, Asked};
 use crate::observe::{Taken, Wanted};
 use crate::supervisor::TenantNews;
-use machine::clock::Clock;
-use machine::cpu;
 
 /// Capacity of a reactor's mailbox.
 const MAILBOX_LEN: usize = 256;

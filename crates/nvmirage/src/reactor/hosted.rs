@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use api::What;
 use controller::flight::WatchSpec;
 use controller::{Controller, Interrupt};
 use engine::ControllerSlot;
@@ -20,7 +21,7 @@ use super::handle::Answer;
 use super::lines::Vectors;
 use super::poller::{Poller, Source};
 use super::presence::Presence;
-use crate::events::{self, What};
+use crate::events;
 use crate::memory_care::{self, Owner};
 use crate::nodes::Nodes;
 

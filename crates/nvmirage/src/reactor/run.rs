@@ -11,6 +11,7 @@ use controller::counters::{Counted, ReactorCounters};
 use controller::flight::{TraceSpec, WatchSpec};
 use controller::inspect::Look;
 use engine::{ControllerSlot, Engine, EngineId, Idle, Mode, MoveError, Moved};
+use machine::clock::Clock;
 use media::{Medium, ZoneLoss, ZoneLossError};
 use memory::mailbox::Receiver;
 use memory::{Bell, DoorbellPages, EventFd};
@@ -28,7 +29,6 @@ use super::reports::Reports;
 use super::snapshots::Snapshots;
 use super::subsystems::Subsystems;
 use crate::nodes::Nodes;
-use machine::clock::Clock;
 
 /// Nanoseconds between polls of the sockets, while there is work and while the reactor spins
 /// without work. A poll is a system call, which delays a host that polls for completions.

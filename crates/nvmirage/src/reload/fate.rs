@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use api::Kind;
+use api::config::{Config, Controller, Medium, Namespace, Range, Size};
 use model::parameter::Change;
 
-use super::{Id, Kind, Served, words};
-use crate::config::{Config, Controller, Medium, Namespace, Range, Size};
+use super::{Id, Served, words};
 use crate::saved::merge::{Named, Objects, find};
 
 /// Outcome of a reload for an object.

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use api::Kind;
+use api::config::{Config, Controller, Medium, MediumKind, Namespace};
+
 use super::fate::{Fate, Growth, growth, wide};
-use super::{Id, Kind, Served};
-use crate::config::{Config, Controller, Medium, MediumKind, Namespace};
+use super::{Id, Served};
 use crate::saved::merge::{Named, Objects, find};
 
 /// What to do about an attached host.
@@ -138,7 +140,7 @@ impl Holding<'_> {
                 && wanted.media == namespace.media
                 && let Growth::Shrinks(range) = growth(&namespace, &wanted, self.served)
             {
-                let size = crate::config::Size(range.len());
+                let size = api::config::Size(range.len());
                 let first = if self.served.placed.contains_key(name) {
                     format!("nvmirage resize {name} {size} --shrink")
                 } else {

@@ -7,7 +7,7 @@
 //! - An object is deleted after its users, and created after the objects it uses.
 //! - A change that would take a drive from a host, or data from memory, is deferred together with
 //!   all changes that depend on it; the next reload tries again.
-//! - Every intermediate configuration passes [`Config::validate`](crate::config::Config::validate).
+//! - Every intermediate configuration passes [`Config::validate`](api::config::Config::validate).
 
 mod fate;
 mod hold;
@@ -19,44 +19,11 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::config::{self, Config, Controller, Problem, Size};
+use api::{Held, Kind, PlannedStep, StepAction};
 pub(crate) use hold::CONSENT;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
-use crate::config::tenant::Tenant;
-use crate::config::{self, Config, Controller, Medium, Namespace, Problem, Size};
 use crate::saved::merge::{Named, Objects, find};
-
-/// Kind of an object.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
-    /// Medium.
-    Media,
-    /// Namespace.
-    Namespace,
-    /// Tenant.
-    Tenant,
-    /// Controller.
-    Controller,
-    /// The log.
-    Log,
-}
-
-impl Kind {
-    /// The word for it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Kind::Media => Medium::KIND,
-            Kind::Namespace => Namespace::KIND,
-            Kind::Tenant => Tenant::KIND,
-            Kind::Controller => Controller::KIND,
-            Kind::Log => "log",
-        }
-    }
-}
 
 /// An object: its kind and its name.
 pub(crate) type Id = (Kind, String);
@@ -125,15 +92,25 @@ pub(crate) struct Step {
     pub(crate) detail: String,
 }
 
-/// Object whose change is deferred.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Held {
-    /// Kind of the object.
-    pub(crate) kind: Kind,
-    /// Name of the object.
-    pub(crate) name: String,
-    /// Reason, and the next step.
-    pub(crate) why: String,
+impl From<&Step> for PlannedStep {
+    fn from(step: &Step) -> Self {
+        let (action, controller) = match &step.deed {
+            Deed::Create => (StepAction::Create, None),
+            Deed::Delete => (StepAction::Delete, None),
+            Deed::Attach(controller) => (StepAction::Attach, Some(controller.clone())),
+            Deed::Detach(controller) => (StepAction::Detach, Some(controller.clone())),
+            Deed::Retune | Deed::Resize(_) | Deed::Assign | Deed::Move | Deed::Log => {
+                (StepAction::Change, None)
+            }
+        };
+        PlannedStep {
+            action,
+            kind: step.id.0,
+            name: step.id.1.clone(),
+            controller,
+            detail: step.detail.clone(),
+        }
+    }
 }
 
 /// Plan of a reload.

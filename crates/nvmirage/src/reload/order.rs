@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::Kind;
+use api::config::tenant::Tenant;
+use api::config::{Config, Controller, Medium, Namespace, Size};
+
 use super::fate::{Fate, Growth, growth, home};
 use super::words::{self, differences};
-use super::{Deed, Id, Kind, Served, Step};
-use crate::config::tenant::Tenant;
-use crate::config::{Config, Controller, Medium, Namespace, Size};
+use super::{Deed, Id, Served, Step};
 use crate::saved::merge::{Named, find};
 
 struct Steps<'a> {

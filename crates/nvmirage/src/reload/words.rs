@@ -1,10 +1,9 @@
 //! Descriptions of steps: the keys that differ, and the properties of new objects.
 
+use api::config::tenant::Tenant;
+use api::config::{Controller, Medium, Namespace};
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::config::tenant::Tenant;
-use crate::config::{Controller, Medium, Namespace};
 
 /// Keys of two objects that differ, with their values: `iops 1000 -> 2000`.
 pub(super) fn differences(now: &impl Serialize, wanted: &impl Serialize) -> String {

@@ -5,10 +5,9 @@
 //! is taken over. Where both sides have changed, the configuration wins, and a line reports the
 //! change that is lost.
 
+use api::config::tenant::Tenant;
+use api::config::{Config, Controller, Medium, Namespace};
 use serde::{Deserialize, Serialize};
-
-use crate::config::tenant::Tenant;
-use crate::config::{Config, Controller, Medium, Namespace};
 
 /// The objects that can change at run time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -138,10 +137,10 @@ fn kind<T: Named>(then: &[T], end: &[T], now: &[T], lost: &mut Vec<String>) -> V
 
 #[cfg(test)]
 mod tests {
+    use api::config::tenant;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::tenant;
 
     /// A tenant whose weight tells it from others of the same name.
     fn one(name: &str, weight: u32) -> Tenant {

@@ -15,11 +15,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use api::config::Config;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use self::merge::{Merged, Objects, merge};
-use crate::config::Config;
 use crate::identity;
 use crate::keep::claim::Claim;
 use crate::keep::owned;

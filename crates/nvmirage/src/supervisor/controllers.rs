@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use api::config::{Config, Controller, Doorbells};
+use api::{ControllerChange, Refusal};
 use controller::config::{ControllerConfig, DoorbellMode};
 use engine::{Mode, SubsystemSlot};
 use transport::vfio_user::Listener;
 
 use super::mounts::{Socket, mount};
 use super::{Served, State, refuse_problems};
-use crate::config::{Config, Controller, Doorbells};
-use crate::control::{ControllerChange, Refusal};
 use crate::fuse::Mount;
 use crate::identity;
 use crate::reactor::handle::NewController;

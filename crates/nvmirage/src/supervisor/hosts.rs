@@ -1,8 +1,10 @@
 //! Attached hosts: which of them a change would take a controller or namespace from, and whether
 //! the request consents to that.
 
+use api::refusal::Kind;
+use api::{FieldProblem, Refusal};
+
 use super::{State, Supervisor};
-use crate::control::refusal::{FieldProblem, Kind, Refusal};
 use crate::reload::CONSENT;
 
 /// A host, identified by its controller.

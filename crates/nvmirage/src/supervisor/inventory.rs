@@ -2,23 +2,22 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use api::config::{self, Config};
+use api::{
+    ControllerStatus, DriveStatus, FileStatus, HostStatus, Inventory, IoStatus, MediumErrors,
+    MediumStatus, NamespaceStatus, Partition, PartitionStatus, QueuePlacement, ReactorStatus,
+    Refusal, TenantStatus,
+};
 use controller::subsystem::Allocated;
+use machine::clock::Clock;
 use media::{Trouble, Troubles};
 
 use super::media::range_of;
 use super::operate::label;
 use super::subsystems::{Live, id_of};
 use super::{OpenMedium, State, Supervisor};
-use crate::config::{self, Config};
-use crate::control::{
-    ControllerStatus, DriveStatus, FileStatus, HostStatus, Inventory, IoStatus, MediumErrors,
-    MediumStatus, NamespaceStatus, PartitionStatus, QueuePlacement, ReactorStatus, Refusal,
-    TenantStatus,
-};
 use crate::observe::{ControllerCounts, Snapshot};
-use crate::partition::Partition;
 use crate::reactor::subsystems::View;
-use machine::clock::Clock;
 
 impl Supervisor {
     /// The inventory of the server.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{OpenMedium, State, Supervisor};
-use crate::config::MediumKind;
-use crate::control::{MediumStatus, Refusal};
-use crate::observe::{MapNamespace, MediumMap, Taken, Taking, Wanted};
+use api::config::MediumKind;
+use api::{MapNamespace, MediumMap, MediumStatus, Refusal};
 use machine::clock::Clock;
+
+use super::{OpenMedium, State, Supervisor};
+use crate::observe::{Taken, Taking, Wanted};
 
 impl Supervisor {
     /// The internal state of a medium.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context;
+use api::config::{self, MediumKind, Range, Size};
+use api::{Refusal, ZoneLoss};
 use controller::subsystem::Allocated;
 use media::{Dialect, Direct, Duty, FileIo, Medium, MediumKind as Backing, MediumSpec};
 use port::ChannelId;
@@ -13,8 +15,6 @@ use super::operate::label;
 use super::recording::RecordingFile;
 use super::subsystems::medium_basis;
 use super::{OpenMedium, State, timing};
-use crate::config::{self, MediumKind, Range, Size};
-use crate::control::{Refusal, ZoneLoss};
 use crate::keep::memory::{Found, Image};
 use crate::keep::merge;
 use crate::memory_care::{self, Owner};

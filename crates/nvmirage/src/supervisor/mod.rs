@@ -29,6 +29,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::port::ChannelId;
 use anyhow::Context;
+use api::config::{self, Config, HugePages};
+use api::{ControllerChange, MediumChange, Refusal, What};
 use engine::{ControllerSlot, Mode};
 use tokio::sync::Notify;
 
@@ -38,15 +40,11 @@ pub(crate) use self::reload::Source;
 use self::subsystems::Live;
 pub(crate) use self::tenants::TenantNews;
 use self::timing::TimingState;
-use crate::config::{self, Config, HugePages};
-use crate::control::{ControllerChange, MediumChange, Refusal};
-use crate::events::{self, What};
 use crate::fuse::Mount;
 use crate::identity::Identities;
 use crate::keep::keeper::Keeper;
 use crate::keep::memory::Image;
 use crate::keep::timing::checkpoints::Checkpoints;
-use crate::memory_care;
 use crate::partition::Store;
 use crate::reactor::Pulse;
 use crate::reactor::handle::ReactorHandle;
@@ -55,6 +53,7 @@ use crate::saved::Saved;
 use crate::saved::merge::Objects;
 use crate::trace::Reason;
 use crate::trouble::Reporter;
+use crate::{events, memory_care};
 
 /// A medium that is open.
 #[derive(Debug)]

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use api::Refusal;
+use api::config::{Controller, Listen};
+use driver::wait::Wait;
 use tempfile::TempDir;
 
 use super::State;
-use crate::config::{Controller, Listen};
-use crate::control::Refusal;
 use crate::fuse::{Mount, Options};
-use driver::wait::Wait;
 
 /// Where the host of a controller attaches.
 #[derive(Debug)]

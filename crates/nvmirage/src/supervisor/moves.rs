@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use api::Refusal;
+
 use super::State;
-use crate::control::Refusal;
 
 impl State {
     /// The reactors that serve queues of a subsystem's controllers, beside the subsystem's own.

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
+use api::Refusal;
+use api::config::{Config, Controller, Range, Size, Text};
 use controller::subsystem::{Allocated, ControllerId, ControllerSet, OperatorRequest};
 use engine::SubsystemSlot;
 use nvme_spec::Status;
@@ -13,8 +15,6 @@ use nvme_spec::Status;
 use super::media::range_of;
 use super::subsystems::id_of;
 use super::{State, refuse_problems, refused};
-use crate::config::{Config, Controller, Range, Size, Text};
-use crate::control::Refusal;
 use crate::reactor::subsystems::View;
 
 /// The name of a namespace; for one that a host created, the name of its subsystem with its

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use api::config::{self, MediumKind, Range, Size};
+use api::{Refusal, What};
 use controller::subsystem::OperatorRequest;
 use media::Medium;
 
 use super::{State, Supervisor};
-use crate::config::{self, MediumKind, Range, Size};
-use crate::control::Refusal;
-use crate::events::{self, What};
+use crate::events;
 use crate::partition::{Owner, Store, Taken};
 
 impl Supervisor {

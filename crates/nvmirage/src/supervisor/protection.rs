@@ -60,9 +60,9 @@ impl State {
     }
 
     /// Notifies every subsystem that has a namespace on a medium.
-    fn protect(&self, media: &str, read_only: bool) -> Result<(), crate::control::Refusal> {
+    fn protect(&self, media: &str, read_only: bool) -> Result<(), api::Refusal> {
         let views = self.views();
-        for (live, view) in views.map_err(|error| crate::control::Refusal::failed(&error))? {
+        for (live, view) in views.map_err(|error| api::Refusal::failed(&error))? {
             let here = view.namespaces.iter().filter(|n| n.medium == media);
             for namespace in here {
                 let request = OperatorRequest::SetReadOnly {

@@ -1,7 +1,8 @@
 //! Queues of a controller, for the control API.
 
+use api::Refusal;
+
 use super::Supervisor;
-use crate::control::Refusal;
 use crate::reactor::inspect::{InspectError, Inspection, Inspector};
 
 impl Supervisor {

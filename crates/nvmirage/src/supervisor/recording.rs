@@ -6,9 +6,8 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use api::config::{self, Timing};
 use media::Medium;
-
-use crate::config::{self, Timing};
 
 /// Most operations in a recording: 300 MB.
 const MOST: usize = 4 << 20;

@@ -8,14 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use api::config::log::Log;
+use api::config::{self, Config, Timing};
+use api::{FieldProblem, Kind, PlannedStep, Refusal, Reload, ReloadRequest, What};
 
 use super::{State, Supervisor, refuse_problems};
-use crate::config::log::Log;
-use crate::config::{self, Config, Timing};
-use crate::control::{FieldProblem, PlannedStep, Refusal, Reload, ReloadRequest};
-use crate::events::What;
 use crate::logging;
-use crate::reload::{self, Deed, Kind, Placed, Plan, Served, Step};
+use crate::reload::{self, Deed, Placed, Plan, Served, Step};
 use crate::saved::merge::{Merged, Named, Objects, find, merge};
 
 /// The configuration file that the server was started with.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use api::config::{self, Controller};
 use controller::config::DEFAULT_NAMESPACE_LIMIT;
 use controller::subsystem::{
     ControllerId, ControllerRecord, NamespaceRecord, Record, Subsystem, SubsystemConfig,
@@ -13,7 +14,6 @@ use engine::SubsystemSlot;
 
 use super::State;
 use super::media::{Resting, range_of};
-use crate::config::{self, Controller};
 use crate::identity::{self, Identities};
 use crate::keep::claim::Claim;
 use crate::keep::keeper::Kept;

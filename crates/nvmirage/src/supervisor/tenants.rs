@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use api::config::tenant::default_weight;
+use api::config::{self};
+use api::{Refusal, TenantStatus};
 use engine::tenants::{Budget, NamespaceKey, TenantFigures, TenantId};
 use engine::{ControllerSlot, Engine, EngineId};
+use machine::clock::Clock;
 use port::ChannelId;
 
 use super::{State, exists, refuse_problems};
-use crate::config::tenant::default_weight;
-use crate::config::{self};
-use crate::control::{Refusal, TenantStatus};
-use machine::clock::Clock;
 
 /// State of tenants as sent to reactors.
 #[derive(Debug, Default)]

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use api::config;
 use media::Medium;
 use model::Method;
 
 use super::{OpenMedium, State};
-use crate::config;
 use crate::keep::timing::checkpoints::Watched;
 use crate::keep::timing::file::{StateFile, longest};
 

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use api::config::trace::Trace;
+use api::{Condition, Refusal, TraceStatus, What};
 use controller::flight::{TraceRings, TraceSpec};
+use machine::clock::Clock;
 
 use super::{Served, State, Supervisor, exists};
-use crate::config::trace::Trace;
-use crate::control::Refusal;
-use crate::events::{self, What};
-use crate::trace::{self, Condition, GOING_ON, Reason, Recorder, Start, TRACES, TraceStatus};
-use machine::clock::Clock;
+use crate::events;
+use crate::trace::{self, GOING_ON, Reason, Recorder, Start, TRACES};
 
 /// A running trace, or an ended one that was not deleted.
 #[derive(Debug)]

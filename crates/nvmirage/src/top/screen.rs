@@ -12,13 +12,13 @@ use ratatui::DefaultTerminal;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::layout::Rect;
+use terminal::hangup;
+use terminal::interrupt::Interrupt;
 
 use super::app::{App, Asked, View};
 use super::draw::{Theme, draw};
 use super::source::{self, News, Order};
 use crate::control::Address;
-use terminal::hangup;
-use terminal::interrupt::Interrupt;
 
 /// Maximum wait for a key before checking for news of the server.
 const TICK: Duration = Duration::from_millis(50);

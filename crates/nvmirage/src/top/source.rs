@@ -4,12 +4,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use api::config::Span;
+use api::{CompletionQueue, ControllerStats, DoorbellWords, QueuesReport, Stats};
+
 use super::sample::{
     Command, Controller, Inspected, Latency, Queue, Reactor, Ring, Sample, Tenant,
 };
-use crate::config::Span;
 use crate::control::{Address, client};
-use crate::observe::{CompletionQueue, ControllerStats, DoorbellWords, QueuesReport, Stats};
 
 /// Commands per submission queue to request.
 const COMMANDS: usize = 64;

@@ -19,10 +19,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 pub(crate) use recorder::{Reason, Recorder, Start, unix_ns};
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
-use crate::config;
 
 /// Records of a controller's rings together; at most so many of one queue.
 const RECORDS: usize = 1 << 20;
@@ -36,40 +32,6 @@ pub(crate) const GOING_ON: usize = 8;
 pub(crate) fn ring_entries(queues: u16) -> usize {
     let each = RECORDS / usize::from(queues.max(1));
     each.min(RECORDS_OF_QUEUE)
-}
-
-/// State of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Condition {
-    /// The trace is running.
-    Recording,
-    /// The trace has ended, and its file is closed.
-    Ended,
-}
-
-/// Trace and its status.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct TraceStatus {
-    /// Configuration, with `file` as an absolute path.
-    #[serde(flatten)]
-    pub(crate) config: config::trace::Trace,
-    /// State: `recording` or `ended`.
-    pub(crate) state: Condition,
-    /// Reason for the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<String>,
-    /// Start time, in nanoseconds since 1970 (UTC).
-    pub(crate) started_ns: u64,
-    /// End time, in nanoseconds since 1970 (UTC).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ended_ns: Option<u64>,
-    /// Commands recorded, including those not yet in the file.
-    pub(crate) commands: u64,
-    /// Size of the file in bytes.
-    pub(crate) bytes: u64,
-    /// Commands that could not be recorded in time.
-    pub(crate) lost: u64,
 }
 
 /// Creates a trace's file, readable only by its user.
@@ -96,7 +58,7 @@ mod tests {
     /// The numbers agree with the book.
     #[test]
     fn rings_have_room_by_the_number_of_queues() {
-        let entries = [1, 16, config::MAX_QUEUES].map(ring_entries);
+        let entries = [1, 16, api::config::MAX_QUEUES].map(ring_entries);
         assert_eq!(entries, [65_536, 65_536, 16_384]);
     }
 }

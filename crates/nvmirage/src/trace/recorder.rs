@@ -11,10 +11,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use controller::flight::{FlightRecord, TraceRings};
+use machine::clock::Clock;
 use rustix::fs::{Advice, fadvise};
 use trace_file::{BLOCK_RECORDS, Encoder, End, Header, Record};
-
-use machine::clock::Clock;
 
 /// Pause between two readings of the rings: with and without activity.
 const PAUSE_BUSY: Duration = Duration::from_millis(2);

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use super::super::live;
-use super::super::parse::Control;
-use crate::config::{Size, Span, trace};
-use crate::control;
-use crate::trace::{Condition, TraceStatus};
+use api::config::{Size, Span, trace};
+use api::{Condition, TraceStatus};
 use terminal::table::{Align, Table};
 use terminal::units;
+
+use super::super::live;
+use super::super::parse::Control;
+use crate::control;
 
 const START_EXAMPLES: &str = "\
 Examples:

@@ -2,9 +2,8 @@
 
 mod control;
 
-use lab::cli::trace::{file, replay};
-
 pub(super) use control::table as traces;
+use lab::cli::trace::{file, replay};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,16 +7,16 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use api::config::{self, Config, Listen, Medium, MediumKind, Size, Timing, Zoned};
+use machine::qemu;
 use model::Parameters;
+use terminal::interrupt::Interrupt;
 
 use self::made::Made;
 use super::parse::Control;
 use super::qemu_args::{self, DEFAULT_MEMORY};
 use super::{UsageError, parse, serve};
-use crate::config::{self, Config, Listen, Medium, MediumKind, Size, Timing, Zoned};
 use crate::control::{self, Address};
-use machine::qemu;
-use terminal::interrupt::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:

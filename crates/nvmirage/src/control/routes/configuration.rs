@@ -1,5 +1,7 @@
 //! `/v1/configuration`, the running configuration as a file; `/v1/reload`; and `/v1/stop`.
 
+use api::config::Config;
+use api::{Reload, ReloadRequest, Stopping};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -8,8 +10,7 @@ use utoipa_axum::routes;
 
 use super::consent::{self, Consent};
 use super::{Routes, Shared, blocking, body, changing};
-use crate::config::Config;
-use crate::control::{Refused, Reload, ReloadRequest, Stopping};
+use crate::control::Refused;
 
 pub(super) fn routes() -> Routes {
     Routes::new()

@@ -1,11 +1,10 @@
 //! `?detach_hosts=true`: whether a request may take controllers and namespaces from hosts.
 
+use api::Refusal;
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
 use serde::Deserialize;
 use utoipa::IntoParams;
-
-use crate::control::Refusal;
 
 /// Treatment of attached hosts
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]

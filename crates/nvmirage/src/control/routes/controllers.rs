@@ -2,24 +2,26 @@
 
 use std::time::Duration;
 
+use api::config::{self, Span};
+use api::{
+    Attachment, ControllerChange, ControllerStatus, LatencyReport, NewPlacement, QueuesReport,
+    Refusal,
+};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
+use machine::clock::Clock;
 use serde::Deserialize;
 use utoipa_axum::routes;
 
 use super::consent::{self, Consent};
 use super::item::{self, Done, Item, Shown};
 use super::{Routes, Shared, blocking, body};
-use crate::config::{self, Span};
-use crate::control::{
-    Attachment, ControllerChange, ControllerStatus, NewPlacement, Refusal, Refused,
-};
-use crate::observe::{LatencyReport, QueuesReport};
+use crate::control::Refused;
+use crate::observe::{latency_report, queues_report};
 use crate::supervisor::Supervisor;
-use machine::clock::Clock;
 
 pub(super) fn routes() -> Routes {
     Routes::new()
@@ -167,7 +169,7 @@ async fn latency(
         let mut controllers = snapshot.controllers.iter();
         let found = controllers.find(|one| one.status.config.name == name);
         let found = found.ok_or_else(|| Refusal::not_found("controller", &name))?;
-        Ok(LatencyReport::from(&found.counted))
+        Ok(latency_report(&found.counted))
     };
     blocking(desk, report).await.map(Json)
 }
@@ -212,7 +214,7 @@ async fn queues(
     let report = move |s: &Supervisor| {
         let found = s.inspect(&name, commands)?;
         let now = Clock::of_process().now();
-        Ok(QueuesReport::new(&found, now.0, stuck_after))
+        Ok(queues_report(&found, now.0, stuck_after))
     };
     blocking(desk, report).await.map(Json)
 }

@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 
+use api::{Event, Refusal};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event as Sent, KeepAlive, Sse};
@@ -15,8 +16,8 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use utoipa_axum::routes;
 
 use super::{Routes, Shared};
-use crate::control::{Refusal, Refused};
-use crate::events::{self, Event};
+use crate::control::Refused;
+use crate::events;
 
 /// Events that a reader fetches at once.
 const BATCH: usize = 64;

@@ -1,12 +1,13 @@
 //! `/v1/hosts`: attached hosts, by controller. Read-only: hosts attach and detach on their own.
 
+use api::HostStatus;
 use axum::Json;
 use axum::extract::{Path, State};
 use utoipa_axum::routes;
 
 use super::item::{self, Shown};
 use super::{Routes, Shared};
-use crate::control::{HostStatus, Refused};
+use crate::control::Refused;
 
 pub(super) fn routes() -> Routes {
     Routes::new()

@@ -1,11 +1,12 @@
 //! `/v1`: the inventory of the server.
 
+use api::Inventory;
 use axum::Json;
 use axum::extract::State;
 use utoipa_axum::routes;
 
 use super::{Routes, Shared, blocking};
-use crate::control::{Inventory, Refused};
+use crate::control::Refused;
 use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {

@@ -4,6 +4,10 @@
 //! request with `If-Match` is carried out only if the object still has that tag. The check and the
 //! change are one turn ([`Supervisor::steer`]), so no other request changes anything in between.
 
+use api::{
+    ControllerStatus, HostStatus, MediumStatus, NamespaceStatus, PartitionStatus, ReactorStatus,
+    Refusal, TenantStatus, TraceStatus,
+};
 use axum::Json;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -14,12 +18,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{Desk, blocking, body, changing};
-use crate::control::{
-    ControllerStatus, HostStatus, MediumStatus, NamespaceStatus, PartitionStatus, ReactorStatus,
-    Refusal, Refused, TenantStatus,
-};
+use crate::control::Refused;
 use crate::supervisor::Supervisor;
-use crate::trace::TraceStatus;
 
 /// Bytes of the digest in a tag.
 const TAG_LEN: usize = 12;
@@ -288,10 +288,10 @@ macro_rules! configured {
 }
 
 configured! {
-    MediumStatus, crate::config::Medium, "media", |s: &Supervisor| Ok(s.media()), media, create_medium;
-    NamespaceStatus, crate::config::Namespace, "namespace", Supervisor::namespaces, namespace, create_namespace;
-    TenantStatus, crate::config::tenant::Tenant, "tenant", |s: &Supervisor| Ok(s.tenants()), tenant, create_tenant;
-    ControllerStatus, crate::config::Controller, "controller", Supervisor::controllers, controller, create_controller;
+    MediumStatus, api::config::Medium, "media", |s: &Supervisor| Ok(s.media()), media, create_medium;
+    NamespaceStatus, api::config::Namespace, "namespace", Supervisor::namespaces, namespace, create_namespace;
+    TenantStatus, api::config::tenant::Tenant, "tenant", |s: &Supervisor| Ok(s.tenants()), tenant, create_tenant;
+    ControllerStatus, api::config::Controller, "controller", Supervisor::controllers, controller, create_controller;
 }
 
 impl Item for TraceStatus {
@@ -308,7 +308,7 @@ impl Item for TraceStatus {
 }
 
 impl Configured for TraceStatus {
-    type Config = crate::config::trace::Trace;
+    type Config = api::config::trace::Trace;
     fn said(supervisor: &Supervisor, name: &str) -> Option<Self::Config> {
         supervisor.trace_config(name)
     }

@@ -1,12 +1,13 @@
 //! `/v1/log`: the log filter and format.
 
+use api::Refusal;
+use api::config::log::Log;
 use axum::Json;
 use axum::body::Bytes;
 use utoipa_axum::routes;
 
 use super::{Routes, body};
-use crate::config::log::Log;
-use crate::control::{Refusal, Refused};
+use crate::control::Refused;
 use crate::logging;
 
 pub(super) fn routes() -> Routes {

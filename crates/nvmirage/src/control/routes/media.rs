@@ -1,5 +1,6 @@
 //! `/v1/media`: media, with their timing and zones.
 
+use api::{MOST_CELLS, MediumChange, MediumMap, MediumStatus, Refusal, config};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
@@ -11,9 +12,8 @@ use utoipa_axum::routes;
 
 use super::item::{self, Done, Shown};
 use super::{Routes, Shared, blocking, body};
-use crate::config;
-use crate::control::{MediumChange, MediumStatus, Refusal, Refused};
-use crate::observe::{MOST_CELLS, MediumMap, Wanted};
+use crate::control::Refused;
+use crate::observe::Wanted;
 use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {

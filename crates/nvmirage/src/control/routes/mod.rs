@@ -26,6 +26,7 @@ mod traces;
 
 use std::sync::Arc;
 
+use api::Refusal;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
@@ -36,7 +37,7 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::limits::{CHANGES, READERS};
-use super::{MAX_BODY_LEN, Refusal, Refused, dashboard};
+use super::{MAX_BODY_LEN, Refused, dashboard};
 use crate::supervisor::Supervisor;
 
 /// Routes of one resource.
@@ -139,7 +140,7 @@ async fn changing<T: Send + 'static>(
 
 /// Parses the body of a request.
 fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Refusal> {
-    super::body::from_json(bytes)
+    api::from_json(bytes)
 }
 
 /// The error for an unknown path.

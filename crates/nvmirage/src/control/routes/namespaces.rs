@@ -1,5 +1,6 @@
 //! `/v1/namespaces`: namespaces, which are parts of media.
 
+use api::{NamespaceStatus, NewSize, config};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -8,8 +9,7 @@ use utoipa_axum::routes;
 
 use super::item::{self, Done, Shown};
 use super::{Routes, Shared, body};
-use crate::config;
-use crate::control::{NamespaceStatus, NewSize, Refused};
+use crate::control::Refused;
 use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {

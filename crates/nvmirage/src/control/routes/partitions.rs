@@ -1,6 +1,7 @@
 //! `/v1/media/NAME/partitions`: named partitions of drives and files. `/v1/partitions` lists those
 //! of all media.
 
+use api::{NewPartition, PartitionEnd, PartitionPlace, PartitionSize, PartitionStatus};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -9,9 +10,7 @@ use utoipa_axum::routes;
 
 use super::item::{self, Condition, Item, Shown};
 use super::{Routes, Shared, body, changing};
-use crate::control::{
-    NewPartition, PartitionEnd, PartitionPlace, PartitionSize, PartitionStatus, Refused,
-};
+use crate::control::Refused;
 
 pub(super) fn routes() -> Routes {
     Routes::new()

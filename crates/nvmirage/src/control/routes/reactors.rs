@@ -1,12 +1,13 @@
 //! `/v1/reactors`: the serving threads, by their index in the configuration.
 
+use api::ReactorStatus;
 use axum::Json;
 use axum::extract::{Path, State};
 use utoipa_axum::routes;
 
 use super::item::{self, Shown};
 use super::{Routes, Shared};
-use crate::control::{ReactorStatus, Refused};
+use crate::control::Refused;
 
 pub(super) fn routes() -> Routes {
     Routes::new()

@@ -1,12 +1,12 @@
 //! `/v1/stats`: all counters, for views that draw them.
 
+use api::Stats;
 use axum::Json;
 use axum::extract::State;
 use utoipa_axum::routes;
 
 use super::{Routes, Shared, blocking};
 use crate::control::Refused;
-use crate::observe::Stats;
 
 pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(stats))

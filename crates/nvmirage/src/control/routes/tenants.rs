@@ -1,5 +1,6 @@
 //! `/v1/tenants`: tenants, which share media by weights and limits.
 
+use api::{TenantChange, TenantStatus, config};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -8,8 +9,7 @@ use utoipa_axum::routes;
 
 use super::item::{self, Done, Shown};
 use super::{Routes, Shared, body};
-use crate::config;
-use crate::control::{Refused, TenantChange, TenantStatus};
+use crate::control::Refused;
 use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {

@@ -1,56 +1,20 @@
 //! `/v1/media/{name}/timing`: the current timing parameters of a medium.
 
+use api::refusal::Kind;
+use api::{MediumStatus, ParameterStatus, Refusal, TimingStatus};
 use axum::Json;
 use axum::extract::{Path, State};
 use model::parameter::Value;
 use model::preset::MeasuredBy;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::item::Item;
 use super::{Routes, Shared, blocking};
-use crate::control::refusal::Kind;
-use crate::control::{MediumStatus, Refusal, Refused};
+use crate::control::Refused;
 use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(show_timing))
-}
-
-/// Timing model of a medium.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct TimingStatus {
-    /// Preset of the drive.
-    preset: String,
-    /// Kind of the model: `nvm`, `kv`, `flash` or `zns`.
-    kind: String,
-    /// Parameters, in the order of the reference.
-    parameters: Vec<ParameterStatus>,
-}
-
-/// Parameter of a timing model.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ParameterStatus {
-    /// Name of the parameter.
-    name: String,
-    /// Current value, as in a configuration.
-    value: String,
-    /// Current value as a number: nanoseconds, bytes, bytes per second (0: unlimited), commands per
-    /// second (0: unlimited), tenths of a percent, a count, 0 or 1, or an index into `words`.
-    raw: u64,
-    /// Unit: `time`, `bandwidth`, `rate`, `size`, `count`, `percent`, `flag` or `word`.
-    unit: String,
-    /// Valid values, in words.
-    range: String,
-    /// Valid words, for the unit `word`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    words: Vec<String>,
-    /// Moment at which a change is possible: `live`, at any time; `reset`, when its controller is
-    /// reset; `fixed`, only when the medium is created.
-    applies: String,
-    /// Effect of the parameter.
-    description: String,
 }
 
 /// Current timing parameters of a medium

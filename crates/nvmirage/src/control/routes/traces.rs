@@ -1,5 +1,6 @@
 //! `/v1/traces`: traces of controllers' commands.
 
+use api::{TraceStatus, config};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -8,9 +9,7 @@ use utoipa_axum::routes;
 
 use super::item::{self, Done, Shown};
 use super::{Routes, Shared};
-use crate::config;
 use crate::control::Refused;
-use crate::trace::TraceStatus;
 
 pub(super) fn routes() -> Routes {
     Routes::new()

@@ -8,13 +8,13 @@
 //! This module opens nothing.
 
 use anyhow::{Context, bail, ensure};
+use api::config::{Range, Size};
 use controller::subsystem::{
     Allocated, ControllerId, ControllerRecord, ControllerSet, MAX_CONTROLLERS, NamespaceRecord,
     Pool, Record, SanitizeRecord,
 };
 
 use super::sidecar::{Basis, MediumBasis, NamespaceBasis, Sidecar};
-use crate::config::{Range, Size};
 
 /// Configuration of a subsystem.
 #[derive(Clone, Debug, Default)]

@@ -1,9 +1,9 @@
 //! Merges of configurations and sidecars, with handwritten expectations.
 
+use api::config::MediumKind;
 use port::{ChannelId, MediumTraits};
 
 use super::*;
-use crate::config::MediumKind;
 
 const MIB: u64 = 1 << 20;
 

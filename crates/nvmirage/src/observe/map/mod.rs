@@ -9,231 +9,18 @@
 //! A map has at most [`MOST_CELLS`] cells, whatever the size of the drive; each cell covers
 //! consecutive lines or zones.
 
-use std::borrow::Cow;
-
+use api::{
+    FlashGeometry, FlashMap, FlashOpenLine, FlashPartition, LineCells, MOST_CELLS, ModelStatus,
+    PairsStatus, ZoneCells, ZoneEntry, ZoneMap, ZonesStatus,
+};
 use media::{Look, ZoneLook, ZonesLook};
 use model::{Flash, PartitionView, Writer};
 use nvme_spec::zoned::ZoneState;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
-use super::model::{LinesSeen, ModelStatus, PairsStatus, ZonesStatus, zone_word};
+use super::model::{LinesSeen, zone_word};
 
-/// Most cells of a map, and most zones listed in one response.
-pub(crate) const MOST_CELLS: u32 = 4096;
 /// Number of bins of lines by their share of valid pages.
 const BINS: usize = 10;
-
-/// Internal state of a medium.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct MediumMap {
-    /// Name of the medium.
-    pub(crate) name: String,
-    /// Size in bytes.
-    pub(crate) bytes: u64,
-    /// Time of this state, on the server's clock, in nanoseconds.
-    pub(crate) time_ns: u64,
-    /// Namespaces on the medium, in order of creation.
-    pub(crate) namespaces: Vec<MapNamespace>,
-    /// Status of the timing model, as in `/v1/stats`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) model: Option<ModelStatus>,
-    /// Lines of conventional flash.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) flash: Option<FlashMap>,
-    /// Zones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) zones: Option<ZoneMap>,
-    /// Keys and values.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) pairs: Option<PairsStatus>,
-}
-
-/// Location of a namespace on its medium.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct MapNamespace {
-    /// Name of the namespace.
-    pub(crate) name: String,
-    /// First byte on the medium.
-    pub(crate) start_bytes: u64,
-    /// Size in bytes.
-    pub(crate) bytes: u64,
-    /// Logical block size in bytes; absent for key-value namespaces.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) lba_size: Option<u32>,
-}
-
-/// Lines of a conventional flash drive.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct FlashMap {
-    /// Geometry.
-    pub(crate) geometry: FlashGeometry,
-    /// Foreground collection threshold: a host write collects a line in a partition with this many
-    /// free lines or fewer.
-    pub(crate) collect_below: u64,
-    /// Background collection threshold: an idle drive collects in a partition with fewer free
-    /// lines; 0 disables it.
-    pub(crate) background_below: u64,
-    /// Lines per cell; the last cell of a partition may have fewer.
-    pub(crate) lines_per_cell: u32,
-    /// Full lines by their share of valid pages: less than 10 %, less than 20 %, and so on.
-    pub(crate) full_lines_by_valid: Vec<u64>,
-    /// Partitions, each with an FTL of its own.
-    pub(crate) partitions: Vec<FlashPartition>,
-}
-
-/// Geometry of a flash drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct FlashGeometry {
-    /// Independent FTLs.
-    pub(crate) partitions: u32,
-    /// Channels of all partitions.
-    pub(crate) channels: u32,
-    /// Dies of all partitions.
-    pub(crate) dies: u32,
-    /// Planes per die.
-    pub(crate) planes: u32,
-    /// Page size in bytes.
-    pub(crate) page_bytes: u32,
-    /// Wordline size in bytes; a wordline is programmed at once.
-    pub(crate) wordline_bytes: u64,
-    /// Pages per line: one block on every die of a partition.
-    pub(crate) pages_per_line: u32,
-    /// Lines per partition.
-    pub(crate) lines_per_partition: u32,
-    /// Pages visible to hosts, of all partitions.
-    pub(crate) logical_pages: u64,
-}
-
-/// Lines of one FTL.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct FlashPartition {
-    /// Lines without a page.
-    pub(crate) free_lines: u64,
-    /// Full lines.
-    pub(crate) full_lines: u64,
-    /// Lines being written.
-    pub(crate) open_lines: Vec<FlashOpenLine>,
-    /// Pages written by hosts.
-    pub(crate) host_pages: u64,
-    /// Pages rewritten by collection.
-    pub(crate) collected_pages: u64,
-    /// Lines erased.
-    pub(crate) erased_lines: u64,
-    /// Lines in order.
-    pub(crate) cells: LineCells,
-}
-
-/// Line being written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct FlashOpenLine {
-    /// Writer: `host` or `collection`.
-    pub(crate) writer: String,
-    /// Number of the line in the partition.
-    pub(crate) line: u32,
-    /// Pages of the line that are written.
-    pub(crate) taken_pages: u32,
-}
-
-/// Lines grouped into cells: each list has one entry per cell.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct LineCells {
-    /// Lines without a page.
-    pub(crate) free: Vec<u32>,
-    /// Lines being written.
-    pub(crate) open: Vec<u32>,
-    /// Full lines.
-    pub(crate) full: Vec<u32>,
-    /// Valid pages.
-    pub(crate) valid_pages: Vec<u64>,
-    /// Sum of erases.
-    pub(crate) erases: Vec<u64>,
-    /// Erases of the least erased line.
-    pub(crate) least_erases: Vec<u32>,
-    /// Erases of the most erased line.
-    pub(crate) most_erases: Vec<u32>,
-}
-
-/// Zones of a medium.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ZoneMap {
-    /// Summary of all zones.
-    #[serde(flatten)]
-    pub(crate) all: ZonesStatus,
-    /// Zones per cell; the last cell may have fewer.
-    pub(crate) zones_per_cell: u32,
-    /// Zones in order.
-    pub(crate) cells: ZoneCells,
-    /// First zone of `list`.
-    pub(crate) from: u32,
-    /// Zones listed individually, as requested.
-    pub(crate) list: Vec<ZoneEntry>,
-}
-
-/// Zones grouped into cells: each list has one entry per cell.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ZoneCells {
-    /// Empty zones.
-    pub(crate) empty: Vec<u32>,
-    /// Zones open implicitly or explicitly.
-    pub(crate) open: Vec<u32>,
-    /// Closed zones.
-    pub(crate) closed: Vec<u32>,
-    /// Full zones.
-    pub(crate) full: Vec<u32>,
-    /// Read-only and offline zones.
-    pub(crate) lost: Vec<u32>,
-    /// Bytes written.
-    pub(crate) written_bytes: Vec<u64>,
-}
-
-/// Zone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ZoneEntry {
-    /// Number of the zone on the medium.
-    pub(crate) zone: u32,
-    /// Zone state.
-    pub(crate) state: Cow<'static, str>,
-    /// First byte on the medium.
-    pub(crate) start_bytes: u64,
-    /// Writable bytes.
-    pub(crate) capacity_bytes: u64,
-    /// Bytes from its start to its write pointer; for a zone without one, the bytes written.
-    pub(crate) written_bytes: u64,
-    /// First logical block, in its namespace.
-    #[serde(default)]
-    pub(crate) start_lba: Option<u64>,
-    /// Write pointer, in its namespace; absent for full, read-only and offline zones.
-    #[serde(default)]
-    pub(crate) write_pointer: Option<u64>,
-    /// Namespace of the zone.
-    #[serde(default)]
-    pub(crate) namespace: Option<String>,
-}
-
-impl ZoneEntry {
-    /// Sets its location within its namespace.
-    fn place(&mut self, namespaces: &[MapNamespace]) {
-        let at = self.start_bytes;
-        let mut all = namespaces.iter();
-        let found = all.find(|n| (n.start_bytes..n.start_bytes + n.bytes).contains(&at));
-        let Some((its, lba)) = found.and_then(|n| Some((n, u64::from(n.lba_size?)))) else {
-            return;
-        };
-        let start = (at - its.start_bytes) / lba;
-        self.namespace = Some(its.name.clone());
-        self.start_lba = Some(start);
-        let has_pointer = !matches!(&*self.state, "full" | "read-only" | "offline");
-        self.write_pointer = has_pointer.then_some(start + self.written_bytes / lba);
-    }
-}
-
-impl ZoneMap {
-    /// Sets the locations of the zones within their namespaces.
-    pub(crate) fn place(&mut self, namespaces: &[MapNamespace]) {
-        self.list.iter_mut().for_each(|zone| zone.place(namespaces));
-    }
-}
 
 /// The parts of a medium's state to capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -312,7 +99,7 @@ impl Taking {
                 && self.line_cells.len() == self.line.0
             {
                 let cells = partition.lines.all().end.div_ceil(cell);
-                self.line_cells.push(LineCells::new(cells as usize));
+                self.line_cells.push(line_cells(cells as usize));
             }
             let all = partition.lines.all();
             while self.line.1 < all.end {
@@ -364,15 +151,15 @@ impl Taking {
         let per_cell = zones_per_cell(all.zones, cells);
         if self.zone == 0 {
             let cells = all.zones.div_ceil(per_cell);
-            self.zone_cells = ZoneCells::new(cells as usize);
+            self.zone_cells = zone_cells(cells as usize);
         }
         while let Some(zone) = zones.get(self.zone) {
             if *most == 0 {
                 return false;
             }
             *most -= 1;
-            self.zone_cells
-                .count((self.zone / per_cell) as usize, &zone);
+            let cell = (self.zone / per_cell) as usize;
+            count_zone(&mut self.zone_cells, cell, &zone);
             let (from, count) = self.wanted.zones;
             if self.zone >= from && self.zone - from < count {
                 self.list.push(ZoneEntry {
@@ -395,14 +182,14 @@ impl Taking {
     fn end(&mut self, look: &Look<'_>) -> Taken {
         let flash = look.timing.as_ref().and_then(|timing| timing.model.flash());
         let zones = look.zones.as_ref();
-        let status = zones.map(ZonesStatus::of);
+        let status = zones.map(super::model::zones);
         let cells = self.wanted.cells;
         Taken {
             model: look
                 .timing
                 .as_ref()
-                .map(|t| ModelStatus::of(t, &self.lines)),
-            pairs: look.pairs.map(Into::into),
+                .map(|t| super::model::model(t, &self.lines)),
+            pairs: look.pairs.map(super::model::pairs),
             flash_map: flash
                 .zip(cells)
                 .map(|(flash, cells)| self.flash_map(flash, cells)),
@@ -475,43 +262,39 @@ fn zones_per_cell(zones: u32, cells: u32) -> u32 {
     zones.div_ceil(cells.clamp(1, MOST_CELLS)).max(1)
 }
 
-impl LineCells {
-    fn new(cells: usize) -> Self {
-        LineCells {
-            free: vec![0; cells],
-            open: vec![0; cells],
-            full: vec![0; cells],
-            valid_pages: vec![0; cells],
-            erases: vec![0; cells],
-            least_erases: vec![u32::MAX; cells],
-            most_erases: vec![0; cells],
-        }
+fn line_cells(cells: usize) -> LineCells {
+    LineCells {
+        free: vec![0; cells],
+        open: vec![0; cells],
+        full: vec![0; cells],
+        valid_pages: vec![0; cells],
+        erases: vec![0; cells],
+        least_erases: vec![u32::MAX; cells],
+        most_erases: vec![0; cells],
     }
 }
 
-impl ZoneCells {
-    fn new(cells: usize) -> Self {
-        ZoneCells {
-            empty: vec![0; cells],
-            open: vec![0; cells],
-            closed: vec![0; cells],
-            full: vec![0; cells],
-            lost: vec![0; cells],
-            written_bytes: vec![0; cells],
-        }
+fn zone_cells(cells: usize) -> ZoneCells {
+    ZoneCells {
+        empty: vec![0; cells],
+        open: vec![0; cells],
+        closed: vec![0; cells],
+        full: vec![0; cells],
+        lost: vec![0; cells],
+        written_bytes: vec![0; cells],
     }
+}
 
-    fn count(&mut self, cell: usize, zone: &ZoneLook) {
-        let of_state = match zone.state {
-            ZoneState::EMPTY => &mut self.empty,
-            ZoneState::IMPLICITLY_OPENED | ZoneState::EXPLICITLY_OPENED => &mut self.open,
-            ZoneState::CLOSED => &mut self.closed,
-            ZoneState::FULL => &mut self.full,
-            _ => &mut self.lost,
-        };
-        of_state[cell] += 1;
-        self.written_bytes[cell] += zone.written;
-    }
+fn count_zone(cells: &mut ZoneCells, cell: usize, zone: &ZoneLook) {
+    let of_state = match zone.state {
+        ZoneState::EMPTY => &mut cells.empty,
+        ZoneState::IMPLICITLY_OPENED | ZoneState::EXPLICITLY_OPENED => &mut cells.open,
+        ZoneState::CLOSED => &mut cells.closed,
+        ZoneState::FULL => &mut cells.full,
+        _ => &mut cells.lost,
+    };
+    of_state[cell] += 1;
+    cells.written_bytes[cell] += zone.written;
 }
 
 #[cfg(test)]

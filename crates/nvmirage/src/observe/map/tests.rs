@@ -1,3 +1,4 @@
+use api::{LineCells, MOST_CELLS, MapNamespace};
 use media::{Asked, Medium, MediumKind, MediumSpec, Stalls, TimingLook, ZoneSpec};
 use model::preset::preset;
 use model::{Model, Op, Timing as _};

@@ -9,11 +9,11 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use api::config::Size;
+use api::{Partition, Refusal};
 use serde::{Deserialize, Serialize};
 
-use super::{Owner, Partition, Table};
-use crate::config::Size;
-use crate::control::Refusal;
+use super::{Owner, Table};
 use crate::identity;
 use crate::keep::claim::Claim;
 use crate::keep::owned;

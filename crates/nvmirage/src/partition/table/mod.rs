@@ -4,11 +4,10 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::Context;
+use api::Partition;
+use api::config::{Range, Size};
 use media::Medium;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
-use crate::config::{Range, Size};
 
 /// Alignment of a partition's start, which suits drives and file systems, and every block size.
 const ALIGN: u64 = 1 << 20;
@@ -74,19 +73,6 @@ impl fmt::Display for Owner {
             Owner::File { path } => write!(f, "{}", path.display()),
         }
     }
-}
-
-/// Partition of a drive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Partition {
-    /// Name of the partition.
-    pub(crate) name: String,
-    /// Byte range.
-    pub(crate) range: Range,
-    /// Whether the partition is being deleted; its bytes may be partly erased.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) deleting: bool,
 }
 
 /// A range of a drive that is in use by something other than a partition.

@@ -1,3 +1,5 @@
+use api::Partition;
+
 use super::*;
 
 const GIB: u64 = 1 << 30;

@@ -4,11 +4,12 @@ mod model;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::Kind;
+use api::config::{Config, Controller, from_toml};
 use proptest::prelude::*;
 
 use self::model::Model;
-use super::{Kind, Placed, Served, and_pending, pending, plan, settle, taken_over};
-use crate::config::{Config, Controller, from_toml};
+use super::{Placed, Served, and_pending, pending, plan, settle, taken_over};
 use crate::saved::merge::{Objects, find, merge};
 
 /// Objects in a canonical order.
@@ -221,7 +222,7 @@ fn lines(served: &Served, text: &str, consent: bool) -> Vec<String> {
     let wanted = Objects::of(&from_toml(text).unwrap());
     let plan = plan(served, &wanted, consent).unwrap();
     let steps = plan.steps.iter();
-    let steps = steps.map(|step| crate::control::PlannedStep::from(step).line());
+    let steps = steps.map(|step| api::PlannedStep::from(step).line());
     let held = plan
         .held
         .iter()

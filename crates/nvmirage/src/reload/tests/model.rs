@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::{Deed, Kind, Placed, Plan, Served, Step, as_made, let_go, settle};
-use crate::config::{Config, Controller, Namespace, Range, Size};
+use api::Kind;
+use api::config::{Config, Controller, Namespace, Range, Size};
+
+use super::super::{Deed, Placed, Plan, Served, Step, as_made, let_go, settle};
 use crate::saved::merge::{Named, Objects, find};
 
 /// The state of a server. Steps are carried out as an operator's requests; invalid ones are

@@ -3,6 +3,7 @@
 
 use ratatui::style::Style;
 use ratatui::text::Line;
+use terminal::units;
 
 use super::Page;
 use super::overview::{mib_s, rate, time};
@@ -10,7 +11,6 @@ use super::table::{self, Row, number, pad, words};
 use crate::top::app::App;
 use crate::top::rates::{ControllerRates, QueueRates, Rates};
 use crate::top::sample::{Command, Inspected, Ring};
-use terminal::units;
 
 /// Height of the chart in lines.
 const CHART: usize = 3;

@@ -2,12 +2,12 @@
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
+use terminal::units;
 
 use super::Page;
 use super::table::{self, Row, number, words};
 use crate::top::app::{App, Sort};
 use crate::top::rates::{ControllerRates, Rates, ReactorPerSecond, ReactorRates};
-use terminal::units;
 
 const MIB: f64 = 1_048_576.0;
 /// Maximum number of reactors above the controllers.

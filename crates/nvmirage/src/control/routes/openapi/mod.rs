@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use api::refusal::Document;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
@@ -16,7 +17,6 @@ use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::routes;
 
 use super::{Routes, resources};
-use crate::control::refusal::Document;
 
 /// The content type of OpenAPI documents (draft of the OpenAPI initiative's registration).
 const CONTENT_TYPE: &str = "application/vnd.oai.openapi+json;version=3.1";

@@ -2,11 +2,14 @@
 
 use serde::de::DeserializeOwned;
 
-use super::Refusal;
+use crate::Refusal;
 use crate::config::with_suggestion;
 
 /// Reads the body of a control request.
-pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+///
+/// # Errors
+/// The body is not JSON, or not of this type; the error names the place, and a similar key.
+pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let mut from = serde_json::Deserializer::from_slice(bytes);
     let read = serde_path_to_error::deserialize(&mut from).map_err(|error| {
         let detail = with_suggestion(&error.inner().to_string());

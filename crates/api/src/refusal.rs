@@ -10,7 +10,7 @@ use crate::config::Problem;
 
 /// Kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The request cannot be parsed, or would make the configuration invalid.
     Invalid,
     /// The object does not exist.
@@ -29,49 +29,49 @@ pub(crate) enum Kind {
 
 /// Error of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// Kind of the error.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// Cause of the error, and the next step.
-    pub(crate) detail: String,
+    pub detail: String,
     /// Errors of single parts of the request, where known.
-    pub(crate) errors: Vec<FieldProblem>,
+    pub errors: Vec<FieldProblem>,
 }
 
 /// Error response (RFC 9457, problem+json).
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Refusal)]
-pub(crate) struct Document {
+pub struct Document {
     /// Problem type, for programs: `urn:nvmirage:problem:` and the title with `-` for spaces.
     #[serde(rename = "type", default)]
-    pub(crate) kind: String,
+    pub kind: String,
     /// HTTP status code.
-    pub(crate) status: u16,
+    pub status: u16,
     /// Problem type in a few words.
-    pub(crate) title: String,
+    pub title: String,
     /// Cause of the error, and the next step.
-    pub(crate) detail: String,
+    pub detail: String,
     /// Errors of single parts of the request, where known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) errors: Vec<FieldProblem>,
+    pub errors: Vec<FieldProblem>,
 }
 
 /// Error of one part of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct FieldProblem {
+pub struct FieldProblem {
     /// Part of the body, as a JSON pointer (RFC 6901).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) pointer: Option<String>,
+    pub pointer: Option<String>,
     /// Object, as in `controller vm1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) object: Option<String>,
+    pub object: Option<String>,
     /// Cause of the error, and the next step.
-    pub(crate) detail: String,
+    pub detail: String,
 }
 
 impl Refusal {
     /// An error of any kind.
-    pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
         Refusal {
             kind,
             detail: detail.into(),
@@ -80,12 +80,12 @@ impl Refusal {
     }
 
     /// A request that cannot be parsed or carried out as it stands.
-    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+    pub fn invalid(detail: impl Into<String>) -> Self {
         Refusal::new(Kind::Invalid, detail)
     }
 
     /// The same, at a known part of the body.
-    pub(crate) fn invalid_at(pointer: String, detail: String) -> Self {
+    pub fn invalid_at(pointer: String, detail: String) -> Self {
         let error = FieldProblem {
             pointer: Some(pointer),
             object: None,
@@ -98,7 +98,7 @@ impl Refusal {
     }
 
     /// A request that would make the configuration invalid.
-    pub(crate) fn of_problems(problems: &[Problem]) -> Self {
+    pub fn of_problems(problems: &[Problem]) -> Self {
         let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
         let errors = problems.iter().map(|problem| FieldProblem {
             pointer: None,
@@ -112,28 +112,28 @@ impl Refusal {
     }
 
     /// The object does not exist.
-    pub(crate) fn not_found(kind: &str, name: &str) -> Self {
+    pub fn not_found(kind: &str, name: &str) -> Self {
         let detail = format!("there is no {kind} `{name}`; `nvmirage ls` shows what there is");
         Refusal::new(Kind::NotFound, detail)
     }
 
     /// The object exists, or is in use.
-    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
+    pub fn conflict(detail: impl Into<String>) -> Self {
         Refusal::new(Kind::Conflict, detail)
     }
 
     /// The object does not match the request's precondition.
-    pub(crate) fn precondition_failed(detail: impl Into<String>) -> Self {
+    pub fn precondition_failed(detail: impl Into<String>) -> Self {
         Refusal::new(Kind::PreconditionFailed, detail)
     }
 
     /// A reactor does not answer.
-    pub(crate) fn no_answer(detail: impl Into<String>) -> Self {
+    pub fn no_answer(detail: impl Into<String>) -> Self {
         Refusal::new(Kind::NoAnswer, detail)
     }
 
     /// An error of this program, or of the system.
-    pub(crate) fn failed(error: &anyhow::Error) -> Self {
+    pub fn failed(error: &anyhow::Error) -> Self {
         Refusal::new(Kind::Failed, format!("{error:#}"))
     }
 }

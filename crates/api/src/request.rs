@@ -1,0 +1,116 @@
+//! Requests that change objects.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::config::{self, Text};
+
+/// Change of a medium.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MediumChange {
+    /// Timing parameters by name, as in a configuration.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub timing: BTreeMap<String, Text>,
+    /// New states of zones, by zone number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub zones: BTreeMap<u32, ZoneLoss>,
+}
+
+/// State of a zone that the drive loses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZoneLoss {
+    /// Readable, no longer writable.
+    ReadOnly,
+    /// Offline; its data is lost.
+    Offline,
+}
+
+/// Change of a tenant.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TenantChange {
+    /// Keys with their values, as in a configuration; `none` removes a key.
+    pub changes: BTreeMap<String, String>,
+}
+
+/// Change of a controller.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerChange {
+    /// Latency sampling rate: on average one in N I/O commands is timed. 1 to 65536; 0 disables
+    /// sampling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<u32>,
+}
+
+/// New placement of a controller's queues.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPlacement {
+    /// Numbers of the reactors: completion queue 1 on the first, and so on in turn.
+    pub reactors: Vec<usize>,
+    /// Only this completion queue, moved to the single reactor named, until its host deletes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<u16>,
+}
+
+/// Namespace to attach to a controller.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Attachment {
+    /// Name of the namespace.
+    pub namespace: String,
+}
+
+/// New size of a namespace.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewSize {
+    /// New size.
+    pub size: config::Size,
+    /// Allow the namespace to shrink; data behind its new end is lost.
+    #[serde(default)]
+    pub shrink: bool,
+}
+
+/// New partition of a medium.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPartition {
+    /// Name of the partition.
+    pub name: String,
+    /// Size of the partition.
+    pub size: config::Size,
+    /// Start of the partition. Default: the first gap that is large enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<config::Size>,
+}
+
+/// New size of a partition.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionSize {
+    /// New size.
+    pub size: config::Size,
+}
+
+/// Options of a partition's deletion.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionEnd {
+    /// Zero the partition's bytes before its space is free. Default: false.
+    #[serde(default)]
+    pub erase: bool,
+}
+
+/// Location of a partition.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionPlace {
+    /// Byte range on the medium.
+    pub range: config::Range,
+}

@@ -1,0 +1,257 @@
+//! Objects of the server with their status. Objects have the keys, units and defaults of the
+//! configuration file, whose types they embed.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::config;
+use crate::model_status::{ModelStatus, PairsStatus, ZonesStatus};
+use crate::partition::Partition;
+use crate::trace::TraceStatus;
+
+/// Inventory of the server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Inventory {
+    /// Reactors, in configuration order.
+    #[serde(default)]
+    pub reactors: Vec<ReactorStatus>,
+    /// Media, in order of creation.
+    pub media: Vec<MediumStatus>,
+    /// Namespaces, in order of creation.
+    pub namespaces: Vec<NamespaceStatus>,
+    /// Tenants, in order of creation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<TenantStatus>,
+    /// Controllers, in order of creation.
+    pub controllers: Vec<ControllerStatus>,
+    /// Traces, in order of their start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traces: Vec<TraceStatus>,
+}
+
+/// Reactor, with counters since its start.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ReactorStatus {
+    /// Number of the reactor in the configuration, from 0; controllers name it as `reactor`.
+    #[serde(default)]
+    pub reactor: usize,
+    /// Configuration.
+    #[serde(flatten)]
+    pub config: config::Reactor,
+    /// Commands completed.
+    pub commands: u64,
+    /// Turns of the polling loop.
+    pub turns: u64,
+    /// Turns that found work.
+    pub turns_with_work: u64,
+    /// Time of turns that found work, in nanoseconds.
+    pub busy_ns: u64,
+    /// Time of turns that found none, in nanoseconds.
+    pub spun_ns: u64,
+    /// Time asleep, in nanoseconds.
+    pub slept_ns: u64,
+    /// Number of times the reactor went to sleep.
+    pub sleeps: u64,
+    /// Turns longer than any work takes, because the system ran something else.
+    pub stalls: u64,
+    /// Time of stalled turns, in nanoseconds; counted in no other time.
+    pub stalled_ns: u64,
+}
+
+/// Commands that transferred data, by how the kernel accessed their memory.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+pub struct IoStatus {
+    /// With memory registered in advance.
+    pub registered: u64,
+    /// With memory pinned for the command.
+    pub plain: u64,
+}
+
+/// Medium and its status.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct MediumStatus {
+    /// Configuration.
+    #[serde(flatten)]
+    pub config: config::Medium,
+    /// Actual size in bytes.
+    pub bytes: u64,
+    /// Description of how the medium is opened.
+    pub description: String,
+    /// Partitions, if any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<Partition>,
+    /// Commands by memory registration; for a file with `register_memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io: Option<IoStatus>,
+    /// Counters of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileStatus>,
+    /// Failed requests to the underlying storage, by cause; causes that never occurred are omitted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<MediumErrors>,
+    /// Status of the drive; for `kind = "drive"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive: Option<DriveStatus>,
+    /// Status of the timing model; only in `/v1/stats`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelStatus>,
+    /// Status of the zones; only in `/v1/stats`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<ZonesStatus>,
+    /// Status of keys and values; only in `/v1/stats`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<PairsStatus>,
+}
+
+/// Requests to a medium's underlying storage that failed for one cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MediumErrors {
+    /// Cause: `no-space` (081h to hosts), `file-size` (a limit on the file's size), `read-only`,
+    /// `gone`, `read` or `write`.
+    pub cause: String,
+    /// Number of failures since the medium was opened.
+    pub count: u64,
+    /// Whether no request of the failed kind has succeeded since.
+    pub current: bool,
+    /// The system's error text of the last failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub os_error: Option<String>,
+}
+
+/// Counters of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FileStatus {
+    /// Submission calls: one for each group of operations handed to the kernel; for a file in
+    /// memory, one for each operation.
+    pub submissions: u64,
+    /// Successful flushes.
+    pub flushes: u64,
+}
+
+/// Status of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DriveStatus {
+    /// Whether the drive is present.
+    pub present: bool,
+    /// Commands completed by the drive; one host command may be several.
+    pub commands: u64,
+    /// Host requests that ended as interrupted because the drive timed out, was reset, or was lost.
+    pub interrupted: u64,
+    /// Queue pairs that were abandoned.
+    pub queues_given_up: u64,
+    /// Number of resets.
+    pub resets: u64,
+    /// Number of times the drive was lost.
+    pub losses: u64,
+    /// Last reported Composite Temperature, in kelvins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature_kelvin: Option<u64>,
+    /// Last reported Available Spare, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available_spare_percent: Option<u64>,
+    /// Last reported Percentage Used, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percentage_used: Option<u64>,
+}
+
+/// Namespace and its status.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NamespaceStatus {
+    /// Configuration, with later changes. A namespace that a host created is named
+    /// `SUBSYSTEM:NSID`.
+    #[serde(flatten)]
+    pub config: config::Namespace,
+    /// Number of logical blocks.
+    pub blocks: u64,
+    /// Subsystem of the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subsystem: Option<String>,
+    /// Namespace identifier in the subsystem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nsid: Option<u32>,
+    /// Controllers that the namespace is attached to.
+    pub controllers: Vec<String>,
+    /// Whether a host created the namespace; it is then in no configuration.
+    pub made_by_host: bool,
+}
+
+/// Tenant, with counters since its creation, summed over all reactors.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TenantStatus {
+    /// Configuration, with later changes.
+    #[serde(flatten)]
+    pub config: config::tenant::Tenant,
+    /// Commands submitted to media.
+    pub commands: u64,
+    /// Bytes transferred by these commands.
+    pub bytes: u64,
+    /// Commands delayed by the tenant's `iops` or `bandwidth`.
+    pub capped: u64,
+    /// Commands delayed by scheduling, or by the tenant's `in_flight` limit.
+    pub held: u64,
+    /// Commands in flight at media.
+    pub at_media: u64,
+}
+
+/// Controller and its status.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ControllerStatus {
+    /// Configuration, except that `namespaces` lists the attached namespaces, and `subsystem` is
+    /// always present.
+    #[serde(flatten)]
+    pub config: config::Controller,
+    /// Whether a host is attached.
+    pub attached: bool,
+    /// Controller identifier in the subsystem (CNTLID).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cntlid: Option<u16>,
+    /// Doorbell writes that arrived as messages, since the controller was created.
+    #[serde(default)]
+    pub doorbell_messages: u64,
+    /// Placement of the queues that the host created.
+    #[serde(default)]
+    pub placement: Vec<QueuePlacement>,
+}
+
+/// Host attached to a controller.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct HostStatus {
+    /// Controller that the host is attached to; a controller has one host at a time.
+    pub controller: String,
+    /// Address that the host used: `vfio-user:PATH`, or `fuse:FOLDER` for a mount on this machine.
+    pub listen: config::Listen,
+    /// Process ID of the host, where the system reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<u32>,
+    /// I/O completion queues that the host created, with the reactors that serve them.
+    pub placement: Vec<QueuePlacement>,
+}
+
+/// Partition and its medium.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PartitionStatus {
+    /// Medium of the partition.
+    pub media: String,
+    /// Partition.
+    #[serde(flatten)]
+    pub partition: Partition,
+    /// Namespace that uses the partition, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// Placement of an I/O queue.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+pub struct QueuePlacement {
+    /// Completion queue; the submission queues that complete into it are on the same reactor.
+    pub queue: u16,
+    /// Reactor that serves the queue.
+    pub reactor: usize,
+}
+
+/// Server that is stopping.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Stopping {
+    /// Process ID; the process exits when all media are durable.
+    pub pid: u32,
+}
