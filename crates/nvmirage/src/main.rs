@@ -23,7 +23,6 @@ mod reload;
 mod saved;
 mod service;
 mod supervisor;
-mod top;
 mod trace;
 mod trouble;
 

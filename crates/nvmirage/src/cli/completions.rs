@@ -2,8 +2,9 @@
 //! running server.
 
 use clap_complete::Shell;
+use client::cli::live;
 
-use super::{UsageError, live};
+use super::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:

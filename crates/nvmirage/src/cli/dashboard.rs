@@ -6,9 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
+use client::cli::parse::Control;
 use tokio::sync::watch;
 
-use super::parse::Control;
 use crate::control;
 use crate::interrupt::Signals;
 

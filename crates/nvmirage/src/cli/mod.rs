@@ -3,34 +3,16 @@
 //! Only results go to standard output; progress, warnings and errors go to standard error. The exit
 //! status is 0 for complete success, 1 for a failure, 2 for a wrong command line.
 
-mod attach;
 mod check;
 mod completions;
-mod create;
 mod ctrl_c;
 mod dashboard;
-mod delete;
-mod events;
-mod export;
-mod latency;
-mod live;
-mod ls;
 mod man;
 mod media_arg;
 mod mount;
-mod move_queues;
-mod parse;
 mod partition;
 mod precondition;
-mod qemu_args;
-mod queues;
-mod reload;
-mod resize;
 mod serve;
-mod set;
-mod show;
-mod stop;
-mod top;
 mod trace;
 mod up;
 
@@ -41,6 +23,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use client::cli::{
+    attach, create, delete, events, export, latency, live, ls, move_queues, parse, qemu_args,
+    queues, reload, resize, set, show, stop, top,
+};
 use lab::cli::{
     bench, calibrate, clone, conformance, demo, doctor, drive, explain, fidelity, identify, kv,
     simulate,
@@ -133,7 +119,7 @@ enum Command {
 
 /// Runs the program and reports its error.
 pub(crate) fn main() -> ExitCode {
-    live::complete();
+    live::complete(Cli::command);
     // If this fails, the signal ends the process, as it does by default.
     let _ = memory::survive_file_size_limit();
     let matches = Cli::command().get_matches();

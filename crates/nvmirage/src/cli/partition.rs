@@ -6,15 +6,16 @@ use std::path::PathBuf;
 use anyhow::Context;
 use api::config::{Range, Size};
 use api::{NewPartition, Partition};
+use client::cli::live;
+use client::cli::parse::Control;
+use client::requests;
 use media::{Direct, FileIo, Medium, MediumKind, MediumSpec};
 use serde::Serialize;
 use terminal::table::{Align, Table as Shown};
 use terminal::{progress, units};
 
-use super::live;
-use super::parse::Control;
+use crate::identity;
 use crate::partition::{Owner, Store, Table, stored};
-use crate::{control, identity};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -229,7 +230,7 @@ impl Create {
                     at,
                 };
                 let socket = drive.control.to_change()?;
-                control::client::create_partition(&socket, &drive.drive, &new)?.range
+                requests::create_partition(&socket, &drive.drive, &new)?.range
             }
         };
         terminal::print(&format!("partition {name} has {range}\n"))
@@ -246,7 +247,7 @@ impl Grow {
                 .map_err(refused)?,
             None => {
                 let socket = drive.control.to_change()?;
-                control::client::grow_partition(&socket, &drive.drive, &name, size)?.range
+                requests::grow_partition(&socket, &drive.drive, &name, size)?.range
             }
         };
         terminal::print(&format!("partition {name} has {range}\n"))
@@ -258,7 +259,7 @@ impl Delete {
         let Delete { drive, name, erase } = self;
         let Some(Opened { medium, mut store }) = drive.open()? else {
             let socket = drive.control.to_change()?;
-            return control::client::delete_partition(&socket, &drive.drive, &name, erase);
+            return requests::delete_partition(&socket, &drive.drive, &name, erase);
         };
         if erase {
             let range = store

@@ -7,19 +7,20 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use api::config::{self, Config, Doorbells, Listen};
 use api::{ControllerStatus, ReloadRequest};
+use client::Address;
+use client::cli::parse;
 use lab::cli::fidelity::Stop;
 use tokio::sync::oneshot;
 
+use super::UsageError;
 use super::ctrl_c::CtrlC;
 use super::media_arg::MediaArg;
-use super::{UsageError, parse};
 use crate::control::server::{Server, Socket, Tcp};
-use crate::control::{self, Address};
 use crate::interrupt::{Asked, Signals};
-use crate::logging;
 use crate::saved::{self, Saved};
 use crate::service::{self, Watchdog};
 use crate::supervisor::{Source, Supervisor};
+use crate::{control, logging};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,8 +4,6 @@
 //! the configuration file. Each has a file in `routes`. The socket has mode 0600: permission to
 //! open it is permission to control the server.
 
-mod address;
-pub(crate) mod client;
 mod dashboard;
 mod guard;
 mod limits;
@@ -15,16 +13,11 @@ pub(crate) mod server;
 mod stalling;
 mod token;
 
-pub(crate) use address::{Address, Intent};
 pub(crate) use dashboard::{Proxy, is_built as has_dashboard};
 use problem::Refused;
 
 /// Largest body of a request, in bytes.
 pub(crate) const MAX_BODY_LEN: usize = 1 << 20;
-
-/// Largest reply that the client accepts, in bytes: counters of many controllers, or commands in
-/// many queues.
-pub(crate) const MAX_REPLY_LEN: usize = 64 << 20;
 
 /// How to open the dashboard of a server that was just started, in a sentence.
 pub(crate) fn dashboard_address(control: &api::config::Control) -> String {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::control::{self, Address};
+use client::{Address, requests};
 
 /// Something that did not exist before.
 #[derive(Debug)]
@@ -85,11 +85,11 @@ impl Thing {
             Thing::Folder(path) => fs::remove_dir(path),
             Thing::File(path) => fs::remove_file(path),
             Thing::Object("controllers", _, name) => {
-                control::client::delete_controller(server, name, false)?;
+                requests::delete_controller(server, name, false)?;
                 Ok(())
             }
             Thing::Object(kind, _, name) => {
-                control::client::delete(server, kind, name)?;
+                requests::delete(server, kind, name)?;
                 Ok(())
             }
         };
@@ -113,8 +113,9 @@ impl std::fmt::Display for Thing {
 
 #[cfg(test)]
 mod tests {
+    use client::Intent;
+
     use super::*;
-    use crate::control::Intent;
 
     #[test]
     fn folders_and_files_go_again_and_those_of_before_stay() {

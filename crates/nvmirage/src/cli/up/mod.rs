@@ -8,15 +8,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use api::config::{self, Config, Listen, Medium, MediumKind, Size, Timing, Zoned};
+use client::cli::parse;
+use client::cli::parse::Control;
+use client::cli::qemu_args::{self, DEFAULT_MEMORY};
+use client::{Address, requests};
 use machine::qemu;
 use model::Parameters;
 use terminal::interrupt::Interrupt;
 
 use self::made::Made;
-use super::parse::Control;
-use super::qemu_args::{self, DEFAULT_MEMORY};
-use super::{UsageError, parse, serve};
-use crate::control::{self, Address};
+use super::{UsageError, serve};
+use crate::control;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -121,7 +123,7 @@ impl Up {
             });
         }
         self.make_in(server, &config, made)?;
-        let served = control::client::configuration(server)?;
+        let served = requests::configuration(server)?;
         let dashboard = control::dashboard_address(&served.control.unwrap_or_default());
         terminal::print(&format!(
             "ready: {listen} controller {}, namespaces {}\n{guest}{dashboard}\n",
@@ -140,11 +142,11 @@ impl Up {
             anyhow::ensure!(!interrupt.is_set(), "interrupted");
             anyhow::Ok(())
         };
-        let is_new = control::client::put(server, "media", name, &config.media[0])?;
+        let is_new = requests::put(server, "media", name, &config.media[0])?;
         note(is_new, "media", "media")?;
-        let is_new = control::client::put(server, "namespaces", name, &config.namespace[0])?;
+        let is_new = requests::put(server, "namespaces", name, &config.namespace[0])?;
         note(is_new, "namespaces", "namespace")?;
-        let is_new = control::client::put(server, "controllers", name, &config.controller[0])?;
+        let is_new = requests::put(server, "controllers", name, &config.controller[0])?;
         note(is_new, "controllers", "controller")
     }
 

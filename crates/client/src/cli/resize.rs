@@ -4,7 +4,7 @@ use api::config::Size;
 
 use super::live;
 use super::parse::Control;
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,7 +19,7 @@ Examples:
 /// is no other namespace. An asynchronous event notifies its host.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Resize {
+pub struct Resize {
     /// Name of the namespace; SUBSYSTEM:NSID for one that a host created
     #[arg(add = live::namespaces())]
     namespace: String,
@@ -36,8 +36,12 @@ pub(super) struct Resize {
 }
 
 impl Resize {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         let socket = self.control.to_change()?;
-        control::client::resize(&socket, &self.namespace, self.size, self.shrink)
+        requests::resize(&socket, &self.namespace, self.size, self.shrink)
     }
 }

@@ -3,7 +3,7 @@
 use api::{Reload, ReloadRequest};
 
 use super::parse::Control;
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,7 +22,7 @@ served yet, and the lines with ! say why.";
 /// An invalid file changes nothing. SIGHUP does the same, and writes its plan to the server's log.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct ReloadCommand {
+pub struct ReloadCommand {
     /// Print the plan without applying it
     #[arg(long)]
     dry_run: bool,
@@ -40,7 +40,11 @@ pub(super) struct ReloadCommand {
 }
 
 impl ReloadCommand {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         let request = ReloadRequest {
             dry_run: self.dry_run,
             detach_hosts: self.detach_hosts,
@@ -50,7 +54,7 @@ impl ReloadCommand {
         } else {
             self.control.to_change()?
         };
-        let reload = control::client::reload(&socket, request)?;
+        let reload = requests::reload(&socket, request)?;
         if self.json {
             terminal::print_json(&reload)?
         } else {

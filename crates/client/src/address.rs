@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use api::config::Listen;
 
 /// The environment variable that names a control socket.
-pub(crate) const VARIABLE: &str = "NVMIRAGE_CONTROL";
+const VARIABLE: &str = "NVMIRAGE_CONTROL";
 /// The control socket of the system's service.
 const SERVICE: &str = "/run/nvmirage/control.sock";
 
 /// Source of a control socket's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+enum Origin {
     /// `--control`.
     Option,
     /// [`VARIABLE`].
@@ -33,14 +33,14 @@ pub(crate) enum Origin {
 
 /// A control socket, and the source of its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
+pub struct Address {
     path: PathBuf,
     origin: Origin,
 }
 
 /// Whether a command changes a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Intent {
+pub enum Intent {
     /// It only reads.
     Read,
     /// It changes something.
@@ -120,12 +120,12 @@ impl Address {
     ///
     /// # Errors
     /// [`VARIABLE`] is not a valid address.
-    pub(crate) fn find(option: Option<PathBuf>, intent: Intent) -> Result<Self, String> {
+    pub fn find(option: Option<PathBuf>, intent: Intent) -> Result<Self, String> {
         Surroundings::of_process().find(option, intent)
     }
 
     /// The control socket of a server that is configured without one.
-    pub(crate) fn default_of_server() -> PathBuf {
+    pub fn default_of_server() -> PathBuf {
         Surroundings::of_process().default().path
     }
 
@@ -133,23 +133,23 @@ impl Address {
     ///
     /// # Errors
     /// [`VARIABLE`] is not a valid address.
-    pub(crate) fn of_environment() -> Result<Option<PathBuf>, String> {
+    pub fn of_environment() -> Result<Option<PathBuf>, String> {
         Surroundings::of_process().named()
     }
 
     /// The socket.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether the user named it, by option or environment.
-    pub(crate) fn is_named(&self) -> bool {
+    pub fn is_named(&self) -> bool {
         matches!(self.origin, Origin::Option | Origin::Environment)
     }
 
     /// A line that names the server, where the command line does not: for commands that change
     /// something, and for fallbacks.
-    pub(crate) fn note(&self, intent: Intent) -> Option<String> {
+    pub fn note(&self, intent: Intent) -> Option<String> {
         let path = self.path.display();
         match (self.origin, intent) {
             (Origin::Environment, Intent::Change) => {
@@ -164,7 +164,7 @@ impl Address {
     }
 
     /// The error for a socket where no server answers, with the next step.
-    pub(crate) fn nobody(&self) -> String {
+    pub fn nobody(&self) -> String {
         let hint = match self.origin {
             Origin::User if Path::new(SERVICE).exists() => format!(
                 "; the system's server is changed where you name it, with --control unix:{SERVICE}"

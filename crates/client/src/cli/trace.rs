@@ -7,9 +7,9 @@ use api::{Condition, TraceStatus};
 use terminal::table::{Align, Table};
 use terminal::units;
 
-use super::super::live;
-use super::super::parse::Control;
-use crate::control;
+use super::live;
+use super::parse::Control;
+use crate::requests;
 
 const START_EXAMPLES: &str = "\
 Examples:
@@ -37,7 +37,7 @@ Examples:
 /// that cannot be recorded in time are counted as lost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = START_EXAMPLES)]
-pub(super) struct Start {
+pub struct Start {
     /// Name of the controller
     #[arg(add = live::controllers())]
     controller: String,
@@ -67,7 +67,11 @@ pub(super) struct Start {
 }
 
 impl Start {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         let trace = trace::Trace {
             name: self.name.unwrap_or_else(|| self.controller.clone()),
             controller: self.controller,
@@ -76,7 +80,7 @@ impl Start {
             max_size: self.max_size,
             max_time: self.max_time,
         };
-        let made = control::client::create_trace(&self.control.to_change()?, &trace)?;
+        let made = requests::create_trace(&self.control.to_change()?, &trace)?;
         terminal::print(&format!(
             "trace {} records into {}\n",
             made.config.name,
@@ -90,7 +94,7 @@ impl Start {
 /// The file is kept, with every command completed before the stop.
 #[derive(Debug, clap::Args)]
 #[command(after_help = STOP_EXAMPLES)]
-pub(super) struct Stop {
+pub struct Stop {
     /// Name of the trace; default: the controller's name
     #[arg(add = live::traces())]
     name: String,
@@ -100,15 +104,19 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    pub(super) fn run(self) -> anyhow::Result<()> {
-        control::client::delete(&self.control.to_change()?, "traces", &self.name)
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
+        requests::delete(&self.control.to_change()?, "traces", &self.name)
     }
 }
 
 /// List the traces of a running server
 #[derive(Debug, clap::Args)]
 #[command(after_help = LS_EXAMPLES)]
-pub(super) struct Ls {
+pub struct Ls {
     #[command(flatten)]
     control: Control,
 
@@ -118,8 +126,12 @@ pub(super) struct Ls {
 }
 
 impl Ls {
-    pub(super) fn run(self) -> anyhow::Result<()> {
-        let inventory = control::client::inventory(&self.control.to_read()?)?;
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
+        let inventory = requests::inventory(&self.control.to_read()?)?;
         if self.json {
             return terminal::print_json(&inventory.traces);
         }
@@ -133,7 +145,7 @@ impl Ls {
 }
 
 /// Table of traces with their progress.
-pub(in crate::cli) fn table(traces: &[TraceStatus]) -> Table {
+pub(crate) fn table(traces: &[TraceStatus]) -> Table {
     let mut table = Table::new(&[
         ("trace", Align::Left),
         ("controller", Align::Left),

@@ -8,7 +8,7 @@ use machine::qemu::{self, NEEDED};
 
 use super::parse::Control;
 use super::{UsageError, live};
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,14 +23,14 @@ The guest's memory must be shared: the drive reads and writes it. A second drive
 -device.";
 
 /// Default memory size of a guest.
-pub(super) const DEFAULT_MEMORY: Size = Size(4 << 30);
+pub const DEFAULT_MEMORY: Size = Size(4 << 30);
 
 /// Print the QEMU options for a controller
 ///
 /// A QEMU that is too old causes a warning on standard error, with a remedy.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct QemuArgs {
+pub struct QemuArgs {
     /// Name of the controller
     #[arg(add = live::controllers())]
     name: String,
@@ -52,7 +52,11 @@ pub(super) struct QemuArgs {
 }
 
 impl QemuArgs {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         if self.memory.0 == 0 || !self.memory.0.is_multiple_of(1 << 20) {
             let memory = self.memory;
             return Err(
@@ -86,7 +90,7 @@ impl QemuArgs {
             // relative to the folder in which the server will be started
             return Ok(std::path::absolute(listen)?);
         }
-        let inventory = control::client::inventory(&self.control.to_read()?).context(
+        let inventory = requests::inventory(&self.control.to_read()?).context(
             if self.control.is_given() {
                 "cannot get the controllers from the server"
             } else {
@@ -129,7 +133,7 @@ fn find<'a>(
 }
 
 /// Problem of the QEMU in use, and its remedy.
-pub(super) fn warning(given: Option<&Path>) -> Option<String> {
+pub fn warning(given: Option<&Path>) -> Option<String> {
     let advice = format!(
         "vfio-user-pci came with QEMU {NEEDED}: on Debian, `apt install -t trixie-backports {}` has a newer one; --qemu names another",
         package()

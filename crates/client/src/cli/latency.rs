@@ -7,7 +7,7 @@ use terminal::units;
 
 use super::live;
 use super::parse::Control;
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,7 +24,7 @@ Examples:
 /// `nvmirage set controller NAME sample=N` changes the sampling rate. Every error is counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct LatencyCommand {
+pub struct LatencyCommand {
     /// Name of the controller
     #[arg(add = live::controllers())]
     controller: String,
@@ -42,8 +42,12 @@ pub(super) struct LatencyCommand {
 }
 
 impl LatencyCommand {
-    pub(super) fn run(self) -> anyhow::Result<()> {
-        let report = control::client::latency(&self.control.to_read()?, &self.controller)?;
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
+        let report = requests::latency(&self.control.to_read()?, &self.controller)?;
         if self.json {
             return terminal::print_json(&report);
         }

@@ -2,7 +2,7 @@
 
 use super::live;
 use super::parse::Control;
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,7 +19,7 @@ Examples:
 /// a namespace from its controllers with `nvmirage detach`. Files are kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Delete {
+pub struct Delete {
     #[command(subcommand)]
     what: What,
 }
@@ -75,19 +75,23 @@ struct Controller {
 }
 
 impl Delete {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         let (kind, named) = match self.what {
             What::Controller(Controller {
                 named,
                 detach_hosts,
             }) => {
                 let socket = named.control.to_change()?;
-                return control::client::delete_controller(&socket, &named.name, detach_hosts);
+                return requests::delete_controller(&socket, &named.name, detach_hosts);
             }
             What::Media(named) => ("media", named),
             What::Namespace(named) => ("namespaces", named),
             What::Tenant(named) => ("tenants", named),
         };
-        control::client::delete(&named.control.to_change()?, kind, &named.name)
+        requests::delete(&named.control.to_change()?, kind, &named.name)
     }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::live;
 use super::parse::Control;
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,7 +26,7 @@ const KINDS: [(&str, &str); 6] = [
 /// Show one object of a running server
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Show {
+pub struct Show {
     /// Kind of the object
     #[arg(value_parser = KINDS.map(|(one, _)| one))]
     kind: String,
@@ -44,8 +44,12 @@ pub(super) struct Show {
 }
 
 impl Show {
-    pub(super) fn run(self) -> anyhow::Result<()> {
-        let inventory = control::client::inventory(&self.control.to_read()?)?;
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
+        let inventory = requests::inventory(&self.control.to_read()?)?;
         let inventory = serde_json::to_value(&inventory)?;
         let all = KINDS.iter().find(|(one, _)| *one == self.kind);
         let all = all.map_or(&Value::Null, |(_, all)| &inventory[*all]);

@@ -18,7 +18,7 @@ use terminal::interrupt::Interrupt;
 use super::app::{App, Asked, View};
 use super::draw::{Theme, draw};
 use super::source::{self, News, Order};
-use crate::control::Address;
+use crate::Address;
 
 /// Maximum wait for a key before checking for news of the server.
 const TICK: Duration = Duration::from_millis(50);

@@ -11,7 +11,7 @@ use terminal::units;
 
 use super::live;
 use super::parse::Control;
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,7 +35,7 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 /// ring; commands in `flight` were fetched and have not completed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct QueuesCommand {
+pub struct QueuesCommand {
     /// Name of the controller
     #[arg(add = live::controllers())]
     controller: String,
@@ -61,11 +61,14 @@ pub(super) struct QueuesCommand {
 }
 
 impl QueuesCommand {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         let socket = self.control.to_read()?;
         let commands = self.commands.into();
-        let look =
-            || control::client::queues(&socket, &self.controller, commands, self.stuck_after);
+        let look = || requests::queues(&socket, &self.controller, commands, self.stuck_after);
         if self.json {
             return terminal::print_json(&look()?);
         }

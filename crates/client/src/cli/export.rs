@@ -1,7 +1,7 @@
 //! `nvmirage export`: prints the state of a running server as a configuration.
 
 use super::parse::Control;
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,7 +14,7 @@ Examples:
 /// never part of a configuration.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Export {
+pub struct Export {
     #[command(flatten)]
     control: Control,
 
@@ -24,8 +24,12 @@ pub(super) struct Export {
 }
 
 impl Export {
-    pub(super) fn run(self) -> anyhow::Result<()> {
-        let configuration = control::client::configuration(&self.control.to_read()?)?;
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
+        let configuration = requests::configuration(&self.control.to_read()?)?;
         if self.json {
             return terminal::print_json(&configuration);
         }

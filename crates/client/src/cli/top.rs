@@ -25,7 +25,7 @@ Examples:
 /// commands timed in the last 10 s.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Top {
+pub struct Top {
     /// Controller to show first
     controller: Option<String>,
 
@@ -60,7 +60,11 @@ fn interval(text: &str) -> Result<Span, String> {
 }
 
 impl Top {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         let options = Options {
             socket: self.control.to_read()?,
             controller: self.controller,

@@ -8,10 +8,10 @@ use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use terminal::progress;
 
 use super::UsageError;
-use crate::control::{Address, Intent};
+use crate::{Address, Intent};
 
 /// A keyword of the configuration file, with the same meaning.
-pub(super) fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+pub fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: DeserializeOwned + Clone + Send + Sync + 'static,
 {
@@ -22,7 +22,7 @@ where
 }
 
 /// The socket of a vfio-user server: `vfio-user:PATH`.
-pub(super) fn vfio_user(text: &str) -> Result<PathBuf, String> {
+pub fn vfio_user(text: &str) -> Result<PathBuf, String> {
     match text.parse()? {
         Listen::VfioUser(path) => Ok(path),
         Listen::Fuse(_) => Err(format!("`{text}` is a folder: write vfio-user:PATH")),
@@ -33,7 +33,7 @@ pub(super) fn vfio_user(text: &str) -> Result<PathBuf, String> {
 }
 
 /// Address of a controller: `vfio-user:PATH` or `fuse:FOLDER`.
-pub(super) fn listen(text: &str) -> Result<Listen, String> {
+pub fn listen(text: &str) -> Result<Listen, String> {
     match text.parse()? {
         Listen::Unix(_) => Err(format!(
             "`{text}` is a control socket: write vfio-user:PATH or fuse:FOLDER"
@@ -43,7 +43,7 @@ pub(super) fn listen(text: &str) -> Result<Listen, String> {
 }
 
 /// Like [`absolute`], for an address.
-pub(super) fn absolute_listen(listen: Listen) -> anyhow::Result<Listen> {
+pub fn absolute_listen(listen: Listen) -> anyhow::Result<Listen> {
     Ok(match listen {
         Listen::VfioUser(path) => Listen::VfioUser(absolute(path)?),
         Listen::Fuse(path) => Listen::Fuse(absolute(path)?),
@@ -52,7 +52,7 @@ pub(super) fn absolute_listen(listen: Listen) -> anyhow::Result<Listen> {
 }
 
 /// A control socket: `unix:PATH`.
-pub(super) fn unix(text: &str) -> Result<PathBuf, String> {
+pub fn unix(text: &str) -> Result<PathBuf, String> {
     match text.parse()? {
         Listen::Unix(path) => Ok(path),
         Listen::VfioUser(_) | Listen::Fuse(_) => Err(format!(
@@ -62,13 +62,13 @@ pub(super) fn unix(text: &str) -> Result<PathBuf, String> {
 }
 
 /// `path` from the root, because the server may run in another folder.
-pub(super) fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
+pub fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
     Ok(std::path::absolute(path)?)
 }
 
 /// Address of a running server.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Control {
+pub struct Control {
     /// Control socket of the server
     ///
     /// Default: NVMIRAGE_CONTROL, else $XDG_RUNTIME_DIR/nvmirage/control.sock, or
@@ -80,12 +80,12 @@ pub(super) struct Control {
 
 impl Control {
     /// The server of a command that only reads.
-    pub(super) fn to_read(&self) -> Result<Address, UsageError> {
+    pub fn to_read(&self) -> Result<Address, UsageError> {
         self.find(Intent::Read)
     }
 
     /// The server of a command that changes something.
-    pub(super) fn to_change(&self) -> Result<Address, UsageError> {
+    pub fn to_change(&self) -> Result<Address, UsageError> {
         self.find(Intent::Change)
     }
 
@@ -101,7 +101,7 @@ impl Control {
     }
 
     /// Whether the command line names a server.
-    pub(super) fn is_given(&self) -> bool {
+    pub fn is_given(&self) -> bool {
         self.control.is_some()
     }
 }

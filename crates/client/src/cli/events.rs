@@ -6,7 +6,7 @@ use api::Event;
 use terminal::hangup;
 
 use super::parse::Control;
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +21,7 @@ Examples:
 /// number of lost ones.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Events {
+pub struct Events {
     /// Number of the last known event; output starts with the next one. Default: only new events
     #[arg(long, value_name = "ID")]
     since: Option<u64>,
@@ -39,13 +39,17 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         let mut left = self.count.unwrap_or(u64::MAX);
         if left == 0 {
             return Ok(());
         }
         hangup::end_with_reader()?;
-        control::client::events(&self.control.to_read()?, self.since, |event| {
+        requests::events(&self.control.to_read()?, self.since, |event| {
             if self.json {
                 terminal::print(&format!("{}\n", serde_json::to_string(&event)?))?
             } else {

@@ -3,7 +3,7 @@
 
 use super::live;
 use super::parse::Control;
-use crate::control;
+use crate::requests;
 
 const ATTACH_EXAMPLES: &str = "\
 Examples:
@@ -25,7 +25,7 @@ Examples:
 /// the configuration no longer has the namespace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = ATTACH_EXAMPLES)]
-pub(super) struct Attach {
+pub struct Attach {
     #[command(flatten)]
     pair: Pair,
 }
@@ -36,7 +36,7 @@ pub(super) struct Attach {
 /// The command returns when no earlier command is in flight. The namespace stays in its subsystem.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DETACH_EXAMPLES)]
-pub(super) struct Detach {
+pub struct Detach {
     /// Detach the namespace even while a host is attached to the controller
     #[arg(long)]
     detach_hosts: bool,
@@ -60,9 +60,13 @@ struct Pair {
 }
 
 impl Attach {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         let pair = self.pair;
-        control::client::attach(
+        requests::attach(
             &pair.control.to_change()?,
             &pair.namespace,
             &pair.controller,
@@ -71,9 +75,13 @@ impl Attach {
 }
 
 impl Detach {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         let pair = self.pair;
-        control::client::detach(
+        requests::detach(
             &pair.control.to_change()?,
             &pair.namespace,
             &pair.controller,

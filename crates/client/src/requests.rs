@@ -1,7 +1,8 @@
-//! The client of the control socket.
+//! Requests to the server behind a control socket.
 
+use std::future::Future;
 use std::io::ErrorKind;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use api::config::log::Log;
@@ -15,16 +16,18 @@ use api::{
 };
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::SendRequest;
 use hyper::{Method, Request, Response, StatusCode, header};
-use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use terminal::progress;
-use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
-use super::{Address, MAX_BODY_LEN, MAX_REPLY_LEN};
+use crate::Address;
+use crate::connection::{Connection, Interrupted, Sender};
+
+/// Largest reply that is accepted, in bytes: counters of many controllers, or commands in many
+/// queues.
+const MAX_REPLY_LEN: usize = 64 << 20;
+/// Largest event that is accepted, in bytes.
+const MAX_EVENT_LEN: usize = 1 << 20;
 
 /// Longest time for a request: it may wait for a reactor, more than once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,32 +40,32 @@ const NOT_UNDERSTOOD: &str =
     "cannot parse the server's reply; check that server and client have the same version";
 
 /// The inventory of the server.
-pub(crate) fn inventory(socket: &Address) -> anyhow::Result<Inventory> {
+pub fn inventory(socket: &Address) -> anyhow::Result<Inventory> {
     let body = request(socket, Method::GET, "/v1", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
 /// The same, within a shorter time.
-pub(crate) fn inventory_within(bound: Duration, socket: &Address) -> anyhow::Result<Inventory> {
+pub fn inventory_within(bound: Duration, socket: &Address) -> anyhow::Result<Inventory> {
     let body = request_within(bound, socket, Method::GET, "/v1", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
 /// The running configuration.
-pub(crate) fn configuration(socket: &Address) -> anyhow::Result<Config> {
+pub fn configuration(socket: &Address) -> anyhow::Result<Config> {
     let body = request(socket, Method::GET, "/v1/configuration", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
 /// The command latencies of a controller.
-pub(crate) fn latency(socket: &Address, controller: &str) -> anyhow::Result<LatencyReport> {
+pub fn latency(socket: &Address, controller: &str) -> anyhow::Result<LatencyReport> {
     let path = format!("/v1/controllers/{}/latency", checked(controller)?);
     let body = request(socket, Method::GET, &path, None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
 /// The queues of a controller, with at most `commands` commands of each submission queue.
-pub(crate) fn queues(
+pub fn queues(
     socket: &Address,
     controller: &str,
     commands: usize,
@@ -77,13 +80,13 @@ pub(crate) fn queues(
 }
 
 /// All counters.
-pub(crate) fn stats(socket: &Address) -> anyhow::Result<Stats> {
+pub fn stats(socket: &Address) -> anyhow::Result<Stats> {
     let body = request(socket, Method::GET, "/v1/stats", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
 /// Has the server reload its configuration.
-pub(crate) fn reload(socket: &Address, request: ReloadRequest) -> anyhow::Result<Reload> {
+pub fn reload(socket: &Address, request: ReloadRequest) -> anyhow::Result<Reload> {
     let body = serde_json::to_vec(&request)?;
     let reply = request_within(
         RELOAD_TIMEOUT,
@@ -96,28 +99,28 @@ pub(crate) fn reload(socket: &Address, request: ReloadRequest) -> anyhow::Result
 }
 
 /// Asks the server to stop. The caller then waits for the process in the reply to exit.
-pub(crate) fn stop(socket: &Address, detach_hosts: bool) -> anyhow::Result<Stopping> {
+pub fn stop(socket: &Address, detach_hosts: bool) -> anyhow::Result<Stopping> {
     let path = with_consent("/v1/stop", detach_hosts);
     let body = request(socket, Method::POST, &path, None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
 /// Starts a trace and returns its status.
-pub(crate) fn create_trace(socket: &Address, trace: &Trace) -> anyhow::Result<TraceStatus> {
+pub fn create_trace(socket: &Address, trace: &Trace) -> anyhow::Result<TraceStatus> {
     let body = serde_json::to_vec(trace)?;
     let reply = request(socket, Method::POST, "/v1/traces", Some(body))?;
     serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
 }
 
 /// Creates an object of a `kind`: `media`, `namespaces`, `tenants` or `controllers`.
-pub(crate) fn create(socket: &Address, kind: &str, object: &impl Serialize) -> anyhow::Result<()> {
+pub fn create(socket: &Address, kind: &str, object: &impl Serialize) -> anyhow::Result<()> {
     let body = serde_json::to_vec(object)?;
     request(socket, Method::POST, &format!("/v1/{kind}"), Some(body)).map(drop)
 }
 
 /// Creates an object of a `kind`, or confirms that it exists unchanged. Returns whether it was
 /// created.
-pub(crate) fn put(
+pub fn put(
     socket: &Address,
     kind: &str,
     name: &str,
@@ -130,17 +133,13 @@ pub(crate) fn put(
 }
 
 /// Deletes an object of a `kind`: `media`, `namespaces`, `tenants` or `traces`.
-pub(crate) fn delete(socket: &Address, kind: &str, name: &str) -> anyhow::Result<()> {
+pub fn delete(socket: &Address, kind: &str, name: &str) -> anyhow::Result<()> {
     let name = checked(name)?;
     request(socket, Method::DELETE, &format!("/v1/{kind}/{name}"), None).map(drop)
 }
 
 /// Deletes a controller.
-pub(crate) fn delete_controller(
-    socket: &Address,
-    name: &str,
-    detach_hosts: bool,
-) -> anyhow::Result<()> {
+pub fn delete_controller(socket: &Address, name: &str, detach_hosts: bool) -> anyhow::Result<()> {
     let path = format!("/v1/controllers/{}", checked(name)?);
     let path = with_consent(&path, detach_hosts);
     request(socket, Method::DELETE, &path, None).map(drop)
@@ -156,7 +155,7 @@ fn with_consent(path: &str, detach_hosts: bool) -> String {
 }
 
 /// Attaches a namespace to a controller.
-pub(crate) fn attach(socket: &Address, namespace: &str, controller: &str) -> anyhow::Result<()> {
+pub fn attach(socket: &Address, namespace: &str, controller: &str) -> anyhow::Result<()> {
     let path = format!("/v1/controllers/{}/namespaces", checked(controller)?);
     let body = serde_json::to_vec(&Attachment {
         namespace: checked(namespace)?.to_owned(),
@@ -165,7 +164,7 @@ pub(crate) fn attach(socket: &Address, namespace: &str, controller: &str) -> any
 }
 
 /// Detaches a namespace from a controller.
-pub(crate) fn detach(
+pub fn detach(
     socket: &Address,
     namespace: &str,
     controller: &str,
@@ -178,30 +177,21 @@ pub(crate) fn detach(
 }
 
 /// Resizes a namespace.
-pub(crate) fn resize(
-    socket: &Address,
-    namespace: &str,
-    size: Size,
-    shrink: bool,
-) -> anyhow::Result<()> {
+pub fn resize(socket: &Address, namespace: &str, size: Size, shrink: bool) -> anyhow::Result<()> {
     let path = format!("/v1/namespaces/{}", checked(namespace)?);
     let body = serde_json::to_vec(&NewSize { size, shrink })?;
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
 }
 
 /// Changes timing parameters of a medium.
-pub(crate) fn change_medium(
-    socket: &Address,
-    medium: &str,
-    change: &MediumChange,
-) -> anyhow::Result<()> {
+pub fn change_medium(socket: &Address, medium: &str, change: &MediumChange) -> anyhow::Result<()> {
     let path = format!("/v1/media/{}", checked(medium)?);
     let body = serde_json::to_vec(change)?;
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
 }
 
 /// Creates a partition and returns its location.
-pub(crate) fn create_partition(
+pub fn create_partition(
     socket: &Address,
     medium: &str,
     partition: &NewPartition,
@@ -213,7 +203,7 @@ pub(crate) fn create_partition(
 }
 
 /// Resizes a partition and returns its new location.
-pub(crate) fn grow_partition(
+pub fn grow_partition(
     socket: &Address,
     medium: &str,
     name: &str,
@@ -230,7 +220,7 @@ pub(crate) fn grow_partition(
 }
 
 /// Deletes a partition. With `erase`, this takes as long as the drive needs.
-pub(crate) fn delete_partition(
+pub fn delete_partition(
     socket: &Address,
     medium: &str,
     name: &str,
@@ -251,18 +241,14 @@ pub(crate) fn delete_partition(
 }
 
 /// Changes a tenant.
-pub(crate) fn change_tenant(
-    socket: &Address,
-    tenant: &str,
-    change: &TenantChange,
-) -> anyhow::Result<()> {
+pub fn change_tenant(socket: &Address, tenant: &str, change: &TenantChange) -> anyhow::Result<()> {
     let path = format!("/v1/tenants/{}", checked(tenant)?);
     let body = serde_json::to_vec(change)?;
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
 }
 
 /// Changes a controller.
-pub(crate) fn change_controller(
+pub fn change_controller(
     socket: &Address,
     controller: &str,
     change: ControllerChange,
@@ -273,13 +259,13 @@ pub(crate) fn change_controller(
 }
 
 /// Changes the log filter and format.
-pub(crate) fn change_log(socket: &Address, change: &Log) -> anyhow::Result<()> {
+pub fn change_log(socket: &Address, change: &Log) -> anyhow::Result<()> {
     let body = serde_json::to_vec(change)?;
     request(socket, Method::PATCH, "/v1/log", Some(body)).map(drop)
 }
 
 /// Moves queues of a controller to other reactors.
-pub(crate) fn move_queues(
+pub fn move_queues(
     socket: &Address,
     controller: &str,
     placement: &NewPlacement,
@@ -293,7 +279,7 @@ pub(crate) fn move_queues(
 ///
 /// # Errors
 /// The connection is lost, or the server no longer has all of the events.
-pub(crate) fn events(
+pub fn events(
     socket: &Address,
     since: Option<u64>,
     mut each: impl FnMut(Event) -> anyhow::Result<bool>,
@@ -302,32 +288,31 @@ pub(crate) fn events(
         Some(since) => format!("/v1/events?since={since}"),
         None => "/v1/events".to_owned(),
     };
-    runtime()?.block_on(async {
-        let asked = timeout(REQUEST_TIMEOUT, ask(socket, Method::GET, &path, None)).await;
-        let asked = asked.map_err(|_| no_reply(socket, REQUEST_TIMEOUT))?;
-        let (response, _driving) = asked?;
-        let mut body = response.into_body();
-        let mut text = Vec::new();
+    let deadline = Instant::now() + REQUEST_TIMEOUT;
+    let (response, mut server) = ask(socket, deadline, Method::GET, &path, None)?;
+    let mut body = response.into_body();
+    let mut text = Vec::new();
+    loop {
         // the server sends something every 15 s, at least a comment
-        while let Ok(frame) = timeout(2 * REQUEST_TIMEOUT, body.frame()).await {
-            let Some(frame) = frame else {
-                bail!("the server has stopped: its log says why");
-            };
-            let frame = frame.context("the server has stopped")?;
-            text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-            while let Some(end) = text.windows(2).position(|two| two == b"\n\n") {
-                let rest = text.split_off(end + 2);
-                let block = String::from_utf8(std::mem::replace(&mut text, rest))?;
-                if let Some(event) = event_of(&block)?
-                    && !each(event)?
-                {
-                    return Ok(());
-                }
+        let frame = match server.until(Instant::now() + 2 * REQUEST_TIMEOUT, body.frame())? {
+            Ok(Some(frame)) => frame.context("the server has stopped")?,
+            Ok(None) | Err(Interrupted::Closed) => {
+                bail!("the server has stopped: its log says why")
             }
-            anyhow::ensure!(text.len() < MAX_BODY_LEN, NOT_UNDERSTOOD);
+            Err(Interrupted::Late) => bail!("no data from {socket} for one minute"),
+        };
+        text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        while let Some(end) = text.windows(2).position(|two| two == b"\n\n") {
+            let rest = text.split_off(end + 2);
+            let block = String::from_utf8(std::mem::replace(&mut text, rest))?;
+            if let Some(event) = event_of(&block)?
+                && !each(event)?
+            {
+                return Ok(());
+            }
         }
-        bail!("no data from {} for one minute", socket)
-    })
+        anyhow::ensure!(text.len() < MAX_EVENT_LEN, NOT_UNDERSTOOD);
+    }
 }
 
 /// The event in a block of an event stream (HTML Standard, 9.2.6); `None` for a keep-alive.
@@ -394,16 +379,14 @@ fn answer_within(
     // a look-up is quick, and may feed a full-screen view that other output would disturb
     let changes = method != Method::GET;
     let _line = changes.then(|| progress::waiting("the server is processing the request"));
-    runtime()?.block_on(async {
-        timeout(bound, exchange(socket, method, path, body))
-            .await
-            .map_err(|_| no_reply(socket, bound))?
-    })
-}
-
-fn runtime() -> std::io::Result<Runtime> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().build()
+    let deadline = Instant::now() + bound;
+    let late = || no_reply(socket, bound);
+    let (response, mut server) = ask(socket, deadline, method, path, body)
+        .map_err(|error| if error.is::<Late>() { late() } else { error })?;
+    let status = response.status();
+    let bytes = whole(&mut server, socket, deadline, response)
+        .map_err(|error| if error.is::<Late>() { late() } else { error })?;
+    Ok((status, bytes))
 }
 
 fn no_reply(socket: &Address, bound: Duration) -> anyhow::Error {
@@ -413,67 +396,67 @@ fn no_reply(socket: &Address, bound: Duration) -> anyhow::Error {
     )
 }
 
-/// Drives the connection of a reply; dropping it closes the connection.
-struct Driving {
-    _sender: SendRequest<Full<Bytes>>,
-    task: JoinHandle<hyper::Result<()>>,
+/// A deadline has passed.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("no reply in time")]
+struct Late;
+
+/// A connection with its requests; it is closed when this is dropped.
+struct Server {
+    sender: Sender,
+    connection: Connection,
 }
 
-impl Drop for Driving {
-    fn drop(&mut self) {
-        self.task.abort();
+impl Server {
+    fn until<T>(
+        &mut self,
+        deadline: Instant,
+        work: impl Future<Output = T>,
+    ) -> std::io::Result<Result<T, Interrupted>> {
+        self.connection.poll_until(deadline, work)
     }
 }
 
-async fn exchange(
-    socket: &Address,
-    method: Method,
-    path: &str,
-    body: Option<Vec<u8>>,
-) -> anyhow::Result<(StatusCode, Bytes)> {
-    let (response, _driving) = ask(socket, method, path, body).await?;
-    let status = response.status();
-    Ok((status, whole(response, socket).await?))
-}
-
 /// Sends a request. The response has a success status.
-async fn ask(
+///
+/// # Errors
+/// [`Late`]; there is no server; it rejects the request.
+fn ask(
     socket: &Address,
+    deadline: Instant,
     method: Method,
     path: &str,
     body: Option<Vec<u8>>,
-) -> anyhow::Result<(Response<Incoming>, Driving)> {
-    let shown = socket;
-    let stream = tokio::net::UnixStream::connect(socket.path())
-        .await
-        .map_err(|error| {
-            let what = match error.kind() {
-                ErrorKind::PermissionDenied => format!(
-                    "{shown}: permission denied; only the server's own user and root may connect: use sudo, or run as that user"
-                ),
-                _ => socket.nobody(),
-            };
-            anyhow::Error::new(error).context(what)
-        })?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let task = tokio::spawn(connection);
+) -> anyhow::Result<(Response<Incoming>, Server)> {
+    let opened = Connection::open(socket.path(), deadline);
+    let (sender, connection) = opened.map_err(|error| {
+        let what = match error.kind() {
+            ErrorKind::TimedOut => return anyhow::Error::new(Late),
+            ErrorKind::PermissionDenied => format!(
+                "{socket}: permission denied; only the server's own user and root may connect: use sudo, or run as that user"
+            ),
+            _ => socket.nobody(),
+        };
+        anyhow::Error::new(error).context(what)
+    })?;
+    let mut server = Server { sender, connection };
     let request = Request::builder()
         .method(method)
         .uri(path)
         .header(header::HOST, "nvmirage")
         .header(header::CONTENT_TYPE, "application/json")
         .body(Full::new(Bytes::from(body.unwrap_or_default())))?;
-    let response = sender.send_request(request).await?;
-    let driving = Driving {
-        _sender: sender,
-        task,
+    let sent = server.sender.send_request(request);
+    let response = match server.connection.poll_until(deadline, sent)? {
+        Ok(response) => response.context("the server closed the connection")?,
+        Err(Interrupted::Closed) => bail!("the server closed the connection: its log says why"),
+        Err(Interrupted::Late) => return Err(Late.into()),
     };
     let status = response.status();
     if status.is_success() {
-        return Ok((response, driving));
+        return Ok((response, server));
     }
-    let bytes = whole(response, socket).await?;
+    let bytes = whole(&mut server, socket, deadline, response)?;
     match serde_json::from_slice::<Document>(&bytes) {
         Ok(document) => bail!("{}", document.detail),
         Err(_) => bail!(
@@ -483,11 +466,21 @@ async fn ask(
 }
 
 /// Reads a whole reply.
-async fn whole(response: Response<Incoming>, socket: &Address) -> anyhow::Result<Bytes> {
+///
+/// # Errors
+/// [`Late`]; the reply ends early, or is too long.
+fn whole(
+    server: &mut Server,
+    socket: &Address,
+    deadline: Instant,
+    response: Response<Incoming>,
+) -> anyhow::Result<Bytes> {
     let body = Limited::new(response.into_body(), MAX_REPLY_LEN);
-    let whole = body.collect().await;
-    let shown = socket;
-    Ok(whole
-        .map_err(|error| anyhow!("the reply from {shown} is incomplete: {error}"))?
-        .to_bytes())
+    let incomplete =
+        |why: &dyn std::fmt::Display| anyhow!("the reply from {socket} is incomplete: {why}");
+    match server.until(deadline, body.collect())? {
+        Ok(whole) => Ok(whole.map_err(|error| incomplete(&error))?.to_bytes()),
+        Err(Interrupted::Closed) => Err(incomplete(&"the server closed the connection")),
+        Err(Interrupted::Late) => Err(Late.into()),
+    }
 }

@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use terminal::progress;
 
 use super::parse::Control;
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// made durable. QEMU may exit when its drive disappears.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Stop {
+pub struct Stop {
     /// Stop even while hosts are attached, which lose their drives
     #[arg(long)]
     detach_hosts: bool,
@@ -39,8 +39,12 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    pub(super) fn run(self) -> anyhow::Result<()> {
-        let stopping = control::client::stop(&self.control.to_change()?, self.detach_hosts)?;
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
+        let stopping = requests::stop(&self.control.to_change()?, self.detach_hosts)?;
         let pid = i32::try_from(stopping.pid).ok().and_then(Pid::from_raw);
         let pid = pid.context("the server did not report its process id")?;
         let process = match pidfd_open(pid, PidfdFlags::empty()) {

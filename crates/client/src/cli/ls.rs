@@ -8,8 +8,8 @@ use terminal::table::{Align, Table};
 use terminal::units;
 
 use super::parse::Control;
-use super::trace::traces;
-use crate::control;
+use super::trace::table as traces;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +21,7 @@ Examples:
 /// List the objects of a running server
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Ls {
+pub struct Ls {
     #[command(flatten)]
     control: Control,
 
@@ -31,8 +31,12 @@ pub(super) struct Ls {
 }
 
 impl Ls {
-    pub(super) fn run(self) -> anyhow::Result<()> {
-        let inventory = control::client::inventory(&self.control.to_read()?)?;
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
+        let inventory = requests::inventory(&self.control.to_read()?)?;
         if self.json {
             return terminal::print_json(&inventory);
         }

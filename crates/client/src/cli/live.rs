@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{env, io};
 
 use api::Inventory;
-use clap::{CommandFactory, ValueHint};
+use clap::ValueHint;
 use clap_complete::env::{Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh};
 use clap_complete::{ArgValueCompleter, CompleteEnv};
 use model::Parameters;
@@ -19,10 +19,10 @@ use model::parameter::Change;
 use terminal::complete::offer;
 
 use super::parse;
-use crate::control::{self, Address, Intent};
+use crate::{Address, Intent, requests};
 
 /// Names the shell that asks for completions.
-pub(super) const VARIABLE: &str = "_NVMIRAGE_COMPLETE";
+pub const VARIABLE: &str = "_NVMIRAGE_COMPLETE";
 /// The line up to the cursor, in bash.
 const LINE: &str = "_NVMIRAGE_LINE";
 /// Time limit for the server, because a user waits after a key press.
@@ -42,12 +42,12 @@ const TENANT_KEYS: [&str; 7] = [
 static WORDS: OnceLock<Vec<String>> = OnceLock::new();
 
 /// The supported shells, each with its protocol.
-pub(super) fn shells() -> Shells<'static> {
+pub fn shells() -> Shells<'static> {
     Shells(&[&Bash, &Zsh, &Fish, &Elvish, &Powershell])
 }
 
 /// If a shell asks for completions, answers it and exits.
-pub(super) fn complete() {
+pub fn complete(program: fn() -> clap::Command) {
     if env::var_os(VARIABLE).is_none() {
         return;
     }
@@ -59,7 +59,7 @@ pub(super) fn complete() {
         }
     };
     let _ = WORDS.set(words);
-    let of_program = CompleteEnv::with_factory(super::Cli::command).var(VARIABLE);
+    let of_program = CompleteEnv::with_factory(program).var(VARIABLE);
     of_program.shells(shells()).complete();
 }
 
@@ -185,7 +185,7 @@ fn socket() -> Option<Address> {
 
 /// Objects of the server; empty if it does not answer in time.
 fn served() -> Inventory {
-    let inventory = socket().map(|socket| control::client::inventory_within(BOUND, &socket));
+    let inventory = socket().map(|socket| requests::inventory_within(BOUND, &socket));
     inventory.and_then(Result::ok).unwrap_or_default()
 }
 
@@ -226,27 +226,27 @@ fn reactors_of(served: &Inventory) -> Vec<(String, String)> {
 }
 
 /// Names of media.
-pub(super) fn media() -> ArgValueCompleter {
+pub fn media() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| offer(current, media_of(&served())))
 }
 
 /// Names of namespaces.
-pub(super) fn namespaces() -> ArgValueCompleter {
+pub(crate) fn namespaces() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| offer(current, namespaces_of(&served())))
 }
 
 /// Names of tenants.
-pub(super) fn tenants() -> ArgValueCompleter {
+pub(crate) fn tenants() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| offer(current, tenants_of(&served())))
 }
 
 /// Names of controllers.
-pub(super) fn controllers() -> ArgValueCompleter {
+pub(crate) fn controllers() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| offer(current, controllers_of(&served())))
 }
 
 /// Names of traces.
-pub(super) fn traces() -> ArgValueCompleter {
+pub(crate) fn traces() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let served = served();
         let all = served.traces.iter();
@@ -256,12 +256,12 @@ pub(super) fn traces() -> ArgValueCompleter {
 }
 
 /// Numbers of reactors.
-pub(super) fn reactors() -> ArgValueCompleter {
+pub(crate) fn reactors() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| offer(current, reactors_of(&served())))
 }
 
 /// Names of partitions of the media that appear earlier on the line.
-pub(super) fn partitions() -> ArgValueCompleter {
+pub fn partitions() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let served = served();
         let named = |name: &str| words().iter().any(|word| word == name);
@@ -293,7 +293,7 @@ fn object() -> Option<(&'static str, &'static str)> {
 }
 
 /// Names of the kind on the line.
-pub(super) fn of_kind() -> ArgValueCompleter {
+pub(crate) fn of_kind() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let Some((kind, _)) = object() else {
             return Vec::new();
@@ -323,7 +323,7 @@ fn log_keys() -> [(String, String); 2] {
 }
 
 /// Changes that `set` accepts for the object on the line.
-pub(super) fn changes() -> ArgValueCompleter {
+pub(crate) fn changes() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| match object() {
         Some(("media", name)) => offer(current, live_parameters(name)),
         Some(("tenant", _)) => offer(

@@ -4,7 +4,7 @@ use api::NewPlacement;
 
 use super::live;
 use super::parse::Control;
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +23,7 @@ Examples:
 /// create later are placed on the same reactors.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Move {
+pub struct Move {
     /// Name of the controller
     #[arg(add = live::controllers())]
     controller: String,
@@ -41,11 +41,15 @@ pub(super) struct Move {
 }
 
 impl Move {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         let placement = NewPlacement {
             reactors: self.reactors,
             queue: self.queue,
         };
-        control::client::move_queues(&self.control.to_change()?, &self.controller, &placement)
+        requests::move_queues(&self.control.to_change()?, &self.controller, &placement)
     }
 }

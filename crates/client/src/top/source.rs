@@ -10,7 +10,7 @@ use api::{CompletionQueue, ControllerStats, DoorbellWords, QueuesReport, Stats};
 use super::sample::{
     Command, Controller, Inspected, Latency, Queue, Reactor, Ring, Sample, Tenant,
 };
-use crate::control::{Address, client};
+use crate::{Address, requests};
 
 /// Commands per submission queue to request.
 const COMMANDS: usize = 64;
@@ -83,9 +83,9 @@ pub(super) fn look(
     socket: &Address,
     controller: Option<&str>,
 ) -> anyhow::Result<(Sample, Option<Inspected>)> {
-    let stats = client::stats(socket)?;
+    let stats = requests::stats(socket)?;
     let inspected = controller.and_then(|name| {
-        let report = client::queues(socket, name, COMMANDS, STUCK_AFTER).ok()?;
+        let report = requests::queues(socket, name, COMMANDS, STUCK_AFTER).ok()?;
         Some(Inspected::new(name, &report))
     });
     Ok((stats.into(), inspected))

@@ -8,7 +8,7 @@ use api::{ControllerChange, MediumChange, TenantChange, ZoneLoss};
 
 use super::parse::Control;
 use super::{UsageError, live};
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,7 +38,7 @@ read_latency: what a read takes follows from its parts, as timing.read_4k_cell0"
 /// is possible: a controller reset, or creation of the medium.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Set {
+pub struct Set {
     /// Kind of the object
     #[arg(value_parser = ["media", "tenant", "controller", "log"])]
     kind: String,
@@ -57,11 +57,15 @@ pub(super) struct Set {
 }
 
 impl Set {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         let socket = self.control.to_change()?;
         if self.kind == "log" {
             let changes = iter::once(&self.name).chain(&self.changes);
-            return control::client::change_log(&socket, &log_change(changes)?);
+            return requests::change_log(&socket, &log_change(changes)?);
         }
         if self.changes.is_empty() {
             let (kind, name) = (&self.kind, &self.name);
@@ -73,11 +77,11 @@ impl Set {
                 Ok((key.to_owned(), value.to_owned()))
             });
             let changes = changes.collect::<Result<_, UsageError>>()?;
-            return control::client::change_tenant(&socket, &self.name, &TenantChange { changes });
+            return requests::change_tenant(&socket, &self.name, &TenantChange { changes });
         }
         if self.kind == "controller" {
             let change = controller_change(&self.changes)?;
-            return control::client::change_controller(&socket, &self.name, change);
+            return requests::change_controller(&socket, &self.name, change);
         }
         let mut all = MediumChange::default();
         for change in &self.changes {
@@ -100,7 +104,7 @@ impl Set {
                 _ => return Err(wrong().into()),
             }
         }
-        control::client::change_medium(&socket, &self.name, &all)
+        requests::change_medium(&socket, &self.name, &all)
     }
 }
 

@@ -12,7 +12,7 @@ use api::config::{
 
 use super::live;
 use super::parse::{self, Control};
-use crate::control;
+use crate::requests;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +29,7 @@ Examples:
 /// `nvmirage export` prints it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Create {
+pub struct Create {
     #[command(subcommand)]
     what: What,
 }
@@ -339,7 +339,11 @@ fn pci_id(text: &str) -> Result<u16, String> {
 }
 
 impl Create {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self) -> anyhow::Result<()> {
         match self.what {
             What::Media(args) => args.run(),
             What::Namespace(args) => args.run(),
@@ -373,7 +377,7 @@ impl MediumArgs {
             max_keys: self.max_keys,
             state: self.state.as_ref().map(std::path::absolute).transpose()?,
         };
-        control::client::create(&self.control.to_change()?, "media", &medium)
+        requests::create(&self.control.to_change()?, "media", &medium)
     }
 }
 
@@ -390,7 +394,7 @@ impl NamespaceArgs {
             tenant: self.tenant,
             weight: self.weight,
         };
-        control::client::create(&self.control.to_change()?, "namespaces", &namespace)
+        requests::create(&self.control.to_change()?, "namespaces", &namespace)
     }
 }
 
@@ -406,7 +410,7 @@ impl TenantArgs {
             burst: self.burst,
             in_flight: self.in_flight,
         };
-        control::client::create(&self.control.to_change()?, "tenants", &tenant)
+        requests::create(&self.control.to_change()?, "tenants", &tenant)
     }
 }
 
@@ -445,7 +449,7 @@ impl ControllerArgs {
             device_id: self.device_id,
             ..defaults
         };
-        control::client::create(&socket, "controllers", &controller)
+        requests::create(&socket, "controllers", &controller)
     }
 }
 

@@ -1,8 +1,6 @@
 //! `nvmirage trace`: records the commands of a controller's hosts into a file, and analyses it.
 
-mod control;
-
-pub(super) use control::table as traces;
+use client::cli::trace as control;
 use lab::cli::trace::{file, replay};
 
 const EXAMPLES: &str = "\
