@@ -256,7 +256,7 @@ mod tests {
         let around = |page: &str| has_dashboard(format!("before{page}behind").as_bytes());
         assert!(around(include_str!("../../web/index.html")));
         assert!(!around(include_str!(
-            "../../crates/nvmirage/src/control/dashboard/without.html"
+            "../../crates/server/src/control/dashboard/without.html"
         )));
         assert!(!has_dashboard(b""));
     }

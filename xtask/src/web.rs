@@ -1,7 +1,7 @@
 //! The dashboard (`web/`): what it needs is fetched, its types are checked, what it computes is
 //! tested, and then all of it in a browser, against the program under load.
 
-#[path = "../../crates/nvmirage/build_npm.rs"]
+#[path = "../../crates/server/build_npm.rs"]
 mod npm;
 
 use std::fs;

@@ -1,30 +1,12 @@
 //! nvmirage: NVMe drives in software.
 //!
-//! This crate is the program: threads, clocks, descriptors, configuration, control API and command
-//! line. The other crates contain the controller and the data path.
+//! This crate is the command line: each command is that of the server, of the client or of the
+//! laboratory, or puts them together.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 mod book;
 mod cli;
-mod control;
-mod events;
-mod fuse;
-mod identity;
-mod interrupt;
-mod keep;
-mod logging;
-mod memory_care;
-mod nodes;
-mod observe;
-mod partition;
-mod reactor;
-mod reload;
-mod saved;
-mod service;
-mod supervisor;
-mod trace;
-mod trouble;
 
 fn main() -> std::process::ExitCode {
     cli::main()

@@ -63,15 +63,6 @@ const fn unit(package: &'static str, name: &'static str) -> Test {
     }
 }
 
-/// A test beside the program's code, which is no library.
-const fn of_program(name: &'static str) -> Test {
-    Test {
-        package: "nvmirage",
-        program: &["--bin", "nvmirage"],
-        name,
-    }
-}
-
 /// A test in a file of its own.
 const fn integration(
     package: &'static str,

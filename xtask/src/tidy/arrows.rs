@@ -10,8 +10,17 @@ use super::Finding;
 const ALLOWED: &[(&str, &[&str])] = &[
     (
         "api",
-        &["controller", "driver", "engine", "media", "model", "port"],
+        &[
+            "controller",
+            "driver",
+            "engine",
+            "media",
+            "model",
+            "nvme-spec",
+            "port",
+        ],
     ),
+    ("client", &["api", "machine", "model", "terminal"]),
     ("conformance", &["driver", "memory"]),
     ("controller", &["memory", "nvme-spec", "port"]),
     ("driver", &["memory", "nvme-spec", "vfio-user"]),
@@ -50,11 +59,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "nvmirage",
         &[
+            "api", "client", "lab", "machine", "media", "memory", "model", "server", "terminal",
+        ],
+    ),
+    (
+        "server",
+        &[
             "api",
             "controller",
             "driver",
             "engine",
-            "lab",
             "machine",
             "media",
             "memory",
@@ -170,13 +184,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask-shared", &["tests-vm"]),
 ];
 
+/// Crates of others that only some of ours may use.
+const RESTRICTED: &[(&str, &[&str])] = &[("axum", &["server"]), ("tokio", &["server"])];
+
 /// What the tests of a crate may use beside that.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("conformance", &["controller", "loopback", "media", "port"]),
     ("driver", &["controller", "loopback", "port"]),
     ("engine", &["nvme-spec"]),
     ("media", &["controller", "loopback"]),
-    ("nvmirage", &["tests-vm"]),
+    (
+        "nvmirage",
+        &["driver", "nvme-spec", "simulate", "tests-vm", "vfio-user"],
+    ),
 ];
 
 /// Checks the output of `cargo metadata --no-deps`.
@@ -224,6 +244,14 @@ fn check_against(metadata: &str, allowed: Table<'_>, in_tests: Table<'_>) -> Res
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let to = dependency["name"].as_str().unwrap_or_default();
             let test = dependency["kind"] == "dev";
+            if let Some((_, users)) = RESTRICTED.iter().find(|(name, _)| *name == to)
+                && !users.contains(&from)
+            {
+                find(format!(
+                    "must not depend on {to}: only {} does, see ARCHITECTURE.md",
+                    users.join(", ")
+                ));
+            }
             let ours = names.contains(&to);
             if ours && !listed(allowed, from, to) && !(test && listed(in_tests, from, to)) {
                 let where_ = if test { " in its tests" } else { "" };
@@ -269,6 +297,15 @@ mod tests {
         assert!(found("b", "c", "null")[0].contains("must not depend on c:"));
         assert!(found("b", "c", r#""build""#)[0].contains("must not depend on c:"));
         assert!(found("c", "a", r#""dev""#)[0].contains("must not depend on a in its tests"));
+    }
+
+    #[test]
+    fn crates_of_others_may_be_restricted() {
+        assert!(found("a", "tokio", "null")[0].contains("must not depend on tokio: only server"));
+        let table: Table<'_> = &[("server", &[])];
+        let metadata =
+            r#"{"packages":[{"name":"server","dependencies":[{"name":"tokio","kind":null}]}]}"#;
+        assert!(check_against(metadata, table, &[]).unwrap().is_empty());
     }
 
     #[test]

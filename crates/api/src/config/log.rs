@@ -51,8 +51,9 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 21] = [
+const CRATES: [&str; 23] = [
     "api",
+    "client",
     "conformance",
     "controller",
     "driver",
@@ -67,6 +68,7 @@ const CRATES: [&str; 21] = [
     "nvmirage",
     "plot",
     "port",
+    "server",
     "simulate",
     "terminal",
     "tests_vm",
@@ -75,12 +77,15 @@ const CRATES: [&str; 21] = [
     "vfio_user",
 ];
 
-/// The program's crate.
-const PROGRAM: &str = "nvmirage";
-/// The program's modules: a test of that crate compares them.
-pub const MODULES: [&str; 21] = [
-    "book",
-    "cli",
+/// The program's crate, and its modules.
+const PROGRAM: (&str, [&str; 2]) = ("nvmirage", ["book", "cli"]);
+/// Crates that a directive for the program stands for, beside its own: they are the program,
+/// divided.
+const PARTS: [&str; 6] = ["api", "client", "lab", "machine", "server", "terminal"];
+/// The server's crate. `nvmirage::M` stands for each of its modules, too.
+const SERVER: &str = "server";
+/// The server's modules: a test of that crate compares them.
+pub const MODULES: [&str; 20] = [
     "control",
     "events",
     "fuse",
@@ -88,16 +93,17 @@ pub const MODULES: [&str; 21] = [
     "interrupt",
     "keep",
     "logging",
+    "looks",
     "memory_care",
     "nodes",
     "observe",
     "partition",
+    "process",
     "reactor",
     "reload",
     "saved",
     "service",
     "supervisor",
-    "top",
     "trace",
     "trouble",
 ];
@@ -116,7 +122,8 @@ const DEPENDENCIES: [&str; 10] = [
     "tower_http",
 ];
 
-/// Parses a filter.
+/// Parses a filter, and returns it in the subscriber's words: a directive for the program is one
+/// for each of the crates that it consists of.
 ///
 /// # Errors
 /// The text is not a filter: the message says why, and what to write.
@@ -130,12 +137,38 @@ pub fn filter(text: &str) -> Result<String, String> {
         }
     };
     checked
-        .map(|()| directives.join(","))
+        .map(|()| {
+            let directives = directives.iter().map(|one| expanded(one));
+            directives.collect::<Vec<_>>().join(",")
+        })
         .map_err(|why| {
             format!(
                 "invalid log filter `{text}`: {why}; write a level (error, warn, info, debug, trace, off) or module=level, separated by commas"
             )
         })
+}
+
+/// A directive that was checked, with the crates that it stands for.
+fn expanded(directive: &str) -> String {
+    let (program, _) = PROGRAM;
+    let of_program = directive.strip_prefix(program);
+    match of_program.and_then(|rest| rest.split_once('=')) {
+        Some(("", level)) => PARTS
+            .iter()
+            .map(|part| format!("{part}={level}"))
+            .chain([directive.to_owned()])
+            .collect::<Vec<_>>()
+            .join(","),
+        Some((below, level))
+            if below
+                .split("::")
+                .nth(1)
+                .is_some_and(|m| MODULES.contains(&m)) =>
+        {
+            format!("{SERVER}{below}={level}")
+        }
+        _ => directive.to_owned(),
+    }
 }
 
 /// Checks that a directive names a level and a module that exist.
@@ -166,7 +199,7 @@ fn is_target(word: &str) -> bool {
     check_target(word).is_ok()
 }
 
-/// Checks that a module exists: the crate, and in the program itself the module below it.
+/// Checks that a module exists: the crate, and in the program and the server the module below it.
 fn check_target(target: &str) -> Result<(), String> {
     let mut parts = target.split("::");
     let name = parts.next().unwrap_or_default();
@@ -183,11 +216,16 @@ fn check_target(target: &str) -> Result<(), String> {
     if let Some(wrong) = rest.iter().find(|part| !is_word(part)) {
         return Err(format!("`{target}`: `{wrong}` is not a module name"));
     }
-    let below = rest.first().filter(|_| name == PROGRAM);
-    match below {
-        Some(module) if !MODULES.contains(module) => Err(format!(
+    let (program, own) = PROGRAM;
+    let known = || {
+        let own = own.into_iter().filter(|_| name == program);
+        own.chain(MODULES)
+    };
+    let is_checked = name == program || name == SERVER;
+    match rest.first().filter(|_| is_checked) {
+        Some(module) if !known().any(|one| one == *module) => Err(format!(
             "there is no module `{module}` in {name}{}",
-            suggestion(module, MODULES.into_iter())
+            suggestion(module, known())
         )),
         _ => Ok(()),
     }
@@ -230,6 +268,8 @@ mod tests {
             "off,nvmirage::control=info",
             "info, hyper=off, axum::serve=debug,tokio=warn,",
             "nvmirage::control::server=trace",
+            "nvmirage::cli=debug",
+            "server::reactor=debug",
             "nvme_spec=debug",
         ] {
             assert!(filter(text).is_ok(), "{text}: {:?}", filter(text).err());
@@ -238,6 +278,24 @@ mod tests {
         let spaced = filter("info, hyper = off");
         assert!(spaced.is_err(), "{spaced:?}");
         assert_eq!(filter("info, hyper=off").unwrap(), "info,hyper=off");
+    }
+
+    /// The program was one crate once, and filters of then mean the same.
+    #[test]
+    fn a_directive_for_the_program_is_one_for_each_of_its_crates() {
+        let parsed = |text| filter(text).unwrap();
+        assert_eq!(
+            parsed("nvmirage=debug,warn"),
+            "api=debug,client=debug,lab=debug,machine=debug,server=debug,terminal=debug,nvmirage=debug,warn"
+        );
+        assert_eq!(
+            parsed("off,nvmirage::control=info"),
+            "off,server::control=info"
+        );
+        assert_eq!(
+            parsed("nvmirage::control::routes=info,nvmirage::cli=debug"),
+            "server::control::routes=info,nvmirage::cli=debug"
+        );
     }
 
     #[test]
@@ -254,6 +312,8 @@ mod tests {
             ("transport=debgu", "did you mean `debug`?"),
             ("transport=", "unknown level ``"),
             ("nvmirage::contrl=debug", "did you mean `control`?"),
+            ("server::contrl=debug", "did you mean `control`?"),
+            ("server::cli=debug", "there is no module `cli` in server"),
             ("nvmirage::=debug", "is not a module name"),
             ("vfio-user=debug", "did you mean `vfio_user`?"),
             ("=debug", "there is no module ``"),

@@ -7,10 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use client::cli::parse::Control;
-use tokio::sync::watch;
-
-use crate::control;
-use crate::interrupt::Signals;
+use server::dashboard;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,31 +40,12 @@ impl Dashboard {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let socket = self.control.to_read()?;
         UnixStream::connect(socket.path()).with_context(|| socket.nobody())?;
-        if !control::has_dashboard() {
+        if !dashboard::is_built() {
             tracing::warn!("this program was built without the dashboard: use a build with it");
         }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(async {
-            let mut signals = Signals::new().context("cannot handle signals")?;
-            let proxy = control::Proxy::bind(self.address, socket.path().to_owned())?;
-            let url = proxy.url();
+        dashboard::run(self.address, socket.path().to_owned(), |url| {
             terminal::print(&format!("{url}\n"))?;
-            let _told = self.open.then(|| open(&url)).transpose()?;
-            let (stop, stopped) = watch::channel(false);
-            let mut passing = tokio::spawn(proxy.run(stopped));
-            let ended = tokio::select! {
-                _ = signals.recv() => None,
-                // without a listener on the address there is nothing to wait for
-                ended = &mut passing => Some(ended),
-            };
-            stop.send_replace(true);
-            let ended = match ended {
-                Some(ended) => ended,
-                None => passing.await,
-            };
-            ended?.context("cannot listen")
+            self.open.then(|| open(url)).transpose()
         })
     }
 }

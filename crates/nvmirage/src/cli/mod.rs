@@ -5,7 +5,6 @@
 
 mod check;
 mod completions;
-mod ctrl_c;
 mod dashboard;
 mod man;
 mod media_arg;
@@ -31,10 +30,9 @@ use lab::cli::{
     bench, calibrate, clone, conformance, demo, doctor, drive, explain, fidelity, identify, kv,
     simulate,
 };
+use server::{logging, process};
 pub(crate) use terminal::error::UsageError;
 use terminal::progress;
-
-use crate::logging;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -177,7 +175,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Conformance(conformance) => conformance.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Calibrate(calibrate) => calibrate.run(),
-        Command::Fidelity(fidelity) => fidelity.run(serve::in_process),
+        Command::Fidelity(fidelity) => fidelity.run(process::in_process),
         Command::Mount(mount) => mount.run(),
         Command::QemuArgs(qemu_args) => qemu_args.run(),
         Command::Doctor(doctor) => doctor.run(),

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::bail;
 use api::config::Size;
 use lab::cli::wait::WaitArg;
+use server::fuse::{End, Mount as Mounted, Options};
 use terminal::interrupt::Interrupt;
 
 use super::parse;
-use crate::fuse::{End, Mount as Mounted, Options};
 
 const EXAMPLES: &str = "\
 Examples:

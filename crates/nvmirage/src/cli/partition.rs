@@ -11,11 +11,10 @@ use client::cli::parse::Control;
 use client::requests;
 use media::{Direct, FileIo, Medium, MediumKind, MediumSpec};
 use serde::Serialize;
+use server::identity;
+use server::partition::{Owner, Store, Table, stored};
 use terminal::table::{Align, Table as Shown};
 use terminal::{progress, units};
-
-use crate::identity;
-use crate::partition::{Owner, Store, Table, stored};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,10 +10,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use media::Medium;
 use model::{Flash, FlashParameters, Method, Parameters, Progress};
 use serde::Serialize;
+use server::{StateFile, longest, spec_of};
 
 use super::UsageError;
-use crate::keep::timing::file::{StateFile, longest};
-use crate::supervisor::spec_of;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,26 +1,16 @@
 //! `nvmirage serve`: serves controllers until stopped.
 
-use std::io::{self, Read};
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use anyhow::{Context, ensure};
 use api::config::{self, Config, Doorbells, Listen};
-use api::{ControllerStatus, ReloadRequest};
 use client::Address;
 use client::cli::parse;
-use lab::cli::fidelity::Stop;
-use tokio::sync::oneshot;
+use server::process::{self, Serving};
+use server::saved::{self, Saved};
+use server::{Source, logging};
 
 use super::UsageError;
-use super::ctrl_c::CtrlC;
 use super::media_arg::MediaArg;
-use crate::control::server::{Server, Socket, Tcp};
-use crate::interrupt::{Asked, Signals};
-use crate::saved::{self, Saved};
-use crate::service::{self, Watchdog};
-use crate::supervisor::{Source, Supervisor};
-use crate::{control, logging};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -90,7 +80,14 @@ impl Serve {
         self.override_in(&mut config)?;
         logging::configure(&config.log).map_err(UsageError)?;
         let saved = self.saved(&mut config)?;
-        run(config, saved, source, self.stop_at_eof, || Ok(()))
+        let serving = Serving {
+            config,
+            saved,
+            source,
+            default_socket: Address::default_of_server(),
+            stop_at_eof: self.stop_at_eof,
+        };
+        process::run(serving, || Ok(()))
     }
 
     #[cfg(test)]
@@ -183,226 +180,4 @@ impl Serve {
         config.controller.push(controller);
         Ok(config)
     }
-}
-
-/// Serves a configuration until stopped; calls `ready` when hosts can attach.
-pub(super) fn run(
-    config: Config,
-    saved: Option<Saved>,
-    source: Option<Source>,
-    stop_at_eof: bool,
-    ready: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let served = runtime.block_on(serve(config, saved, source, stop_at_eof, ready));
-    // a request that hangs does not keep the process alive
-    runtime.shutdown_background();
-    served
-}
-
-/// Binds the control socket, or takes the one that a service manager made. Failure is an error only
-/// for a socket that was requested explicitly, not for the default one.
-fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> {
-    if let Some((listener, path)) = service::inherited_socket()? {
-        ensure!(
-            asked_for.is_none_or(|asked_for| asked_for.path() == path),
-            "the service manager created the control socket {}, and the configuration or --control names another: remove that, or change `ListenStream=` in the socket unit",
-            path.display()
-        );
-        return Ok(Some(Socket::inherited(listener, path)?));
-    }
-    if let Some(listen) = asked_for {
-        return match Socket::bind(listen.path()) {
-            Ok(socket) => Ok(Some(socket)),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error).with_context(|| {
-                format!("the control socket {listen} is in use by another server: stop it, or name another socket with --control")
-            }),
-            Err(error) => Err(error).with_context(|| format!("cannot listen on the control socket {listen}")),
-        };
-    }
-    let path = Address::default_of_server();
-    match Socket::bind(&path) {
-        Ok(socket) => Ok(Some(socket)),
-        Err(error) => {
-            let why = match error.kind() {
-                io::ErrorKind::AddrInUse => "another server uses it".to_owned(),
-                _ => error.to_string(),
-            };
-            tracing::warn!(
-                "no control socket at {}: {why}; name one with --control unix:PATH to use `nvmirage ls`, `create` and `delete`",
-                path.display()
-            );
-            Ok(None)
-        }
-    }
-}
-
-async fn serve(
-    config: Config,
-    saved: Option<Saved>,
-    source: Option<Source>,
-    stop_at_eof: bool,
-    ready: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    // first of all, so that a signal also stops cleanly while media are being opened
-    let mut signals = Signals::new().context("cannot handle signals")?;
-    let control = config.control.clone().unwrap_or_default();
-    let socket = control_socket(control.socket.as_ref())?;
-    let tcp = Tcp::of(&control)?;
-    let steerable = socket.is_some() || tcp.is_some();
-    let has_file = source.is_some();
-    let supervisor = Arc::new(Supervisor::start(config, saved, source)?);
-    supervisor
-        .watch_protection()
-        .context("cannot start a thread")?;
-    let server = if steerable {
-        let server = Server::start(socket, tcp, supervisor.clone());
-        Some(server.context("cannot start a thread")?)
-    } else {
-        None
-    };
-    let inventory = supervisor.inventory();
-    let inventory = inventory.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
-    announce(&inventory.controllers, steerable)?;
-    ready()?;
-    if steerable {
-        tracing::info!("{}", control::dashboard_address(&control));
-    }
-    let watchdog = Watchdog::start(supervisor.pulses()).context("cannot start a thread")?;
-    service::ready(&format!(
-        "serving {} controllers",
-        inventory.controllers.len()
-    ));
-
-    let mut input = stop_at_eof.then(end_of_input).transpose()?;
-    let mut ctrl_c = CtrlC::default();
-    let why = loop {
-        tokio::select! {
-            asked = signals.of_server() => match asked {
-                Asked::End(signal) => break signal,
-                Asked::Interrupt => if ctrl_c.ends(&supervisor).await {
-                    break "SIGINT";
-                },
-                // without a file there is nothing to reload: the signal means that the terminal is
-                // gone
-                Asked::Reload if !has_file => break "SIGHUP",
-                Asked::Reload => reload(&supervisor, &mut signals).await,
-            },
-            () = supervisor.asked_to_stop() => break "the control socket",
-            () = ended(&mut input) => break "the end of standard input",
-        }
-    };
-    tracing::info!("stopping: {why}");
-    service::stopping();
-    drop(watchdog);
-    if let Some(server) = server
-        && let Err(error) = server.stop().await
-    {
-        tracing::error!("the control socket failed: {error}");
-    }
-    stop_supervisor(supervisor, &mut signals).await
-}
-
-/// Reads the configuration again on a thread that may block. The result is logged.
-async fn reload(supervisor: &Arc<Supervisor>, signals: &mut Signals) {
-    service::reloading();
-    let work = supervisor.clone();
-    let mut reloading = tokio::task::spawn_blocking(move || work.reload(ReloadRequest::default()));
-    let reloaded = loop {
-        tokio::select! {
-            reloaded = &mut reloading => break reloaded,
-            asked = signals.of_server() => match asked {
-                // handled after the reload, so that no change is left half-way
-                asked @ (Asked::End(_) | Asked::Interrupt) => {
-                    let signal = if let Asked::End(signal) = asked { signal } else { "SIGINT" };
-                    tracing::warn!("{signal}: the server stops when the reload is finished");
-                    supervisor.ask_to_stop();
-                }
-                Asked::Reload => tracing::warn!("SIGHUP: a reload is already in progress"),
-            },
-        }
-    };
-    let said = match reloaded {
-        Ok(Ok(reload)) if reload.is_whole() => "the configuration is applied",
-        Ok(Ok(_)) => "the configuration is only partly applied: see the log",
-        Ok(Err(refusal)) => {
-            tracing::error!("the reloaded configuration is not applied: {refusal}");
-            "the previous configuration stays in use: see the log"
-        }
-        Err(error) => {
-            tracing::error!("cannot reload the configuration: {error}");
-            "the configuration could not be read again"
-        }
-    };
-    service::ready(said);
-}
-
-/// Prints to standard output where hosts can attach.
-fn announce(controllers: &[ControllerStatus], steerable: bool) -> anyhow::Result<()> {
-    if controllers.is_empty() {
-        anyhow::ensure!(
-            steerable,
-            "nothing to serve: the configuration has no controller, and there is no control socket to create one"
-        );
-        return terminal::print("ready: no controllers yet; create them with `nvmirage create`\n");
-    }
-    let mut lines = String::new();
-    for controller in controllers {
-        let config = &controller.config;
-        let namespaces = match config.namespaces.as_slice() {
-            [] => "no namespaces".to_owned(),
-            names => format!("namespaces {}", names.join(", ")),
-        };
-        lines += &format!(
-            "ready: {} controller {}, {namespaces}\n",
-            config.listen, config.name
-        );
-    }
-    terminal::print(&lines)
-}
-
-/// Starts a thread that reads standard input to its end.
-fn end_of_input() -> io::Result<oneshot::Receiver<()>> {
-    let (sender, receiver) = oneshot::channel();
-    std::thread::Builder::new()
-        .name("standard input".into())
-        .spawn(move || {
-            let mut buffer = [0; 4096];
-            let mut input = io::stdin().lock();
-            while matches!(input.read(&mut buffer), Ok(len) if len > 0) {}
-            // the program may be stopping already
-            let _ = sender.send(());
-        })?;
-    Ok(receiver)
-}
-
-/// Waits for the end of standard input; forever if that was not requested.
-async fn ended(input: &mut Option<oneshot::Receiver<()>>) {
-    match input {
-        Some(receiver) => {
-            let _ = receiver.await;
-        }
-        None => std::future::pending().await,
-    }
-}
-
-/// Stops the server on a thread that may block; handles signals meanwhile.
-async fn stop_supervisor(supervisor: Arc<Supervisor>, signals: &mut Signals) -> anyhow::Result<()> {
-    let mut stopping = tokio::task::spawn_blocking(move || supervisor.stop());
-    loop {
-        tokio::select! {
-            stopped = &mut stopping => return stopped.context("stopping failed")?,
-            signal = signals.recv() => tracing::warn!(
-                "{signal}: stopping already; commands in flight get up to 4 s, then media are made durable"
-            ),
-        }
-    }
-}
-
-/// Serves a configuration in this process, for commands that measure a drive of their own.
-pub(super) fn in_process(config: Config) -> anyhow::Result<Stop> {
-    let supervisor = Supervisor::start(config, None, None)?;
-    Ok(Box::new(move || supervisor.stop()))
 }

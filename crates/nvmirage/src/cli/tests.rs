@@ -206,6 +206,6 @@ fn names_of_media_and_namespaces_in_the_short_form() {
 /// An interrupted run submits nothing more, and waits for the commands in flight.
 #[test]
 fn a_course_of_fidelity_ends_when_it_is_told_to() {
-    let (done, all) = lab::cli::fidelity::interrupted(super::serve::in_process).unwrap();
+    let (done, all) = lab::cli::fidelity::interrupted(server::process::in_process).unwrap();
     assert!((1..all / 100).contains(&done), "{done} of {all}");
 }

@@ -129,7 +129,7 @@ fn the_log_changes_while_it_runs() {
     let line: serde_json::Value = serde_json::from_str(line.unwrap()).expect(&log);
     assert_eq!(line["level"], "INFO");
     assert!(line["timestamp"].is_string(), "{line}");
-    assert_eq!(line["target"], "nvmirage::control::routes::log");
+    assert_eq!(line["target"], "server::control::routes::log");
 
     // lines of one module, and of none of the others
     world.ok(&set(&["filter=off,nvmirage::control=info", "format=text"]));

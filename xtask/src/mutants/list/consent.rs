@@ -1,7 +1,7 @@
 //! Consent: what takes a drive from a host, data from a drive, or a change to another server, is
 //! done where that is meant.
 
-use super::super::{Mutation, integration, of_program, unit};
+use super::super::{Mutation, integration, unit};
 
 /// A test of the whole program.
 const fn program(name: &'static str) -> super::super::Test {
@@ -12,7 +12,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "consent-hosts",
         guard: "a host that is attached keeps its drive unless the operator means it",
-        file: "crates/nvmirage/src/supervisor/hosts.rs",
+        file: "crates/server/src/supervisor/hosts.rs",
         from: "Some(host) if !consent => refuse(&[host]),",
         to: "Some(host) if !consent && host.controller.is_empty() => refuse(&[host]),",
         test: program("consent::a_host_keeps_its_drive_unless_the_operator_means_it"),
@@ -20,7 +20,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "consent-stop",
         guard: "a server with hosts does not stop unless the operator means it",
-        file: "crates/nvmirage/src/supervisor/hosts.rs",
+        file: "crates/server/src/supervisor/hosts.rs",
         from: "            refuse(&self.attached_hosts())?;",
         to: "            let _ = self.attached_hosts();",
         test: program("consent::a_host_keeps_its_drive_unless_the_operator_means_it"),
@@ -28,7 +28,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "consent-ctrl-c",
         guard: "the first Ctrl-C in a terminal warns where hosts are attached",
-        file: "crates/nvmirage/src/cli/ctrl_c.rs",
+        file: "crates/server/src/process/ctrl_c.rs",
         from: "        self.warned = Some(Instant::now());\n        false",
         to: "        self.warned = Some(Instant::now());\n        true",
         test: program("consent::ctrl_c_in_a_terminal_warns_once_where_hosts_are_attached"),
@@ -52,11 +52,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "address-fallback",
         guard: "a command that changes something never falls back to the system's server",
-        file: "crates/nvmirage/src/control/address.rs",
+        file: "crates/client/src/address.rs",
         from: "let falls_back = intent == Intent::Read\n            && default.origin",
         to: "let falls_back = default.origin",
-        test: of_program(
-            "control::address::tests::what_changes_something_never_goes_to_the_server_of_the_system",
+        test: unit(
+            "client",
+            "address::tests::what_changes_something_never_goes_to_the_server_of_the_system",
         ),
     },
     Mutation {

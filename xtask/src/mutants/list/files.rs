@@ -1,6 +1,6 @@
 //! How commands on files reach the kernel: registered memory, two rings, and files in memory.
 
-use super::super::{Mutation, Test, integration, of_program, unit};
+use super::super::{Mutation, Test, integration, unit};
 
 const fn program(name: &'static str) -> Test {
     Test {
@@ -64,10 +64,11 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "full-told-once",
         guard: "a cause is reported once, however often it fails",
-        file: "crates/nvmirage/src/trouble.rs",
+        file: "crates/server/src/trouble.rs",
         from: "Some(_) if is_more || look.is_current => {",
         to: "Some(_) if !is_more && look.is_current => {",
-        test: of_program(
+        test: unit(
+            "server",
             "trouble::tests::a_cause_is_reported_once_however_often_it_fails_and_again_when_it_has_passed",
         ),
     },

@@ -1,12 +1,12 @@
 //! Drives that are mounted as files.
 
-use crate::mutants::{Mutation, integration, of_program, unit};
+use crate::mutants::{Mutation, integration, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-edges",
         guard: "a block that is written in part keeps the rest of its bytes",
-        file: "crates/nvmirage/src/fuse/plan.rs",
+        file: "crates/server/src/fuse/plan.rs",
         from: "if tail.end < block_len {",
         to: "if false {",
         test: integration(
@@ -29,7 +29,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-parts-alone",
         guard: "who writes a part of a block has the block for itself",
-        file: "crates/nvmirage/src/fuse/filesystem.rs",
+        file: "crates/server/src/fuse/filesystem.rs",
         from: "(plan.blocks.clone(), plan.exclusive)",
         to: "(plan.blocks.clone(), false)",
         test: integration(
@@ -41,37 +41,40 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-panic",
         guard: "a panic of the thread that takes completions ends its mount",
-        file: "crates/nvmirage/src/fuse/mod.rs",
+        file: "crates/server/src/fuse/mod.rs",
         from: "shared.give_up(&panicked);",
         to: "drop(panicked);",
-        test: of_program(
+        test: unit(
+            "server",
             "fuse::tests::a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other",
         ),
     },
     Mutation {
         name: "fuse-reader-panic",
         guard: "a panic of a thread that reads requests ends its mount",
-        file: "crates/nvmirage/src/fuse/guarded.rs",
+        file: "crates/server/src/fuse/guarded.rs",
         from: "self.0.0.give_up(&panicked);",
         to: "drop(panicked);",
-        test: of_program(
+        test: unit(
+            "server",
             "fuse::tests::a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other",
         ),
     },
     Mutation {
         name: "fuse-lost-in-tree",
         guard: "a mount that is lost is unmounted, also while its files are open",
-        file: "crates/nvmirage/src/fuse/watch.rs",
+        file: "crates/server/src/fuse/watch.rs",
         from: "                shared.end();\n",
         to: "                shared.loss.set_ended();\n",
-        test: of_program(
+        test: unit(
+            "server",
             "fuse::tests::a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other",
         ),
     },
     Mutation {
         name: "fuse-elsewhere",
         guard: "a copy of a mount in another mount namespace does not keep its server",
-        file: "crates/nvmirage/src/fuse/mod.rs",
+        file: "crates/server/src/fuse/mod.rs",
         from: "        if !within(UNREAD, is_over) {\n",
         to: "        if false {\n",
         test: integration(
@@ -83,7 +86,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-holes",
         guard: "a hole that begins inside of a block is zero from there on",
-        file: "crates/nvmirage/src/fuse/request.rs",
+        file: "crates/server/src/fuse/request.rs",
         from: "buffer.write_from(base + bytes.start, &vec![0; bytes.len()]);",
         to: "let _ = (buffer, base, bytes);",
         test: integration(
@@ -95,7 +98,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-dead",
         guard: "what a killed server has left mounted is unmounted",
-        file: "crates/nvmirage/src/fuse/mount.rs",
+        file: "crates/server/src/fuse/mount.rs",
         from: "== Some(Errno::NOTCONN)",
         to: "== Some(Errno::NOTTY)",
         test: integration(
@@ -107,7 +110,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-in-use",
         guard: "a controller whose files are in use is not deleted",
-        file: "crates/nvmirage/src/supervisor/mod.rs",
+        file: "crates/server/src/supervisor/mod.rs",
         from: "        state.unmount(at)?;\n",
         to: "",
         test: integration(
@@ -119,7 +122,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-helper",
         guard: "a user who may not unmount has the helper do it",
-        file: "crates/nvmirage/src/fuse/mount.rs",
+        file: "crates/server/src/fuse/mount.rs",
         from: "Err(Errno::PERM) => ask_helper(dir, in_use),",
         to: "Err(Errno::PERM) => Ok(()),",
         test: integration(

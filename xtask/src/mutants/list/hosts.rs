@@ -34,7 +34,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "host-flood",
         guard: "connections that are no hosts take a bounded number of descriptors",
-        file: "crates/nvmirage/src/reactor/door.rs",
+        file: "crates/server/src/reactor/door.rs",
         from: "const MAX_CALLERS: usize = 8;",
         to: "const MAX_CALLERS: usize = 1000;",
         test: program("hosts::a_flood_of_connections_takes_few_descriptors_and_ends"),
@@ -53,7 +53,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "hosts-together",
         guard: "hosts of a server that stops have their time together",
-        file: "crates/nvmirage/src/supervisor/mod.rs",
+        file: "crates/server/src/supervisor/mod.rs",
         from: "let mut result = state.send_hosts_away();",
         to: "let mut result = Ok(());",
         test: program("hosts::hosts_of_a_server_that_stops_have_their_time_together"),
@@ -61,7 +61,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "terminal-gone",
         guard: "a command whose terminal goes away ends",
-        file: "crates/nvmirage/src/top/screen.rs",
+        file: "crates/client/src/top/screen.rs",
         from: "    hangup::end_with_terminal().context(\"cannot watch the terminal\")?;\n",
         to: "",
         test: program("hangups::a_command_whose_terminal_goes_away_ends_or_is_idle"),
@@ -69,7 +69,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "log-unread",
         guard: "a log that nobody reads stops nothing",
-        file: "crates/nvmirage/src/logging.rs",
+        file: "crates/server/src/logging.rs",
         from: "        .log_internal_errors(false)\n",
         to: "",
         test: program("hangups::a_server_whose_log_nobody_reads_goes_on"),

@@ -1,6 +1,6 @@
 //! What a running server shows of itself.
 
-use super::super::{Mutation, integration, of_program, unit};
+use super::super::{Mutation, integration, unit};
 
 const METRICS: super::super::Test = integration(
     "nvmirage",
@@ -12,7 +12,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "metrics-of-its-controller",
         guard: "a controller has the numbers of its own reactor's place",
-        file: "crates/nvmirage/src/supervisor/inventory.rs",
+        file: "crates/server/src/supervisor/inventory.rs",
         from: "(*at, *slot) == (served.reactor, served.slot)",
         to: "*slot == served.slot",
         test: METRICS,
@@ -20,7 +20,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "metrics-end",
         guard: "OpenMetrics text says that it is whole",
-        file: "crates/nvmirage/src/observe/text.rs",
+        file: "crates/server/src/observe/text.rs",
         from: "    if format == Format::OpenMetrics {\n        text.push_str",
         to: "    if format == Format::Text {\n        text.push_str",
         test: METRICS,
@@ -28,10 +28,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "metrics-label-escaped",
         guard: "a label cannot end early",
-        file: "crates/nvmirage/src/observe/text.rs",
+        file: "crates/server/src/observe/text.rs",
         from: ".replace('\"', \"\\\\\\\"\")",
         to: "",
-        test: of_program("observe::text::tests::both_formats_are_what_their_specifications_have"),
+        test: unit(
+            "server",
+            "observe::text::tests::both_formats_are_what_their_specifications_have",
+        ),
     },
     Mutation {
         name: "watched-at-random",
@@ -125,27 +128,29 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "top-started-anew",
         guard: "rates are of one server, and not of two that have the same socket",
-        file: "crates/nvmirage/src/top/rates.rs",
+        file: "crates/client/src/top/rates.rs",
         from: "last.is_some_and(|last| sample.time_ns < last.time_ns)",
         to: "last.is_none()",
-        test: of_program(
+        test: unit(
+            "client",
             "top::tests::a_server_that_was_started_anew_is_not_compared_with_the_one_before",
         ),
     },
     Mutation {
         name: "top-not-over-a-gap",
         guard: "a server that was gone may be another one",
-        file: "crates/nvmirage/src/top/rates.rs",
+        file: "crates/client/src/top/rates.rs",
         from: "        self.is_broken = true;",
         to: "",
-        test: of_program(
+        test: unit(
+            "client",
             "top::tests::a_server_that_was_started_anew_is_not_compared_with_the_one_before",
         ),
     },
     Mutation {
         name: "top-leaves-the-terminal",
         guard: "the terminal is left as it was",
-        file: "crates/nvmirage/src/top/screen.rs",
+        file: "crates/client/src/top/screen.rs",
         from: "    let restored = ratatui::try_restore().context(\"cannot change the terminal back\");",
         to: "    let restored = Ok(());",
         test: integration(
@@ -173,37 +178,45 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "histogram-bounds",
         guard: "a classic bucket has what is as large as its bound",
-        file: "crates/nvmirage/src/observe/histogram.rs",
+        file: "crates/server/src/observe/histogram.rs",
         from: "|(last, _)| *last <= bound",
         to: "|(last, _)| *last < bound",
-        test: of_program(
+        test: unit(
+            "server",
             "observe::histogram::tests::classic_buckets_have_what_is_at_most_their_bound",
         ),
     },
     Mutation {
         name: "histogram-native-bucket",
         guard: "a native bucket ends where its schema says",
-        file: "crates/nvmirage/src/observe/histogram.rs",
+        file: "crates/server/src/observe/histogram.rs",
         from: "* PER_OCTAVE).ceil() as i32",
         to: "* PER_OCTAVE).floor() as i32",
-        test: of_program("observe::histogram::tests::native_buckets_are_those_of_their_schema"),
+        test: unit(
+            "server",
+            "observe::histogram::tests::native_buckets_are_those_of_their_schema",
+        ),
     },
     Mutation {
         name: "metrics-form-asked-for",
         guard: "nobody gets protocol buffers that were asked for as text",
-        file: "crates/nvmirage/src/observe/text.rs",
+        file: "crates/server/src/observe/text.rs",
         from: "                        && has(\"encoding=delimited\") =>",
         to: " =>",
-        test: of_program("observe::text::tests::a_scraper_gets_the_format_that_it_asks_for"),
+        test: unit(
+            "server",
+            "observe::text::tests::a_scraper_gets_the_format_that_it_asks_for",
+        ),
     },
     Mutation {
         name: "map-in-parts",
         guard: "a look at a large drive takes a bounded part in a turn",
-        file: "crates/nvmirage/src/observe/map/mod.rs",
+        file: "crates/server/src/looks/mod.rs",
         from: "                if *most == 0 {\n                    return false;\n                }\n                *most -= 1;\n                self.take_line",
         to: "                *most = most.saturating_sub(1);\n                self.take_line",
-        test: of_program(
-            "observe::map::tests::a_map_is_the_same_however_it_is_taken_and_has_every_page",
+        test: unit(
+            "server",
+            "looks::tests::a_map_is_the_same_however_it_is_taken_and_has_every_page",
         ),
     },
     Mutation {

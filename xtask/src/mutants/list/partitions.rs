@@ -1,38 +1,45 @@
 //! Partitions of drives, and what drives say of themselves.
 
-use super::super::{Mutation, integration, of_program, unit};
+use super::super::{Mutation, integration, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "partition-apart",
         guard: "a partition is not made where something is",
-        file: "crates/nvmirage/src/partition/table/mod.rs",
+        file: "crates/server/src/partition/table/mod.rs",
         from: "match self.taken(taken).find(|t| t.range.overlaps(range)) {",
         to: "match self.taken(taken).find(|t| t.range == range) {",
-        test: of_program(
+        test: unit(
+            "server",
             "partition::table::tests::what_cannot_be_made_changes_nothing_and_says_why",
         ),
     },
     Mutation {
         name: "partition-grows-into-another",
         guard: "a partition grows as far as nobody is behind it",
-        file: "crates/nvmirage/src/partition/table/mod.rs",
+        file: "crates/server/src/partition/table/mod.rs",
         from: ".filter(|t| t.range.start >= range.end)",
         to: ".filter(|t| t.range.start > range.end)",
-        test: of_program("partition::table::tests::partitions_stay_apart_whatever_is_done"),
+        test: unit(
+            "server",
+            "partition::table::tests::partitions_stay_apart_whatever_is_done",
+        ),
     },
     Mutation {
         name: "partition-two-writers",
         guard: "who changes a table has read it with the lock",
-        file: "crates/nvmirage/src/partition/store/mod.rs",
+        file: "crates/server/src/partition/store/mod.rs",
         from: "        if self.claim.is_none() {\n            self.claim()",
         to: "        if false {\n            self.claim()",
-        test: of_program("partition::store::tests::two_do_not_have_it_at_once"),
+        test: unit(
+            "server",
+            "partition::store::tests::two_do_not_have_it_at_once",
+        ),
     },
     Mutation {
         name: "partition-in-use",
         guard: "a partition that a namespace is cannot be deleted",
-        file: "crates/nvmirage/src/supervisor/partitions.rs",
+        file: "crates/server/src/supervisor/partitions.rs",
         from: "n.media == medium && n.partition.as_deref() == Some(name)",
         to: "n.media == medium && n.partition.is_none() && n.name == name",
         test: integration(
@@ -44,7 +51,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "partition-range-over-it",
         guard: "a namespace that names no partition has no byte of one",
-        file: "crates/nvmirage/src/supervisor/media.rs",
+        file: "crates/server/src/supervisor/media.rs",
         from: "        if namespace.partition.is_none() {\n            let refused",
         to: "        if false {\n            let refused",
         test: integration(

@@ -45,7 +45,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "read-only-later",
         guard: "hosts are told of a device that becomes read-only while it is served",
-        file: "crates/nvmirage/src/supervisor/protection.rs",
+        file: "crates/server/src/supervisor/protection.rs",
         from: "self.protect(media, read_only)",
         to: "self.protect(media, false)",
         test: integration(

@@ -1,6 +1,6 @@
 //! The configuration file, read again.
 
-use super::super::{Mutation, integration, of_program};
+use super::super::{Mutation, integration, unit};
 
 const PROGRAM: &[&str] = &["--test", "program"];
 
@@ -8,51 +8,62 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "reload-host-keeps-its-drive",
         guard: "a reload takes no drive from a host that nobody said may lose it",
-        file: "crates/nvmirage/src/reload/hold.rs",
+        file: "crates/server/src/reload/hold.rs",
         from: "if ends && !self.consent && self.served.hosts.contains(name) {",
         to: "if ends && self.consent && self.served.hosts.contains(name) {",
-        test: of_program(
+        test: unit(
+            "server",
             "reload::tests::a_plan_that_is_carried_out_gives_what_was_wanted_and_is_then_empty",
         ),
     },
     Mutation {
         name: "reload-users-first",
         guard: "nothing is deleted before those who use it",
-        file: "crates/nvmirage/src/reload/order.rs",
+        file: "crates/server/src/reload/order.rs",
         from: "if dropped || self.fate(Kind::Namespace, namespace).ends() {",
         to: "if dropped {",
-        test: of_program("reload::tests::what_is_used_goes_after_its_users_and_comes_before_them"),
+        test: unit(
+            "server",
+            "reload::tests::what_is_used_goes_after_its_users_and_comes_before_them",
+        ),
     },
     Mutation {
         name: "reload-memory-is-not-lost",
         guard: "a medium in memory is not made anew, as its bytes would be gone",
-        file: "crates/nvmirage/src/reload/hold.rs",
+        file: "crates/server/src/reload/hold.rs",
         from: "if is_remade && loses_bytes(&medium) {",
         to: "if is_remade && !loses_bytes(&medium) {",
-        test: of_program("reload::tests::what_would_lose_something_stays_and_says_what_to_do"),
+        test: unit(
+            "server",
+            "reload::tests::what_would_lose_something_stays_and_says_what_to_do",
+        ),
     },
     Mutation {
         name: "reload-pending-is-kept",
         guard: "what is deleted to be made anew is in the record meanwhile",
-        file: "crates/nvmirage/src/reload/mod.rs",
+        file: "crates/server/src/reload/mod.rs",
         from: "                None => now.push(one.clone()),",
         to: "                None => {}",
-        test: of_program(
+        test: unit(
+            "server",
             "reload::tests::what_a_failed_step_has_left_undone_is_done_by_the_next_plan",
         ),
     },
     Mutation {
         name: "reload-what-fits",
         guard: "what is held back and the rest are a configuration, or nothing is done",
-        file: "crates/nvmirage/src/reload/mod.rs",
+        file: "crates/server/src/reload/mod.rs",
         from: "    if !problems.is_empty() {\n        return Err((problems, shown));",
         to: "    if problems.len() > 9 {\n        return Err((problems, shown));",
-        test: of_program("reload::tests::what_is_held_back_and_does_not_fit_the_rest_ends_it"),
+        test: unit(
+            "server",
+            "reload::tests::what_is_held_back_and_does_not_fit_the_rest_ends_it",
+        ),
     },
     Mutation {
         name: "reload-dry-run-is-dry",
         guard: "a dry run changes nothing",
-        file: "crates/nvmirage/src/supervisor/reload.rs",
+        file: "crates/server/src/supervisor/reload.rs",
         from: "        if request.dry_run {\n            return Ok(told);",
         to: "        if request.dry_run && told.steps.is_empty() {\n            return Ok(told);",
         test: integration(
@@ -64,7 +75,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "reload-has-what-it-had",
         guard: "a controller that is made anew has what it had",
-        file: "crates/nvmirage/src/supervisor/reload.rs",
+        file: "crates/server/src/supervisor/reload.rs",
         from: "if let Some(kept) = plan.kept.get(name) {",
         to: "if let Some(kept) = plan.kept.get(name).filter(|_| false) {",
         test: integration(
@@ -76,17 +87,18 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "reload-lists-what-is-there",
         guard: "after a step that failed no controller lists what is not there",
-        file: "crates/nvmirage/src/reload/mod.rs",
+        file: "crates/server/src/reload/mod.rs",
         from: "names.any(|name| all.contains(&(Kind::Namespace, name.clone())))",
         to: "names.any(|name| all.contains(&(Kind::Log, name.clone())))",
-        test: of_program(
+        test: unit(
+            "server",
             "reload::tests::what_a_failed_step_has_left_undone_is_done_by_the_next_plan",
         ),
     },
     Mutation {
         name: "reload-operator-counts",
         guard: "what an operator changes after a reload that failed counts",
-        file: "crates/nvmirage/src/supervisor/mod.rs",
+        file: "crates/server/src/supervisor/mod.rs",
         from: "            state.heed((kind, name));",
         to: "",
         test: integration(
@@ -110,49 +122,62 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "reload-shorter-elsewhere",
         guard: "a namespace that is to be elsewhere is not cut where it is",
-        file: "crates/nvmirage/src/reload/hold.rs",
+        file: "crates/server/src/reload/hold.rs",
         from: "                && wanted.media == namespace.media\n",
         to: "",
-        test: of_program("reload::tests::a_shorter_namespace_elsewhere_cuts_nothing"),
+        test: unit(
+            "server",
+            "reload::tests::a_shorter_namespace_elsewhere_cuts_nothing",
+        ),
     },
     Mutation {
         name: "reload-pool-is-a-home",
         guard: "a namespace that goes to a pool stays attached to nobody elsewhere",
-        file: "crates/nvmirage/src/reload/order.rs",
+        file: "crates/server/src/reload/order.rs",
         from: "home.is_some_and(|home| home != controller.subsystem())",
         to: "home.is_some_and(|home| home.is_empty())",
-        test: of_program("reload::tests::a_namespace_that_goes_to_a_pool_is_attached_to_nobody"),
+        test: unit(
+            "server",
+            "reload::tests::a_namespace_that_goes_to_a_pool_is_attached_to_nobody",
+        ),
     },
     Mutation {
         name: "reload-pool-of-a-host",
         guard: "what is in the pool of a subsystem stays with the controller that stays there, whichever names it",
-        file: "crates/nvmirage/src/reload/hold.rs",
+        file: "crates/server/src/reload/hold.rs",
         from: "for name in config.pool_of(controller.subsystem()) {",
         to: "for name in controller.pool.iter().map(String::as_str) {",
-        test: of_program("reload::tests::the_pool_of_a_host_stays_with_what_has_it"),
+        test: unit(
+            "server",
+            "reload::tests::the_pool_of_a_host_stays_with_what_has_it",
+        ),
     },
     Mutation {
         name: "reload-pools-last",
         guard: "of a subsystem that is made anew the controller that names the pool goes last",
-        file: "crates/nvmirage/src/reload/order.rs",
+        file: "crates/server/src/reload/order.rs",
         from: "    pools_last.sort_by_key(|controller| controller.pool.len());\n",
         to: "",
-        test: of_program("reload::tests::the_pool_of_a_host_stays_with_what_has_it"),
+        test: unit(
+            "server",
+            "reload::tests::the_pool_of_a_host_stays_with_what_has_it",
+        ),
     },
     Mutation {
         name: "reload-pool-is-named",
         guard: "the pool of a subsystem is said by one that stays until the one that names it is there again",
-        file: "crates/nvmirage/src/reload/mod.rs",
+        file: "crates/server/src/reload/mod.rs",
         from: "    all.extend(beside);\n",
         to: "    drop(beside);\n",
-        test: of_program(
+        test: unit(
+            "server",
             "reload::tests::a_pool_is_named_while_the_controller_that_names_it_is_made_anew",
         ),
     },
     Mutation {
         name: "reload-subsystem-is-said-by-all",
         guard: "the first controller of a new subsystem has the pool and the serial number that another one says",
-        file: "crates/nvmirage/src/reload/mod.rs",
+        file: "crates/server/src/reload/mod.rs",
         from: "            controller.say_too(one);\n",
         to: "",
         test: integration(
@@ -176,7 +201,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "medium-gone-with-an-error",
         guard: "a medium that closes with an error is gone",
-        file: "crates/nvmirage/src/supervisor/media.rs",
+        file: "crates/server/src/supervisor/media.rs",
         from: "        self.config.media.retain(|m| m.name != name);\n        let recorded",
         to: "        let recorded",
         test: integration(

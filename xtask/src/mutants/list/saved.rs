@@ -1,6 +1,6 @@
 //! What is made at run time, over a restart.
 
-use super::super::{Mutation, integration, of_program};
+use super::super::{Mutation, integration, unit};
 
 const PROGRAM: &[&str] = &["--test", "program"];
 
@@ -8,7 +8,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "saved-before-the-answer",
         guard: "what is changed is kept before it is answered",
-        file: "crates/nvmirage/src/saved/mod.rs",
+        file: "crates/server/src/saved/mod.rs",
         from: "        let before = std::mem::replace(&mut self.content.now, now);\n        let written = self.write();",
         to: "        let before = std::mem::replace(&mut self.content.now, now);\n        let written = Ok(());",
         test: integration(
@@ -20,25 +20,26 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "saved-edited-counts",
         guard: "what the configuration has edited since is as it says",
-        file: "crates/nvmirage/src/saved/merge.rs",
+        file: "crates/server/src/saved/merge.rs",
         from: "            _ if edited => merged.push(object.clone()),",
         to: "            None if edited => merged.push(object.clone()),",
-        test: of_program("saved::merge::tests::each_object_is_of_one_side"),
+        test: unit("server", "saved::merge::tests::each_object_is_of_one_side"),
     },
     Mutation {
         name: "saved-loss-is-told",
         guard: "it is said what counts no longer",
-        file: "crates/nvmirage/src/saved/merge.rs",
+        file: "crates/server/src/saved/merge.rs",
         from: "if edited && changed && end != Some(object) {",
         to: "if edited && changed && end == Some(object) {",
-        test: of_program(
+        test: unit(
+            "server",
             "saved::merge::tests::where_both_have_the_configuration_counts_and_it_is_said",
         ),
     },
     Mutation {
         name: "saved-one-server",
         guard: "two servers do not keep what is made in one file",
-        file: "crates/nvmirage/src/saved/mod.rs",
+        file: "crates/server/src/saved/mod.rs",
         from: "path.with_extension(\"lock\")",
         to: "path.with_extension(std::process::id().to_string())",
         test: integration(
@@ -50,7 +51,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "saved-at-each-start",
         guard: "what is made at run time is there at each start, whatever was lost at one",
-        file: "crates/nvmirage/src/saved/mod.rs",
+        file: "crates/server/src/saved/mod.rs",
         from: "            keep_copy(&self.path)?;",
         to: "            return put_aside(&self.path);",
         test: integration(

@@ -1,12 +1,12 @@
 //! The service: who may connect, what a service manager is told, and what is logged.
 
-use super::super::{Mutation, integration, of_program, unit};
+use super::super::{Mutation, integration, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "service-ready",
         guard: "a service manager hears that hosts can attach",
-        file: "crates/nvmirage/src/service/mod.rs",
+        file: "crates/server/src/service/mod.rs",
         from: "tell(&[NotifyState::Ready, NotifyState::Status(status)]);",
         to: "tell(&[NotifyState::Status(status)]);",
         test: integration(
@@ -18,15 +18,18 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "watchdog-silent-reactor",
         guard: "the watchdog is not told that we live where a reactor does not answer",
-        file: "crates/nvmirage/src/service/watchdog.rs",
+        file: "crates/server/src/service/watchdog.rs",
         from: "answer.is_none_or(|answer| answer.recv_timeout(left).is_err())",
         to: "answer.is_none_or(|_| left.is_zero())",
-        test: of_program("service::watchdog::tests::a_reactor_that_does_not_answer_is_named"),
+        test: unit(
+            "server",
+            "service::watchdog::tests::a_reactor_that_does_not_answer_is_named",
+        ),
     },
     Mutation {
         name: "service-socket-stays",
         guard: "a control socket that a service manager made stays when we end",
-        file: "crates/nvmirage/src/control/server.rs",
+        file: "crates/server/src/control/server.rs",
         from: "        if self.inherited {",
         to: "        if false {",
         test: integration(
@@ -38,7 +41,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "log-filter-live",
         guard: "another filter counts from the next line on",
-        file: "crates/nvmirage/src/logging.rs",
+        file: "crates/server/src/logging.rs",
         from: "    live.filter.reload(filter).map_err(failed)?;",
         to: "    let _ = filter;",
         test: integration(

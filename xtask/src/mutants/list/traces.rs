@@ -1,6 +1,6 @@
 //! Traces of controllers' commands.
 
-use super::super::{Mutation, integration, of_program, unit};
+use super::super::{Mutation, integration, unit};
 
 const fn traces(name: &'static str) -> super::super::Test {
     integration("nvmirage", &["--test", "program"], name)
@@ -62,17 +62,18 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "trace-largest-size",
         guard: "a trace's file is never larger than it may be",
-        file: "crates/nvmirage/src/trace/recorder.rs",
+        file: "crates/server/src/trace/recorder.rs",
         from: "            if self.len + block.len() as u64 + END_ROOM > self.max_size {",
         to: "            if self.len > self.max_size {",
-        test: of_program(
+        test: unit(
+            "server",
             "trace::recorder::tests::a_file_is_never_larger_than_it_may_be_and_has_as_many_as_fit",
         ),
     },
     Mutation {
         name: "trace-never-over-a-file",
         guard: "a trace never goes into a file that is there",
-        file: "crates/nvmirage/src/trace/mod.rs",
+        file: "crates/server/src/trace/mod.rs",
         from: "        .create_new(true)",
         to: "        .create(true)\n        .truncate(true)",
         test: traces("traces::every_command_of_a_host_is_in_the_file"),
@@ -133,7 +134,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "sample-while-served",
         guard: "of how many commands the times are taken changes while a host is attached",
-        file: "crates/nvmirage/src/supervisor/controllers.rs",
+        file: "crates/server/src/supervisor/controllers.rs",
         from: "        let told = self.tell_of_sample(name);",
         to: "        let told = Ok(());",
         test: integration(

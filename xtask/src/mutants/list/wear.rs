@@ -48,7 +48,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "wear-unchanged",
         guard: "a drive that has not changed is not written again",
-        file: "crates/nvmirage/src/keep/timing/checkpoints.rs",
+        file: "crates/server/src/keep/timing/checkpoints.rs",
         from: "Some(now.changes) == since",
         to: "since == Some(u64::MAX)",
         test: program("timing_state::a_drive_that_rests_is_not_written_again"),
@@ -56,7 +56,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "wear-taken",
         guard: "the bytes of a medium in memory are taken once",
-        file: "crates/nvmirage/src/keep/memory.rs",
+        file: "crates/server/src/keep/memory.rs",
         from: "file.write_all_at(&head(medium, IN_USE), 0)?;\n            file.set_len(HEAD)?;\n",
         to: "",
         test: program("timing_state::a_medium_in_memory_is_kept_over_a_clean_stop_only"),
@@ -64,7 +64,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "wear-given-back",
         guard: "a start that fails gives media in memory back to their files",
-        file: "crates/nvmirage/src/supervisor/mod.rs",
+        file: "crates/server/src/supervisor/mod.rs",
         from: "if let Err(error) = supervisor.stop() {",
         to: "if let Err(error) = anyhow::Ok(()) {",
         test: program("zones_kept::zones_in_memory_are_kept_over_a_clean_stop_only"),
@@ -72,7 +72,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "wear-shape",
         guard: "zones are not taken by a medium of other zones",
-        file: "crates/nvmirage/src/keep/memory.rs",
+        file: "crates/server/src/keep/memory.rs",
         from: "if shape != medium.record_shape() {",
         to: "if shape[0] != medium.record_shape()[0] {",
         test: program("zones_kept::zones_in_memory_are_kept_over_a_clean_stop_only"),

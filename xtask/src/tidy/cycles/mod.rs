@@ -20,48 +20,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::paths::{File, Import, Named, file};
 use super::Finding;
 
-/// Crates with circles: `nvmirage` is to be divided into several, which is when its modules are put
-/// in order.
-const NOT_YET: &[&str] = &["nvmirage"];
-/// This file, where that list is.
-const HERE: &str = "xtask/src/tidy/cycles/mod.rs";
 /// What the root of a crate is called beside its modules.
 const ROOT: &str = "the root";
 
 /// Checks the sources of crates, by their path from the root of the project; other files are passed
 /// over.
 pub(super) fn check(sources: &BTreeMap<String, String>) -> Vec<Finding> {
-    check_but(sources, NOT_YET)
-}
-
-fn check_but(sources: &BTreeMap<String, String>, not_yet: &[&str]) -> Vec<Finding> {
     let mut crates: BTreeMap<&str, Vec<File>> = BTreeMap::new();
     for (path, source) in sources {
         if let Some((name, file)) = file(path, source) {
             crates.entry(name).or_default().push(file);
         }
     }
-    let mut findings = Vec::new();
-    let mut excused = BTreeSet::new();
-    for (name, files) in crates {
+    let found = crates.into_iter().flat_map(|(name, files)| {
         let circles = circles(&uses(files));
-        if !circles.is_empty() && not_yet.contains(&name) {
-            excused.insert(name);
-            continue;
-        }
-        findings.extend(circles.into_iter().map(|what| Finding {
+        circles.into_iter().map(move |what| Finding {
             file: format!("crates/{name}"),
             line: 0,
             what,
-        }));
-    }
-    let needless = not_yet.iter().filter(|name| !excused.contains(**name));
-    findings.extend(needless.map(|name| Finding {
-        file: HERE.to_owned(),
-        line: 0,
-        what: format!("NOT_YET has {name}, whose modules are in no circle: take it out"),
-    }));
-    findings
+        })
+    });
+    found.collect()
 }
 
 /// Which modules at the top of a crate use which, each with the first place where it does.

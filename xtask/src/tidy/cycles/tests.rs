@@ -8,7 +8,7 @@ fn said(files: &[(&str, &str)]) -> Vec<String> {
     let sources = files
         .iter()
         .map(|(name, text)| (path(name), (*text).to_owned()));
-    let findings = check_but(&sources.collect(), &[]);
+    let findings = check(&sources.collect());
     findings.iter().map(Finding::to_string).collect()
 }
 
@@ -159,24 +159,5 @@ fn each_crate_is_its_own_and_only_its_sources_count() {
         source("crates/x/src/bin/b.rs", "use crate::a::A;"),
         source("xtask/src/b.rs", "use crate::a::A;"),
     ]);
-    assert_eq!(check_but(&sources, &[]), []);
-}
-
-#[test]
-fn a_crate_is_excused_as_long_as_it_has_circles() {
-    let of = |b: &str| {
-        BTreeMap::from([
-            (
-                "crates/x/src/a.rs".to_owned(),
-                "use crate::b::B;".to_owned(),
-            ),
-            ("crates/x/src/b.rs".to_owned(), b.to_owned()),
-        ])
-    };
-    assert_eq!(check_but(&of("use crate::a::A;"), &["x"]), []);
-    for (sources, not_yet) in [(of(""), "x"), (of(""), "y")] {
-        let found = check_but(&sources, &[not_yet]);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].file, HERE);
-    }
+    assert_eq!(check(&sources), []);
 }

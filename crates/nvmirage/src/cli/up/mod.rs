@@ -14,11 +14,11 @@ use client::cli::qemu_args::{self, DEFAULT_MEMORY};
 use client::{Address, requests};
 use machine::qemu;
 use model::Parameters;
+use server::process::{self, Serving};
 use terminal::interrupt::Interrupt;
 
 use self::made::Made;
-use super::{UsageError, serve};
-use crate::control;
+use super::UsageError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -115,8 +115,15 @@ impl Up {
         }
         let guest = format!("for a guest: {}\n", in_one_line(&options));
         if serves {
-            let dashboard = control::dashboard_address(&config.control.clone().unwrap_or_default());
-            return serve::run(config, None, None, false, || {
+            let dashboard = server::dashboard_address(&config.control.clone().unwrap_or_default());
+            let serving = Serving {
+                config,
+                saved: None,
+                source: None,
+                default_socket: Address::default_of_server(),
+                stop_at_eof: false,
+            };
+            return process::run(serving, || {
                 terminal::print(&format!("{guest}{dashboard}\n"))?;
                 made.keep();
                 Ok(())
@@ -124,7 +131,7 @@ impl Up {
         }
         self.make_in(server, &config, made)?;
         let served = requests::configuration(server)?;
-        let dashboard = control::dashboard_address(&served.control.unwrap_or_default());
+        let dashboard = server::dashboard_address(&served.control.unwrap_or_default());
         terminal::print(&format!(
             "ready: {listen} controller {}, namespaces {}\n{guest}{dashboard}\n",
             self.name, self.name,

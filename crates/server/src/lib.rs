@@ -1,0 +1,30 @@
+//! The server: threads, descriptors, and the control API.
+//!
+//! It owns everything that is served. Only this crate uses axum and tokio. It does no work per
+//! command of a host: that is in the crates below.
+#![forbid(unsafe_code)]
+
+mod control;
+mod events;
+pub mod fuse;
+pub mod identity;
+mod interrupt;
+mod keep;
+pub mod logging;
+mod looks;
+mod memory_care;
+mod nodes;
+mod observe;
+pub mod partition;
+pub mod process;
+mod reactor;
+mod reload;
+pub mod saved;
+mod service;
+mod supervisor;
+mod trace;
+mod trouble;
+
+pub use control::{dashboard, dashboard_address};
+pub use keep::timing::file::{StateFile, longest};
+pub use supervisor::{Source, spec_of};

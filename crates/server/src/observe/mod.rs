@@ -1,0 +1,51 @@
+//! Counters of a running server: one [`Snapshot`], from which all outputs are generated.
+//!
+//! Counters of reactors and tenants are read in place; those of controllers come from their
+//! reactors, with one message to each. A counter only grows as long as its object exists; counters
+//! of a controller's SMART log are persistent.
+
+pub(crate) mod families;
+mod histogram;
+mod latency;
+mod media;
+mod protobuf;
+mod queues;
+mod stats;
+mod text;
+
+use api::{ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus};
+use controller::counters::Counted;
+pub(crate) use latency::report as latency_report;
+use port::time::Time;
+pub(crate) use queues::report as queues_report;
+pub(crate) use text::Format;
+
+/// All counters at one time.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Time on the reactors' clock.
+    pub(crate) time: Time,
+    /// Time on the system clock, in milliseconds since 1970.
+    pub(crate) day: u64,
+    pub(crate) reactors: Vec<ReactorStatus>,
+    pub(crate) media: Vec<MediumStatus>,
+    pub(crate) namespaces: Vec<NamespaceStatus>,
+    pub(crate) tenants: Vec<TenantStatus>,
+    pub(crate) controllers: Vec<ControllerCounts>,
+}
+
+/// A controller with its counters.
+#[derive(Debug)]
+pub(crate) struct ControllerCounts {
+    pub(crate) status: ControllerStatus,
+    pub(crate) counted: Counted,
+}
+
+/// All metrics, in a scraper's format.
+pub(crate) fn metrics(snapshot: &Snapshot, format: Format) -> Vec<u8> {
+    let families = families::of(snapshot);
+    match format {
+        Format::Protobuf => protobuf::write(&families),
+        Format::OpenMetrics | Format::Text => text::write(&families, format).into_bytes(),
+    }
+}

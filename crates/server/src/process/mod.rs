@@ -1,0 +1,259 @@
+//! The process of a server: what starts in which order, what ends it, and what is printed.
+
+mod ctrl_c;
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use api::config::{Config, Listen};
+use api::{ControllerStatus, ReloadRequest};
+use tokio::sync::oneshot;
+
+use self::ctrl_c::CtrlC;
+use crate::control::dashboard_address;
+use crate::control::server::{Server, Socket, Tcp};
+use crate::interrupt::{Asked, Signals};
+use crate::saved::Saved;
+use crate::service::{self, Watchdog};
+use crate::supervisor::{Source, Supervisor};
+
+/// What a server process serves, and how it is controlled.
+pub struct Serving {
+    /// The configuration, which passes [`Config::validate`], with the changes of `saved`.
+    pub config: Config,
+    /// Where changes made at run time are saved; `None`: they are lost at the end.
+    pub saved: Option<Saved>,
+    /// The configuration file, which can be reloaded.
+    pub source: Option<Source>,
+    /// The control socket, where none is configured.
+    pub default_socket: PathBuf,
+    /// Whether the end of standard input ends the server.
+    pub stop_at_eof: bool,
+}
+
+/// Stops a server that runs in this process, and reports what was not made durable.
+pub type Stop = Box<dyn FnOnce() -> anyhow::Result<()>>;
+
+/// Serves a configuration until stopped; calls `ready` when hosts can attach.
+///
+/// # Errors
+/// The server cannot start, or not stop cleanly.
+pub fn run(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(serve(serving, ready));
+    // a request that hangs does not keep the process alive
+    runtime.shutdown_background();
+    served
+}
+
+/// Binds the control socket, or takes the one that a service manager made. Failure is an error only
+/// for a socket that was requested explicitly, not for the default one.
+fn control_socket(asked_for: Option<&Listen>, default: &Path) -> anyhow::Result<Option<Socket>> {
+    if let Some((listener, path)) = service::inherited_socket()? {
+        ensure!(
+            asked_for.is_none_or(|asked_for| asked_for.path() == path),
+            "the service manager created the control socket {}, and the configuration or --control names another: remove that, or change `ListenStream=` in the socket unit",
+            path.display()
+        );
+        return Ok(Some(Socket::inherited(listener, path)?));
+    }
+    if let Some(listen) = asked_for {
+        return match Socket::bind(listen.path()) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error).with_context(|| {
+                format!("the control socket {listen} is in use by another server: stop it, or name another socket with --control")
+            }),
+            Err(error) => Err(error).with_context(|| format!("cannot listen on the control socket {listen}")),
+        };
+    }
+    match Socket::bind(default) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) => {
+            let why = match error.kind() {
+                io::ErrorKind::AddrInUse => "another server uses it".to_owned(),
+                _ => error.to_string(),
+            };
+            tracing::warn!(
+                "no control socket at {}: {why}; name one with --control unix:PATH to use `nvmirage ls`, `create` and `delete`",
+                default.display()
+            );
+            Ok(None)
+        }
+    }
+}
+
+async fn serve(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let Serving {
+        config,
+        saved,
+        source,
+        default_socket,
+        stop_at_eof,
+    } = serving;
+    // first of all, so that a signal also stops cleanly while media are being opened
+    let mut signals = Signals::new().context("cannot handle signals")?;
+    let control = config.control.clone().unwrap_or_default();
+    let socket = control_socket(control.socket.as_ref(), &default_socket)?;
+    let tcp = Tcp::of(&control)?;
+    let steerable = socket.is_some() || tcp.is_some();
+    let has_file = source.is_some();
+    let supervisor = Arc::new(Supervisor::start(config, saved, source)?);
+    supervisor
+        .watch_protection()
+        .context("cannot start a thread")?;
+    let server = if steerable {
+        let server = Server::start(socket, tcp, supervisor.clone());
+        Some(server.context("cannot start a thread")?)
+    } else {
+        None
+    };
+    let inventory = supervisor.inventory();
+    let inventory = inventory.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
+    announce(&inventory.controllers, steerable)?;
+    ready()?;
+    if steerable {
+        tracing::info!("{}", dashboard_address(&control));
+    }
+    let watchdog = Watchdog::start(supervisor.pulses()).context("cannot start a thread")?;
+    service::ready(&format!(
+        "serving {} controllers",
+        inventory.controllers.len()
+    ));
+
+    let mut input = stop_at_eof.then(end_of_input).transpose()?;
+    let mut ctrl_c = CtrlC::default();
+    let why = loop {
+        tokio::select! {
+            asked = signals.of_server() => match asked {
+                Asked::End(signal) => break signal,
+                Asked::Interrupt => if ctrl_c.ends(&supervisor).await {
+                    break "SIGINT";
+                },
+                // without a file there is nothing to reload: the signal means that the terminal is
+                // gone
+                Asked::Reload if !has_file => break "SIGHUP",
+                Asked::Reload => reload(&supervisor, &mut signals).await,
+            },
+            () = supervisor.asked_to_stop() => break "the control socket",
+            () = ended(&mut input) => break "the end of standard input",
+        }
+    };
+    tracing::info!("stopping: {why}");
+    service::stopping();
+    drop(watchdog);
+    if let Some(server) = server
+        && let Err(error) = server.stop().await
+    {
+        tracing::error!("the control socket failed: {error}");
+    }
+    stop_supervisor(supervisor, &mut signals).await
+}
+
+/// Reads the configuration again on a thread that may block. The result is logged.
+async fn reload(supervisor: &Arc<Supervisor>, signals: &mut Signals) {
+    service::reloading();
+    let work = supervisor.clone();
+    let mut reloading = tokio::task::spawn_blocking(move || work.reload(ReloadRequest::default()));
+    let reloaded = loop {
+        tokio::select! {
+            reloaded = &mut reloading => break reloaded,
+            asked = signals.of_server() => match asked {
+                // handled after the reload, so that no change is left half-way
+                asked @ (Asked::End(_) | Asked::Interrupt) => {
+                    let signal = if let Asked::End(signal) = asked { signal } else { "SIGINT" };
+                    tracing::warn!("{signal}: the server stops when the reload is finished");
+                    supervisor.ask_to_stop();
+                }
+                Asked::Reload => tracing::warn!("SIGHUP: a reload is already in progress"),
+            },
+        }
+    };
+    let said = match reloaded {
+        Ok(Ok(reload)) if reload.is_whole() => "the configuration is applied",
+        Ok(Ok(_)) => "the configuration is only partly applied: see the log",
+        Ok(Err(refusal)) => {
+            tracing::error!("the reloaded configuration is not applied: {refusal}");
+            "the previous configuration stays in use: see the log"
+        }
+        Err(error) => {
+            tracing::error!("cannot reload the configuration: {error}");
+            "the configuration could not be read again"
+        }
+    };
+    service::ready(said);
+}
+
+/// Prints to standard output where hosts can attach.
+fn announce(controllers: &[ControllerStatus], steerable: bool) -> anyhow::Result<()> {
+    if controllers.is_empty() {
+        anyhow::ensure!(
+            steerable,
+            "nothing to serve: the configuration has no controller, and there is no control socket to create one"
+        );
+        return terminal::print("ready: no controllers yet; create them with `nvmirage create`\n");
+    }
+    let mut lines = String::new();
+    for controller in controllers {
+        let config = &controller.config;
+        let namespaces = match config.namespaces.as_slice() {
+            [] => "no namespaces".to_owned(),
+            names => format!("namespaces {}", names.join(", ")),
+        };
+        lines += &format!(
+            "ready: {} controller {}, {namespaces}\n",
+            config.listen, config.name
+        );
+    }
+    terminal::print(&lines)
+}
+
+/// Starts a thread that reads standard input to its end.
+fn end_of_input() -> io::Result<oneshot::Receiver<()>> {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("standard input".into())
+        .spawn(move || {
+            let mut buffer = [0; 4096];
+            let mut input = io::stdin().lock();
+            while matches!(input.read(&mut buffer), Ok(len) if len > 0) {}
+            // the program may be stopping already
+            let _ = sender.send(());
+        })?;
+    Ok(receiver)
+}
+
+/// Waits for the end of standard input; forever if that was not requested.
+async fn ended(input: &mut Option<oneshot::Receiver<()>>) {
+    match input {
+        Some(receiver) => {
+            let _ = receiver.await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Stops the server on a thread that may block; handles signals meanwhile.
+async fn stop_supervisor(supervisor: Arc<Supervisor>, signals: &mut Signals) -> anyhow::Result<()> {
+    let mut stopping = tokio::task::spawn_blocking(move || supervisor.stop());
+    loop {
+        tokio::select! {
+            stopped = &mut stopping => return stopped.context("stopping failed")?,
+            signal = signals.recv() => tracing::warn!(
+                "{signal}: stopping already; commands in flight get up to 4 s, then media are made durable"
+            ),
+        }
+    }
+}
+
+/// Serves a configuration in this process, for commands that measure a drive of their own.
+///
+/// # Errors
+/// It cannot be served.
+pub fn in_process(config: Config) -> anyhow::Result<Stop> {
+    let supervisor = Supervisor::start(config, None, None)?;
+    Ok(Box::new(move || supervisor.stop()))
+}

@@ -1,0 +1,265 @@
+//! Persistence of objects that are created, changed and deleted over the control socket.
+//!
+//! There is one file per configuration, beside the state of subsystems, written whole before a
+//! change is answered. It holds the objects as the configuration had them, and as they are. At the
+//! next start, [`merge`] combines both with the current configuration, and the result is written
+//! once it is served. Without changes, no file is written.
+//!
+//! Changes of namespaces by hosts and operators (attachments, sizes) are saved by their
+//! [subsystems](crate::keep). Moves of single queues and log settings are not persistent.
+
+pub(crate) mod merge;
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use api::config::Config;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use self::merge::{Merged, Objects, merge};
+use crate::identity;
+use crate::keep::claim::Claim;
+use crate::keep::owned;
+
+/// Version of the file format.
+const VERSION: u32 = 1;
+/// Folder of these files, in the state folder.
+const FOLDER: &str = "runtime";
+/// Longest file that is read. A thousand objects take some hundred kilobytes.
+const MAX_LEN: u64 = 64 << 20;
+
+/// Content of the file.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Content {
+    version: u32,
+    /// Path of the configuration, for information only.
+    configuration: PathBuf,
+    /// Objects of the configuration.
+    then: Objects,
+    /// Current objects.
+    now: Objects,
+}
+
+/// The file of one configuration, locked by this process.
+#[derive(Debug)]
+pub struct Saved {
+    path: PathBuf,
+    content: Content,
+    /// How the file differs from `content`, if it has not been written since.
+    behind: Option<Behind>,
+    _claim: Claim,
+}
+
+/// Difference between a file and the result of its merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    /// All run-time changes still apply.
+    NothingLost,
+    /// Some run-time changes were overridden.
+    SomeLost,
+}
+
+impl Saved {
+    /// Locks the file in `folder` for the configuration at `file`, and merges its objects into
+    /// `config`. Returns a line for each change that is lost. With `forget`, the file is renamed
+    /// first.
+    ///
+    /// # Errors
+    /// Another server has locked the file; the file cannot be read; the result is not a valid
+    /// configuration, and the message says what to do.
+    pub fn take(
+        folder: &Path,
+        file: &Path,
+        config: &mut Config,
+        forget: bool,
+    ) -> anyhow::Result<(Self, Vec<String>)> {
+        let file = std::path::absolute(file)?;
+        let path = folder.join(name_of(&file));
+        let shown = path.display().to_string();
+        let claim = Claim::take(&path.with_extension("lock"), || {
+            format!(
+                "another server saves its run-time changes in {shown}: serve each configuration once, or give the other server its own state_dir"
+            )
+        })?;
+        if forget && path.exists() {
+            put_aside(&path)?;
+        }
+        let of_file = Objects::of(config);
+        let mut content = Content {
+            version: VERSION,
+            configuration: file,
+            then: of_file.clone(),
+            now: of_file.clone(),
+        };
+        let mut lost = Vec::new();
+        let mut behind = None;
+        if let Some(found) = read(&path)? {
+            let merged = merge(&found.then, &found.now, &of_file);
+            let advice = || {
+                format!(
+                    "the saved run-time changes no longer fit the configuration: change the configuration, or start once with --forget, which renames {shown}"
+                )
+            };
+            let Merged {
+                objects,
+                lost: lines,
+            } = merged;
+            content.now = objects.clone();
+            objects.put_into(config);
+            lost = lines;
+            behind = match lost.is_empty() {
+                true if content == found => None,
+                true => Some(Behind::NothingLost),
+                false => Some(Behind::SomeLost),
+            };
+            let problems = config.validate();
+            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            ensure!(problems.is_empty(), "{}\n{}", lines.join("\n"), advice());
+        }
+        let saved = Saved {
+            path,
+            content,
+            behind,
+            _claim: claim,
+        };
+        Ok((saved, lost))
+    }
+
+    /// Writes the result of the merge, once it is served. If changes were lost, keeps a copy of the
+    /// file first.
+    ///
+    /// # Errors
+    /// The system's. The file is unchanged, and the next change tries both again.
+    pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
+        match self.behind {
+            None => Ok(()),
+            Some(_) => self.write(),
+        }
+    }
+
+    /// Writes the current objects, if they differ from the file.
+    ///
+    /// # Errors
+    /// The system's. The file is unchanged.
+    pub(crate) fn keep(&mut self, now: Objects) -> anyhow::Result<()> {
+        if now == self.content.now {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut self.content.now, now);
+        let written = self.write();
+        if written.is_err() {
+            self.content.now = before;
+        }
+        written
+    }
+
+    /// Writes new objects of the configuration, after a reload.
+    ///
+    /// # Errors
+    /// As [`Saved::keep`].
+    pub(crate) fn rebase(&mut self, then: Objects, now: Objects) -> anyhow::Result<()> {
+        if then == self.content.then && now == self.content.now {
+            return Ok(());
+        }
+        let before = (
+            std::mem::replace(&mut self.content.then, then),
+            std::mem::replace(&mut self.content.now, now),
+        );
+        let written = self.write();
+        if written.is_err() {
+            (self.content.then, self.content.now) = before;
+        }
+        written
+    }
+
+    fn write(&mut self) -> anyhow::Result<()> {
+        if self.behind == Some(Behind::SomeLost) {
+            keep_copy(&self.path)?;
+        }
+        let replaced = owned::replace(&self.path, "state_dir", |file| {
+            let mut file = BufWriter::new(file);
+            serde_json::to_writer_pretty(&mut file, &self.content)?;
+            file.write_all(b"\n")?;
+            file.flush()
+        })?;
+        self.behind = None;
+        replaced.durable
+    }
+}
+
+/// Creates the folder of these files if needed, in `state_dir` or the default state folder.
+///
+/// # Errors
+/// There is no default, or the folder cannot be created.
+pub fn folder(state_dir: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let place = match state_dir {
+        Some(place) => place.to_owned(),
+        None => identity::default_state_dir()?,
+    };
+    let folder = place.join(FOLDER);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Name of a configuration's file: the configuration's name, with a digest of its path.
+fn name_of(file: &Path) -> String {
+    let digest = Sha256::digest(file.as_os_str().as_encoded_bytes());
+    let digits: String = digest[..6]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    format!("{stem}-{digits}.json")
+}
+
+/// Renames a file; an earlier file of the new name is replaced.
+fn put_aside(path: &Path) -> anyhow::Result<()> {
+    aside(path, |aside| fs::rename(path, aside))
+}
+
+/// As [`put_aside`], but copies the file.
+fn keep_copy(path: &Path) -> anyhow::Result<()> {
+    aside(path, |aside| {
+        fs::copy(path, aside)?;
+        fs::File::open(aside)?.sync_all()
+    })
+}
+
+fn aside(path: &Path, put: impl FnOnce(&Path) -> io::Result<()>) -> anyhow::Result<()> {
+    let aside = path.with_extension("old.json");
+    put(&aside)
+        .with_context(|| format!("cannot rename {} to {}", path.display(), aside.display()))?;
+    tracing::warn!("run-time changes are renamed to {}", aside.display());
+    Ok(())
+}
+
+fn read(path: &Path) -> anyhow::Result<Option<Content>> {
+    let shown = path.display();
+    let len = match fs::metadata(path) {
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
+    };
+    if len > MAX_LEN {
+        bail!(
+            "{shown}: unexpected size {len} bytes; not a nvmirage state file. Move it away and start again"
+        );
+    }
+    let bytes = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    let version = serde_json::from_slice::<serde_json::Value>(&bytes)
+        .ok()
+        .and_then(|value| value["version"].as_u64());
+    match version {
+        Some(version) if version != u64::from(VERSION) => bail!(
+            "{shown}: unsupported version {version}; this program reads version {VERSION}: use the program that wrote it, or start without it (--forget)"
+        ),
+        _ => {}
+    }
+    let content = serde_json::from_slice(&bytes).with_context(|| {
+        format!("cannot read the saved run-time changes in {shown}: repair the file, or start without it (--forget)")
+    })?;
+    Ok(Some(content))
+}

@@ -1,0 +1,499 @@
+//! Media, and the ranges of them that namespaces use.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context;
+use api::config::{self, MediumKind, Range, Size};
+use api::{Refusal, ZoneLoss};
+use controller::subsystem::Allocated;
+use media::{Dialect, Direct, Duty, FileIo, Medium, MediumKind as Backing, MediumSpec};
+use port::ChannelId;
+
+use super::operate::label;
+use super::recording::RecordingFile;
+use super::subsystems::medium_basis;
+use super::{OpenMedium, State, timing};
+use crate::keep::memory::{Found, Image};
+use crate::keep::merge;
+use crate::memory_care::{self, Owner};
+use crate::reactor::subsystems::View;
+
+/// A namespace that a host created in a subsystem that is not served now. It keeps its range.
+#[derive(Debug)]
+pub(super) struct Resting {
+    /// The subsystem.
+    pub(super) subsystem: String,
+    /// The medium.
+    pub(super) medium: String,
+    /// Its range.
+    pub(super) taken: Taken,
+}
+
+/// A range of a medium that a namespace uses.
+#[derive(Clone, Debug)]
+pub(super) struct Taken {
+    /// Name of the namespace.
+    pub(super) name: String,
+    /// Range on the medium.
+    pub(super) range: Range,
+}
+
+impl State {
+    pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
+        let place = || format!("media {}", config.name);
+        let spec = spec_of(&config).with_context(place)?;
+        let mut medium = Medium::open(&spec).with_context(place)?;
+        let state = timing::give(&config, &mut medium).with_context(place)?;
+        let recording = RecordingFile::begin(&config, &medium).with_context(place)?;
+        let mut ids = (0..=u16::MAX).map(ChannelId);
+        let free = ids.find(|id| self.media.iter().all(|m| m.channel != *id));
+        let channel = free.context("the maximum of 65,536 media is reached: delete one first")?;
+        let partitions = self.open_partitions(&config, &medium).with_context(place)?;
+        self.open_relays(&config, &medium).with_context(place)?;
+        // Last of the steps that can fail: the file's content now exists only in memory.
+        let image = take_image(&config, &medium).with_context(place)?;
+        tracing::info!(media = config.name, "{}", medium.describe());
+        if let Some(pieces) = medium.pieces().filter(|pieces| pieces.count() > 0) {
+            memory_care::look_after(&Owner::Medium(config.name.clone()), &pieces);
+        }
+        self.troubles.watch(&config.name, &medium);
+        self.media.push(OpenMedium {
+            name: config.name.clone(),
+            medium,
+            channel,
+            home: Cell::new(None),
+            state,
+            image,
+            partitions,
+            recording,
+        });
+        self.config.media.push(config);
+        Ok(())
+    }
+
+    /// Assigns the reactors in `completions` and `heads` to a drive, before it has channels.
+    fn open_relays(&self, config: &config::Medium, medium: &Arc<Medium>) -> anyhow::Result<()> {
+        let duties = [
+            (Duty::Entries, config.completions),
+            (Duty::Heads, config.heads),
+        ];
+        for (duty, reactor) in duties {
+            let Some(reactor) = reactor else { continue };
+            let its = self.reactors.get(reactor);
+            let its = its.with_context(|| format!("there is no reactor {reactor}"))?;
+            its.open_relay(medium.clone(), duty)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn close_medium(&mut self, at: usize) -> anyhow::Result<()> {
+        let medium = self.media[at].medium.clone();
+        self.checkpoints.forget(&self.media[at].name);
+        for reactor in &self.reactors {
+            reactor.close_channel(medium.clone())?;
+        }
+        // After the channels: the relays carry their completions.
+        for reactor in &self.reactors {
+            reactor.close_relays(medium.clone())?;
+        }
+        let name = &self.media[at].name;
+        medium.sync().with_context(|| {
+            format!("media {name} could not be made durable; what was written since its last flush may be lost")
+        })?;
+        let OpenMedium {
+            name,
+            state,
+            image,
+            recording,
+            ..
+        } = self.media.remove(at);
+        self.troubles.forget(&name);
+        // the medium is deleted even if parts of it could not be saved
+        self.config.media.retain(|m| m.name != name);
+        let recorded = recording.map_or(Ok(()), |file| file.write(&medium));
+        let recorded = recorded.with_context(|| format!("media {name}"));
+        let bytes = image.map_or(Ok(()), |mut image| image.keep(&medium));
+        let bytes =
+            bytes.with_context(|| format!("media {name} cannot be saved; its data is lost"));
+        let kept = state.map_or(Ok(()), |state| state.keep(&medium));
+        let kept = kept.with_context(|| format!("media {name}: the state of its timing model cannot be saved; an older state is used at the next start"));
+        bytes.and(kept).and(recorded)
+    }
+
+    /// Refuses to close a medium on which namespaces exist or could be created.
+    pub(super) fn refuse_use_of_medium(&self, name: &str) -> Result<(), Refusal> {
+        if let Some(user) = self.config.namespace.iter().find(|n| n.media == name) {
+            return Err(Refusal::conflict(format!(
+                "media `{name}` holds namespace `{}`: delete that first",
+                user.name
+            )));
+        }
+        if let Some(owner) = self.config.pool_owner(name) {
+            return Err(Refusal::conflict(format!(
+                "media `{name}` is in the pool of subsystem `{owner}`: delete its controllers first"
+            )));
+        }
+        let taken = self.taken(name).map_err(|error| Refusal::failed(&error))?;
+        match taken.first() {
+            Some(user) => Err(Refusal::conflict(format!(
+                "media `{name}` holds namespace `{}`: delete that first",
+                user.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn medium(&self, name: &str) -> anyhow::Result<&Arc<Medium>> {
+        Ok(&self.open(name)?.medium)
+    }
+
+    pub(super) fn open(&self, name: &str) -> anyhow::Result<&OpenMedium> {
+        let open = self.media.iter().find(|m| m.name == name);
+        open.with_context(|| format!("media {name} is not open"))
+    }
+
+    /// Opens a medium's channel on a reactor, unless it is open there.
+    pub(super) fn open_on(&self, name: &str, reactor: usize) -> anyhow::Result<ChannelId> {
+        let open = self.open(name)?;
+        if let Some(home) = open.home.get().filter(|home| *home != reactor) {
+            anyhow::bail!(
+                "media {name} has {}, so one reactor serves it, which is reactor {home}: write reactor = {home} for the controllers that use it, or create them there",
+                open.medium.why_single().unwrap_or("a state")
+            );
+        }
+        self.reactors[reactor].open_channel(open.medium.clone(), open.channel)?;
+        if open.medium.why_single().is_some() && open.home.replace(Some(reactor)).is_none() {
+            self.watch_state(open, reactor);
+        }
+        Ok(open.channel)
+    }
+
+    /// Changes the timing parameters of a medium, on its reactor if one serves it.
+    pub(super) fn retune_on_reactor(
+        &self,
+        name: &str,
+        timing: model::Parameters,
+    ) -> anyhow::Result<()> {
+        let open = self.open(name)?;
+        if let Some(home) = open.home.get() {
+            self.reactors[home].retune(open.channel, timing.clone())?;
+        }
+        Ok(open.medium.retune(timing)?)
+    }
+
+    /// Changes the state of zones and notifies the hosts that have them. Stops at the first error.
+    pub(super) fn lose_zones(
+        &self,
+        name: &str,
+        zones: &BTreeMap<u32, ZoneLoss>,
+    ) -> Result<(), Refusal> {
+        if !self.config.media.iter().any(|medium| medium.name == name) {
+            return Err(Refusal::not_found("media", name));
+        }
+        let failed = |error: anyhow::Error| Refusal::failed(&error);
+        let open = self.open(name).map_err(failed)?;
+        for (zone, loss) in zones {
+            let to = match loss {
+                ZoneLoss::ReadOnly => media::ZoneLoss::ReadOnly,
+                ZoneLoss::Offline => media::ZoneLoss::Offline,
+            };
+            let lost = match open.home.get() {
+                Some(home) => {
+                    let lost = self.reactors[home].lose_zone(open.channel, *zone, to);
+                    lost.map_err(failed)?
+                }
+                None => open.medium.lose_zone(*zone, to).map(drop),
+            };
+            lost.map_err(|error| Refusal::conflict(format!("media `{name}`: {error}")))?;
+            tracing::info!(media = name, zone, ?loss, "a zone is lost");
+        }
+        Ok(())
+    }
+
+    /// A medium for a subsystem of that reactor, with channels open on every reactor that serves
+    /// the subsystem's queues.
+    pub(super) fn medium_for(
+        &self,
+        subsystem: &str,
+        name: &str,
+        reactor: usize,
+    ) -> anyhow::Result<merge::OpenMedium> {
+        let medium = self.medium(name)?;
+        let config = self.config.media.iter().find(|m| m.name == name);
+        let config = config.with_context(|| format!("media {name} is no longer open"))?;
+        let channel = self.open_on(name, reactor)?;
+        for reactor in self.reactors_of(subsystem) {
+            self.open_on(name, reactor)?;
+        }
+        Ok(merge::OpenMedium {
+            pool: controller::subsystem::Pool {
+                medium: name.to_owned(),
+                channel,
+                bytes: medium.size(),
+                traits: medium.traits(),
+                set: medium.set(),
+                min_lba_bytes: medium.min_lba_bytes(),
+                max_lba_bytes: max_lba_bytes(medium, config),
+            },
+            basis: medium_basis(config)?,
+        })
+    }
+
+    /// The range of its medium that the configuration gives to a namespace.
+    pub(super) fn extent(&self, namespace: &config::Namespace) -> anyhow::Result<Range> {
+        let place = || format!("namespace {}", namespace.name);
+        if let Some(partition) = &namespace.partition {
+            return self
+                .partition(&namespace.media, partition)
+                .with_context(place);
+        }
+        let size = Size(self.medium(&namespace.media).with_context(place)?.size());
+        match namespace.range {
+            Some(range) if range.end > size => Err(anyhow::anyhow!(
+                "range = \"{range}\" ends beyond the medium's size of {size}: write a smaller end"
+            ))
+            .with_context(place),
+            Some(range) => Ok(range),
+            None => Ok(Range {
+                start: Size(0),
+                end: size,
+            }),
+        }
+    }
+
+    pub(super) fn check_namespace(&self, namespace: &config::Namespace) -> anyhow::Result<()> {
+        let extent = self.extent(namespace)?;
+        let len = extent.len();
+        if namespace.partition.is_none() {
+            let refused = self.refuse_partition(&namespace.media, extent, &namespace.name);
+            refused.map_err(|refusal| anyhow::Error::msg(refusal.detail))?;
+        }
+        let medium = self.medium(&namespace.media)?;
+        let least = medium.min_lba_bytes();
+        if namespace.lba_size < least {
+            anyhow::bail!(
+                "namespace {}: lba_size = {}: media {} supports no blocks below {least}: write lba_size = {least}, or direct = \"auto\" for a file",
+                namespace.name,
+                namespace.lba_size,
+                namespace.media
+            );
+        }
+        let config = self.config.media.iter();
+        let config = config.clone().find(|m| m.name == namespace.media);
+        let most = config.map_or(4096, |config| max_lba_bytes(medium, config));
+        if namespace.lba_size > most {
+            anyhow::bail!(
+                "namespace {}: lba_size = {}: media {} keeps only {most} bytes atomic across a power failure (AWUPF, NAWUPF), and each block needs that: write lba_size = 512, or awupf = \"4KiB\" in [[media]] if the drive is known to do so",
+                namespace.name,
+                namespace.lba_size,
+                namespace.media
+            );
+        }
+        let rest = len % u64::from(namespace.lba_size);
+        if rest != 0 {
+            tracing::warn!(
+                namespace = namespace.name,
+                "its size is not a multiple of {}: the last {rest} bytes are not used",
+                namespace.lba_size
+            );
+        }
+        Ok(())
+    }
+
+    /// The ranges of a medium in use: by namespaces of subsystems, and by namespaces that are in no
+    /// subsystem yet.
+    pub(super) fn taken(&self, medium: &str) -> anyhow::Result<Vec<Taken>> {
+        let mut taken = self.taken_of_subsystems(medium)?;
+        let mut deleted = Vec::new();
+        for live in &self.subsystems {
+            deleted.extend(self.view(live)?.deleted);
+        }
+        for namespace in self.config.namespace.iter().filter(|n| n.media == medium) {
+            let name = &namespace.name;
+            if !deleted.contains(name) && taken.iter().all(|t| t.name != *name) {
+                taken.push(Taken {
+                    name: name.clone(),
+                    range: self.extent(namespace)?,
+                });
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The ranges of a medium that namespaces of subsystems use, served or not.
+    fn taken_of_subsystems(&self, medium: &str) -> anyhow::Result<Vec<Taken>> {
+        let resting = self.resting.iter().filter(|r| r.medium == medium);
+        let mut taken: Vec<Taken> = resting.map(|r| r.taken.clone()).collect();
+        for live in &self.subsystems {
+            let view = self.view(live)?;
+            let here = view.namespaces.iter().filter(|n| n.medium == medium);
+            taken.extend(here.map(|n| Taken {
+                name: label(&live.name, n),
+                range: range_of(n),
+            }));
+        }
+        Ok(taken)
+    }
+
+    /// Checks that no two subsystems share a byte, whatever their sidecars and the configuration
+    /// say.
+    pub(super) fn check_apart_from_others(
+        &self,
+        subsystem: &str,
+        namespaces: &[Allocated],
+    ) -> anyhow::Result<()> {
+        for namespace in namespaces {
+            let mine = label(subsystem, namespace);
+            let range = range_of(namespace);
+            let taken = self.taken_of_subsystems(&namespace.medium)?;
+            // a subsystem takes back its own resting namespaces
+            let own = |t: &Taken| namespace.name.is_none() && t.name == mine;
+            let mut others = taken.iter().filter(|t| !own(t));
+            if let Some(other) = others.find(|t| t.range.overlaps(range)) {
+                anyhow::bail!(
+                    "namespace {mine} has {range} of media {}, and namespace {} of another subsystem has {} there: a namespace is in one subsystem; delete it in the other one, or give it another range",
+                    namespace.medium,
+                    other.name,
+                    other.range
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers the namespaces that hosts created in a subsystem, before it is no longer served.
+    pub(super) fn rest(&mut self, subsystem: &str, view: &View) {
+        let made = view.namespaces.iter().filter(|n| n.name.is_none());
+        self.resting.extend(made.map(|n| Resting {
+            subsystem: subsystem.to_owned(),
+            medium: n.medium.clone(),
+            taken: Taken {
+                name: label(subsystem, n),
+                range: range_of(n),
+            },
+        }));
+    }
+
+    /// Refuses a namespace that overlaps another one, including those that hosts created.
+    pub(super) fn check_space(&self, namespace: &config::Namespace) -> Result<(), Refusal> {
+        let range = self
+            .extent(namespace)
+            .map_err(|error| Refusal::failed(&error))?;
+        self.check_free(&namespace.media, range, &namespace.name)?;
+        match namespace.partition {
+            Some(_) => Ok(()),
+            None => self.refuse_partition(&namespace.media, range, &namespace.name),
+        }
+    }
+
+    /// Refuses a range of a medium that overlaps a namespace other than `but`.
+    pub(super) fn check_free(&self, medium: &str, range: Range, but: &str) -> Result<(), Refusal> {
+        let taken = self
+            .taken(medium)
+            .map_err(|error| Refusal::failed(&error))?;
+        let mut others = taken.iter().filter(|t| t.name != but);
+        match others.find(|t| t.range.overlaps(range)) {
+            Some(other) => Err(Refusal::conflict(format!(
+                "namespace `{but}` would overlap namespace `{}`, which has {} of media {medium}: `nvmirage ls` shows what is taken",
+                other.name, other.range
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Restores a medium in memory from its file of the last clean stop.
+fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option<Image>> {
+    let Some(path) = &config.state else {
+        return Ok(None);
+    };
+    let (image, found) = Image::take(path, medium)?;
+    medium.tell_zones();
+    let shown = image.path().display();
+    match found {
+        Found::Bytes => tracing::info!(media = config.name, "contents loaded from {shown}"),
+        Found::Nothing => tracing::info!(
+            media = config.name,
+            "empty, saved in {shown} at a clean stop"
+        ),
+        Found::Crash => tracing::warn!(
+            media = config.name,
+            "empty: its last server did not stop cleanly, and its data was only in memory; saved in {shown} at a clean stop"
+        ),
+    }
+    Ok(Some(image))
+}
+
+/// The largest logical block that stays whole across a power failure: as the medium reports, or as
+/// the operator states for a drive.
+fn max_lba_bytes(medium: &Medium, config: &config::Medium) -> u32 {
+    let known = config.awupf.map_or(0, |size| size.0);
+    let known = u32::try_from(known).unwrap_or(u32::MAX);
+    medium.max_lba_bytes().max(known)
+}
+
+/// The range of a namespace on its medium.
+pub(super) fn range_of(namespace: &Allocated) -> Range {
+    let extent = namespace.extent();
+    Range {
+        start: Size(extent.offset),
+        end: Size(extent.offset.saturating_add(extent.len)),
+    }
+}
+
+/// How to open a medium of a configuration.
+pub fn spec_of(config: &config::Medium) -> anyhow::Result<MediumSpec> {
+    let size = config.size.map(|size| size.0);
+    let kind = match config.kind {
+        MediumKind::Null => Backing::Null {
+            size: size.unwrap_or_default(),
+        },
+        MediumKind::Ram => Backing::Ram {
+            size: size.unwrap_or_default(),
+        },
+        MediumKind::Drive => {
+            let target = config.target.as_deref().unwrap_or_default();
+            Backing::Drive {
+                place: target
+                    .parse()
+                    .map_err(|error| anyhow::anyhow!("target = \"{target}\": {error}"))?,
+                nsid: config.nsid,
+                shown: config.admin_allow.iter().map(|allow| allow.0).collect(),
+            }
+        }
+        MediumKind::KeyValue => Backing::KeyValue {
+            path: config.path.clone(),
+            size: size.unwrap_or_default(),
+            keys: config.max_keys,
+            dialect: match config.dialect.unwrap_or_default() {
+                config::Dialect::Nvme => Dialect::Nvme,
+                config::Dialect::Samsung => Dialect::Samsung,
+            },
+        },
+        MediumKind::File => Backing::File {
+            path: config.path.clone().unwrap_or_default(),
+            size,
+            direct: match config.direct.unwrap_or_default() {
+                config::Direct::Auto => Direct::Auto,
+                config::Direct::On => Direct::On,
+                config::Direct::Off => Direct::Off,
+            },
+            io: FileIo {
+                poll_submissions: config.poll_submissions.unwrap_or(false),
+                poll_completions: config.poll_completions.unwrap_or(false),
+                register_memory: config.register_memory.unwrap_or(true),
+                read_only: config.read_only.unwrap_or(false),
+            },
+        },
+    };
+    let kind = match &config.zoned {
+        Some(zoned) => Backing::Zoned {
+            of: Box::new(kind),
+            zones: zoned.spec(),
+        },
+        None => kind,
+    };
+    Ok(MediumSpec { kind })
+}

@@ -1,0 +1,547 @@
+//! The supervisor: it opens media, starts reactors, and creates and deletes subsystems and
+//! controllers, at the start from a configuration and later on request.
+//!
+//! Its configuration always passes [`Config::validate`]: each change is tried on a copy first.
+//! Later changes by hosts and operators are part of the subsystems' state, which lives on their
+//! reactors.
+
+mod controllers;
+mod hosts;
+mod inventory;
+mod looks;
+mod media;
+mod mounts;
+mod moves;
+mod operate;
+mod partitions;
+mod protection;
+mod queues;
+mod recording;
+mod reload;
+mod subsystems;
+mod tenants;
+mod timing;
+mod traces;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ::port::ChannelId;
+use anyhow::Context;
+use api::config::{self, Config, HugePages};
+use api::{ControllerChange, MediumChange, Refusal, What};
+use engine::{ControllerSlot, Mode};
+use tokio::sync::Notify;
+
+use self::media::Resting;
+pub use self::media::spec_of;
+pub use self::reload::Source;
+use self::subsystems::Live;
+use self::timing::TimingState;
+use crate::fuse::Mount;
+use crate::identity::Identities;
+use crate::keep::keeper::Keeper;
+use crate::keep::memory::Image;
+use crate::keep::timing::checkpoints::Checkpoints;
+use crate::partition::Store;
+use crate::reactor::Pulse;
+use crate::reactor::handle::ReactorHandle;
+use crate::reactor::presence::Presence;
+use crate::saved::Saved;
+use crate::saved::merge::Objects;
+use crate::trace::Reason;
+use crate::trouble::Reporter;
+use crate::{events, memory_care};
+
+/// A medium that is open.
+#[derive(Debug)]
+struct OpenMedium {
+    name: String,
+    medium: Arc<::media::Medium>,
+    /// Identifier of its channel, the same on every reactor.
+    channel: ChannelId,
+    /// The reactor that opened it, where only one may.
+    home: Cell<Option<usize>>,
+    /// File of its timing model's state.
+    state: Option<TimingState>,
+    /// File of its contents between clean stops, for a medium in memory.
+    image: Option<Image>,
+    /// Its partitions, if it can have some.
+    partitions: Option<Store>,
+    /// File of the recorded model operations, written when the medium is closed.
+    recording: Option<recording::RecordingFile>,
+}
+
+/// A controller that is served.
+#[derive(Debug)]
+struct Served {
+    name: String,
+    reactor: usize,
+    slot: ControllerSlot,
+    presence: Arc<Presence>,
+    doorbell_messages: Arc<memory::Counter>,
+    /// Reactors outside of the configuration that one of its queues was moved to.
+    visited: BTreeSet<usize>,
+    /// Its mount, if it is a mount.
+    mount: Option<Mount>,
+}
+
+#[derive(Debug)]
+struct State {
+    config: Config,
+    identities: Option<Identities>,
+    /// Dropped before the keeper.
+    reactors: Vec<ReactorHandle>,
+    keeper: Keeper,
+    checkpoints: Checkpoints,
+    troubles: Reporter,
+    media: Vec<OpenMedium>,
+    subsystems: Vec<Live>,
+    /// Namespaces that hosts created in subsystems that are not served now. They return with their
+    /// subsystem.
+    resting: Vec<Resting>,
+    controllers: Vec<Served>,
+    /// State of tenants as sent to reactors.
+    tenants: tenants::Told,
+    /// Running traces, and ended ones that were not deleted.
+    traces: Vec<traces::Known>,
+    /// Reason with which traces end when their controller is deleted.
+    traces_end: Reason,
+    /// File of run-time changes.
+    saved: Option<Saved>,
+    /// The configuration file, if there is one.
+    source: Option<Source>,
+    /// Objects that a reload has deleted and is about to recreate.
+    pending: Objects,
+    /// A reload is in progress.
+    is_reloading: bool,
+    /// The server is stopping: changes are refused.
+    is_ending: bool,
+}
+
+/// All objects of one server process.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    state: Mutex<State>,
+    /// Held by the one change in progress; locked before `state`.
+    turn: Mutex<()>,
+    /// Notified when the server is asked to stop.
+    stop_asked: Notify,
+}
+
+/// The exclusive right to change objects, until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Turn<'a> {
+    _guard: MutexGuard<'a, ()>,
+}
+
+impl Supervisor {
+    /// Starts to serve a configuration, all of it or nothing. `saved` records later changes;
+    /// `source` is the file that a reload reads.
+    pub(crate) fn start(
+        config: Config,
+        saved: Option<Saved>,
+        source: Option<Source>,
+    ) -> anyhow::Result<Self> {
+        let mut state = State {
+            config: Config {
+                media: Vec::new(),
+                namespace: Vec::new(),
+                ..config.clone()
+            },
+            identities: None,
+            reactors: Vec::new(),
+            keeper: Keeper::start().context("cannot start a thread")?,
+            checkpoints: Checkpoints::start().context("cannot start a thread")?,
+            troubles: Reporter::start().context("cannot start a thread")?,
+            media: Vec::new(),
+            subsystems: Vec::new(),
+            resting: Vec::new(),
+            controllers: Vec::new(),
+            tenants: tenants::Told::default(),
+            traces: Vec::new(),
+            traces_end: Reason::Deleted,
+            saved: None,
+            source,
+            pending: Objects::default(),
+            is_reloading: false,
+            is_ending: false,
+        };
+        memory_care::start(config.huge_pages == HugePages::Collapse)
+            .context("cannot start a thread")?;
+        if state.config.reactor.is_empty() {
+            state.config.reactor.push(config::Reactor::default());
+        }
+        for (index, reactor) in state.config.reactor.iter().enumerate() {
+            let handle = ReactorHandle::start(index, reactor.cpu, mode_of(reactor))?;
+            state.reactors.push(handle);
+        }
+        for reactor in &state.reactors {
+            reactor.meet(&state.reactors)?;
+        }
+        let supervisor = Supervisor {
+            state: Mutex::new(state),
+            turn: Mutex::new(()),
+            stop_asked: Notify::new(),
+        };
+        let served = supervisor.lock().serve_all(config);
+        if let Err(error) = served {
+            // Close everything as usual: media in memory have consumed their files and must write
+            // them again.
+            if let Err(error) = supervisor.stop() {
+                tracing::error!("{error:#}");
+            }
+            return Err(error);
+        }
+        if let Some(mut saved) = saved {
+            if let Err(error) = saved.begin() {
+                tracing::error!(
+                    "run-time changes are not saved yet; the next change tries again: {error:#}"
+                );
+            }
+            supervisor.lock().saved = Some(saved);
+        }
+        Ok(supervisor)
+    }
+
+    /// Asks the main thread to stop the server.
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop_asked.notify_one();
+    }
+
+    /// Waits until the server is asked to stop.
+    pub(crate) async fn asked_to_stop(&self) {
+        self.stop_asked.notified().await;
+    }
+
+    /// Changes an object, saves what has changed even if the change fails half-way, and reports the
+    /// event.
+    fn change<T>(
+        &self,
+        what: What,
+        (kind, name): (&str, &str),
+        work: impl FnOnce(&mut State) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let mut state = self.lock();
+        if state.is_ending {
+            return Err(Refusal::conflict(
+                "the server is stopping and accepts no changes",
+            ));
+        }
+        let done = work(&mut state);
+        if done.is_ok() && !state.is_reloading {
+            state.heed((kind, name));
+        }
+        let objects = state.objects();
+        let kept = state.saved.as_mut();
+        let kept = kept.map_or(Ok(()), |saved| saved.keep(objects));
+        let kept = kept.context(
+            "the change is applied, but cannot be saved: it will be lost at the next start unless a later change is saved",
+        );
+        if let Err(error) = &kept {
+            tracing::error!("{error:#}");
+        }
+        // a refused change is answered with its refusal, whether or not saving worked
+        let done = done?;
+        events::tell(what, kind, name);
+        kept.map_err(|error| Refusal::failed(&error))?;
+        Ok(done)
+    }
+
+    /// A request that panicked left the state as it was before or after one step, so later requests
+    /// may proceed.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A probe of each reactor that works from any thread, without waiting for a request in
+    /// progress.
+    pub(crate) fn pulses(&self) -> Vec<Pulse> {
+        self.lock()
+            .reactors
+            .iter()
+            .map(ReactorHandle::pulse)
+            .collect()
+    }
+
+    /// Waits for the exclusive right to change objects. A caller whose change depends on what it
+    /// reads holds this from the read to the change: an operator's request, and a reload.
+    pub(crate) fn steer(&self) -> Turn<'_> {
+        Turn {
+            _guard: self.turn.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// The running configuration.
+    pub(crate) fn configuration(&self) -> Result<Config, Refusal> {
+        let configuration = self.lock().configuration();
+        configuration.map_err(|error| Refusal::failed(&error))
+    }
+
+    /// Opens a medium.
+    pub(crate) fn create_medium(&self, medium: config::Medium) -> Result<(), Refusal> {
+        self.change(What::Created, ("media", &medium.name.clone()), |state| {
+            if state.config.media.iter().any(|m| m.name == medium.name) {
+                return Err(exists("media", &medium.name));
+            }
+            let mut next = state.config.clone();
+            next.media.push(medium.clone());
+            refuse_problems(&next)?;
+            state.open_medium(medium).map_err(refused)
+        })
+    }
+
+    /// Creates a namespace, which can then be attached to controllers.
+    pub(crate) fn create_namespace(&self, namespace: config::Namespace) -> Result<(), Refusal> {
+        self.change(What::Created, ("namespace", &namespace.name), |state| {
+            let mut namespaces = state.config.namespace.iter();
+            if namespaces.any(|n| n.name == namespace.name) {
+                return Err(exists("namespace", &namespace.name));
+            }
+            let mut next = state.config.clone();
+            next.namespace.push(namespace.clone());
+            refuse_problems(&next)?;
+            state.check_namespace(&namespace).map_err(refused)?;
+            state.check_space(&namespace)?;
+            let before = std::mem::replace(&mut state.config, next);
+            let made = state
+                .give_to_pool(&namespace.name)
+                .and_then(|()| state.tell_of_tenants());
+            if made.is_err() {
+                state.config = before;
+            }
+            made
+        })
+    }
+
+    /// Serves a controller.
+    pub(crate) fn create_controller(&self, controller: config::Controller) -> Result<(), Refusal> {
+        self.change(What::Created, ("controller", &controller.name), |state| {
+            let mut controllers = state.config.controller.iter();
+            if controllers.any(|c| c.name == controller.name) {
+                return Err(exists("controller", &controller.name));
+            }
+            let mut next = state.config.clone();
+            next.controller.push(controller.clone());
+            refuse_problems(&next)?;
+            let before = std::mem::replace(&mut state.config, next);
+            let served = state.add_controller(&controller, &before);
+            let served = served.and_then(|()| state.tell_of_tenants());
+            if served.is_err() {
+                state.config = before;
+            }
+            served
+        })
+    }
+
+    /// Closes a medium that no namespace uses.
+    pub(crate) fn delete_medium(&self, name: &str) -> Result<(), Refusal> {
+        self.change(What::Deleted, ("media", name), |state| {
+            let at = state.media.iter().position(|m| m.name == name);
+            let at = at.ok_or_else(|| Refusal::not_found("media", name))?;
+            state.refuse_use_of_medium(name)?;
+            state
+                .close_medium(at)
+                .map_err(|error| Refusal::failed(&error))
+        })
+    }
+
+    /// Deletes a namespace that no controller has; its data stays on the medium.
+    pub(crate) fn delete_namespace(&self, name: &str) -> Result<(), Refusal> {
+        self.change(What::Deleted, ("namespace", name), |state| {
+            state.delete_namespace(name)?;
+            state.tell_of_tenants()
+        })
+    }
+
+    /// Deletes a controller. An attached host loses the drive only with `consent`.
+    pub(crate) fn delete_controller(&self, name: &str, consent: bool) -> Result<(), Refusal> {
+        self.change(What::Deleted, ("controller", name), |state| {
+            let at = state.controllers.iter().position(|c| c.name == name);
+            let at = at.ok_or_else(|| Refusal::not_found("controller", name))?;
+            state.spare_host(name, consent)?;
+            if !consent {
+                state.unmount(at)?;
+            }
+            let before = state.config.controller.clone();
+            state.end(at).map_err(|error| Refusal::failed(&error))?;
+            let changed = |one: &&config::Controller| !before.contains(one);
+            for heir in state.config.controller.iter().filter(changed) {
+                events::tell(What::Changed, "controller", &heir.name);
+            }
+            state.detach_all(name)
+        })
+    }
+
+    /// Attaches a namespace to a controller.
+    pub(crate) fn attach(&self, namespace: &str, controller: &str) -> Result<(), Refusal> {
+        self.change(What::Changed, ("controller", controller), |state| {
+            state.attach(namespace, controller)
+        })
+    }
+
+    /// Detaches a namespace from a controller, and from an attached host only with `consent`.
+    pub(crate) fn detach(
+        &self,
+        namespace: &str,
+        controller: &str,
+        consent: bool,
+    ) -> Result<(), Refusal> {
+        self.change(What::Changed, ("controller", controller), |state| {
+            state.check_detach(namespace, controller)?;
+            state.spare_host(controller, consent)?;
+            state.detach(namespace, controller)
+        })
+    }
+
+    /// Resizes a namespace; it shrinks only with `shrink`.
+    pub(crate) fn resize(
+        &self,
+        namespace: &str,
+        size: config::Size,
+        shrink: bool,
+    ) -> Result<(), Refusal> {
+        self.change(What::Changed, ("namespace", namespace), |state| {
+            state.resize(namespace, size, shrink)
+        })
+    }
+
+    /// Changes a medium at run time: timing parameters, and states of zones.
+    pub(crate) fn change_medium(&self, medium: &str, change: &MediumChange) -> Result<(), Refusal> {
+        self.change(What::Changed, ("media", medium), |state| {
+            if !change.timing.is_empty() || change.zones.is_empty() {
+                state.retune(medium, &change.timing)?;
+            }
+            state.lose_zones(medium, &change.zones)
+        })
+    }
+
+    /// Creates a tenant.
+    pub(crate) fn create_tenant(&self, tenant: config::tenant::Tenant) -> Result<(), Refusal> {
+        self.change(What::Created, ("tenant", &tenant.name.clone()), |state| {
+            state.create_tenant(tenant)
+        })
+    }
+
+    /// Deletes a tenant that no controller and no namespace names.
+    pub(crate) fn delete_tenant(&self, name: &str) -> Result<(), Refusal> {
+        self.change(What::Deleted, ("tenant", name), |state| {
+            state.delete_tenant(name)
+        })
+    }
+
+    /// Changes a tenant at run time.
+    pub(crate) fn change_tenant(
+        &self,
+        name: &str,
+        changes: &[(String, String)],
+    ) -> Result<(), Refusal> {
+        self.change(What::Changed, ("tenant", name), |state| {
+            state.change_tenant(name, changes)
+        })
+    }
+
+    /// Changes a controller at run time.
+    pub(crate) fn change_controller(
+        &self,
+        name: &str,
+        change: &ControllerChange,
+    ) -> Result<(), Refusal> {
+        self.change(What::Changed, ("controller", name), |state| {
+            state.change_controller(name, change)
+        })
+    }
+
+    /// Moves queues of a controller to other reactors: a single queue, or all queues including
+    /// those that hosts create later.
+    pub(crate) fn move_queues(
+        &self,
+        controller: &str,
+        reactors: &[usize],
+        queue: Option<u16>,
+    ) -> Result<(), Refusal> {
+        self.change(What::QueuesMoved, ("controller", controller), |state| {
+            state.move_queues(controller, reactors, queue)
+        })
+    }
+
+    /// Stops everything in order: mounts and controllers, then media, which are made durable.
+    pub(crate) fn stop(&self) -> anyhow::Result<()> {
+        let mut state = self.lock();
+        // a reload in progress must not save the half-stopped state
+        state.is_ending = true;
+        state.saved = None;
+        state.traces_end = Reason::ServerEnds;
+        let mut result = state.send_hosts_away();
+        while !state.controllers.is_empty() {
+            let count = state.controllers.len();
+            let ended = state.end(0);
+            if state.controllers.len() == count {
+                let served = state.controllers.remove(0);
+                state.end_traces_of(&served.name);
+            }
+            result = result.and(ended);
+        }
+        while !state.media.is_empty() {
+            let count = state.media.len();
+            let closed = state.close_medium(0);
+            if state.media.len() == count {
+                state.media.remove(0);
+            }
+            result = result.and(closed);
+        }
+        state.reactors.clear();
+        result
+    }
+}
+
+impl State {
+    /// Opens and serves all objects of a configuration.
+    fn serve_all(&mut self, config: Config) -> anyhow::Result<()> {
+        for medium in config.media {
+            self.open_medium(medium)?;
+        }
+        for namespace in config.namespace {
+            self.check_namespace(&namespace)?;
+            self.config.namespace.push(namespace);
+        }
+        for name in self.config.clone().subsystems() {
+            self.serve_subsystem(name)?;
+        }
+        for controller in &config.controller {
+            self.serve(controller)?;
+        }
+        self.tell_tenants()
+    }
+}
+
+fn mode_of(reactor: &config::Reactor) -> Mode {
+    match reactor.mode {
+        config::Mode::Poll => Mode::Poll,
+        config::Mode::Interrupt => Mode::Interrupt,
+        config::Mode::Adaptive => Mode::Adaptive {
+            spin_ns: u64::try_from(reactor.spin.0.as_nanos()).unwrap_or(u64::MAX),
+            budget_percent: reactor.budget,
+        },
+    }
+}
+
+fn exists(kind: &str, name: &str) -> Refusal {
+    Refusal::conflict(format!(
+        "there is a {kind} `{name}` already; choose another name"
+    ))
+}
+
+fn refused(error: anyhow::Error) -> Refusal {
+    Refusal::invalid(format!("{error:#}"))
+}
+
+fn refuse_problems(config: &Config) -> Result<(), Refusal> {
+    let problems = config.validate();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::of_problems(&problems))
+}
