@@ -26,5 +26,5 @@ mod trace;
 mod trouble;
 
 pub use control::{dashboard, dashboard_address};
-pub use keep::timing::file::{StateFile, longest};
+pub use keep::timing::file::StateFile;
 pub use supervisor::{Source, spec_of};

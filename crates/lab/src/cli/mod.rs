@@ -14,6 +14,7 @@ pub mod fidelity;
 pub mod floor;
 pub mod identify;
 pub mod kv;
+pub mod precondition;
 pub mod simulate;
 pub mod trace;
 pub mod wait;

@@ -85,6 +85,13 @@ fn shape(geometry: &Geometry) -> [(&'static str, u64); 7] {
 }
 
 impl Flash {
+    /// A length in bytes that the state of a drive of `size_bytes` never reaches: a line has 24
+    /// bytes beside those of its pages, and a page 4.
+    #[must_use]
+    pub const fn max_state_len(size_bytes: u64) -> u64 {
+        (1 << 20) + size_bytes / 64
+    }
+
     /// Appends the state of the drive to `out`.
     pub fn save(&self, out: &mut Vec<u8>) {
         let start = out.len();

@@ -10,8 +10,8 @@ mod man;
 mod media_arg;
 mod mount;
 mod partition;
-mod precondition;
 mod serve;
+mod state;
 mod trace;
 mod up;
 
@@ -28,7 +28,7 @@ use client::cli::{
 };
 use lab::cli::{
     bench, calibrate, clone, conformance, demo, doctor, drive, explain, fidelity, identify, kv,
-    simulate,
+    precondition, simulate,
 };
 use server::{logging, process};
 pub(crate) use terminal::error::UsageError;
@@ -183,7 +183,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Partition(partition) => partition.run(),
         Command::Check(check) => check.run(),
         Command::Explain(explain) => explain.run(),
-        Command::Precondition(precondition) => precondition.run(),
+        Command::Precondition(precondition) => precondition.run(state::MEDIA),
         Command::Clone(clone) => clone.run(),
         Command::Ls(ls) => ls.run(),
         Command::Show(show) => show.run(),

@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::Context;
 use api::config;
 use media::Medium;
-use model::Method;
+use model::{Flash, Method};
 
 use super::{OpenMedium, State};
 use crate::keep::timing::checkpoints::Watched;
-use crate::keep::timing::file::{StateFile, longest};
+use crate::keep::timing::file::StateFile;
 
 /// File of a timing model's state, and the interval at which it is saved.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) fn give(
         tracing::info!(media = config.name, "with the time of {}", timing.preset);
         return Ok(None);
     };
-    let (file, found) = StateFile::take(&path, longest(medium.size()))?;
+    let (file, found) = StateFile::take(&path, Flash::max_state_len(medium.size()))?;
     let shown = file.path().display().to_string();
     match &found {
         Some(bytes) => Medium::restore_timing(medium, parameters, bytes).with_context(|| {

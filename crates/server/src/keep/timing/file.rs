@@ -16,12 +16,6 @@ const KEY: &str = "timing.state";
 /// hardly any space.
 const HOLE: usize = 64 << 10;
 
-/// A size that the state of a drive of this size never reaches: a line has 24 bytes beside those of
-/// its pages, and a page 4.
-pub fn longest(size_bytes: u64) -> u64 {
-    (1 << 20) + size_bytes / 64
-}
-
 /// The state file of a medium of this process.
 #[derive(Debug)]
 pub struct StateFile {

@@ -1,16 +1,14 @@
 //! `nvmirage precondition`: brings a modelled flash drive into the steady state of long use,
 //! without hours of writes by a host.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use api::config::{self, MediumKind, Size, Timing};
 use indicatif::{ProgressBar, ProgressStyle};
-use media::Medium;
 use model::{Flash, FlashParameters, Method, Parameters, Progress};
 use serde::Serialize;
-use server::{StateFile, longest, spec_of};
 
 use super::UsageError;
 
@@ -27,6 +25,23 @@ changes by less than 2 % from one to the next. Up to 64GiB every page operation 
 drive the state is written down from that of a small one that was played (seeded), which the state
 says, too.";
 
+/// What the command needs of the program that serves drives.
+#[derive(Clone, Copy)]
+pub struct Media {
+    /// The size in bytes of an existing medium, which is opened as a server does.
+    pub size_of: fn(&config::Medium) -> anyhow::Result<u64>,
+    /// Takes the file of a timing model's state, which may have up to so many bytes, and reads it.
+    pub take: fn(&Path, u64) -> anyhow::Result<Taken>,
+}
+
+/// A state file that no server can take as long as this exists.
+pub struct Taken {
+    /// What it holds, if it exists.
+    pub before: Option<Vec<u8>>,
+    /// Replaces it.
+    pub replace: Box<dyn FnMut(&[u8]) -> anyhow::Result<()>>,
+}
+
 /// Drives of up to this many bytes are prepared by simulated writes; larger ones are seeded.
 const PLAYED: u64 = 64 << 30;
 /// Bins of the histogram of valid pages.
@@ -41,7 +56,7 @@ const BINS: usize = 10;
     after_help = EXAMPLES,
     group = clap::ArgGroup::new("which").required(true).args(["config", "preset"])
 )]
-pub(super) struct Precondition {
+pub struct Precondition {
     /// Medium of the configuration
     #[arg(requires = "config")]
     medium: Option<String>,
@@ -104,10 +119,15 @@ struct Report {
 }
 
 impl Precondition {
-    pub(super) fn run(self) -> anyhow::Result<()> {
-        let Drive { parameters, state } = self.drive()?;
-        let (mut file, before) = StateFile::take(&state, longest(parameters.size_bytes))?;
-        if let Some(before) = before
+    /// Runs the command, and prints its result.
+    ///
+    /// # Errors
+    /// For the user: what failed, and why.
+    pub fn run(self, media: Media) -> anyhow::Result<()> {
+        let Drive { parameters, state } = self.drive(media)?;
+        let longest = Flash::max_state_len(parameters.size_bytes);
+        let mut taken = (media.take)(&state, longest)?;
+        if let Some(before) = taken.before
             && matches!(
                 Flash::restore(&parameters, &before),
                 Err(model::StateError::Unknown)
@@ -133,8 +153,9 @@ impl Precondition {
         let seconds = begun.elapsed().as_secs_f64();
         let mut bytes = Vec::new();
         flash.save(&mut bytes);
-        file.write(&bytes)?;
-        let report = Report::of(&flash, prepared, seconds, &file, bytes.len());
+        (taken.replace)(&bytes)?;
+        let state = std::path::absolute(state)?;
+        let report = Report::of(&flash, prepared, seconds, state, bytes.len());
         if self.json {
             terminal::print_json(&report)
         } else {
@@ -142,10 +163,10 @@ impl Precondition {
         }
     }
 
-    fn drive(&self) -> anyhow::Result<Drive> {
+    fn drive(&self, media: Media) -> anyhow::Result<Drive> {
         let (timing, size, state) = match (&self.preset, self.size, &self.state, &self.config) {
             (Some(timing), Some(size), Some(state), _) => (timing.clone(), size.0, state.clone()),
-            (.., Some(config)) => self.of_medium(config)?,
+            (.., Some(config)) => self.of_medium(config, media)?,
             _ => {
                 return Err(UsageError(
                     "write MEDIUM --config FILE, or --preset, --size and --state".into(),
@@ -166,7 +187,7 @@ impl Precondition {
         }
     }
 
-    fn of_medium(&self, file: &std::path::Path) -> anyhow::Result<(Timing, u64, PathBuf)> {
+    fn of_medium(&self, file: &Path, media: Media) -> anyhow::Result<(Timing, u64, PathBuf)> {
         let name = self.medium.as_deref().unwrap_or_default();
         let config = config::from_file(file)?;
         let medium = config.media.into_iter().find(|medium| medium.name == name);
@@ -178,8 +199,8 @@ impl Precondition {
         // Rejects what a server would reject: a file of another size, or with other contents.
         let found = match path.filter(|path| medium.kind == MediumKind::File && path.exists()) {
             Some(_) => {
-                let opened = Medium::open(&spec_of(&medium)?);
-                Some(opened.with_context(|| format!("media {name}"))?.size())
+                let size = (media.size_of)(&medium);
+                Some(size.with_context(|| format!("media {name}"))?)
             }
             None => None,
         };
@@ -231,7 +252,7 @@ impl Report {
         flash: &Flash,
         prepared: model::Prepared,
         seconds: f64,
-        file: &StateFile,
+        state: PathBuf,
         state_bytes: usize,
     ) -> Self {
         let lines = flash.valid_histogram(BINS);
@@ -250,7 +271,7 @@ impl Report {
             page_operations_per_s: prepared.page_operations as f64 / seconds,
             free_lines: flash.free_lines(),
             lines_by_valid_pages: lines.into_iter().map(share).collect(),
-            state: file.path().to_owned(),
+            state,
             state_bytes,
         }
     }
