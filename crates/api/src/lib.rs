@@ -2,7 +2,7 @@
 //! and replies of the control API.
 //!
 //! A key has one name, one unit and one default here, for the configuration file, the control API
-//! and the command line. There is no HTTP, thread or clock.
+//! and the command line. There is no HTTP, thread, clock or file.
 #![forbid(unsafe_code)]
 
 mod body;

@@ -177,13 +177,13 @@ mod tests {
     #[test]
     fn a_socket_alone_is_a_string() {
         let config = from_toml("control = \"unix:/run/c\"").unwrap();
-        let text = config.with_defaults();
+        let text = config.with_defaults(|_| true);
         assert!(text.contains("control = \"unix:/run/c\""), "{text}");
         let table =
             "[control]\nsocket = \"unix:/run/c\"\ntcp = \"127.0.0.1:1\"\ntoken_file = \"/t\"\n";
         let config = from_toml(table).unwrap();
         assert_eq!(
-            from_toml(&config.with_defaults()).unwrap().control,
+            from_toml(&config.with_defaults(|_| true)).unwrap().control,
             config.control
         );
     }

@@ -9,8 +9,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,9 +16,9 @@ use model::preset::{self, MeasuredBy, Preset, Source};
 use model::{Kind, Parameters};
 use serde::{Deserialize, Serialize};
 
-use super::Size;
 use super::read::nearest_word;
 use super::timing::told;
+use super::{Read, Size};
 
 /// Version of the format; no other is read.
 pub const FILE_VERSION: u32 = 1;
@@ -101,9 +99,9 @@ impl Drive {
     ///
     /// # Errors
     /// No preset has that name: the message names similar ones, or all. The file cannot be used.
-    pub fn find(name: &str) -> Result<Self, String> {
+    pub fn find(name: &str, read: Read) -> Result<Self, String> {
         if is_file(name) {
-            PresetFile::read(Path::new(name)).map(|file| Drive::File(Arc::new(file)))
+            PresetFile::read(Path::new(name), read).map(|file| Drive::File(Arc::new(file)))
         } else {
             find_preset(name).map(Drive::Known)
         }
@@ -216,17 +214,10 @@ impl PresetFile {
     /// # Errors
     /// The file cannot be read, has another version, or does not describe a drive; the message
     /// includes the next step.
-    pub fn read(path: &Path) -> Result<Self, String> {
+    pub fn read(path: &Path, read: Read) -> Result<Self, String> {
         let shown = path.display();
-        let failed = |error: std::io::Error| format!("cannot read the preset {shown}: {error}");
-        let mut text = String::new();
-        let file = File::open(path).map_err(failed)?;
-        let read = file.take(FILE_MAX + 1).read_to_string(&mut text);
-        if read.map_err(failed)? as u64 > FILE_MAX {
-            return Err(format!(
-                "{shown} is not a preset: it is larger than {FILE_MAX} bytes"
-            ));
-        }
+        let text = read(path, FILE_MAX)
+            .map_err(|error| format!("cannot read the preset {shown}: {error}"))?;
         Self::parse(&text).map_err(|why| format!("the preset {shown} cannot be used: {why}"))
     }
 
@@ -415,7 +406,10 @@ mod tests {
             error.contains("needs these parameters, too: write_rate"),
             "{error}"
         );
-        let error = Drive::find("/nonexistent.toml").unwrap_err();
+        let error = Drive::find("/nonexistent.toml", |_, _| {
+            Err(std::io::ErrorKind::NotFound.into())
+        })
+        .unwrap_err();
         assert!(
             error.contains("cannot read the preset /nonexistent.toml"),
             "{error}"

@@ -1,8 +1,8 @@
 //! The configuration file: its keys, their defaults, and validation.
 //!
 //! The same types are the bodies of the control socket's requests, so that a key has one name, one
-//! unit and one default everywhere. This module opens nothing: a configuration that passes
-//! [`Config::validate`] can still name a file that does not exist.
+//! unit and one default everywhere. This module opens nothing: its callers read files for it, and a
+//! configuration that passes [`Config::validate`] can still name a file that does not exist.
 
 mod allow;
 mod control;
@@ -21,11 +21,11 @@ mod zoned;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use allow::AdminAllow;
 pub use control::Control;
-pub use read::{from_file, from_file_again, from_toml, with_suggestion};
+pub use read::{MAX_FILE_LEN, Read, from_file, from_text, from_toml, with_suggestion};
 use serde::{Deserialize, Serialize};
 pub use size::{Range, Size, Span};
 pub use socket_mode::SocketMode;
@@ -287,6 +287,14 @@ pub struct Medium {
 }
 
 impl Medium {
+    /// The same, of one medium.
+    pub fn read_preset(&self, read: Read) {
+        if let Some(timing) = &self.timing {
+            // An error is kept with it.
+            let _ = timing.find(read);
+        }
+    }
+
     /// A medium with everything else at its default.
     pub fn new(name: String, kind: MediumKind) -> Self {
         Medium {
@@ -611,15 +619,25 @@ use size::serde_as_text;
 serde_as_text!(Listen => "an address in quotes, as in \"vfio-user:/run/nvmirage/vm1.sock\"");
 
 impl Config {
-    /// The configuration with every default written out, as TOML.
-    pub fn with_defaults(&self) -> String {
+    /// Reads the files of presets that media name, once: later changes of the files do not affect
+    /// these media. [`Config::validate`] returns what is wrong with them.
+    pub fn read_presets(&self, read: Read) {
+        self.media
+            .iter()
+            .for_each(|medium| medium.read_preset(read));
+    }
+
+    /// The configuration with every default written out, as TOML. `may_be_regular` returns whether
+    /// a path is a regular file, or does not exist.
+    pub fn with_defaults(&self, may_be_regular: fn(&Path) -> bool) -> String {
         let mut full = self.clone();
         if full.reactor.is_empty() {
             full.reactor.push(Reactor::default());
         }
         for medium in &mut full.media {
             if let Some(timing) = &mut medium.timing
-                && let Some(file) = timing.state_file(medium.kind, medium.path.as_deref())
+                && let Some(file) =
+                    timing.state_file(medium.kind, medium.path.as_deref(), may_be_regular)
             {
                 timing.state = Some(file);
                 let interval = timing.state_interval().unwrap_or_default();

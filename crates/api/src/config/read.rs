@@ -1,7 +1,6 @@
 //! Reading of configurations, with errors that name the place and suggest the nearest word.
 
-use std::fs::File;
-use std::io::Read;
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -9,52 +8,38 @@ use anyhow::{Context, bail};
 use super::Config;
 
 /// Largest configuration that is read.
-const MAX_FILE_LEN: u64 = 1 << 20;
+pub const MAX_FILE_LEN: u64 = 1 << 20;
 
-/// Reads and validates a configuration file, which may be a pipe.
-pub fn from_file(path: &Path) -> anyhow::Result<Config> {
-    let shown = path.display();
-    let text = read(path).with_context(|| format!("cannot read the configuration {shown}"))?;
-    from_toml(&text).with_context(|| format!("{shown} cannot be used"))
-}
+/// How a file is read as text, of up to so many bytes.
+pub type Read = fn(&Path, u64) -> io::Result<String>;
 
-/// Reads and validates a configuration file for the second time.
+/// Reads and validates a configuration file, and the presets that it names.
 ///
 /// # Errors
-/// As [`from_file`]. Also where the file cannot be read twice, such as a pipe, or is empty, such as
-/// a file that is being rewritten.
-pub fn from_file_again(path: &Path) -> anyhow::Result<Config> {
+/// A file cannot be read, is too long, or its text is no configuration.
+pub fn from_file(path: &Path, read: Read) -> anyhow::Result<Config> {
     let shown = path.display();
-    let metadata = std::fs::metadata(path)
+    let text = read(path, MAX_FILE_LEN)
         .with_context(|| format!("cannot read the configuration {shown}"))?;
-    if !metadata.is_file() {
-        bail!(
-            "{shown} is not a regular file, so it cannot be reloaded: serve a configuration from a regular file, or restart the server"
-        );
-    }
-    let text = read(path).with_context(|| format!("cannot read the configuration {shown}"))?;
-    if text.trim().is_empty() {
-        bail!(
-            "{shown} is empty, which would delete every object: write the new file elsewhere and rename it; to delete everything, put a comment in it"
-        );
-    }
-    from_toml(&text).with_context(|| format!("{shown} cannot be used"))
+    from_text(&text, read).with_context(|| format!("{shown} cannot be used"))
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let file = File::open(path)?;
-    file.take(MAX_FILE_LEN + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_FILE_LEN {
-        bail!("it is larger than {MAX_FILE_LEN} bytes, the maximum for a configuration");
-    }
-    Ok(text)
-}
-
-/// Reads and validates a configuration.
+/// Reads and validates a configuration without files of presets.
+///
+/// # Errors
+/// The text is no configuration, or an object in it is wrong.
 pub fn from_toml(text: &str) -> anyhow::Result<Config> {
+    from_text(text, |_, _| Err(io::ErrorKind::Unsupported.into()))
+}
+
+/// Reads and validates a configuration, and the presets that it names.
+///
+/// # Errors
+/// The text is no configuration, or an object in it is wrong.
+pub fn from_text(text: &str, read: Read) -> anyhow::Result<Config> {
     let config: Config = toml::from_str(text)
         .map_err(|error| anyhow::anyhow!(with_suggestion(&error.to_string())))?;
+    config.read_presets(read);
     let problems = config.validate();
     if !problems.is_empty() {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();

@@ -4,11 +4,10 @@
 //! names; this file lists none of them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::Duration;
-use std::{fmt, fs};
 
 use model::parameter::Change;
 use model::preset::MeasuredBy;
@@ -21,7 +20,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::drive::{self, Drive};
 use super::read::nearest_word;
 use super::validate::Place;
-use super::{Medium, MediumKind, Size, Span, Zoned};
+use super::{Medium, MediumKind, Read, Size, Span, Zoned};
 
 /// Default interval at which the state of a drive is saved while the drive works.
 const STATE_INTERVAL: Duration = Duration::from_secs(60);
@@ -58,9 +57,9 @@ pub struct Timing {
     pub changes: BTreeMap<String, Text>,
 }
 
-/// A preset that was found. Not serialized.
+/// A preset that was looked for. Not serialized.
 #[derive(Clone, Debug, Default)]
-struct Found(OnceLock<Drive>);
+struct Found(OnceLock<Result<Drive, String>>);
 
 impl PartialEq for Found {
     fn eq(&self, _: &Self) -> bool {
@@ -68,11 +67,12 @@ impl PartialEq for Found {
     }
 }
 
-/// `PRESET[,NAME=VALUE...]`, as on a command line.
-impl FromStr for Timing {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
+impl Timing {
+    /// Reads `PRESET[,NAME=VALUE...]`, as on a command line.
+    ///
+    /// # Errors
+    /// A part is no `NAME=VALUE`, or those of [`Timing::find`].
+    pub fn parse(text: &str, read: Read) -> Result<Self, String> {
         let mut parts = text.split(',');
         let mut timing = Timing::of(parts.next().unwrap_or_default().to_owned());
         for part in parts {
@@ -81,7 +81,7 @@ impl FromStr for Timing {
                 .ok_or_else(|| format!("`{part}`: write NAME=VALUE, as in read_latency=8us"))?;
             timing.write(name, value)?;
         }
-        timing.drive()?;
+        timing.find(read)?;
         Ok(timing)
     }
 }
@@ -175,29 +175,38 @@ impl Timing {
         }
     }
 
-    /// The drive of the preset.
+    /// The drive of the preset; a preset's file is read, if it was not before.
     ///
     /// # Errors
     /// No such preset exists, or its file cannot be used.
-    pub fn drive(&self) -> Result<&Drive, String> {
-        match self.drive.0.get() {
-            Some(drive) => Ok(drive),
-            None => {
-                let found = Drive::find(&self.preset)?;
-                Ok(self.drive.0.get_or_init(|| found))
-            }
-        }
+    pub fn find(&self, read: Read) -> Result<&Drive, String> {
+        let found = self.drive.0.get_or_init(|| Drive::find(&self.preset, read));
+        found.as_ref().map_err(Clone::clone)
     }
 
-    /// The same for another process: the path of a preset file is made absolute.
+    /// The same, of a preset's file that [`Timing::find`] has read.
     ///
     /// # Errors
-    /// There is no current folder.
-    pub fn absolute(self) -> std::io::Result<Self> {
+    /// Those of [`Timing::find`].
+    pub fn drive(&self) -> Result<&Drive, String> {
+        if self.drive.0.get().is_none() && drive::is_file(&self.preset) {
+            return Err(format!("the preset {} was not read", self.preset));
+        }
+        self.find(|_, _| Err(std::io::ErrorKind::Unsupported.into()))
+    }
+
+    /// The same for another process: the path of a preset's file is made absolute by `absolute`.
+    ///
+    /// # Errors
+    /// Those of `absolute`.
+    pub fn absolute(
+        self,
+        absolute: fn(&Path) -> std::io::Result<PathBuf>,
+    ) -> std::io::Result<Self> {
         if !drive::is_file(&self.preset) {
             return Ok(self);
         }
-        let path: PathBuf = std::path::absolute(&self.preset)?;
+        let path = absolute(Path::new(&self.preset))?;
         Ok(Timing {
             preset: path.to_string_lossy().into_owned(),
             ..self
@@ -352,15 +361,18 @@ impl Timing {
     }
 
     /// File of the model's state, on a medium of this kind and path. `None`: the state is not
-    /// saved.
-    pub fn state_file(&self, kind: MediumKind, path: Option<&Path>) -> Option<PathBuf> {
+    /// saved. `may_be_regular` returns whether a path is a regular file, or does not exist.
+    pub fn state_file(
+        &self,
+        kind: MediumKind,
+        path: Option<&Path>,
+        may_be_regular: fn(&Path) -> bool,
+    ) -> Option<PathBuf> {
         if !self.has_state() || self.state.is_some() {
             return self.state.clone();
         }
         // Not beside a device node: /dev holds no files.
-        let is_file =
-            |path: &&Path| fs::metadata(path).map_or_else(|_| true, |is| is.file_type().is_file());
-        let path = path.filter(|path| kind == MediumKind::File && is_file(path))?;
+        let path = path.filter(|path| kind == MediumKind::File && may_be_regular(path))?;
         let mut name = path.as_os_str().to_owned();
         name.push(".timing");
         Some(name.into())
@@ -438,6 +450,10 @@ fn part_of(name: &str, kind: Kind) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &str) -> Result<Timing, String> {
+        Timing::parse(text, |_, _| Err(std::io::ErrorKind::NotFound.into()))
+    }
     use crate::config::from_toml;
 
     fn media(kind: &str, timing: &str) -> Result<crate::config::Config, String> {
@@ -581,9 +597,7 @@ mod tests {
 
     #[test]
     fn in_one_word() {
-        let timing: Timing = "optane-p4800x,as_measured_by=linux,read_latency=10us"
-            .parse()
-            .unwrap();
+        let timing: Timing = parse("optane-p4800x,as_measured_by=linux,read_latency=10us").unwrap();
         let parameters = timing.parameters(1 << 30).unwrap();
         assert_eq!(get(&parameters, "read_latency"), "3390ns");
         for (text, says) in [
@@ -591,7 +605,7 @@ mod tests {
             ("optane-p4800x,8us", "write NAME=VALUE"),
             ("optane-p4800x,as_measured_by=me", "write device or linux"),
         ] {
-            let error = text.parse::<Timing>().unwrap_err();
+            let error = parse(text).unwrap_err();
             assert!(error.contains(says), "{error}");
         }
     }
@@ -615,7 +629,7 @@ mod tests {
             "preset = \"samsung-970-pro\"\nchannels = 4\nprogram = \"1us\"",
         );
         let config = config.unwrap();
-        let again = from_toml(&config.with_defaults()).unwrap();
+        let again = from_toml(&config.with_defaults(|_| true)).unwrap();
         assert_eq!(again.media, config.media);
         let json = serde_json::to_string(&config.media[0]).unwrap();
         let from_json: crate::config::Medium = serde_json::from_slice(json.as_bytes()).unwrap();

@@ -2,6 +2,7 @@
 //!
 //! Keys, units and defaults are those of the configuration file.
 
+use machine::files::read_text;
 use std::path::PathBuf;
 
 use api::config::tenant::{Class, Tenant};
@@ -112,7 +113,7 @@ struct MediumArgs {
     read_only: Option<bool>,
 
     /// Timing model: a preset, and parameters that differ from it; default: none
-    #[arg(long, value_name = "PRESET[,NAME=VALUE...]")]
+    #[arg(long, value_name = "PRESET[,NAME=VALUE...]", value_parser = |text: &str| Timing::parse(text, read_text))]
     timing: Option<Timing>,
 
     /// Command set of a `keyvalue`; default: nvme
@@ -371,7 +372,10 @@ impl MediumArgs {
             poll_completions: self.poll_completions,
             register_memory: self.register_memory,
             read_only: self.read_only,
-            timing: self.timing.map(Timing::absolute).transpose()?,
+            timing: self
+                .timing
+                .map(|timing| timing.absolute(|path| std::path::absolute(path)))
+                .transpose()?,
             zoned: None,
             dialect: self.dialect,
             max_keys: self.max_keys,

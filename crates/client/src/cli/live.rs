@@ -4,6 +4,7 @@
 //! server has [`BOUND`] to answer; without a server, or with a slow one, the output is empty and
 //! there is no message.
 
+use machine::files::read_text;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -342,6 +343,7 @@ fn live_parameters(medium: &str) -> Vec<(String, String)> {
     let found = served.media.iter().find(|m| m.config.name == medium);
     let parameters: Option<Parameters> = found.and_then(|medium| {
         let timing = medium.config.timing.as_ref()?;
+        timing.find(read_text).ok()?;
         timing.parameters(medium.bytes).ok()
     });
     let Some(parameters) = parameters else {

@@ -1,5 +1,6 @@
 //! `nvmirage qemu-args`: prints the QEMU options that give a guest a drive.
 
+use machine::files::read_text;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -84,7 +85,7 @@ impl QemuArgs {
     /// The controller's socket, as an absolute path if its folder is known.
     fn socket(&self) -> anyhow::Result<PathBuf> {
         if let Some(file) = &self.config {
-            let controllers = config::from_file(file)?.controller;
+            let controllers = config::from_file(file, read_text)?.controller;
             let listen = find(&self.name, controllers.iter().map(|c| (&c.name, &c.listen)))
                 .with_context(|| format!("{} has no such controller", file.display()))?;
             // relative to the folder in which the server will be started

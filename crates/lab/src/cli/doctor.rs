@@ -1,5 +1,6 @@
 //! `nvmirage doctor`: checks this machine, and proposes CPUs for reactors and guests.
 
+use machine::files::read_text;
 use std::path::{Path, PathBuf};
 
 use machine::topology::Topology;
@@ -64,7 +65,11 @@ impl Doctor {
         };
         let asked = Asked {
             guest,
-            config: self.config.as_deref().map(config::from_file).transpose()?,
+            config: self
+                .config
+                .as_deref()
+                .map(|file| config::from_file(file, read_text))
+                .transpose()?,
             qemu: self.qemu,
             command_line: self.qemu_command_line,
         };

@@ -1,6 +1,7 @@
 //! `nvmirage precondition`: brings a modelled flash drive into the steady state of long use,
 //! without hours of writes by a host.
 
+use machine::files::{may_be_regular, read_text};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -69,6 +70,7 @@ pub struct Precondition {
     #[arg(
         long,
         value_name = "PRESET",
+        value_parser = |text: &str| Timing::parse(text, read_text),
         requires = "size",
         requires = "state",
         conflicts_with = "medium"
@@ -189,7 +191,7 @@ impl Precondition {
 
     fn of_medium(&self, file: &Path, media: Media) -> anyhow::Result<(Timing, u64, PathBuf)> {
         let name = self.medium.as_deref().unwrap_or_default();
-        let config = config::from_file(file)?;
+        let config = config::from_file(file, read_text)?;
         let medium = config.media.into_iter().find(|medium| medium.name == name);
         let medium = medium.with_context(|| format!("{} has no media `{name}`", file.display()))?;
         let timing = medium.timing.clone().with_context(|| {
@@ -207,7 +209,7 @@ impl Precondition {
         let size = medium.size.map(|size| size.0).or(found);
         let size =
             size.with_context(|| format!("media {name} has no size: write size = \"64GiB\""))?;
-        let state = timing.state_file(medium.kind, path).with_context(|| {
+        let state = timing.state_file(medium.kind, path, may_be_regular).with_context(|| {
             format!("media {name} does not save the state of its timing model: write state = \"{name}.timing\" under [media.timing]")
         })?;
         Ok((timing, size, state))

@@ -344,7 +344,8 @@ mod tests {
             let config = configuration(dir.path(), cpu).unwrap();
             assert_eq!(config.validate(), []);
             assert_eq!(config.controller.len(), 2);
-            let reread = config::from_toml(&config.with_defaults()).unwrap();
+            let reread =
+                config::from_toml(&config.with_defaults(machine::files::may_be_regular)).unwrap();
             assert_eq!(reread.controller, config.controller);
         }
     }

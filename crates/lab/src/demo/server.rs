@@ -4,6 +4,7 @@
 //! the kernel ensures even if the demo is killed; and the demo kills it if it does not stop in
 //! time.
 
+use machine::files::may_be_regular;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -40,7 +41,7 @@ impl Server {
     pub(super) fn start(config: &Config, dir: &Path) -> anyhow::Result<Self> {
         let file = dir.join("demo.toml");
         let log = dir.join("server.log");
-        fs::write(&file, config.with_defaults())
+        fs::write(&file, config.with_defaults(may_be_regular))
             .with_context(|| format!("cannot write {}", file.display()))?;
         let program = std::env::current_exe().context("cannot find the path of this program")?;
         let mut child = Command::new(program)

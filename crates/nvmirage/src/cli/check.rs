@@ -1,5 +1,6 @@
 //! `nvmirage check`: validates a configuration and shows its defaults.
 
+use machine::files::{may_be_regular, read_text};
 use std::path::PathBuf;
 
 use api::config;
@@ -37,7 +38,7 @@ pub(super) struct Check {
 
 impl Check {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let config = config::from_file(&self.file)?;
-        terminal::print(&config.with_defaults())
+        let config = config::from_file(&self.file, read_text)?;
+        terminal::print(&config.with_defaults(may_be_regular))
     }
 }

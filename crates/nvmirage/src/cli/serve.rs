@@ -1,5 +1,6 @@
 //! `nvmirage serve`: serves controllers until stopped.
 
+use machine::files::read_text;
 use std::path::PathBuf;
 
 use api::config::{self, Config, Doorbells, Listen};
@@ -100,7 +101,7 @@ impl Serve {
     /// The configuration from the file or from the short form.
     fn read(&self) -> anyhow::Result<Config> {
         match (&self.config, &self.listen) {
-            (Some(file), _) => config::from_file(file),
+            (Some(file), _) => config::from_file(file, read_text),
             (None, Some(listen)) => self.short_form(listen.clone()),
             (None, None) => {
                 Err(UsageError("write --config FILE, or --media and --listen".into()).into())
@@ -119,6 +120,7 @@ impl Serve {
             let asked_for = &mut config.control.get_or_insert_default().socket;
             *asked_for = Some(Listen::Unix(control));
         }
+        config.read_presets(read_text);
         let problems = config.validate();
         if !problems.is_empty() {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();

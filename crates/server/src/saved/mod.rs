@@ -10,6 +10,7 @@
 
 pub(crate) mod merge;
 
+use machine::files::read_text;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -115,6 +116,7 @@ impl Saved {
                 true => Some(Behind::NothingLost),
                 false => Some(Behind::SomeLost),
             };
+            config.read_presets(read_text);
             let problems = config.validate();
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
             ensure!(problems.is_empty(), "{}\n{}", lines.join("\n"), advice());

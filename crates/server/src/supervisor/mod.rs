@@ -23,6 +23,7 @@ mod tenants;
 mod timing;
 mod traces;
 
+use machine::files::read_text;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -282,6 +283,7 @@ impl Supervisor {
 
     /// Opens a medium.
     pub(crate) fn create_medium(&self, medium: config::Medium) -> Result<(), Refusal> {
+        medium.read_preset(read_text);
         self.change(What::Created, ("media", &medium.name.clone()), |state| {
             if state.config.media.iter().any(|m| m.name == medium.name) {
                 return Err(exists("media", &medium.name));

@@ -4,10 +4,11 @@
 //! The whole file is read and validated, and a plan is computed, before anything changes. A step
 //! that fails ends the reload: completed steps stay, and the next reload continues from there.
 
+use machine::files::read_text;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use api::config::log::Log;
 use api::config::{self, Config, Timing};
 use api::{FieldProblem, Kind, PlannedStep, Refusal, Reload, ReloadRequest, What};
@@ -244,7 +245,7 @@ impl State {
                 "this server was started without --config: there is no file to read again; `nvmirage export` writes one that serves the same",
             ));
         };
-        let file = config::from_file_again(&source.file);
+        let file = read_again(&source.file);
         let file = file.map_err(|error| Refusal::invalid(format!("{error:#}")))?;
         let now = self.objects();
         let Merged { objects, lost } = merge(&source.then, &now, &Objects::of(&file));
@@ -500,4 +501,25 @@ impl State {
         let kept = kept.map_or(Ok(()), |saved| saved.rebase(then, now));
         kept.context("the reload is applied, but cannot be saved: the next start compares with the earlier file")
     }
+}
+
+/// Reads and validates a configuration file for the second time.
+///
+/// # Errors
+/// As [`config::from_file`]. Also where the file cannot be read twice, such as a pipe, or is empty,
+/// such as a file that is being rewritten.
+fn read_again(path: &Path) -> anyhow::Result<Config> {
+    let shown = path.display();
+    let cannot_read = || format!("cannot read the configuration {shown}");
+    let metadata = std::fs::metadata(path).with_context(cannot_read)?;
+    ensure!(
+        metadata.is_file(),
+        "{shown} is not a regular file, so it cannot be reloaded: serve a configuration from a regular file, or restart the server"
+    );
+    let text = read_text(path, config::MAX_FILE_LEN).with_context(cannot_read)?;
+    ensure!(
+        !text.trim().is_empty(),
+        "{shown} is empty, which would delete every object: write the new file elsewhere and rename it; to delete everything, put a comment in it"
+    );
+    config::from_text(&text, read_text).with_context(|| format!("{shown} cannot be used"))
 }

@@ -53,6 +53,26 @@ const DATA_PATH_LINTS: [&str; 3] = [
     "disallowed_macros",
 ];
 
+/// Crates that read no file, clock or environment and start no thread: their callers do.
+const DETACHED_FOLDERS: [&str; 5] = [
+    "crates/api/src/",
+    "crates/controller/src/",
+    "crates/engine/src/",
+    "crates/model/src/",
+    "crates/port/src/",
+];
+const WORLD: [&str; 9] = [
+    "std::fs",
+    "std::env",
+    "thread::spawn",
+    "thread::sleep",
+    "std::process",
+    "Instant::now",
+    "SystemTime",
+    "path::absolute",
+    "canonicalize",
+];
+
 const TEXT_EXTENSIONS: &[&str] = &[
     "css", "html", "js", "json", "lock", "log", "md", "py", "rs", "service", "sh", "svg", "toml",
     "ts", "tsx", "txt", "yaml", "yml",
@@ -96,6 +116,7 @@ pub(super) fn check(name: &str, bytes: &[u8]) -> Vec<Finding> {
         findings.extend(unsafe_reasons(name, &text));
         findings.extend(words(name, &text));
         findings.extend(crate_root(name, &text));
+        findings.extend(detachment(name, &text));
     }
     findings
 }
@@ -292,6 +313,30 @@ fn crate_root(name: &str, text: &Split) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Some crates have no part in the machine that they run on, except in their tests.
+fn detachment(name: &str, text: &Split) -> Vec<Finding> {
+    let is_test = name.ends_with("/tests.rs") || name.contains("/tests/");
+    if is_test
+        || !DETACHED_FOLDERS
+            .iter()
+            .any(|folder| name.starts_with(folder))
+    {
+        return Vec::new();
+    }
+    let code = text.code.split("#[cfg(test)]\nmod tests").next();
+    let code = code.unwrap_or_default();
+    let used = WORLD.iter().flat_map(|word| {
+        lines_with(code, word).map(move |line| {
+            finding(
+                name,
+                line,
+                format!("{word}: this crate reads no file, clock or environment; have its caller do that"),
+            )
+        })
+    });
+    used.collect()
 }
 
 /// The lines (from 1) of `text` that have `word` as a word of its own.

@@ -225,6 +225,26 @@ fn crates_that_are_not_strict() {
 }
 
 #[test]
+fn crates_that_look_at_the_machine() {
+    let api = |source: &str| found("crates/api/src/config/read.rs", source);
+    assert_one(&api("use std::fs::File;\n"), "std::fs: this crate reads no");
+    assert_one(&api("let now = Instant::now();\n"), "Instant::now");
+    assert_eq!(api("// std::fs\nlet text = \"std::env\";\n"), [""; 0]);
+    assert_eq!(
+        api("fn f() {}\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n"),
+        [""; 0]
+    );
+    assert_eq!(
+        found("crates/api/src/config/tests.rs", "use std::fs;\n"),
+        [""; 0]
+    );
+    assert_eq!(
+        found("crates/lab/src/load/mod.rs", "use std::fs;\n"),
+        [""; 0]
+    );
+}
+
+#[test]
 fn text_is_known_by_name() {
     for name in [
         "a/b.rs",

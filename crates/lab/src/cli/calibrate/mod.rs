@@ -3,6 +3,7 @@
 mod document;
 mod shown;
 
+use machine::files::read_text;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -132,7 +133,7 @@ impl Calibrate {
             return Ok(None);
         };
         let mut timing = Timing::of(name.clone());
-        let drive = timing.drive()?.clone();
+        let drive = timing.find(read_text)?.clone();
         for change in &self.set {
             let known = change.split_once('=');
             let known = known.filter(|(name, _)| drive.kind().parameter(name).is_ok());

@@ -3,6 +3,7 @@
 
 mod shown;
 
+use machine::files::read_text;
 use model::parameter::{PAGE_BYTES, Shape};
 use model::preset::{self, Preset};
 use model::{Ceiling, Explanation, Latency, Parameters, ZoneShape};
@@ -193,7 +194,9 @@ impl Explain {
             return list(self.json);
         };
         let mut timing = Timing::of(name.clone());
-        let drive = timing.drive().map_err(|error| anyhow::anyhow!(error))?;
+        let drive = timing
+            .find(read_text)
+            .map_err(|error| anyhow::anyhow!(error))?;
         let drive = drive.clone();
         let size_bytes = self.size.map_or(drive.size_bytes(), |size| size.0);
         for change in &self.set {

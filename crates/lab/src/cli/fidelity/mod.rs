@@ -12,6 +12,7 @@ mod real;
 mod replay;
 mod shown;
 
+use machine::files::read_text;
 use std::path::{Path, PathBuf};
 
 use driver::workload::{Phase, Progress};
@@ -170,7 +171,7 @@ impl Fidelity {
         if self.preset.is_empty() {
             return Ok(preset::presets().collect());
         }
-        let found = self.preset.iter().map(|name| match Drive::find(name)? {
+        let found = self.preset.iter().map(|name| match Drive::find(name, read_text)? {
             Drive::Known(preset) => Ok(preset),
             Drive::File(_) => Err(format!(
                 "--preset {name}: the oracle was asked of the program's own presets only; nvmirage simulate takes files"

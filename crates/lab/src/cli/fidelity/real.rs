@@ -9,6 +9,7 @@
 //! reactor exceeds its own bound, the machine kept a thread from running. The affected commands, or
 //! the whole run, do not count; the report says how many were excluded.
 
+use machine::files::read_text;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -207,6 +208,7 @@ impl Rig {
         let config = configuration(&folder, preset, parameters, points, (cpus.server, bytes));
         let listen = |at: usize| config.controller[at].listen.clone();
         let (drive, null) = (listen(0), listen(1));
+        config.read_presets(read_text);
         let problems = config.validate();
         ensure!(problems.is_empty(), "{problems:?}");
         let stop = (cpus.serve)(config)?;

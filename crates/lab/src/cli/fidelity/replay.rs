@@ -1,5 +1,6 @@
 //! `nvmirage fidelity --replay`: repeats the recorded commands of a served drive in virtual time.
 
+use machine::files::read_text;
 use std::fs;
 use std::path::Path;
 
@@ -35,10 +36,8 @@ pub(super) fn run(file: &Path, json: bool) -> anyhow::Result<()> {
     let _line = terminal::progress::waiting("playing it back");
     let text = fs::read_to_string(file).with_context(place)?;
     let recorded = recording::read(&text).with_context(place)?;
-    let timing: Timing = recorded
-        .drive
-        .parse()
-        .map_err(|error: String| anyhow::anyhow!(error))
+    let timing = Timing::parse(&recorded.drive, read_text)
+        .map_err(|error| anyhow::anyhow!(error))
         .with_context(place)?;
     let parameters = timing.parameters(recorded.size);
     let parameters = parameters

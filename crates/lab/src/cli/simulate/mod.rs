@@ -4,6 +4,7 @@ mod plot;
 mod shown;
 mod sweep;
 
+use machine::files::read_text;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -156,7 +157,7 @@ impl Simulate {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        let drive = Drive::find(&self.preset).map_err(UsageError)?;
+        let drive = Drive::find(&self.preset, read_text).map_err(UsageError)?;
         if self.prepared && drive.kind() != Kind::Flash {
             return Err(UsageError(format!(
                 "--prepared is only for presets of kind flash, and {} is of kind {}: remove it",
@@ -258,6 +259,7 @@ impl Simulate {
         for (name, value) in point.of(Key::Parameter) {
             timing.write(name, value).map_err(UsageError)?;
         }
+        timing.find(read_text).map_err(UsageError)?;
         Ok(timing)
     }
 

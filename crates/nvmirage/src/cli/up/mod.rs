@@ -2,6 +2,7 @@
 
 mod made;
 
+use machine::files::read_text;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -195,6 +196,7 @@ impl Up {
             let asked_for = &mut config.control.get_or_insert_default().socket;
             *asked_for = Some(Listen::Unix(server.path().to_owned()));
         }
+        config.read_presets(read_text);
         let problems = config.validate();
         if !problems.is_empty() {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -218,8 +220,8 @@ impl Up {
             "keyvalue" => return Ok(of(MediumKind::KeyValue)),
             _ => {}
         }
-        let timing = Timing::of(self.what.clone()).absolute()?;
-        timing.drive().map_err(|why| {
+        let timing = Timing::of(self.what.clone()).absolute(|path| std::path::absolute(path))?;
+        timing.find(read_text).map_err(|why| {
             let what = &self.what;
             UsageError(format!(
                 "{what}: {why}; or write a kind: null, ram, file or keyvalue"
