@@ -1,5 +1,5 @@
 //! Start of commands: a command begins when no older one of its channel conflicts with it
-//! ([`super::overlap`]), and then none of another channel ([`memory::claims`]).
+//! ([`super::overlap`]), and then none of another channel ([`memory::sync::claims`]).
 //!
 //! A command that waits for one of its own channel holds either no claim or a complete one, so
 //! commands cannot wait for each other in a circle. Claims end with their commands, also if a

@@ -1,15 +1,23 @@
 //! The only crate that maps memory and shares it.
 //!
-//! Memory that a host shares with us is mapped once per file ([`mapping`]), found by the host's
-//! addresses through an immutable snapshot ([`dma`]), and accessed in four ways only: data is
-//! copied ([`Segment`]), queue entries are loaded and stored with their ordering ([`ring`]),
-//! doorbells are single words ([`doorbell`]), and the kernel gets an address for its own I/O
-//! ([`Segment::as_raw`]) or for a device's ([`vfio`]). A host may change its memory at any moment,
-//! also while we read it: no code here creates a reference to it, or reads a host's byte twice to
-//! decide about it.
+//! - [`guest`]: memory that a host shares with us. It is mapped once per file
+//!   ([`mapping`](guest::mapping)), found by the host's addresses through an immutable snapshot
+//!   ([`dma`](guest::dma)), and accessed in four ways only: data is copied ([`Segment`]), queue
+//!   entries are loaded and stored with their ordering ([`ring`](guest::ring)), doorbells are
+//!   single words ([`doorbell`](guest::doorbell)), and the kernel gets an address for its own I/O
+//!   ([`Segment::as_raw`]) or for a device's ([`vfio`]).
+//! - [`own`]: memory of this process: anonymous or of a memfd, huge pages, and state that outlives
+//!   the process.
+//! - [`store`]: the bytes of the RAM medium.
+//! - [`sync`]: what threads of this process share without locks.
+//! - [`numa`]: the node of memory. [`vfio`]: functions of physical devices. [`signals`]: what the
+//!   process survives.
+//!
+//! A host may change its memory at any moment, also while we read it: no code here creates a
+//! reference to it, or reads a host's byte twice to decide about it.
 //!
 //! All memory orderings against the other side live in the named helpers of the private module
-//! `order`.
+//! `sync::order`.
 //!
 //! What this crate does NOT do: it knows no NVMe command and no vfio-user message, checks no guest
 //! value beyond addresses and lengths, and does not decide when work is done.
@@ -20,49 +28,33 @@
     clippy::disallowed_macros
 )]
 
-pub mod address;
-pub mod claims;
-pub mod counters;
-pub mod dma;
-pub mod doorbell;
-pub mod file_size;
-pub mod host;
-pub mod huge;
-pub mod lost;
-pub mod mailbox;
-mod map;
-pub mod mapping;
+pub mod guest;
 pub mod numa;
-mod order;
-mod pieces;
-pub mod records;
-pub mod ring;
-pub mod sleep;
-pub mod state;
+pub mod own;
+pub mod signals;
 pub mod store;
-mod sync;
-pub mod told;
+pub mod sync;
 pub mod vfio;
-pub mod wake;
 
-pub use address::{Iova, PAGE};
-pub use claims::{Claim, Claimant, Claims, MAX_CLAIMANTS};
-pub use counters::{Counter, Histogram, LogHistogram};
-pub use dma::{
+pub use guest::address::Iova;
+pub use guest::dma::{
     Access, DmaError, DmaMap, DmaView, Hint, Lent, MAX_DMA_REGIONS, Near, Need, PinId, Reach,
     Region, Scratch, Segment, TranslateError, ViewPins,
 };
-pub use doorbell::{DoorbellPages, ShadowDoorbells, full_fence, loads_done};
-pub use file_size::survive_file_size_limit;
-pub use host::{Buffer, HostCq, HostMemory, HostSq};
-pub use huge::{HUGE_PAGE_LEN, HugePages};
-pub use lost::{LostFlag, install_sigbus_handler};
-pub use mapping::{ClientMappings, MapError, Mapping};
-pub use pieces::Pieces;
-pub use records::{RECORD_WORDS, Records};
-pub use ring::{CqRing, MAX_RING_ENTRIES, RingError, SqRing};
-pub use sleep::Bell;
-pub use state::{Area, StateError, StateFile};
+pub use guest::doorbell::{DoorbellPages, ShadowDoorbells, full_fence, loads_done};
+pub use guest::host::{Buffer, HostCq, HostMemory, HostSq};
+pub use guest::lost::{LostFlag, install_sigbus_handler};
+pub use guest::mapping::{ClientMappings, MapError, Mapping};
+pub use guest::ring::{CqRing, MAX_RING_ENTRIES, RingError, SqRing};
+pub use own::PAGE;
+pub use own::huge::{HUGE_PAGE_LEN, HugePages};
+pub use own::state::{Area, StateError, StateFile};
+pub use signals::survive_file_size_limit;
+pub use store::pieces::Pieces;
 pub use store::{Store, StorePages};
-pub use told::Told;
-pub use wake::EventFd;
+pub use sync::claims::{Claim, Claimant, Claims, MAX_CLAIMANTS};
+pub use sync::counters::{Counter, Histogram, LogHistogram};
+pub use sync::records::{RECORD_WORDS, Records};
+pub use sync::sleep::Bell;
+pub use sync::told::Told;
+pub use sync::wake::EventFd;

@@ -8,8 +8,8 @@
 use std::ptr::NonNull;
 use std::{io, ptr};
 
-use crate::address::PAGE;
-use crate::map::OwnMap;
+use crate::own::PAGE;
+use crate::own::map::OwnMap;
 
 /// Most pages that are looked at in one call.
 pub const MAX_SAMPLES: usize = 1024;

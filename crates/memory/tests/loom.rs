@@ -3,7 +3,8 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use memory::{Bell, Claim, Claimant, Claims, RECORD_WORDS, Records, mailbox};
+use memory::sync::mailbox;
+use memory::{Bell, Claim, Claimant, Claims, RECORD_WORDS, Records};
 
 /// Every message arrives once and in order, through a mailbox smaller than their number.
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! Copies run on the reactor that adds them, each from start to end, or, if it is large, in slices
 //! while no other command touches the bytes (`slices`): commands of one reactor do not mix. With
-//! several reactors, commands first claim their bytes ([`memory::claims`]), and if that fails wait
-//! among the slices.
+//! several reactors, commands first claim their bytes ([`memory::sync::claims`]), and if that fails
+//! wait among the slices.
 
 mod slices;
 

@@ -27,11 +27,11 @@ pub use region::RegionInfo;
 use rustix::io::Errno;
 use vfio_bindings::bindings::vfio as abi;
 
-use crate::address::Iova;
-use crate::dma::Lent;
-use crate::doorbell::DoorbellPages;
-use crate::host::HostMemory;
-use crate::mapping::MapError;
+use crate::guest::address::Iova;
+use crate::guest::dma::Lent;
+use crate::guest::doorbell::DoorbellPages;
+use crate::guest::host::HostMemory;
+use crate::guest::mapping::MapError;
 
 /// The most interrupt vectors that are asked for: MSI-X has no more (PCIe 5.0, 7.7.2.2).
 const MAX_VECTORS: u32 = 2048;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-use memory::mapping::MAX_SESSION_MAPPINGS;
+use memory::guest::mapping::MAX_SESSION_MAPPINGS;
 use memory::{Access, ClientMappings, DmaError, DmaMap, Iova, MAX_DMA_REGIONS, MapError};
 use rustix::fs::SealFlags;
 

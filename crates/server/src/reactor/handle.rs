@@ -139,14 +139,14 @@ pub(super) struct Address(Arc<Mailbox>);
 #[derive(Debug)]
 struct Mailbox {
     /// Shared by the senders under a lock; the reactor itself takes no lock.
-    sender: Mutex<memory::mailbox::Sender<Message>>,
+    sender: Mutex<memory::sync::mailbox::Sender<Message>>,
     bell: Arc<Bell>,
     wake: EventFd,
 }
 
 impl Address {
     pub(super) fn new(
-        sender: memory::mailbox::Sender<Message>,
+        sender: memory::sync::mailbox::Sender<Message>,
         bell: Arc<Bell>,
         wake: EventFd,
     ) -> Self {
@@ -160,7 +160,7 @@ impl Address {
     /// Address of a reactor that never reads its mailbox, and the mailbox.
     #[cfg(test)]
     pub(super) fn of_nobody() -> (Self, impl Sized) {
-        let (sender, mailbox) = memory::mailbox::channel::<Message>(MAILBOX_LEN);
+        let (sender, mailbox) = memory::sync::mailbox::channel::<Message>(MAILBOX_LEN);
         let wake = EventFd::new().unwrap();
         (Address::new(sender, Arc::new(Bell::new()), wake), mailbox)
     }
@@ -238,7 +238,7 @@ pub(crate) struct ReactorHandle {
 impl ReactorHandle {
     /// Starts a reactor, pinned to `cpu` if one is given.
     pub(crate) fn start(index: usize, cpu: Option<u32>, mode: Mode) -> anyhow::Result<Self> {
-        let (sender, receiver) = memory::mailbox::channel(MAILBOX_LEN);
+        let (sender, receiver) = memory::sync::mailbox::channel(MAILBOX_LEN);
         let bell = Arc::new(Bell::new());
         let wake = EventFd::new()?;
         let (its_bell, its_wake) = (bell.clone(), wake.clone());

@@ -13,7 +13,7 @@ use controller::inspect::Look;
 use engine::{ControllerSlot, Engine, EngineId, Idle, Mode, MoveError, Moved};
 use machine::clock::Clock;
 use media::{Medium, ZoneLoss, ZoneLossError};
-use memory::mailbox::Receiver;
+use memory::sync::mailbox::Receiver;
 use memory::{Bell, DoorbellPages, EventFd};
 use port::ChannelId;
 use port::time::Time;

@@ -241,7 +241,7 @@ mod tests {
     struct Rig {
         engine: Engine<media::Channel>,
         subsystems: Subsystems,
-        mailbox: memory::mailbox::Receiver<Message>,
+        mailbox: memory::sync::mailbox::Receiver<Message>,
         slot: SubsystemSlot,
         place: Place,
         _keeper: Keeper,
@@ -259,7 +259,7 @@ mod tests {
             plain: Some(Record::default()),
         };
         keeper.sender().serve("s", kept);
-        let (sender, mailbox) = memory::mailbox::channel(4);
+        let (sender, mailbox) = memory::sync::mailbox::channel(4);
         let address = Address::new(sender, Arc::new(Bell::new()), EventFd::new().unwrap());
         let mut subsystems = Subsystems::new(address);
         let mut engine = Engine::new(Mode::Interrupt, Time(0));

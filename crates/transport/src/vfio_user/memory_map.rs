@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 
 use arrayvec::ArrayVec;
 use controller::Controller;
-use memory::dma::{DmaError, MAX_DMA_REGIONS};
-use memory::mapping::MapError;
+use memory::guest::dma::{DmaError, MAX_DMA_REGIONS};
+use memory::guest::mapping::MapError;
 use memory::{Access, ClientMappings, DmaMap, Iova};
 use rustix::io::Errno;
 use vfio_user::MAX_FDS;

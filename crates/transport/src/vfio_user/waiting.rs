@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use controller::Controller;
-use memory::dma::Reach;
+use memory::guest::dma::Reach;
 use port::time::Time;
 use rustix::io::Errno;
 use vfio_user::Header;

@@ -107,7 +107,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "lent-number",
         guard: "what is lent has another number after each map",
-        file: "crates/memory/src/dma/lent.rs",
+        file: "crates/memory/src/guest/dma/lent.rs",
         from: "id: NEXT.fetch_add(1, Ordering::Relaxed),",
         to: "id: NEXT.load(Ordering::Relaxed),",
         test: integration(
@@ -183,7 +183,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "claim-release",
         guard: "who claims bytes sees what was done to them before",
-        file: "crates/memory/src/claims.rs",
+        file: "crates/memory/src/sync/claims.rs",
         from: "fetch_sub(1, Ordering::Release)",
         to: "fetch_sub(1, Ordering::Relaxed)",
         test: integration(
@@ -195,7 +195,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "claim-second-look",
         guard: "between saying that something is not claimed and looking for others stands a full fence",
-        file: "crates/memory/src/claims.rs",
+        file: "crates/memory/src/sync/claims.rs",
         from: "                full_fence();\n                if",
         to: "                if",
         test: integration(

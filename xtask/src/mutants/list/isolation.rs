@@ -76,23 +76,23 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "taken-back-is-not-held",
         guard: "a region that its host has taken back is not shown to a drive",
-        file: "crates/memory/src/dma/lent.rs",
+        file: "crates/memory/src/guest/dma/lent.rs",
         from: "if self.is_taken_back() {",
         to: "if false {",
         test: unit(
             "memory",
-            "dma::lent::tests::a_region_that_is_taken_back_is_held_no_more",
+            "guest::dma::lent::tests::a_region_that_is_taken_back_is_held_no_more",
         ),
     },
     Mutation {
         name: "taken-back-by-death",
         guard: "a host that is gone has taken everything back",
-        file: "crates/memory/src/dma/mod.rs",
+        file: "crates/memory/src/guest/dma/mod.rs",
         from: "            lent.reach().take_back();\n        }\n    }\n}",
         to: "            lent.reach();\n        }\n    }\n}",
         test: unit(
             "memory",
-            "dma::lent::tests::a_region_that_is_taken_back_is_held_no_more",
+            "guest::dma::lent::tests::a_region_that_is_taken_back_is_held_no_more",
         ),
     },
 ];

@@ -95,7 +95,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "write-access",
         guard: "memory that the device may only read is not written",
-        file: "crates/memory/src/dma/mod.rs",
+        file: "crates/memory/src/guest/dma/mod.rs",
         from: "Need::DeviceWrites => self.access.write,",
         to: "Need::DeviceWrites => self.access.write || self.access.read,",
         test: integration(
@@ -107,7 +107,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "map-wrap",
         guard: "a range that ends behind the last address is not mapped",
-        file: "crates/memory/src/dma/mod.rs",
+        file: "crates/memory/src/guest/dma/mod.rs",
         from: "iova.checked_add(len - 1).ok_or(DmaError::Wraps)",
         to: "Ok(Iova(iova.0.wrapping_add(len - 1)))",
         test: integration(
@@ -119,7 +119,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "translate-wrap",
         guard: "data that ends behind the last address is not reached",
-        file: "crates/memory/src/dma/mod.rs",
+        file: "crates/memory/src/guest/dma/mod.rs",
         from: "if at.0.checked_add(u64::from(len.saturating_sub(1))).is_none() {",
         to: "if at.0.saturating_add(u64::from(len.saturating_sub(1))) == 0 {",
         test: integration(

@@ -161,7 +161,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "phase-order",
         guard: "the word with the phase is stored last",
-        file: "crates/memory/src/order.rs",
+        file: "crates/memory/src/sync/order.rs",
         from: "    words[0].store(low, Ordering::Relaxed);\n    words[1].store(high, Ordering::Release);\n",
         to: "    words[1].store(high, Ordering::Release);\n    words[0].store(low, Ordering::Relaxed);\n",
         test: integration(
@@ -196,9 +196,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "full-fence",
         guard: "between arming and the second look stands a full fence",
-        file: "crates/memory/src/order.rs",
-        from: "crate::sync::fence(Ordering::SeqCst);",
-        to: "crate::sync::fence(Ordering::AcqRel);",
+        file: "crates/memory/src/sync/order.rs",
+        from: "crate::sync::atomics::fence(Ordering::SeqCst);",
+        to: "crate::sync::atomics::fence(Ordering::AcqRel);",
         test: integration(
             "memory",
             &["--release", "--features", "loom", "--test", "loom"],

@@ -110,9 +110,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "reload-no-pipe",
         guard: "a pipe that was read before is not read again",
-        file: "crates/api/src/config/read.rs",
-        from: "    if !metadata.is_file() {",
-        to: "    if metadata.is_dir() {",
+        file: "crates/server/src/supervisor/reload.rs",
+        from: "        metadata.is_file(),",
+        to: "        !metadata.is_dir(),",
         test: integration(
             "nvmirage",
             PROGRAM,

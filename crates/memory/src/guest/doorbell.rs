@@ -19,14 +19,15 @@ use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use crate::address::{Iova, PAGE};
-use crate::dma::{DmaView, Need};
-use crate::lost::LostFlag;
-use crate::map::OwnMap;
-use crate::mapping::{self, MapError, Mapping};
-use crate::order;
-pub use crate::order::{full_fence, loads_done};
-use crate::ring::{Pages, RingError};
+use crate::guest::address::Iova;
+use crate::guest::dma::{DmaView, Need};
+use crate::guest::lost::LostFlag;
+use crate::guest::mapping::{self, MapError, Mapping};
+use crate::guest::ring::{Pages, RingError};
+use crate::own::PAGE;
+use crate::own::map::OwnMap;
+use crate::sync::order;
+pub use crate::sync::order::{full_fence, loads_done};
 
 /// Bytes of a doorbell (CAP.DSTRD = 0).
 const SLOT_BYTES: usize = 4;

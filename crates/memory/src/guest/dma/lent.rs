@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use rustix::mm::Advice;
 
-use crate::mapping::Mapping;
+use crate::guest::mapping::Mapping;
 
 /// State of a region beside its bytes: whether it is still mapped, and whether devices reach it.
 ///

@@ -7,7 +7,7 @@
 use std::cell::UnsafeCell;
 
 use super::{Access, Need, Region, Segment};
-use crate::address::Iova;
+use crate::guest::address::Iova;
 
 /// Bytes of the sink: small, because the caches hold what is written there.
 const SINK_LEN: u32 = 64 << 10;

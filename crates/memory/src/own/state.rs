@@ -20,7 +20,7 @@ use std::{io, slice};
 use rustix::fs::{MemfdFlags, SealFlags};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::map::OwnMap;
+use crate::own::map::OwnMap;
 
 /// First bytes of every state file.
 pub const MAGIC: [u8; 8] = *b"nvmiraSF";

@@ -7,8 +7,8 @@
 //! Invariants:
 //! - Only memory is mapped: a regular file of tmpfs (a memfd is one) or hugetlbfs. A file of any
 //!   other file system could block a reactor for as long as its disk, network or FUSE daemon takes.
-//! - Every mapping is watched for SIGBUS ([`crate::lost`]) from before its first use until after
-//!   its last.
+//! - Every mapping is watched for SIGBUS ([`crate::guest::lost`]) from before its first use until
+//!   after its last.
 //! - One client can exhaust neither the table of mappings nor the address space: both are bounded
 //!   per session.
 //!
@@ -26,10 +26,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use rustix::fs::{AtFlags, FileType, OFlags, SealFlags, StatxFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::huge::HUGE_PAGE_LEN;
-use crate::lost::{LostFlag, MAX_MAPPINGS, Watch, WatchError};
-use crate::map::OwnMap;
+use crate::guest::lost::{LostFlag, MAX_MAPPINGS, Watch, WatchError};
 use crate::numa;
+use crate::own::huge::HUGE_PAGE_LEN;
+use crate::own::map::OwnMap;
 
 /// The most files of one session that are mapped at one time.
 pub const MAX_SESSION_MAPPINGS: usize = 512;

@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::Advice;
 
-use crate::map::OwnMap;
+use crate::own::map::OwnMap;
 
 /// Bytes of a huge page: what a page middle directory of x86-64, and of AArch64 with pages of
 /// 4 KiB, covers.

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Need, Region};
-use crate::address::Iova;
-use crate::host::Buffer;
+use crate::guest::address::Iova;
+use crate::guest::host::Buffer;
 
 /// The bytes of a piece that [`Segment::compare`] looks at in one go.
 const COMPARE_PIECE: usize = 1024;

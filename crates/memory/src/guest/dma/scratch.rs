@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use super::{Access, DmaMap, DmaView, Need, Region, Segment};
-use crate::address::Iova;
-use crate::mapping::Mapping;
+use crate::guest::address::Iova;
+use crate::guest::mapping::Mapping;
 
 /// Private memory behind a view of its own.
 ///

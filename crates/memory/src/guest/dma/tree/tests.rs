@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::super::Access;
 use super::*;
-use crate::address::PAGE;
+use crate::own::PAGE;
 
 fn region(page: u64, pages: u64) -> Region {
     Region {

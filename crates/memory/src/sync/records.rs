@@ -5,7 +5,7 @@
 //! one whole record. A reader never delays the writer. A reader that is too slow finds a later
 //! record in place of the one that it wants.
 
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::atomics::{AtomicU64, Ordering, fence};
 
 /// Words of a record; few where every order of loads and stores is tried.
 pub const RECORD_WORDS: usize = if cfg!(feature = "loom") { 2 } else { 11 };

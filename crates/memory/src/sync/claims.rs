@@ -21,8 +21,8 @@
 //!
 //! What this does NOT do: it sends no wake-ups. A waiting claimant retries by itself.
 
-use crate::order::full_fence;
-use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomics::{Arc, AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::order::full_fence;
 
 /// Claimants of one medium at a time.
 pub const MAX_CLAIMANTS: u32 = u64::BITS;

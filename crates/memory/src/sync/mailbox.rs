@@ -6,7 +6,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::sync::{Arc, AtomicUsize, Ordering, UnsafeCell};
+use crate::sync::atomics::{Arc, AtomicUsize, Ordering, UnsafeCell};
 
 struct Ring<T> {
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,

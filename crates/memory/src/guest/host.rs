@@ -11,9 +11,9 @@ use std::{io, ptr};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use crate::address::Iova;
-use crate::huge::{HUGE_PAGE_LEN, HugePages};
-use crate::map::OwnMap;
+use crate::guest::address::Iova;
+use crate::own::huge::{HUGE_PAGE_LEN, HugePages};
+use crate::own::map::OwnMap;
 
 /// The smallest piece that is handed out, and the least alignment of one.
 const GRAIN: usize = 64;
@@ -94,7 +94,7 @@ impl HostMemory {
     /// What the system says, mostly that it has no huge pages to give.
     pub fn on_huge_pages(len: usize) -> io::Result<(Self, HugePages)> {
         let len = len.max(1).next_multiple_of(HUGE_PAGE_LEN);
-        let (fd, map, pages) = crate::huge::memfd("nvmirage-host", len)?;
+        let (fd, map, pages) = crate::own::huge::memfd("nvmirage-host", len)?;
         Ok((Self::of(fd, map), pages))
     }
 
@@ -240,7 +240,7 @@ impl Buffer {
     #[inline]
     pub fn prefetch(&self, at: usize) {
         if at < self.len {
-            crate::order::prefetch(self.memory.map.at(self.offset + at, 1));
+            crate::sync::order::prefetch(self.memory.map.at(self.offset + at, 1));
         }
     }
 

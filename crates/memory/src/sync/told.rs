@@ -9,7 +9,7 @@
 //! The count is stored before the reply is sent, the host stores its doorbell after the reply, and
 //! the lane loads the doorbell before the count: so the lane sees the count.
 
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::atomics::{AtomicUsize, Ordering};
 
 /// A count of changes, with one writer.
 #[derive(Debug)]

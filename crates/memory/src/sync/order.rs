@@ -108,7 +108,7 @@ pub(crate) unsafe fn store_doorbell(slot: *mut u32, value: u32) {
 /// miss, since a store may otherwise wait behind a later load.
 #[inline]
 pub fn full_fence() {
-    crate::sync::fence(Ordering::SeqCst);
+    crate::sync::atomics::fence(Ordering::SeqCst);
 }
 
 /// Between a load that finds new work from a host and a read of the clock.

@@ -33,8 +33,9 @@ pub use scratch::Scratch;
 pub use segment::Segment;
 
 use self::tree::{Place, Tree};
-use crate::address::{Iova, PAGE};
-use crate::mapping::Mapping;
+use crate::guest::address::Iova;
+use crate::guest::mapping::Mapping;
+use crate::own::PAGE;
 
 /// Maximum number of regions of one session: the value that QEMU's client proposes as
 /// `max_dma_maps`.

@@ -3,18 +3,21 @@
 //! Sparse: a page exists once it is written. Pages are huge ones where the system has them, because
 //! a copy from a random address otherwise spends much of its time on address translation
 //! ([`StorePages`]). Several reactors copy at the same time and use claims to keep copies that
-//! share bytes apart ([`crate::claims`]). No reference to the bytes is ever created, so a race
-//! could only produce a mixture of old and new bytes.
+//! share bytes apart ([`crate::sync::claims`]). No reference to the bytes is ever created, so a
+//! race could only produce a mixture of old and new bytes.
+
+pub mod pieces;
 
 use std::ptr::NonNull;
 use std::{io, ptr};
 
 use rustix::mm::Advice;
 
-use crate::dma::Segment;
-use crate::huge::HUGE_PAGE_LEN;
-use crate::map::OwnMap;
-use crate::{numa, order};
+use crate::guest::dma::Segment;
+use crate::numa;
+use crate::own::huge::HUGE_PAGE_LEN;
+use crate::own::map::OwnMap;
+use crate::sync::order;
 
 /// Bytes of a usual page.
 const PAGE_LEN: usize = 4096;
@@ -265,7 +268,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::huge::tests::huge_kib;
+    use crate::own::huge::tests::huge_kib;
 
     const LEN: usize = 5 * PAGE_LEN;
 

@@ -14,7 +14,7 @@ mod tests;
 use std::sync::Arc;
 
 use super::Region;
-use crate::address::Iova;
+use crate::guest::address::Iova;
 
 /// The most regions in a chunk.
 pub(super) const CHUNK: usize = 128;

@@ -6,8 +6,8 @@
 //! "sleeping". Without a full fence between store and load on both sides, each load may run before
 //! the other's store is visible, and both would miss.
 
-use crate::order::full_fence;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::atomics::{AtomicBool, Ordering};
+use crate::sync::order::full_fence;
 
 /// The sleep state of a reactor, shared with the threads that give it work.
 #[derive(Debug)]

@@ -17,9 +17,10 @@
 use std::ptr;
 use std::sync::Arc;
 
-use crate::address::{Iova, PAGE};
-use crate::dma::{DmaView, Hint, Need, TranslateError};
-use crate::order;
+use crate::guest::address::Iova;
+use crate::guest::dma::{DmaView, Hint, Need, TranslateError};
+use crate::own::PAGE;
+use crate::sync::order;
 
 /// The most entries of a queue: QSIZE is a 16-bit 0's-based value (NVMe Base 2.1, 5.2.1 and 5.2.2).
 pub const MAX_RING_ENTRIES: u32 = 65_536;

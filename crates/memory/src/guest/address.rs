@@ -7,8 +7,7 @@
 
 use std::fmt;
 
-/// The unit of the DMA map and of the rings' pages, in bytes (CAP.MPSMIN = 0: 4 KiB).
-pub const PAGE: u64 = 4096;
+use crate::own::PAGE;
 
 /// An address in the host's memory as a device sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,8 +5,8 @@
 use std::io;
 use std::ptr::NonNull;
 
-use crate::huge::HUGE_PAGE_LEN;
-use crate::mapping::Mapping;
+use crate::guest::mapping::Mapping;
+use crate::own::huge::HUGE_PAGE_LEN;
 use crate::store::Store;
 
 /// Memory that is in use, as pieces of [`HUGE_PAGE_LEN`] that may each become one page.
@@ -91,9 +91,9 @@ fn collapse_touched(pieces: Option<(NonNull<u8>, usize)>, index: usize) -> io::R
 mod tests {
     use super::*;
     use crate::StorePages;
-    use crate::huge::memfd;
-    use crate::huge::tests::{huge_kib, huge_kib_at};
-    use crate::map::OwnMap;
+    use crate::own::huge::memfd;
+    use crate::own::huge::tests::{huge_kib, huge_kib_at};
+    use crate::own::map::OwnMap;
 
     /// Whether pages were put together. A system that does not do so (older than Linux 6.1, or
     /// short of memory) says so here as it does elsewhere.

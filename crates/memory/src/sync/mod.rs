@@ -1,0 +1,11 @@
+//! What threads of this process, and the other side of a queue, share without locks.
+
+pub(crate) mod atomics;
+pub mod claims;
+pub mod counters;
+pub mod mailbox;
+pub(crate) mod order;
+pub mod records;
+pub mod sleep;
+pub mod told;
+pub mod wake;
