@@ -8,6 +8,7 @@ mod allow;
 mod control;
 pub mod drive;
 pub mod log;
+pub mod medium;
 mod read;
 pub mod size;
 mod socket_mode;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 pub use allow::AdminAllow;
 pub use control::Control;
+pub use medium::{Backing, Dialect, Direct, Medium, MediumKeys, MediumKind};
 pub use read::{MAX_FILE_LEN, Read, from_file, from_text, from_toml, with_suggestion};
 use serde::{Deserialize, Serialize};
 pub use size::{Range, Size, Span};
@@ -155,169 +157,6 @@ impl Default for Reactor {
             mode: Mode::default(),
             spin: default_spin(),
             budget: default_budget(),
-        }
-    }
-}
-
-/// Kind of a medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum MediumKind {
-    /// Discard writes and leave read buffers untouched; for measuring.
-    Null,
-    /// Memory of the server process; not persistent without `state`.
-    Ram,
-    /// Regular file or block device.
-    File,
-    /// Namespace of an NVMe drive, shared by hosts.
-    Drive,
-    /// Keys and values in memory of the server process; persistent with `path` or `state`.
-    KeyValue,
-}
-
-/// Command set of a key-value medium.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Dialect {
-    /// NVMe Key Value command set.
-    #[default]
-    Nvme,
-    /// Vendor commands of Samsung's key-value drives.
-    Samsung,
-}
-
-/// Direct I/O mode of a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Direct {
-    /// Use `O_DIRECT` where it serves blocks of 512 bytes, else the page cache.
-    #[default]
-    Auto,
-    /// Require `O_DIRECT`; opening fails without it.
-    On,
-    /// Use the page cache.
-    Off,
-}
-
-/// Medium: storage behind namespaces.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Medium {
-    /// Name of the medium: 1 to 64 letters, digits, `.`, `_` or `-`.
-    pub name: String,
-    /// Kind of the medium.
-    pub kind: MediumKind,
-    /// File or block device. Required for `kind = "file"`; optional for `kind = "keyvalue"`, where
-    /// it is the regular file with the log of pairs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub path: Option<PathBuf>,
-    /// Size: 64KiB to 8EiB, a multiple of 512B; for `kind = "keyvalue"` at most 1TiB. Required for
-    /// `null`, `ram` and `keyvalue`, and for a file that does not exist; invalid for
-    /// `kind = "drive"`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<Size>,
-    /// Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`. Required for, and only for,
-    /// `kind = "drive"`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
-    /// Namespace identifier on the drive, from 1. Only for `kind = "drive"`. Default: the first
-    /// active namespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nsid: Option<u32>,
-    /// Vendor log pages of the drive that hosts may read, as `get-log-page:0xc0` or
-    /// `get-log-page:0xc0:BYTES`: at most 16 pages, LID 0xc0 to 0xff except 0xc1, 4 to 4096 bytes.
-    /// Only for `kind = "drive"`. Default: none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub admin_allow: Vec<AdminAllow>,
-    /// Write size that the drive keeps atomic across a power failure, where it is more than the
-    /// drive reports (AWUPF, NAWUPF): `512B` or `4KiB`. Only for `kind = "drive"`. Default: the
-    /// size that the drive reports.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub awupf: Option<Size>,
-    /// Reactor that polls all completion queues of the drive, and passes completions to the
-    /// reactors that submitted the commands. Only for `kind = "drive"`. Default: each reactor polls
-    /// its own completion queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub completions: Option<usize>,
-    /// Reactor that writes the drive's completion queue head doorbells. Only with `completions`,
-    /// and a different reactor. Default: the reactor in `completions`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub heads: Option<usize>,
-    /// Direct I/O: `auto`, `on` or `off`. Only for `kind = "file"`. Default: `auto`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub direct: Option<Direct>,
-    /// Submit through a polling kernel thread (`IORING_SETUP_SQPOLL`), which occupies a CPU while
-    /// there is work. Only for `kind = "file"`. Default: false.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub poll_submissions: Option<bool>,
-    /// Poll the device for completions instead of taking interrupts (`IORING_SETUP_IOPOLL`). Needs
-    /// direct I/O and a device with polled queues. Only for `kind = "file"`. Default: false.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub poll_completions: Option<bool>,
-    /// Register hosts' memory with the kernel, up to the limit of locked memory (`RLIMIT_MEMLOCK`).
-    /// Only for `kind = "file"`. Default: true.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub register_memory: Option<bool>,
-    /// Open the file or device read-only, and serve its namespaces write protected. Only for
-    /// `kind = "file"`. Default: false; a file or device that cannot be written is then rejected.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_only: Option<bool>,
-    /// Command set: `nvme` or `samsung`. Only for `kind = "keyvalue"`. Default: `nvme`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dialect: Option<Dialect>,
-    /// Maximum number of keys, 1 to 4294967294. Only for `kind = "keyvalue"`. Default: one for each
-    /// 512 bytes of `size`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_keys: Option<u32>,
-    /// File in which a medium in memory, with its zones, is saved when the server stops. Only for
-    /// `kind = "ram"`, and `kind = "keyvalue"` without `path`. Default: none; the contents are not
-    /// persistent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub state: Option<PathBuf>,
-    /// Timing model that delays the completion of commands. Default: none; commands complete as
-    /// soon as they are done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timing: Option<Timing>,
-    /// Zones, which hosts write sequentially and reset as a whole. Only for `null`, `ram`, and
-    /// regular files. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zoned: Option<Zoned>,
-}
-
-impl Medium {
-    /// The same, of one medium.
-    pub fn read_preset(&self, read: Read) {
-        if let Some(timing) = &self.timing {
-            // An error is kept with it.
-            let _ = timing.find(read);
-        }
-    }
-
-    /// A medium with everything else at its default.
-    pub fn new(name: String, kind: MediumKind) -> Self {
-        Medium {
-            name,
-            kind,
-            path: None,
-            size: None,
-            target: None,
-            nsid: None,
-            admin_allow: Vec::new(),
-            awupf: None,
-            completions: None,
-            heads: None,
-            direct: None,
-            poll_submissions: None,
-            poll_completions: None,
-            register_memory: None,
-            read_only: None,
-            dialect: None,
-            max_keys: None,
-            state: None,
-            timing: None,
-            zoned: None,
         }
     }
 }
@@ -635,24 +474,7 @@ impl Config {
             full.reactor.push(Reactor::default());
         }
         for medium in &mut full.media {
-            if let Some(timing) = &mut medium.timing
-                && let Some(file) =
-                    timing.state_file(medium.kind, medium.path.as_deref(), may_be_regular)
-            {
-                timing.state = Some(file);
-                let interval = timing.state_interval().unwrap_or_default();
-                timing.state_interval = Some(Span(interval));
-            }
-            if medium.kind == MediumKind::KeyValue {
-                medium.dialect.get_or_insert_default();
-            }
-            if medium.kind == MediumKind::File {
-                medium.direct.get_or_insert_default();
-                medium.poll_submissions.get_or_insert(false);
-                medium.poll_completions.get_or_insert(false);
-                medium.register_memory.get_or_insert(true);
-                medium.read_only.get_or_insert(false);
-            }
+            medium.write_out(may_be_regular);
         }
         full.as_toml()
     }

@@ -117,15 +117,16 @@ impl Config {
             let zoned = self
                 .media
                 .iter()
-                .any(|m| m.name == *name && m.zoned.is_some());
+                .any(|m| m.name == *name && m.zoned().is_some());
             place.require(!zoned, || {
                 format!("pool: media \"{name}\" has zones, in which hosts cannot create namespaces: remove it from the pool, and name it as `media` of a namespace")
             });
-            let key_value = |m: &&Medium| m.name == *name && m.kind == MediumKind::KeyValue;
+            let key_value = |m: &&Medium| m.name == *name && m.kind() == MediumKind::KeyValue;
             place.require(!self.media.iter().any(|m| key_value(&m)), || {
                 format!("pool: media \"{name}\" holds keys and values, in which hosts cannot create namespaces: remove it from the pool")
             });
-            let read_only = |m: &&Medium| m.name == *name && m.read_only == Some(true);
+            let read_only =
+                |m: &&Medium| m.name == *name && m.file().is_some_and(|file| file.read_only);
             place.require(!self.media.iter().any(|m| read_only(&m)), || {
                 format!("pool: media \"{name}\" is read_only, and hosts need to write to the namespaces that they create: remove it from the pool")
             });

@@ -456,7 +456,7 @@ fn zones_are_told_what_is_wrong_with_them() {
     let (ram, size) = ("kind = \"ram\"", "zone_size = \"128MiB\"");
     let good = format!("{size}\nzone_capacity = \"96MiB\"\nmax_open = 4\nmax_active = 6");
     let parsed = from_toml(&config(ram, &good, "", "reactor = 1")).unwrap();
-    let zones = parsed.media[0].zoned.as_ref().unwrap().spec();
+    let zones = parsed.media[0].zoned().unwrap().spec();
     assert_eq!(
         (zones.zone_size, zones.zone_capacity),
         (128 << 20, 96 << 20)
@@ -465,7 +465,7 @@ fn zones_are_told_what_is_wrong_with_them() {
     assert_eq!(zones.random, None);
     let random = format!("{good}\nrandom_area = \"1MiB\"");
     let parsed = from_toml(&config(ram, &random, "", "")).unwrap();
-    let areas = parsed.media[0].zoned.as_ref().unwrap().spec().random;
+    let areas = parsed.media[0].zoned().unwrap().spec().random;
     let areas = areas.map(|areas| (areas.bytes, areas.granularity, areas.zones));
     assert_eq!(areas, Some((1 << 20, 4096, 6)), "of all that may be active");
     for (text, expected) in [

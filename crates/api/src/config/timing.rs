@@ -344,10 +344,10 @@ impl Timing {
     /// key-value model keeps no state and is always new.
     pub(super) fn validate_record(&self, medium: &Medium, place: &mut Place<'_>) {
         let kind = self.drive().map(|drive| drive.kind());
-        let on_file = medium.kind == MediumKind::File || self.state.is_some();
+        let on_file = medium.kind() == MediumKind::File || self.state.is_some();
         let fresh = match kind {
             Ok(Kind::Kv) | Err(_) => true,
-            Ok(Kind::Zns) => !on_file && medium.state.is_none(),
+            Ok(Kind::Zns) => !on_file && medium.state().is_none(),
             Ok(_) => !on_file,
         };
         place.require(self.record.is_none() || fresh, || {
@@ -360,19 +360,21 @@ impl Timing {
         self.drive().is_ok_and(|drive| drive.kind() == Kind::Flash)
     }
 
-    /// File of the model's state, on a medium of this kind and path. `None`: the state is not
+    /// File of the model's state, on this medium. `None`: the state is not
     /// saved. `may_be_regular` returns whether a path is a regular file, or does not exist.
     pub fn state_file(
         &self,
-        kind: MediumKind,
-        path: Option<&Path>,
+        medium: &Medium,
         may_be_regular: fn(&Path) -> bool,
     ) -> Option<PathBuf> {
         if !self.has_state() || self.state.is_some() {
             return self.state.clone();
         }
         // Not beside a device node: /dev holds no files.
-        let path = path.filter(|path| kind == MediumKind::File && may_be_regular(path))?;
+        let path = &medium
+            .file()
+            .filter(|file| may_be_regular(&file.path))?
+            .path;
         let mut name = path.as_os_str().to_owned();
         name.push(".timing");
         Some(name.into())

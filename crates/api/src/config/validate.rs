@@ -3,17 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use model::Parameters;
-
 use super::{
-    Config, Controller, Direct, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX_SAMPLE, Medium,
-    MediumKind, Namespace, Size,
+    Config, Controller, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX_SAMPLE, MediumKind, Namespace,
 };
 
 /// Smallest medium: room for at least a partition table and a file system's first blocks.
-const MIN_MEDIUM_LEN: u64 = 64 << 10;
 /// Largest key-value medium.
-const MAX_KEY_VALUE_LEN: u64 = 1 << 40;
 /// Longest name of anything.
 const MAX_NAME_LEN: usize = 64;
 /// Longest NQN (Base 2.1, 4.7).
@@ -155,200 +150,6 @@ fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut
     }
 }
 
-impl Medium {
-    /// Reason why only one reactor may serve it: a timing model, zones, or keys.
-    fn why_single(&self) -> Option<&'static str> {
-        if self.timing.is_some() {
-            Some("timing")
-        } else if self.zoned.is_some() {
-            Some("zones")
-        } else {
-            (self.kind == MediumKind::KeyValue).then_some("keys")
-        }
-    }
-
-    /// Appends what is wrong with it.
-    pub fn validate(&self, problems: &mut Vec<Problem>) {
-        let mut place = Place {
-            name: format!("media {}", self.name),
-            problems,
-        };
-        match self.kind {
-            MediumKind::File => {
-                place.require(self.path.is_some(), || {
-                    "a file needs a path: write path = \"disk.img\"".into()
-                });
-                let polls_cache =
-                    self.poll_completions == Some(true) && self.direct == Some(Direct::Off);
-                let zoned = self.read_only == Some(true) && self.zoned.is_some();
-                place.require(!zoned, || {
-                    "read_only = true: zones write a log to the file: remove zoned, or read_only".into()
-                });
-                place.require(!polls_cache, || {
-                    "poll_completions needs direct I/O: remove direct = \"off\", or poll_completions"
-                        .into()
-                });
-            }
-            MediumKind::Drive => self.validate_drive(&mut place),
-            MediumKind::Null | MediumKind::Ram | MediumKind::KeyValue => {
-                let has_path = self.kind == MediumKind::KeyValue || self.path.is_none();
-                place.require(has_path, || {
-                    "only kind = \"file\" and kind = \"keyvalue\" have a path: remove it or change the kind".into()
-                });
-                self.refuse_keys_of_files(&mut place);
-                place.require(self.size.is_some(), || {
-                    "it needs a size: write size = \"8GiB\"".into()
-                });
-            }
-        }
-        for (key, is_there) in [
-            ("target", self.target.is_some()),
-            ("nsid", self.nsid.is_some()),
-            ("admin_allow", !self.admin_allow.is_empty()),
-            ("awupf", self.awupf.is_some()),
-            ("completions", self.completions.is_some()),
-            ("heads", self.heads.is_some()),
-        ] {
-            place.require(self.kind == MediumKind::Drive || !is_there, || {
-                format!("only kind = \"drive\" has `{key}`: remove it")
-            });
-        }
-        let in_memory = self.kind == MediumKind::KeyValue && self.path.is_none();
-        let keeps = self.kind == MediumKind::Ram || in_memory;
-        place.require(self.state.is_none() || keeps, || {
-            "`state` is only for media in memory (kind = \"ram\", and \"keyvalue\" without a path): remove it".into()
-        });
-        if let Some(zoned) = &self.zoned {
-            zoned.validate(self, &mut place);
-        }
-        self.validate_keys(&mut place);
-        if let Some(timing) = &self.timing {
-            let size = self.size.map(|size| size.0);
-            timing.validate(size, &mut place);
-            timing.validate_record(self, &mut place);
-            if let Some(zoned) = &self.zoned {
-                timing.validate_zones(zoned, size, &mut place);
-            }
-        }
-        if let Some(size) = self.size {
-            place.require(size.0 >= MIN_MEDIUM_LEN, || {
-                format!(
-                    "size = \"{size}\": a medium has at least {}",
-                    Size(MIN_MEDIUM_LEN)
-                )
-            });
-            place.require(size.0.is_multiple_of(512), || {
-                format!("size = \"{size}\": write a multiple of 512B")
-            });
-            place.require(size.0 <= i64::MAX as u64, || {
-                format!("size = \"{size}\": larger than the maximum of 8 EiB; write a smaller size")
-            });
-        }
-    }
-}
-
-impl Medium {
-    /// Checks the keys of drives.
-    fn validate_drive(&self, place: &mut Place<'_>) {
-        match &self.target {
-            None => place.problem(
-                "a drive needs a target: write target = \"vfio-user:/run/drive.sock\", or \"pci:0000:01:00.0\"",
-
-            ),
-            Some(target) => {
-                if let Err(error) = target.parse::<driver::bus::place::Place>() {
-                    place.problem(format!("target = \"{target}\": {error}"));
-                }
-            }
-        }
-        let fits = self.nsid.is_none_or(|nsid| (1..u32::MAX).contains(&nsid));
-        place.require(fits, || {
-            "nsid: namespace identifiers of a drive start at 1".into()
-        });
-        place.require(self.path.is_none() && self.size.is_none(), || {
-            "a drive has a target, and reports its own size: remove path and size".into()
-        });
-        super::allow::validate(&self.admin_allow, place);
-        if let Some(awupf) = self.awupf {
-            place.require(matches!(awupf.0, 512 | 4096), || {
-                format!("awupf = \"{awupf}\": write \"512B\" or \"4KiB\", the sizes of a block")
-            });
-        }
-        self.refuse_keys_of_files(place);
-    }
-
-    /// Checks the reactors of `completions` and `heads`.
-    fn validate_relays(&self, reactors: usize, problems: &mut Vec<Problem>) {
-        let mut place = Place {
-            name: format!("media {}", self.name),
-            problems,
-        };
-        for (key, reactor) in [("completions", self.completions), ("heads", self.heads)] {
-            let there_is = reactor.is_none_or(|reactor| reactor < reactors);
-            place.require(there_is, || {
-                let reactor = reactor.unwrap_or_default();
-                format!("{key} = {reactor}: there are {reactors}, counted from 0")
-            });
-        }
-        place.require(self.heads.is_none() || self.completions.is_some(), || {
-            "heads is only for a drive with `completions`: write completions = 1, or remove heads".into()
-        });
-        let differ = self.heads.is_none() || self.heads != self.completions;
-        place.require(differ, || {
-            "heads names the reactor of completions, which already writes the head doorbells: remove heads"
-                .into()
-        });
-    }
-
-    fn refuse_keys_of_files(&self, place: &mut Place<'_>) {
-        for (key, is_there) in [
-            ("direct", self.direct.is_some()),
-            ("poll_submissions", self.poll_submissions.is_some()),
-            ("poll_completions", self.poll_completions.is_some()),
-            ("register_memory", self.register_memory.is_some()),
-            ("read_only", self.read_only.is_some()),
-        ] {
-            place.require(!is_there, || {
-                format!("only kind = \"file\" has `{key}`: remove it")
-            });
-        }
-    }
-
-    /// Checks the keys of key-value media.
-    fn validate_keys(&self, place: &mut Place<'_>) {
-        let is_key_value = self.kind == MediumKind::KeyValue;
-        for (key, is_there) in [
-            ("dialect", self.dialect.is_some()),
-            ("max_keys", self.max_keys.is_some()),
-        ] {
-            place.require(is_key_value || !is_there, || {
-                format!("only kind = \"keyvalue\" has `{key}`: remove it")
-            });
-        }
-        if let Some(keys) = self.max_keys {
-            place.require((1..u32::MAX).contains(&keys), || {
-                format!("max_keys = {keys}: write 1 to {}", u32::MAX - 1)
-            });
-        }
-        // Invalid combinations of other keys are reported elsewhere.
-        let size = self.size.map_or(0, |size| size.0);
-        let timing = self.timing.as_ref().and_then(|t| t.parameters(size).ok());
-        if let Some(timing) = timing {
-            let of_keys = matches!(timing, Parameters::Kv(_));
-            place.require(of_keys || !is_key_value, || {
-                "timing: a key-value medium needs a preset of kind kv, such as samsung-kvssd".into()
-            });
-            place.require(!of_keys || is_key_value, || {
-                "timing: a preset of kind kv is only for kind = \"keyvalue\": choose another preset, or that kind".into()
-            });
-        }
-        let fits = self.size.is_none_or(|size| size.0 <= MAX_KEY_VALUE_LEN);
-        place.require(!is_key_value || fits, || {
-            "the size of a key-value medium is at most 1TiB: write a smaller size".into()
-        });
-    }
-}
-
 impl Namespace {
     /// Whether it is a part of its medium.
     fn is_part(&self) -> bool {
@@ -387,14 +188,14 @@ impl Namespace {
             ));
             return;
         };
-        place.require(medium.zoned.is_none() || self.range.is_none(), || {
+        place.require(medium.zoned().is_none() || self.range.is_none(), || {
             format!(
                 "range: media {} has zones, and its one namespace has all of them: remove range",
                 self.media
             )
         });
         place.require(
-            self.range.is_none() || medium.kind != MediumKind::KeyValue,
+            self.range.is_none() || medium.kind() != MediumKind::KeyValue,
             || {
                 "range: a key-value medium has one namespace, which is all of it: remove range"
                     .into()
@@ -402,15 +203,15 @@ impl Namespace {
         );
         if let Some(partition) = &self.partition {
             place.name("partition", partition);
-            let has_some = matches!(medium.kind, MediumKind::Drive | MediumKind::File);
-            place.require(has_some && medium.zoned.is_none(), || {
+            let has_some = matches!(medium.kind(), MediumKind::Drive | MediumKind::File);
+            place.require(has_some && medium.zoned().is_none(), || {
                 format!(
                     "partition: only drives, and files without zones, have partitions, and media {} is neither: remove it",
                     self.media
                 )
             });
         }
-        if let (Some(range), Some(size)) = (self.range, medium.size) {
+        if let (Some(range), Some(size)) = (self.range, medium.size()) {
             place.require(range.end <= size, || {
                 format!("range = \"{range}\" ends beyond the medium's size of {size}: write a smaller end")
             });

@@ -5,8 +5,8 @@ use port::set::RandomAreas;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::Size;
 use super::validate::Place;
-use super::{Medium, MediumKind, Size};
 
 /// Zones of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -85,14 +85,7 @@ impl Zoned {
         }
     }
 
-    pub(super) fn validate(&self, medium: &Medium, place: &mut Place<'_>) {
-        place.require(medium.kind != MediumKind::KeyValue, || {
-            "zoned: a key-value medium has no zones: write kind = \"file\" or \"ram\"".into()
-        });
-        place.require(medium.kind != MediumKind::Drive, || {
-            "zoned: zones on a drive would not be persistent: write kind = \"file\" or \"ram\""
-                .into()
-        });
+    pub(super) fn validate(&self, size: Option<Size>, place: &mut Place<'_>) {
         for (key, is_there) in [
             ("random_granularity", self.random_granularity.is_some()),
             ("random_zones", self.random_zones.is_some()),
@@ -110,7 +103,7 @@ impl Zoned {
                 format!("zoned.{key} = 0: write at least 1, or remove it for no limit")
             });
         }
-        if let Some(size) = medium.size
+        if let Some(size) = size
             && let Err(error) = self.spec().check(size.0)
         {
             place.problem(format!("zoned: {error}"));

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use api::config::tenant::{Class, Tenant};
 use api::config::{
-    self, AdminAllow, Dialect, Direct, Doorbells, Listen, MediumKind, Range, Size, SocketMode,
-    Span, Timing,
+    self, AdminAllow, Dialect, Direct, Doorbells, Listen, MediumKeys, MediumKind, Range, Size,
+    SocketMode, Span, Timing,
 };
 
 use super::live;
@@ -356,7 +356,7 @@ impl Create {
 
 impl MediumArgs {
     fn run(self) -> anyhow::Result<()> {
-        let medium = config::Medium {
+        let medium = MediumKeys {
             name: self.name,
             kind: self.kind,
             path: self.path.map(parse::absolute).transpose()?,

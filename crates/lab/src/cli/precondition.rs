@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use api::config::{self, MediumKind, Size, Timing};
+use api::config::{self, Size, Timing};
 use indicatif::{ProgressBar, ProgressStyle};
 use model::{Flash, FlashParameters, Method, Parameters, Progress};
 use serde::Serialize;
@@ -197,19 +197,18 @@ impl Precondition {
         let timing = medium.timing.clone().with_context(|| {
             format!("media {name} has no timing model, so preconditioning has no effect: add [media.timing]")
         })?;
-        let path = medium.path.as_deref();
         // Rejects what a server would reject: a file of another size, or with other contents.
-        let found = match path.filter(|path| medium.kind == MediumKind::File && path.exists()) {
+        let found = match medium.file().filter(|file| file.path.exists()) {
             Some(_) => {
                 let size = (media.size_of)(&medium);
                 Some(size.with_context(|| format!("media {name}"))?)
             }
             None => None,
         };
-        let size = medium.size.map(|size| size.0).or(found);
+        let size = medium.size().map(|size| size.0).or(found);
         let size =
             size.with_context(|| format!("media {name} has no size: write size = \"64GiB\""))?;
-        let state = timing.state_file(medium.kind, path, may_be_regular).with_context(|| {
+        let state = timing.state_file(&medium, may_be_regular).with_context(|| {
             format!("media {name} does not save the state of its timing model: write state = \"{name}.timing\" under [media.timing]")
         })?;
         Ok((timing, size, state))

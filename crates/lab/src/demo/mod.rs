@@ -10,7 +10,7 @@ mod shown;
 mod vm;
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -26,7 +26,8 @@ use crate::identity::Identity;
 use crate::job::JobReport;
 use crate::line::Line;
 use crate::load::{Host, Needs, Queue};
-use api::config::{self, Config, Control, Listen, MediumKind, Mode, Size};
+use api::config::medium::{Backing, File, Medium};
+use api::config::{self, Config, Control, Listen, Mode, Size};
 use machine::cpu;
 use terminal::interrupt::Interrupt;
 use terminal::progress;
@@ -285,21 +286,13 @@ fn configuration(dir: &Path, cpu: Option<u32>) -> anyhow::Result<Config> {
         ..Config::default()
     };
     let file_len = file_len(dir)?;
-    let media: [(_, _, Option<PathBuf>, _); 2] = [
-        ("ram", MediumKind::Ram, None, DRIVE_LEN),
-        (
-            "file",
-            MediumKind::File,
-            Some(dir.join("disk.img")),
-            file_len,
-        ),
+    let file = File::new(dir.join("disk.img"), Some(Size(file_len)));
+    let media = [
+        ("ram", Medium::ram("ram".into(), Size(DRIVE_LEN))),
+        ("file", Medium::new("file".into(), Backing::File(file))),
     ];
-    for (name, kind, path, len) in media {
-        config.media.push(config::Medium {
-            path,
-            size: Some(Size(len)),
-            ..config::Medium::new(name.into(), kind)
-        });
+    for (name, medium) in media {
+        config.media.push(medium);
         config.namespace.push(config::Namespace {
             name: name.into(),
             media: name.into(),

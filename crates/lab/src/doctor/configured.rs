@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::checks::{Check, Level, good};
 use super::snapshot::{Device, Snapshot};
-use api::config::{Config, Listen, MediumKind, Mode};
+use api::config::{Config, Listen, Medium, Mode};
+use driver::bus::place::Place;
 use machine::topology::Topology;
 use terminal::units;
 
@@ -19,11 +20,12 @@ const DRIVE_MEMORY: u64 = media::drive::MEMORY_LEN as u64;
 
 /// PCI addresses of the configured drives.
 pub(super) fn pci(config: &Config) -> Vec<String> {
-    let targets = config.media.iter().filter_map(|m| m.target.as_deref());
-    targets
-        .filter_map(|target| target.strip_prefix("pci:"))
-        .map(str::to_owned)
-        .collect()
+    let drives = config.media.iter().filter_map(Medium::drive);
+    let addresses = drives.filter_map(|drive| match &drive.target {
+        Place::Pci(address) => Some(address.to_string()),
+        Place::VfioUser(_) => None,
+    });
+    addresses.collect()
 }
 
 /// All checks of a configuration.
@@ -161,12 +163,8 @@ fn descriptors(config: &Config, limit: Option<u64>) -> Check {
 }
 
 fn memory(config: &Config, topology: &Topology) -> Option<Check> {
-    let in_memory = |kind: MediumKind| matches!(kind, MediumKind::Ram | MediumKind::KeyValue);
-    let media = config
-        .media
-        .iter()
-        .filter(|m| in_memory(m.kind) && m.path.is_none());
-    let wanted: u64 = media.filter_map(|m| m.size).map(|size| size.0).sum();
+    let media = config.media.iter().filter(|m| m.is_in_memory());
+    let wanted: u64 = media.filter_map(Medium::size).map(|size| size.0).sum();
     let there_is: u64 = topology.nodes.iter().map(|node| node.memory_bytes).sum();
     if wanted == 0 || there_is == 0 {
         return None;
@@ -200,17 +198,18 @@ fn folders(config: &Config, checks: &mut Vec<Check>) {
             checks.push(good(what, found).but(Level::Problem, "create it, or listen elsewhere"));
         }
     }
-    for medium in config.media.iter().filter(|m| m.kind == MediumKind::File) {
-        let Some(path) = medium.path.as_deref().filter(|path| !path.exists()) else {
+    for medium in &config.media {
+        let Some(file) = medium.file().filter(|file| !file.path.exists()) else {
             continue;
         };
+        let path = &file.path;
         let what = format!("media {}", medium.name);
         match parent(path).filter(|folder| folder.is_dir()) {
             None => checks.push(
                 good(what, format!("there is no folder for {}", path.display()))
                     .but(Level::Problem, "create it, or write another path"),
             ),
-            Some(_) if medium.size.is_none() => checks.push(
+            Some(_) if file.size.is_none() => checks.push(
                 good(what, format!("there is no {}", path.display()))
                     .but(Level::Problem, "write a size to have it created"),
             ),

@@ -56,7 +56,7 @@ impl Report {
         let config = asked.config.as_ref();
         let pci = config.map_or(Vec::new(), configured::pci);
         let machine = Snapshot::take(root, &plan.reactors, &pci, asked.qemu.as_deref());
-        let is_file = |config: &Config| config.media.iter().any(|m| m.kind == MediumKind::File);
+        let is_file = |config: &Config| config.media.iter().any(|m| m.kind() == MediumKind::File);
         let mut checks = checks::all(&machine, &topology, config.is_none_or(is_file));
         if let Some(line) = &asked.command_line {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

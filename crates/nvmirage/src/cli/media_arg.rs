@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use api::config::{self, Dialect, Direct, MediumKind, Size, Timing};
+use api::config::{self, Dialect, Direct, MediumKeys, MediumKind, Size, Timing};
 
 /// One `--media` argument: a medium, and the block size of its namespace.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,7 +94,7 @@ impl FromStr for MediaArg {
 impl MediaArg {
     /// The configuration of the medium, named `name`.
     pub(super) fn medium(&self, name: String) -> config::Medium {
-        config::Medium {
+        let keys = MediumKeys {
             path: self.path.clone(),
             size: self.size,
             target: self.target.clone(),
@@ -109,8 +109,9 @@ impl MediaArg {
             dialect: self.dialect,
             max_keys: self.max_keys,
             state: self.state.clone(),
-            ..config::Medium::new(name, self.kind)
-        }
+            ..MediumKeys::new(name, self.kind)
+        };
+        keys.into()
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
@@ -203,6 +204,7 @@ mod tests {
         assert_eq!(file.direct, Some(Direct::Off));
         assert_eq!(file.lba_size, Some(512));
         let keys = parse("keyvalue:size=1GiB,dialect=samsung,max_keys=1000").medium("k".into());
+        let keys = MediumKeys::from(keys);
         assert_eq!(
             (keys.kind, keys.size),
             (MediumKind::KeyValue, Some(Size(1 << 30)))
@@ -213,11 +215,9 @@ mod tests {
         );
         let polled = parse("file:path=a,poll_submissions=true,poll_completions=false");
         let medium = polled.medium("d".to_owned());
-        let io = (medium.poll_submissions, medium.poll_completions);
-        assert_eq!(
-            (io, medium.register_memory),
-            ((Some(true), Some(false)), None)
-        );
+        let file = medium.file().unwrap();
+        let io = (file.poll_submissions, file.poll_completions);
+        assert_eq!((io, file.register_memory), ((true, false), true));
     }
 
     #[test]

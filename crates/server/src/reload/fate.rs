@@ -97,10 +97,8 @@ fn of_kind<T: Named>(
 
 fn medium(now: &Medium, wanted: &Medium, size: Option<u64>) -> Fate {
     let remake = || Fate::Remake(format!("{} cannot change", words::names(now, wanted)));
-    let rest = Medium {
-        timing: now.timing.clone(),
-        ..wanted.clone()
-    };
+    let mut rest = wanted.clone();
+    rest.timing.clone_from(&now.timing);
     let (Some(a), Some(b), Some(size)) = (&now.timing, &wanted.timing, size) else {
         return remake();
     };

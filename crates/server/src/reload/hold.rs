@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::Kind;
-use api::config::{Config, Controller, Medium, MediumKind, Namespace};
+use api::config::{Config, Controller, Medium, Namespace};
 
 use super::fate::{Fate, Growth, growth, wide};
 use super::{Id, Served};
@@ -323,10 +323,5 @@ impl Holding<'_> {
 
 /// Whether closing a medium loses its data.
 fn loses_bytes(medium: &Medium) -> bool {
-    let in_memory = match medium.kind {
-        MediumKind::Ram => true,
-        MediumKind::KeyValue => medium.path.is_none(),
-        MediumKind::Null | MediumKind::File | MediumKind::Drive => false,
-    };
-    in_memory && medium.state.is_none()
+    medium.is_in_memory() && medium.state().is_none()
 }

@@ -62,11 +62,11 @@ fn flat(object: &impl Serialize) -> Vec<(String, String)> {
 }
 
 pub(super) fn medium(medium: &Medium) -> String {
-    let kind = serde_json::to_value(medium.kind).unwrap_or_default();
+    let kind = serde_json::to_value(medium.kind()).unwrap_or_default();
     let mut words = vec![kind.as_str().unwrap_or_default().to_owned()];
-    words.extend(medium.path.as_ref().map(|path| path.display().to_string()));
-    words.extend(medium.target.clone());
-    words.extend(medium.size.map(|size| size.to_string()));
+    words.extend(medium.path().map(|path| path.display().to_string()));
+    words.extend(medium.drive().map(|drive| drive.target.to_string()));
+    words.extend(medium.size().map(|size| size.to_string()));
     words.extend(medium.timing.as_ref().map(|timing| timing.preset.clone()));
     words.join(", ")
 }

@@ -100,7 +100,7 @@ impl State {
         let here = all.filter(|namespace| namespace.config.media == open.name);
         let configs = self.config.media.iter();
         let mut kinds = configs.filter(|config| config.name == open.name);
-        let has_blocks = kinds.all(|config| config.kind != MediumKind::KeyValue);
+        let has_blocks = kinds.all(|config| config.kind() != MediumKind::KeyValue);
         here.map(|namespace| {
             let extent = self.extent(&namespace.config)?;
             let lba_size = namespace.config.lba_size;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context;
-use api::config::{self, MediumKind, Range, Size};
+use api::config::medium::Kept;
+use api::config::{self, Backing, Range, Size};
 use api::{Refusal, ZoneLoss};
 use controller::subsystem::Allocated;
-use media::{Dialect, Direct, Duty, FileIo, Medium, MediumKind as Backing, MediumSpec};
+use media::{Dialect, Direct, Duty, FileIo, Medium, MediumKind as Store, MediumSpec};
 use port::ChannelId;
 
 use super::operate::label;
@@ -43,7 +44,7 @@ pub(super) struct Taken {
 impl State {
     pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
         let place = || format!("media {}", config.name);
-        let spec = spec_of(&config).with_context(place)?;
+        let spec = spec_of(&config);
         let mut medium = Medium::open(&spec).with_context(place)?;
         let state = timing::give(&config, &mut medium).with_context(place)?;
         let recording = RecordingFile::begin(&config, &medium).with_context(place)?;
@@ -75,9 +76,12 @@ impl State {
 
     /// Assigns the reactors in `completions` and `heads` to a drive, before it has channels.
     fn open_relays(&self, config: &config::Medium, medium: &Arc<Medium>) -> anyhow::Result<()> {
+        let Some(drive) = config.drive() else {
+            return Ok(());
+        };
         let duties = [
-            (Duty::Entries, config.completions),
-            (Duty::Heads, config.heads),
+            (Duty::Entries, drive.completions),
+            (Duty::Heads, drive.heads),
         ];
         for (duty, reactor) in duties {
             let Some(reactor) = reactor else { continue };
@@ -406,7 +410,7 @@ impl State {
 
 /// Restores a medium in memory from its file of the last clean stop.
 fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option<Image>> {
-    let Some(path) = &config.state else {
+    let Some(path) = config.state() else {
         return Ok(None);
     };
     let (image, found) = Image::take(path, medium)?;
@@ -429,7 +433,8 @@ fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option
 /// The largest logical block that stays whole across a power failure: as the medium reports, or as
 /// the operator states for a drive.
 fn max_lba_bytes(medium: &Medium, config: &config::Medium) -> u32 {
-    let known = config.awupf.map_or(0, |size| size.0);
+    let known = config.drive().and_then(|drive| drive.awupf);
+    let known = known.map_or(0, |size| size.0);
     let known = u32::try_from(known).unwrap_or(u32::MAX);
     medium.max_lba_bytes().max(known)
 }
@@ -444,56 +449,49 @@ pub(super) fn range_of(namespace: &Allocated) -> Range {
 }
 
 /// How to open a medium of a configuration.
-pub fn spec_of(config: &config::Medium) -> anyhow::Result<MediumSpec> {
-    let size = config.size.map(|size| size.0);
-    let kind = match config.kind {
-        MediumKind::Null => Backing::Null {
-            size: size.unwrap_or_default(),
+pub fn spec_of(config: &config::Medium) -> MediumSpec {
+    let store = match &config.backing {
+        Backing::Null { size, .. } => Store::Null { size: size.0 },
+        Backing::Ram { size, .. } => Store::Ram { size: size.0 },
+        Backing::Drive(drive) => Store::Drive {
+            place: drive.target.clone(),
+            nsid: drive.nsid,
+            shown: drive.admin_allow.iter().map(|allow| allow.0).collect(),
         },
-        MediumKind::Ram => Backing::Ram {
-            size: size.unwrap_or_default(),
-        },
-        MediumKind::Drive => {
-            let target = config.target.as_deref().unwrap_or_default();
-            Backing::Drive {
-                place: target
-                    .parse()
-                    .map_err(|error| anyhow::anyhow!("target = \"{target}\": {error}"))?,
-                nsid: config.nsid,
-                shown: config.admin_allow.iter().map(|allow| allow.0).collect(),
-            }
-        }
-        MediumKind::KeyValue => Backing::KeyValue {
-            path: config.path.clone(),
-            size: size.unwrap_or_default(),
-            keys: config.max_keys,
-            dialect: match config.dialect.unwrap_or_default() {
+        Backing::KeyValue(pairs) => Store::KeyValue {
+            path: match &pairs.kept {
+                Kept::Log(path) => Some(path.clone()),
+                Kept::No | Kept::Image(_) => None,
+            },
+            size: pairs.size.0,
+            keys: pairs.max_keys,
+            dialect: match pairs.dialect {
                 config::Dialect::Nvme => Dialect::Nvme,
                 config::Dialect::Samsung => Dialect::Samsung,
             },
         },
-        MediumKind::File => Backing::File {
-            path: config.path.clone().unwrap_or_default(),
-            size,
-            direct: match config.direct.unwrap_or_default() {
+        Backing::File(file) => Store::File {
+            path: file.path.clone(),
+            size: file.size.map(|size| size.0),
+            direct: match file.direct {
                 config::Direct::Auto => Direct::Auto,
                 config::Direct::On => Direct::On,
                 config::Direct::Off => Direct::Off,
             },
             io: FileIo {
-                poll_submissions: config.poll_submissions.unwrap_or(false),
-                poll_completions: config.poll_completions.unwrap_or(false),
-                register_memory: config.register_memory.unwrap_or(true),
-                read_only: config.read_only.unwrap_or(false),
+                poll_submissions: file.poll_submissions,
+                poll_completions: file.poll_completions,
+                register_memory: file.register_memory,
+                read_only: file.read_only,
             },
         },
     };
-    let kind = match &config.zoned {
-        Some(zoned) => Backing::Zoned {
-            of: Box::new(kind),
+    let kind = match config.zoned() {
+        Some(zoned) => Store::Zoned {
+            of: Box::new(store),
             zones: zoned.spec(),
         },
-        None => kind,
+        None => store,
     };
-    Ok(MediumSpec { kind })
+    MediumSpec { kind }
 }

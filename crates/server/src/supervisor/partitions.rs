@@ -125,11 +125,11 @@ impl State {
         config: &config::Medium,
         medium: &Medium,
     ) -> anyhow::Result<Option<Store>> {
-        let of_bytes = matches!(config.kind, MediumKind::Drive | MediumKind::File);
-        if !of_bytes || config.zoned.is_some() {
+        let of_bytes = matches!(config.kind(), MediumKind::Drive | MediumKind::File);
+        if !of_bytes || config.zoned().is_some() {
             return Ok(None);
         }
-        let owner = Owner::of(medium, config.path.as_deref())?;
+        let owner = Owner::of(medium, config.path())?;
         // Without a state folder there is no table; operations that need one report that.
         match (owner, self.state_dir()) {
             (Some(owner), Ok(dir)) => Store::open(&dir, owner, medium.size()).map(Some),

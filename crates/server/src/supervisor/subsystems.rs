@@ -208,7 +208,7 @@ impl State {
     fn claim(&mut self, name: &str) -> anyhow::Result<Option<(Place, Claim)>> {
         let on_file = |medium: &str| {
             let mut media = self.config.media.iter();
-            media.any(|m| m.name == medium && m.path.is_some())
+            media.any(|m| m.name == medium && m.path().is_some())
         };
         let pool = self.config.pool_of(name);
         let mut namespaces = self.config.namespaces_of(name).into_iter();
@@ -499,10 +499,10 @@ fn namespace_bases(wanted: &Wanted) -> Vec<NamespaceBasis> {
 
 /// The basis of a medium, for comparison with later configurations.
 pub(super) fn medium_basis(config: &config::Medium) -> anyhow::Result<MediumBasis> {
-    let path = config.path.as_deref().map(std::path::absolute).transpose();
+    let path = config.path().map(std::path::absolute).transpose();
     Ok(MediumBasis {
         name: config.name.clone(),
-        kind: config.kind,
+        kind: config.kind(),
         path: path.with_context(|| format!("media {}", config.name))?,
     })
 }

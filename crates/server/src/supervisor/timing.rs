@@ -41,7 +41,7 @@ pub(super) fn give(
     let parameters = timing.parameters(medium.size());
     let parameters =
         parameters.map_err(|problems| anyhow::anyhow!("timing: {}", problems.join("; ")))?;
-    let Some(path) = timing.state_file(config.kind, config.path.as_deref(), may_be_regular) else {
+    let Some(path) = timing.state_file(config, may_be_regular) else {
         Medium::set_timing(medium, parameters)?;
         tracing::info!(media = config.name, "with the time of {}", timing.preset);
         return Ok(None);

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 
 use crate::load::{Host, Needs, Queue};
 use crate::placement::{Pair, Placement};
-use api::config::{self, Config, Listen, MediumKind, Size, Timing, Zoned};
+use api::config::{self, Config, Listen, MediumKeys, MediumKind, Size, Timing, Zoned};
 use machine::clock::Clock;
 use machine::cpu;
 use terminal::interrupt::Interrupt;
@@ -376,7 +376,7 @@ fn configuration(
         (_, Bytes::Kept) => MediumKind::Ram,
         (_, Bytes::Forgotten) => MediumKind::Null,
     };
-    let mut drive = config::Medium::new("drive".into(), kind);
+    let mut drive = MediumKeys::new("drive".into(), kind);
     drive.size = Some(Size(points.size_bytes));
     drive.timing = Some(Timing::of(preset.full_name()));
     match parameters {
@@ -389,8 +389,7 @@ fn configuration(
         }
         Parameters::Nvm(_) | Parameters::Flash(_) => {}
     }
-    let mut null = config::Medium::new("null".into(), MediumKind::Null);
-    null.size = Some(Size(NULL_BYTES));
+    let null = config::Medium::null("null".into(), Size(NULL_BYTES));
     let names = ["drive", "null"];
     let namespace = |name: &str| config::Namespace {
         name: name.into(),
@@ -416,7 +415,7 @@ fn configuration(
             mode: config::Mode::Poll,
             ..config::Reactor::default()
         }],
-        media: vec![drive, null],
+        media: vec![drive.into(), null],
         namespace: names.map(namespace).into(),
         controller: names.map(controller).into(),
         ..Config::default()

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use api::config::{self, Config, Listen, Medium, MediumKind, Size, Timing, Zoned};
+use api::config::{self, Config, Listen, Medium, MediumKeys, MediumKind, Size, Timing, Zoned};
 use client::cli::parse;
 use client::cli::parse::Control;
 use client::cli::qemu_args::{self, DEFAULT_MEMORY};
@@ -111,7 +111,7 @@ impl Up {
                 )
             })?;
         }
-        if let Some(path) = &config.media[0].path {
+        if let Some(path) = config.media[0].path() {
             made.file(path);
         }
         let guest = format!("for a guest: {}\n", in_one_line(&options));
@@ -207,17 +207,17 @@ impl Up {
 
     fn medium(&self) -> anyhow::Result<Medium> {
         let path = self.path.clone().map(parse::absolute).transpose()?;
-        let of = |kind| Medium {
+        let of = |kind| MediumKeys {
             size: Some(self.size),
             path: path.clone(),
             read_only: self.read_only.then_some(true),
-            ..Medium::new(self.name.clone(), kind)
+            ..MediumKeys::new(self.name.clone(), kind)
         };
         match self.what.as_str() {
-            "null" => return Ok(of(MediumKind::Null)),
-            "ram" => return Ok(of(MediumKind::Ram)),
-            "file" => return Ok(of(MediumKind::File)),
-            "keyvalue" => return Ok(of(MediumKind::KeyValue)),
+            "null" => return Ok(of(MediumKind::Null).into()),
+            "ram" => return Ok(of(MediumKind::Ram).into()),
+            "file" => return Ok(of(MediumKind::File).into()),
+            "keyvalue" => return Ok(of(MediumKind::KeyValue).into()),
             _ => {}
         }
         let timing = Timing::of(self.what.clone()).absolute(|path| std::path::absolute(path))?;
@@ -242,11 +242,12 @@ impl Up {
             ),
             _ => (in_memory_or_file, None),
         };
-        Ok(Medium {
+        let keys = MediumKeys {
             timing: Some(timing),
             zoned,
             ..of(kind)
-        })
+        };
+        Ok(keys.into())
     }
 }
 

@@ -157,7 +157,7 @@ impl Model {
                 let one = new(&config.media, &end.media, name)?;
                 self.served
                     .sizes
-                    .insert(name.to_owned(), one.size.unwrap().0);
+                    .insert(name.to_owned(), one.size().unwrap().0);
                 config.media.push(one);
             }
             Kind::Tenant => {

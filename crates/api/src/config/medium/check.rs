@@ -1,0 +1,150 @@
+//! What is wrong with a medium.
+
+use model::Parameters;
+
+use super::{Backing, Direct, Drive, File, KeyValue, Medium, MediumKind};
+use crate::config::validate::Place;
+use crate::config::{Problem, Size, allow};
+
+/// Smallest medium.
+const MIN_MEDIUM_LEN: u64 = 64 << 10;
+/// Largest key-value medium.
+const MAX_KEY_VALUE_LEN: u64 = 1 << 40;
+
+impl Medium {
+    /// Reason why only one reactor may serve it: a timing model, zones, or keys.
+    pub(in crate::config) fn why_single(&self) -> Option<&'static str> {
+        if self.timing.is_some() {
+            Some("timing")
+        } else if self.zoned().is_some() {
+            Some("zones")
+        } else {
+            (self.kind() == MediumKind::KeyValue).then_some("keys")
+        }
+    }
+
+    /// Appends what is wrong with it.
+    pub fn validate(&self, problems: &mut Vec<Problem>) {
+        let mut place = Place {
+            name: format!("media {}", self.name),
+            problems,
+        };
+        for fault in &self.faults {
+            place.problem(fault.clone());
+        }
+        match &self.backing {
+            Backing::File(file) => file.validate(&mut place),
+            Backing::Drive(drive) => drive.validate(&mut place),
+            Backing::KeyValue(keys) => keys.validate(&mut place),
+            Backing::Null { .. } | Backing::Ram { .. } => {}
+        }
+        let size = self.size();
+        if let Some(zoned) = self.zoned() {
+            zoned.validate(size, &mut place);
+        }
+        self.validate_timing(&mut place);
+        if let Some(size) = size {
+            place.require(size.0 >= MIN_MEDIUM_LEN, || {
+                format!(
+                    "size = \"{size}\": a medium has at least {}",
+                    Size(MIN_MEDIUM_LEN)
+                )
+            });
+            place.require(size.0.is_multiple_of(512), || {
+                format!("size = \"{size}\": write a multiple of 512B")
+            });
+            place.require(size.0 <= i64::MAX as u64, || {
+                format!("size = \"{size}\": larger than the maximum of 8 EiB; write a smaller size")
+            });
+        }
+    }
+
+    fn validate_timing(&self, place: &mut Place<'_>) {
+        let Some(timing) = &self.timing else {
+            return;
+        };
+        let size = self.size().map(|size| size.0);
+        let is_key_value = self.kind() == MediumKind::KeyValue;
+        // Invalid combinations of other keys are reported elsewhere.
+        if let Ok(parameters) = timing.parameters(size.unwrap_or(0)) {
+            let of_keys = matches!(parameters, Parameters::Kv(_));
+            place.require(of_keys || !is_key_value, || {
+                "timing: a key-value medium needs a preset of kind kv, such as samsung-kvssd".into()
+            });
+            place.require(!of_keys || is_key_value, || {
+                "timing: a preset of kind kv is only for kind = \"keyvalue\": choose another preset, or that kind".into()
+            });
+        }
+        timing.validate(size, place);
+        timing.validate_record(self, place);
+        if let Some(zoned) = self.zoned() {
+            timing.validate_zones(zoned, size, place);
+        }
+    }
+
+    /// Checks the reactors of `completions` and `heads`, of which there are `reactors`.
+    pub(in crate::config) fn validate_relays(&self, reactors: usize, problems: &mut Vec<Problem>) {
+        let Some(drive) = self.drive() else {
+            return;
+        };
+        let mut place = Place {
+            name: format!("media {}", self.name),
+            problems,
+        };
+        for (key, reactor) in [("completions", drive.completions), ("heads", drive.heads)] {
+            let there_is = reactor.is_none_or(|reactor| reactor < reactors);
+            place.require(there_is, || {
+                let reactor = reactor.unwrap_or_default();
+                format!("{key} = {reactor}: there are {reactors}, counted from 0")
+            });
+        }
+        place.require(drive.heads.is_none() || drive.completions.is_some(), || {
+            "heads is only for a drive with `completions`: write completions = 1, or remove heads".into()
+        });
+        let differ = drive.heads.is_none() || drive.heads != drive.completions;
+        place.require(differ, || {
+            "heads names the reactor of completions, which already writes the head doorbells: remove heads"
+                .into()
+        });
+    }
+}
+
+impl File {
+    fn validate(&self, place: &mut Place<'_>) {
+        place.require(!(self.read_only && self.zoned.is_some()), || {
+            "read_only = true: zones write a log to the file: remove zoned, or read_only".into()
+        });
+        let polls_cache = self.poll_completions && self.direct == Direct::Off;
+        place.require(!polls_cache, || {
+            "poll_completions needs direct I/O: remove direct = \"off\", or poll_completions".into()
+        });
+    }
+}
+
+impl Drive {
+    fn validate(&self, place: &mut Place<'_>) {
+        let fits = self.nsid.is_none_or(|nsid| (1..u32::MAX).contains(&nsid));
+        place.require(fits, || {
+            "nsid: namespace identifiers of a drive start at 1".into()
+        });
+        allow::validate(&self.admin_allow, place);
+        if let Some(awupf) = self.awupf {
+            place.require(matches!(awupf.0, 512 | 4096), || {
+                format!("awupf = \"{awupf}\": write \"512B\" or \"4KiB\", the sizes of a block")
+            });
+        }
+    }
+}
+
+impl KeyValue {
+    fn validate(&self, place: &mut Place<'_>) {
+        if let Some(keys) = self.max_keys {
+            place.require((1..u32::MAX).contains(&keys), || {
+                format!("max_keys = {keys}: write 1 to {}", u32::MAX - 1)
+            });
+        }
+        place.require(self.size.0 <= MAX_KEY_VALUE_LEN, || {
+            "the size of a key-value medium is at most 1TiB: write a smaller size".into()
+        });
+    }
+}
