@@ -59,6 +59,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "tenants-last-number",
+        guard: "no flow has a number that a slot cannot store",
+        file: "crates/engine/src/tenants/mod.rs",
+        from: "if self.flows.len() >= FlowId::LIMIT {",
+        to: "if self.flows.len() > FlowId::LIMIT {",
+        test: unit("engine", "tenants::tests::the_number_65535_is_no_flows"),
+    },
+    Mutation {
         name: "tenants-leave",
         guard: "what a medium has of a tenant is counted until it has ended",
         file: "crates/controller/src/lane/held.rs",
