@@ -15,8 +15,7 @@ use super::admin::{Waiting, abort_dw0};
 use super::lifecycle::Phase;
 use super::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{
-    Copying, EPOCH_FORWARDED, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable,
-    QueueName,
+    Copying, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName,
 };
 use crate::subsystem::Subsystem;
 
@@ -101,9 +100,8 @@ impl Controller {
             for (_, cq) in self.queues.cqs() {
                 let late = cq.namespaces_drained < self.table_generation;
                 if let Some(key) = cq.lane.filter(|_| late) {
-                    // But for what is with the subsystem, which may be the command that waits.
-                    let before_epoch = EPOCH_FORWARDED;
-                    lanes.command(key, LaneCommand::Abandon { before_epoch });
+                    // The subsystem may have the very command that waits.
+                    lanes.command(key, LaneCommand::AbandonIssued);
                 }
             }
         }

@@ -3,7 +3,7 @@
 //!
 //! A completion of the admin queue, like a lane's (see [`crate::state`]): the entry and `posting` =
 //! 1, then everything else that the command changed, then the entry in the host's memory, then
-//! `cq_tail_phase` with `posting` = 0. An entry found with `posting` set is written again at the
+//! `cq_tail` with `posting` = 0. An entry found with `posting` set is written again at the
 //! saved tail, with the same contents.
 //!
 //! The state is written before the host can learn of it: after a write to a register or to
@@ -25,7 +25,7 @@ use crate::config::{ConfigError, ControllerConfig, MAX_IO_QUEUES};
 use crate::lane::ShadowSpec;
 use crate::pci;
 use crate::registers::SavedRegisters;
-use crate::state::{FORMAT_VERSION, area_bytes, ordered};
+use crate::state::{FORMAT_VERSION, TailPhase, area_bytes, ordered};
 
 /// Area of the controller.
 const CONTROLLER_AREA: usize = 0;
@@ -62,16 +62,15 @@ pub struct ControllerState {
 pub struct AdminState {
     /// The next entry to fetch.
     pub sq_head: u32,
-    /// The next entry to post to, times two, plus the phase it gets; 0 where there is no admin
-    /// queue.
-    pub cq_tail_phase: u32,
+    /// The next entry to post to; 0 where there is no admin queue.
+    pub cq_tail: TailPhase,
     /// Slots in use.
     pub waiting: u32,
     /// Held Asynchronous Event Requests.
     pub held: u32,
     /// Their command identifiers.
     pub held_cids: [u16; REQUESTS],
-    /// The completion being posted, whose phase is in `cq_tail_phase`.
+    /// The completion being posted, whose phase is in `cq_tail`.
     pub cqe: [u64; 2],
     /// 1 while it is being posted.
     pub posting: u32,
@@ -174,7 +173,7 @@ impl Controller {
         let admin = self.admin.as_ref();
         *head = AdminState {
             sq_head: admin.map_or(0, |admin| admin.sq.head()),
-            cq_tail_phase: admin.map_or(0, |admin| admin.cq.tail_and_phase()),
+            cq_tail: admin.map_or(TailPhase::new(), |admin| admin.cq.tail_and_phase()),
             waiting,
             held: held.len() as u32,
             held_cids,
@@ -199,9 +198,9 @@ impl Controller {
         let tail = self
             .admin
             .as_ref()
-            .map_or(0, |admin| admin.cq.tail_and_phase());
+            .map_or(TailPhase::new(), |admin| admin.cq.tail_and_phase());
         let (head, _) = self.saved.admin.parts();
-        (head.cq_tail_phase, head.posting) = (tail, 0);
+        (head.cq_tail, head.posting) = (tail, 0);
     }
 }
 

@@ -9,10 +9,10 @@ use super::Lane;
 use super::fetch::BATCH;
 use super::message::{Demand, LaneCommand, LaneEvent, QueueName, Quota, SqSpec};
 use super::queues::{Member, Queues, Stop, pause};
-use super::watch::{OTHER_MARKS, Watch};
+use super::watch::Watch;
 use crate::flight::Watching;
 use crate::queue::{Bells, Sq};
-use crate::state::{SlotState, SqState, slot_state, sq_state};
+use crate::state::{SlotState, SqLife, SqState};
 
 impl Quota {
     /// The initial limit of commands to fetch for a submission queue.
@@ -56,7 +56,10 @@ impl Lane {
             LaneCommand::Copying(copying) => self.copying = copying,
             LaneCommand::Watch(watching) => self.queues.set_watching(watching),
             LaneCommand::Stop => self.queues.stop(),
-            LaneCommand::Abandon { before_epoch } => self.queues.abandon(before_epoch),
+            LaneCommand::Abandon { before_epoch } => self
+                .queues
+                .abandon(|slot| !slot.counted.in_subsystem() && slot.epoch < before_epoch),
+            LaneCommand::AbandonIssued => self.queues.abandon(|slot| !slot.counted.in_subsystem()),
             LaneCommand::AbandonAll => self.queues.abandon_all(),
             LaneCommand::LeaveBus { round } => self.queues.leave_bus(round),
             LaneCommand::TakeBus => self.queues.take_bus(),
@@ -108,7 +111,7 @@ impl Queues {
             (None, _) => {
                 // what is watched is a place in what ends here
                 (0..self.slots.len() as u16)
-                    .for_each(|index| self.slots.slot(index).marks &= OTHER_MARKS);
+                    .for_each(|index| self.slots.slot(index).marks.set_sample(None));
                 self.watch = None;
             }
         }
@@ -169,7 +172,7 @@ impl Queues {
             base: base.0,
             entries,
             sqid,
-            state: sq_state::LIVE,
+            life: SqLife::LIVE,
             ..SqState::default()
         };
         self.recount();
@@ -180,7 +183,7 @@ impl Queues {
             self.events.push_back(LaneEvent::QueueRemoved { sqid });
             return;
         };
-        self.slots.queue().sqs[position].state = sq_state::REMOVING;
+        self.slots.queue().sqs[position].life = SqLife::REMOVING;
         let Some(member) = self.member(position) else {
             return;
         };
@@ -189,8 +192,8 @@ impl Queues {
         if member.outstanding == 0 {
             return self.remove(position);
         }
-        self.drop_steps(Status::ABORTED_SQ_DELETION, |slot| slot.sqid == sqid);
-        self.drop_held(Status::ABORTED_SQ_DELETION, |slot| slot.sqid == sqid);
+        self.drop_steps(Status::ABORTED_SQ_DELETION, |slot| slot.sqid() == sqid);
+        self.drop_held(Status::ABORTED_SQ_DELETION, |slot| slot.sqid() == sqid);
         if let Some(slot) = waiting {
             self.drop_waiting(slot, Status::ABORTED_SQ_DELETION);
         }
@@ -198,7 +201,7 @@ impl Queues {
 
     /// Aborts a command that waits for its channel, or for its next step. True where it was found.
     fn abort(&mut self, sqid: u16, cid: u16) -> bool {
-        let named = |slot: &SlotState| (slot.sqid, slot.cid) == (sqid, cid);
+        let named = |slot: &SlotState| (slot.sqid(), slot.cid()) == (sqid, cid);
         if self.drop_step(Status::COMMAND_ABORT_REQUESTED, named)
             || self.drop_one_held(Status::COMMAND_ABORT_REQUESTED, named)
         {
@@ -210,7 +213,7 @@ impl Queues {
         let Some(index) = self.member(position).and_then(|member| member.waiting) else {
             return false;
         };
-        if self.slots.slot(index).cid != cid {
+        if self.slots.slot(index).cid() != cid {
             return false;
         }
         if let Some(member) = self.member(position) {
@@ -267,20 +270,13 @@ impl Queues {
         if self.stop == Stop::Leaving {
             self.drop_what_waits();
         }
-        self.abandon(u64::MAX);
+        self.abandon(|_| true);
     }
 
-    /// Aborts commands that were issued before `before_epoch` and have not ended.
-    fn abandon(&mut self, before_epoch: u64) {
+    /// Aborts `chosen` commands with tickets out.
+    fn abandon(&mut self, chosen: impl Fn(&SlotState) -> bool) {
         let hangs = |slot: &SlotState| {
-            matches!(
-                slot.state,
-                slot_state::IN_FLIGHT
-                    | slot_state::FETCHED
-                    | slot_state::STEPPING
-                    | slot_state::FUSED
-            ) && slot.outstanding > 0
-                && slot.epoch < before_epoch
+            slot.state().has_reservation() && slot.outstanding > 0 && chosen(slot)
         };
         let hanging: Vec<u16> = self
             .slots

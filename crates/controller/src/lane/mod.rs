@@ -61,7 +61,6 @@ use port::{ByteRange, Channel, Channels, Outcome};
 
 use self::epochs::Epochs;
 pub use self::fetch::BATCH;
-pub(crate) use self::fetch::EPOCH_FORWARDED;
 pub use self::forward::Forward;
 use self::issue::Issuer;
 pub use self::message::{
@@ -171,7 +170,7 @@ impl Lane {
         let saved = slots.queue();
         saved.cq_base = base.0;
         saved.cq_entries = entries;
-        saved.cq_tail_phase = cq.tail_and_phase();
+        saved.cq_tail = cq.tail_and_phase();
         saved.cqid = cqid;
         saved.vector = vector.unwrap_or(0);
         saved.ien = u32::from(vector.is_some());

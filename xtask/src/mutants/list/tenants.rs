@@ -51,7 +51,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tenants-deleted-queue",
         guard: "a command that waits for its tenant's turn ends with its queue",
         file: "crates/controller/src/lane/control.rs",
-        from: "        self.drop_held(Status::ABORTED_SQ_DELETION, |slot| slot.sqid == sqid);\n",
+        from: "        self.drop_held(Status::ABORTED_SQ_DELETION, |slot| slot.sqid() == sqid);\n",
         to: "",
         test: unit(
             "controller",

@@ -341,7 +341,7 @@ fn what_outlives_the_process_is_written_before_it_is_told() {
     assert_eq!((admin.sq_head, admin.held, admin.waiting), (4, 1, 0));
     assert_eq!(admin.held_cids[0], 3);
     // Three answers were posted in the first round, whose phase is 1; the last one was the third.
-    assert_eq!((admin.cq_tail_phase, admin.posting), (3 << 1 | 1, 0));
+    assert_eq!((admin.cq_tail.into_bits(), admin.posting), (1 << 16 | 3, 0));
     assert_eq!(admin.cqe, [0, 4 << 32 | 4]);
     rig.disable();
     assert_eq!(rig.controller.saved_state().sq_cqids, [0; 64]);
