@@ -46,7 +46,7 @@ use self::interrupts::Interrupts;
 pub use self::lifecycle::{EnableError, Failure};
 use self::lifecycle::{Phase, Shutdown};
 use self::saved::Saved;
-pub use self::saved::{AdminState, ControllerState, WaitingState};
+pub use self::saved::{AdminState, AdminTail, ControllerState, WaitingKind, WaitingState};
 use self::watch::Watch;
 use crate::arbitration::Arbiter;
 use crate::config::{ConfigError, ControllerConfig};

@@ -384,6 +384,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "saved-admin-posting",
+        guard: "an admin completion is marked as being posted before it is",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "        head.cq_tail.set_posting(true);\n",
+        to: "",
+        test: unit(
+            "controller",
+            "controller::tests::queues::a_restart_knows_of_an_admin_completion_whether_it_was_posted",
+        ),
+    },
+    Mutation {
         name: "saved-before-told",
         guard: "what a completion tells is saved before it is posted",
         file: "crates/controller/src/controller/admin/mod.rs",
