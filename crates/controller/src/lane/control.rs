@@ -11,7 +11,7 @@ use super::message::{Demand, LaneCommand, LaneEvent, QueueName, Quota, SqSpec};
 use super::queues::{Member, Queues, Stop, pause};
 use super::watch::Watch;
 use crate::flight::Watching;
-use crate::queue::{Bells, Sq};
+use crate::queue::Sq;
 use crate::state::{SlotState, SqLife, SqState};
 
 impl Quota {
@@ -154,7 +154,7 @@ impl Queues {
         );
         // The map may have changed since the ring was found.
         ring.resolve(view);
-        let sq = Sq::from_ring(sqid, ring, entries, self.bells(), initial);
+        let sq = Sq::from_ring(sqid, ring, entries, self.doorbells.bells(), initial);
         if self.sqs[position].is_none() {
             self.order.push(position as u8);
         }
@@ -351,10 +351,7 @@ impl Queues {
         if self.still {
             return false;
         }
-        let bells = Bells {
-            pages: &self.doorbells,
-            shadow: self.shadow.as_ref(),
-        };
+        let bells = self.doorbells.bells();
         let busy = |position: &u8| {
             let position = usize::from(*position);
             let Some(member) = &self.sqs[position] else {

@@ -9,7 +9,7 @@ use super::queues::Queues;
 use super::straight::Met;
 use super::{LaneTurn, held};
 use crate::gate::{FlowId, Gate};
-use crate::queue::{Bells, RingAbsent};
+use crate::queue::RingAbsent;
 use crate::state::{CommandState, Counted};
 
 /// Commands fetched from one submission queue in one turn. Large enough to share the cost of a
@@ -147,10 +147,7 @@ impl Queues {
     /// and not fetched. `None` where nothing may be fetched.
     #[inline]
     pub(super) fn look_at_sq(&mut self, position: usize) -> Option<u32> {
-        let bells = Bells {
-            pages: &self.doorbells,
-            shadow: self.shadow.as_ref(),
-        };
+        let bells = self.doorbells.bells();
         let member = self.sqs[position].as_mut()?;
         if member.removing {
             return None;

@@ -30,6 +30,7 @@
 
 mod complete;
 mod control;
+mod doorbells;
 mod epochs;
 mod fetch;
 mod forward;
@@ -59,6 +60,7 @@ use port::ticket::{OwnerKey, Ticket};
 use port::time::Time;
 use port::{ByteRange, Channel, Channels, Outcome};
 
+use self::doorbells::Doorbells;
 use self::epochs::Epochs;
 pub use self::fetch::BATCH;
 pub use self::forward::Forward;
@@ -74,7 +76,7 @@ use self::slots::Slots;
 use crate::counters::LaneCounters;
 use crate::gate::{Gate, Open, Watched};
 use crate::inspect;
-use crate::queue::{Bells, Cq, QueueError};
+use crate::queue::{Cq, QueueError};
 use crate::state::{MAX_SQS, QueueState, SlotState};
 
 /// Configuration of a lane.
@@ -161,11 +163,8 @@ impl Lane {
             told,
         } = config;
         let shadow = shadow.map(|spec| spec.find(&view)).transpose()?;
-        let bells = Bells {
-            pages: &doorbells,
-            shadow: shadow.as_ref(),
-        };
-        let cq = Cq::new(&view, cqid, base, entries, bells)?;
+        let doorbells = Doorbells::new(doorbells, shadow);
+        let cq = Cq::new(&view, cqid, base, entries, doorbells.bells())?;
         let mut slots = Slots::new(state, entries)?;
         let saved = slots.queue();
         saved.cq_base = base.0;
@@ -183,7 +182,6 @@ impl Lane {
             share: Share::new(entries),
             epochs: Epochs::new(&view, generation),
             doorbells,
-            shadow,
             serving: true,
             still: false,
             stop: Stop::No,
@@ -409,7 +407,7 @@ impl Lane {
     /// Follow it with `memory::full_fence()` and [`Lane::has_work`] before sleeping: a host that
     /// stored a doorbell just before it could see this does not ring.
     pub fn arm(&mut self) {
-        let bells = self.queues.bells();
+        let bells = self.queues.doorbells.bells();
         for member in self.queues.sqs.iter().flatten() {
             member.sq.arm(bells);
         }
@@ -423,7 +421,7 @@ impl Lane {
     /// turn, or it is to move, which begins when a turn finds it empty. Doorbells in pages that a
     /// host has mapped are for others to watch ([`crate::Controller::look_at_doorbells`]).
     pub fn rest(&mut self) -> bool {
-        if self.queues.shadow.is_some() && !self.queues.still {
+        if self.queues.doorbells.has_shadow() && !self.queues.still {
             self.queues.counters.rests.add(1);
             self.arm();
             memory::full_fence();
@@ -460,7 +458,7 @@ impl Lane {
     #[must_use]
     pub fn is_rung(&self) -> bool {
         let queues = &self.queues;
-        self.has_work() || !queues.still && queues.cq.has_bad_head(queues.bells())
+        self.has_work() || !queues.still && queues.cq.has_bad_head(queues.doorbells.bells())
     }
 
     /// Commands in a medium, without aborted ones.

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use memory::{DmaView, DoorbellPages, ShadowDoorbells};
+use memory::{DmaView, ShadowDoorbells};
 
+use super::doorbells::Doorbells;
 use super::epochs::Epochs;
 use super::held::Held;
 use super::message::{LaneEvent, LaneFault, QueueName, Quota, Registration};
@@ -15,7 +16,7 @@ use super::slots::Slots;
 use super::steps::Steps;
 use super::watch::Watch;
 use crate::counters::LaneCounters;
-use crate::queue::{BadDoorbell, Bells, Cq, Sq};
+use crate::queue::{BadDoorbell, Cq, Sq};
 use crate::state::MAX_SQS;
 
 /// Failures that wait to be logged. The controller takes events every turn; a medium that fails
@@ -69,8 +70,7 @@ pub(super) struct Queues {
     pub(super) slots: Slots,
     pub(super) share: Share,
     pub(super) epochs: Epochs,
-    pub(super) doorbells: Arc<DoorbellPages>,
-    pub(super) shadow: Option<ShadowDoorbells>,
+    pub(super) doorbells: Doorbells,
     /// False once a ring was lost or a stop was asked for.
     pub(super) serving: bool,
     /// A turn has nothing to do: it does not serve, or has left the bus.
@@ -117,13 +117,6 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn bells(&self) -> Bells<'_> {
-        Bells {
-            pages: &self.doorbells,
-            shadow: self.shadow.as_ref(),
-        }
-    }
-
     /// The submission queue at a position. A slot that holds a command keeps its queue there.
     #[inline]
     pub(super) fn member(&mut self, position: usize) -> Option<&mut Member> {
@@ -133,12 +126,8 @@ impl Queues {
     /// Takes the completion queue's new head.
     #[inline]
     pub(super) fn look_at_cq(&mut self) {
-        let bells = Bells {
-            pages: &self.doorbells,
-            shadow: self.shadow.as_ref(),
-        };
         let head = self.cq.head();
-        match self.cq.look(bells) {
+        match self.cq.look(self.doorbells.bells()) {
             Ok(0) => {}
             Ok(consumed) => {
                 self.share.consumed(head, consumed);
@@ -184,7 +173,7 @@ impl Queues {
     /// acknowledge them.
     pub(super) fn is_unacknowledged(&self) -> bool {
         let enabled = self.serving && self.vector.is_some();
-        enabled && self.cq.is_unacknowledged(self.bells())
+        enabled && self.cq.is_unacknowledged(self.doorbells.bells())
     }
 
     /// The same, for the pin: if the host registered doorbell buffers, it is asked to ring when it
@@ -205,7 +194,7 @@ impl Queues {
         // The host can move its head once for each entry that is posted, and no other is meanwhile.
         loop {
             self.look_at_cq();
-            let bells = self.bells();
+            let bells = self.doorbells.bells();
             self.cq.arm(bells);
             memory::full_fence();
             if !self.cq.has_news(bells) {
@@ -220,22 +209,20 @@ impl Queues {
         for member in self.sqs.iter_mut().flatten() {
             member.sq.resolve(view);
         }
-        if let Some(shadow) = &mut self.shadow {
-            shadow.resolve(view);
-        }
+        self.doorbells.resolve(view);
         self.epochs.advance(view.epoch());
         self.map_pending = true;
     }
 
     /// The registration of the shadow ended.
     pub(super) fn forget_shadow(&mut self) {
-        self.shadow = None;
+        self.doorbells.set_shadow(None);
         self.tell_doorbells(|_| None);
     }
 
     /// The host has registered doorbell buffers.
     pub(super) fn register(&mut self, shadow: ShadowDoorbells, registration: &Registration) {
-        self.shadow = Some(shadow);
+        self.doorbells.set_shadow(Some(shadow));
         self.tell_doorbells(|slot| registration.initial(slot));
     }
 
