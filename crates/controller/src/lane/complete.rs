@@ -111,7 +111,7 @@ impl Queues {
             };
             let posted = self.cq.post_from(slot, &mut queue.cq_tail, entry, cqe);
             self.share.posted(position, tail);
-            self.posted += 1;
+            self.unannounced.add(1);
             self.count(index, status);
             if posted == Err(RingAbsent) {
                 self.ring_lost(QueueName::Completion(self.cq.id()));
@@ -214,7 +214,7 @@ impl Queues {
         counters.errors.add(1);
         namespace.errors.add(1);
         counters.statuses.count(status);
-        self.failed = true;
+        self.unannounced.note_failure();
         if status::is_media_error(status) {
             counters.media_errors.add(1);
         }

@@ -85,7 +85,7 @@ impl Lane {
             phase: cq.phase(),
             posted: cq.posted(),
             reserved: cq.reserved(),
-            vector: queues.vector,
+            vector: queues.unannounced.vector(),
             bell: cq.bell(queues.doorbells.bells()),
             is_stopped: !queues.serving,
             given_up: used.saturating_sub(in_flight),

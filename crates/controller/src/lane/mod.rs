@@ -47,6 +47,7 @@ mod share;
 mod slots;
 mod steps;
 mod straight;
+mod unannounced;
 mod watch;
 
 use std::collections::VecDeque;
@@ -73,6 +74,7 @@ use self::place::Place;
 use self::queues::{Queues, Stop, pause};
 use self::share::Share;
 use self::slots::Slots;
+use self::unannounced::Unannounced;
 use crate::counters::LaneCounters;
 use crate::gate::{Gate, Open, Watched};
 use crate::inspect;
@@ -190,9 +192,7 @@ impl Lane {
             blocked: false,
             kicked: false,
             ticks: 0,
-            posted: 0,
-            failed: false,
-            vector,
+            unannounced: Unannounced::new(vector),
             clears: Vec::new(),
             events: VecDeque::new(),
             unlogged_failures: 0,
@@ -355,27 +355,22 @@ impl Lane {
     /// enabled. Call it once per turn, so that a batch raises one interrupt.
     #[inline]
     pub fn take_posted(&mut self) -> Option<Posted> {
-        let entries = std::mem::take(&mut self.queues.posted);
-        if entries == 0 {
+        let queues = &mut self.queues;
+        if !queues.unannounced.is_any() {
             return None;
         }
-        if let Some(watch) = &mut self.queues.watch
+        if let Some(watch) = &mut queues.watch
             && watch.has_posted()
         {
             watch.land_all();
         }
-        let failed = std::mem::take(&mut self.queues.failed);
-        Some(Posted {
-            vector: self.queues.vector?,
-            entries,
-            failed,
-        })
+        queues.unannounced.take()
     }
 
     /// The completion queue's interrupt vector, where interrupts are enabled.
     #[must_use]
     pub fn vector(&self) -> Option<u16> {
-        self.queues.vector
+        self.queues.unannounced.vector()
     }
 
     /// The completion queue's head, as the host has last reported it.
@@ -449,7 +444,8 @@ impl Lane {
     /// place in the completion queue are none until the host has consumed some.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        let interrupt = self.queues.posted > 0 && self.queues.vector.is_some();
+        let unannounced = &self.queues.unannounced;
+        let interrupt = unannounced.is_any() && unannounced.vector().is_some();
         interrupt || !self.forwards.is_empty() || self.queues.has_event() || self.queues.has_work()
     }
 

@@ -72,7 +72,10 @@ impl Lane {
     pub fn is_empty(&self) -> bool {
         let queues = &self.queues;
         let holds = queues.slots.free() as usize != queues.slots.len();
-        queues.paused & pause::MOVE != 0 && !holds && queues.posted == 0 && !self.has_news()
+        queues.paused & pause::MOVE != 0
+            && !holds
+            && !queues.unannounced.is_any()
+            && !self.has_news()
     }
 
     /// Ends it after it has stopped: its commands for the subsystem were aborted before.

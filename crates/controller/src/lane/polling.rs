@@ -30,8 +30,7 @@ impl Lane {
             return false;
         }
         queues.patience -= 1;
-        queues.posted += posted.entries;
-        queues.failed |= posted.failed;
+        queues.unannounced.put_back(posted);
         true
     }
 }

@@ -14,6 +14,7 @@ use super::place::Place;
 use super::share::Share;
 use super::slots::Slots;
 use super::steps::Steps;
+use super::unannounced::Unannounced;
 use super::watch::Watch;
 use crate::counters::LaneCounters;
 use crate::queue::{BadDoorbell, Cq, Sq};
@@ -85,11 +86,7 @@ pub(super) struct Queues {
     pub(super) kicked: bool,
     /// When the turn began, in the ticks of [`crate::inspect`].
     pub(super) ticks: u32,
-    /// Entries posted since [`super::Lane::take_posted`].
-    pub(super) posted: u32,
-    /// One of them reports an error.
-    pub(super) failed: bool,
-    pub(super) vector: Option<u16>,
+    pub(super) unannounced: Unannounced,
     /// Finished commands with marks of uncorrectable blocks that the subsystem must clear. Taken at
     /// once.
     pub(super) clears: Vec<u16>,
@@ -172,7 +169,7 @@ impl Queues {
     /// enabled. A queue that is frozen or stopped asks for nothing: its host could never
     /// acknowledge them.
     pub(super) fn is_unacknowledged(&self) -> bool {
-        let enabled = self.serving && self.vector.is_some();
+        let enabled = self.serving && self.unannounced.vector().is_some();
         enabled && self.cq.is_unacknowledged(self.doorbells.bells())
     }
 
@@ -184,7 +181,7 @@ impl Queues {
     /// the head, with a full fence between on both sides. So either we see that entries were
     /// acknowledged, and look again, or the host rings.
     pub(super) fn asserts_pin(&mut self) -> bool {
-        if !self.serving || self.vector.is_none() {
+        if !self.serving || self.unannounced.vector().is_none() {
             return false;
         }
         if self.still {

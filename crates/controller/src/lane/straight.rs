@@ -58,7 +58,7 @@ impl Queues {
         let batch = self.cq.reserve_batch(*left);
         let (met, rest) = self.go(position, batch, issuer, &mut tally);
         *left = self.cq.release_batch(rest);
-        self.posted += tally.done() as u32;
+        self.unannounced.add(tally.done() as u32);
         tally.add_to(&self.counters);
         met
     }
@@ -121,7 +121,7 @@ impl Queues {
                 }
             }
             if plain.nsid != tally.nsid {
-                self.posted += tally.done() as u32;
+                self.unannounced.add(tally.done() as u32);
                 tally.turn_to(plain.nsid, &self.counters);
             }
             if plain.writes {
