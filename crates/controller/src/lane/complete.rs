@@ -95,7 +95,7 @@ impl Queues {
             return;
         };
         let position = usize::from(slot.sqid()) - 1;
-        if self.serving {
+        if self.service.is_serving() {
             let tail = self.cq.tail();
             let head = match &self.sqs[position] {
                 Some(member) => member.sq.head() as u16,
@@ -138,7 +138,11 @@ impl Queues {
     #[inline(never)]
     fn ends_marked(&mut self, index: u16, status: Status, leaves: Leaves) -> bool {
         let marks = &mut self.slots.slot(index).marks;
-        if marks.clears() && status.is_success() && leaves == Leaves::Nothing && self.serving {
+        if marks.clears()
+            && status.is_success()
+            && leaves == Leaves::Nothing
+            && self.service.is_serving()
+        {
             marks.set_clears(false);
             self.clears.push(index);
             return true;

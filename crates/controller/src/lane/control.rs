@@ -8,7 +8,8 @@ use nvme_spec::Status;
 use super::Lane;
 use super::fetch::BATCH;
 use super::message::{Demand, LaneCommand, LaneEvent, QueueName, Quota, SqSpec};
-use super::queues::{Member, Queues, Stop, pause};
+use super::queues::{Member, Queues};
+use super::service::Awaits;
 use super::watch::Watch;
 use crate::flight::Watching;
 use crate::queue::Sq;
@@ -61,10 +62,10 @@ impl Lane {
                 .abandon(|slot| !slot.counted.in_subsystem() && slot.epoch < before_epoch),
             LaneCommand::AbandonIssued => self.queues.abandon(|slot| !slot.counted.in_subsystem()),
             LaneCommand::AbandonAll => self.queues.abandon_all(),
-            LaneCommand::LeaveBus { round } => self.queues.leave_bus(round),
-            LaneCommand::TakeBus => self.queues.take_bus(),
-            LaneCommand::Pause => self.queues.paused |= pause::MOVE,
-            LaneCommand::Resume => self.queues.paused &= !pause::MOVE,
+            LaneCommand::LeaveBus { round } => self.queues.service.leave_bus(round),
+            LaneCommand::TakeBus => self.queues.service.take_bus(),
+            LaneCommand::Pause => self.queues.service.set_to_move(true),
+            LaneCommand::Resume => self.queues.service.set_to_move(false),
         }
     }
 
@@ -118,7 +119,7 @@ impl Queues {
     }
 
     fn demand(&mut self, sqid: u16) -> Demand {
-        if self.still {
+        if self.service.is_still() {
             return Demand::default();
         }
         self.look_at_cq();
@@ -224,14 +225,9 @@ impl Queues {
     }
 
     fn stop(&mut self) {
-        if matches!(self.stop, Stop::Asked | Stop::Told) {
-            return;
+        if self.service.stop() {
+            self.drop_what_waits();
         }
-        self.stop = Stop::Asked;
-        // Nothing is posted from here on: the host may use the rings for something else.
-        self.serving = false;
-        self.still = true;
-        self.drop_what_waits();
     }
 
     /// Completes everything that waits here for a medium, a step or a turn as aborted.
@@ -246,28 +242,9 @@ impl Queues {
         self.drop_held(Status::COMMAND_ABORT_REQUESTED, |_| true);
     }
 
-    /// Fetches no more commands, and finishes those fetched.
-    fn leave_bus(&mut self, round: u32) {
-        if matches!(self.stop, Stop::Asked | Stop::Told) {
-            return;
-        }
-        self.stop = Stop::Leaving;
-        self.bus_round = round;
-        self.paused |= pause::BUS;
-        self.still = !self.serving;
-    }
-
-    fn take_bus(&mut self) {
-        if matches!(self.stop, Stop::Leaving | Stop::Left) {
-            self.stop = Stop::No;
-            self.still = !self.serving;
-        }
-        self.paused &= !pause::BUS;
-    }
-
     /// Aborts everything that has not ended; if the bus is left, also commands that wait here.
     fn abandon_all(&mut self) {
-        if self.stop == Stop::Leaving {
+        if self.service.is_leaving() {
             self.drop_what_waits();
         }
         self.abandon(|_| true);
@@ -294,7 +271,7 @@ impl Queues {
         !self.events.is_empty()
             || self.is_newly_drained()
             || self.are_namespaces_newly_drained()
-            || self.stop != Stop::No && self.comes_to_rest()
+            || self.comes_to_rest()
     }
 
     fn is_newly_drained(&self) -> bool {
@@ -307,12 +284,18 @@ impl Queues {
     }
 
     /// Whether the last command that a stop or the bus waits for has just ended.
-    #[cold]
     fn comes_to_rest(&self) -> bool {
-        match self.stop {
-            Stop::No | Stop::Left | Stop::Told => false,
-            Stop::Asked => self.in_flight == 0,
-            Stop::Leaving => self.sqs.iter().flatten().all(|sq| sq.outstanding == 0),
+        match self.service.awaits() {
+            None => false,
+            Some(awaited) => self.has_come(awaited),
+        }
+    }
+
+    #[cold]
+    fn has_come(&self, awaited: Awaits) -> bool {
+        match awaited {
+            Awaits::Media => self.in_flight == 0,
+            Awaits::Commands => self.sqs.iter().flatten().all(|sq| sq.outstanding == 0),
         }
     }
 
@@ -334,21 +317,15 @@ impl Queues {
             self.generation_told = generation;
             return Some(LaneEvent::NamespacesDrained { generation });
         }
-        if self.stop == Stop::No || !self.comes_to_rest() {
+        if !self.comes_to_rest() {
             return None;
         }
-        if self.stop == Stop::Asked {
-            self.stop = Stop::Told;
-            return Some(LaneEvent::Stopped);
-        }
-        (self.stop, self.still) = (Stop::Left, true);
-        let round = self.bus_round;
-        Some(LaneEvent::LeftBus { round })
+        self.service.come_to_rest()
     }
 
     /// True where a turn would find something to do.
     pub(super) fn has_work(&self) -> bool {
-        if self.still {
+        if self.service.is_still() {
             return false;
         }
         let bells = self.doorbells.bells();
@@ -357,7 +334,7 @@ impl Queues {
             let Some(member) = &self.sqs[position] else {
                 return false;
             };
-            if member.removing || member.waiting.is_some() || self.paused != 0 {
+            if member.removing || member.waiting.is_some() || self.service.is_paused() {
                 return false;
             }
             let known = member.sq.available() > 0 && self.room(position) > 0;

@@ -40,7 +40,7 @@ impl Queues {
     pub(super) fn turn<C: Channel, G: Gate>(&mut self, issuer: &mut Issuer<'_, C, G>) -> LaneTurn {
         let mut turn = LaneTurn::default();
         self.kicked = false;
-        if self.still {
+        if self.service.is_still() {
             return turn;
         }
         self.look_at_cq();
@@ -97,7 +97,7 @@ impl Queues {
                 Went::Held => turn.pending += 1,
             }
         }
-        if available == 0 || !self.serving || self.paused != 0 {
+        if available == 0 || !self.service.fetches() {
             return;
         }
         // There is nobody behind what is held back that it could hold up: the host's ring is where
@@ -223,7 +223,7 @@ impl Queues {
             };
             match went {
                 // Its completion may have found the ring gone.
-                _ if !self.serving => return Went::NoPlace,
+                _ if !self.service.is_serving() => return Went::NoPlace,
                 Went::On => {}
                 Went::Held if issuer.namespaces.len() > 1 => {}
                 Went::Two => left = left.min(self.available(position)).min(self.room(position)),

@@ -108,7 +108,7 @@ impl Queues {
             let mut left = BATCH;
             while left > 0
                 && issuer.copied < COPIED_PER_TURN
-                && self.serving
+                && self.service.is_serving()
                 && self.goes_on(at, flow)
                 && issuer.gate.pass_again(flow)
             {

@@ -87,7 +87,7 @@ impl Lane {
             reserved: cq.reserved(),
             vector: queues.unannounced.vector(),
             bell: cq.bell(queues.doorbells.bells()),
-            is_stopped: !queues.serving,
+            is_stopped: !queues.service.is_serving(),
             given_up: used.saturating_sub(in_flight),
             submission_queues,
         }

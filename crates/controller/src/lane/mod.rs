@@ -43,6 +43,7 @@ mod place;
 mod plan;
 mod polling;
 mod queues;
+mod service;
 mod share;
 mod slots;
 mod steps;
@@ -71,7 +72,8 @@ pub use self::message::{
     LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
 };
 use self::place::Place;
-use self::queues::{Queues, Stop, pause};
+use self::queues::Queues;
+use self::service::Service;
 use self::share::Share;
 use self::slots::Slots;
 use self::unannounced::Unannounced;
@@ -184,10 +186,7 @@ impl Lane {
             share: Share::new(entries),
             epochs: Epochs::new(&view, generation),
             doorbells,
-            serving: true,
-            still: false,
-            stop: Stop::No,
-            bus_round: 0,
+            service: Service::new(),
             in_flight: 0,
             blocked: false,
             kicked: false,
@@ -201,7 +200,6 @@ impl Lane {
             map_pending: false,
             counters,
             quota,
-            paused: 0,
             patience: 0,
             place: Place::at_home(told),
             steps: None,
@@ -416,12 +414,12 @@ impl Lane {
     /// turn, or it is to move, which begins when a turn finds it empty. Doorbells in pages that a
     /// host has mapped are for others to watch ([`crate::Controller::look_at_doorbells`]).
     pub fn rest(&mut self) -> bool {
-        if self.queues.doorbells.has_shadow() && !self.queues.still {
+        if self.queues.doorbells.has_shadow() && !self.queues.service.is_still() {
             self.queues.counters.rests.add(1);
             self.arm();
             memory::full_fence();
         }
-        !self.has_work() && self.queues.paused & pause::MOVE == 0
+        !self.has_work() && !self.queues.service.is_to_move()
     }
 
     /// Whether it fetches as much as its controller has allotted, which then needs a turn before
@@ -454,7 +452,8 @@ impl Lane {
     #[must_use]
     pub fn is_rung(&self) -> bool {
         let queues = &self.queues;
-        self.has_work() || !queues.still && queues.cq.has_bad_head(queues.doorbells.bells())
+        self.has_work()
+            || !queues.service.is_still() && queues.cq.has_bad_head(queues.doorbells.bells())
     }
 
     /// Commands in a medium, without aborted ones.

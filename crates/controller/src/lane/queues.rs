@@ -11,6 +11,7 @@ use super::epochs::Epochs;
 use super::held::Held;
 use super::message::{LaneEvent, LaneFault, QueueName, Quota, Registration};
 use super::place::Place;
+use super::service::Service;
 use super::share::Share;
 use super::slots::Slots;
 use super::steps::Steps;
@@ -38,27 +39,6 @@ pub(super) struct Member {
     pub(super) quota: u32,
 }
 
-/// Progress of a [`super::LaneCommand::Stop`], or of a [`super::LaneCommand::LeaveBus`], which a
-/// stop ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    No,
-    /// Commands fetched before the bus is left must still complete.
-    Leaving,
-    /// They have, and that was reported.
-    Left,
-    Asked,
-    Told,
-}
-
-/// Why nothing is fetched for now, a bit each.
-pub(super) mod pause {
-    /// The lane is to move.
-    pub(in crate::lane) const MOVE: u8 = 1;
-    /// The function may issue no memory requests.
-    pub(in crate::lane) const BUS: u8 = 1 << 1;
-}
-
 #[derive(Debug)]
 pub(super) struct Queues {
     pub(super) cq: Cq,
@@ -72,13 +52,7 @@ pub(super) struct Queues {
     pub(super) share: Share,
     pub(super) epochs: Epochs,
     pub(super) doorbells: Doorbells,
-    /// False once a ring was lost or a stop was asked for.
-    pub(super) serving: bool,
-    /// A turn has nothing to do: it does not serve, or has left the bus.
-    pub(super) still: bool,
-    pub(super) stop: Stop,
-    /// The round of the last [`super::LaneCommand::LeaveBus`].
-    pub(super) bus_round: u32,
+    pub(super) service: Service,
     /// Commands in a medium; without aborted ones.
     pub(super) in_flight: u32,
     /// An entry could not be fetched for want of a place in the completion queue, or of a slot.
@@ -102,8 +76,6 @@ pub(super) struct Queues {
     pub(super) quota: Quota,
     /// Turns for which a host that polls is not interrupted.
     pub(super) patience: u8,
-    /// Nothing is fetched for now, for the reasons in [`pause`].
-    pub(super) paused: u8,
     pub(super) place: Place,
     /// Made with the first command that takes several steps.
     pub(super) steps: Option<Box<Steps>>,
@@ -145,13 +117,12 @@ impl Queues {
     /// A ring was used while its page was not mapped: nothing more is fetched or posted. Told once.
     #[cold]
     pub(super) fn ring_lost(&mut self, queue: QueueName) {
-        if self.serving {
+        if self.service.is_serving() {
             tracing::debug!(
                 ?queue,
                 "a queue was used while one of its pages was not mapped"
             );
-            self.serving = false;
-            self.still = true;
+            self.service.lose();
             let fault = LaneFault::RingLost { queue };
             self.events.push_back(LaneEvent::Fault(fault));
         }
@@ -169,7 +140,7 @@ impl Queues {
     /// enabled. A queue that is frozen or stopped asks for nothing: its host could never
     /// acknowledge them.
     pub(super) fn is_unacknowledged(&self) -> bool {
-        let enabled = self.serving && self.unannounced.vector().is_some();
+        let enabled = self.service.is_serving() && self.unannounced.vector().is_some();
         enabled && self.cq.is_unacknowledged(self.doorbells.bells())
     }
 
@@ -181,10 +152,10 @@ impl Queues {
     /// the head, with a full fence between on both sides. So either we see that entries were
     /// acknowledged, and look again, or the host rings.
     pub(super) fn asserts_pin(&mut self) -> bool {
-        if !self.serving || self.unannounced.vector().is_none() {
+        if !self.service.is_serving() || self.unannounced.vector().is_none() {
             return false;
         }
-        if self.still {
+        if self.service.is_still() {
             // EventIdx is the host's memory, and so may be the head.
             return self.cq.posted() > 0 && !self.cq.is_frozen();
         }

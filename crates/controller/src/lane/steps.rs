@@ -264,7 +264,7 @@ impl Queues {
         slot.set_state(CommandState::FETCHED);
         let position = usize::from(slot.sqid()) - 1;
         let removing = matches!(&self.sqs[position], Some(member) if member.removing);
-        let status = if !self.serving {
+        let status = if !self.service.is_serving() {
             Status::COMMAND_ABORT_REQUESTED
         } else if removing {
             Status::ABORTED_SQ_DELETION

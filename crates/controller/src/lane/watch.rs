@@ -381,7 +381,7 @@ impl Queues {
                 self.fetch_one_watched(position, issuer)
             };
             match went {
-                _ if !self.serving => return Went::NoPlace,
+                _ if !self.service.is_serving() => return Went::NoPlace,
                 Went::On => {}
                 Went::Held if issuer.namespaces.len() > 1 => {}
                 Went::Two => {}

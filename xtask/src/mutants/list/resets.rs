@@ -85,7 +85,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "stopped-lane",
         guard: "a lane that was stopped posts nothing more",
-        file: "crates/controller/src/lane/control.rs",
+        file: "crates/controller/src/lane/service.rs",
         from: "        // Nothing is posted from here on: the host may use the rings for something else.\n        self.serving = false;\n",
         to: "",
         test: unit(
