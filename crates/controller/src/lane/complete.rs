@@ -7,7 +7,7 @@ use port::ticket::Ticket;
 use port::{Outcome, status};
 
 use super::message::{FailedCommand, LaneEvent, QueueName};
-use super::queues::{MAX_UNLOGGED_FAILURES, Queues};
+use super::queues::Queues;
 use crate::command;
 use crate::queue::RingAbsent;
 use crate::state::{CommandState, SqState};
@@ -225,22 +225,20 @@ impl Queues {
         if !status::is_logged(status) {
             return;
         }
-        if self.unlogged_failures >= MAX_UNLOGGED_FAILURES {
+        if !self.reports.has_room_for_failure() {
             counters.unlogged_errors.add(1);
             return;
         }
         let sqe = slot.sqe();
-        self.unlogged_failures += 1;
-        self.events
-            .push_back(LaneEvent::CommandFailed(FailedCommand {
-                sqid: slot.sqid(),
-                cid: slot.cid(),
-                opcode: sqe.opcode,
-                status,
-                nsid: sqe.nsid,
-                lba: command::first_block(&sqe),
-                data: [sqe.prp1, sqe.prp2],
-            }));
+        self.reports.add_failure(FailedCommand {
+            sqid: slot.sqid(),
+            cid: slot.cid(),
+            opcode: sqe.opcode,
+            status,
+            nsid: sqe.nsid,
+            lba: command::first_block(&sqe),
+            data: [sqe.prp1, sqe.prp2],
+        });
     }
 
     /// Completes a command that is with a medium as aborted; its tickets, when they come, complete
@@ -285,6 +283,6 @@ impl Queues {
         self.slots.queue().sqs[position] = SqState::default();
         self.recount();
         let sqid = member.sq.id();
-        self.events.push_back(LaneEvent::QueueRemoved { sqid });
+        self.reports.add(LaneEvent::QueueRemoved { sqid });
     }
 }

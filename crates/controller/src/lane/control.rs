@@ -42,7 +42,7 @@ impl Lane {
             LaneCommand::Abort { sqid, cid } => {
                 let aborted = self.queues.abort(sqid, cid);
                 let done = LaneEvent::AbortDone { sqid, cid, aborted };
-                self.queues.events.push_back(done);
+                self.queues.reports.add(done);
             }
             LaneCommand::Shadow(None) => self.queues.forget_shadow(),
             LaneCommand::Shadow(Some(registration)) => match registration.spec.find(&self.view) {
@@ -181,7 +181,7 @@ impl Queues {
 
     fn remove_queue(&mut self, sqid: u16) {
         let Some(position) = self.position(sqid) else {
-            self.events.push_back(LaneEvent::QueueRemoved { sqid });
+            self.reports.add(LaneEvent::QueueRemoved { sqid });
             return;
         };
         self.slots.queue().sqs[position].life = SqLife::REMOVING;
@@ -268,57 +268,24 @@ impl Queues {
 
     /// True where [`Queues::take_event`] has something.
     pub(super) fn has_event(&self) -> bool {
-        !self.events.is_empty()
-            || self.is_newly_drained()
-            || self.are_namespaces_newly_drained()
-            || self.comes_to_rest()
+        self.reports.is_any(&self.epochs) || self.service.is_ending() && self.comes_to_rest()
     }
 
-    fn is_newly_drained(&self) -> bool {
-        let (drained, current) = (self.epochs.drained().epoch, self.epochs.current().epoch);
-        drained > self.drained_told || self.map_pending && drained == current
-    }
-
-    fn are_namespaces_newly_drained(&self) -> bool {
-        self.epochs.drained().generation > self.generation_told
-    }
-
-    /// Whether the last command that a stop or the bus waits for has just ended.
+    /// Whether the last command that a stop or the bus waits for has just ended. Asked only where
+    /// the service is ending, so that the turn of any other lane is inlined whole.
+    #[cold]
     fn comes_to_rest(&self) -> bool {
         match self.service.awaits() {
             None => false,
-            Some(awaited) => self.has_come(awaited),
-        }
-    }
-
-    #[cold]
-    fn has_come(&self, awaited: Awaits) -> bool {
-        match awaited {
-            Awaits::Media => self.in_flight == 0,
-            Awaits::Commands => self.sqs.iter().flatten().all(|sq| sq.outstanding == 0),
+            Some(Awaits::Media) => self.in_flight == 0,
+            Some(Awaits::Commands) => self.sqs.iter().flatten().all(|sq| sq.outstanding == 0),
         }
     }
 
     fn take_event(&mut self) -> Option<LaneEvent> {
-        if let Some(event) = self.events.pop_front() {
-            if matches!(event, LaneEvent::CommandFailed(_)) {
-                self.unlogged_failures -= 1;
-            }
-            return Some(event);
-        }
-        if self.is_newly_drained() {
-            let epoch = self.epochs.drained().epoch;
-            self.drained_told = epoch;
-            self.map_pending &= epoch != self.epochs.current().epoch;
-            return Some(LaneEvent::Drained { epoch });
-        }
-        if self.are_namespaces_newly_drained() {
-            let generation = self.epochs.drained().generation;
-            self.generation_told = generation;
-            return Some(LaneEvent::NamespacesDrained { generation });
-        }
-        if !self.comes_to_rest() {
-            return None;
+        let report = self.reports.take(&self.epochs);
+        if report.is_some() || !self.service.is_ending() || !self.comes_to_rest() {
+            return report;
         }
         self.service.come_to_rest()
     }

@@ -43,6 +43,7 @@ mod place;
 mod plan;
 mod polling;
 mod queues;
+mod reports;
 mod service;
 mod share;
 mod slots;
@@ -73,6 +74,7 @@ pub use self::message::{
 };
 use self::place::Place;
 use self::queues::Queues;
+use self::reports::Reports;
 use self::service::Service;
 use self::share::Share;
 use self::slots::Slots;
@@ -193,11 +195,7 @@ impl Lane {
             ticks: 0,
             unannounced: Unannounced::new(vector),
             clears: Vec::new(),
-            events: VecDeque::new(),
-            unlogged_failures: 0,
-            drained_told: view.epoch(),
-            generation_told: generation,
-            map_pending: false,
+            reports: Reports::new(view.epoch(), generation),
             counters,
             quota,
             patience: 0,

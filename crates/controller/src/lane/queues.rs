@@ -1,6 +1,5 @@
 //! A lane's queues and the commands it holds; all of a lane except the state that issuing reads.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -11,6 +10,7 @@ use super::epochs::Epochs;
 use super::held::Held;
 use super::message::{LaneEvent, LaneFault, QueueName, Quota, Registration};
 use super::place::Place;
+use super::reports::Reports;
 use super::service::Service;
 use super::share::Share;
 use super::slots::Slots;
@@ -20,10 +20,6 @@ use super::watch::Watch;
 use crate::counters::LaneCounters;
 use crate::queue::{BadDoorbell, Cq, Sq};
 use crate::state::MAX_SQS;
-
-/// Failures that wait to be logged. The controller takes events every turn; a medium that fails
-/// everything must not fill memory in between.
-pub(super) const MAX_UNLOGGED_FAILURES: u32 = 16;
 
 /// A submission queue of the lane.
 #[derive(Debug)]
@@ -64,14 +60,7 @@ pub(super) struct Queues {
     /// Finished commands with marks of uncorrectable blocks that the subsystem must clear. Taken at
     /// once.
     pub(super) clears: Vec<u16>,
-    pub(super) events: VecDeque<LaneEvent>,
-    pub(super) unlogged_failures: u32,
-    /// The last epoch reported as drained.
-    pub(super) drained_told: u64,
-    /// The last generation of the table of namespaces reported as drained.
-    pub(super) generation_told: u64,
-    /// A change of the map was not acknowledged yet.
-    pub(super) map_pending: bool,
+    pub(super) reports: Reports,
     pub(super) counters: Arc<LaneCounters>,
     pub(super) quota: Quota,
     /// Turns for which a host that polls is not interrupted.
@@ -111,7 +100,7 @@ impl Queues {
         let value = bad.value;
         tracing::debug!(?queue, value, "invalid doorbell value: queue frozen");
         let fault = LaneFault::InvalidDoorbell { queue, value };
-        self.events.push_back(LaneEvent::Fault(fault));
+        self.reports.add(LaneEvent::Fault(fault));
     }
 
     /// A ring was used while its page was not mapped: nothing more is fetched or posted. Told once.
@@ -124,7 +113,7 @@ impl Queues {
             );
             self.service.lose();
             let fault = LaneFault::RingLost { queue };
-            self.events.push_back(LaneEvent::Fault(fault));
+            self.reports.add(LaneEvent::Fault(fault));
         }
     }
 
@@ -179,7 +168,7 @@ impl Queues {
         }
         self.doorbells.resolve(view);
         self.epochs.advance(view.epoch());
-        self.map_pending = true;
+        self.reports.expect_map();
     }
 
     /// The registration of the shadow ended.

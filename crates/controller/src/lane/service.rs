@@ -134,8 +134,13 @@ impl Service {
         self.stop == Stop::Leaving
     }
 
-    /// What a stop or a leave of the bus still waits for, if there is one.
+    /// Whether it has stopped, left the bus, or is about to.
     #[inline]
+    pub(super) fn is_ending(&self) -> bool {
+        self.stop != Stop::No
+    }
+
+    /// What a stop or a leave of the bus still waits for, if there is one.
     pub(super) fn awaits(&self) -> Option<Awaits> {
         match self.stop {
             Stop::No | Stop::Left | Stop::Told => None,
