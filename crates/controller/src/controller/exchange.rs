@@ -111,7 +111,7 @@ impl Controller {
     #[must_use]
     pub fn has_work(&self) -> bool {
         let admin = self.admin.as_ref().is_some_and(|admin| {
-            let bells = admin.bells(&self.doorbells);
+            let bells = admin.bells(&self.doorbells.pages);
             let submitted = admin.sq.available() > 0 || admin.sq.has_news(bells);
             let to_tell = self.events.has_next() || !self.aborted_requests.is_empty();
             let places = admin.cq.free() > 0 || admin.cq.has_news(bells);
@@ -246,7 +246,7 @@ impl Controller {
             LaneEvent::LeftBus { round } => self.lane_left_bus(cqid, round),
             LaneEvent::CommandFailed(failed) => self.command_failed(&failed),
             LaneEvent::Fault(LaneFault::InvalidDoorbell { queue, .. }) => {
-                self.watch.ignore(queue);
+                self.doorbells.watch.ignore(queue);
                 let (QueueName::Submission(qid) | QueueName::Completion(qid)) = queue;
                 self.bad_doorbell(qid);
             }

@@ -16,7 +16,7 @@ impl Controller {
     pub fn inspect(&self, look: Look) -> ControllerView {
         let doorbells = match self.config.doorbells {
             DoorbellMode::Mapped => DoorbellsView::Mapped,
-            _ if self.shadow.is_some() => DoorbellsView::Shadow,
+            _ if self.doorbells.shadow.is_some() => DoorbellsView::Shadow,
             _ => DoorbellsView::Trapped,
         };
         let priorities = self.queues.priorities();
@@ -38,7 +38,7 @@ impl Controller {
     }
 
     fn inspect_admin(&self, admin: &AdminQueue, look: Look) -> CompletionView {
-        let bells = admin.bells(&self.doorbells);
+        let bells = admin.bells(&self.doorbells.pages);
         let AdminQueue { sq, cq, .. } = admin;
         let mut commands = self.admin_commands(look);
         let in_flight = commands.len() as u32;

@@ -395,7 +395,9 @@ impl Controller {
                 self.way(self.queues.vector_of(key)?, asks)
             });
             let admin = self.admin.as_ref().and_then(|admin| {
-                self.way(ADMIN_VECTOR, || admin.is_unacknowledged(&self.doorbells))
+                self.way(ADMIN_VECTOR, || {
+                    admin.is_unacknowledged(&self.doorbells.pages)
+                })
             });
             admin.into_iter().chain(asking).for_each(raise);
         }
@@ -435,7 +437,9 @@ impl Controller {
     /// The sum of all heads of completion queues.
     fn heads(&self, lanes: &mut impl LaneTable) -> u64 {
         let admin = self.admin.as_ref();
-        let admin = admin.map_or(0, |admin| admin.cq.told_head(admin.bells(&self.doorbells)));
+        let admin = admin.map_or(0, |admin| {
+            admin.cq.told_head(admin.bells(&self.doorbells.pages))
+        });
         self.queues.lanes().fold(u64::from(admin), |sum, key| {
             sum + lanes.local(key).map_or(0, |lane| u64::from(lane.head()))
         })
@@ -469,7 +473,9 @@ impl Controller {
             return None;
         }
         let admin = self.admin.as_ref()?;
-        self.way(ADMIN_VECTOR, || admin.is_unacknowledged(&self.doorbells))
+        self.way(ADMIN_VECTOR, || {
+            admin.is_unacknowledged(&self.doorbells.pages)
+        })
     }
 
     /// The way that a vector's interrupts go; `None` where they go nowhere now.
@@ -488,7 +494,7 @@ impl Controller {
     /// Whether some queue asserts the pin.
     fn is_asserted(&self, lanes: &mut impl LaneTable) -> bool {
         let admin = self.admin.as_ref().is_some_and(|admin| {
-            !self.is_masked(ADMIN_VECTOR) && admin.is_unacknowledged(&self.doorbells)
+            !self.is_masked(ADMIN_VECTOR) && admin.is_unacknowledged(&self.doorbells.pages)
         });
         // Each is looked at, as a look asks the host to ring.
         self.queues.lanes().fold(admin, |asserted, key| {

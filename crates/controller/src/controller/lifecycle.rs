@@ -205,9 +205,8 @@ impl Controller {
         self.aborted_requests.clear();
         self.events = Events::default();
         self.notifications = Notifications::default();
-        self.shadow = None;
         self.arbiter = None;
-        self.kicks = 0;
+        self.doorbells.forget();
         self.shutdown = Shutdown::None;
         self.cache_flush = None;
         // Lanes that were told to stop need not be told again, and their time goes on.
@@ -246,7 +245,7 @@ impl Controller {
             Then::Disabled => {
                 self.queues = IoQueues::new();
                 // Before RDY falls: from then on the host may write them again.
-                self.doorbells.zero_all();
+                self.doorbells.pages.zero_all();
                 self.registers.finish_reset();
                 self.phase = Phase::Disabled;
             }
@@ -261,12 +260,12 @@ impl Controller {
         // What a host wrote there while we were disabled, as one does that does not know of a
         // reset, names no entries of the queues that it has now; it submits the first command after
         // RDY (Base 2.1, 3.5.1).
-        self.doorbells.zero_all();
+        self.doorbells.pages.zero_all();
         match self.make_admin_queue() {
             Ok(admin) => {
                 self.admin = Some(admin);
-                self.watch.heed(QueueName::Submission(0));
-                self.watch.heed(QueueName::Completion(0));
+                self.doorbells.watch.heed(QueueName::Submission(0));
+                self.doorbells.watch.heed(QueueName::Completion(0));
                 self.features.reset(self.now);
                 self.arbiter = self.new_arbiter();
                 self.restart_keep_alive();
@@ -306,7 +305,7 @@ impl Controller {
         let aqa = self.registers.aqa();
         let sq = (self.registers.asq(), u32::from(aqa.asqs_z()) + 1);
         let cq = (self.registers.acq(), u32::from(aqa.acqs_z()) + 1);
-        Ok(AdminQueue::new(&self.view, &self.doorbells, sq, cq)?)
+        Ok(AdminQueue::new(&self.view, &self.doorbells.pages, sq, cq)?)
     }
 
     /// Sets Controller Fatal Status and stops the lanes. The host recovers by a reset.

@@ -13,6 +13,7 @@
 mod admin;
 mod arbitrate;
 mod bus;
+mod doorbells;
 mod exchange;
 mod flights;
 mod flush;
@@ -24,21 +25,22 @@ mod watch;
 
 use std::sync::Arc;
 
-use memory::{Counter, DmaView, DoorbellPages, LostFlag, StateFile, Told};
+use memory::{DmaView, DoorbellPages, LostFlag, StateFile, Told};
 use nvme_spec::registers::DOORBELLS;
 use port::namespace::NamespaceTable;
 use port::ticket::OwnerKey;
 use port::time::Time;
 
 use self::admin::drives::Drives;
-use self::admin::events::{Event, Events};
+use self::admin::events::Events;
 pub use self::admin::features::FeatureValues;
 use self::admin::features::{FeatureContext, Features};
-use self::admin::logs::{ChangedNamespaces, ChangedZones, ErrorLog, LoggedError};
+use self::admin::logs::{ChangedNamespaces, ChangedZones, ErrorLog};
 pub use self::admin::logs::{REACTOR_LOG, ReactorLog};
 use self::admin::reservations::Notifications;
 use self::admin::{AdminQueue, IoQueues, Pending, temperature};
 use self::bus::Bus;
+use self::doorbells::Doorbells;
 use self::flights::Flights;
 use self::flush::Flush;
 pub use self::interrupts::Interrupt;
@@ -47,13 +49,11 @@ pub use self::lifecycle::{EnableError, Failure};
 use self::lifecycle::{Phase, Shutdown};
 use self::saved::Saved;
 pub use self::saved::{AdminState, AdminTail, ControllerState, WaitingKind, WaitingState};
-use self::watch::Watch;
 use crate::arbitration::Arbiter;
 use crate::config::{ConfigError, ControllerConfig};
 use crate::counters::ReactorCounters;
 pub use crate::deadline::DEADLINE_NS;
 use crate::health::HealthRecord;
-use crate::lane::ShadowSpec;
 use crate::pci::{self, BAR4_SIZE, ConfigEffect, ConfigSpace, MsixTable};
 use crate::registers::Registers;
 use crate::subsystem::{ControllerId, Subsystem};
@@ -74,10 +74,7 @@ pub struct Controller {
     bus: Bus,
     bar0_size: u64,
     pub(crate) registers: Registers,
-    pub(crate) doorbells: Arc<DoorbellPages>,
-    pub(crate) watch: Watch,
-    /// Completion queues whose doorbells were written by messages, one bit each.
-    kicks: u128,
+    pub(crate) doorbells: Doorbells,
     pub(crate) view: Arc<DmaView>,
     lost: Option<LostFlag>,
     id: ControllerId,
@@ -122,7 +119,6 @@ pub struct Controller {
     /// Reports of the drives behind its namespaces.
     pub(crate) drives: Drives,
     pub(crate) notifications: Notifications,
-    pub(crate) shadow: Option<ShadowSpec>,
     pub(crate) reactor: Option<Arc<ReactorCounters>>,
     pub(crate) state: Arc<StateFile>,
     saved: Saved,
@@ -131,10 +127,6 @@ pub struct Controller {
     flights: Flights,
     /// The record's usage state, and the time when it was written.
     pub(crate) health_kept: (bool, Time),
-    /// Doorbells of I/O queues that came as messages.
-    doorbell_messages: Arc<Counter>,
-    /// Register writes come as messages ([`Controller::expect_messages`]).
-    pub(crate) by_messages: bool,
     /// Count of messages to lanes that hosts may know of.
     pub(crate) told: Arc<Told>,
     /// Every lane must be informed in the next turn.
@@ -205,9 +197,7 @@ impl Controller {
             msix: MsixTable::new(config.msix_vectors()),
             bar0_size,
             registers: Registers::new(&config),
-            watch: Watch::new(&doorbells, 1 + usize::from(config.queues)),
-            doorbells,
-            kicks: 0,
+            doorbells: Doorbells::new(doorbells, 1 + usize::from(config.queues)),
             view: DmaView::empty(),
             lost: None,
             id,
@@ -238,15 +228,12 @@ impl Controller {
             changed_zones: ChangedZones::default(),
             drives: Drives::default(),
             notifications: Notifications::default(),
-            shadow: None,
             reactor: None,
             state,
             saved,
             history: kept.health.powered_on(),
             flights: Flights::default(),
             health_kept: (kept.health.in_use, Time(0)),
-            doorbell_messages: Arc::default(),
-            by_messages: false,
             told: Arc::default(),
             view_changed: false,
             namespaces_changed: false,
@@ -343,72 +330,6 @@ impl Controller {
         }
     }
 
-    /// Doorbells by message: whole slots only.
-    fn write_doorbells(&mut self, offset: u64, data: &[u8]) {
-        let skip = (offset.wrapping_neg() & 3) as usize;
-        let values = data.get(skip..).unwrap_or(&[]).chunks_exact(4);
-        for (slot, value) in (offset.div_ceil(4)..).zip(values) {
-            let value = u32::from_le_bytes([value[0], value[1], value[2], value[3]]);
-            self.ring_doorbell(slot, value);
-        }
-    }
-
-    fn ring_doorbell(&mut self, slot: u64, value: u32) {
-        // Before RDY there are no queues; a doorbell then has no defined effect.
-        if self.admin.is_none() {
-            return;
-        }
-        let Ok(qid) = u16::try_from(slot / 2) else {
-            return self.unknown_doorbell();
-        };
-        let is_head = slot % 2 == 1;
-        let cqid = match (qid, is_head) {
-            (0, _) => Some(0),
-            (_, true) => self.queues.has_cq(qid).then_some(qid),
-            (_, false) => self.queues.cqid_of_sq(qid),
-        };
-        let Some(cqid) = cqid else {
-            return self.unknown_doorbell();
-        };
-        self.doorbells.store(slot as usize, value);
-        if is_head && self.pci.has_pin() {
-            self.interrupts.recheck();
-        }
-        if cqid != 0 {
-            self.doorbell_messages.add(1);
-            self.kicks |= 1 << cqid;
-        }
-    }
-
-    /// A doorbell of a queue that does not exist was written (Base 2.1, 5.1.2, Error status 00h).
-    fn unknown_doorbell(&mut self) {
-        self.error_event(Event::InvalidDoorbellRegister);
-    }
-
-    /// A value that cannot be was found in a doorbell of queue `qid`, which is frozen now.
-    pub(crate) fn bad_doorbell(&mut self, qid: u16) {
-        tracing::debug!(controller = self.config.name, qid, "invalid doorbell value");
-        self.error_event(Event::InvalidDoorbellValue);
-    }
-
-    /// Logs and raises an error that belongs to no command.
-    fn error_event(&mut self, event: Event) {
-        self.errors.add(LoggedError {
-            status: nvme_spec::Status::INVALID_FIELD_IN_COMMAND,
-            ..LoggedError::default()
-        });
-        self.raise(event);
-    }
-
-    /// Lanes whose doorbells were written by messages since the last call.
-    pub fn take_kicks(&mut self) -> impl Iterator<Item = OwnerKey> {
-        let kicks = std::mem::take(&mut self.kicks);
-        let queues = &self.queues;
-        (1..=self.config.queues)
-            .filter(move |cqid| kicks >> cqid & 1 == 1)
-            .filter_map(|cqid| queues.lane_of_cq(cqid))
-    }
-
     /// Back to power-on, because the client asks for it or is gone: registers, configuration space
     /// and MSI-X table at once, and the lanes in the next turns. It is over when
     /// [`Controller::is_quiet`].
@@ -465,28 +386,6 @@ impl Controller {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         !matches!(self.phase, Phase::Stopping(_)) && !self.queues.has_lanes()
-    }
-
-    /// Replaces the doorbell pages: each host gets its own, so that a disconnected host that kept
-    /// its mapping rings no other host's doorbells. Only while no host is attached: the controller
-    /// is disabled and quiet.
-    ///
-    /// # Errors
-    /// They are too small.
-    ///
-    /// # Panics
-    /// If the controller is not quiet.
-    pub fn set_doorbells(&mut self, doorbells: Arc<DoorbellPages>) -> Result<(), ConfigError> {
-        assert!(self.is_quiet(), "queues still look at the old doorbells");
-        check_doorbells(&self.config, &doorbells)?;
-        self.watch_pages(&doorbells);
-        self.doorbells = doorbells;
-        Ok(())
-    }
-
-    /// Doorbells of I/O queues that come as messages are counted there.
-    pub fn count_doorbell_messages_in(&mut self, counter: Arc<Counter>) {
-        self.doorbell_messages = counter;
     }
 
     /// Sets the reactor's counters, for the vendor log page.

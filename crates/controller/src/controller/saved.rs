@@ -162,7 +162,7 @@ impl Controller {
             error_recovery,
             reservation_masks,
         } = &self.features.current;
-        let doorbell_buffers = self.shadow.map_or([0; 2], |spec| {
+        let doorbell_buffers = self.doorbells.shadow.map_or([0; 2], |spec| {
             let ShadowSpec { shadow, event_idx } = spec;
             [shadow.0, event_idx.0]
         });

@@ -51,7 +51,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "frozen-doorbells",
         guard: "what is stored into doorbells of frozen queues costs nobody anything",
         file: "crates/controller/src/controller/exchange.rs",
-        from: "                self.watch.ignore(queue);\n",
+        from: "                self.doorbells.watch.ignore(queue);\n",
         to: "",
         test: unit(
             "controller",
@@ -62,7 +62,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "heeded-doorbells",
         guard: "doorbells of a queue that is made again are looked at",
         file: "crates/controller/src/controller/admin/queues.rs",
-        from: "        self.watch.heed(QueueName::Submission(sqid));\n",
+        from: "        self.doorbells.watch.heed(QueueName::Submission(sqid));\n",
         to: "",
         test: unit(
             "controller",

@@ -255,7 +255,7 @@ impl Controller {
     /// could be deleted and created again before the message arrives, and its new life would begin
     /// with the value of the old one.
     pub fn expect_messages(&mut self) {
-        self.by_messages = true;
+        self.doorbells.by_messages = true;
     }
 
     /// Whether admin commands wait for [`Self::messages_read`].
@@ -309,7 +309,7 @@ impl Controller {
 
     fn fetch_admin(&mut self) -> Option<Sqe> {
         let admin = self.admin.as_mut()?;
-        let looked = admin.look(&self.doorbells);
+        let looked = admin.look(&self.doorbells.pages);
         let fetched = if self.pending.operations() < OPERATION_LIMIT {
             admin.fetch()
         } else {
@@ -321,7 +321,7 @@ impl Controller {
                 (admin.cq.is_frozen(), QueueName::Completion(0)),
             ];
             for (_, queue) in frozen.into_iter().filter(|(frozen, _)| *frozen) {
-                self.watch.ignore(queue);
+                self.doorbells.watch.ignore(queue);
             }
             self.bad_doorbell(0);
         }
@@ -640,9 +640,14 @@ impl Controller {
         let shadow = spec
             .find(&self.view)
             .map_err(|error| self.lane_status(error))?;
-        self.shadow = Some(spec);
+        self.doorbells.shadow = Some(spec);
         if let Some(admin) = &mut self.admin {
-            admin.register(shadow, &registration, &self.doorbells, self.by_messages);
+            admin.register(
+                shadow,
+                &registration,
+                &self.doorbells.pages,
+                self.doorbells.by_messages,
+            );
         }
         self.tell_lanes(lanes, || LaneCommand::Shadow(Some(registration.clone())));
         Ok(Reply::Done(0))

@@ -240,7 +240,7 @@ impl Controller {
         if self.is_shutting_down() {
             return Err(Status::COMMAND_SEQUENCE_ERROR);
         }
-        self.doorbells.store(cq_head_slot(cqid), 0);
+        self.doorbells.pages.store(cq_head_slot(cqid), 0);
         let counters = Arc::new(LaneCounters::default());
         let area = self.state.take(1 + usize::from(cqid), slots_for(entries));
         let state = area.map_err(|error| {
@@ -252,8 +252,8 @@ impl Controller {
             entries,
             base: Iova(sqe.prp1),
             vector: cdw11.ien().then_some(cdw11.iv()),
-            doorbells: self.doorbells.clone(),
-            shadow: self.shadow,
+            doorbells: self.doorbells.pages.clone(),
+            shadow: self.doorbells.shadow,
             view: self.view.clone(),
             namespaces: self.namespaces.clone(),
             generation: self.table_generation,
@@ -280,7 +280,7 @@ impl Controller {
             watched: None,
         });
         self.watch_lane(cqid, key, lanes);
-        self.watch.heed(QueueName::Completion(cqid));
+        self.doorbells.watch.heed(QueueName::Completion(cqid));
         Ok(Reply::Done(0))
     }
 
@@ -306,12 +306,12 @@ impl Controller {
             .and_then(|cq| cq.lane)
             .ok_or(Status::COMPLETION_QUEUE_INVALID)?;
         let spec = SqSpec::new(&self.view, sqid, Iova(sqe.prp1), entries);
-        let spec = match self.shadow {
+        let spec = match self.doorbells.shadow {
             Some(shadow) => spec.and_then(|spec| spec.with_shadow(&self.view, shadow)),
             None => spec,
         };
         let spec = spec.map_err(|error| self.lane_status(error))?;
-        self.doorbells.store(sq_tail_slot(sqid), 0);
+        self.doorbells.pages.store(sq_tail_slot(sqid), 0);
         if !lanes.command(key, LaneCommand::AddQueue(spec)) {
             return Err(Status::INTERNAL_ERROR);
         }
@@ -321,7 +321,7 @@ impl Controller {
             priority: cdw11.qprio(),
             deleting: false,
         });
-        self.watch.heed(QueueName::Submission(sqid));
+        self.doorbells.watch.heed(QueueName::Submission(sqid));
         Ok(Reply::Done(0))
     }
 
