@@ -84,7 +84,7 @@ impl Controller {
         self.bus.round = self.bus.round.wrapping_add(1);
         self.bus.changed = true;
         self.bus.deadline = None;
-        self.told.add();
+        self.news.count();
         tracing::debug!(controller = self.config.name, off, "bus mastering changed");
         if !off {
             self.interrupts.recheck();

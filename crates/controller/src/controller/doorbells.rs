@@ -106,7 +106,7 @@ impl Controller {
 
     /// Logs and raises an error that belongs to no command.
     fn error_event(&mut self, event: Event) {
-        self.errors.add(LoggedError {
+        self.logs.errors.add(LoggedError {
             status: nvme_spec::Status::INVALID_FIELD_IN_COMMAND,
             ..LoggedError::default()
         });

@@ -4,7 +4,7 @@ use nvme_spec::Status;
 use nvme_spec::features::FeatureId;
 use nvme_spec::log::CriticalWarning;
 use nvme_spec::registers::CommandSetSelected;
-use port::namespace::{Namespace, NamespaceTable};
+use port::namespace::Namespace;
 use port::ticket::OwnerKey;
 use port::time::Time;
 use port::{Channel, ChannelId, Channels};
@@ -13,6 +13,7 @@ use super::admin::events::Event;
 use super::admin::logs::{LoggedCommand, LoggedError};
 use super::admin::{Waiting, abort_dw0};
 use super::lifecycle::Phase;
+use super::news::Due;
 use super::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{
     Copying, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName,
@@ -64,17 +65,10 @@ impl Controller {
         }
         self.follow_sanitize(subsystem);
         let all_sets = self.registers.cc().css() == CommandSetSelected::ALL_SUPPORTED;
-        if self.table_generation == subsystem.generation() && self.all_sets == all_sets {
+        if !self.attached.follow(self.id, all_sets, subsystem) {
             return false;
         }
-        self.table_generation = subsystem.generation();
-        self.all_sets = all_sets;
-        self.namespaces = subsystem.take_table(self.id);
-        if !all_sets {
-            self.namespaces = NamespaceTable::nvm_only(&self.namespaces);
-        }
-        self.namespaces_changed = true;
-        self.told.add();
+        self.news.namespaces_changed();
         let exists = |nsid| subsystem.directory().get(nsid).is_some();
         if self.features.forget_namespaces(exists) {
             self.keep_saved_features(subsystem);
@@ -84,7 +78,9 @@ impl Controller {
         if changed.is_empty() || self.admin.is_none() {
             return true;
         }
-        changed.into_iter().for_each(|nsid| self.changed.add(nsid));
+        changed
+            .into_iter()
+            .for_each(|nsid| self.logs.changed_namespaces.add(nsid));
         self.raise(Event::NamespaceChanged);
         true
     }
@@ -94,11 +90,11 @@ impl Controller {
     fn acknowledge(&mut self, lanes: &mut impl LaneTable, subsystem: &mut Subsystem) {
         let with_lane = self.queues.cqs().filter(|(_, cq)| cq.lane.is_some());
         let oldest = with_lane.map(|(_, cq)| cq.namespaces_drained).min();
-        let drained = oldest.unwrap_or(self.table_generation);
-        subsystem.acknowledge(self.id, drained.min(self.table_generation));
+        let drained = oldest.unwrap_or(self.attached.generation);
+        subsystem.acknowledge(self.id, drained.min(self.attached.generation));
         if subsystem.wants_abandon(self.id) {
             for (_, cq) in self.queues.cqs() {
-                let late = cq.namespaces_drained < self.table_generation;
+                let late = cq.namespaces_drained < self.attached.generation;
                 if let Some(key) = cq.lane.filter(|_| late) {
                     // The subsystem may have the very command that waits.
                     lanes.command(key, LaneCommand::AbandonIssued);
@@ -118,15 +114,17 @@ impl Controller {
             (submitted || to_tell) && places
         });
         let admin = admin && self.serves_admin();
-        let changes = self.view_changed || self.namespaces_changed || self.abandon_before.is_some();
-        admin || changes || self.bus.has_work() || self.is_moving() || self.interrupts.has_work()
+        admin
+            || self.news.is_due()
+            || self.bus.has_work()
+            || self.is_moving()
+            || self.interrupts.has_work()
     }
 
     /// Whether its lanes have received all of its messages.
     #[must_use]
     pub fn has_told_everything(&self) -> bool {
-        let map = self.view_changed || self.namespaces_changed || self.abandon_before.is_some();
-        !map && !self.bus.has_work()
+        !self.news.is_due() && !self.bus.has_work()
     }
 
     /// When a turn is due because something took too long.
@@ -175,23 +173,25 @@ impl Controller {
 
     /// Informs lanes of changes since the last turn.
     fn tell_changes(&mut self, lanes: &mut impl LaneTable) -> bool {
-        let view = std::mem::take(&mut self.view_changed);
+        let Due {
+            view,
+            namespaces,
+            abandon_before,
+        } = self.news.take();
         if view {
             self.tell_lanes(lanes, || LaneCommand::Map(self.view.clone()));
         }
-        let namespaces = std::mem::take(&mut self.namespaces_changed);
         if namespaces {
             self.tell_lanes(lanes, || LaneCommand::Namespaces {
-                table: self.namespaces.clone(),
-                generation: self.table_generation,
+                table: self.attached.table.clone(),
+                generation: self.attached.generation,
             });
         }
-        let abandon = self.abandon_before.take();
-        if let Some(before_epoch) = abandon {
+        if let Some(before_epoch) = abandon_before {
             self.tell_lanes(lanes, || LaneCommand::Abandon { before_epoch });
         }
         let bus = self.bus.is_changing() && self.advance_bus(lanes);
-        view || namespaces || abandon.is_some() || bus
+        view || namespaces || abandon_before.is_some() || bus
     }
 
     /// Forwards the lanes' commands to the subsystem.
@@ -327,7 +327,7 @@ impl Controller {
     pub(crate) fn copying(&self) -> Copying {
         Copying {
             across: self.features.copy_formats().cdf2(),
-            namespace_limit: self.namespace_limit,
+            namespace_limit: self.attached.limit,
         }
     }
 
@@ -339,7 +339,7 @@ impl Controller {
                 self.tell_lanes(lanes, || LaneCommand::Quota(self.quota()));
             }
             FeatureId::HOST_BEHAVIOR_SUPPORT => {
-                self.told.add();
+                self.news.count();
                 self.tell_lanes(lanes, || LaneCommand::Copying(self.copying()));
             }
             FeatureId::TEMPERATURE_THRESHOLD => {
@@ -363,20 +363,20 @@ impl Controller {
 
     /// A lane has a failure for the error log.
     fn command_failed(&mut self, failed: &FailedCommand) {
-        let zone = self.namespaces.get(failed.nsid).and_then(|namespace| {
+        let zone = self.attached.table.get(failed.nsid).and_then(|namespace| {
             let set = namespace.set.as_ref()?;
             set.zone_of(namespace, failed.lba)
         });
         // What cannot be written is read only from here on (ZNS 1.1, 2.1.1.3).
         let not_written = [Status::WRITE_FAULT, Status::CAPACITY_EXCEEDED];
         if let Some(zslba) = zone.filter(|_| not_written.contains(&failed.status)) {
-            self.changed_zones.add(failed.nsid, zslba);
+            self.logs.changed_zones.add(failed.nsid, zslba);
             self.raise(Event::ZoneChanged);
         }
         if failed.status == Status::DATA_TRANSFER_ERROR && self.is_unshared(failed.data) {
             self.warn_unshared();
         }
-        self.errors.add(LoggedError {
+        self.logs.errors.add(LoggedError {
             command: Some(LoggedCommand {
                 sqid: failed.sqid,
                 cid: failed.cid,
@@ -399,9 +399,9 @@ impl Controller {
             let zslba = set.zone_of(namespace, at >> namespace.lba_shift)?;
             Some((namespace.nsid, zslba))
         };
-        let found = self.namespaces.iter().find_map(changed);
+        let found = self.attached.table.iter().find_map(changed);
         if let Some((nsid, zslba)) = found {
-            self.changed_zones.add(nsid, zslba);
+            self.logs.changed_zones.add(nsid, zslba);
             self.raise(Event::ZoneChanged);
         }
     }

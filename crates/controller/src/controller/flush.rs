@@ -118,7 +118,7 @@ impl Controller {
     /// completes when all earlier writes are there too.
     pub(crate) fn write_cache_changed(&mut self, cid: u16, lanes: &mut impl LaneTable) -> Reply {
         let enabled = self.features.write_cache_enabled();
-        self.told.add();
+        self.news.count();
         self.tell_lanes(lanes, || LaneCommand::WriteThrough(!enabled));
         if enabled {
             return Reply::Done(0);
@@ -132,7 +132,7 @@ impl Controller {
     /// later writes are flushed, and no command waits for it.
     pub(crate) fn write_cache_restored(&mut self, lanes: &mut impl LaneTable) {
         let enabled = self.features.write_cache_enabled();
-        self.told.add();
+        self.news.count();
         self.tell_lanes(lanes, || LaneCommand::WriteThrough(!enabled));
         if !enabled {
             self.cache_flush = Some(self.begin_flush());

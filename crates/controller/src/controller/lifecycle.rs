@@ -396,7 +396,7 @@ impl Controller {
     pub(super) fn begin_flush(&mut self) -> Flush {
         self.generation = self.generation.wrapping_add(1);
         Flush::new(
-            &self.namespaces,
+            &self.attached.table,
             self.generation,
             self.now + FLUSH_DEADLINE_NS,
         )

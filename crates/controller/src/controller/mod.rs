@@ -12,6 +12,7 @@
 
 mod admin;
 mod arbitrate;
+mod attached;
 mod bus;
 mod doorbells;
 mod exchange;
@@ -20,14 +21,14 @@ mod flush;
 mod inspection;
 mod interrupts;
 mod lifecycle;
+mod news;
 mod saved;
 mod watch;
 
 use std::sync::Arc;
 
-use memory::{DmaView, DoorbellPages, LostFlag, StateFile, Told};
+use memory::{DmaView, DoorbellPages, LostFlag, StateFile};
 use nvme_spec::registers::DOORBELLS;
-use port::namespace::NamespaceTable;
 use port::ticket::OwnerKey;
 use port::time::Time;
 
@@ -35,10 +36,11 @@ use self::admin::drives::Drives;
 use self::admin::events::Events;
 pub use self::admin::features::FeatureValues;
 use self::admin::features::{FeatureContext, Features};
-use self::admin::logs::{ChangedNamespaces, ChangedZones, ErrorLog};
+use self::admin::logs::Logs;
 pub use self::admin::logs::{REACTOR_LOG, ReactorLog};
 use self::admin::reservations::Notifications;
 use self::admin::{AdminQueue, IoQueues, Pending, temperature};
+use self::attached::Attached;
 use self::bus::Bus;
 use self::doorbells::Doorbells;
 use self::flights::Flights;
@@ -47,6 +49,7 @@ pub use self::interrupts::Interrupt;
 use self::interrupts::Interrupts;
 pub use self::lifecycle::{EnableError, Failure};
 use self::lifecycle::{Phase, Shutdown};
+use self::news::News;
 use self::saved::Saved;
 pub use self::saved::{AdminState, AdminTail, ControllerState, WaitingKind, WaitingState};
 use crate::arbitration::Arbiter;
@@ -78,13 +81,7 @@ pub struct Controller {
     pub(crate) view: Arc<DmaView>,
     lost: Option<LostFlag>,
     id: ControllerId,
-    /// The highest namespace id that is valid.
-    pub(crate) namespace_limit: u32,
-    /// Attached namespaces, as of the subsystem's generation.
-    pub(crate) namespaces: Arc<NamespaceTable>,
-    pub(crate) table_generation: u64,
-    /// The host has all command sets (CC.CSS), and not the NVM command set alone.
-    pub(crate) all_sets: bool,
+    pub(crate) attached: Attached,
     /// Counts resets: the answer to a command of an earlier life is dropped.
     pub(crate) life: u32,
     /// Number of writes when a sanitize operation had erased everything.
@@ -113,13 +110,10 @@ pub struct Controller {
     /// Since when the Keep Alive Timer runs, where it is active.
     pub(crate) keep_alive_from: Time,
     pub(crate) events: Events,
-    pub(crate) errors: ErrorLog,
-    pub(crate) changed: ChangedNamespaces,
-    pub(crate) changed_zones: ChangedZones,
+    pub(crate) logs: Logs,
     /// Reports of the drives behind its namespaces.
     pub(crate) drives: Drives,
     pub(crate) notifications: Notifications,
-    pub(crate) reactor: Option<Arc<ReactorCounters>>,
     pub(crate) state: Arc<StateFile>,
     saved: Saved,
     /// Counts of deleted lanes, and other counts of the health log.
@@ -127,12 +121,7 @@ pub struct Controller {
     flights: Flights,
     /// The record's usage state, and the time when it was written.
     pub(crate) health_kept: (bool, Time),
-    /// Count of messages to lanes that hosts may know of.
-    pub(crate) told: Arc<Told>,
-    /// Every lane must be informed in the next turn.
-    view_changed: bool,
-    namespaces_changed: bool,
-    abandon_before: Option<u64>,
+    pub(crate) news: News,
     /// Warnings that were logged in this session.
     warned: Warned,
 }
@@ -176,7 +165,7 @@ impl Controller {
         let (state, saved) = saved::create(&config, namespace_limit)?;
         let id = subsystem.join(&config.name)?;
         let all = subsystem.take_table(id);
-        let namespaces = NamespaceTable::nvm_only(&all);
+        let attached = Attached::new(&all, subsystem);
         let context = FeatureContext {
             queues: config.queues,
             queues_exist: false,
@@ -201,10 +190,7 @@ impl Controller {
             view: DmaView::empty(),
             lost: None,
             id,
-            namespace_limit,
-            namespaces,
-            table_generation: subsystem.generation(),
-            all_sets: false,
+            attached,
             life: 0,
             writes_before: None,
             followed_life: 0,
@@ -223,21 +209,15 @@ impl Controller {
             features: Features::new(&kept.features, &context),
             keep_alive_from: Time(0),
             events: Events::default(),
-            errors: ErrorLog::after(kept.health.error_log_entries),
-            changed: ChangedNamespaces::default(),
-            changed_zones: ChangedZones::default(),
+            logs: Logs::after(kept.health.error_log_entries),
             drives: Drives::default(),
             notifications: Notifications::default(),
-            reactor: None,
             state,
             saved,
             history: kept.health.powered_on(),
             flights: Flights::default(),
             health_kept: (kept.health.in_use, Time(0)),
-            told: Arc::default(),
-            view_changed: false,
-            namespaces_changed: false,
-            abandon_before: None,
+            news: News::default(),
             warned: Warned::default(),
             config,
         };
@@ -364,8 +344,7 @@ impl Controller {
             self.interrupts.recheck();
         }
         self.lost = Some(lost);
-        self.view_changed = true;
-        self.told.add();
+        self.news.view_changed();
     }
 
     /// Whether no command that was issued before the view with this epoch is in flight.
@@ -378,8 +357,7 @@ impl Controller {
 
     /// Aborts, in the next turn, hanging commands that were issued before the view with this epoch.
     pub fn abandon(&mut self, before_epoch: u64) {
-        let before = self.abandon_before.unwrap_or(0).max(before_epoch);
-        self.abandon_before = Some(before);
+        self.news.abandon(before_epoch);
     }
 
     /// Whether no reset is in progress and no lane is left.
@@ -390,7 +368,7 @@ impl Controller {
 
     /// Sets the reactor's counters, for the vendor log page.
     pub fn set_reactor_counters(&mut self, counters: Arc<ReactorCounters>) {
-        self.reactor = Some(counters);
+        self.logs.reactor = Some(counters);
     }
 
     /// Notes whether a vector waits to be delivered: the pending bits of BAR4.

@@ -18,9 +18,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "travel-told",
         guard: "a change of the map is counted before its reply goes out",
-        file: "crates/controller/src/controller/mod.rs",
-        from: "        self.view_changed = true;\n        self.told.add();",
-        to: "        self.view_changed = true;",
+        file: "crates/controller/src/controller/news.rs",
+        from: "        self.due.view = true;\n        self.told.add();",
+        to: "        self.due.view = true;",
         test: integration(
             "engine",
             &["--test", "engine"],

@@ -107,13 +107,13 @@ impl Controller {
         for (_, cq) in self.queues.cqs() {
             counted.add(&cq.counters);
         }
-        counted.error_log_entries = self.errors.count();
+        counted.error_log_entries = self.logs.errors.count();
         counted.in_use = self.is_in_use();
-        let (warning, _) = self.drives.limits(&self.namespaces);
+        let (warning, _) = self.drives.limits(&self.attached.table);
         Health {
             counted,
             thresholds: self.features.temperature_thresholds(warning),
-            drives: self.drives.health(&self.namespaces),
+            drives: self.drives.health(&self.attached.table),
         }
     }
 

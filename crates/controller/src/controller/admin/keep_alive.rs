@@ -40,7 +40,7 @@ impl Controller {
     /// Fails the controller if the timer has expired, and records the reason in the error log.
     pub(crate) fn check_keep_alive(&mut self) {
         if self.keep_alive_deadline().is_some_and(|at| self.now >= at) {
-            self.errors.add(LoggedError {
+            self.logs.errors.add(LoggedError {
                 status: Status::KEEP_ALIVE_TIMER_EXPIRED,
                 ..LoggedError::default()
             });

@@ -450,7 +450,7 @@ impl Controller {
                     }
                     self.complete_admin(cid, result);
                     if result.is_err() && information != 0 {
-                        self.errors.describe_last(information);
+                        self.logs.errors.describe_last(information);
                     }
                 }
                 Requester::Io { ticket, .. } => lanes.answer(ticket, result.map(|_| data)),
@@ -477,7 +477,7 @@ impl Controller {
     /// an entry.
     fn log_error(&mut self, cid: u16, opcode: u8, nsid: u32, status: Status) {
         if is_logged(status) {
-            self.errors.add(LoggedError {
+            self.logs.errors.add(LoggedError {
                 command: Some(LoggedCommand {
                     sqid: 0,
                     cid,
@@ -574,7 +574,7 @@ impl Controller {
     /// Completes a held request with an event. A zone event carries its namespace in Dword 1.
     fn complete_event(&mut self, cid: u16, dw0: u32) {
         let zones = EventDw0::from(dw0).lid() == LogPageId::CHANGED_ZONE_LIST;
-        let nsid = self.changed_zones.first().filter(|_| zones);
+        let nsid = self.logs.changed_zones.first().filter(|_| zones);
         self.post_admin_with(cid, [dw0, nsid.unwrap_or(0)], Status::SUCCESSFUL_COMPLETION);
     }
 

@@ -255,15 +255,15 @@ impl Controller {
             doorbells: self.doorbells.pages.clone(),
             shadow: self.doorbells.shadow,
             view: self.view.clone(),
-            namespaces: self.namespaces.clone(),
-            generation: self.table_generation,
+            namespaces: self.attached.table.clone(),
+            generation: self.attached.generation,
             state,
             mdts_bytes: self.config.max_transfer,
             write_through: !self.features.write_cache_enabled(),
             quota: self.quota(),
             copying: self.copying(),
             counters: counters.clone(),
-            told: self.told.clone(),
+            told: self.news.told().clone(),
         };
         let lane = Lane::new(config).map_err(|error| self.lane_status(error))?;
         self.queues.highest = self.queues.highest.max(cqid);
@@ -273,7 +273,7 @@ impl Controller {
             vector: cdw11.ien().then_some(cdw11.iv()),
             counters,
             drained: self.view.epoch(),
-            namespaces_drained: self.table_generation,
+            namespaces_drained: self.attached.generation,
             left_bus: 0,
             completions_seen: 0,
             deleting: false,

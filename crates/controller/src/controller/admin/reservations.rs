@@ -107,7 +107,7 @@ impl Controller {
         subsystem: &mut Subsystem,
     ) -> Result<Reply, Status> {
         let persists = ReservationPersistence::from(sqe.cdw11).ptpl();
-        let attached = self.namespaces.iter().map(|n| n.nsid);
+        let attached = self.attached.table.iter().map(|n| n.nsid);
         let named = attached.filter(|nsid| [*nsid, NSID_ALL].contains(&sqe.nsid));
         let mut steps: Vec<Step> = named
             .map(|nsid| Step::Change(Change::SetPersists { nsid, persists }))
