@@ -68,7 +68,7 @@ impl Controller {
 
     fn ring_doorbell(&mut self, slot: u64, value: u32) {
         // Before RDY there are no queues; a doorbell then has no defined effect.
-        if self.admin.is_none() {
+        if self.admin.queue.is_none() {
             return;
         }
         let Ok(qid) = u16::try_from(slot / 2) else {

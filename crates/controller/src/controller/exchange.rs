@@ -75,7 +75,7 @@ impl Controller {
         }
         let changed = subsystem.take_changed(self.id);
         // A host that is not there yet looks for itself.
-        if changed.is_empty() || self.admin.is_none() {
+        if changed.is_empty() || self.admin.queue.is_none() {
             return true;
         }
         changed
@@ -106,10 +106,10 @@ impl Controller {
     /// Whether a turn would find work, as far as the controller can know without its lanes.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        let admin = self.admin.as_ref().is_some_and(|admin| {
+        let admin = self.admin.queue.as_ref().is_some_and(|admin| {
             let bells = admin.bells(&self.doorbells.pages);
             let submitted = admin.sq.available() > 0 || admin.sq.has_news(bells);
-            let to_tell = self.events.has_next() || !self.aborted_requests.is_empty();
+            let to_tell = self.admin.events.has_next() || !self.admin.aborted_requests.is_empty();
             let places = admin.cq.free() > 0 || admin.cq.has_news(bells);
             (submitted || to_tell) && places
         });
@@ -130,10 +130,10 @@ impl Controller {
     /// When a turn is due because something took too long.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let pending = self.pending.iter().filter(|c| c.waiting.is_bounded());
+        let pending = self.admin.pending.iter().filter(|c| c.waiting.is_bounded());
         let pending = pending.map(|command| command.since + DEADLINE_NS);
         let withheld = self.interrupts_due();
-        let absent = self.admin_absent_since.map(|since| since + DEADLINE_NS);
+        let absent = self.admin.absent_since.map(|since| since + DEADLINE_NS);
         let stage = self.stage_deadline().into_iter();
         let silent = self.keep_alive_deadline();
         let bus = self.bus.deadline();
@@ -229,7 +229,7 @@ impl Controller {
         match event {
             LaneEvent::QueueRemoved { sqid } => self.sq_removed(sqid),
             LaneEvent::AbortDone { sqid, cid, aborted } => {
-                if let Some(by) = self.pending.take(Waiting::Abort { sqid, cid }) {
+                if let Some(by) = self.admin.pending.take(Waiting::Abort { sqid, cid }) {
                     self.complete_admin(by, Ok(abort_dw0(aborted)));
                 }
             }
@@ -258,7 +258,7 @@ impl Controller {
 
     fn sq_removed(&mut self, sqid: u16) {
         self.queues.remove_sq(sqid);
-        if let Some(by) = self.pending.take(Waiting::DeleteSq { sqid }) {
+        if let Some(by) = self.admin.pending.take(Waiting::DeleteSq { sqid }) {
             self.complete_admin(by, Ok(0));
         }
     }
@@ -270,7 +270,7 @@ impl Controller {
         if let Some(cq) = self.queues.cq_mut(cqid) {
             cq.lane = None;
         }
-        if let Some(by) = self.pending.take(Waiting::DeleteCq { cqid }) {
+        if let Some(by) = self.admin.pending.take(Waiting::DeleteCq { cqid }) {
             self.forget_cq(cqid);
             self.complete_admin(by, Ok(0));
         }
@@ -292,12 +292,13 @@ impl Controller {
     fn give_up_late(&mut self, lanes: &mut impl LaneTable) {
         let now = self.now;
         let late = |since: Time| now >= since + DEADLINE_NS;
-        if !self.pending.iter().any(|command| late(command.since)) {
+        if !self.admin.pending.iter().any(|command| late(command.since)) {
             return;
         }
         for cqid in 1..=self.config.queues {
             let waits = |waiting| self.waits_for(waiting, cqid);
             let is_late = self
+                .admin
                 .pending
                 .iter()
                 .any(|c| late(c.since) && waits(c.waiting));
@@ -348,7 +349,9 @@ impl Controller {
             }
             FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION => {
                 // What is not asked for any more is not told either.
-                self.events.configure(self.features.event_configuration());
+                self.admin
+                    .events
+                    .configure(self.features.event_configuration());
                 self.check_health();
             }
             FeatureId::KEEP_ALIVE_TIMER => self.restart_keep_alive(),
@@ -408,7 +411,8 @@ impl Controller {
 
     /// Raises an event, where the host asked for it.
     pub(crate) fn raise(&mut self, event: Event) {
-        self.events
+        self.admin
+            .events
             .raise(event, self.features.event_configuration());
     }
 }

@@ -124,7 +124,7 @@ impl Controller {
             return Reply::Done(0);
         }
         self.cache_flush = Some(self.begin_flush());
-        self.pending.add(cid, Waiting::FlushCache, self.now);
+        self.admin.pending.add(cid, Waiting::FlushCache, self.now);
         Reply::Waits
     }
 
@@ -158,7 +158,7 @@ impl Controller {
         if flushed == Flushed::Failed {
             self.tell_lanes(lanes, || LaneCommand::WriteThrough(false));
         }
-        let Some(by) = self.pending.take(Waiting::FlushCache) else {
+        let Some(by) = self.admin.pending.take(Waiting::FlushCache) else {
             return true;
         };
         match flushed {

@@ -230,7 +230,7 @@ impl Controller {
         mut raise: impl FnMut(Interrupt),
     ) {
         self.settle();
-        let admin = self.admin.as_mut();
+        let admin = self.admin.queue.as_mut();
         if admin.is_some_and(|admin| std::mem::take(&mut admin.posted))
             && let Some(interrupt) = self.admin_delivery()
         {
@@ -301,7 +301,7 @@ impl Controller {
         }
         state.plain = mechanism == Mechanism::Vectors && !coalescing.is_on();
         (state.mechanism, state.coalescing) = (mechanism, coalescing);
-        if self.admin.is_none() {
+        if self.admin.queue.is_none() {
             state.withheld.fill(Withheld::default());
             state.due = None;
             state.forget_handler();
@@ -394,7 +394,7 @@ impl Controller {
                 let asks = || lane.is_none_or(|lane| lane.is_unacknowledged());
                 self.way(self.queues.vector_of(key)?, asks)
             });
-            let admin = self.admin.as_ref().and_then(|admin| {
+            let admin = self.admin.queue.as_ref().and_then(|admin| {
                 self.way(ADMIN_VECTOR, || {
                     admin.is_unacknowledged(&self.doorbells.pages)
                 })
@@ -436,7 +436,7 @@ impl Controller {
 
     /// The sum of all heads of completion queues.
     fn heads(&self, lanes: &mut impl LaneTable) -> u64 {
-        let admin = self.admin.as_ref();
+        let admin = self.admin.queue.as_ref();
         let admin = admin.map_or(0, |admin| {
             admin.cq.told_head(admin.bells(&self.doorbells.pages))
         });
@@ -472,7 +472,7 @@ impl Controller {
             self.interrupts.recheck();
             return None;
         }
-        let admin = self.admin.as_ref()?;
+        let admin = self.admin.queue.as_ref()?;
         self.way(ADMIN_VECTOR, || {
             admin.is_unacknowledged(&self.doorbells.pages)
         })
@@ -493,7 +493,7 @@ impl Controller {
 
     /// Whether some queue asserts the pin.
     fn is_asserted(&self, lanes: &mut impl LaneTable) -> bool {
-        let admin = self.admin.as_ref().is_some_and(|admin| {
+        let admin = self.admin.queue.as_ref().is_some_and(|admin| {
             !self.is_masked(ADMIN_VECTOR) && admin.is_unacknowledged(&self.doorbells.pages)
         });
         // Each is looked at, as a look asks the host to ring.

@@ -19,8 +19,6 @@ use port::ticket::Ticket;
 use port::time::Time;
 use port::{Channel, Channels, Outcome};
 
-use super::admin::events::Events;
-use super::admin::reservations::Notifications;
 use super::admin::{AdminQueue, IoQueues};
 use super::flush::{Flush, Flushed};
 use super::{Controller, DEADLINE_NS, FLUSH_DEADLINE_NS};
@@ -197,14 +195,9 @@ impl Controller {
     }
 
     fn begin_stop(&mut self, then: Then) {
-        self.admin = None;
-        self.admin_absent_since = None;
+        self.admin.forget();
         self.bus.forget();
-        self.pending.clear();
         self.life = self.life.wrapping_add(1);
-        self.aborted_requests.clear();
-        self.events = Events::default();
-        self.notifications = Notifications::default();
         self.arbiter = None;
         self.doorbells.forget();
         self.shutdown = Shutdown::None;
@@ -263,7 +256,7 @@ impl Controller {
         self.doorbells.pages.zero_all();
         match self.make_admin_queue() {
             Ok(admin) => {
-                self.admin = Some(admin);
+                self.admin.queue = Some(admin);
                 self.doorbells.watch.heed(QueueName::Submission(0));
                 self.doorbells.watch.heed(QueueName::Completion(0));
                 self.features.reset(self.now);

@@ -33,13 +33,11 @@ use port::ticket::OwnerKey;
 use port::time::Time;
 
 use self::admin::drives::Drives;
-use self::admin::events::Events;
 pub use self::admin::features::FeatureValues;
 use self::admin::features::{FeatureContext, Features};
 use self::admin::logs::Logs;
 pub use self::admin::logs::{REACTOR_LOG, ReactorLog};
-use self::admin::reservations::Notifications;
-use self::admin::{AdminQueue, IoQueues, Pending, temperature};
+use self::admin::{AdminSide, IoQueues, temperature};
 use self::attached::Attached;
 use self::bus::Bus;
 use self::doorbells::Doorbells;
@@ -97,23 +95,14 @@ pub struct Controller {
     cache_flush: Option<Flush>,
     /// Counts flushes, so that a ticket of an earlier one is recognised.
     generation: u16,
-    pub(crate) admin: Option<AdminQueue>,
-    /// Since when the admin queue's next entry could not be reached.
-    pub(crate) admin_absent_since: Option<Time>,
-    pub(crate) pending: Pending,
-    /// Held requests that were aborted and wait for a place in the completion queue.
-    pub(crate) aborted_requests: Vec<u16>,
+    pub(crate) admin: AdminSide,
     pub(crate) queues: IoQueues,
     /// With weighted round robin: who may have commands fetched.
     arbiter: Option<Arbiter>,
     pub(crate) features: Features,
-    /// Since when the Keep Alive Timer runs, where it is active.
-    pub(crate) keep_alive_from: Time,
-    pub(crate) events: Events,
     pub(crate) logs: Logs,
     /// Reports of the drives behind its namespaces.
     pub(crate) drives: Drives,
-    pub(crate) notifications: Notifications,
     pub(crate) state: Arc<StateFile>,
     saved: Saved,
     /// Counts of deleted lanes, and other counts of the health log.
@@ -200,18 +189,12 @@ impl Controller {
             shutdown: Shutdown::None,
             cache_flush: None,
             generation: 0,
-            admin: None,
-            admin_absent_since: None,
-            pending: Pending::default(),
-            aborted_requests: Vec::new(),
+            admin: AdminSide::new(),
             queues: IoQueues::new(),
             arbiter: None,
             features: Features::new(&kept.features, &context),
-            keep_alive_from: Time(0),
-            events: Events::default(),
             logs: Logs::after(kept.health.error_log_entries),
             drives: Drives::default(),
-            notifications: Notifications::default(),
             state,
             saved,
             history: kept.health.powered_on(),
@@ -335,7 +318,7 @@ impl Controller {
     /// The host's memory map changed. Rings are resolved again, and lanes are informed in the next
     /// turn.
     pub fn set_view(&mut self, view: Arc<DmaView>, lost: LostFlag) {
-        if let Some(admin) = &mut self.admin {
+        if let Some(admin) = &mut self.admin.queue {
             admin.resolve(&view);
         }
         self.view = view;

@@ -180,12 +180,12 @@ impl Controller {
         of_masks.copy_from_slice(reservation_masks);
 
         let tail = self.admin_tail();
-        let held = self.events.held();
+        let held = self.admin.events.held();
         let mut held_cids = [0; REQUESTS];
         held_cids[..held.len()].copy_from_slice(held);
         let (head, slots) = self.saved.admin.parts();
         let mut waiting = 0;
-        for (slot, command) in slots.iter_mut().zip(self.pending.iter()) {
+        for (slot, command) in slots.iter_mut().zip(self.admin.pending.iter()) {
             let (kind, qid, target_cid) = match command.waiting {
                 Waiting::DeleteSq { sqid } => (WaitingKind::DELETE_SQ, sqid, 0),
                 Waiting::DeleteCq { cqid } => (WaitingKind::DELETE_CQ, cqid, 0),
@@ -202,7 +202,7 @@ impl Controller {
             waiting += 1;
         }
         *head = AdminState {
-            sq_head: self.admin.as_ref().map_or(0, |admin| admin.sq.head()),
+            sq_head: self.admin.queue.as_ref().map_or(0, |admin| admin.sq.head()),
             cq_tail: tail.with_posting(head.cq_tail.posting()),
             waiting,
             held: held.len() as u32,
@@ -232,7 +232,7 @@ impl Controller {
 
     /// The next entry of the admin completion queue, to which nothing is being posted.
     fn admin_tail(&self) -> AdminTail {
-        let Some(admin) = &self.admin else {
+        let Some(admin) = &self.admin.queue else {
             return AdminTail::new();
         };
         let next = admin.cq.tail_and_phase();

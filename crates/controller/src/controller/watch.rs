@@ -138,7 +138,7 @@ impl Controller {
 
     /// Queues may have come or gone.
     pub(super) fn rewatch(&mut self) {
-        let watched = self.has_silent_doorbells() && self.admin.is_some();
+        let watched = self.has_silent_doorbells() && self.admin.queue.is_some();
         self.doorbells.watch.pairs = if watched {
             1 + usize::from(self.queues.highest())
         } else {

@@ -92,13 +92,13 @@ impl Controller {
             served: self.served(subsystem).collect(),
             sets: sets(subsystem).cloned().collect(),
             sanitize: subsystem.sanitize_log(),
-            reservations: &self.notifications,
+            reservations: &self.admin.notifications,
             reactor: self.logs.reactor.as_deref(),
         };
         let part = request.cut(&sources.page(&request)?);
         self.send(sqe, &part)?;
         if !request.retain_event {
-            self.events.clear(request.lid);
+            self.admin.events.clear(request.lid);
             if request.lid == LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST {
                 self.logs.changed_namespaces.clear();
             }
@@ -110,7 +110,7 @@ impl Controller {
                 }
             }
             let reservations = request.lid == LogPageId::RESERVATION_NOTIFICATION;
-            if reservations && self.notifications.read() {
+            if reservations && self.admin.notifications.read() {
                 self.raise(Event::ReservationNotification);
             }
         }

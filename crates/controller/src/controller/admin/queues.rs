@@ -348,7 +348,8 @@ impl Controller {
             self.queues.remove_sq(sqid);
             return Ok(Reply::Done(0));
         }
-        self.pending
+        self.admin
+            .pending
             .add(sqe.cid, Waiting::DeleteSq { sqid }, self.now);
         Ok(Reply::Waits)
     }
@@ -373,7 +374,8 @@ impl Controller {
             self.forget_cq(cqid);
             return Ok(Reply::Done(0));
         }
-        self.pending
+        self.admin
+            .pending
             .add(sqe.cid, Waiting::DeleteCq { cqid }, self.now);
         Ok(Reply::Waits)
     }

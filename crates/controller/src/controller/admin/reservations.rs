@@ -73,12 +73,12 @@ impl Controller {
         let notices = subsystem.take_notices(self.id());
         let any = !notices.is_empty();
         // A host that is not there yet has asked for nothing.
-        if self.admin.is_none() {
+        if self.admin.queue.is_none() {
             return any;
         }
         for notice in notices {
             if !is_masked(self.features.reservation_mask(notice.nsid), notice.what) {
-                self.notifications.add(notice);
+                self.admin.notifications.add(notice);
                 self.raise(Event::ReservationNotification);
             }
         }
