@@ -76,7 +76,7 @@ impl Controller {
 
     /// Configuration space may say something else now.
     pub(super) fn follow_bus(&mut self) {
-        let off = !self.pci.may_master();
+        let off = !self.function.config_space.may_master();
         if off == self.bus.off {
             return;
         }

@@ -84,7 +84,7 @@ impl Controller {
             return self.unknown_doorbell();
         };
         self.doorbells.pages.store(slot as usize, value);
-        if is_head && self.pci.has_pin() {
+        if is_head && self.function.config_space.has_pin() {
             self.interrupts.recheck();
         }
         if cqid != 0 {

@@ -145,7 +145,7 @@ impl Controller {
     fn keep_time(&mut self, now: Time, lanes: &mut impl LaneTable) {
         if self.started {
             let passed_ns = now.since(self.now);
-            self.history.powered_ns += passed_ns;
+            self.health.history.powered_ns += passed_ns;
             let mut busy = false;
             for cq in self.queues.cqs_mut() {
                 let Some(key) = cq.lane else { continue };
@@ -157,7 +157,7 @@ impl Controller {
                 };
             }
             if busy {
-                self.history.busy_ns += passed_ns;
+                self.health.history.busy_ns += passed_ns;
             }
         }
         self.started = true;
@@ -311,7 +311,7 @@ impl Controller {
     /// Removes a completion queue whose lane is gone; its counts are kept.
     pub(crate) fn forget_cq(&mut self, cqid: u16) {
         if let Some(cq) = self.queues.remove_cq(cqid) {
-            self.history.add(&cq.counters);
+            self.health.history.add(&cq.counters);
             self.keep_flight(&cq);
         }
     }

@@ -273,25 +273,25 @@ impl Controller {
     /// Shows in the Status register whether the pin would be asserted now, whether or not it is
     /// disabled. To be asked for before a host may read it.
     pub fn refresh_interrupt_status(&mut self, lanes: &mut impl LaneTable) {
-        if self.pci.has_pin() {
+        if self.function.config_space.has_pin() {
             let by_pin = matches!(
                 self.interrupts.mechanism,
                 Mechanism::Pin | Mechanism::Silent
             );
             let pending = by_pin && self.is_asserted(lanes);
-            self.pci.set_interrupt_status(pending);
+            self.function.config_space.set_interrupt_status(pending);
         }
     }
 
     /// Whether every vector of MSI-X is masked.
     #[must_use]
     pub fn msix_masked(&self) -> bool {
-        self.pci.msix_masked()
+        self.function.config_space.msix_masked()
     }
 
     /// Applies the state of registers, configuration space and features.
     fn settle(&mut self) {
-        let mechanism = self.pci.mechanism();
+        let mechanism = self.function.config_space.mechanism();
         let coalescing = Coalescing::from(self.features.interrupt_coalescing());
         let unmasked = self.registers.take_unmasked();
         let state = &mut self.interrupts;
@@ -383,7 +383,7 @@ impl Controller {
         lanes: &mut impl LaneTable,
         mut raise: impl FnMut(Interrupt),
     ) {
-        if self.pci.has_pin() {
+        if self.function.config_space.has_pin() {
             self.look_at_pin(now, lanes, &mut raise);
         }
         if matches!(self.interrupts.mechanism, Mechanism::Messages { .. }) {

@@ -18,6 +18,7 @@ mod doorbells;
 mod exchange;
 mod flights;
 mod flush;
+mod function;
 mod inspection;
 mod interrupts;
 mod lifecycle;
@@ -32,17 +33,17 @@ use nvme_spec::registers::DOORBELLS;
 use port::ticket::OwnerKey;
 use port::time::Time;
 
-use self::admin::drives::Drives;
 pub use self::admin::features::FeatureValues;
 use self::admin::features::{FeatureContext, Features};
 use self::admin::logs::Logs;
 pub use self::admin::logs::{REACTOR_LOG, ReactorLog};
-use self::admin::{AdminSide, IoQueues, temperature};
+use self::admin::{AdminSide, HealthState, IoQueues, temperature};
 use self::attached::Attached;
 use self::bus::Bus;
 use self::doorbells::Doorbells;
 use self::flights::Flights;
 use self::flush::Flush;
+use self::function::Function;
 pub use self::interrupts::Interrupt;
 use self::interrupts::Interrupts;
 pub use self::lifecycle::{EnableError, Failure};
@@ -54,8 +55,7 @@ use crate::arbitration::Arbiter;
 use crate::config::{ConfigError, ControllerConfig};
 use crate::counters::ReactorCounters;
 pub use crate::deadline::DEADLINE_NS;
-use crate::health::HealthRecord;
-use crate::pci::{self, BAR4_SIZE, ConfigEffect, ConfigSpace, MsixTable};
+use crate::pci::ConfigEffect;
 use crate::registers::Registers;
 use crate::subsystem::{ControllerId, Subsystem};
 
@@ -69,11 +69,9 @@ const FLUSH_DEADLINE_NS: u64 = 30_000_000_000;
 pub struct Controller {
     pub(crate) config: ControllerConfig,
     key: OwnerKey,
-    pci: ConfigSpace,
-    msix: MsixTable,
+    function: Function,
     interrupts: Interrupts,
     bus: Bus,
-    bar0_size: u64,
     pub(crate) registers: Registers,
     pub(crate) doorbells: Doorbells,
     pub(crate) view: Arc<DmaView>,
@@ -101,15 +99,10 @@ pub struct Controller {
     arbiter: Option<Arbiter>,
     pub(crate) features: Features,
     pub(crate) logs: Logs,
-    /// Reports of the drives behind its namespaces.
-    pub(crate) drives: Drives,
     pub(crate) state: Arc<StateFile>,
     saved: Saved,
-    /// Counts of deleted lanes, and other counts of the health log.
-    pub(crate) history: HealthRecord,
+    pub(crate) health: HealthState,
     flights: Flights,
-    /// The record's usage state, and the time when it was written.
-    pub(crate) health_kept: (bool, Time),
     pub(crate) news: News,
     /// Warnings that were logged in this session.
     warned: Warned,
@@ -149,7 +142,7 @@ impl Controller {
         config.check()?;
         check_doorbells(&config, &doorbells)?;
         let vectors = config.vectors();
-        let bar0_size = pci::bar0_size(doorbells.len());
+        let function = Function::new(&config, doorbells.len());
         let namespace_limit = subsystem.namespace_limit();
         let (state, saved) = saved::create(&config, namespace_limit)?;
         let id = subsystem.join(&config.name)?;
@@ -166,14 +159,11 @@ impl Controller {
         };
         let kept = subsystem.controller_record(id);
         let kept = kept.expect("it has just joined");
-        let pci = ConfigSpace::new(&config, bar0_size);
         let mut controller = Controller {
             key: OwnerKey::controller(0),
-            interrupts: Interrupts::new(vectors, pci.mechanism()),
+            interrupts: Interrupts::new(vectors, function.config_space.mechanism()),
             bus: Bus::default(),
-            pci,
-            msix: MsixTable::new(config.msix_vectors()),
-            bar0_size,
+            function,
             registers: Registers::new(&config),
             doorbells: Doorbells::new(doorbells, 1 + usize::from(config.queues)),
             view: DmaView::empty(),
@@ -194,12 +184,10 @@ impl Controller {
             arbiter: None,
             features: Features::new(&kept.features, &context),
             logs: Logs::after(kept.health.error_log_entries),
-            drives: Drives::default(),
             state,
             saved,
-            history: kept.health.powered_on(),
+            health: HealthState::powered_on(&kept.health),
             flights: Flights::default(),
-            health_kept: (kept.health.in_use, Time(0)),
             news: News::default(),
             warned: Warned::default(),
             config,
@@ -241,8 +229,7 @@ impl Controller {
     /// too.
     #[must_use]
     pub fn bar_sizes(&self) -> [u64; 6] {
-        let bar4 = if self.pci.has_msix() { BAR4_SIZE } else { 0 };
-        [self.bar0_size, 0, 0, 0, bar4, 0]
+        self.function.bar_sizes()
     }
 
     /// The file with state that must outlive the process.
@@ -253,14 +240,14 @@ impl Controller {
 
     /// Reads configuration space.
     pub fn config_read(&self, offset: u64, out: &mut [u8]) {
-        self.pci.read(offset, out);
+        self.function.config_space.read(offset, out);
     }
 
     /// Writes configuration space. A function level reset begins at once; it is over when
     /// [`Controller::is_quiet`]. Where the function may issue no memory requests any more, that is
     /// so when [`Controller::has_left_bus`].
     pub fn config_write(&mut self, offset: u64, data: &[u8]) {
-        if self.pci.write(offset, data) == ConfigEffect::FunctionReset {
+        if self.function.config_space.write(offset, data) == ConfigEffect::FunctionReset {
             self.begin_function_reset();
         } else {
             self.follow_bus();
@@ -272,7 +259,7 @@ impl Controller {
     pub fn bar_read(&self, bar: u8, offset: u64, out: &mut [u8]) {
         match bar {
             0 if offset < DOORBELLS => self.registers.read(offset, out),
-            4 => self.msix.read(offset, out),
+            4 => self.function.msix.read(offset, out),
             _ => out.fill(0),
         }
     }
@@ -288,7 +275,7 @@ impl Controller {
                 }
                 self.write_doorbells(offset.max(DOORBELLS) - DOORBELLS, doorbells);
             }
-            4 => self.msix.write(offset, data),
+            4 => self.function.msix.write(offset, data),
             _ => (),
         }
     }
@@ -298,9 +285,9 @@ impl Controller {
     /// [`Controller::is_quiet`].
     pub fn function_reset(&mut self) {
         if self.registers.csts().rdy() {
-            self.history.power_cycles += 1;
+            self.health.history.power_cycles += 1;
             if !self.shutdown.is_complete() {
-                self.history.unsafe_shutdowns += 1;
+                self.health.history.unsafe_shutdowns += 1;
             }
         }
         self.warned = Warned::default();
@@ -308,9 +295,9 @@ impl Controller {
     }
 
     fn begin_function_reset(&mut self) {
-        self.pci.reset();
+        self.function.config_space.reset();
         self.follow_bus();
-        self.msix.reset();
+        self.function.msix.reset();
         self.begin_reset(false);
         self.save();
     }
@@ -322,7 +309,7 @@ impl Controller {
             admin.resolve(&view);
         }
         self.view = view;
-        if self.pci.has_pin() {
+        if self.function.config_space.has_pin() {
             // An event index may not have been written for want of its page.
             self.interrupts.recheck();
         }
@@ -356,7 +343,7 @@ impl Controller {
 
     /// Notes whether a vector waits to be delivered: the pending bits of BAR4.
     pub fn set_pending(&mut self, vector: u16, pending: bool) {
-        self.msix.set_pending(vector, pending);
+        self.function.msix.set_pending(vector, pending);
     }
 }
 

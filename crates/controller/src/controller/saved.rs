@@ -169,7 +169,7 @@ impl Controller {
         let (head, slots) = self.saved.controller.parts();
         *head = ControllerState {
             registers: self.registers.saved(),
-            pci: self.pci.saved(),
+            pci: self.function.config_space.saved(),
             features: *values,
             doorbell_buffers,
             sq_cqids: self.queues.saved(),

@@ -79,7 +79,7 @@ impl Controller {
             sqe,
             self.config.max_transfer,
             &self.attached.table,
-            &self.drives,
+            &self.health.drives,
         )?;
         let sources = LogSources {
             errors: &self.logs.errors,
@@ -87,7 +87,7 @@ impl Controller {
             changed_zones: &self.logs.changed_zones,
             health: self.health(),
             namespaces: &self.attached.table,
-            drives: &self.drives,
+            drives: &self.health.drives,
             firmware_revision: &self.config.firmware_revision,
             served: self.served(subsystem).collect(),
             sets: sets(subsystem).cloned().collect(),
@@ -124,7 +124,7 @@ impl Controller {
             queues_exist: !self.queues.is_empty(),
             namespaces: self.attached.table.clone(),
             namespace_limit: self.attached.limit,
-            warning_temperature: self.drives.limits(&self.attached.table).0,
+            warning_temperature: self.health.drives.limits(&self.attached.table).0,
             now: self.now,
         }
     }

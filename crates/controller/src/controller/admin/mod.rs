@@ -28,6 +28,7 @@ pub(super) mod temperature;
 
 use std::sync::Arc;
 
+pub(crate) use health::HealthState;
 use memory::{DmaView, DoorbellPages, Hint, Iova, Need, ShadowDoorbells, TranslateError};
 use nvme_spec::command::{AbortCdw10, AbortDw0};
 use nvme_spec::event::EventDw0;

@@ -238,7 +238,7 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c.frmw = Frmw::new().with_ffsro(true).with_nofs(firmware::SLOTS);
     c.lpa = Lpa::new().with_cses(true).with_lpeds(true).with_mlps(true);
     c.elpe_z = ERROR_ENTRIES as u8 - 1;
-    (c.wctemp, c.cctemp) = asked.drives.limits(namespaces);
+    (c.wctemp, c.cctemp) = asked.health.drives.limits(namespaces);
     if subsystem.has_namespace_management() {
         let (total, unallocated) = subsystem.directory().capacity();
         c.tnvmcap.set(total);
