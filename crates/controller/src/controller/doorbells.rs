@@ -9,11 +9,11 @@ use std::sync::Arc;
 use memory::{Counter, DoorbellPages};
 use port::ticket::OwnerKey;
 
+use super::Controller;
 use super::admin::events::Event;
 use super::admin::logs::LoggedError;
 use super::watch::Watch;
-use super::{Controller, check_doorbells};
-use crate::config::ConfigError;
+use crate::config::{ConfigError, ControllerConfig};
 use crate::lane::ShadowSpec;
 
 #[derive(Debug)]
@@ -53,6 +53,18 @@ impl Doorbells {
         self.shadow = None;
         self.kicks = 0;
     }
+}
+
+/// A slot for each queue's tail and head.
+pub(super) fn check_doorbells(
+    config: &ControllerConfig,
+    doorbells: &DoorbellPages,
+) -> Result<(), ConfigError> {
+    let (have, need) = (doorbells.len(), config.doorbell_slots() * size_of::<u32>());
+    if have < need {
+        return Err(ConfigError::Doorbells { have, need });
+    }
+    Ok(())
 }
 
 impl Controller {

@@ -44,7 +44,7 @@ impl Controller {
         worked |= self.advance(channels, lanes);
         worked |= self.advance_cache_flush(channels, lanes, subsystem);
         self.give_up_late(lanes);
-        if self.phase == Phase::Ready {
+        if self.life.phase == Phase::Ready {
             worked |= self.serve_admin(lanes, subsystem);
             // A lane answers most commands at once.
             worked |= self.take_events(lanes);
@@ -59,8 +59,8 @@ impl Controller {
 
     /// Takes changes of the subsystem.
     fn follow(&mut self, subsystem: &mut Subsystem) -> bool {
-        if self.followed_life != self.life {
-            self.followed_life = self.life;
+        if self.life.followed != self.life.number {
+            self.life.followed = self.life.number;
             subsystem.controller_was_reset(self.id);
         }
         self.follow_sanitize(subsystem);

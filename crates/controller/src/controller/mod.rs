@@ -40,14 +40,14 @@ pub use self::admin::logs::{REACTOR_LOG, ReactorLog};
 use self::admin::{AdminSide, HealthState, IoQueues, temperature};
 use self::attached::Attached;
 use self::bus::Bus;
-use self::doorbells::Doorbells;
+use self::doorbells::{Doorbells, check_doorbells};
 use self::flights::Flights;
-use self::flush::Flush;
+use self::flush::Flushes;
 use self::function::Function;
 pub use self::interrupts::Interrupt;
 use self::interrupts::Interrupts;
 pub use self::lifecycle::{EnableError, Failure};
-use self::lifecycle::{Phase, Shutdown};
+use self::lifecycle::{Life, Phase, Warned};
 use self::news::News;
 use self::saved::Saved;
 pub use self::saved::{AdminState, AdminTail, ControllerState, WaitingKind, WaitingState};
@@ -78,53 +78,23 @@ pub struct Controller {
     lost: Option<LostFlag>,
     id: ControllerId,
     pub(crate) attached: Attached,
-    /// Counts resets: the answer to a command of an earlier life is dropped.
-    pub(crate) life: u32,
     /// Number of writes when a sanitize operation had erased everything.
     pub(crate) writes_before: Option<u64>,
-    /// The life of which the subsystem knows.
-    followed_life: u32,
     pub(crate) now: Time,
     /// The first turn was taken: `now` means something.
     started: bool,
-    phase: Phase,
-    shutdown: Shutdown,
-    /// Media being flushed because the host turned the volatile write cache off.
-    cache_flush: Option<Flush>,
-    /// Counts flushes, so that a ticket of an earlier one is recognised.
-    generation: u16,
+    pub(crate) life: Life,
+    flushes: Flushes,
     pub(crate) admin: AdminSide,
     pub(crate) queues: IoQueues,
     /// With weighted round robin: who may have commands fetched.
     arbiter: Option<Arbiter>,
     pub(crate) features: Features,
     pub(crate) logs: Logs,
-    pub(crate) state: Arc<StateFile>,
-    saved: Saved,
+    pub(crate) saved: Saved,
     pub(crate) health: HealthState,
     flights: Flights,
     pub(crate) news: News,
-    /// Warnings that were logged in this session.
-    warned: Warned,
-}
-
-/// A slot for each queue's tail and head.
-fn check_doorbells(
-    config: &ControllerConfig,
-    doorbells: &DoorbellPages,
-) -> Result<(), ConfigError> {
-    let (have, need) = (doorbells.len(), config.doorbell_slots() * size_of::<u32>());
-    if have < need {
-        return Err(ConfigError::Doorbells { have, need });
-    }
-    Ok(())
-}
-
-/// Warnings logged in this session: so a host that misbehaves on purpose does not fill the log.
-#[derive(Clone, Copy, Debug, Default)]
-struct Warned {
-    failure: bool,
-    unshared: bool,
 }
 
 impl Controller {
@@ -144,7 +114,7 @@ impl Controller {
         let vectors = config.vectors();
         let function = Function::new(&config, doorbells.len());
         let namespace_limit = subsystem.namespace_limit();
-        let (state, saved) = saved::create(&config, namespace_limit)?;
+        let saved = saved::create(&config, namespace_limit)?;
         let id = subsystem.join(&config.name)?;
         let all = subsystem.take_table(id);
         let attached = Attached::new(&all, subsystem);
@@ -170,26 +140,20 @@ impl Controller {
             lost: None,
             id,
             attached,
-            life: 0,
             writes_before: None,
-            followed_life: 0,
             now: Time(0),
             started: false,
-            phase: Phase::Disabled,
-            shutdown: Shutdown::None,
-            cache_flush: None,
-            generation: 0,
+            life: Life::new(),
+            flushes: Flushes::default(),
             admin: AdminSide::new(),
             queues: IoQueues::new(),
             arbiter: None,
             features: Features::new(&kept.features, &context),
             logs: Logs::after(kept.health.error_log_entries),
-            state,
             saved,
             health: HealthState::powered_on(&kept.health),
             flights: Flights::default(),
             news: News::default(),
-            warned: Warned::default(),
             config,
         };
         controller.save();
@@ -235,7 +199,7 @@ impl Controller {
     /// The file with state that must outlive the process.
     #[must_use]
     pub fn state(&self) -> &Arc<StateFile> {
-        &self.state
+        self.saved.file()
     }
 
     /// Reads configuration space.
@@ -286,11 +250,11 @@ impl Controller {
     pub fn function_reset(&mut self) {
         if self.registers.csts().rdy() {
             self.health.history.power_cycles += 1;
-            if !self.shutdown.is_complete() {
+            if !self.life.shutdown.is_complete() {
                 self.health.history.unsafe_shutdowns += 1;
             }
         }
-        self.warned = Warned::default();
+        self.life.warned = Warned::default();
         self.begin_function_reset();
     }
 
@@ -333,7 +297,7 @@ impl Controller {
     /// Whether no reset is in progress and no lane is left.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        !matches!(self.phase, Phase::Stopping(_)) && !self.queues.has_lanes()
+        !matches!(self.life.phase, Phase::Stopping(_)) && !self.queues.has_lanes()
     }
 
     /// Sets the reactor's counters, for the vendor log page.

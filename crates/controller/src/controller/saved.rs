@@ -123,9 +123,10 @@ pub struct WaitingState {
     pub target_cid: u16,
 }
 
-/// Both areas.
+/// The state file, with both areas.
 #[derive(Debug)]
 pub(crate) struct Saved {
+    file: Arc<StateFile>,
     controller: Area<ControllerState, u32>,
     admin: Area<AdminState, WaitingState>,
 }
@@ -135,7 +136,7 @@ pub(crate) struct Saved {
 pub(super) fn create(
     config: &ControllerConfig,
     namespace_limit: u32,
-) -> Result<(Arc<StateFile>, Saved), ConfigError> {
+) -> Result<Saved, ConfigError> {
     let namespaces = namespace_limit as usize;
     let mut areas = vec![
         size_of::<ControllerState>().next_multiple_of(64) + 2 * namespaces * size_of::<u32>(),
@@ -147,11 +148,18 @@ pub(super) fn create(
     );
     let file =
         StateFile::create(&config.name, FORMAT_VERSION, &areas).map_err(ConfigError::State)?;
-    let saved = Saved {
+    Ok(Saved {
         controller: file.take(CONTROLLER_AREA, 2 * namespaces)?,
         admin: file.take(ADMIN_AREA, WAITING)?,
-    };
-    Ok((file, saved))
+        file,
+    })
+}
+
+impl Saved {
+    /// The state file.
+    pub(crate) fn file(&self) -> &Arc<StateFile> {
+        &self.file
+    }
 }
 
 impl Controller {

@@ -425,7 +425,7 @@ impl Controller {
             .add(sqe.cid, Waiting::Operation, self.now);
         let by = Requester::Admin {
             controller: self.id(),
-            life: self.life,
+            life: self.life.number,
             cid: sqe.cid,
         };
         Operation::new(by, nsid, steps)
@@ -447,7 +447,7 @@ impl Controller {
             } = answer;
             worked = true;
             match to {
-                Requester::Admin { life, cid, .. } if life == self.life => {
+                Requester::Admin { life, cid, .. } if life == self.life.number => {
                     self.admin.pending.take_command(cid, Waiting::Operation);
                     match result {
                         Ok(_) => self.features.kept(cid),

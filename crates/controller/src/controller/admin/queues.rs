@@ -242,7 +242,10 @@ impl Controller {
         }
         self.doorbells.pages.store(cq_head_slot(cqid), 0);
         let counters = Arc::new(LaneCounters::default());
-        let area = self.state.take(1 + usize::from(cqid), slots_for(entries));
+        let area = self
+            .saved
+            .file()
+            .take(1 + usize::from(cqid), slots_for(entries));
         let state = area.map_err(|error| {
             tracing::error!(controller = self.config.name, %error, "cannot create a queue");
             Status::INTERNAL_ERROR
