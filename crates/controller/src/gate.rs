@@ -16,6 +16,11 @@ use port::time::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowId(pub u16);
 
+impl FlowId {
+    /// Flows that can be numbered, from 0: a slot stores the number plus one.
+    pub const LIMIT: usize = u16::MAX as usize;
+}
+
 /// A gate's decision about a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {

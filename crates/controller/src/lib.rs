@@ -16,6 +16,9 @@
     clippy::disallowed_macros
 )]
 
+#[macro_use]
+mod open_enum;
+
 mod arbitration;
 pub mod command;
 pub mod config;

@@ -57,7 +57,7 @@ impl Controller {
                 && let Some(cqid) = self.queues.cqid_of_sq(sqid)
             {
                 // What is granted is for this turn: its lane takes it.
-                self.kicks |= 1 << cqid;
+                self.doorbells.kick(cqid);
             }
         }
     }

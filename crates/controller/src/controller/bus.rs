@@ -76,7 +76,7 @@ impl Controller {
 
     /// Configuration space may say something else now.
     pub(super) fn follow_bus(&mut self) {
-        let off = !self.pci.may_master();
+        let off = !self.function.config_space.may_master();
         if off == self.bus.off {
             return;
         }
@@ -84,7 +84,7 @@ impl Controller {
         self.bus.round = self.bus.round.wrapping_add(1);
         self.bus.changed = true;
         self.bus.deadline = None;
-        self.told.add();
+        self.news.count();
         tracing::debug!(controller = self.config.name, off, "bus mastering changed");
         if !off {
             self.interrupts.recheck();

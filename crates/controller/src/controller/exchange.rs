@@ -4,7 +4,7 @@ use nvme_spec::Status;
 use nvme_spec::features::FeatureId;
 use nvme_spec::log::CriticalWarning;
 use nvme_spec::registers::CommandSetSelected;
-use port::namespace::{Namespace, NamespaceTable};
+use port::namespace::Namespace;
 use port::ticket::OwnerKey;
 use port::time::Time;
 use port::{Channel, ChannelId, Channels};
@@ -13,10 +13,10 @@ use super::admin::events::Event;
 use super::admin::logs::{LoggedCommand, LoggedError};
 use super::admin::{Waiting, abort_dw0};
 use super::lifecycle::Phase;
+use super::news::Due;
 use super::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{
-    Copying, EPOCH_FORWARDED, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable,
-    QueueName,
+    Copying, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName,
 };
 use crate::subsystem::Subsystem;
 
@@ -44,7 +44,7 @@ impl Controller {
         worked |= self.advance(channels, lanes);
         worked |= self.advance_cache_flush(channels, lanes, subsystem);
         self.give_up_late(lanes);
-        if self.phase == Phase::Ready {
+        if self.life.phase == Phase::Ready {
             worked |= self.serve_admin(lanes, subsystem);
             // A lane answers most commands at once.
             worked |= self.take_events(lanes);
@@ -59,33 +59,28 @@ impl Controller {
 
     /// Takes changes of the subsystem.
     fn follow(&mut self, subsystem: &mut Subsystem) -> bool {
-        if self.followed_life != self.life {
-            self.followed_life = self.life;
+        if self.life.followed != self.life.number {
+            self.life.followed = self.life.number;
             subsystem.controller_was_reset(self.id);
         }
         self.follow_sanitize(subsystem);
         let all_sets = self.registers.cc().css() == CommandSetSelected::ALL_SUPPORTED;
-        if self.table_generation == subsystem.generation() && self.all_sets == all_sets {
+        if !self.attached.follow(self.id, all_sets, subsystem) {
             return false;
         }
-        self.table_generation = subsystem.generation();
-        self.all_sets = all_sets;
-        self.namespaces = subsystem.take_table(self.id);
-        if !all_sets {
-            self.namespaces = NamespaceTable::nvm_only(&self.namespaces);
-        }
-        self.namespaces_changed = true;
-        self.told.add();
+        self.news.namespaces_changed();
         let exists = |nsid| subsystem.directory().get(nsid).is_some();
         if self.features.forget_namespaces(exists) {
             self.keep_saved_features(subsystem);
         }
         let changed = subsystem.take_changed(self.id);
         // A host that is not there yet looks for itself.
-        if changed.is_empty() || self.admin.is_none() {
+        if changed.is_empty() || self.admin.queue.is_none() {
             return true;
         }
-        changed.into_iter().for_each(|nsid| self.changed.add(nsid));
+        changed
+            .into_iter()
+            .for_each(|nsid| self.logs.changed_namespaces.add(nsid));
         self.raise(Event::NamespaceChanged);
         true
     }
@@ -95,15 +90,14 @@ impl Controller {
     fn acknowledge(&mut self, lanes: &mut impl LaneTable, subsystem: &mut Subsystem) {
         let with_lane = self.queues.cqs().filter(|(_, cq)| cq.lane.is_some());
         let oldest = with_lane.map(|(_, cq)| cq.namespaces_drained).min();
-        let drained = oldest.unwrap_or(self.table_generation);
-        subsystem.acknowledge(self.id, drained.min(self.table_generation));
+        let drained = oldest.unwrap_or(self.attached.generation);
+        subsystem.acknowledge(self.id, drained.min(self.attached.generation));
         if subsystem.wants_abandon(self.id) {
             for (_, cq) in self.queues.cqs() {
-                let late = cq.namespaces_drained < self.table_generation;
+                let late = cq.namespaces_drained < self.attached.generation;
                 if let Some(key) = cq.lane.filter(|_| late) {
-                    // But for what is with the subsystem, which may be the command that waits.
-                    let before_epoch = EPOCH_FORWARDED;
-                    lanes.command(key, LaneCommand::Abandon { before_epoch });
+                    // The subsystem may have the very command that waits.
+                    lanes.command(key, LaneCommand::AbandonIssued);
                 }
             }
         }
@@ -112,32 +106,34 @@ impl Controller {
     /// Whether a turn would find work, as far as the controller can know without its lanes.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        let admin = self.admin.as_ref().is_some_and(|admin| {
-            let bells = admin.bells(&self.doorbells);
+        let admin = self.admin.queue.as_ref().is_some_and(|admin| {
+            let bells = admin.bells(&self.doorbells.pages);
             let submitted = admin.sq.available() > 0 || admin.sq.has_news(bells);
-            let to_tell = self.events.has_next() || !self.aborted_requests.is_empty();
+            let to_tell = self.admin.events.has_next() || !self.admin.aborted_requests.is_empty();
             let places = admin.cq.free() > 0 || admin.cq.has_news(bells);
             (submitted || to_tell) && places
         });
         let admin = admin && self.serves_admin();
-        let changes = self.view_changed || self.namespaces_changed || self.abandon_before.is_some();
-        admin || changes || self.bus.has_work() || self.is_moving() || self.interrupts.has_work()
+        admin
+            || self.news.is_due()
+            || self.bus.has_work()
+            || self.is_moving()
+            || self.interrupts.has_work()
     }
 
     /// Whether its lanes have received all of its messages.
     #[must_use]
     pub fn has_told_everything(&self) -> bool {
-        let map = self.view_changed || self.namespaces_changed || self.abandon_before.is_some();
-        !map && !self.bus.has_work()
+        !self.news.is_due() && !self.bus.has_work()
     }
 
     /// When a turn is due because something took too long.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let pending = self.pending.iter().filter(|c| c.waiting.is_bounded());
+        let pending = self.admin.pending.iter().filter(|c| c.waiting.is_bounded());
         let pending = pending.map(|command| command.since + DEADLINE_NS);
         let withheld = self.interrupts_due();
-        let absent = self.admin_absent_since.map(|since| since + DEADLINE_NS);
+        let absent = self.admin.absent_since.map(|since| since + DEADLINE_NS);
         let stage = self.stage_deadline().into_iter();
         let silent = self.keep_alive_deadline();
         let bus = self.bus.deadline();
@@ -149,7 +145,7 @@ impl Controller {
     fn keep_time(&mut self, now: Time, lanes: &mut impl LaneTable) {
         if self.started {
             let passed_ns = now.since(self.now);
-            self.history.powered_ns += passed_ns;
+            self.health.history.powered_ns += passed_ns;
             let mut busy = false;
             for cq in self.queues.cqs_mut() {
                 let Some(key) = cq.lane else { continue };
@@ -161,7 +157,7 @@ impl Controller {
                 };
             }
             if busy {
-                self.history.busy_ns += passed_ns;
+                self.health.history.busy_ns += passed_ns;
             }
         }
         self.started = true;
@@ -177,23 +173,25 @@ impl Controller {
 
     /// Informs lanes of changes since the last turn.
     fn tell_changes(&mut self, lanes: &mut impl LaneTable) -> bool {
-        let view = std::mem::take(&mut self.view_changed);
+        let Due {
+            view,
+            namespaces,
+            abandon_before,
+        } = self.news.take();
         if view {
             self.tell_lanes(lanes, || LaneCommand::Map(self.view.clone()));
         }
-        let namespaces = std::mem::take(&mut self.namespaces_changed);
         if namespaces {
             self.tell_lanes(lanes, || LaneCommand::Namespaces {
-                table: self.namespaces.clone(),
-                generation: self.table_generation,
+                table: self.attached.table.clone(),
+                generation: self.attached.generation,
             });
         }
-        let abandon = self.abandon_before.take();
-        if let Some(before_epoch) = abandon {
+        if let Some(before_epoch) = abandon_before {
             self.tell_lanes(lanes, || LaneCommand::Abandon { before_epoch });
         }
         let bus = self.bus.is_changing() && self.advance_bus(lanes);
-        view || namespaces || abandon.is_some() || bus
+        view || namespaces || abandon_before.is_some() || bus
     }
 
     /// Forwards the lanes' commands to the subsystem.
@@ -231,7 +229,7 @@ impl Controller {
         match event {
             LaneEvent::QueueRemoved { sqid } => self.sq_removed(sqid),
             LaneEvent::AbortDone { sqid, cid, aborted } => {
-                if let Some(by) = self.pending.take(Waiting::Abort { sqid, cid }) {
+                if let Some(by) = self.admin.pending.take(Waiting::Abort { sqid, cid }) {
                     self.complete_admin(by, Ok(abort_dw0(aborted)));
                 }
             }
@@ -248,7 +246,7 @@ impl Controller {
             LaneEvent::LeftBus { round } => self.lane_left_bus(cqid, round),
             LaneEvent::CommandFailed(failed) => self.command_failed(&failed),
             LaneEvent::Fault(LaneFault::InvalidDoorbell { queue, .. }) => {
-                self.watch.ignore(queue);
+                self.doorbells.watch.ignore(queue);
                 let (QueueName::Submission(qid) | QueueName::Completion(qid)) = queue;
                 self.bad_doorbell(qid);
             }
@@ -260,7 +258,7 @@ impl Controller {
 
     fn sq_removed(&mut self, sqid: u16) {
         self.queues.remove_sq(sqid);
-        if let Some(by) = self.pending.take(Waiting::DeleteSq { sqid }) {
+        if let Some(by) = self.admin.pending.take(Waiting::DeleteSq { sqid }) {
             self.complete_admin(by, Ok(0));
         }
     }
@@ -272,7 +270,7 @@ impl Controller {
         if let Some(cq) = self.queues.cq_mut(cqid) {
             cq.lane = None;
         }
-        if let Some(by) = self.pending.take(Waiting::DeleteCq { cqid }) {
+        if let Some(by) = self.admin.pending.take(Waiting::DeleteCq { cqid }) {
             self.forget_cq(cqid);
             self.complete_admin(by, Ok(0));
         }
@@ -294,12 +292,13 @@ impl Controller {
     fn give_up_late(&mut self, lanes: &mut impl LaneTable) {
         let now = self.now;
         let late = |since: Time| now >= since + DEADLINE_NS;
-        if !self.pending.iter().any(|command| late(command.since)) {
+        if !self.admin.pending.iter().any(|command| late(command.since)) {
             return;
         }
         for cqid in 1..=self.config.queues {
             let waits = |waiting| self.waits_for(waiting, cqid);
             let is_late = self
+                .admin
                 .pending
                 .iter()
                 .any(|c| late(c.since) && waits(c.waiting));
@@ -312,7 +311,7 @@ impl Controller {
     /// Removes a completion queue whose lane is gone; its counts are kept.
     pub(crate) fn forget_cq(&mut self, cqid: u16) {
         if let Some(cq) = self.queues.remove_cq(cqid) {
-            self.history.add(&cq.counters);
+            self.health.history.add(&cq.counters);
             self.keep_flight(&cq);
         }
     }
@@ -329,7 +328,7 @@ impl Controller {
     pub(crate) fn copying(&self) -> Copying {
         Copying {
             across: self.features.copy_formats().cdf2(),
-            namespace_limit: self.namespace_limit,
+            namespace_limit: self.attached.limit,
         }
     }
 
@@ -341,7 +340,7 @@ impl Controller {
                 self.tell_lanes(lanes, || LaneCommand::Quota(self.quota()));
             }
             FeatureId::HOST_BEHAVIOR_SUPPORT => {
-                self.told.add();
+                self.news.count();
                 self.tell_lanes(lanes, || LaneCommand::Copying(self.copying()));
             }
             FeatureId::TEMPERATURE_THRESHOLD => {
@@ -350,7 +349,9 @@ impl Controller {
             }
             FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION => {
                 // What is not asked for any more is not told either.
-                self.events.configure(self.features.event_configuration());
+                self.admin
+                    .events
+                    .configure(self.features.event_configuration());
                 self.check_health();
             }
             FeatureId::KEEP_ALIVE_TIMER => self.restart_keep_alive(),
@@ -365,20 +366,20 @@ impl Controller {
 
     /// A lane has a failure for the error log.
     fn command_failed(&mut self, failed: &FailedCommand) {
-        let zone = self.namespaces.get(failed.nsid).and_then(|namespace| {
+        let zone = self.attached.table.get(failed.nsid).and_then(|namespace| {
             let set = namespace.set.as_ref()?;
             set.zone_of(namespace, failed.lba)
         });
         // What cannot be written is read only from here on (ZNS 1.1, 2.1.1.3).
         let not_written = [Status::WRITE_FAULT, Status::CAPACITY_EXCEEDED];
         if let Some(zslba) = zone.filter(|_| not_written.contains(&failed.status)) {
-            self.changed_zones.add(failed.nsid, zslba);
+            self.logs.changed_zones.add(failed.nsid, zslba);
             self.raise(Event::ZoneChanged);
         }
         if failed.status == Status::DATA_TRANSFER_ERROR && self.is_unshared(failed.data) {
             self.warn_unshared();
         }
-        self.errors.add(LoggedError {
+        self.logs.errors.add(LoggedError {
             command: Some(LoggedCommand {
                 sqid: failed.sqid,
                 cid: failed.cid,
@@ -401,16 +402,17 @@ impl Controller {
             let zslba = set.zone_of(namespace, at >> namespace.lba_shift)?;
             Some((namespace.nsid, zslba))
         };
-        let found = self.namespaces.iter().find_map(changed);
+        let found = self.attached.table.iter().find_map(changed);
         if let Some((nsid, zslba)) = found {
-            self.changed_zones.add(nsid, zslba);
+            self.logs.changed_zones.add(nsid, zslba);
             self.raise(Event::ZoneChanged);
         }
     }
 
     /// Raises an event, where the host asked for it.
     pub(crate) fn raise(&mut self, event: Event) {
-        self.events
+        self.admin
+            .events
             .raise(event, self.features.event_configuration());
     }
 }

@@ -28,6 +28,23 @@ pub(super) struct Flush {
     failed: bool,
 }
 
+/// The flushes of a controller.
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    /// Media being flushed because the host turned the volatile write cache off.
+    pub(super) of_cache: Option<Flush>,
+    /// Counts flushes, so that a ticket of an earlier one is recognised.
+    generation: u16,
+}
+
+impl Flushes {
+    /// A flush of every medium with a volatile cache, which begins.
+    pub(super) fn begin(&mut self, namespaces: &NamespaceTable, deadline: Time) -> Flush {
+        self.generation = self.generation.wrapping_add(1);
+        Flush::new(namespaces, self.generation, deadline)
+    }
+}
+
 /// Result of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flushed {
@@ -38,7 +55,7 @@ pub(super) enum Flushed {
 }
 
 impl Flush {
-    pub(super) fn new(namespaces: &NamespaceTable, generation: u16, deadline: Time) -> Self {
+    fn new(namespaces: &NamespaceTable, generation: u16, deadline: Time) -> Self {
         let volatile = namespaces.iter().filter(|n| n.traits.volatile_cache);
         let mut to_add: Vec<ChannelId> = volatile.map(|n| n.channel).collect();
         to_add.sort_unstable();
@@ -110,7 +127,7 @@ impl Flush {
 impl Controller {
     /// Whether the volatile write cache was disabled and its media are being flushed.
     pub(crate) fn is_flushing_cache(&self) -> bool {
-        self.cache_flush.is_some()
+        self.flushes.of_cache.is_some()
     }
 
     /// The host has enabled or disabled the volatile write cache (Base 2.1, 5.1.25.1.4). Disabled:
@@ -118,13 +135,13 @@ impl Controller {
     /// completes when all earlier writes are there too.
     pub(crate) fn write_cache_changed(&mut self, cid: u16, lanes: &mut impl LaneTable) -> Reply {
         let enabled = self.features.write_cache_enabled();
-        self.told.add();
+        self.news.count();
         self.tell_lanes(lanes, || LaneCommand::WriteThrough(!enabled));
         if enabled {
             return Reply::Done(0);
         }
-        self.cache_flush = Some(self.begin_flush());
-        self.pending.add(cid, Waiting::FlushCache, self.now);
+        self.flushes.of_cache = Some(self.begin_flush());
+        self.admin.pending.add(cid, Waiting::FlushCache, self.now);
         Reply::Waits
     }
 
@@ -132,10 +149,10 @@ impl Controller {
     /// later writes are flushed, and no command waits for it.
     pub(crate) fn write_cache_restored(&mut self, lanes: &mut impl LaneTable) {
         let enabled = self.features.write_cache_enabled();
-        self.told.add();
+        self.news.count();
         self.tell_lanes(lanes, || LaneCommand::WriteThrough(!enabled));
         if !enabled {
-            self.cache_flush = Some(self.begin_flush());
+            self.flushes.of_cache = Some(self.begin_flush());
         }
     }
 
@@ -146,19 +163,19 @@ impl Controller {
         lanes: &mut impl LaneTable,
         subsystem: &mut Subsystem,
     ) -> bool {
-        let Some(mut flush) = self.cache_flush.take() else {
+        let Some(mut flush) = self.flushes.of_cache.take() else {
             return false;
         };
         let added = flush.add(self.key, &self.view, channels);
         let Some(flushed) = flush.ended(self.now) else {
-            self.cache_flush = Some(flush);
+            self.flushes.of_cache = Some(flush);
             return added;
         };
         let to_keep = self.features.write_cache_flushed(flushed == Flushed::Safe);
         if flushed == Flushed::Failed {
             self.tell_lanes(lanes, || LaneCommand::WriteThrough(false));
         }
-        let Some(by) = self.pending.take(Waiting::FlushCache) else {
+        let Some(by) = self.admin.pending.take(Waiting::FlushCache) else {
             return true;
         };
         match flushed {

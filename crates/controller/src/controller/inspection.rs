@@ -16,7 +16,7 @@ impl Controller {
     pub fn inspect(&self, look: Look) -> ControllerView {
         let doorbells = match self.config.doorbells {
             DoorbellMode::Mapped => DoorbellsView::Mapped,
-            _ if self.shadow.is_some() => DoorbellsView::Shadow,
+            _ if self.doorbells.shadow.is_some() => DoorbellsView::Shadow,
             _ => DoorbellsView::Trapped,
         };
         let priorities = self.queues.priorities();
@@ -26,6 +26,7 @@ impl Controller {
             doorbells,
             admin: self
                 .admin
+                .queue
                 .as_ref()
                 .map(|admin| self.inspect_admin(admin, look)),
             queues: lanes.map(|(cqid, _)| cqid).collect(),
@@ -38,7 +39,7 @@ impl Controller {
     }
 
     fn inspect_admin(&self, admin: &AdminQueue, look: Look) -> CompletionView {
-        let bells = admin.bells(&self.doorbells);
+        let bells = admin.bells(&self.doorbells.pages);
         let AdminQueue { sq, cq, .. } = admin;
         let mut commands = self.admin_commands(look);
         let in_flight = commands.len() as u32;
@@ -80,7 +81,7 @@ impl Controller {
 
     /// Those that wait for something, the oldest first, and then the requests for events.
     fn admin_commands(&self, look: Look) -> Vec<CommandView> {
-        let waiting = self.pending.iter().map(|command| {
+        let waiting = self.admin.pending.iter().map(|command| {
             let place = match command.waiting {
                 Waiting::DeleteSq { .. } | Waiting::DeleteCq { .. } | Waiting::Abort { .. } => {
                     Place::Queue
@@ -89,11 +90,11 @@ impl Controller {
                 Waiting::Operation => Place::Subsystem,
             };
             let age_ns = Some(look.now.since(command.since));
-            let asked = self.pending.asked(command.cid);
+            let asked = self.admin.pending.asked(command.cid);
             inspect::admin_command(command.cid, asked.unwrap_or_default(), place, age_ns)
         });
         let request = (AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST.0, 0);
-        let held = self.events.held().iter();
+        let held = self.admin.events.held().iter();
         let requests = held.map(|cid| inspect::admin_command(*cid, request, Place::Event, None));
         waiting.chain(requests).collect()
     }

@@ -230,7 +230,7 @@ impl Controller {
         mut raise: impl FnMut(Interrupt),
     ) {
         self.settle();
-        let admin = self.admin.as_mut();
+        let admin = self.admin.queue.as_mut();
         if admin.is_some_and(|admin| std::mem::take(&mut admin.posted))
             && let Some(interrupt) = self.admin_delivery()
         {
@@ -273,25 +273,25 @@ impl Controller {
     /// Shows in the Status register whether the pin would be asserted now, whether or not it is
     /// disabled. To be asked for before a host may read it.
     pub fn refresh_interrupt_status(&mut self, lanes: &mut impl LaneTable) {
-        if self.pci.has_pin() {
+        if self.function.config_space.has_pin() {
             let by_pin = matches!(
                 self.interrupts.mechanism,
                 Mechanism::Pin | Mechanism::Silent
             );
             let pending = by_pin && self.is_asserted(lanes);
-            self.pci.set_interrupt_status(pending);
+            self.function.config_space.set_interrupt_status(pending);
         }
     }
 
     /// Whether every vector of MSI-X is masked.
     #[must_use]
     pub fn msix_masked(&self) -> bool {
-        self.pci.msix_masked()
+        self.function.config_space.msix_masked()
     }
 
     /// Applies the state of registers, configuration space and features.
     fn settle(&mut self) {
-        let mechanism = self.pci.mechanism();
+        let mechanism = self.function.config_space.mechanism();
         let coalescing = Coalescing::from(self.features.interrupt_coalescing());
         let unmasked = self.registers.take_unmasked();
         let state = &mut self.interrupts;
@@ -301,7 +301,7 @@ impl Controller {
         }
         state.plain = mechanism == Mechanism::Vectors && !coalescing.is_on();
         (state.mechanism, state.coalescing) = (mechanism, coalescing);
-        if self.admin.is_none() {
+        if self.admin.queue.is_none() {
             state.withheld.fill(Withheld::default());
             state.due = None;
             state.forget_handler();
@@ -383,7 +383,7 @@ impl Controller {
         lanes: &mut impl LaneTable,
         mut raise: impl FnMut(Interrupt),
     ) {
-        if self.pci.has_pin() {
+        if self.function.config_space.has_pin() {
             self.look_at_pin(now, lanes, &mut raise);
         }
         if matches!(self.interrupts.mechanism, Mechanism::Messages { .. }) {
@@ -394,8 +394,10 @@ impl Controller {
                 let asks = || lane.is_none_or(|lane| lane.is_unacknowledged());
                 self.way(self.queues.vector_of(key)?, asks)
             });
-            let admin = self.admin.as_ref().and_then(|admin| {
-                self.way(ADMIN_VECTOR, || admin.is_unacknowledged(&self.doorbells))
+            let admin = self.admin.queue.as_ref().and_then(|admin| {
+                self.way(ADMIN_VECTOR, || {
+                    admin.is_unacknowledged(&self.doorbells.pages)
+                })
             });
             admin.into_iter().chain(asking).for_each(raise);
         }
@@ -434,8 +436,10 @@ impl Controller {
 
     /// The sum of all heads of completion queues.
     fn heads(&self, lanes: &mut impl LaneTable) -> u64 {
-        let admin = self.admin.as_ref();
-        let admin = admin.map_or(0, |admin| admin.cq.told_head(admin.bells(&self.doorbells)));
+        let admin = self.admin.queue.as_ref();
+        let admin = admin.map_or(0, |admin| {
+            admin.cq.told_head(admin.bells(&self.doorbells.pages))
+        });
         self.queues.lanes().fold(u64::from(admin), |sum, key| {
             sum + lanes.local(key).map_or(0, |lane| u64::from(lane.head()))
         })
@@ -468,8 +472,10 @@ impl Controller {
             self.interrupts.recheck();
             return None;
         }
-        let admin = self.admin.as_ref()?;
-        self.way(ADMIN_VECTOR, || admin.is_unacknowledged(&self.doorbells))
+        let admin = self.admin.queue.as_ref()?;
+        self.way(ADMIN_VECTOR, || {
+            admin.is_unacknowledged(&self.doorbells.pages)
+        })
     }
 
     /// The way that a vector's interrupts go; `None` where they go nowhere now.
@@ -487,8 +493,8 @@ impl Controller {
 
     /// Whether some queue asserts the pin.
     fn is_asserted(&self, lanes: &mut impl LaneTable) -> bool {
-        let admin = self.admin.as_ref().is_some_and(|admin| {
-            !self.is_masked(ADMIN_VECTOR) && admin.is_unacknowledged(&self.doorbells)
+        let admin = self.admin.queue.as_ref().is_some_and(|admin| {
+            !self.is_masked(ADMIN_VECTOR) && admin.is_unacknowledged(&self.doorbells.pages)
         });
         // Each is looked at, as a look asks the host to ring.
         self.queues.lanes().fold(admin, |asserted, key| {

@@ -19,8 +19,6 @@ use port::ticket::Ticket;
 use port::time::Time;
 use port::{Channel, Channels, Outcome};
 
-use super::admin::events::Events;
-use super::admin::reservations::Notifications;
 use super::admin::{AdminQueue, IoQueues};
 use super::flush::{Flush, Flushed};
 use super::{Controller, DEADLINE_NS, FLUSH_DEADLINE_NS};
@@ -71,6 +69,39 @@ pub(super) enum Shutdown {
 impl Shutdown {
     pub(super) fn is_complete(&self) -> bool {
         *self == Shutdown::Complete
+    }
+}
+
+/// Warnings logged in this session: so a host that misbehaves on purpose does not fill the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Warned {
+    pub(super) failure: bool,
+    pub(super) unshared: bool,
+}
+
+/// Where a controller is in its life, and the count of its lives.
+#[derive(Debug)]
+pub(crate) struct Life {
+    /// Counts resets: the answer to a command of an earlier life is dropped.
+    pub(crate) number: u32,
+    /// The life of which the subsystem knows.
+    pub(super) followed: u32,
+    pub(super) phase: Phase,
+    pub(super) shutdown: Shutdown,
+    /// Warnings that were logged in this session.
+    pub(super) warned: Warned,
+}
+
+impl Life {
+    /// As after power-on.
+    pub(super) fn new() -> Self {
+        Life {
+            number: 0,
+            followed: 0,
+            phase: Phase::Disabled,
+            shutdown: Shutdown::None,
+            warned: Warned::default(),
+        }
     }
 }
 
@@ -161,13 +192,13 @@ impl Controller {
         if self.is_memory_lost() {
             self.fail(Failure::MemoryLost);
         }
-        let before = self.phase;
-        match self.phase {
+        let before = self.life.phase;
+        match self.life.phase {
             Phase::Stopping(stopping) => self.stop_lanes(stopping, lanes),
             Phase::Disabled if self.registers.cc().en() => self.enable(),
             Phase::Disabled | Phase::Ready | Phase::Failed => (),
         }
-        let moved = self.phase != before;
+        let moved = self.life.phase != before;
         let shut = self.advance_shutdown(channels, lanes);
         if moved || shut {
             self.save();
@@ -177,7 +208,7 @@ impl Controller {
 
     fn is_resetting(&self) -> bool {
         matches!(
-            self.phase,
+            self.life.phase,
             Phase::Stopping(Stopping {
                 then: Then::Disabled,
                 ..
@@ -186,7 +217,7 @@ impl Controller {
     }
 
     fn is_memory_lost(&self) -> bool {
-        matches!(self.phase, Phase::Ready) && self.lost.as_ref().is_some_and(LostFlag::is_lost)
+        matches!(self.life.phase, Phase::Ready) && self.lost.as_ref().is_some_and(LostFlag::is_lost)
     }
 
     /// A Controller Level Reset other than by CC.EN (Base 2.1, 3.7.2): registers at once, except
@@ -197,25 +228,19 @@ impl Controller {
     }
 
     fn begin_stop(&mut self, then: Then) {
-        self.admin = None;
-        self.admin_absent_since = None;
+        self.admin.forget();
         self.bus.forget();
-        self.pending.clear();
-        self.life = self.life.wrapping_add(1);
-        self.aborted_requests.clear();
-        self.events = Events::default();
-        self.notifications = Notifications::default();
-        self.shadow = None;
+        self.life.number = self.life.number.wrapping_add(1);
         self.arbiter = None;
-        self.kicks = 0;
-        self.shutdown = Shutdown::None;
-        self.cache_flush = None;
+        self.doorbells.forget();
+        self.life.shutdown = Shutdown::None;
+        self.flushes.of_cache = None;
         // Lanes that were told to stop need not be told again, and their time goes on.
-        let deadline = match self.phase {
+        let deadline = match self.life.phase {
             Phase::Stopping(stopping) => stopping.deadline,
             _ => None,
         };
-        self.phase = Phase::Stopping(Stopping { then, deadline });
+        self.life.phase = Phase::Stopping(Stopping { then, deadline });
     }
 
     fn stop_lanes(&mut self, stopping: Stopping, lanes: &mut impl LaneTable) {
@@ -223,7 +248,7 @@ impl Controller {
             None => {
                 self.tell_lanes(lanes, || LaneCommand::Stop);
                 let deadline = self.now + DEADLINE_NS;
-                self.phase = Phase::Stopping(Stopping {
+                self.life.phase = Phase::Stopping(Stopping {
                     deadline: Some(deadline),
                     ..stopping
                 });
@@ -246,11 +271,11 @@ impl Controller {
             Then::Disabled => {
                 self.queues = IoQueues::new();
                 // Before RDY falls: from then on the host may write them again.
-                self.doorbells.zero_all();
+                self.doorbells.pages.zero_all();
                 self.registers.finish_reset();
-                self.phase = Phase::Disabled;
+                self.life.phase = Phase::Disabled;
             }
-            Then::Failed => self.phase = Phase::Failed,
+            Then::Failed => self.life.phase = Phase::Failed,
         }
     }
 
@@ -261,19 +286,19 @@ impl Controller {
         // What a host wrote there while we were disabled, as one does that does not know of a
         // reset, names no entries of the queues that it has now; it submits the first command after
         // RDY (Base 2.1, 3.5.1).
-        self.doorbells.zero_all();
+        self.doorbells.pages.zero_all();
         match self.make_admin_queue() {
             Ok(admin) => {
-                self.admin = Some(admin);
-                self.watch.heed(QueueName::Submission(0));
-                self.watch.heed(QueueName::Completion(0));
+                self.admin.queue = Some(admin);
+                self.doorbells.watch.heed(QueueName::Submission(0));
+                self.doorbells.watch.heed(QueueName::Completion(0));
                 self.features.reset(self.now);
                 self.arbiter = self.new_arbiter();
                 self.restart_keep_alive();
                 self.check_health();
-                self.shutdown = Shutdown::None;
+                self.life.shutdown = Shutdown::None;
                 self.registers.start();
-                self.phase = Phase::Ready;
+                self.life.phase = Phase::Ready;
                 tracing::debug!(controller = self.config.name, "enabled");
             }
             Err(error) => self.fail(error.into()),
@@ -306,17 +331,17 @@ impl Controller {
         let aqa = self.registers.aqa();
         let sq = (self.registers.asq(), u32::from(aqa.asqs_z()) + 1);
         let cq = (self.registers.acq(), u32::from(aqa.acqs_z()) + 1);
-        Ok(AdminQueue::new(&self.view, &self.doorbells, sq, cq)?)
+        Ok(AdminQueue::new(&self.view, &self.doorbells.pages, sq, cq)?)
     }
 
     /// Sets Controller Fatal Status and stops the lanes. The host recovers by a reset.
     pub fn fail(&mut self, cause: Failure) {
         self.registers.set_fatal();
-        if !self.warned.failure {
-            self.warned.failure = true;
+        if !self.life.warned.failure {
+            self.life.warned.failure = true;
             tracing::warn!(controller = self.config.name, %cause, "controller failed");
         }
-        match self.phase {
+        match self.life.phase {
             // The reset that goes on clears it.
             Phase::Stopping(_) | Phase::Failed => (),
             Phase::Disabled | Phase::Ready => self.begin_stop(Then::Failed),
@@ -326,8 +351,8 @@ impl Controller {
 
     /// Logs, once in a session, what to do about memory that is not shared.
     pub(crate) fn warn_unshared(&mut self) {
-        if !self.warned.unshared {
-            self.warned.unshared = true;
+        if !self.life.warned.unshared {
+            self.life.warned.unshared = true;
             tracing::warn!(
                 controller = self.config.name,
                 "a queue or buffer is in memory that the host does not share: start the virtual machine with memory-backend-memfd,share=on"
@@ -337,12 +362,12 @@ impl Controller {
 
     /// Whether a host has it enabled and has not shut it down: to lose power now would be unsafe.
     pub(crate) fn is_in_use(&self) -> bool {
-        self.phase == Phase::Ready && !self.shutdown.is_complete()
+        self.life.phase == Phase::Ready && !self.life.shutdown.is_complete()
     }
 
     /// Whether a shutdown was asked for and no reset came since: no new queues then.
     pub(crate) fn is_shutting_down(&self) -> bool {
-        self.shutdown != Shutdown::None
+        self.life.shutdown != Shutdown::None
     }
 
     fn advance_shutdown<C: Channel>(
@@ -350,17 +375,17 @@ impl Controller {
         channels: &mut Channels<C>,
         lanes: &mut impl LaneTable,
     ) -> bool {
-        if matches!(self.phase, Phase::Stopping(_)) {
+        if matches!(self.life.phase, Phase::Stopping(_)) {
             return false;
         }
-        match std::mem::replace(&mut self.shutdown, Shutdown::None) {
+        match std::mem::replace(&mut self.life.shutdown, Shutdown::None) {
             Shutdown::None => {
                 let wanted = self.wants_shutdown();
                 if wanted {
                     self.registers
                         .set_shutdown_status(ShutdownStatus::OCCURRING);
                     self.tell_lanes(lanes, || LaneCommand::Stop);
-                    self.shutdown = Shutdown::Draining(self.now + DEADLINE_NS);
+                    self.life.shutdown = Shutdown::Draining(self.now + DEADLINE_NS);
                 }
                 wanted
             }
@@ -370,7 +395,7 @@ impl Controller {
                 }
                 self.take_events(lanes);
                 let drained = !self.queues.has_lanes();
-                self.shutdown = if drained {
+                self.life.shutdown = if drained {
                     Shutdown::Flushing(self.begin_flush())
                 } else {
                     Shutdown::Draining(deadline)
@@ -382,12 +407,12 @@ impl Controller {
                 let ended = flush.ended(self.now);
                 match ended {
                     Some(flushed) => self.end_shutdown(flushed),
-                    None => self.shutdown = Shutdown::Flushing(flush),
+                    None => self.life.shutdown = Shutdown::Flushing(flush),
                 }
                 added || ended.is_some()
             }
             Shutdown::Complete => {
-                self.shutdown = Shutdown::Complete;
+                self.life.shutdown = Shutdown::Complete;
                 false
             }
         }
@@ -395,16 +420,12 @@ impl Controller {
 
     /// Begins to flush every medium with a volatile cache.
     pub(super) fn begin_flush(&mut self) -> Flush {
-        self.generation = self.generation.wrapping_add(1);
-        Flush::new(
-            &self.namespaces,
-            self.generation,
-            self.now + FLUSH_DEADLINE_NS,
-        )
+        let deadline = self.now + FLUSH_DEADLINE_NS;
+        self.flushes.begin(&self.attached.table, deadline)
     }
 
     fn end_shutdown(&mut self, flushed: Flushed) {
-        self.shutdown = Shutdown::Complete;
+        self.life.shutdown = Shutdown::Complete;
         self.registers.set_shutdown_status(ShutdownStatus::COMPLETE);
         if flushed == Flushed::Failed {
             self.fail_flush();
@@ -421,11 +442,11 @@ impl Controller {
     /// A flush of its own has ended.
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
         let (_, generation) = ticket.fulfil();
-        let shutdown = match &mut self.shutdown {
+        let shutdown = match &mut self.life.shutdown {
             Shutdown::Flushing(flush) => Some(flush),
             _ => None,
         };
-        for flush in shutdown.into_iter().chain(&mut self.cache_flush) {
+        for flush in shutdown.into_iter().chain(&mut self.flushes.of_cache) {
             flush.complete(generation, outcome);
         }
     }
@@ -433,18 +454,20 @@ impl Controller {
     /// Whether the next turn continues a reset, shutdown or start, independently of lanes and
     /// media.
     pub(super) fn is_moving(&self) -> bool {
-        let phase = match self.phase {
+        let phase = match self.life.phase {
             Phase::Stopping(stopping) => stopping.deadline.is_none() || !self.queues.has_lanes(),
             Phase::Disabled => self.registers.cc().en(),
             Phase::Ready | Phase::Failed => false,
         };
-        let shutdown = match &self.shutdown {
-            Shutdown::None => self.wants_shutdown() && !matches!(self.phase, Phase::Stopping(_)),
+        let shutdown = match &self.life.shutdown {
+            Shutdown::None => {
+                self.wants_shutdown() && !matches!(self.life.phase, Phase::Stopping(_))
+            }
             Shutdown::Draining(_) => !self.queues.has_lanes(),
             Shutdown::Flushing(flush) => flush.is_done(),
             Shutdown::Complete => false,
         };
-        let cache = self.cache_flush.as_ref().is_some_and(Flush::is_done);
+        let cache = self.flushes.of_cache.as_ref().is_some_and(Flush::is_done);
         phase || shutdown || cache || self.registers.reset_wanted() && !self.is_resetting()
     }
 
@@ -455,16 +478,16 @@ impl Controller {
 
     /// Deadline of the current stage.
     pub(super) fn stage_deadline(&self) -> Option<Time> {
-        let stopping = match self.phase {
+        let stopping = match self.life.phase {
             Phase::Stopping(stopping) => stopping.deadline,
             _ => None,
         };
-        let shutdown = match &self.shutdown {
+        let shutdown = match &self.life.shutdown {
             Shutdown::Draining(deadline) => Some(*deadline),
             Shutdown::Flushing(flush) => Some(flush.deadline),
             Shutdown::None | Shutdown::Complete => None,
         };
-        let cache = self.cache_flush.as_ref().map(|flush| flush.deadline);
+        let cache = self.flushes.of_cache.as_ref().map(|flush| flush.deadline);
         stopping.into_iter().chain(shutdown).chain(cache).min()
     }
 }

@@ -12,49 +12,50 @@
 
 mod admin;
 mod arbitrate;
+mod attached;
 mod bus;
+mod doorbells;
 mod exchange;
 mod flights;
 mod flush;
+mod function;
 mod inspection;
 mod interrupts;
 mod lifecycle;
+mod news;
 mod saved;
 mod watch;
 
 use std::sync::Arc;
 
-use memory::{Counter, DmaView, DoorbellPages, LostFlag, StateFile, Told};
+use memory::{DmaView, DoorbellPages, LostFlag, StateFile};
 use nvme_spec::registers::DOORBELLS;
-use port::namespace::NamespaceTable;
 use port::ticket::OwnerKey;
 use port::time::Time;
 
-use self::admin::drives::Drives;
-use self::admin::events::{Event, Events};
 pub use self::admin::features::FeatureValues;
 use self::admin::features::{FeatureContext, Features};
-use self::admin::logs::{ChangedNamespaces, ChangedZones, ErrorLog, LoggedError};
+use self::admin::logs::Logs;
 pub use self::admin::logs::{REACTOR_LOG, ReactorLog};
-use self::admin::reservations::Notifications;
-use self::admin::{AdminQueue, IoQueues, Pending, temperature};
+use self::admin::{AdminSide, HealthState, IoQueues, temperature};
+use self::attached::Attached;
 use self::bus::Bus;
+use self::doorbells::{Doorbells, check_doorbells};
 use self::flights::Flights;
-use self::flush::Flush;
+use self::flush::Flushes;
+use self::function::Function;
 pub use self::interrupts::Interrupt;
 use self::interrupts::Interrupts;
 pub use self::lifecycle::{EnableError, Failure};
-use self::lifecycle::{Phase, Shutdown};
+use self::lifecycle::{Life, Phase, Warned};
+use self::news::News;
 use self::saved::Saved;
-pub use self::saved::{AdminState, ControllerState, WaitingState};
-use self::watch::Watch;
+pub use self::saved::{AdminState, AdminTail, ControllerState, WaitingKind, WaitingState};
 use crate::arbitration::Arbiter;
 use crate::config::{ConfigError, ControllerConfig};
 use crate::counters::ReactorCounters;
 pub use crate::deadline::DEADLINE_NS;
-use crate::health::HealthRecord;
-use crate::lane::ShadowSpec;
-use crate::pci::{self, BAR4_SIZE, ConfigEffect, ConfigSpace, MsixTable};
+use crate::pci::ConfigEffect;
 use crate::registers::Registers;
 use crate::subsystem::{ControllerId, Subsystem};
 
@@ -68,100 +69,32 @@ const FLUSH_DEADLINE_NS: u64 = 30_000_000_000;
 pub struct Controller {
     pub(crate) config: ControllerConfig,
     key: OwnerKey,
-    pci: ConfigSpace,
-    msix: MsixTable,
+    function: Function,
     interrupts: Interrupts,
     bus: Bus,
-    bar0_size: u64,
     pub(crate) registers: Registers,
-    pub(crate) doorbells: Arc<DoorbellPages>,
-    pub(crate) watch: Watch,
-    /// Completion queues whose doorbells were written by messages, one bit each.
-    kicks: u128,
+    pub(crate) doorbells: Doorbells,
     pub(crate) view: Arc<DmaView>,
     lost: Option<LostFlag>,
     id: ControllerId,
-    /// The highest namespace id that is valid.
-    pub(crate) namespace_limit: u32,
-    /// Attached namespaces, as of the subsystem's generation.
-    pub(crate) namespaces: Arc<NamespaceTable>,
-    pub(crate) table_generation: u64,
-    /// The host has all command sets (CC.CSS), and not the NVM command set alone.
-    pub(crate) all_sets: bool,
-    /// Counts resets: the answer to a command of an earlier life is dropped.
-    pub(crate) life: u32,
+    pub(crate) attached: Attached,
     /// Number of writes when a sanitize operation had erased everything.
     pub(crate) writes_before: Option<u64>,
-    /// The life of which the subsystem knows.
-    followed_life: u32,
     pub(crate) now: Time,
     /// The first turn was taken: `now` means something.
     started: bool,
-    phase: Phase,
-    shutdown: Shutdown,
-    /// Media being flushed because the host turned the volatile write cache off.
-    cache_flush: Option<Flush>,
-    /// Counts flushes, so that a ticket of an earlier one is recognised.
-    generation: u16,
-    pub(crate) admin: Option<AdminQueue>,
-    /// Since when the admin queue's next entry could not be reached.
-    pub(crate) admin_absent_since: Option<Time>,
-    pub(crate) pending: Pending,
-    /// Held requests that were aborted and wait for a place in the completion queue.
-    pub(crate) aborted_requests: Vec<u16>,
+    pub(crate) life: Life,
+    flushes: Flushes,
+    pub(crate) admin: AdminSide,
     pub(crate) queues: IoQueues,
     /// With weighted round robin: who may have commands fetched.
     arbiter: Option<Arbiter>,
     pub(crate) features: Features,
-    /// Since when the Keep Alive Timer runs, where it is active.
-    pub(crate) keep_alive_from: Time,
-    pub(crate) events: Events,
-    pub(crate) errors: ErrorLog,
-    pub(crate) changed: ChangedNamespaces,
-    pub(crate) changed_zones: ChangedZones,
-    /// Reports of the drives behind its namespaces.
-    pub(crate) drives: Drives,
-    pub(crate) notifications: Notifications,
-    pub(crate) shadow: Option<ShadowSpec>,
-    pub(crate) reactor: Option<Arc<ReactorCounters>>,
-    pub(crate) state: Arc<StateFile>,
-    saved: Saved,
-    /// Counts of deleted lanes, and other counts of the health log.
-    pub(crate) history: HealthRecord,
+    pub(crate) logs: Logs,
+    pub(crate) saved: Saved,
+    pub(crate) health: HealthState,
     flights: Flights,
-    /// The record's usage state, and the time when it was written.
-    pub(crate) health_kept: (bool, Time),
-    /// Doorbells of I/O queues that came as messages.
-    doorbell_messages: Arc<Counter>,
-    /// Register writes come as messages ([`Controller::expect_messages`]).
-    pub(crate) by_messages: bool,
-    /// Count of messages to lanes that hosts may know of.
-    pub(crate) told: Arc<Told>,
-    /// Every lane must be informed in the next turn.
-    view_changed: bool,
-    namespaces_changed: bool,
-    abandon_before: Option<u64>,
-    /// Warnings that were logged in this session.
-    warned: Warned,
-}
-
-/// A slot for each queue's tail and head.
-fn check_doorbells(
-    config: &ControllerConfig,
-    doorbells: &DoorbellPages,
-) -> Result<(), ConfigError> {
-    let (have, need) = (doorbells.len(), config.doorbell_slots() * size_of::<u32>());
-    if have < need {
-        return Err(ConfigError::Doorbells { have, need });
-    }
-    Ok(())
-}
-
-/// Warnings logged in this session: so a host that misbehaves on purpose does not fill the log.
-#[derive(Clone, Copy, Debug, Default)]
-struct Warned {
-    failure: bool,
-    unshared: bool,
+    pub(crate) news: News,
 }
 
 impl Controller {
@@ -179,12 +112,12 @@ impl Controller {
         config.check()?;
         check_doorbells(&config, &doorbells)?;
         let vectors = config.vectors();
-        let bar0_size = pci::bar0_size(doorbells.len());
+        let function = Function::new(&config, doorbells.len());
         let namespace_limit = subsystem.namespace_limit();
-        let (state, saved) = saved::create(&config, namespace_limit)?;
+        let saved = saved::create(&config, namespace_limit)?;
         let id = subsystem.join(&config.name)?;
         let all = subsystem.take_table(id);
-        let namespaces = NamespaceTable::nvm_only(&all);
+        let attached = Attached::new(&all, subsystem);
         let context = FeatureContext {
             queues: config.queues,
             queues_exist: false,
@@ -196,62 +129,31 @@ impl Controller {
         };
         let kept = subsystem.controller_record(id);
         let kept = kept.expect("it has just joined");
-        let pci = ConfigSpace::new(&config, bar0_size);
         let mut controller = Controller {
             key: OwnerKey::controller(0),
-            interrupts: Interrupts::new(vectors, pci.mechanism()),
+            interrupts: Interrupts::new(vectors, function.config_space.mechanism()),
             bus: Bus::default(),
-            pci,
-            msix: MsixTable::new(config.msix_vectors()),
-            bar0_size,
+            function,
             registers: Registers::new(&config),
-            watch: Watch::new(&doorbells, 1 + usize::from(config.queues)),
-            doorbells,
-            kicks: 0,
+            doorbells: Doorbells::new(doorbells, 1 + usize::from(config.queues)),
             view: DmaView::empty(),
             lost: None,
             id,
-            namespace_limit,
-            namespaces,
-            table_generation: subsystem.generation(),
-            all_sets: false,
-            life: 0,
+            attached,
             writes_before: None,
-            followed_life: 0,
             now: Time(0),
             started: false,
-            phase: Phase::Disabled,
-            shutdown: Shutdown::None,
-            cache_flush: None,
-            generation: 0,
-            admin: None,
-            admin_absent_since: None,
-            pending: Pending::default(),
-            aborted_requests: Vec::new(),
+            life: Life::new(),
+            flushes: Flushes::default(),
+            admin: AdminSide::new(),
             queues: IoQueues::new(),
             arbiter: None,
             features: Features::new(&kept.features, &context),
-            keep_alive_from: Time(0),
-            events: Events::default(),
-            errors: ErrorLog::after(kept.health.error_log_entries),
-            changed: ChangedNamespaces::default(),
-            changed_zones: ChangedZones::default(),
-            drives: Drives::default(),
-            notifications: Notifications::default(),
-            shadow: None,
-            reactor: None,
-            state,
+            logs: Logs::after(kept.health.error_log_entries),
             saved,
-            history: kept.health.powered_on(),
+            health: HealthState::powered_on(&kept.health),
             flights: Flights::default(),
-            health_kept: (kept.health.in_use, Time(0)),
-            doorbell_messages: Arc::default(),
-            by_messages: false,
-            told: Arc::default(),
-            view_changed: false,
-            namespaces_changed: false,
-            abandon_before: None,
-            warned: Warned::default(),
+            news: News::default(),
             config,
         };
         controller.save();
@@ -291,26 +193,25 @@ impl Controller {
     /// too.
     #[must_use]
     pub fn bar_sizes(&self) -> [u64; 6] {
-        let bar4 = if self.pci.has_msix() { BAR4_SIZE } else { 0 };
-        [self.bar0_size, 0, 0, 0, bar4, 0]
+        self.function.bar_sizes()
     }
 
     /// The file with state that must outlive the process.
     #[must_use]
     pub fn state(&self) -> &Arc<StateFile> {
-        &self.state
+        self.saved.file()
     }
 
     /// Reads configuration space.
     pub fn config_read(&self, offset: u64, out: &mut [u8]) {
-        self.pci.read(offset, out);
+        self.function.config_space.read(offset, out);
     }
 
     /// Writes configuration space. A function level reset begins at once; it is over when
     /// [`Controller::is_quiet`]. Where the function may issue no memory requests any more, that is
     /// so when [`Controller::has_left_bus`].
     pub fn config_write(&mut self, offset: u64, data: &[u8]) {
-        if self.pci.write(offset, data) == ConfigEffect::FunctionReset {
+        if self.function.config_space.write(offset, data) == ConfigEffect::FunctionReset {
             self.begin_function_reset();
         } else {
             self.follow_bus();
@@ -322,7 +223,7 @@ impl Controller {
     pub fn bar_read(&self, bar: u8, offset: u64, out: &mut [u8]) {
         match bar {
             0 if offset < DOORBELLS => self.registers.read(offset, out),
-            4 => self.msix.read(offset, out),
+            4 => self.function.msix.read(offset, out),
             _ => out.fill(0),
         }
     }
@@ -338,75 +239,9 @@ impl Controller {
                 }
                 self.write_doorbells(offset.max(DOORBELLS) - DOORBELLS, doorbells);
             }
-            4 => self.msix.write(offset, data),
+            4 => self.function.msix.write(offset, data),
             _ => (),
         }
-    }
-
-    /// Doorbells by message: whole slots only.
-    fn write_doorbells(&mut self, offset: u64, data: &[u8]) {
-        let skip = (offset.wrapping_neg() & 3) as usize;
-        let values = data.get(skip..).unwrap_or(&[]).chunks_exact(4);
-        for (slot, value) in (offset.div_ceil(4)..).zip(values) {
-            let value = u32::from_le_bytes([value[0], value[1], value[2], value[3]]);
-            self.ring_doorbell(slot, value);
-        }
-    }
-
-    fn ring_doorbell(&mut self, slot: u64, value: u32) {
-        // Before RDY there are no queues; a doorbell then has no defined effect.
-        if self.admin.is_none() {
-            return;
-        }
-        let Ok(qid) = u16::try_from(slot / 2) else {
-            return self.unknown_doorbell();
-        };
-        let is_head = slot % 2 == 1;
-        let cqid = match (qid, is_head) {
-            (0, _) => Some(0),
-            (_, true) => self.queues.has_cq(qid).then_some(qid),
-            (_, false) => self.queues.cqid_of_sq(qid),
-        };
-        let Some(cqid) = cqid else {
-            return self.unknown_doorbell();
-        };
-        self.doorbells.store(slot as usize, value);
-        if is_head && self.pci.has_pin() {
-            self.interrupts.recheck();
-        }
-        if cqid != 0 {
-            self.doorbell_messages.add(1);
-            self.kicks |= 1 << cqid;
-        }
-    }
-
-    /// A doorbell of a queue that does not exist was written (Base 2.1, 5.1.2, Error status 00h).
-    fn unknown_doorbell(&mut self) {
-        self.error_event(Event::InvalidDoorbellRegister);
-    }
-
-    /// A value that cannot be was found in a doorbell of queue `qid`, which is frozen now.
-    pub(crate) fn bad_doorbell(&mut self, qid: u16) {
-        tracing::debug!(controller = self.config.name, qid, "invalid doorbell value");
-        self.error_event(Event::InvalidDoorbellValue);
-    }
-
-    /// Logs and raises an error that belongs to no command.
-    fn error_event(&mut self, event: Event) {
-        self.errors.add(LoggedError {
-            status: nvme_spec::Status::INVALID_FIELD_IN_COMMAND,
-            ..LoggedError::default()
-        });
-        self.raise(event);
-    }
-
-    /// Lanes whose doorbells were written by messages since the last call.
-    pub fn take_kicks(&mut self) -> impl Iterator<Item = OwnerKey> {
-        let kicks = std::mem::take(&mut self.kicks);
-        let queues = &self.queues;
-        (1..=self.config.queues)
-            .filter(move |cqid| kicks >> cqid & 1 == 1)
-            .filter_map(|cqid| queues.lane_of_cq(cqid))
     }
 
     /// Back to power-on, because the client asks for it or is gone: registers, configuration space
@@ -414,19 +249,19 @@ impl Controller {
     /// [`Controller::is_quiet`].
     pub fn function_reset(&mut self) {
         if self.registers.csts().rdy() {
-            self.history.power_cycles += 1;
-            if !self.shutdown.is_complete() {
-                self.history.unsafe_shutdowns += 1;
+            self.health.history.power_cycles += 1;
+            if !self.life.shutdown.is_complete() {
+                self.health.history.unsafe_shutdowns += 1;
             }
         }
-        self.warned = Warned::default();
+        self.life.warned = Warned::default();
         self.begin_function_reset();
     }
 
     fn begin_function_reset(&mut self) {
-        self.pci.reset();
+        self.function.config_space.reset();
         self.follow_bus();
-        self.msix.reset();
+        self.function.msix.reset();
         self.begin_reset(false);
         self.save();
     }
@@ -434,17 +269,16 @@ impl Controller {
     /// The host's memory map changed. Rings are resolved again, and lanes are informed in the next
     /// turn.
     pub fn set_view(&mut self, view: Arc<DmaView>, lost: LostFlag) {
-        if let Some(admin) = &mut self.admin {
+        if let Some(admin) = &mut self.admin.queue {
             admin.resolve(&view);
         }
         self.view = view;
-        if self.pci.has_pin() {
+        if self.function.config_space.has_pin() {
             // An event index may not have been written for want of its page.
             self.interrupts.recheck();
         }
         self.lost = Some(lost);
-        self.view_changed = true;
-        self.told.add();
+        self.news.view_changed();
     }
 
     /// Whether no command that was issued before the view with this epoch is in flight.
@@ -457,46 +291,23 @@ impl Controller {
 
     /// Aborts, in the next turn, hanging commands that were issued before the view with this epoch.
     pub fn abandon(&mut self, before_epoch: u64) {
-        let before = self.abandon_before.unwrap_or(0).max(before_epoch);
-        self.abandon_before = Some(before);
+        self.news.abandon(before_epoch);
     }
 
     /// Whether no reset is in progress and no lane is left.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        !matches!(self.phase, Phase::Stopping(_)) && !self.queues.has_lanes()
-    }
-
-    /// Replaces the doorbell pages: each host gets its own, so that a disconnected host that kept
-    /// its mapping rings no other host's doorbells. Only while no host is attached: the controller
-    /// is disabled and quiet.
-    ///
-    /// # Errors
-    /// They are too small.
-    ///
-    /// # Panics
-    /// If the controller is not quiet.
-    pub fn set_doorbells(&mut self, doorbells: Arc<DoorbellPages>) -> Result<(), ConfigError> {
-        assert!(self.is_quiet(), "queues still look at the old doorbells");
-        check_doorbells(&self.config, &doorbells)?;
-        self.watch_pages(&doorbells);
-        self.doorbells = doorbells;
-        Ok(())
-    }
-
-    /// Doorbells of I/O queues that come as messages are counted there.
-    pub fn count_doorbell_messages_in(&mut self, counter: Arc<Counter>) {
-        self.doorbell_messages = counter;
+        !matches!(self.life.phase, Phase::Stopping(_)) && !self.queues.has_lanes()
     }
 
     /// Sets the reactor's counters, for the vendor log page.
     pub fn set_reactor_counters(&mut self, counters: Arc<ReactorCounters>) {
-        self.reactor = Some(counters);
+        self.logs.reactor = Some(counters);
     }
 
     /// Notes whether a vector waits to be delivered: the pending bits of BAR4.
     pub fn set_pending(&mut self, vector: u16, pending: bool) {
-        self.msix.set_pending(vector, pending);
+        self.function.msix.set_pending(vector, pending);
     }
 }
 

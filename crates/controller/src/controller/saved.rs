@@ -1,10 +1,10 @@
 //! Controller state that must outlive the serving process: area 0 of the state file, and area 1 for
 //! the admin queue.
 //!
-//! A completion of the admin queue, like a lane's (see [`crate::state`]): the entry and `posting` =
-//! 1, then everything else that the command changed, then the entry in the host's memory, then
-//! `cq_tail_phase` with `posting` = 0. An entry found with `posting` set is written again at the
-//! saved tail, with the same contents.
+//! A completion of the admin queue, like a lane's (see [`crate::state`]): the entry and the mark
+//! `posting`, then everything else that the command changed, then the entry in the host's memory,
+//! then the new tail without the mark. Both are in one word, so that no process dies between them.
+//! An entry found with the mark is written again at the saved tail, with the same contents.
 //!
 //! The state is written before the host can learn of it: after a write to a register or to
 //! configuration space, before that is answered; after an admin command, before its completion is
@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use bitfield_struct::bitfield;
 use memory::{Area, StateFile};
 use nvme_spec::Cqe;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -56,27 +57,56 @@ pub struct ControllerState {
     pub sq_priorities: [u8; MAX_IO_QUEUES as usize],
 }
 
+/// The next entry of the admin completion queue. All 0 where there is no admin queue.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct AdminTail {
+    /// Its position.
+    pub tail: u16,
+    /// The phase that it gets.
+    pub phase: bool,
+    /// [`AdminState::cqe`] is being posted there.
+    pub posting: bool,
+    /// There is an admin queue.
+    pub exists: bool,
+    #[bits(13)]
+    __: u16,
+}
+
+open_enum! {
+    /// What an admin command waits for.
+    pub struct WaitingKind(u16) {
+        /// The deletion of a submission queue.
+        DELETE_SQ = 1;
+        /// The deletion of a completion queue.
+        DELETE_CQ = 2;
+        /// An abort.
+        ABORT = 3;
+        /// The flush of media whose volatile write cache is turned off.
+        FLUSH_CACHE = 4;
+        /// An operation of the subsystem.
+        OPERATION = 5;
+    }
+}
+
 /// The admin queue's positions and held requests. Its slots are the commands that wait.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct AdminState {
     /// The next entry to fetch.
     pub sq_head: u32,
-    /// The next entry to post to, times two, plus the phase it gets; 0 where there is no admin
-    /// queue.
-    pub cq_tail_phase: u32,
+    /// The next entry to post to, and whether that is being done.
+    pub cq_tail: AdminTail,
     /// Slots in use.
     pub waiting: u32,
     /// Held Asynchronous Event Requests.
     pub held: u32,
     /// Their command identifiers.
     pub held_cids: [u16; REQUESTS],
-    /// The completion being posted, whose phase is in `cq_tail_phase`.
+    /// The last completion, without its phase.
     pub cqe: [u64; 2],
-    /// 1 while it is being posted.
-    pub posting: u32,
     /// 0.
-    pub reserved: u32,
+    pub reserved: [u32; 2],
 }
 
 /// A command that waits for a lane.
@@ -85,18 +115,18 @@ pub struct AdminState {
 pub struct WaitingState {
     /// Its command identifier.
     pub cid: u16,
-    /// 1: deletion of a submission queue; 2: of a completion queue; 3: abort; 4: the volatile write
-    /// cache is turned off; 5: an operation of the subsystem.
-    pub kind: u16,
-    /// The queue that is deleted, or that holds the command to abort.
+    /// What it waits for.
+    pub kind: WaitingKind,
+    /// The queue of that: it is deleted, or holds the command to abort.
     pub qid: u16,
     /// The command to abort.
     pub target_cid: u16,
 }
 
-/// Both areas.
+/// The state file, with both areas.
 #[derive(Debug)]
 pub(crate) struct Saved {
+    file: Arc<StateFile>,
     controller: Area<ControllerState, u32>,
     admin: Area<AdminState, WaitingState>,
 }
@@ -106,7 +136,7 @@ pub(crate) struct Saved {
 pub(super) fn create(
     config: &ControllerConfig,
     namespace_limit: u32,
-) -> Result<(Arc<StateFile>, Saved), ConfigError> {
+) -> Result<Saved, ConfigError> {
     let namespaces = namespace_limit as usize;
     let mut areas = vec![
         size_of::<ControllerState>().next_multiple_of(64) + 2 * namespaces * size_of::<u32>(),
@@ -118,11 +148,18 @@ pub(super) fn create(
     );
     let file =
         StateFile::create(&config.name, FORMAT_VERSION, &areas).map_err(ConfigError::State)?;
-    let saved = Saved {
+    Ok(Saved {
         controller: file.take(CONTROLLER_AREA, 2 * namespaces)?,
         admin: file.take(ADMIN_AREA, WAITING)?,
-    };
-    Ok((file, saved))
+        file,
+    })
+}
+
+impl Saved {
+    /// The state file.
+    pub(crate) fn file(&self) -> &Arc<StateFile> {
+        &self.file
+    }
 }
 
 impl Controller {
@@ -133,14 +170,14 @@ impl Controller {
             error_recovery,
             reservation_masks,
         } = &self.features.current;
-        let doorbell_buffers = self.shadow.map_or([0; 2], |spec| {
+        let doorbell_buffers = self.doorbells.shadow.map_or([0; 2], |spec| {
             let ShadowSpec { shadow, event_idx } = spec;
             [shadow.0, event_idx.0]
         });
         let (head, slots) = self.saved.controller.parts();
         *head = ControllerState {
             registers: self.registers.saved(),
-            pci: self.pci.saved(),
+            pci: self.function.config_space.saved(),
             features: *values,
             doorbell_buffers,
             sq_cqids: self.queues.saved(),
@@ -150,18 +187,19 @@ impl Controller {
         of_recovery.copy_from_slice(error_recovery);
         of_masks.copy_from_slice(reservation_masks);
 
-        let held = self.events.held();
+        let tail = self.admin_tail();
+        let held = self.admin.events.held();
         let mut held_cids = [0; REQUESTS];
         held_cids[..held.len()].copy_from_slice(held);
         let (head, slots) = self.saved.admin.parts();
         let mut waiting = 0;
-        for (slot, command) in slots.iter_mut().zip(self.pending.iter()) {
+        for (slot, command) in slots.iter_mut().zip(self.admin.pending.iter()) {
             let (kind, qid, target_cid) = match command.waiting {
-                Waiting::DeleteSq { sqid } => (1, sqid, 0),
-                Waiting::DeleteCq { cqid } => (2, cqid, 0),
-                Waiting::Abort { sqid, cid } => (3, sqid, cid),
-                Waiting::FlushCache => (4, 0, 0),
-                Waiting::Operation => (5, 0, 0),
+                Waiting::DeleteSq { sqid } => (WaitingKind::DELETE_SQ, sqid, 0),
+                Waiting::DeleteCq { cqid } => (WaitingKind::DELETE_CQ, cqid, 0),
+                Waiting::Abort { sqid, cid } => (WaitingKind::ABORT, sqid, cid),
+                Waiting::FlushCache => (WaitingKind::FLUSH_CACHE, 0, 0),
+                Waiting::Operation => (WaitingKind::OPERATION, 0, 0),
             };
             *slot = WaitingState {
                 cid: command.cid,
@@ -171,10 +209,9 @@ impl Controller {
             };
             waiting += 1;
         }
-        let admin = self.admin.as_ref();
         *head = AdminState {
-            sq_head: admin.map_or(0, |admin| admin.sq.head()),
-            cq_tail_phase: admin.map_or(0, |admin| admin.cq.tail_and_phase()),
+            sq_head: self.admin.queue.as_ref().map_or(0, |admin| admin.sq.head()),
+            cq_tail: tail.with_posting(head.cq_tail.posting()),
             waiting,
             held: held.len() as u32,
             held_cids,
@@ -187,7 +224,7 @@ impl Controller {
         let (head, _) = self.saved.admin.parts();
         head.cqe = cqe.to_words();
         ordered();
-        head.posting = 1;
+        head.cq_tail.set_posting(true);
         ordered();
         self.save();
         ordered();
@@ -196,12 +233,21 @@ impl Controller {
     /// Writes that the completion was posted.
     pub(crate) fn save_posted(&mut self) {
         ordered();
-        let tail = self
-            .admin
-            .as_ref()
-            .map_or(0, |admin| admin.cq.tail_and_phase());
+        let tail = self.admin_tail();
         let (head, _) = self.saved.admin.parts();
-        (head.cq_tail_phase, head.posting) = (tail, 0);
+        head.cq_tail = tail;
+    }
+
+    /// The next entry of the admin completion queue, to which nothing is being posted.
+    fn admin_tail(&self) -> AdminTail {
+        let Some(admin) = &self.admin.queue else {
+            return AdminTail::new();
+        };
+        let next = admin.cq.tail_and_phase();
+        AdminTail::new()
+            .with_tail(next.tail())
+            .with_phase(next.phase())
+            .with_exists(true)
     }
 }
 
@@ -215,5 +261,10 @@ impl Controller {
     /// Contents of area 1.
     pub(super) fn saved_admin(&self) -> AdminState {
         *self.saved.admin.head()
+    }
+
+    /// Its first command that waits.
+    pub(super) fn saved_waiting(&self) -> WaitingState {
+        self.saved.admin.slots()[0]
     }
 }

@@ -118,9 +118,11 @@ impl Controller {
     /// meantime is named, too.
     #[inline]
     pub fn look_at_doorbells(&mut self, mut rung: impl FnMut(OwnerKey)) -> bool {
-        let Controller { watch, queues, .. } = self;
+        let Controller {
+            doorbells, queues, ..
+        } = self;
         let mut admin = false;
-        watch.look(|queue| {
+        doorbells.watch.look(|queue| {
             let lane = match queue {
                 QueueName::Submission(0) | QueueName::Completion(0) => {
                     admin = true;
@@ -136,8 +138,8 @@ impl Controller {
 
     /// Queues may have come or gone.
     pub(super) fn rewatch(&mut self) {
-        let watched = self.has_silent_doorbells() && self.admin.is_some();
-        self.watch.pairs = if watched {
+        let watched = self.has_silent_doorbells() && self.admin.queue.is_some();
+        self.doorbells.watch.pairs = if watched {
             1 + usize::from(self.queues.highest())
         } else {
             0
@@ -146,6 +148,6 @@ impl Controller {
 
     /// The doorbells are in other pages from now on.
     pub(super) fn watch_pages(&mut self, pages: &Arc<DoorbellPages>) {
-        self.watch = Watch::new(pages, self.watch.seen.len());
+        self.doorbells.watch = Watch::new(pages, self.doorbells.watch.seen.len());
     }
 }

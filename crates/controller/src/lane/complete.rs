@@ -2,22 +2,29 @@
 
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::zoned::ZonedOpcode;
-use nvme_spec::{Cqe, Sqe, Status};
+use nvme_spec::{Cqe, Status};
 use port::ticket::Ticket;
 use port::{Outcome, status};
 
 use super::message::{FailedCommand, LaneEvent, QueueName};
-use super::queues::{MAX_UNLOGGED_FAILURES, Queues};
-use super::slots::store_completion;
-use super::watch::OTHER_MARKS;
+use super::queues::Queues;
 use crate::command;
 use crate::queue::RingAbsent;
-use crate::state::{SlotState, SqState, slot_state, sq_state};
+use crate::state::{CommandState, SqState};
 
 // Commands of zones, among those of blocks.
 const APPEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
 const MANAGEMENT_SEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_MANAGEMENT_SEND.0);
 const MANAGEMENT_RECEIVE: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_MANAGEMENT_RECEIVE.0);
+
+/// What a command that completes leaves in its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    /// Nothing: the slot is free.
+    Nothing,
+    /// A zombie, whose tickets are still out.
+    Zombie,
+}
 
 impl Queues {
     /// The subsystem has answered a command that waits for it.
@@ -46,21 +53,21 @@ impl Queues {
         if slot.outstanding > 0 {
             return;
         }
-        let (state, status) = (slot.state, Status(slot.error));
+        let (state, status) = (slot.state(), slot.error);
         match state {
-            slot_state::ZOMBIE => {
+            CommandState::ZOMBIE => {
                 self.slots.put_back(index);
                 self.forget_step(index);
             }
-            slot_state::IN_FLIGHT => {
+            CommandState::IN_FLIGHT => {
                 self.uncount(index);
-                self.finish(index, status, slot_state::FREE);
+                self.finish(index, status);
             }
-            slot_state::FUSED => {
+            CommandState::FUSED => {
                 self.uncount(index);
                 self.finish_pair(index, status);
             }
-            slot_state::STEPPING => {
+            CommandState::STEPPING => {
                 self.uncount(index);
                 self.stepped(index, status);
             }
@@ -69,11 +76,17 @@ impl Queues {
         }
     }
 
-    /// Completes the command in a slot with `status`, and leaves the slot `next`: free, or a zombie
-    /// whose tickets are still out. The order of the stores is that of [`crate::state`].
+    /// Completes the command in a slot with `status`, and frees the slot.
     #[inline]
-    pub(super) fn finish(&mut self, index: u16, status: Status, next: u8) {
-        if self.slots.slot(index).marks != 0 && self.ends_marked(index, status, next) {
+    pub(super) fn finish(&mut self, index: u16, status: Status) {
+        self.finish_and(index, status, Leaves::Nothing);
+    }
+
+    /// Completes the command in a slot with `status`. The order of the stores is that of
+    /// [`crate::state`].
+    #[inline]
+    fn finish_and(&mut self, index: u16, status: Status, leaves: Leaves) {
+        if self.slots.slot(index).marks.is_any() && self.ends_marked(index, status, leaves) {
             return;
         }
         let (queue, slot) = self.slots.parts(index);
@@ -81,8 +94,8 @@ impl Queues {
             debug_assert!(false, "a command completed twice");
             return;
         };
-        let position = usize::from(slot.sqid) - 1;
-        if self.serving {
+        let position = usize::from(slot.sqid()) - 1;
+        if self.service.is_serving() {
             let tail = self.cq.tail();
             let head = match &self.sqs[position] {
                 Some(member) => member.sq.head() as u16,
@@ -92,14 +105,13 @@ impl Queues {
                 dw0: slot.result as u32,
                 dw1: (slot.result >> 32) as u32,
                 sq_head: head,
-                sq_id: slot.sqid,
-                cid: slot.cid,
+                sq_id: slot.sqid(),
+                cid: slot.cid(),
                 status: status::field(status),
             };
-            let tail_phase = &mut queue.cq_tail_phase;
-            let posted = store_completion(slot, tail_phase, &mut self.cq, entry, cqe);
+            let posted = self.cq.post_from(slot, &mut queue.cq_tail, entry, cqe);
             self.share.posted(position, tail);
-            self.posted += 1;
+            self.unannounced.add(1);
             self.count(index, status);
             if posted == Err(RingAbsent) {
                 self.ring_lost(QueueName::Completion(self.cq.id()));
@@ -108,10 +120,9 @@ impl Queues {
             self.cq.release(entry);
             self.share.give(position);
         }
-        if next == slot_state::FREE {
-            self.slots.put_back(index);
-        } else {
-            self.slots.slot(index).state = next;
+        match leaves {
+            Leaves::Nothing => self.slots.put_back(index),
+            Leaves::Zombie => self.slots.slot(index).set_state(CommandState::ZOMBIE),
         }
         if let Some(member) = self.member(position) {
             member.outstanding -= 1;
@@ -125,10 +136,14 @@ impl Queues {
     /// completes. If not, and it is sampled, its times are recorded.
     #[cold]
     #[inline(never)]
-    fn ends_marked(&mut self, index: u16, status: Status, next: u8) -> bool {
-        let writes = self.slots.slot(index).marks & OTHER_MARKS != 0;
-        if writes && status.is_success() && next == slot_state::FREE && self.serving {
-            self.slots.slot(index).marks &= !OTHER_MARKS;
+    fn ends_marked(&mut self, index: u16, status: Status, leaves: Leaves) -> bool {
+        let marks = &mut self.slots.slot(index).marks;
+        if marks.clears()
+            && status.is_success()
+            && leaves == Leaves::Nothing
+            && self.service.is_serving()
+        {
+            marks.set_clears(false);
             self.clears.push(index);
             return true;
         }
@@ -142,8 +157,8 @@ impl Queues {
         counters.completions.add(1);
         let slot = self.slots.slot(index);
         let bytes = u64::from(slot.bytes);
-        let opcode = NvmOpcode(slot.sqe[0] as u8);
-        let namespace = counters.namespaces.of(nsid(slot));
+        let opcode = NvmOpcode(slot.opcode());
+        let namespace = counters.namespaces.of(slot.nsid());
         match opcode {
             NvmOpcode::READ if status.is_success() => {
                 counters.reads.add(1);
@@ -166,7 +181,7 @@ impl Queues {
         let counters = &self.counters;
         let slot = self.slots.slot(index);
         let bytes = u64::from(slot.bytes);
-        let namespace = counters.namespaces.of(nsid(slot));
+        let namespace = counters.namespaces.of(slot.nsid());
         if status.is_success() {
             match opcode {
                 NvmOpcode::COMPARE => {
@@ -203,44 +218,42 @@ impl Queues {
         counters.errors.add(1);
         namespace.errors.add(1);
         counters.statuses.count(status);
-        self.failed = true;
+        self.unannounced.note_failure();
         if status::is_media_error(status) {
             counters.media_errors.add(1);
         }
         if !status::is_logged(status) {
             return;
         }
-        if self.unlogged_failures >= MAX_UNLOGGED_FAILURES {
+        if !self.reports.has_room_for_failure() {
             counters.unlogged_errors.add(1);
             return;
         }
-        let sqe = Sqe::from_words(slot.sqe);
-        self.unlogged_failures += 1;
-        self.events
-            .push_back(LaneEvent::CommandFailed(FailedCommand {
-                sqid: slot.sqid,
-                cid: slot.cid,
-                opcode: sqe.opcode,
-                status,
-                nsid: sqe.nsid,
-                lba: command::first_block(&sqe),
-                data: [sqe.prp1, sqe.prp2],
-            }));
+        let sqe = slot.sqe();
+        self.reports.add_failure(FailedCommand {
+            sqid: slot.sqid(),
+            cid: slot.cid(),
+            opcode: sqe.opcode,
+            status,
+            nsid: sqe.nsid,
+            lba: command::first_block(&sqe),
+            data: [sqe.prp1, sqe.prp2],
+        });
     }
 
     /// Completes a command that is with a medium as aborted; its tickets, when they come, complete
     /// nothing.
     pub(super) fn give_up(&mut self, index: u16) {
-        let sqid = self.slots.slot(index).sqid;
+        let sqid = self.slots.slot(index).sqid();
         self.forget_held(index);
         if let Some(member) = self.member(usize::from(sqid) - 1)
             && member.waiting == Some(index)
         {
             member.waiting = None;
         }
-        let partner = self.slots.get(index).partner();
+        let partner = self.slots.get(index).partner.get();
         self.uncount(index);
-        self.finish(index, Status::COMMAND_ABORT_REQUESTED, slot_state::ZOMBIE);
+        self.finish_and(index, Status::COMMAND_ABORT_REQUESTED, Leaves::Zombie);
         self.give_up_step(index);
         self.finish_partner(partner, Status::COMMAND_ABORT_REQUESTED);
     }
@@ -250,13 +263,13 @@ impl Queues {
     pub(super) fn drop_waiting(&mut self, index: u16, status: Status) {
         let slot = self.slots.slot(index);
         slot.note(status);
-        let status = Status(slot.error);
+        let status = slot.error;
         if slot.outstanding > 0 {
-            slot.state = slot_state::IN_FLIGHT;
+            slot.set_state(CommandState::IN_FLIGHT);
             return;
         }
-        let partner = slot.partner();
-        self.finish(index, status, slot_state::FREE);
+        let partner = slot.partner.get();
+        self.finish(index, status);
         self.finish_partner(partner, status);
     }
 
@@ -267,18 +280,9 @@ impl Queues {
             return;
         };
         self.order.retain(|other| usize::from(*other) != position);
-        self.slots.queue().sqs[position] = SqState {
-            state: sq_state::NONE,
-            ..SqState::default()
-        };
+        self.slots.queue().sqs[position] = SqState::default();
         self.recount();
         let sqid = member.sq.id();
-        self.events.push_back(LaneEvent::QueueRemoved { sqid });
+        self.reports.add(LaneEvent::QueueRemoved { sqid });
     }
-}
-
-/// The namespace that the command in a slot names (Base 2.1, figure 92: bytes 4 to 7 of its entry).
-#[inline]
-fn nsid(slot: &SlotState) -> u32 {
-    (slot.sqe[0] >> 32) as u32
 }

@@ -8,11 +8,12 @@ use nvme_spec::Status;
 use super::Lane;
 use super::fetch::BATCH;
 use super::message::{Demand, LaneCommand, LaneEvent, QueueName, Quota, SqSpec};
-use super::queues::{Member, Queues, Stop, pause};
-use super::watch::{OTHER_MARKS, Watch};
+use super::queues::{Member, Queues};
+use super::service::Awaits;
+use super::watch::Watch;
 use crate::flight::Watching;
-use crate::queue::{Bells, Sq};
-use crate::state::{SlotState, SqState, slot_state, sq_state};
+use crate::queue::Sq;
+use crate::state::{SlotState, SqLife, SqState};
 
 impl Quota {
     /// The initial limit of commands to fetch for a submission queue.
@@ -41,7 +42,7 @@ impl Lane {
             LaneCommand::Abort { sqid, cid } => {
                 let aborted = self.queues.abort(sqid, cid);
                 let done = LaneEvent::AbortDone { sqid, cid, aborted };
-                self.queues.events.push_back(done);
+                self.queues.reports.add(done);
             }
             LaneCommand::Shadow(None) => self.queues.forget_shadow(),
             LaneCommand::Shadow(Some(registration)) => match registration.spec.find(&self.view) {
@@ -56,12 +57,15 @@ impl Lane {
             LaneCommand::Copying(copying) => self.copying = copying,
             LaneCommand::Watch(watching) => self.queues.set_watching(watching),
             LaneCommand::Stop => self.queues.stop(),
-            LaneCommand::Abandon { before_epoch } => self.queues.abandon(before_epoch),
+            LaneCommand::Abandon { before_epoch } => self
+                .queues
+                .abandon(|slot| !slot.counted.in_subsystem() && slot.epoch < before_epoch),
+            LaneCommand::AbandonIssued => self.queues.abandon(|slot| !slot.counted.in_subsystem()),
             LaneCommand::AbandonAll => self.queues.abandon_all(),
-            LaneCommand::LeaveBus { round } => self.queues.leave_bus(round),
-            LaneCommand::TakeBus => self.queues.take_bus(),
-            LaneCommand::Pause => self.queues.paused |= pause::MOVE,
-            LaneCommand::Resume => self.queues.paused &= !pause::MOVE,
+            LaneCommand::LeaveBus { round } => self.queues.service.leave_bus(round),
+            LaneCommand::TakeBus => self.queues.service.take_bus(),
+            LaneCommand::Pause => self.queues.service.set_to_move(true),
+            LaneCommand::Resume => self.queues.service.set_to_move(false),
         }
     }
 
@@ -108,14 +112,14 @@ impl Queues {
             (None, _) => {
                 // what is watched is a place in what ends here
                 (0..self.slots.len() as u16)
-                    .for_each(|index| self.slots.slot(index).marks &= OTHER_MARKS);
+                    .for_each(|index| self.slots.slot(index).marks.set_sample(None));
                 self.watch = None;
             }
         }
     }
 
     fn demand(&mut self, sqid: u16) -> Demand {
-        if self.still {
+        if self.service.is_still() {
             return Demand::default();
         }
         self.look_at_cq();
@@ -151,7 +155,7 @@ impl Queues {
         );
         // The map may have changed since the ring was found.
         ring.resolve(view);
-        let sq = Sq::from_ring(sqid, ring, entries, self.bells(), initial);
+        let sq = Sq::from_ring(sqid, ring, entries, self.doorbells.bells(), initial);
         if self.sqs[position].is_none() {
             self.order.push(position as u8);
         }
@@ -169,7 +173,7 @@ impl Queues {
             base: base.0,
             entries,
             sqid,
-            state: sq_state::LIVE,
+            life: SqLife::LIVE,
             ..SqState::default()
         };
         self.recount();
@@ -177,10 +181,10 @@ impl Queues {
 
     fn remove_queue(&mut self, sqid: u16) {
         let Some(position) = self.position(sqid) else {
-            self.events.push_back(LaneEvent::QueueRemoved { sqid });
+            self.reports.add(LaneEvent::QueueRemoved { sqid });
             return;
         };
-        self.slots.queue().sqs[position].state = sq_state::REMOVING;
+        self.slots.queue().sqs[position].life = SqLife::REMOVING;
         let Some(member) = self.member(position) else {
             return;
         };
@@ -189,8 +193,8 @@ impl Queues {
         if member.outstanding == 0 {
             return self.remove(position);
         }
-        self.drop_steps(Status::ABORTED_SQ_DELETION, |slot| slot.sqid == sqid);
-        self.drop_held(Status::ABORTED_SQ_DELETION, |slot| slot.sqid == sqid);
+        self.drop_steps(Status::ABORTED_SQ_DELETION, |slot| slot.sqid() == sqid);
+        self.drop_held(Status::ABORTED_SQ_DELETION, |slot| slot.sqid() == sqid);
         if let Some(slot) = waiting {
             self.drop_waiting(slot, Status::ABORTED_SQ_DELETION);
         }
@@ -198,7 +202,7 @@ impl Queues {
 
     /// Aborts a command that waits for its channel, or for its next step. True where it was found.
     fn abort(&mut self, sqid: u16, cid: u16) -> bool {
-        let named = |slot: &SlotState| (slot.sqid, slot.cid) == (sqid, cid);
+        let named = |slot: &SlotState| (slot.sqid(), slot.cid()) == (sqid, cid);
         if self.drop_step(Status::COMMAND_ABORT_REQUESTED, named)
             || self.drop_one_held(Status::COMMAND_ABORT_REQUESTED, named)
         {
@@ -210,7 +214,7 @@ impl Queues {
         let Some(index) = self.member(position).and_then(|member| member.waiting) else {
             return false;
         };
-        if self.slots.slot(index).cid != cid {
+        if self.slots.slot(index).cid() != cid {
             return false;
         }
         if let Some(member) = self.member(position) {
@@ -221,14 +225,9 @@ impl Queues {
     }
 
     fn stop(&mut self) {
-        if matches!(self.stop, Stop::Asked | Stop::Told) {
-            return;
+        if self.service.stop() {
+            self.drop_what_waits();
         }
-        self.stop = Stop::Asked;
-        // Nothing is posted from here on: the host may use the rings for something else.
-        self.serving = false;
-        self.still = true;
-        self.drop_what_waits();
     }
 
     /// Completes everything that waits here for a medium, a step or a turn as aborted.
@@ -243,44 +242,18 @@ impl Queues {
         self.drop_held(Status::COMMAND_ABORT_REQUESTED, |_| true);
     }
 
-    /// Fetches no more commands, and finishes those fetched.
-    fn leave_bus(&mut self, round: u32) {
-        if matches!(self.stop, Stop::Asked | Stop::Told) {
-            return;
-        }
-        self.stop = Stop::Leaving;
-        self.bus_round = round;
-        self.paused |= pause::BUS;
-        self.still = !self.serving;
-    }
-
-    fn take_bus(&mut self) {
-        if matches!(self.stop, Stop::Leaving | Stop::Left) {
-            self.stop = Stop::No;
-            self.still = !self.serving;
-        }
-        self.paused &= !pause::BUS;
-    }
-
     /// Aborts everything that has not ended; if the bus is left, also commands that wait here.
     fn abandon_all(&mut self) {
-        if self.stop == Stop::Leaving {
+        if self.service.is_leaving() {
             self.drop_what_waits();
         }
-        self.abandon(u64::MAX);
+        self.abandon(|_| true);
     }
 
-    /// Aborts commands that were issued before `before_epoch` and have not ended.
-    fn abandon(&mut self, before_epoch: u64) {
+    /// Aborts `chosen` commands with tickets out.
+    fn abandon(&mut self, chosen: impl Fn(&SlotState) -> bool) {
         let hangs = |slot: &SlotState| {
-            matches!(
-                slot.state,
-                slot_state::IN_FLIGHT
-                    | slot_state::FETCHED
-                    | slot_state::STEPPING
-                    | slot_state::FUSED
-            ) && slot.outstanding > 0
-                && slot.epoch < before_epoch
+            slot.state().has_reservation() && slot.outstanding > 0 && chosen(slot)
         };
         let hanging: Vec<u16> = self
             .slots
@@ -295,76 +268,40 @@ impl Queues {
 
     /// True where [`Queues::take_event`] has something.
     pub(super) fn has_event(&self) -> bool {
-        !self.events.is_empty()
-            || self.is_newly_drained()
-            || self.are_namespaces_newly_drained()
-            || self.stop != Stop::No && self.comes_to_rest()
+        self.reports.is_any(&self.epochs) || self.service.is_ending() && self.comes_to_rest()
     }
 
-    fn is_newly_drained(&self) -> bool {
-        let (drained, current) = (self.epochs.drained().epoch, self.epochs.current().epoch);
-        drained > self.drained_told || self.map_pending && drained == current
-    }
-
-    fn are_namespaces_newly_drained(&self) -> bool {
-        self.epochs.drained().generation > self.generation_told
-    }
-
-    /// Whether the last command that a stop or the bus waits for has just ended.
+    /// Whether the last command that a stop or the bus waits for has just ended. Asked only where
+    /// the service is ending, so that the turn of any other lane is inlined whole.
     #[cold]
     fn comes_to_rest(&self) -> bool {
-        match self.stop {
-            Stop::No | Stop::Left | Stop::Told => false,
-            Stop::Asked => self.in_flight == 0,
-            Stop::Leaving => self.sqs.iter().flatten().all(|sq| sq.outstanding == 0),
+        match self.service.awaits() {
+            None => false,
+            Some(Awaits::Media) => self.in_flight == 0,
+            Some(Awaits::Commands) => self.sqs.iter().flatten().all(|sq| sq.outstanding == 0),
         }
     }
 
     fn take_event(&mut self) -> Option<LaneEvent> {
-        if let Some(event) = self.events.pop_front() {
-            if matches!(event, LaneEvent::CommandFailed(_)) {
-                self.unlogged_failures -= 1;
-            }
-            return Some(event);
+        let report = self.reports.take(&self.epochs);
+        if report.is_some() || !self.service.is_ending() || !self.comes_to_rest() {
+            return report;
         }
-        if self.is_newly_drained() {
-            let epoch = self.epochs.drained().epoch;
-            self.drained_told = epoch;
-            self.map_pending &= epoch != self.epochs.current().epoch;
-            return Some(LaneEvent::Drained { epoch });
-        }
-        if self.are_namespaces_newly_drained() {
-            let generation = self.epochs.drained().generation;
-            self.generation_told = generation;
-            return Some(LaneEvent::NamespacesDrained { generation });
-        }
-        if self.stop == Stop::No || !self.comes_to_rest() {
-            return None;
-        }
-        if self.stop == Stop::Asked {
-            self.stop = Stop::Told;
-            return Some(LaneEvent::Stopped);
-        }
-        (self.stop, self.still) = (Stop::Left, true);
-        let round = self.bus_round;
-        Some(LaneEvent::LeftBus { round })
+        self.service.come_to_rest()
     }
 
     /// True where a turn would find something to do.
     pub(super) fn has_work(&self) -> bool {
-        if self.still {
+        if self.service.is_still() {
             return false;
         }
-        let bells = Bells {
-            pages: &self.doorbells,
-            shadow: self.shadow.as_ref(),
-        };
+        let bells = self.doorbells.bells();
         let busy = |position: &u8| {
             let position = usize::from(*position);
             let Some(member) = &self.sqs[position] else {
                 return false;
             };
-            if member.removing || member.waiting.is_some() || self.paused != 0 {
+            if member.removing || member.waiting.is_some() || self.service.is_paused() {
                 return false;
             }
             let known = member.sq.available() > 0 && self.room(position) > 0;

@@ -6,12 +6,11 @@ use port::Channel;
 use super::issue::{Asked, Issued, Issuer};
 use super::message::{QueueName, Quota};
 use super::queues::Queues;
-use super::slots::store_fetched;
 use super::straight::Met;
 use super::{LaneTurn, held};
 use crate::gate::{FlowId, Gate};
-use crate::queue::{Bells, RingAbsent};
-use crate::state::slot_state;
+use crate::queue::RingAbsent;
+use crate::state::{CommandState, Counted};
 
 /// Commands fetched from one submission queue in one turn. Large enough to share the cost of a
 /// turn, small enough that a flooded queue holds up the others for microseconds only.
@@ -35,22 +34,13 @@ pub(super) enum Went {
     Held,
 }
 
-/// A slot that is not counted in [`super::epochs`].
-pub(crate) const NOT_COUNTED: u8 = u8::MAX;
-/// A slot that is counted only among those in flight: the subsystem has its command, which may
-/// itself wait for everything issued before.
-pub(super) const FORWARDED: u8 = u8::MAX - 1;
-/// The epoch of such a slot: later than any view's, so that it is aborted only with everything
-/// else.
-pub(crate) const EPOCH_FORWARDED: u64 = u64::MAX - 1;
-
 impl Queues {
     /// One look at every queue; a bounded batch from each, beginning with another one each turn.
     #[inline]
     pub(super) fn turn<C: Channel, G: Gate>(&mut self, issuer: &mut Issuer<'_, C, G>) -> LaneTurn {
         let mut turn = LaneTurn::default();
         self.kicked = false;
-        if self.still {
+        if self.service.is_still() {
             return turn;
         }
         self.look_at_cq();
@@ -92,7 +82,7 @@ impl Queues {
         }
         let waiting = self.member(position).and_then(|m| m.waiting.take());
         if let Some(index) = waiting {
-            let sqe = Sqe::from_words(self.slots.slot(index).sqe);
+            let sqe = self.slots.slot(index).sqe();
             let went = self.issue(index, position, &sqe, issuer);
             // the second of two fused commands
             self.count_fetched(available - self.available(position));
@@ -107,7 +97,7 @@ impl Queues {
                 Went::Held => turn.pending += 1,
             }
         }
-        if available == 0 || !self.serving || self.paused != 0 {
+        if available == 0 || !self.service.fetches() {
             return;
         }
         // There is nobody behind what is held back that it could hold up: the host's ring is where
@@ -157,10 +147,7 @@ impl Queues {
     /// and not fetched. `None` where nothing may be fetched.
     #[inline]
     pub(super) fn look_at_sq(&mut self, position: usize) -> Option<u32> {
-        let bells = Bells {
-            pages: &self.doorbells,
-            shadow: self.shadow.as_ref(),
-        };
+        let bells = self.doorbells.bells();
         let member = self.sqs[position].as_mut()?;
         if member.removing {
             return None;
@@ -225,7 +212,7 @@ impl Queues {
             let went = match self.go_straight(position, &mut left, issuer) {
                 Met::End => return Went::On,
                 Met::Other(index) => {
-                    let sqe = Sqe::from_words(self.slots.get(index).sqe);
+                    let sqe = self.slots.get(index).sqe();
                     self.issue(index, position, &sqe, issuer)
                 }
                 Met::Asked(index, asked) => self.asked(index, position, asked),
@@ -236,7 +223,7 @@ impl Queues {
             };
             match went {
                 // Its completion may have found the ring gone.
-                _ if !self.serving => return Went::NoPlace,
+                _ if !self.service.is_serving() => return Went::NoPlace,
                 Went::On => {}
                 Went::Held if issuer.namespaces.len() > 1 => {}
                 Went::Two => left = left.min(self.available(position)).min(self.room(position)),
@@ -249,12 +236,12 @@ impl Queues {
     /// of [`crate::state`].
     pub(super) fn fetch_one(&mut self, position: usize) -> Option<(u16, Sqe)> {
         let member = self.sqs[position].as_mut()?;
-        if self.slots.free() == 0 {
-            return None;
-        }
+        let index = self.slots.next_free()?;
         let entry = self.cq.reserve()?;
-        let (words, number) = match member.sq.fetch() {
-            Ok(fetched) => fetched,
+        let (queue, slot) = self.slots.parts(index);
+        let saved = &mut queue.sqs[position];
+        let words = match member.sq.fetch_into(slot, saved, self.ticks) {
+            Ok(words) => words,
             Err(RingAbsent) => {
                 let queue = QueueName::Submission(member.sq.id());
                 self.cq.release(entry);
@@ -262,13 +249,9 @@ impl Queues {
                 return None;
             }
         };
-        let index = self.slots.take().expect("there is a free slot");
         member.outstanding += 1;
-        let (sqid, progress) = (member.sq.id(), member.sq.progress());
-        let (queue, slot) = self.slots.parts(index);
-        let saved = &mut queue.sqs[position];
-        store_fetched(slot, saved, words, (number, progress), sqid, self.ticks);
         slot.park(entry);
+        self.slots.take();
         self.share.take(position);
         Some((index, Sqe::from_words(words)))
     }
@@ -305,7 +288,7 @@ impl Queues {
         issuer: &mut Issuer<'_, C, G>,
         flow: Option<FlowId>,
     ) -> Went {
-        if G::WATCHES && self.slots.get(index).marks != 0 {
+        if G::WATCHES && self.slots.get(index).marks.is_any() {
             self.note_passed(index, issuer);
         }
         let slot = self.slots.slot(index);
@@ -320,7 +303,7 @@ impl Queues {
             Issued::Pending => Asked::Pending,
             Issued::Full => Asked::Full,
             Issued::Forwarded => {
-                slot.state = slot_state::IN_FLIGHT;
+                slot.set_state(CommandState::IN_FLIGHT);
                 self.count_forwarded(index);
                 return Went::On;
             }
@@ -343,11 +326,11 @@ impl Queues {
     fn asked(&mut self, index: u16, position: usize, asked: Asked) -> Went {
         match asked {
             Asked::Done(status) => {
-                self.finish(index, status, slot_state::FREE);
+                self.finish(index, status);
                 Went::On
             }
             Asked::Pending => {
-                self.slots.slot(index).state = slot_state::IN_FLIGHT;
+                self.slots.slot(index).set_state(CommandState::IN_FLIGHT);
                 self.count_issued(index);
                 Went::On
             }
@@ -367,9 +350,11 @@ impl Queues {
     #[inline]
     pub(super) fn count_issued(&mut self, index: u16) {
         let slot = self.slots.slot(index);
-        if slot.epoch_index == NOT_COUNTED {
+        if !slot.counted.in_flight() {
             slot.epoch = self.epochs.current().epoch;
-            slot.epoch_index = self.epochs.add();
+            slot.counted = Counted::new()
+                .with_in_flight(true)
+                .with_group(self.epochs.add());
             self.in_flight += 1;
         }
     }
@@ -377,7 +362,7 @@ impl Queues {
     /// The subsystem has the command of a slot.
     pub(super) fn count_forwarded(&mut self, index: u16) {
         let slot = self.slots.slot(index);
-        (slot.epoch, slot.epoch_index) = (EPOCH_FORWARDED, FORWARDED);
+        slot.counted = Counted::new().with_in_flight(true).with_in_subsystem(true);
         self.in_flight += 1;
     }
 
@@ -385,12 +370,12 @@ impl Queues {
     #[inline]
     pub(super) fn uncount(&mut self, index: u16) {
         let slot = self.slots.slot(index);
-        let group = std::mem::replace(&mut slot.epoch_index, NOT_COUNTED);
-        if group == NOT_COUNTED {
+        let counted = std::mem::take(&mut slot.counted);
+        if !counted.in_flight() {
             return;
         }
-        if group != FORWARDED {
-            self.epochs.remove(group);
+        if !counted.in_subsystem() {
+            self.epochs.remove(counted.group());
         }
         self.in_flight -= 1;
     }

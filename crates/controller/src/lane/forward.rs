@@ -14,7 +14,7 @@ use port::ticket::Ticket;
 use super::Lane;
 use super::queues::Queues;
 use crate::command::{self, Command};
-use crate::state::slot_state;
+use crate::state::CommandState;
 
 /// Most bytes of data that a forwarded command comes with: two keys (Base 2.1, 7.5 and 7.6).
 pub(super) const DATA_LEN: usize = 16;
@@ -114,7 +114,7 @@ impl Lane {
     fn forward_all_clears(&mut self) {
         for index in std::mem::take(&mut self.queues.clears) {
             let slot = self.queues.slots.slot(index);
-            let sqe = Sqe::from_words(slot.sqe);
+            let sqe = slot.sqe();
             let written = self.namespaces.get(sqe.nsid).and_then(|namespace| {
                 let bytes = u64::from(slot.bytes);
                 written(&sqe, bytes >> namespace.lba_shift)
@@ -122,15 +122,15 @@ impl Lane {
             let Some((slba, blocks)) = written else {
                 // The namespace is gone, and its marks with it.
                 let status = Status::SUCCESSFUL_COMPLETION;
-                self.queues.finish(index, status, slot_state::FREE);
+                self.queues.finish(index, status);
                 continue;
             };
             let mut data = [0; DATA_LEN];
             data[..8].copy_from_slice(&slba.to_le_bytes());
             data[8..].copy_from_slice(&blocks.to_le_bytes());
-            let ticket = Ticket::issue(self.home_key, index, slot.generation);
+            let ticket = Ticket::issue(self.home_key, index, slot.generation());
             slot.outstanding = 1;
-            slot.state = slot_state::IN_FLIGHT;
+            slot.set_state(CommandState::IN_FLIGHT);
             self.queues.count_forwarded(index);
             self.forwards.push_back(Forward { ticket, sqe, data });
         }
@@ -193,7 +193,7 @@ impl Queues {
     fn sqe_of(&mut self, ticket: &Ticket) -> Option<Sqe> {
         let (index, generation) = ticket.place();
         let slot = self.slots.named(index, generation)?;
-        let live = slot.state == slot_state::IN_FLIGHT;
-        live.then(|| Sqe::from_words(slot.sqe))
+        let live = slot.state() == CommandState::IN_FLIGHT;
+        live.then(|| slot.sqe())
     }
 }

@@ -25,19 +25,10 @@ use super::issue::{Asked, Issuer, permit, range, walk};
 use super::queues::Queues;
 use crate::command::{self, Command};
 use crate::gate::{FlowId, Gate};
-use crate::state::{SlotState, slot_state};
+use crate::state::{CommandState, Index, SlotState};
 
 /// Statuses of the two commands.
 type Statuses = (Status, Status);
-
-impl SlotState {
-    /// The slot of the second command, where this is the first one of a pair that was fetched.
-    pub(super) fn partner(&self) -> Option<u16> {
-        let is_first = Sqe::from_words(self.sqe).flags.fuse() == Fuse::FIRST;
-        let partner = self.reached.checked_sub(1)?;
-        is_first.then_some(partner as u16)
-    }
-}
 
 impl Queues {
     /// Issues a command whose slot marks it as one of two, for the first time or again.
@@ -51,14 +42,14 @@ impl Queues {
         flow: Option<FlowId>,
     ) -> Went {
         if sqe.flags.fuse() == Fuse::SECOND {
-            self.finish(index, Status::ABORTED_MISSING_FUSED, slot_state::FREE);
+            self.finish(index, Status::ABORTED_MISSING_FUSED);
             return Went::On;
         }
-        if let Some(second) = self.slots.get(index).partner() {
+        if let Some(second) = self.slots.get(index).partner.get() {
             return self.issue_pair(index, second, position, issuer, flow);
         }
         if self.available(position) == 0 || self.share.most() < 2 {
-            self.finish(index, Status::ABORTED_MISSING_FUSED, slot_state::FREE);
+            self.finish(index, Status::ABORTED_MISSING_FUSED);
             return Went::On;
         }
         if self.room(position) == 0 {
@@ -72,10 +63,10 @@ impl Queues {
             return Went::NoPlace;
         };
         if sqe.flags.fuse() == Fuse::SECOND {
-            self.slots.slot(index).reached = u32::from(second) + 1;
+            self.slots.slot(index).partner = Index::to(second);
             return self.issue_pair(index, second, position, issuer, flow);
         }
-        self.finish(index, Status::ABORTED_MISSING_FUSED, slot_state::FREE);
+        self.finish(index, Status::ABORTED_MISSING_FUSED);
         if sqe.flags.fuse() == Fuse::FIRST {
             // The next turn looks for its second one: a queue full of first ones is not gone
             // through in one.
@@ -103,9 +94,9 @@ impl Queues {
         issuer: &mut Issuer<'_, C, G>,
         flow: Option<FlowId>,
     ) -> Went {
-        let write = Sqe::from_words(self.slots.get(second).sqe);
+        let write = self.slots.get(second).sqe();
         let slot = self.slots.slot(first);
-        let compare = Sqe::from_words(slot.sqe);
+        let compare = slot.sqe();
         match issuer.fuse(first, slot, &compare, &write) {
             Ok(Fused {
                 asked,
@@ -115,13 +106,13 @@ impl Queues {
                 slot.bytes = bytes;
                 let partner = self.slots.slot(second);
                 partner.bytes = bytes;
-                partner.error = write.0;
+                partner.error = write;
                 let slot = self.slots.slot(first);
                 held::tell(&mut issuer.gate, flow, slot, 2 * bytes, &asked);
                 match asked {
                     Asked::Done(status) => self.finish_pair(first, status),
                     Asked::Pending => {
-                        self.slots.slot(first).state = slot_state::FUSED;
+                        self.slots.slot(first).set_state(CommandState::FUSED);
                         self.count_issued(first);
                     }
                     Asked::Full => {
@@ -131,8 +122,8 @@ impl Queues {
                 }
             }
             Err((compare, write)) => {
-                self.finish(first, compare, slot_state::FREE);
-                self.finish(second, write, slot_state::FREE);
+                self.finish(first, compare);
+                self.finish(second, write);
             }
         }
         Went::Two
@@ -141,13 +132,13 @@ impl Queues {
     /// The medium has ended the request of a pair.
     #[cold]
     pub(super) fn finish_pair(&mut self, first: u16, status: Status) {
-        let Some(second) = self.slots.get(first).partner() else {
+        let Some(second) = self.slots.get(first).partner.get() else {
             debug_assert!(false, "a pair has two commands");
             return;
         };
         let statuses = match status {
             // The write may have been refused before.
-            Status::SUCCESSFUL_COMPLETION => (status, Status(self.slots.get(second).error)),
+            Status::SUCCESSFUL_COMPLETION => (status, self.slots.get(second).error),
             // What was compared was the same (NVM 1.1, 2.1.3.1: the status of Compare is not
             // affected).
             Status::WRITE_FAULT | Status::CAPACITY_EXCEEDED => {
@@ -155,8 +146,8 @@ impl Queues {
             }
             _ => (status, Status::ABORTED_FAILED_FUSED),
         };
-        self.finish(first, statuses.0, slot_state::FREE);
-        self.finish(second, statuses.1, slot_state::FREE);
+        self.finish(first, statuses.0);
+        self.finish(second, statuses.1);
     }
 
     /// The first command of a pair was completed with `status` before its request's end: completes
@@ -170,7 +161,7 @@ impl Queues {
             Status::COMMAND_ABORT_REQUESTED => Status::ABORTED_FAILED_FUSED,
             other => other,
         };
-        self.finish(second, status, slot_state::FREE);
+        self.finish(second, status);
     }
 }
 

@@ -14,8 +14,8 @@
 //! - One of two fused commands waits at the head of its queue, because the next command is its
 //!   other half.
 
+use nvme_spec::Status;
 use nvme_spec::sqe::Fuse;
-use nvme_spec::{Sqe, Status};
 use port::Channel;
 use port::time::Time;
 
@@ -24,10 +24,7 @@ use super::issue::{Asked, COPIED_PER_TURN, Issuer};
 use super::message::LaneTurn;
 use super::queues::Queues;
 use crate::gate::{FlowId, Gate, Pass, Work};
-use crate::state::SlotState;
-
-/// Nothing comes behind a command in its list.
-const LAST: u16 = u16::MAX;
+use crate::state::{Index, SlotState};
 
 /// The commands of a lane that wait.
 #[derive(Debug, Default)]
@@ -55,12 +52,12 @@ impl Held {
 impl SlotState {
     /// The flow of the command while a medium has it.
     fn flow(&self) -> Option<FlowId> {
-        self.flow.checked_sub(1).map(FlowId)
+        self.flow.get().map(FlowId)
     }
 
     /// Notes that a medium has the command since then.
     fn enter(&mut self, flow: FlowId, bytes: u32, since: Time) {
-        self.flow = flow.0 + 1;
+        self.flow = Index::to(flow.0);
         self.charged = bytes;
         self.since = since.0;
     }
@@ -68,7 +65,7 @@ impl SlotState {
     /// Its cost to its gate.
     fn work(&self) -> Work {
         Work {
-            opcode: self.sqe[0] as u8,
+            opcode: self.opcode(),
             bytes: self.charged,
         }
     }
@@ -78,18 +75,18 @@ impl Queues {
     /// A command of that flow may not go now. What to go on with in its queue.
     #[cold]
     pub(super) fn hold(&mut self, index: u16, position: usize, flow: FlowId) -> Went {
-        let sqe = Sqe::from_words(self.slots.get(index).sqe);
+        let sqe = self.slots.get(index).sqe();
         if sqe.flags.fuse() != Fuse::NORMAL {
             self.wait(index, position);
             return Went::Full;
         }
-        self.slots.slot(index).behind = LAST;
+        self.slots.slot(index).behind = Index::NONE;
         self.held.count += 1;
         let lists = &mut self.held.lists;
         match lists.iter_mut().find(|list| list.flow == flow) {
             Some(list) => {
                 let before = std::mem::replace(&mut list.last, index);
-                self.slots.slot(before).behind = index;
+                self.slots.slot(before).behind = Index::to(index);
             }
             None => lists.push(List {
                 flow,
@@ -111,7 +108,7 @@ impl Queues {
             let mut left = BATCH;
             while left > 0
                 && issuer.copied < COPIED_PER_TURN
-                && self.serving
+                && self.service.is_serving()
                 && self.goes_on(at, flow)
                 && issuer.gate.pass_again(flow)
             {
@@ -143,8 +140,8 @@ impl Queues {
         let index = self.held.lists[at].first;
         let (behind, sqe, position) = {
             let slot = self.slots.get(index);
-            let position = usize::from(slot.sqid) - 1;
-            (slot.behind, Sqe::from_words(slot.sqe), position)
+            let position = usize::from(slot.sqid()) - 1;
+            (slot.behind, slot.sqe(), position)
         };
         let waits = self
             .member(position)
@@ -159,11 +156,11 @@ impl Queues {
             return false;
         }
         self.held.count -= 1;
-        match behind {
-            LAST => {
+        match behind.get() {
+            None => {
                 self.held.lists.swap_remove(at);
             }
-            next => self.held.lists[at].first = next,
+            Some(next) => self.held.lists[at].first = next,
         }
         true
     }
@@ -198,34 +195,35 @@ impl Queues {
     fn take_held(&mut self, chosen: impl Fn(u16, &SlotState) -> bool) -> Option<u16> {
         for at in 0..self.held.lists.len() {
             let List { first, .. } = self.held.lists[at];
-            let (mut before, mut index) = (LAST, first);
-            while index != LAST {
+            let (mut before, mut next) = (None, Some(first));
+            while let Some(index) = next {
                 let slot = self.slots.get(index);
-                let behind = slot.behind;
+                let behind = slot.behind.get();
                 if chosen(index, slot) {
                     self.unlink(at, before, behind);
                     return Some(index);
                 }
-                (before, index) = (index, behind);
+                (before, next) = (Some(index), behind);
             }
         }
         None
     }
 
     /// Removes the commands between two others from a list.
-    fn unlink(&mut self, at: usize, before: u16, behind: u16) {
+    fn unlink(&mut self, at: usize, before: Option<u16>, behind: Option<u16>) {
         self.held.count -= 1;
         let list = &mut self.held.lists[at];
         match (before, behind) {
-            (LAST, LAST) => {
+            (None, None) => {
                 self.held.lists.swap_remove(at);
             }
-            (LAST, behind) => list.first = behind,
-            (before, behind) => {
-                if behind == LAST {
-                    list.last = before;
-                }
-                self.slots.slot(before).behind = behind;
+            (None, Some(behind)) => list.first = behind,
+            (Some(before), None) => {
+                list.last = before;
+                self.slots.slot(before).behind = Index::NONE;
+            }
+            (Some(before), Some(behind)) => {
+                self.slots.slot(before).behind = Index::to(behind);
             }
         }
     }
@@ -237,7 +235,7 @@ impl Queues {
             && slot.outstanding == 1
             && let Some(flow) = slot.flow()
         {
-            slot.flow = 0;
+            slot.flow = Index::NONE;
             gate.ended(flow, slot.work(), Time(slot.since));
         }
     }
@@ -248,7 +246,7 @@ impl Queues {
         for index in 0..self.slots.len() as u16 {
             let slot = self.slots.slot(index);
             if let Some(flow) = slot.flow() {
-                slot.flow = 0;
+                slot.flow = Index::NONE;
                 gate.ended(flow, slot.work(), Time(slot.since));
             }
         }
@@ -290,7 +288,7 @@ pub(super) fn tell<G: Gate>(
         return;
     };
     let work = Work {
-        opcode: slot.sqe[0] as u8,
+        opcode: slot.opcode(),
         bytes,
     };
     match asked {

@@ -11,10 +11,9 @@ use port::namespace::NamespaceTable;
 use port::{Channel, Channels};
 
 use super::Lane;
-use super::fetch::FORWARDED;
 use super::queues::{Member, Queues};
 use crate::inspect::{self, CommandView, CompletionView, Look, Place, SubmissionView};
-use crate::state::{MAX_SQS, SlotState, slot_state};
+use crate::state::{CommandState, MAX_SQS, SlotState};
 
 /// Maximum number of commands of a lane that are shown, of all its submission queues together.
 const MOST_SHOWN: usize = 2048;
@@ -86,9 +85,9 @@ impl Lane {
             phase: cq.phase(),
             posted: cq.posted(),
             reserved: cq.reserved(),
-            vector: queues.vector,
-            bell: cq.bell(queues.bells()),
-            is_stopped: !queues.serving,
+            vector: queues.unannounced.vector(),
+            bell: cq.bell(queues.doorbells.bells()),
+            is_stopped: !queues.service.is_serving(),
             given_up: used.saturating_sub(in_flight),
             submission_queues,
         }
@@ -117,13 +116,13 @@ impl<C: Channel> Viewer<'_, C> {
             if left == 0 {
                 break;
             }
-            if matches!(slot.state, slot_state::FREE | slot_state::ZOMBIE) {
+            if matches!(slot.state(), CommandState::FREE | CommandState::ZOMBIE) {
                 continue;
             }
-            let position = usize::from(slot.sqid).wrapping_sub(1);
+            let position = usize::from(slot.sqid()).wrapping_sub(1);
             if let Some(Some(member)) = self.queues.sqs.get(position) {
                 left -= 1;
-                let behind = member.sq.fetched().wrapping_sub(slot.number);
+                let behind = member.sq.fetched().wrapping_sub(slot.number());
                 oldest[position].offer(behind, index, self.look.commands);
             }
         }
@@ -148,7 +147,7 @@ impl<C: Channel> Viewer<'_, C> {
             entries: sq.entries(),
             head: sq.head(),
             tail: sq.tail(),
-            bell: sq.bell(self.queues.bells()),
+            bell: sq.bell(self.queues.doorbells.bells()),
             priority: None,
             is_ending: member.removing,
             waiting,
@@ -162,8 +161,8 @@ impl<C: Channel> Viewer<'_, C> {
     }
 
     fn fetched(&self, index: u16, slot: &SlotState, member: &Member) -> CommandView {
-        let sqe = Sqe::from_words(slot.sqe);
-        let age_ns = inspect::since_tick(slot.posting, self.look.now);
+        let sqe = slot.sqe();
+        let age_ns = inspect::since_tick(slot.tick(), self.look.now);
         let place = self.place(index, slot, &sqe, member);
         self.show(&sqe, slot.bytes, place, Some(age_ns))
     }
@@ -175,13 +174,13 @@ impl<C: Channel> Viewer<'_, C> {
         let is_fused = sqe.flags.fuse() != Fuse::NORMAL;
         // at the head of its queue, itself or with the first of its pair
         let waits = member.waiting.is_some_and(|head| {
-            head == index || self.queues.slots.get(head).partner() == Some(index)
+            head == index || self.queues.slots.get(head).partner.get() == Some(index)
         });
-        match slot.state {
-            slot_state::FETCHED if is_fused && waits => Place::Pair,
-            slot_state::FETCHED if waits => Place::Channel,
-            slot_state::FETCHED if !is_fused => Place::Fairness,
-            _ if slot.epoch_index == FORWARDED => Place::Subsystem,
+        match slot.state() {
+            CommandState::FETCHED if is_fused && waits => Place::Pair,
+            CommandState::FETCHED if waits => Place::Channel,
+            CommandState::FETCHED if !is_fused => Place::Fairness,
+            _ if slot.counted.in_subsystem() => Place::Subsystem,
             _ if self.keeps_time(sqe.nsid) => Place::Model,
             _ => Place::Medium,
         }

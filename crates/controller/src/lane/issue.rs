@@ -222,8 +222,10 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         {
             return self.command(index, slot, sqe, namespace, &asked);
         }
-        if let Some(restrictions) = &namespace.restrictions {
-            slot.marks |= u32::from(forward::check(restrictions, &command)?);
+        if let Some(restrictions) = &namespace.restrictions
+            && forward::check(restrictions, &command)?
+        {
+            slot.marks.set_clears(true);
         }
         let channel = namespace.channel;
         match command {
@@ -356,7 +358,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         if channel.copies() {
             self.copied += weighed(channel, bytes);
         }
-        let ticket = Ticket::issue(self.key, index, slot.generation);
+        let ticket = Ticket::issue(self.key, index, slot.generation());
         let begun = watch::begin::<G>(self.clock);
         let added = channel.add(ticket, &request, &self.segments, self.view);
         watch::end(begun, &*channel, &mut self.handed);
@@ -431,7 +433,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
             }
         }
         self.forwards.push_back(Forward {
-            ticket: Ticket::issue(self.home_key, index, slot.generation),
+            ticket: Ticket::issue(self.home_key, index, slot.generation()),
             sqe: *sqe,
             data,
         });
@@ -554,20 +556,20 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
     }
 
     /// Flush of all namespaces: every medium is flushed once, and the first error stands. Continues
-    /// after the namespace in `slot.reached`.
+    /// after the namespace in `slot.flushed`.
     #[inline(never)]
     fn flush_all(&mut self, index: u16, slot: &mut SlotState) -> Issued {
         self.segments.clear();
         for (number, namespace) in self.namespaces.iter().enumerate() {
             let earlier = self.namespaces.iter().take(number);
             let flushed = |other: &Namespace| other.channel == namespace.channel;
-            if namespace.nsid <= slot.reached || earlier.into_iter().any(flushed) {
+            if namespace.nsid <= slot.flushed || earlier.into_iter().any(flushed) {
                 continue;
             }
             if !self.add_part(index, slot, namespace.channel, &Request::Flush) {
                 return Issued::Full;
             }
-            slot.reached = namespace.nsid;
+            slot.flushed = namespace.nsid;
         }
         parts_issued(slot)
     }
@@ -584,12 +586,12 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         namespace: &Namespace,
         request: &Request<'_>,
     ) -> Issued {
-        if slot.reached == 0 {
+        if slot.flushed != namespace.nsid {
             self.segments.clear();
             if !self.add_part(index, slot, namespace.channel, &Request::Flush) {
                 return Issued::Full;
             }
-            slot.reached = 1;
+            slot.flushed = namespace.nsid;
         }
         let need = match request {
             Request::Compare { .. } => Need::DeviceReads,
@@ -652,7 +654,7 @@ fn parts_issued(slot: &SlotState) -> Issued {
     if slot.outstanding > 0 {
         Issued::Pending
     } else {
-        Issued::Ended(Status(slot.error))
+        Issued::Ended(slot.error)
     }
 }
 
@@ -667,7 +669,7 @@ fn ask<C: Channel>(
     request: &Request<'_>,
     (segments, view): (&[Segment<'_>], &Arc<DmaView>),
 ) -> Asked {
-    let ticket = Ticket::issue(key, index, slot.generation);
+    let ticket = Ticket::issue(key, index, slot.generation());
     match channel.add(ticket, request, segments, view) {
         Added::Done(ticket, Outcome { cause, .. }) => {
             debug_assert_eq!(ticket.owner(), key);

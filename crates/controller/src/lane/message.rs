@@ -74,6 +74,8 @@ pub enum LaneCommand {
         /// The first epoch that may stay.
         before_epoch: u64,
     },
+    /// Abort everything that is in flight, except in the subsystem.
+    AbandonIssued,
     /// Abort everything that is in flight.
     AbandonAll,
     /// Fetch nothing more until [`LaneCommand::Resume`]: the lane is to move ([`Lane::is_empty`]).

@@ -30,6 +30,7 @@
 
 mod complete;
 mod control;
+mod doorbells;
 mod epochs;
 mod fetch;
 mod forward;
@@ -42,10 +43,13 @@ mod place;
 mod plan;
 mod polling;
 mod queues;
+mod reports;
+mod service;
 mod share;
 mod slots;
 mod steps;
 mod straight;
+mod unannounced;
 mod watch;
 
 use std::collections::VecDeque;
@@ -59,9 +63,9 @@ use port::ticket::{OwnerKey, Ticket};
 use port::time::Time;
 use port::{ByteRange, Channel, Channels, Outcome};
 
+use self::doorbells::Doorbells;
 use self::epochs::Epochs;
 pub use self::fetch::BATCH;
-pub(crate) use self::fetch::EPOCH_FORWARDED;
 pub use self::forward::Forward;
 use self::issue::Issuer;
 pub use self::message::{
@@ -69,13 +73,16 @@ pub use self::message::{
     LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
 };
 use self::place::Place;
-use self::queues::{Queues, Stop, pause};
+use self::queues::Queues;
+use self::reports::Reports;
+use self::service::Service;
 use self::share::Share;
 use self::slots::Slots;
+use self::unannounced::Unannounced;
 use crate::counters::LaneCounters;
 use crate::gate::{Gate, Open, Watched};
 use crate::inspect;
-use crate::queue::{Bells, Cq, QueueError};
+use crate::queue::{Cq, QueueError};
 use crate::state::{MAX_SQS, QueueState, SlotState};
 
 /// Configuration of a lane.
@@ -162,16 +169,13 @@ impl Lane {
             told,
         } = config;
         let shadow = shadow.map(|spec| spec.find(&view)).transpose()?;
-        let bells = Bells {
-            pages: &doorbells,
-            shadow: shadow.as_ref(),
-        };
-        let cq = Cq::new(&view, cqid, base, entries, bells)?;
+        let doorbells = Doorbells::new(doorbells, shadow);
+        let cq = Cq::new(&view, cqid, base, entries, doorbells.bells())?;
         let mut slots = Slots::new(state, entries)?;
         let saved = slots.queue();
         saved.cq_base = base.0;
         saved.cq_entries = entries;
-        saved.cq_tail_phase = cq.tail_and_phase();
+        saved.cq_tail = cq.tail_and_phase();
         saved.cqid = cqid;
         saved.vector = vector.unwrap_or(0);
         saved.ien = u32::from(vector.is_some());
@@ -184,27 +188,16 @@ impl Lane {
             share: Share::new(entries),
             epochs: Epochs::new(&view, generation),
             doorbells,
-            shadow,
-            serving: true,
-            still: false,
-            stop: Stop::No,
-            bus_round: 0,
+            service: Service::new(),
             in_flight: 0,
             blocked: false,
             kicked: false,
             ticks: 0,
-            posted: 0,
-            failed: false,
-            vector,
+            unannounced: Unannounced::new(vector),
             clears: Vec::new(),
-            events: VecDeque::new(),
-            unlogged_failures: 0,
-            drained_told: view.epoch(),
-            generation_told: generation,
-            map_pending: false,
+            reports: Reports::new(view.epoch(), generation),
             counters,
             quota,
-            paused: 0,
             patience: 0,
             place: Place::at_home(told),
             steps: None,
@@ -358,27 +351,22 @@ impl Lane {
     /// enabled. Call it once per turn, so that a batch raises one interrupt.
     #[inline]
     pub fn take_posted(&mut self) -> Option<Posted> {
-        let entries = std::mem::take(&mut self.queues.posted);
-        if entries == 0 {
+        let queues = &mut self.queues;
+        if !queues.unannounced.is_any() {
             return None;
         }
-        if let Some(watch) = &mut self.queues.watch
+        if let Some(watch) = &mut queues.watch
             && watch.has_posted()
         {
             watch.land_all();
         }
-        let failed = std::mem::take(&mut self.queues.failed);
-        Some(Posted {
-            vector: self.queues.vector?,
-            entries,
-            failed,
-        })
+        queues.unannounced.take()
     }
 
     /// The completion queue's interrupt vector, where interrupts are enabled.
     #[must_use]
     pub fn vector(&self) -> Option<u16> {
-        self.queues.vector
+        self.queues.unannounced.vector()
     }
 
     /// The completion queue's head, as the host has last reported it.
@@ -410,7 +398,7 @@ impl Lane {
     /// Follow it with `memory::full_fence()` and [`Lane::has_work`] before sleeping: a host that
     /// stored a doorbell just before it could see this does not ring.
     pub fn arm(&mut self) {
-        let bells = self.queues.bells();
+        let bells = self.queues.doorbells.bells();
         for member in self.queues.sqs.iter().flatten() {
             member.sq.arm(bells);
         }
@@ -424,12 +412,12 @@ impl Lane {
     /// turn, or it is to move, which begins when a turn finds it empty. Doorbells in pages that a
     /// host has mapped are for others to watch ([`crate::Controller::look_at_doorbells`]).
     pub fn rest(&mut self) -> bool {
-        if self.queues.shadow.is_some() && !self.queues.still {
+        if self.queues.doorbells.has_shadow() && !self.queues.service.is_still() {
             self.queues.counters.rests.add(1);
             self.arm();
             memory::full_fence();
         }
-        !self.has_work() && self.queues.paused & pause::MOVE == 0
+        !self.has_work() && !self.queues.service.is_to_move()
     }
 
     /// Whether it fetches as much as its controller has allotted, which then needs a turn before
@@ -452,7 +440,8 @@ impl Lane {
     /// place in the completion queue are none until the host has consumed some.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        let interrupt = self.queues.posted > 0 && self.queues.vector.is_some();
+        let unannounced = &self.queues.unannounced;
+        let interrupt = unannounced.is_any() && unannounced.vector().is_some();
         interrupt || !self.forwards.is_empty() || self.queues.has_event() || self.queues.has_work()
     }
 
@@ -461,7 +450,8 @@ impl Lane {
     #[must_use]
     pub fn is_rung(&self) -> bool {
         let queues = &self.queues;
-        self.has_work() || !queues.still && queues.cq.has_bad_head(queues.bells())
+        self.has_work()
+            || !queues.service.is_still() && queues.cq.has_bad_head(queues.doorbells.bells())
     }
 
     /// Commands in a medium, without aborted ones.

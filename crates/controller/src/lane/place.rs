@@ -11,7 +11,6 @@ use memory::Told;
 use port::ticket::OwnerKey;
 
 use super::Lane;
-use super::queues::pause;
 
 /// The place of a lane.
 #[derive(Debug)]
@@ -72,7 +71,7 @@ impl Lane {
     pub fn is_empty(&self) -> bool {
         let queues = &self.queues;
         let holds = queues.slots.free() as usize != queues.slots.len();
-        queues.paused & pause::MOVE != 0 && !holds && queues.posted == 0 && !self.has_news()
+        queues.service.is_to_move() && !holds && !queues.unannounced.is_any() && !self.has_news()
     }
 
     /// Ends it after it has stopped: its commands for the subsystem were aborted before.

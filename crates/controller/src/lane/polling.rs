@@ -21,7 +21,7 @@ impl Lane {
     #[inline]
     pub fn host_polls(&mut self, posted: Posted) -> bool {
         let queues = &mut self.queues;
-        if !queues.is_unacknowledged() && queues.serving && !queues.cq.is_frozen() {
+        if !queues.is_unacknowledged() && queues.service.is_serving() && !queues.cq.is_frozen() {
             queues.patience = PATIENCE;
             queues.counters.interrupts_spared.add(1);
             return true;
@@ -30,8 +30,7 @@ impl Lane {
             return false;
         }
         queues.patience -= 1;
-        queues.posted += posted.entries;
-        queues.failed |= posted.failed;
+        queues.unannounced.put_back(posted);
         true
     }
 }

@@ -1,26 +1,25 @@
 //! A lane's queues and the commands it holds; all of a lane except the state that issuing reads.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use memory::{DmaView, DoorbellPages, ShadowDoorbells};
+use memory::{DmaView, ShadowDoorbells};
 
+use super::doorbells::Doorbells;
 use super::epochs::Epochs;
 use super::held::Held;
 use super::message::{LaneEvent, LaneFault, QueueName, Quota, Registration};
 use super::place::Place;
+use super::reports::Reports;
+use super::service::Service;
 use super::share::Share;
 use super::slots::Slots;
 use super::steps::Steps;
+use super::unannounced::Unannounced;
 use super::watch::Watch;
 use crate::counters::LaneCounters;
-use crate::queue::{BadDoorbell, Bells, Cq, Sq};
+use crate::queue::{BadDoorbell, Cq, Sq};
 use crate::state::MAX_SQS;
-
-/// Failures that wait to be logged. The controller takes events every turn; a medium that fails
-/// everything must not fill memory in between.
-pub(super) const MAX_UNLOGGED_FAILURES: u32 = 16;
 
 /// A submission queue of the lane.
 #[derive(Debug)]
@@ -36,27 +35,6 @@ pub(super) struct Member {
     pub(super) quota: u32,
 }
 
-/// Progress of a [`super::LaneCommand::Stop`], or of a [`super::LaneCommand::LeaveBus`], which a
-/// stop ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    No,
-    /// Commands fetched before the bus is left must still complete.
-    Leaving,
-    /// They have, and that was reported.
-    Left,
-    Asked,
-    Told,
-}
-
-/// Why nothing is fetched for now, a bit each.
-pub(super) mod pause {
-    /// The lane is to move.
-    pub(in crate::lane) const MOVE: u8 = 1;
-    /// The function may issue no memory requests.
-    pub(in crate::lane) const BUS: u8 = 1 << 1;
-}
-
 #[derive(Debug)]
 pub(super) struct Queues {
     pub(super) cq: Cq,
@@ -69,15 +47,8 @@ pub(super) struct Queues {
     pub(super) slots: Slots,
     pub(super) share: Share,
     pub(super) epochs: Epochs,
-    pub(super) doorbells: Arc<DoorbellPages>,
-    pub(super) shadow: Option<ShadowDoorbells>,
-    /// False once a ring was lost or a stop was asked for.
-    pub(super) serving: bool,
-    /// A turn has nothing to do: it does not serve, or has left the bus.
-    pub(super) still: bool,
-    pub(super) stop: Stop,
-    /// The round of the last [`super::LaneCommand::LeaveBus`].
-    pub(super) bus_round: u32,
+    pub(super) doorbells: Doorbells,
+    pub(super) service: Service,
     /// Commands in a medium; without aborted ones.
     pub(super) in_flight: u32,
     /// An entry could not be fetched for want of a place in the completion queue, or of a slot.
@@ -85,28 +56,15 @@ pub(super) struct Queues {
     pub(super) kicked: bool,
     /// When the turn began, in the ticks of [`crate::inspect`].
     pub(super) ticks: u32,
-    /// Entries posted since [`super::Lane::take_posted`].
-    pub(super) posted: u32,
-    /// One of them reports an error.
-    pub(super) failed: bool,
-    pub(super) vector: Option<u16>,
+    pub(super) unannounced: Unannounced,
     /// Finished commands with marks of uncorrectable blocks that the subsystem must clear. Taken at
     /// once.
     pub(super) clears: Vec<u16>,
-    pub(super) events: VecDeque<LaneEvent>,
-    pub(super) unlogged_failures: u32,
-    /// The last epoch reported as drained.
-    pub(super) drained_told: u64,
-    /// The last generation of the table of namespaces reported as drained.
-    pub(super) generation_told: u64,
-    /// A change of the map was not acknowledged yet.
-    pub(super) map_pending: bool,
+    pub(super) reports: Reports,
     pub(super) counters: Arc<LaneCounters>,
     pub(super) quota: Quota,
     /// Turns for which a host that polls is not interrupted.
     pub(super) patience: u8,
-    /// Nothing is fetched for now, for the reasons in [`pause`].
-    pub(super) paused: u8,
     pub(super) place: Place,
     /// Made with the first command that takes several steps.
     pub(super) steps: Option<Box<Steps>>,
@@ -117,13 +75,6 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn bells(&self) -> Bells<'_> {
-        Bells {
-            pages: &self.doorbells,
-            shadow: self.shadow.as_ref(),
-        }
-    }
-
     /// The submission queue at a position. A slot that holds a command keeps its queue there.
     #[inline]
     pub(super) fn member(&mut self, position: usize) -> Option<&mut Member> {
@@ -133,12 +84,8 @@ impl Queues {
     /// Takes the completion queue's new head.
     #[inline]
     pub(super) fn look_at_cq(&mut self) {
-        let bells = Bells {
-            pages: &self.doorbells,
-            shadow: self.shadow.as_ref(),
-        };
         let head = self.cq.head();
-        match self.cq.look(bells) {
+        match self.cq.look(self.doorbells.bells()) {
             Ok(0) => {}
             Ok(consumed) => {
                 self.share.consumed(head, consumed);
@@ -153,21 +100,20 @@ impl Queues {
         let value = bad.value;
         tracing::debug!(?queue, value, "invalid doorbell value: queue frozen");
         let fault = LaneFault::InvalidDoorbell { queue, value };
-        self.events.push_back(LaneEvent::Fault(fault));
+        self.reports.add(LaneEvent::Fault(fault));
     }
 
     /// A ring was used while its page was not mapped: nothing more is fetched or posted. Told once.
     #[cold]
     pub(super) fn ring_lost(&mut self, queue: QueueName) {
-        if self.serving {
+        if self.service.is_serving() {
             tracing::debug!(
                 ?queue,
                 "a queue was used while one of its pages was not mapped"
             );
-            self.serving = false;
-            self.still = true;
+            self.service.lose();
             let fault = LaneFault::RingLost { queue };
-            self.events.push_back(LaneEvent::Fault(fault));
+            self.reports.add(LaneEvent::Fault(fault));
         }
     }
 
@@ -183,8 +129,8 @@ impl Queues {
     /// enabled. A queue that is frozen or stopped asks for nothing: its host could never
     /// acknowledge them.
     pub(super) fn is_unacknowledged(&self) -> bool {
-        let enabled = self.serving && self.vector.is_some();
-        enabled && self.cq.is_unacknowledged(self.bells())
+        let enabled = self.service.is_serving() && self.unannounced.vector().is_some();
+        enabled && self.cq.is_unacknowledged(self.doorbells.bells())
     }
 
     /// The same, for the pin: if the host registered doorbell buffers, it is asked to ring when it
@@ -195,17 +141,17 @@ impl Queues {
     /// the head, with a full fence between on both sides. So either we see that entries were
     /// acknowledged, and look again, or the host rings.
     pub(super) fn asserts_pin(&mut self) -> bool {
-        if !self.serving || self.vector.is_none() {
+        if !self.service.is_serving() || self.unannounced.vector().is_none() {
             return false;
         }
-        if self.still {
+        if self.service.is_still() {
             // EventIdx is the host's memory, and so may be the head.
             return self.cq.posted() > 0 && !self.cq.is_frozen();
         }
         // The host can move its head once for each entry that is posted, and no other is meanwhile.
         loop {
             self.look_at_cq();
-            let bells = self.bells();
+            let bells = self.doorbells.bells();
             self.cq.arm(bells);
             memory::full_fence();
             if !self.cq.has_news(bells) {
@@ -220,22 +166,20 @@ impl Queues {
         for member in self.sqs.iter_mut().flatten() {
             member.sq.resolve(view);
         }
-        if let Some(shadow) = &mut self.shadow {
-            shadow.resolve(view);
-        }
+        self.doorbells.resolve(view);
         self.epochs.advance(view.epoch());
-        self.map_pending = true;
+        self.reports.expect_map();
     }
 
     /// The registration of the shadow ended.
     pub(super) fn forget_shadow(&mut self) {
-        self.shadow = None;
+        self.doorbells.set_shadow(None);
         self.tell_doorbells(|_| None);
     }
 
     /// The host has registered doorbell buffers.
     pub(super) fn register(&mut self, shadow: ShadowDoorbells, registration: &Registration) {
-        self.shadow = Some(shadow);
+        self.doorbells.set_shadow(Some(shadow));
         self.tell_doorbells(|slot| registration.initial(slot));
     }
 

@@ -2,11 +2,9 @@
 //! [`crate::state`]).
 
 use memory::Area;
-use nvme_spec::Cqe;
 
-use super::fetch::NOT_COUNTED;
-use crate::queue::{Cq, QueueError, Reservation, RingAbsent};
-use crate::state::{QueueState, SlotState, SqState, ordered, slot_state, slots_for};
+use crate::queue::QueueError;
+use crate::state::{QueueState, SlotState, slots_for};
 
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -34,10 +32,16 @@ impl Slots {
         self.free.len() as u32
     }
 
-    /// Takes a free slot.
+    /// The slot that is taken next, if there is a free one.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<u16> {
-        self.free.pop()
+    pub(super) fn next_free(&self) -> Option<u16> {
+        self.free.last().copied()
+    }
+
+    /// Takes [`Slots::next_free`].
+    #[inline]
+    pub(super) fn take(&mut self) {
+        self.free.pop();
     }
 
     /// Gives a slot back for another command; tickets of this one are recognised as late from now
@@ -66,7 +70,9 @@ impl Slots {
     #[cfg(test)]
     pub(super) fn reserved(&self) -> u32 {
         let slots = self.area.slots().iter();
-        slots.map(|slot| u32::from(slot.has_reservation())).sum()
+        slots
+            .map(|slot| u32::from(slot.state().has_reservation()))
+            .sum()
     }
 
     /// The slot.
@@ -90,7 +96,7 @@ impl Slots {
     #[inline]
     pub(super) fn named(&mut self, index: u16, generation: u16) -> Option<&mut SlotState> {
         let slot = self.area.parts().1.get_mut(usize::from(index))?;
-        (slot.generation == generation && slot.outstanding > 0).then_some(slot)
+        (slot.generation() == generation && slot.outstanding > 0).then_some(slot)
     }
 
     /// The queues' saved positions.
@@ -109,77 +115,7 @@ impl Slots {
     pub(super) fn placed(&self) -> impl Iterator<Item = u16> {
         let slots = self.area.slots().iter();
         slots
-            .filter(|slot| slot.has_reservation())
-            .map(|slot| slot.sqid)
-    }
-}
-
-/// Stores a command fetched from queue `sqid` as its command `number`, at so many ticks of the
-/// lane: steps 1 to 3 of a fetch in [`crate::state`], in their order. `progress` is that of the
-/// queue from now on.
-#[inline(always)]
-pub(super) fn store_fetched(
-    slot: &mut SlotState,
-    saved: &mut SqState,
-    words: [u64; 8],
-    (number, progress): (u32, u64),
-    sqid: u16,
-    ticks: u32,
-) {
-    slot.hold(words, number, sqid, ticks);
-    ordered();
-    slot.state = slot_state::FETCHED;
-    ordered();
-    saved.fetched = progress;
-}
-
-/// Stores the completion of a command: steps 1 to 3 of a completion in [`crate::state`], in their
-/// order. Step 4 is the caller's: the slot becomes free, or a zombie.
-///
-/// # Errors
-/// As of [`Cq::post`].
-#[inline(always)]
-pub(super) fn store_completion(
-    slot: &mut SlotState,
-    cq_tail_phase: &mut u32,
-    cq: &mut Cq,
-    reservation: Reservation,
-    cqe: Cqe,
-) -> Result<(), RingAbsent> {
-    let after = cq.tail_and_phase_after();
-    slot.posting = cq.tail();
-    ordered();
-    slot.state = slot_state::POSTING;
-    ordered();
-    let posted = cq.post(reservation, cqe);
-    ordered();
-    *cq_tail_phase = after;
-    ordered();
-    posted
-}
-
-impl SlotState {
-    /// Stores a fetched command. It becomes valid with the state that is stored after it.
-    #[inline(always)]
-    fn hold(&mut self, words: [u64; 8], number: u32, sqid: u16, ticks: u32) {
-        self.sqe = words;
-        self.number = number;
-        self.posting = ticks;
-        self.sqid = sqid;
-        self.cid = (words[0] >> 16) as u16;
-        self.epoch_index = NOT_COUNTED;
-        self.outstanding = 0;
-        self.error = 0;
-        self.reached = 0;
-        self.marks = 0;
-        self.bytes = 0;
-        self.result = 0;
-    }
-
-    /// Is free for another command; tickets of this one are recognised as late from now on.
-    #[inline]
-    pub(super) fn release(&mut self) {
-        self.state = slot_state::FREE;
-        self.generation = self.generation.wrapping_add(1);
+            .filter(|slot| slot.state().has_reservation())
+            .map(SlotState::sqid)
     }
 }

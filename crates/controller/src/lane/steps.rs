@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use memory::Segment;
-use nvme_spec::{Sqe, Status};
+use nvme_spec::Status;
 use port::Channel;
 
 use super::issue::{Asked, Issuer};
@@ -25,7 +25,7 @@ use super::plan::{Ask, Data, Plan, Room, VERIFY_BYTES};
 use super::queues::Queues;
 use super::{LaneTurn, held};
 use crate::gate::Gate;
-use crate::state::{SlotState, slot_state};
+use crate::state::{CommandState, SlotState};
 
 /// Commands that go on at a time.
 pub(super) const MOST: usize = 4;
@@ -166,7 +166,7 @@ impl Queues {
                 Came::Ended(status) => {
                     let slot = steps.going[at].slot;
                     steps.end(at);
-                    self.finish(slot, status, slot_state::FREE);
+                    self.finish(slot, status);
                 }
             }
         }
@@ -185,7 +185,7 @@ impl Queues {
             && let Some(index) = steps.waiting.pop_front()
         {
             let slot = self.slots.slot(index);
-            let sqe = Sqe::from_words(slot.sqe);
+            let sqe = slot.sqe();
             match issuer.plan(slot, &sqe, &mut steps.spare) {
                 Ok((plan, room)) => {
                     steps.going.push(Going {
@@ -196,7 +196,7 @@ impl Queues {
                     });
                     return true;
                 }
-                Err(status) => self.finish(index, status, slot_state::FREE),
+                Err(status) => self.finish(index, status),
             }
         }
         false
@@ -219,7 +219,7 @@ impl Queues {
                 Err(status) => return Came::Ended(status),
             };
             let slot = self.slots.slot(going.slot);
-            let nsid = Sqe::from_words(slot.sqe).nsid;
+            let nsid = slot.nsid();
             let passed = if G::HOLDS {
                 issuer.may_pass(nsid)
             } else {
@@ -236,7 +236,7 @@ impl Queues {
             }
             match asked {
                 Ok(Asked::Pending) => {
-                    slot.state = slot_state::STEPPING;
+                    slot.set_state(CommandState::STEPPING);
                     going.at = At::Step;
                     self.count_issued(going.slot);
                     *left -= 1;
@@ -261,10 +261,10 @@ impl Queues {
     #[cold]
     pub(super) fn stepped(&mut self, index: u16, status: Status) {
         let slot = self.slots.slot(index);
-        slot.state = slot_state::FETCHED;
-        let position = usize::from(slot.sqid) - 1;
+        slot.set_state(CommandState::FETCHED);
+        let position = usize::from(slot.sqid()) - 1;
         let removing = matches!(&self.sqs[position], Some(member) if member.removing);
-        let status = if !self.serving {
+        let status = if !self.service.is_serving() {
             Status::COMMAND_ABORT_REQUESTED
         } else if removing {
             Status::ABORTED_SQ_DELETION
@@ -283,7 +283,7 @@ impl Queues {
             return;
         }
         steps.end(at);
-        self.finish(index, status, slot_state::FREE);
+        self.finish(index, status);
     }
 
     /// The command in a slot was aborted while a medium executed its step.
@@ -323,7 +323,7 @@ impl Queues {
         let Some(index) = self.take_step(chosen) else {
             return false;
         };
-        self.finish(index, status, slot_state::FREE);
+        self.finish(index, status);
         true
     }
 

@@ -17,7 +17,6 @@ use super::fetch::PREFETCH;
 use super::issue::{Asked, COPIED_PER_TURN, Issuer, Next};
 use super::message::QueueName;
 use super::queues::Queues;
-use super::slots::{store_completion, store_fetched};
 use crate::command;
 use crate::counters::LaneCounters;
 use crate::gate::Gate;
@@ -59,7 +58,7 @@ impl Queues {
         let batch = self.cq.reserve_batch(*left);
         let (met, rest) = self.go(position, batch, issuer, &mut tally);
         *left = self.cq.release_batch(rest);
-        self.posted += tally.done() as u32;
+        self.unannounced.add(tally.done() as u32);
         tally.add_to(&self.counters);
         met
     }
@@ -87,7 +86,7 @@ impl Queues {
                 break;
             };
             let slot = &mut slots[usize::from(index)];
-            let Ok((words, number)) = member.sq.fetch() else {
+            let Ok(words) = member.sq.fetch_into(slot, saved, ticks) else {
                 batch.put_back(entry);
                 return (Met::RingLost(QueueName::Submission(sqid)), batch);
             };
@@ -95,8 +94,6 @@ impl Queues {
             if left >= PREFETCH {
                 member.sq.prefetch(PREFETCH - 1);
             }
-            let progress = member.sq.progress();
-            store_fetched(slot, saved, words, (number, progress), sqid, ticks);
             self.share.take(position);
             let Some(plain) = command::plain(&words) else {
                 free.pop();
@@ -124,7 +121,7 @@ impl Queues {
                 }
             }
             if plain.nsid != tally.nsid {
-                self.posted += tally.done() as u32;
+                self.unannounced.add(tally.done() as u32);
                 tally.turn_to(plain.nsid, &self.counters);
             }
             if plain.writes {
@@ -138,11 +135,10 @@ impl Queues {
             let cqe = Cqe {
                 sq_head: member.sq.head() as u16,
                 sq_id: sqid,
-                cid: (words[0] >> 16) as u16,
+                cid: slot.cid(),
                 ..Cqe::default()
             };
-            let tail_phase = &mut queue.cq_tail_phase;
-            let posted = store_completion(slot, tail_phase, &mut self.cq, entry, cqe);
+            let posted = self.cq.post_from(slot, &mut queue.cq_tail, entry, cqe);
             self.share.posted(position, tail);
             slot.release();
             if posted == Err(RingAbsent) {

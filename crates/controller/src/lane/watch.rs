@@ -7,9 +7,9 @@
 //! - A sampled command is treated like any other: it may wait, be aborted, or end with its queue. A
 //!   command that finds no room is not sampled.
 
+use nvme_spec::Status;
 use nvme_spec::command::DsmRange;
 use nvme_spec::opcode::Csi;
-use nvme_spec::{Sqe, Status};
 use port::Channel;
 use port::time::Time;
 
@@ -19,16 +19,11 @@ use super::queues::{Member, Queues};
 use crate::command;
 use crate::flight::{FlightRecord, Stage, Watching};
 use crate::gate::Gate;
-use crate::state::MAX_SQS;
+use crate::state::{MAX_SAMPLES, MAX_SQS};
 
 /// Watched commands that a lane holds at a time.
 const ROOM: usize = 4096;
-
-/// Position in [`crate::state::SlotState::marks`] of the sampling mark: the command's place here
-/// plus one, above this bit.
-const PLACE_SHIFT: u32 = 16;
-/// The bits below.
-pub(super) const OTHER_MARKS: u32 = (1 << PLACE_SHIFT) - 1;
+const _: () = assert!(ROOM <= MAX_SAMPLES, "a slot's marks name each");
 
 /// The next command of a submission queue to sample.
 #[derive(Clone, Copy, Debug, Default)]
@@ -292,17 +287,12 @@ impl Watch {
 
 /// Commands that were fetched of a queue, modulo 2^32.
 fn fetched(member: &Member) -> u32 {
-    (member.sq.progress() >> 32) as u32
+    member.sq.fetched()
 }
 
 /// Nanoseconds from one moment to another, as far as they fit.
 fn span(from: Time, to: Time) -> u32 {
     u32::try_from(to.since(from)).unwrap_or(u32::MAX)
-}
-
-/// The place of a sampled command, by its slot's marks.
-fn place(marks: u32) -> Option<u16> {
-    (marks >> PLACE_SHIFT).checked_sub(1).map(|at| at as u16)
 }
 
 /// A request of a command that is watched is handed to its channel: when, and by which clock.
@@ -391,7 +381,7 @@ impl Queues {
                 self.fetch_one_watched(position, issuer)
             };
             match went {
-                _ if !self.serving => return Went::NoPlace,
+                _ if !self.service.is_serving() => return Went::NoPlace,
                 Went::On => {}
                 Went::Held if issuer.namespaces.len() > 1 => {}
                 Went::Two => {}
@@ -413,7 +403,7 @@ impl Queues {
         if let (Some(watch), Some(member)) = (&mut self.watch, &self.sqs[position])
             && let Some(at) = watch.open(position, member)
         {
-            self.slots.slot(index).marks |= (u32::from(at) + 1) << PLACE_SHIFT;
+            self.slots.slot(index).marks.set_sample(Some(at));
         }
         self.issue(index, position, &sqe, issuer)
     }
@@ -422,14 +412,12 @@ impl Queues {
     #[cold]
     pub(super) fn note_passed<C, G>(&mut self, index: u16, issuer: &mut Issuer<'_, C, G>) {
         let marks = self.slots.get(index).marks;
-        let (Some(at), Some(watch)) = (place(marks), &mut self.watch) else {
+        let (Some(at), Some(watch)) = (marks.sample(), &mut self.watch) else {
             return;
         };
         let clock = watch.watching.clock;
         let now = clock();
-        let namespace = issuer
-            .namespaces
-            .get((self.slots.get(index).sqe[0] >> 32) as u32);
+        let namespace = issuer.namespaces.get(self.slots.get(index).nsid());
         if let Some(open) = watch.get(at)
             && open.handed.is_none()
         {
@@ -449,7 +437,7 @@ impl Queues {
         issuer.clock = None;
         let (handed, range) = (issuer.handed.take(), issuer.range.take());
         let marks = self.slots.get(index).marks;
-        if let (Some(at), Some(watch)) = (place(marks), &mut self.watch)
+        if let (Some(at), Some(watch)) = (marks.sample(), &mut self.watch)
             && let Some(open) = watch.get(at)
         {
             open.range = range.or(open.range);
@@ -464,7 +452,7 @@ impl Queues {
     pub(super) fn note_end(&mut self, index: u16, status: Status) {
         let slot = self.slots.slot(index);
         let marks = std::mem::take(&mut slot.marks);
-        let (Some(at), Some(watch)) = (place(marks), &mut self.watch) else {
+        let (Some(at), Some(watch)) = (marks.sample(), &mut self.watch) else {
             return;
         };
         let Some(open) = watch.open.get_mut(usize::from(at)).and_then(Option::take) else {
@@ -491,14 +479,14 @@ impl Queues {
         let done = if handed.timed { handed.ended } else { now };
         stages[Stage::Medium as usize] = span(handed.begun, done);
         stages[Stage::Model as usize] = span(done, now);
-        let sqe = Sqe::from_words(slot.sqe);
+        let sqe = slot.sqe();
         let named = command::named(&sqe, open.csi);
         let (slba, blocks) = open.range.unwrap_or((named.slba, named.blocks));
         let record = FlightRecord {
             begun: open.seen,
             stages,
-            sqid: slot.sqid,
-            cid: slot.cid,
+            sqid: slot.sqid(),
+            cid: slot.cid(),
             opcode: sqe.opcode,
             fua: named.fua,
             status,

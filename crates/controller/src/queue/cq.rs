@@ -10,6 +10,7 @@ use super::{
     BadDoorbell, Batch, BellView, Bells, Doorbell, QueueError, Reservation, RingAbsent, distance,
     next,
 };
+use crate::state::{self, SlotState, TailPhase};
 
 /// A completion queue: every entry is reserved before it is used, so that fetched commands can
 /// always be completed.
@@ -80,19 +81,22 @@ impl Cq {
         self.tail
     }
 
-    /// The tail times two, plus the phase that the next entry gets.
+    /// The next entry to post to, and the phase that it gets.
     #[inline]
     #[must_use]
-    pub fn tail_and_phase(&self) -> u32 {
-        self.tail << 1 | u32::from(self.phase)
+    pub fn tail_and_phase(&self) -> TailPhase {
+        TailPhase::new()
+            .with_tail(self.tail as u16)
+            .with_phase(self.phase)
     }
 
     /// The same, when one more is posted.
     #[inline]
-    #[must_use]
-    pub fn tail_and_phase_after(&self) -> u32 {
+    fn tail_and_phase_after(&self) -> TailPhase {
         let tail = next(self.tail, self.entries);
-        tail << 1 | u32::from(self.phase ^ (tail == 0))
+        TailPhase::new()
+            .with_tail(tail as u16)
+            .with_phase(self.phase ^ (tail == 0))
     }
 
     /// Entries posted and not consumed, as far as the doorbell was looked at.
@@ -158,6 +162,23 @@ impl Cq {
         self.phase = phase ^ (self.tail == 0);
         let there = self.ring.store(tail, cqe.to_words());
         if there { Ok(()) } else { Err(RingAbsent) }
+    }
+
+    /// Posts the completion of the command in a slot, and saves that. The caller releases the slot,
+    /// or makes it a zombie.
+    ///
+    /// # Errors
+    /// As of [`Cq::post`].
+    #[inline(always)]
+    pub(crate) fn post_from(
+        &mut self,
+        slot: &mut SlotState,
+        saved: &mut TailPhase,
+        reservation: Reservation,
+        cqe: Cqe,
+    ) -> Result<(), RingAbsent> {
+        let places = (self.tail as u16, self.tail_and_phase_after());
+        state::store_completion(slot, saved, places, || self.post(reservation, cqe))
     }
 
     /// Checks the doorbell and takes the new head. Returns how many entries the host has consumed

@@ -22,7 +22,7 @@ pub use sq::Sq;
 
 use crate::state::MAX_SQS;
 
-/// Largest queue: MQES is 16 bits, 0's based.
+/// Largest queue: MQES is 16 bits, 0's based, so that 16 bits name any entry.
 pub const MAX_ENTRIES: u32 = 65_536;
 
 /// Why a queue cannot be made.

@@ -12,7 +12,7 @@
 //! [`Cq::release`]: super::Cq::release
 //! [`Cq::reserve`]: super::Cq::reserve
 
-use crate::state::{SlotState, slot_state};
+use crate::state::SlotState;
 
 /// One reserved entry of a completion queue. 0 bytes.
 #[must_use = "dropping a reservation loses its entry of the queue"]
@@ -80,7 +80,7 @@ impl SlotState {
     /// Keeps the reservation of the command in this slot, which was fetched.
     #[inline(always)]
     pub(crate) fn park(&self, reservation: Reservation) {
-        debug_assert!(self.has_reservation());
+        debug_assert!(self.state().has_reservation());
         reservation.consume();
     }
 
@@ -88,14 +88,7 @@ impl SlotState {
     /// completes the command and changes the slot's state.
     #[inline(always)]
     pub(crate) fn claim(&self) -> Option<Reservation> {
-        self.has_reservation().then(Reservation::new)
-    }
-
-    /// Whether an entry is reserved for the command in this slot.
-    #[inline(always)]
-    pub(crate) fn has_reservation(&self) -> bool {
-        use slot_state::{FETCHED, FUSED, IN_FLIGHT, STEPPING};
-        matches!(self.state, FETCHED | IN_FLIGHT | STEPPING | FUSED)
+        self.state().has_reservation().then(Reservation::new)
     }
 }
 
@@ -122,20 +115,21 @@ const _: () = assert!(size_of::<Reservation>() == 0);
 
 #[cfg(test)]
 mod tests {
-    use zerocopy::FromZeros;
-
     use super::*;
+    use crate::state::CommandState;
 
     #[test]
     fn a_command_completes_once() {
-        let mut slot = SlotState::new_zeroed();
-        assert!(slot.claim().is_none(), "it is free");
-        slot.state = slot_state::FETCHED;
+        let slot = SlotState::in_state(CommandState::FETCHED);
         slot.park(Reservation::new());
         slot.claim().expect("it was parked").consume();
-        for state in [slot_state::POSTING, slot_state::ZOMBIE, slot_state::FREE] {
-            slot.state = state;
-            assert!(slot.claim().is_none(), "it has completed");
+        for state in [
+            CommandState::POSTING,
+            CommandState::ZOMBIE,
+            CommandState::FREE,
+        ] {
+            let slot = SlotState::in_state(state);
+            assert!(slot.claim().is_none(), "it has completed: {state:?}");
         }
 
         let mut batch = Batch::new(1);

@@ -6,6 +6,7 @@ use memory::{DmaView, Iova, SqRing};
 use nvme_spec::registers::sq_tail_slot;
 
 use super::{BadDoorbell, BellView, Bells, Doorbell, QueueError, RingAbsent, distance, next};
+use crate::state::{self, Fetched, Progress, SlotState, SqState};
 
 /// A submission queue: fetches the host's entries, in order, each once.
 #[derive(Debug)]
@@ -178,12 +179,13 @@ impl Sq {
         }
     }
 
-    /// Commands fetched since it was created, modulo 2^32, in the upper half; the head in the
-    /// lower.
+    /// Commands fetched since it was created, and the head.
     #[inline]
     #[must_use]
-    pub fn progress(&self) -> u64 {
-        (u64::from(self.fetched) << 32) | u64::from(self.head)
+    pub fn progress(&self) -> Progress {
+        Progress::new()
+            .with_head(self.head)
+            .with_fetched(self.fetched)
     }
 
     /// Fetches the next entry: its words, and how many were fetched before it, modulo 2^32. The
@@ -199,6 +201,28 @@ impl Sq {
         let number = self.fetched;
         self.fetched = number.wrapping_add(1);
         Ok((words, number))
+    }
+
+    /// Fetches the next entry at `tick` into a slot, and saves that. Its words.
+    ///
+    /// # Errors
+    /// As of [`Sq::fetch`].
+    #[inline(always)]
+    pub(crate) fn fetch_into(
+        &mut self,
+        slot: &mut SlotState,
+        saved: &mut SqState,
+        tick: u32,
+    ) -> Result<[u64; 8], RingAbsent> {
+        let (words, number) = self.fetch()?;
+        let fetched = Fetched {
+            words,
+            number,
+            sqid: self.id,
+            progress: self.progress(),
+        };
+        state::store_fetched(slot, saved, &fetched, tick);
+        Ok(words)
     }
 
     /// A bad doorbell value was found, and nothing more is fetched.

@@ -350,7 +350,10 @@ impl Tenants {
         if flows.len() < FLOWS {
             // What has no number goes uncounted: with 64 namespaces each, a thousand tenants have
             // one.
-            let id = u16::try_from(self.flows.len()).ok()?;
+            if self.flows.len() >= FlowId::LIMIT {
+                return None;
+            }
+            let id = self.flows.len() as u16;
             self.flows.push(flow);
             self.shares[share].flows.push(id.into());
             return Some(FlowId(id));

@@ -35,6 +35,23 @@ fn namespaces_that_are_made_for_ever_take_no_more_room() {
     assert_eq!((tenants.flows.len(), tenants.shares.len()), (FLOWS, 1));
 }
 
+/// A slot that stored the number 65,535 plus one would hold no flow: what was counted when a medium
+/// got the command would be counted for ever.
+#[test]
+fn the_number_65535_is_no_flows() {
+    let mut tenants = Tenants::default();
+    let mut flows = 0..;
+    let mut place = || {
+        let at: u32 = flows.next().unwrap();
+        let tenant = TenantId((at / FLOWS as u32) as u16);
+        tenants.place_flow(tenant, namespace(at.into()), 1)
+    };
+    for id in 0..u16::MAX {
+        assert_eq!(place(), Some(FlowId(id)));
+    }
+    assert_eq!(place(), None);
+}
+
 /// What a medium has of a namespace is not forgotten for another one's sake.
 #[test]
 fn a_namespace_with_commands_in_flight_keeps_its_place() {

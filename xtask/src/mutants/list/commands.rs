@@ -118,8 +118,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "restrictions",
         guard: "a namespace that is restricted takes no such command",
         file: "crates/controller/src/lane/issue.rs",
-        from: "slot.marks |= u32::from(forward::check(restrictions, &command)?);",
-        to: "slot.marks |= u32::from(forward::check(restrictions, &command).unwrap_or_default());",
+        from: "&& forward::check(restrictions, &command)?",
+        to: "&& forward::check(restrictions, &command).unwrap_or_default()",
         test: unit(
             "controller",
             "controller::tests::reservations::a_write_exclusive_reservation_lets_the_other_host_read",
@@ -211,8 +211,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "event-requests",
         guard: "more Asynchronous Event Requests than AERL says are refused",
         file: "crates/controller/src/controller/admin/mod.rs",
-        from: "if !self.events.hold(sqe.cid) {",
-        to: "if !self.events.hold(sqe.cid) && sqe.cid == 0 {",
+        from: "if !self.admin.events.hold(sqe.cid) {",
+        to: "if !self.admin.events.hold(sqe.cid) && sqe.cid == 0 {",
         test: unit(
             "controller",
             "controller::tests::events::requests_are_held_up_to_aerl_and_then_refused",

@@ -85,8 +85,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "polls-acknowledged",
         guard: "only a host that has consumed everything is not interrupted",
         file: "crates/controller/src/lane/polling.rs",
-        from: "if !queues.is_unacknowledged() && queues.serving",
-        to: "if queues.serving",
+        from: "if !queues.is_unacknowledged() && queues.service.is_serving()",
+        to: "if queues.service.is_serving()",
         test: unit(
             "controller",
             "lane::tests::polling::a_host_that_waits_is_told_of_every_batch",
@@ -129,8 +129,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "bus-drain",
         guard: "the bus is left when nothing is in flight",
         file: "crates/controller/src/lane/control.rs",
-        from: "Stop::Leaving => self.sqs.iter().flatten().all(|sq| sq.outstanding == 0),",
-        to: "Stop::Leaving => true,",
+        from: "Some(Awaits::Commands) => self.sqs.iter().flatten().all(|sq| sq.outstanding == 0),",
+        to: "Some(Awaits::Commands) => true,",
         test: unit(
             "controller",
             "controller::tests::bus::what_is_with_a_medium_ends_before_the_bus_is_left",

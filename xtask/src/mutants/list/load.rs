@@ -61,7 +61,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "load-head",
         guard: "a completion queue that is made again begins at its first entry",
         file: "crates/controller/src/controller/admin/queues.rs",
-        from: "        self.doorbells.store(cq_head_slot(cqid), 0);\n",
+        from: "        self.doorbells.pages.store(cq_head_slot(cqid), 0);\n",
         to: "",
         test: FROM_1,
     },

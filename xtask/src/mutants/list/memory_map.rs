@@ -62,7 +62,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "shadow-pages",
         guard: "doorbell buffers are found again after the map has changed",
-        file: "crates/controller/src/lane/queues.rs",
+        file: "crates/controller/src/lane/doorbells.rs",
         from: "            shadow.resolve(view);\n",
         to: "            let _ = shadow;\n",
         test: unit(

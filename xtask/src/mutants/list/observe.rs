@@ -84,8 +84,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "inspected-given-up",
         guard: "a command that has completed for its host is not shown",
         file: "crates/controller/src/lane/inspection.rs",
-        from: "slot_state::FREE | slot_state::ZOMBIE",
-        to: "slot_state::FREE",
+        from: "CommandState::FREE | CommandState::ZOMBIE",
+        to: "CommandState::FREE",
         test: unit(
             "controller",
             "lane::tests::inspection::what_was_given_up_is_counted_and_not_shown",

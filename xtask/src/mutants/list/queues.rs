@@ -51,7 +51,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "frozen-doorbells",
         guard: "what is stored into doorbells of frozen queues costs nobody anything",
         file: "crates/controller/src/controller/exchange.rs",
-        from: "                self.watch.ignore(queue);\n",
+        from: "                self.doorbells.watch.ignore(queue);\n",
         to: "",
         test: unit(
             "controller",
@@ -62,7 +62,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "heeded-doorbells",
         guard: "doorbells of a queue that is made again are looked at",
         file: "crates/controller/src/controller/admin/queues.rs",
-        from: "        self.watch.heed(QueueName::Submission(sqid));\n",
+        from: "        self.doorbells.watch.heed(QueueName::Submission(sqid));\n",
         to: "",
         test: unit(
             "controller",
@@ -106,7 +106,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "completed-twice",
         guard: "the reservation of a command is handed out once",
         file: "crates/controller/src/queue/reservation.rs",
-        from: "self.has_reservation().then(Reservation::new)",
+        from: "self.state().has_reservation().then(Reservation::new)",
         to: "Some(Reservation::new())",
         test: unit(
             "controller",
@@ -320,7 +320,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "late-ticket",
         guard: "a ticket whose slot has another command now completes nothing",
         file: "crates/controller/src/lane/slots.rs",
-        from: "(slot.generation == generation && slot.outstanding > 0).then_some(slot)",
+        from: "(slot.generation() == generation && slot.outstanding > 0).then_some(slot)",
         to: "(slot.outstanding > 0).then_some(slot)",
         test: unit(
             "controller",
@@ -337,6 +337,61 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "engine",
             &["--test", "engine"],
             "turns::a_ticket_of_a_lane_that_is_gone_completes_nothing",
+        ),
+    },
+    Mutation {
+        name: "saved-fetch",
+        guard: "a fetch is saved before the command reaches a medium",
+        file: "crates/controller/src/state/slot.rs",
+        from: "    saved.progress = fetched.progress;\n",
+        to: "    let _ = saved;\n",
+        test: unit(
+            "controller",
+            "lane::tests::saved::a_command_is_saved_before_a_medium_is_asked",
+        ),
+    },
+    Mutation {
+        name: "saved-posting",
+        guard: "a slot is marked as posting before its entry is written",
+        file: "crates/controller/src/state/slot.rs",
+        from: "    slot.state = CommandState::POSTING;\n    ordered();\n    let posted = post();\n",
+        to: "    let posted = post();\n    ordered();\n    slot.state = CommandState::POSTING;\n",
+        test: unit(
+            "controller",
+            "state::slot::tests::a_restart_knows_of_a_completion_whether_it_was_posted",
+        ),
+    },
+    Mutation {
+        name: "saved-tail",
+        guard: "the saved tail passes an entry after the entry is written",
+        file: "crates/controller/src/state/slot.rs",
+        from: "    let posted = post();\n    ordered();\n    *saved = after;\n",
+        to: "    *saved = after;\n    ordered();\n    let posted = post();\n",
+        test: unit(
+            "controller",
+            "state::slot::tests::a_restart_knows_of_a_completion_whether_it_was_posted",
+        ),
+    },
+    Mutation {
+        name: "abandon-subsystem",
+        guard: "an operation that waits for commands in flight does not abort its own command",
+        file: "crates/controller/src/lane/control.rs",
+        from: "self.queues.abandon(|slot| !slot.counted.in_subsystem())",
+        to: "self.queues.abandon(|_| true)",
+        test: unit(
+            "controller",
+            "lane::tests::control::commands_of_the_subsystem_are_aborted_only_with_everything",
+        ),
+    },
+    Mutation {
+        name: "saved-admin-posting",
+        guard: "an admin completion is marked as being posted before it is",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "        head.cq_tail.set_posting(true);\n",
+        to: "",
+        test: unit(
+            "controller",
+            "controller::tests::queues::a_restart_knows_of_an_admin_completion_whether_it_was_posted",
         ),
     },
     Mutation {

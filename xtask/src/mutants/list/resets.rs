@@ -7,7 +7,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "reset-doorbells-of-before",
         guard: "what a host submitted while the controller was disabled is not done",
         file: "crates/controller/src/controller/lifecycle.rs",
-        from: "        self.doorbells.zero_all();\n        match self.make_admin_queue() {",
+        from: "        self.doorbells.pages.zero_all();\n        match self.make_admin_queue() {",
         to: "        match self.make_admin_queue() {",
         test: unit(
             "controller",
@@ -17,7 +17,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "shadow-after-reset",
         guard: "the registration of doorbell buffers ends with every reset",
-        file: "crates/controller/src/controller/lifecycle.rs",
+        file: "crates/controller/src/controller/doorbells.rs",
         from: "        self.shadow = None;\n",
         to: "",
         test: unit(
@@ -75,7 +75,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "stale-doorbells",
         guard: "doorbells are zero when RDY falls",
         file: "crates/controller/src/controller/lifecycle.rs",
-        from: "                self.doorbells.zero_all();\n",
+        from: "                self.doorbells.pages.zero_all();\n",
         to: "",
         test: unit(
             "controller",
@@ -85,7 +85,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "stopped-lane",
         guard: "a lane that was stopped posts nothing more",
-        file: "crates/controller/src/lane/control.rs",
+        file: "crates/controller/src/lane/service.rs",
         from: "        // Nothing is posted from here on: the host may use the rings for something else.\n        self.serving = false;\n",
         to: "",
         test: unit(

@@ -92,7 +92,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "earlier-life",
         guard: "the answer to a command of before a reset is for nobody",
         file: "crates/controller/src/controller/admin/mod.rs",
-        from: "Requester::Admin { life, cid, .. } if life == self.life => {",
+        from: "Requester::Admin { life, cid, .. } if life == self.life.number => {",
         to: "Requester::Admin { cid, .. } => {",
         test: unit(
             "controller",

@@ -51,12 +51,20 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tenants-deleted-queue",
         guard: "a command that waits for its tenant's turn ends with its queue",
         file: "crates/controller/src/lane/control.rs",
-        from: "        self.drop_held(Status::ABORTED_SQ_DELETION, |slot| slot.sqid == sqid);\n",
+        from: "        self.drop_held(Status::ABORTED_SQ_DELETION, |slot| slot.sqid() == sqid);\n",
         to: "",
         test: unit(
             "controller",
             "lane::tests::held::what_waits_is_aborted_deleted_and_dropped",
         ),
+    },
+    Mutation {
+        name: "tenants-last-number",
+        guard: "no flow has a number that a slot cannot store",
+        file: "crates/engine/src/tenants/mod.rs",
+        from: "if self.flows.len() >= FlowId::LIMIT {",
+        to: "if self.flows.len() > FlowId::LIMIT {",
+        test: unit("engine", "tenants::tests::the_number_65535_is_no_flows"),
     },
     Mutation {
         name: "tenants-leave",

@@ -18,9 +18,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "travel-told",
         guard: "a change of the map is counted before its reply goes out",
-        file: "crates/controller/src/controller/mod.rs",
-        from: "        self.view_changed = true;\n        self.told.add();",
-        to: "        self.view_changed = true;",
+        file: "crates/controller/src/controller/news.rs",
+        from: "        self.due.view = true;\n        self.told.add();",
+        to: "        self.due.view = true;",
         test: integration(
             "engine",
             &["--test", "engine"],
@@ -30,9 +30,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "travel-paused",
         guard: "a lane that is to move fetches nothing more",
-        file: "crates/controller/src/lane/fetch.rs",
-        from: "if available == 0 || !self.serving || self.paused != 0 {",
-        to: "if available == 0 || !self.serving {",
+        file: "crates/controller/src/lane/service.rs",
+        from: "self.serving && !self.is_paused()",
+        to: "self.serving",
         test: integration(
             "engine",
             &["--test", "engine"],
@@ -139,7 +139,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "travel-rest",
         guard: "a lane that is to move does not rest before it has said that it is empty",
         file: "crates/controller/src/lane/mod.rs",
-        from: "!self.has_work() && self.queues.paused & pause::MOVE == 0",
+        from: "!self.has_work() && !self.queues.service.is_to_move()",
         to: "!self.has_work()",
         test: integration(
             "engine",

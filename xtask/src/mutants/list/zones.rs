@@ -132,7 +132,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "set-hidden",
         guard: "a host without all command sets sees namespaces of the NVM command set only",
-        file: "crates/controller/src/controller/exchange.rs",
+        file: "crates/controller/src/controller/attached.rs",
         from: "        if !all_sets {",
         to: "        if all_sets {",
         test: unit(

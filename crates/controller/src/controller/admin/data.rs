@@ -78,39 +78,39 @@ impl Controller {
         let request = LogRequest::parse(
             sqe,
             self.config.max_transfer,
-            &self.namespaces,
-            &self.drives,
+            &self.attached.table,
+            &self.health.drives,
         )?;
         let sources = LogSources {
-            errors: &self.errors,
-            changed: &self.changed,
-            changed_zones: &self.changed_zones,
+            errors: &self.logs.errors,
+            changed: &self.logs.changed_namespaces,
+            changed_zones: &self.logs.changed_zones,
             health: self.health(),
-            namespaces: &self.namespaces,
-            drives: &self.drives,
+            namespaces: &self.attached.table,
+            drives: &self.health.drives,
             firmware_revision: &self.config.firmware_revision,
             served: self.served(subsystem).collect(),
             sets: sets(subsystem).cloned().collect(),
             sanitize: subsystem.sanitize_log(),
-            reservations: &self.notifications,
-            reactor: self.reactor.as_deref(),
+            reservations: &self.admin.notifications,
+            reactor: self.logs.reactor.as_deref(),
         };
         let part = request.cut(&sources.page(&request)?);
         self.send(sqe, &part)?;
         if !request.retain_event {
-            self.events.clear(request.lid);
+            self.admin.events.clear(request.lid);
             if request.lid == LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST {
-                self.changed.clear();
+                self.logs.changed_namespaces.clear();
             }
             if request.lid == LogPageId::CHANGED_ZONE_LIST {
-                self.changed_zones.clear(request.nsid);
+                self.logs.changed_zones.clear(request.nsid);
                 // There is an event for each namespace.
-                if self.changed_zones.first().is_some() {
+                if self.logs.changed_zones.first().is_some() {
                     self.raise(Event::ZoneChanged);
                 }
             }
             let reservations = request.lid == LogPageId::RESERVATION_NOTIFICATION;
-            if reservations && self.notifications.read() {
+            if reservations && self.admin.notifications.read() {
                 self.raise(Event::ReservationNotification);
             }
         }
@@ -122,9 +122,9 @@ impl Controller {
         FeatureContext {
             queues: self.config.queues,
             queues_exist: !self.queues.is_empty(),
-            namespaces: self.namespaces.clone(),
-            namespace_limit: self.namespace_limit,
-            warning_temperature: self.drives.limits(&self.namespaces).0,
+            namespaces: self.attached.table.clone(),
+            namespace_limit: self.attached.limit,
+            warning_temperature: self.health.drives.limits(&self.attached.table).0,
             now: self.now,
         }
     }

@@ -118,8 +118,8 @@ impl Controller {
     pub fn drive_reported(&mut self, channel: ChannelId, report: Option<&Arc<DriveReport>>) {
         let before = self.health().critical_warning();
         match report {
-            Some(report) => drop(self.drives.0.insert(channel, report.clone())),
-            None => drop(self.drives.0.remove(&channel)),
+            Some(report) => drop(self.health.drives.0.insert(channel, report.clone())),
+            None => drop(self.health.drives.0.remove(&channel)),
         }
         let now = self.health().critical_warning();
         let new = u8::from(now) & !u8::from(before);

@@ -6,9 +6,10 @@
 //! the counters each time.
 
 use nvme_spec::log::{CriticalWarning, SmartLog};
+use port::time::Time;
 use zerocopy::FromZeros;
 
-use super::drives::DriveHealth;
+use super::drives::{DriveHealth, Drives};
 use super::temperature;
 use crate::controller::Controller;
 use crate::counters::LaneCounters;
@@ -100,31 +101,53 @@ impl Health {
     }
 }
 
+/// Data of the health log beside the counters of lanes.
+#[derive(Debug)]
+pub(crate) struct HealthState {
+    /// Counts of deleted lanes, and other counts.
+    pub(crate) history: HealthRecord,
+    /// The record's usage state, and the time when it was written.
+    kept: (bool, Time),
+    /// Reports of the drives behind the namespaces.
+    pub(crate) drives: Drives,
+}
+
+impl HealthState {
+    /// That of a controller that is powered on, with this record.
+    pub(crate) fn powered_on(record: &HealthRecord) -> Self {
+        HealthState {
+            history: record.powered_on(),
+            kept: (record.in_use, Time(0)),
+            drives: Drives::default(),
+        }
+    }
+}
+
 impl Controller {
     /// Current data of the health log.
     pub(crate) fn health(&self) -> Health {
-        let mut counted = self.history;
+        let mut counted = self.health.history;
         for (_, cq) in self.queues.cqs() {
             counted.add(&cq.counters);
         }
-        counted.error_log_entries = self.errors.count();
+        counted.error_log_entries = self.logs.errors.count();
         counted.in_use = self.is_in_use();
-        let (warning, _) = self.drives.limits(&self.namespaces);
+        let (warning, _) = self.health.drives.limits(&self.attached.table);
         Health {
             counted,
             thresholds: self.features.temperature_thresholds(warning),
-            drives: self.drives.health(&self.namespaces),
+            drives: self.health.drives.health(&self.attached.table),
         }
     }
 
     /// Has the counters kept: at once where a host came, shut down or went, else now and then.
     pub(crate) fn keep_health(&mut self, subsystem: &mut Subsystem) {
-        let (in_use, kept_at) = self.health_kept;
+        let (in_use, kept_at) = self.health.kept;
         let is_due = self.now.since(kept_at) >= KEEP_INTERVAL_NS;
         if in_use == self.is_in_use() && !is_due {
             return;
         }
-        self.health_kept = (self.is_in_use(), self.now);
+        self.health.kept = (self.is_in_use(), self.now);
         let health = self.health().counted;
         subsystem.update_controller(self.id(), |record| record.health = health);
     }

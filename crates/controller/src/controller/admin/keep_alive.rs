@@ -26,21 +26,21 @@ impl Controller {
 
     /// Restarts the timer.
     pub(crate) fn restart_keep_alive(&mut self) {
-        self.keep_alive_from = self.now;
+        self.admin.keep_alive_from = self.now;
     }
 
     /// When the timer expires; `None` while it is not active: it is while commands are served, no
     /// shutdown was asked for, and the timeout is not 0.
     pub(crate) fn keep_alive_deadline(&self) -> Option<Time> {
         let timeout_ms = u64::from(self.features.keep_alive_ms());
-        let active = timeout_ms != 0 && self.admin.is_some() && !self.is_shutting_down();
-        active.then(|| self.keep_alive_from + timeout_ms * 1_000_000)
+        let active = timeout_ms != 0 && self.admin.queue.is_some() && !self.is_shutting_down();
+        active.then(|| self.admin.keep_alive_from + timeout_ms * 1_000_000)
     }
 
     /// Fails the controller if the timer has expired, and records the reason in the error log.
     pub(crate) fn check_keep_alive(&mut self) {
         if self.keep_alive_deadline().is_some_and(|at| self.now >= at) {
-            self.errors.add(LoggedError {
+            self.logs.errors.add(LoggedError {
                 status: Status::KEEP_ALIVE_TIMER_EXPIRED,
                 ..LoggedError::default()
             });

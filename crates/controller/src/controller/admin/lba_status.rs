@@ -25,10 +25,10 @@ impl Controller {
         if ![LbaStatusAction::SCAN, LbaStatusAction::TRACKED].contains(&cdw13.atype()) {
             return Err(Status::INVALID_FIELD_IN_COMMAND);
         }
-        if sqe.nsid == 0 || sqe.nsid > self.namespace_limit {
+        if sqe.nsid == 0 || sqe.nsid > self.attached.limit {
             return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
         }
-        let namespace = self.namespaces.get(sqe.nsid);
+        let namespace = self.attached.table.get(sqe.nsid);
         let namespace = namespace.ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
         let range = asked_range(namespace, slba(sqe), cdw13.rl())?;
         let restrictions = namespace.restrictions.as_deref();

@@ -84,6 +84,28 @@ pub struct ReactorLog {
 
 const _: () = assert!(size_of::<ReactorLog>() == 80);
 
+/// Past events, for the pages that report them.
+#[derive(Debug)]
+pub(crate) struct Logs {
+    pub(crate) errors: ErrorLog,
+    pub(crate) changed_namespaces: ChangedNamespaces,
+    pub(crate) changed_zones: ChangedZones,
+    /// The reactor's counters, for the vendor log page.
+    pub(crate) reactor: Option<Arc<ReactorCounters>>,
+}
+
+impl Logs {
+    /// Those of a controller that has counted so many errors in earlier processes.
+    pub(crate) fn after(errors: u64) -> Self {
+        Logs {
+            errors: ErrorLog::after(errors),
+            changed_namespaces: ChangedNamespaces::default(),
+            changed_zones: ChangedZones::default(),
+            reactor: None,
+        }
+    }
+}
+
 /// The errors of commands and of no command, newest first (Base 2.1, 5.1.12.1.2).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ErrorLog {

@@ -23,10 +23,12 @@ mod pending;
 pub(super) mod queues;
 pub(super) mod reservations;
 mod sanitize;
+mod side;
 pub(super) mod temperature;
 
 use std::sync::Arc;
 
+pub(crate) use health::HealthState;
 use memory::{DmaView, DoorbellPages, Hint, Iova, Need, ShadowDoorbells, TranslateError};
 use nvme_spec::command::{AbortCdw10, AbortDw0};
 use nvme_spec::event::EventDw0;
@@ -37,6 +39,7 @@ use nvme_spec::{Cqe, Sqe, Status};
 pub(crate) use pending::{ABORT_LIMIT, OPERATION_LIMIT, Pending, Waiting};
 use port::status;
 pub(crate) use queues::IoQueues;
+pub(crate) use side::AdminSide;
 
 use self::logs::{LoggedCommand, LoggedError};
 use crate::config::DoorbellMode;
@@ -255,20 +258,20 @@ impl Controller {
     /// could be deleted and created again before the message arrives, and its new life would begin
     /// with the value of the old one.
     pub fn expect_messages(&mut self) {
-        self.by_messages = true;
+        self.doorbells.by_messages = true;
     }
 
     /// Whether admin commands wait for [`Self::messages_read`].
     #[must_use]
     pub fn waits_for_messages(&self) -> bool {
-        let admin = self.admin.as_ref();
+        let admin = self.admin.queue.as_ref();
         admin.is_some_and(AdminQueue::waits_for_messages)
     }
 
     /// Every message has been read that the host had sent when the controller looked at its
     /// doorbells the last time.
     pub fn messages_read(&mut self) {
-        if let Some(admin) = &mut self.admin
+        if let Some(admin) = &mut self.admin.queue
             && let Some(tail) = &mut admin.ordered
         {
             *tail = admin.sq.tail();
@@ -296,9 +299,9 @@ impl Controller {
                     self.post_admin(sqe.cid, dw0, Status::SUCCESSFUL_COMPLETION)
                 }
                 Err(status) => self.refuse(&sqe, status),
-                Ok(Reply::Waits) => self.pending.note(&sqe),
+                Ok(Reply::Waits) => self.admin.pending.note(&sqe),
                 Ok(Reply::Held) => {
-                    if let Some(admin) = &mut self.admin {
+                    if let Some(admin) = &mut self.admin.queue {
                         admin.release();
                     }
                 }
@@ -308,9 +311,9 @@ impl Controller {
     }
 
     fn fetch_admin(&mut self) -> Option<Sqe> {
-        let admin = self.admin.as_mut()?;
-        let looked = admin.look(&self.doorbells);
-        let fetched = if self.pending.operations() < OPERATION_LIMIT {
+        let admin = self.admin.queue.as_mut()?;
+        let looked = admin.look(&self.doorbells.pages);
+        let fetched = if self.admin.pending.operations() < OPERATION_LIMIT {
             admin.fetch()
         } else {
             Ok(None)
@@ -321,19 +324,19 @@ impl Controller {
                 (admin.cq.is_frozen(), QueueName::Completion(0)),
             ];
             for (_, queue) in frozen.into_iter().filter(|(frozen, _)| *frozen) {
-                self.watch.ignore(queue);
+                self.doorbells.watch.ignore(queue);
             }
             self.bad_doorbell(0);
         }
         match fetched {
             Ok(sqe) => {
-                self.admin_absent_since = None;
+                self.admin.absent_since = None;
                 sqe
             }
             Err(RingAbsent) => {
                 // Firmware remaps memory under a live queue; what is gone this long does not come
                 // back.
-                let since = *self.admin_absent_since.get_or_insert(self.now);
+                let since = *self.admin.absent_since.get_or_insert(self.now);
                 if self.now >= since + DEADLINE_NS {
                     self.fail(Failure::QueueLost);
                 }
@@ -368,7 +371,7 @@ impl Controller {
             AdminOpcode::DELETE_IO_SUBMISSION_QUEUE => self.delete_sq(sqe, lanes),
             AdminOpcode::ABORT => self.abort(sqe, lanes),
             AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST => {
-                if !self.events.hold(sqe.cid) {
+                if !self.admin.events.hold(sqe.cid) {
                     return Err(Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED);
                 }
                 Ok(Reply::Held)
@@ -417,10 +420,12 @@ impl Controller {
         nsid: u32,
         steps: impl IntoIterator<Item = Step>,
     ) -> Operation {
-        self.pending.add(sqe.cid, Waiting::Operation, self.now);
+        self.admin
+            .pending
+            .add(sqe.cid, Waiting::Operation, self.now);
         let by = Requester::Admin {
             controller: self.id(),
-            life: self.life,
+            life: self.life.number,
             cid: sqe.cid,
         };
         Operation::new(by, nsid, steps)
@@ -442,15 +447,15 @@ impl Controller {
             } = answer;
             worked = true;
             match to {
-                Requester::Admin { life, cid, .. } if life == self.life => {
-                    self.pending.take_command(cid, Waiting::Operation);
+                Requester::Admin { life, cid, .. } if life == self.life.number => {
+                    self.admin.pending.take_command(cid, Waiting::Operation);
                     match result {
                         Ok(_) => self.features.kept(cid),
                         Err(_) => self.feature_not_kept(cid, lanes, subsystem),
                     }
                     self.complete_admin(cid, result);
                     if result.is_err() && information != 0 {
-                        self.errors.describe_last(information);
+                        self.logs.errors.describe_last(information);
                     }
                 }
                 Requester::Io { ticket, .. } => lanes.answer(ticket, result.map(|_| data)),
@@ -477,7 +482,7 @@ impl Controller {
     /// an entry.
     fn log_error(&mut self, cid: u16, opcode: u8, nsid: u32, status: Status) {
         if is_logged(status) {
-            self.errors.add(LoggedError {
+            self.logs.errors.add(LoggedError {
                 command: Some(LoggedCommand {
                     sqid: 0,
                     cid,
@@ -504,14 +509,14 @@ impl Controller {
     /// Posts the completion of a command that waited, or of a request that was held, and holds a
     /// place.
     pub(crate) fn complete_admin(&mut self, cid: u16, answer: Result<u32, Status>) {
-        if self.admin.is_none() {
+        if self.admin.queue.is_none() {
             return;
         }
         let (dw0, status) = match answer {
             Ok(dw0) => (dw0, Status::SUCCESSFUL_COMPLETION),
             Err(status) => (0, status),
         };
-        let (opcode, nsid) = match self.pending.take_asked(cid) {
+        let (opcode, nsid) = match self.admin.pending.take_asked(cid) {
             Some(asked) => (asked.opcode, asked.nsid),
             None => (AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST.0, 0),
         };
@@ -524,10 +529,10 @@ impl Controller {
     }
 
     pub(crate) fn post_admin_with(&mut self, cid: u16, [dw0, dw1]: [u32; 2], status: Status) {
-        if self.admin.is_none() || self.withholds_completion((cid, [dw0, dw1], status)) {
+        if self.admin.queue.is_none() || self.withholds_completion((cid, [dw0, dw1], status)) {
             return;
         }
-        let Some(admin) = &self.admin else {
+        let Some(admin) = &self.admin.queue else {
             return;
         };
         // A queue is at most 4096 entries long.
@@ -542,7 +547,7 @@ impl Controller {
         };
         // What a completion tells must be kept before it is told.
         self.save_posting(&cqe);
-        let Some(admin) = &mut self.admin else {
+        let Some(admin) = &mut self.admin.queue else {
             return;
         };
         let Some(entry) = admin.reserved.claim() else {
@@ -560,9 +565,9 @@ impl Controller {
     /// Completes held requests for which there is an event and a place.
     fn post_events(&mut self) -> bool {
         let mut worked = false;
-        while let Some(admin) = &mut self.admin
+        while let Some(admin) = &mut self.admin.queue
             && admin.cq.free() > 0
-            && let Some((cid, dw0)) = self.events.next()
+            && let Some((cid, dw0)) = self.admin.events.next()
         {
             admin.reserve();
             self.complete_event(cid, dw0);
@@ -574,7 +579,7 @@ impl Controller {
     /// Completes a held request with an event. A zone event carries its namespace in Dword 1.
     fn complete_event(&mut self, cid: u16, dw0: u32) {
         let zones = EventDw0::from(dw0).lid() == LogPageId::CHANGED_ZONE_LIST;
-        let nsid = self.changed_zones.first().filter(|_| zones);
+        let nsid = self.logs.changed_zones.first().filter(|_| zones);
         self.post_admin_with(cid, [dw0, nsid.unwrap_or(0)], Status::SUCCESSFUL_COMPLETION);
     }
 
@@ -588,9 +593,9 @@ impl Controller {
         if sqid == 0 {
             // Only a held request can be found waiting. It completes in a place of its own, which
             // may have to become free first.
-            let aborted = self.events.release(cid);
+            let aborted = self.admin.events.release(cid);
             if aborted {
-                self.aborted_requests.push(cid);
+                self.admin.aborted_requests.push(cid);
                 self.post_aborted_requests();
             }
             return Ok(Reply::Done(abort_dw0(aborted)));
@@ -598,13 +603,14 @@ impl Controller {
         let Some(key) = self.queues.lane_of_sq(sqid) else {
             return Ok(Reply::Done(abort_dw0(false)));
         };
-        if self.pending.aborts() >= ABORT_LIMIT {
+        if self.admin.pending.aborts() >= ABORT_LIMIT {
             return Err(Status::ABORT_COMMAND_LIMIT_EXCEEDED);
         }
         if !lanes.command(key, LaneCommand::Abort { sqid, cid }) {
             return Ok(Reply::Done(abort_dw0(false)));
         }
-        self.pending
+        self.admin
+            .pending
             .add(sqe.cid, Waiting::Abort { sqid, cid }, self.now);
         Ok(Reply::Waits)
     }
@@ -612,12 +618,12 @@ impl Controller {
     /// Completes the aborted requests for which there is a place. Before the next command is
     /// fetched, which could take it: so there is never more than one that waits.
     fn post_aborted_requests(&mut self) {
-        while let Some(&cid) = self.aborted_requests.first()
-            && let Some(admin) = &mut self.admin
+        while let Some(&cid) = self.admin.aborted_requests.first()
+            && let Some(admin) = &mut self.admin.queue
             && admin.cq.free() > 0
         {
             admin.reserve();
-            self.aborted_requests.remove(0);
+            self.admin.aborted_requests.remove(0);
             self.complete_admin(cid, Err(Status::COMMAND_ABORT_REQUESTED));
         }
     }
@@ -640,9 +646,14 @@ impl Controller {
         let shadow = spec
             .find(&self.view)
             .map_err(|error| self.lane_status(error))?;
-        self.shadow = Some(spec);
-        if let Some(admin) = &mut self.admin {
-            admin.register(shadow, &registration, &self.doorbells, self.by_messages);
+        self.doorbells.shadow = Some(spec);
+        if let Some(admin) = &mut self.admin.queue {
+            admin.register(
+                shadow,
+                &registration,
+                &self.doorbells.pages,
+                self.doorbells.by_messages,
+            );
         }
         self.tell_lanes(lanes, || LaneCommand::Shadow(Some(registration.clone())));
         Ok(Reply::Done(0))

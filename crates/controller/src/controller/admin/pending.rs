@@ -119,9 +119,4 @@ impl Pending {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &WaitingCommand> {
         self.commands.iter()
     }
-
-    pub(crate) fn clear(&mut self) {
-        self.commands.clear();
-        self.asked.clear();
-    }
 }

@@ -240,9 +240,12 @@ impl Controller {
         if self.is_shutting_down() {
             return Err(Status::COMMAND_SEQUENCE_ERROR);
         }
-        self.doorbells.store(cq_head_slot(cqid), 0);
+        self.doorbells.pages.store(cq_head_slot(cqid), 0);
         let counters = Arc::new(LaneCounters::default());
-        let area = self.state.take(1 + usize::from(cqid), slots_for(entries));
+        let area = self
+            .saved
+            .file()
+            .take(1 + usize::from(cqid), slots_for(entries));
         let state = area.map_err(|error| {
             tracing::error!(controller = self.config.name, %error, "cannot create a queue");
             Status::INTERNAL_ERROR
@@ -252,18 +255,18 @@ impl Controller {
             entries,
             base: Iova(sqe.prp1),
             vector: cdw11.ien().then_some(cdw11.iv()),
-            doorbells: self.doorbells.clone(),
-            shadow: self.shadow,
+            doorbells: self.doorbells.pages.clone(),
+            shadow: self.doorbells.shadow,
             view: self.view.clone(),
-            namespaces: self.namespaces.clone(),
-            generation: self.table_generation,
+            namespaces: self.attached.table.clone(),
+            generation: self.attached.generation,
             state,
             mdts_bytes: self.config.max_transfer,
             write_through: !self.features.write_cache_enabled(),
             quota: self.quota(),
             copying: self.copying(),
             counters: counters.clone(),
-            told: self.told.clone(),
+            told: self.news.told().clone(),
         };
         let lane = Lane::new(config).map_err(|error| self.lane_status(error))?;
         self.queues.highest = self.queues.highest.max(cqid);
@@ -273,14 +276,14 @@ impl Controller {
             vector: cdw11.ien().then_some(cdw11.iv()),
             counters,
             drained: self.view.epoch(),
-            namespaces_drained: self.table_generation,
+            namespaces_drained: self.attached.generation,
             left_bus: 0,
             completions_seen: 0,
             deleting: false,
             watched: None,
         });
         self.watch_lane(cqid, key, lanes);
-        self.watch.heed(QueueName::Completion(cqid));
+        self.doorbells.watch.heed(QueueName::Completion(cqid));
         Ok(Reply::Done(0))
     }
 
@@ -306,12 +309,12 @@ impl Controller {
             .and_then(|cq| cq.lane)
             .ok_or(Status::COMPLETION_QUEUE_INVALID)?;
         let spec = SqSpec::new(&self.view, sqid, Iova(sqe.prp1), entries);
-        let spec = match self.shadow {
+        let spec = match self.doorbells.shadow {
             Some(shadow) => spec.and_then(|spec| spec.with_shadow(&self.view, shadow)),
             None => spec,
         };
         let spec = spec.map_err(|error| self.lane_status(error))?;
-        self.doorbells.store(sq_tail_slot(sqid), 0);
+        self.doorbells.pages.store(sq_tail_slot(sqid), 0);
         if !lanes.command(key, LaneCommand::AddQueue(spec)) {
             return Err(Status::INTERNAL_ERROR);
         }
@@ -321,7 +324,7 @@ impl Controller {
             priority: cdw11.qprio(),
             deleting: false,
         });
-        self.watch.heed(QueueName::Submission(sqid));
+        self.doorbells.watch.heed(QueueName::Submission(sqid));
         Ok(Reply::Done(0))
     }
 
@@ -348,7 +351,8 @@ impl Controller {
             self.queues.remove_sq(sqid);
             return Ok(Reply::Done(0));
         }
-        self.pending
+        self.admin
+            .pending
             .add(sqe.cid, Waiting::DeleteSq { sqid }, self.now);
         Ok(Reply::Waits)
     }
@@ -373,7 +377,8 @@ impl Controller {
             self.forget_cq(cqid);
             return Ok(Reply::Done(0));
         }
-        self.pending
+        self.admin
+            .pending
             .add(sqe.cid, Waiting::DeleteCq { cqid }, self.now);
         Ok(Reply::Waits)
     }

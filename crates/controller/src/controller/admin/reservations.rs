@@ -73,12 +73,12 @@ impl Controller {
         let notices = subsystem.take_notices(self.id());
         let any = !notices.is_empty();
         // A host that is not there yet has asked for nothing.
-        if self.admin.is_none() {
+        if self.admin.queue.is_none() {
             return any;
         }
         for notice in notices {
             if !is_masked(self.features.reservation_mask(notice.nsid), notice.what) {
-                self.notifications.add(notice);
+                self.admin.notifications.add(notice);
                 self.raise(Event::ReservationNotification);
             }
         }
@@ -107,7 +107,7 @@ impl Controller {
         subsystem: &mut Subsystem,
     ) -> Result<Reply, Status> {
         let persists = ReservationPersistence::from(sqe.cdw11).ptpl();
-        let attached = self.namespaces.iter().map(|n| n.nsid);
+        let attached = self.attached.table.iter().map(|n| n.nsid);
         let named = attached.filter(|nsid| [*nsid, NSID_ALL].contains(&sqe.nsid));
         let mut steps: Vec<Step> = named
             .map(|nsid| Step::Change(Change::SetPersists { nsid, persists }))

@@ -88,7 +88,7 @@ impl Controller {
     pub(crate) fn follow_sanitize(&mut self, subsystem: &mut Subsystem) {
         let news = subsystem.take_sanitize_news(self.id());
         if news.is_some() {
-            self.events.clear(LogPageId::SANITIZE_STATUS);
+            self.admin.events.clear(LogPageId::SANITIZE_STATUS);
         }
         if news == Some(SanitizeNews::Ended) {
             self.raise(Event::SanitizeCompleted);

@@ -178,7 +178,7 @@ fn a_buffer_that_is_not_shared_is_logged_with_what_to_do_and_one_that_is_missing
         rig.turns(8);
         let cqe = rig.io_cqe(1, index).expect("it completes");
         assert_eq!(code(&cqe), DATA_TRANSFER);
-        assert_eq!(rig.controller.warned.unshared, unshared);
+        assert_eq!(rig.controller.life.warned.unshared, unshared);
     }
     let entry = rig.log(0x01, 0, 64).unwrap();
     assert_eq!(u64_at(&entry, 0), 2, "both are in the error log");

@@ -4,7 +4,7 @@ use nvme_spec::{Cqe, Sqe};
 use port::testing::Manner;
 
 use super::rig::*;
-use crate::controller::Interrupt;
+use crate::controller::{AdminTail, Interrupt, WaitingKind};
 
 #[test]
 fn a_pair_serves_a_command() {
@@ -341,12 +341,41 @@ fn what_outlives_the_process_is_written_before_it_is_told() {
     assert_eq!((admin.sq_head, admin.held, admin.waiting), (4, 1, 0));
     assert_eq!(admin.held_cids[0], 3);
     // Three answers were posted in the first round, whose phase is 1; the last one was the third.
-    assert_eq!((admin.cq_tail_phase, admin.posting), (3 << 1 | 1, 0));
+    let tail = AdminTail::new().with_tail(3).with_phase(true);
+    assert_eq!(admin.cq_tail, tail.with_exists(true));
     assert_eq!(admin.cqe, [0, 4 << 32 | 4]);
     rig.disable();
     assert_eq!(rig.controller.saved_state().sq_cqids, [0; 64]);
     assert_eq!(rig.controller.saved_state().registers.csts, 0);
-    assert_eq!(rig.controller.saved_admin().held, 0);
+    let admin = rig.controller.saved_admin();
+    assert_eq!((admin.held, admin.cq_tail), (0, AdminTail::new()));
+}
+
+#[test]
+fn a_restart_knows_of_an_admin_completion_whether_it_was_posted() {
+    let mut rig = Rig::enabled();
+    let before = rig.controller.saved_admin().cq_tail;
+    let cqe = Cqe {
+        cid: 9,
+        ..Cqe::default()
+    };
+    rig.controller.save_posting(&cqe);
+    let admin = rig.controller.saved_admin();
+    assert_eq!(admin.cqe, cqe.to_words());
+    assert_eq!(admin.cq_tail, before.with_posting(true), "at the same tail");
+    rig.controller.save_posted();
+    assert_eq!(rig.controller.saved_admin().cq_tail, before);
+}
+
+#[test]
+fn a_command_that_waits_is_saved_with_the_next_completion() {
+    let mut rig = Rig::enabled();
+    let cid = deletion_under_load(&mut rig);
+    assert_eq!(code(&rig.set_feature(0x08, 0)), OK);
+    assert_eq!(rig.controller.saved_admin().waiting, 1);
+    let waiting = rig.controller.saved_waiting();
+    assert_eq!((waiting.cid, waiting.qid), (cid, 1));
+    assert_eq!(waiting.kind, WaitingKind::DELETE_SQ);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use nvme_spec::{Cqe, Status};
 use port::testing::{Manner, Seen};
 
-use super::rig::{Rig, read};
+use super::rig::{Rig, command, read};
 use crate::lane::{LaneCommand, LaneEvent};
 use crate::state::ZOMBIE_SLOTS;
 
@@ -85,6 +85,43 @@ fn a_deleted_queue_that_hangs_goes_when_it_is_given_up() {
     rig.medium().release(2);
     rig.turn();
     assert_eq!(rig.completions(), [], "late ones complete nothing");
+}
+
+/// The subsystem may have the very command that waits for the others.
+#[test]
+fn commands_of_the_subsystem_are_aborted_only_with_everything() {
+    const WRITE_UNCORRECTABLE: u8 = 0x04;
+    let mut rig = Rig::new(16, &[16], Manner::Hanging);
+    let begin = |rig: &mut Rig| {
+        rig.submit(1, command(WRITE_UNCORRECTABLE, 1));
+        rig.submit(1, read(2));
+        rig.lane.turn(&mut rig.channels);
+        rig.lane.take_forward().unwrap().ticket
+    };
+    let (ok, aborted) = (
+        Status::SUCCESSFUL_COMPLETION,
+        Status::COMMAND_ABORT_REQUESTED,
+    );
+    let before_epoch = u64::MAX;
+    for abandon in [
+        LaneCommand::Abandon { before_epoch },
+        LaneCommand::AbandonIssued,
+    ] {
+        let ticket = begin(&mut rig);
+        rig.lane.command(abandon);
+        assert_eq!(statuses(&rig.completions()), [(2, aborted)]);
+        assert_eq!(rig.lane.in_flight(), 1);
+        rig.lane.answer(ticket, Ok(&[]));
+        assert_eq!(statuses(&rig.completions()), [(1, ok)]);
+        assert_eq!(rig.lane.in_flight(), 0);
+    }
+    let ticket = begin(&mut rig);
+    rig.lane.command(LaneCommand::AbandonAll);
+    let mut done = statuses(&rig.completions());
+    done.sort_unstable_by_key(|(cid, _)| *cid);
+    assert_eq!(done, [(1, aborted), (2, aborted)]);
+    rig.lane.answer(ticket, Ok(&[]));
+    assert_eq!(rig.completions(), []);
 }
 
 #[test]

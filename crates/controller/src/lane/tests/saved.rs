@@ -16,7 +16,7 @@ use zerocopy::FromBytes;
 use super::rig::{CQID, MEDIUM_ID, PAGES, Rig, VECTOR, config, read};
 use crate::lane::{Lane, LaneCommand, SqSpec};
 use crate::state::{
-    FORMAT_VERSION, QueueState, SlotState, area_bytes, slot_state, slots_for, sq_state,
+    CommandState, FORMAT_VERSION, QueueState, SlotState, SqLife, area_bytes, slots_for,
 };
 
 /// The state in the file: the queues and the slots that hold a command.
@@ -31,7 +31,7 @@ fn saved(file: &StateFile, entries: u32) -> (QueueState, Vec<SlotState>) {
     (
         queue,
         slots
-            .filter(|slot| slot.state != slot_state::FREE)
+            .filter(|slot| slot.state() != CommandState::FREE)
             .collect(),
     )
 }
@@ -54,13 +54,17 @@ impl Channel for Witness {
         let [slot] = &slots[..] else {
             panic!("one command at a time")
         };
-        assert_eq!(slot.state, slot_state::FETCHED);
-        assert_eq!((slot.sqid, slot.number), (1, self.asked));
-        assert_eq!(slot.sqe, read(slot.cid).to_words());
+        assert_eq!(slot.state(), CommandState::FETCHED);
+        assert_eq!((slot.sqid(), slot.number()), (1, self.asked));
+        assert_eq!(slot.sqe(), read(slot.cid()));
         self.asked += 1;
         let head = self.asked % 5;
         let progress = (u64::from(self.asked) << 32) | u64::from(head);
-        assert_eq!(queue.sqs[0].fetched, progress, "the head is past it");
+        assert_eq!(
+            queue.sqs[0].progress.into_bits(),
+            progress,
+            "the head is past it"
+        );
         Added::Done(ticket, Outcome::OK)
     }
 
@@ -105,7 +109,8 @@ fn a_command_is_saved_before_a_medium_is_asked() {
         let (queue, slots) = saved(&file, 4);
         assert!(slots.is_empty(), "completed");
         let phase = u32::from((count + 1) / 4 % 2 == 0);
-        assert_eq!(queue.cq_tail_phase, (count + 1) % 4 * 2 + phase);
+        let next = (count + 1) % 4;
+        assert_eq!(queue.cq_tail.into_bits(), phase << 16 | next);
         assert_eq!(queue.sqs[0].tail, tail);
     }
     assert_eq!(channels.get(MEDIUM_ID).unwrap().asked, 13);
@@ -126,24 +131,30 @@ fn queues_are_saved_as_they_come_and_go() {
         (CQID, 8, rig.host.page(0).0)
     );
     assert_eq!(
-        (queue.vector, queue.ien, queue.cq_tail_phase),
-        (VECTOR, 1, 1)
+        (queue.vector, queue.ien, queue.cq_tail.into_bits()),
+        (VECTOR, 1, 1 << 16)
     );
     let sq = queue.sqs[2];
     assert_eq!((sq.sqid, sq.entries, sq.base), (3, 16, rig.sq_base(3).0));
-    assert_eq!((sq.state, sq.fetched), (sq_state::LIVE, 0));
+    assert_eq!((sq.life, sq.progress.into_bits()), (SqLife::LIVE, 0));
     // In flight, given up, gone.
     rig.submit(3, read(9));
     rig.turn();
     let (_, slots) = saved(&file, 8);
-    assert_eq!((slots.len(), slots[0].state), (1, slot_state::IN_FLIGHT));
-    assert_eq!((slots[0].cid, slots[0].epoch), (9, rig.host.view().epoch()));
+    assert_eq!(
+        (slots.len(), slots[0].state()),
+        (1, CommandState::IN_FLIGHT)
+    );
+    assert_eq!(
+        (slots[0].cid(), slots[0].epoch),
+        (9, rig.host.view().epoch())
+    );
     rig.lane.command(LaneCommand::RemoveQueue { sqid: 3 });
-    assert_eq!(saved(&file, 8).0.sqs[2].state, sq_state::REMOVING);
+    assert_eq!(saved(&file, 8).0.sqs[2].life, SqLife::REMOVING);
     rig.lane.command(LaneCommand::AbandonAll);
     let (queue, slots) = saved(&file, 8);
-    assert_eq!((slots.len(), slots[0].state), (1, slot_state::ZOMBIE));
-    assert_eq!(queue.sqs[2].state, sq_state::NONE);
+    assert_eq!((slots.len(), slots[0].state()), (1, CommandState::ZOMBIE));
+    assert_eq!(queue.sqs[2].life, SqLife::NONE);
     rig.medium().release(1);
     rig.turn();
     assert!(saved(&file, 8).1.is_empty());

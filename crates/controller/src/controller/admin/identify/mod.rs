@@ -57,7 +57,7 @@ pub(crate) fn identify(
     asked: &Controller,
     subsystem: &Subsystem,
 ) -> Result<[u8; IDENTIFY_SIZE], Status> {
-    let namespaces = &*asked.namespaces;
+    let namespaces = &*asked.attached.table;
     let cdw10 = IdentifyCdw10::from(sqe.cdw10);
     let csi = IdentifyCdw11::from(sqe.cdw11).csi();
     let mut page = [0; IDENTIFY_SIZE];
@@ -158,7 +158,9 @@ fn active<'a>(
     subsystem: &'a Subsystem,
 ) -> Result<Option<&'a Allocated>, Status> {
     let found = allocated::named(nsid, subsystem)?;
-    let shown = |n: &&Allocated| n.attached.contains(asked.id()) && n.is_shown(asked.all_sets);
+    let shown = |n: &&Allocated| {
+        n.attached.contains(asked.id()) && n.is_shown(asked.attached.has_all_sets())
+    };
     Ok(found.filter(shown))
 }
 
@@ -202,7 +204,7 @@ fn of_set(found: Option<&Allocated>, csi: Csi) -> Result<Box<[u8; IDENTIFY_SIZE]
 }
 
 fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
-    let (config, namespaces) = (asked.config(), &*asked.namespaces);
+    let (config, namespaces) = (asked.config(), &*asked.attached.table);
     let limit = subsystem.namespace_limit();
     let mut c = IdentifyController::new_zeroed();
     (c.vid, c.ssvid) = (config.vendor_id, config.vendor_id);
@@ -236,7 +238,7 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c.frmw = Frmw::new().with_ffsro(true).with_nofs(firmware::SLOTS);
     c.lpa = Lpa::new().with_cses(true).with_lpeds(true).with_mlps(true);
     c.elpe_z = ERROR_ENTRIES as u8 - 1;
-    (c.wctemp, c.cctemp) = asked.drives.limits(namespaces);
+    (c.wctemp, c.cctemp) = asked.health.drives.limits(namespaces);
     if subsystem.has_namespace_management() {
         let (total, unallocated) = subsystem.directory().capacity();
         c.tnvmcap.set(total);

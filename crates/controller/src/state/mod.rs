@@ -8,18 +8,20 @@
 //!
 //! Fetch of the command number n of a submission queue, counted from its creation:
 //! 1. `slot.sqe` and everything else of the slot, with `slot.number` = n;
-//! 2. `slot.state` = [`slot_state::FETCHED`];
-//! 3. `sq.fetched`, one word: the count n + 1 and the new head. A slot that is not free and whose
+//! 2. `slot.state` = [`CommandState::FETCHED`];
+//! 3. `sq.progress`, one word: the count n + 1 and the new head. A slot that is not free and whose
 //!    number equals the saved count was fetched: the head goes past it. (The entry's index would
 //!    not tell: a command may be in flight while the host uses its entry again.)
 //!
 //! Completion into completion queue entry j:
-//! 1. `slot.posting` = j and `slot.state` = [`slot_state::POSTING`];
+//! 1. `slot.posting` = j and then `slot.state` = [`CommandState::POSTING`];
 //! 2. the CQE, whose second half carries the phase;
-//! 3. `queue.cq_tail_phase`, one word;
-//! 4. `slot.state` = [`slot_state::FREE`]. A slot found posting with j equal to the saved tail: the
-//!    entry is written again, with the same contents, whether it was there or not. With j before
-//!    the saved tail: it was posted.
+//! 3. `queue.cq_tail`, one word: the next entry and its phase;
+//! 4. `slot.state` = [`CommandState::FREE`] or [`CommandState::ZOMBIE`]. A slot found posting with
+//!    j equal to the saved tail: the entry is written again, with the same contents, whether it was
+//!    there or not. With j before the saved tail: it was posted.
+//!
+//! `store_fetched` and `store_completion` are steps 1 to 3 of each, for every path.
 //!
 //! Commands found fetched or in flight are executed again, for these opcodes, where repetition has
 //! the same result: Read, Write, Flush, Write Zeroes, Compare, Dataset Management, Verify, Copy
@@ -34,13 +36,21 @@
 //! This does NOT restore anything yet; it is the layout and the discipline that restoring builds
 //! on.
 
+mod slot;
+
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use nvme_spec::Status;
+use bitfield_struct::bitfield;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Version of the layouts below.
-pub const FORMAT_VERSION: u32 = 2;
+pub use self::slot::{CommandState, SlotState};
+pub(crate) use self::slot::{
+    Counted, Fetched, Index, MAX_SAMPLES, store_completion, store_fetched,
+};
+
+/// Version of the layouts below. Version 2 had the completion queue entry and the tick of a fetch
+/// in one word, and marks, groups and numbers of slots with special values.
+pub const FORMAT_VERSION: u32 = 3;
 
 /// Most submission queues of a controller, all of which may complete into one completion queue.
 pub const MAX_SQS: usize = 64;
@@ -67,33 +77,38 @@ pub const fn area_bytes(entries: u32) -> usize {
     size_of::<QueueState>() + slots_for(entries) * size_of::<SlotState>()
 }
 
-/// Values of [`SlotState::state`].
-pub mod slot_state {
-    /// Holds no command. Zeroed memory is a table of free slots.
-    pub const FREE: u8 = 0;
-    /// Fetched, and not (wholly) issued to a medium.
-    pub const FETCHED: u8 = 1;
-    /// With a medium.
-    pub const IN_FLIGHT: u8 = 2;
-    /// Given up: completed for the host, while a medium still holds a ticket.
-    pub const ZOMBIE: u8 = 3;
-    /// Its completion is being written.
-    pub const POSTING: u8 = 4;
-    /// With a medium, together with the second of two fused commands, which is fetched.
-    pub const FUSED: u8 = 6;
-    /// With a medium, which is at one of several steps (Verify, Copy). Between two steps it is
-    /// fetched.
-    pub const STEPPING: u8 = 5;
+open_enum! {
+    /// Whether a submission queue serves.
+    pub struct SqLife(u16) {
+        /// No such queue.
+        NONE = 0;
+        /// Serving.
+        LIVE = 1;
+        /// Being deleted: nothing more is fetched.
+        REMOVING = 2;
+    }
 }
 
-/// Values of [`SqState::state`].
-pub mod sq_state {
-    /// No such queue.
-    pub const NONE: u16 = 0;
-    /// Serving.
-    pub const LIVE: u16 = 1;
-    /// Being deleted: nothing more is fetched.
-    pub const REMOVING: u16 = 2;
+/// Progress of a submission queue.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Progress {
+    /// The next entry to fetch.
+    pub head: u32,
+    /// Commands fetched since the queue was created, modulo 2^32.
+    pub fetched: u32,
+}
+
+/// The next entry of a completion queue.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct TailPhase {
+    /// Its position.
+    pub tail: u16,
+    /// The phase that it gets.
+    pub phase: bool,
+    #[bits(15)]
+    __: u16,
 }
 
 /// One submission queue. 32 bytes.
@@ -106,13 +121,12 @@ pub struct SqState {
     pub entries: u32,
     /// The last tail that was accepted.
     pub tail: u32,
-    /// Commands fetched since the queue was created, modulo 2^32, in the upper half; the next entry
-    /// to fetch in the lower.
-    pub fetched: u64,
+    /// Commands fetched, and the next entry to fetch.
+    pub progress: Progress,
     /// Identifier.
     pub sqid: u16,
-    /// One of [`sq_state`].
-    pub state: u16,
+    /// Whether it serves.
+    pub life: SqLife,
     /// 0.
     pub reserved: u32,
 }
@@ -125,8 +139,8 @@ pub struct QueueState {
     pub cq_base: u64,
     /// Size of the completion ring.
     pub cq_entries: u32,
-    /// The next entry to write, times two, plus the phase it gets.
-    pub cq_tail_phase: u32,
+    /// The next entry to write.
+    pub cq_tail: TailPhase,
     /// The last head that was accepted.
     pub cq_head: u32,
     /// Identifier.
@@ -141,65 +155,8 @@ pub struct QueueState {
     pub sqs: [SqState; MAX_SQS],
 }
 
-/// One command. 128 bytes, two cache lines.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
-pub struct SlotState {
-    /// The submission queue entry as it was fetched.
-    pub sqe: [u64; 8],
-    /// Epoch of the memory view it was issued with.
-    pub epoch: u64,
-    /// Commands fetched from its queue before this one, modulo 2^32.
-    pub number: u32,
-    /// The completion queue entry being written. Before that, when it was fetched
-    /// ([`crate::inspect`]), which means nothing to a restart.
-    pub posting: u32,
-    /// Submission queue identifier.
-    pub sqid: u16,
-    /// Command identifier.
-    pub cid: u16,
-    /// Counts the commands this slot has held, so that a late ticket is recognised.
-    pub generation: u16,
-    /// One of [`slot_state`].
-    pub state: u8,
-    /// The group in which the lane counts this command among those in flight.
-    pub(crate) epoch_index: u8,
-    /// Tickets out.
-    pub(crate) outstanding: u16,
-    /// First error of a command that went to several media: a status field, 0 for none.
-    pub(crate) error: u16,
-    /// A command of several requests: how far they were added.
-    pub(crate) reached: u32,
-    /// Bytes moved, for the counters.
-    pub(crate) bytes: u32,
-    /// Work at its completion. Bit 0: it writes to blocks that are marked as uncorrectable; success
-    /// clears the marks. Above bit 15: it is sampled (`lane::watch`).
-    pub(crate) marks: u32,
-    /// Dwords 0 and 1 of its completion.
-    pub result: u64,
-    /// When a medium got it, for its gate. A restart ignores it, and the fields after it.
-    pub(crate) since: u64,
-    /// Bytes that its gate has counted.
-    pub(crate) charged: u32,
-    /// The flow that its gate counts it in, and one; 0 where no medium has it, or no gate cares.
-    pub(crate) flow: u16,
-    /// The slot of the command that waits behind it.
-    pub(crate) behind: u16,
-}
-
-impl SlotState {
-    /// Keeps the first error.
-    #[inline]
-    pub(crate) fn note(&mut self, status: Status) {
-        if self.error == Status::SUCCESSFUL_COMPLETION.0 {
-            self.error = status.0;
-        }
-    }
-}
-
 const _: () = assert!(size_of::<SqState>() == 32);
 const _: () = assert!(size_of::<QueueState>() == 64 + 32 * MAX_SQS);
-const _: () = assert!(size_of::<SlotState>() == 128);
 
 /// Stores before this are before stores after it, as a process that is killed leaves them. No
 /// instruction: the processor keeps its own program order for memory that outlives the process.

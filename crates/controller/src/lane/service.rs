@@ -1,0 +1,166 @@
+//! Whether a lane serves: its stops, its leaves of the bus, and its pauses.
+//!
+//! Invariants:
+//! - A lane that has stopped, or has lost a ring, never serves again: it fetches nothing and posts
+//!   nothing.
+//! - A turn of a lane that is still touches no memory of the host.
+//! - A stop ends a leave of the bus.
+
+use super::message::LaneEvent;
+
+/// Progress of a [`super::LaneCommand::Stop`], or of a [`super::LaneCommand::LeaveBus`], which a
+/// stop ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    No,
+    /// Commands fetched before the bus is left must still complete.
+    Leaving,
+    /// They have, and that was reported.
+    Left,
+    Asked,
+    Told,
+}
+
+#[derive(Debug)]
+pub(super) struct Service {
+    /// False once a ring was lost or a stop was asked for.
+    serving: bool,
+    /// A turn has nothing to do: the lane does not serve, or has left the bus.
+    still: bool,
+    stop: Stop,
+    /// The round of the last [`super::LaneCommand::LeaveBus`].
+    bus_round: u32,
+    /// Nothing is fetched: the lane is to move.
+    to_move: bool,
+    /// Nothing is fetched: the function may issue no memory requests.
+    off_bus: bool,
+}
+
+/// What the end of a stop or of a leave waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaits {
+    /// No command in a medium.
+    Media,
+    /// No command that was fetched.
+    Commands,
+}
+
+impl Service {
+    pub(super) fn new() -> Self {
+        Service {
+            serving: true,
+            still: false,
+            stop: Stop::No,
+            bus_round: 0,
+            to_move: false,
+            off_bus: false,
+        }
+    }
+
+    /// False once a ring was lost or a stop was asked for.
+    #[inline]
+    pub(super) fn is_serving(&self) -> bool {
+        self.serving
+    }
+
+    /// Whether a turn has nothing to do.
+    #[inline]
+    pub(super) fn is_still(&self) -> bool {
+        self.still
+    }
+
+    /// Whether commands may be fetched.
+    #[inline]
+    pub(super) fn fetches(&self) -> bool {
+        self.serving && !self.is_paused()
+    }
+
+    /// Whether fetching is paused.
+    #[inline]
+    pub(super) fn is_paused(&self) -> bool {
+        self.to_move || self.off_bus
+    }
+
+    /// Whether it is to move.
+    pub(super) fn is_to_move(&self) -> bool {
+        self.to_move
+    }
+
+    /// It is to move, or is not.
+    pub(super) fn set_to_move(&mut self, to_move: bool) {
+        self.to_move = to_move;
+    }
+
+    /// A ring is gone.
+    pub(super) fn lose(&mut self) {
+        self.serving = false;
+        self.still = true;
+    }
+
+    /// It is to stop. False where it was before.
+    pub(super) fn stop(&mut self) -> bool {
+        if matches!(self.stop, Stop::Asked | Stop::Told) {
+            return false;
+        }
+        self.stop = Stop::Asked;
+        // Nothing is posted from here on: the host may use the rings for something else.
+        self.serving = false;
+        self.still = true;
+        true
+    }
+
+    /// It is to leave the bus: it fetches no more commands, and finishes those fetched.
+    pub(super) fn leave_bus(&mut self, round: u32) {
+        if matches!(self.stop, Stop::Asked | Stop::Told) {
+            return;
+        }
+        self.stop = Stop::Leaving;
+        self.bus_round = round;
+        self.off_bus = true;
+        self.still = !self.serving;
+    }
+
+    /// It may use the bus again.
+    pub(super) fn take_bus(&mut self) {
+        if matches!(self.stop, Stop::Leaving | Stop::Left) {
+            self.stop = Stop::No;
+            self.still = !self.serving;
+        }
+        self.off_bus = false;
+    }
+
+    /// Whether it leaves the bus and has not left it.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.stop == Stop::Leaving
+    }
+
+    /// Whether it has stopped, left the bus, or is about to.
+    #[inline]
+    pub(super) fn is_ending(&self) -> bool {
+        self.stop != Stop::No
+    }
+
+    /// What a stop or a leave of the bus still waits for, if there is one.
+    pub(super) fn awaits(&self) -> Option<Awaits> {
+        match self.stop {
+            Stop::No | Stop::Left | Stop::Told => None,
+            Stop::Asked => Some(Awaits::Media),
+            Stop::Leaving => Some(Awaits::Commands),
+        }
+    }
+
+    /// That has come. The report of it.
+    pub(super) fn come_to_rest(&mut self) -> Option<LaneEvent> {
+        match self.awaits()? {
+            Awaits::Media => {
+                self.stop = Stop::Told;
+                Some(LaneEvent::Stopped)
+            }
+            Awaits::Commands => {
+                (self.stop, self.still) = (Stop::Left, true);
+                let round = self.bus_round;
+                Some(LaneEvent::LeftBus { round })
+            }
+        }
+    }
+}

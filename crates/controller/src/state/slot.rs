@@ -1,0 +1,437 @@
+//! The state of one command, and the two orders in which it is stored.
+//!
+//! Invariants:
+//! - A field has one meaning, in every state. All of them are zero in a new area: a free slot.
+//! - Only [`store_fetched`], [`store_completion`] and [`SlotState::release`] store what a restart
+//!   decides by; the straight path and the general path both call them.
+//!
+//! It does NOT know where a command is in its lane, or when its state changes: [`crate::lane`]
+//! does.
+
+use bitfield_struct::bitfield;
+use nvme_spec::{Sqe, Status};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{Progress, SqState, TailPhase, ordered};
+
+open_enum! {
+    /// What a slot holds.
+    pub struct CommandState(u8) {
+        /// No command. Zeroed memory is a table of free slots.
+        FREE = 0;
+        /// A command that was fetched, and not (wholly) issued to a medium.
+        FETCHED = 1;
+        /// A command that a medium or the subsystem has.
+        IN_FLIGHT = 2;
+        /// A command that was aborted: completed for the host, while a ticket is still out.
+        ZOMBIE = 3;
+        /// A command whose completion is being written.
+        POSTING = 4;
+        /// A command whose medium is at one of its several steps (Verify, Copy). Between two steps
+        /// it is fetched.
+        STEPPING = 5;
+        /// The first of two fused commands that a medium has. The second one is fetched.
+        FUSED = 6;
+    }
+}
+
+impl CommandState {
+    /// Whether an entry of the completion queue is reserved for the command.
+    #[inline(always)]
+    pub(crate) fn has_reservation(self) -> bool {
+        matches!(
+            self,
+            Self::FETCHED | Self::IN_FLIGHT | Self::STEPPING | Self::FUSED
+        )
+    }
+}
+
+/// The number of a slot or a flow, or none: 0 is none, and above it is the number plus one.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(transparent)]
+pub struct Index(u16);
+
+impl Index {
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The number `index`, which is below 65,535.
+    #[inline(always)]
+    pub(crate) fn to(index: u16) -> Self {
+        debug_assert!(index < u16::MAX, "the number 65,535 cannot be stored");
+        Self(index.wrapping_add(1))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(self) -> Option<u16> {
+        self.0.checked_sub(1)
+    }
+}
+
+/// Where a lane counts a command among those in flight.
+#[bitfield(u8)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Counted {
+    /// It is in flight.
+    pub in_flight: bool,
+    /// The subsystem has it, which no epoch waits for: the command may itself wait for every
+    /// command that was issued before.
+    pub in_subsystem: bool,
+    /// Otherwise, its group (`lane::epochs`).
+    #[bits(3)]
+    pub group: u8,
+    #[bits(3)]
+    __: u8,
+}
+
+/// Samples that a lane takes at a time at most, as many as [`Marks`] can name.
+pub(crate) const MAX_SAMPLES: usize = (1 << 13) - 1;
+
+/// Additional work at the completion of a command.
+#[bitfield(u16)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Marks {
+    /// It writes to blocks that are marked as uncorrectable; success clears their marks.
+    pub clears: bool,
+    #[bits(2)]
+    __: u8,
+    /// The sample that it is (`lane::watch`), plus one; 0 for none.
+    #[bits(13)]
+    sample_plus_one: u16,
+}
+
+impl Marks {
+    /// Whether there is any.
+    #[inline(always)]
+    pub(crate) fn is_any(self) -> bool {
+        self.into_bits() != 0
+    }
+
+    /// The sample that the command is.
+    pub(crate) fn sample(self) -> Option<u16> {
+        self.sample_plus_one().checked_sub(1)
+    }
+
+    /// Makes the command this sample, which is below [`MAX_SAMPLES`], or none.
+    pub(crate) fn set_sample(&mut self, sample: Option<u16>) {
+        self.set_sample_plus_one(sample.map_or(0, |sample| sample + 1));
+    }
+}
+
+/// One command. 128 bytes, two cache lines.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct SlotState {
+    /// The submission queue entry as it was fetched.
+    sqe: [u64; 8],
+    /// Epoch of the memory view it was issued with, of a command that is counted in a group.
+    pub(crate) epoch: u64,
+    /// Commands fetched from its queue before this one, modulo 2^32.
+    number: u32,
+    /// Beginning of the turn that fetched it, in the ticks of [`crate::inspect`]. A restart ignores
+    /// it.
+    tick: u32,
+    /// Submission queue identifier.
+    sqid: u16,
+    /// The completion queue entry that is being written.
+    posting: u16,
+    /// Counts the commands this slot has held, so that a late ticket is recognised.
+    generation: u16,
+    state: CommandState,
+    pub(crate) counted: Counted,
+    /// Tickets out.
+    pub(crate) outstanding: u16,
+    /// The status that it will have as far as is known: the first error of its requests.
+    pub(crate) error: Status,
+    /// Last namespace whose medium was requested to flush by a command of several requests; 0 for
+    /// none.
+    pub(crate) flushed: u32,
+    /// Bytes moved, for the counters.
+    pub(crate) bytes: u32,
+    pub(crate) marks: Marks,
+    /// The slot of the second command, where this is the first one of a fused pair that was
+    /// fetched.
+    pub(crate) partner: Index,
+    /// Dwords 0 and 1 of its completion.
+    pub(crate) result: u64,
+    /// When a medium got it, for its gate. A restart ignores it, and the fields after it.
+    pub(crate) since: u64,
+    /// Bytes that its gate has counted.
+    pub(crate) charged: u32,
+    /// The flow that its gate counts it in while a medium has it.
+    pub(crate) flow: Index,
+    /// The slot of the next command in the list of those that wait for their flow's turn.
+    pub(crate) behind: Index,
+}
+
+const _: () = assert!(size_of::<SlotState>() == 128);
+
+/// A command as it comes from its submission queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fetched {
+    /// Its entry.
+    pub words: [u64; 8],
+    /// Commands fetched from its queue before this one, modulo 2^32.
+    pub number: u32,
+    /// Its queue.
+    pub sqid: u16,
+    /// The progress of its queue from now on.
+    pub progress: Progress,
+}
+
+/// Stores a command that was fetched at `tick`: steps 1 to 3 of a fetch in [`crate::state`], in
+/// their order.
+#[inline(always)]
+pub(crate) fn store_fetched(
+    slot: &mut SlotState,
+    saved: &mut SqState,
+    fetched: &Fetched,
+    tick: u32,
+) {
+    slot.hold(fetched, tick);
+    ordered();
+    slot.state = CommandState::FETCHED;
+    ordered();
+    saved.progress = fetched.progress;
+}
+
+/// Stores the completion of a command into the entry `entry`, which `post` writes: steps 1 to 3 of
+/// a completion in [`crate::state`], in their order. `after` is the tail from then on. Step 4 is
+/// the caller's: the slot becomes free ([`SlotState::release`]) or a zombie.
+#[inline(always)]
+pub(crate) fn store_completion<T>(
+    slot: &mut SlotState,
+    saved: &mut TailPhase,
+    (entry, after): (u16, TailPhase),
+    post: impl FnOnce() -> T,
+) -> T {
+    slot.posting = entry;
+    ordered();
+    slot.state = CommandState::POSTING;
+    ordered();
+    let posted = post();
+    ordered();
+    *saved = after;
+    ordered();
+    posted
+}
+
+impl SlotState {
+    /// Stores a fetched command. It becomes valid with the state that is stored after it.
+    #[inline(always)]
+    fn hold(&mut self, fetched: &Fetched, tick: u32) {
+        self.sqe = fetched.words;
+        self.number = fetched.number;
+        self.tick = tick;
+        self.sqid = fetched.sqid;
+        self.counted = Counted::new();
+        self.outstanding = 0;
+        self.error = Status::SUCCESSFUL_COMPLETION;
+        self.flushed = 0;
+        self.bytes = 0;
+        self.marks = Marks::new();
+        self.partner = Index::NONE;
+        self.result = 0;
+    }
+
+    /// Is free for another command; tickets of this one are recognised as late from now on.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        self.state = CommandState::FREE;
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// What the slot holds.
+    #[inline(always)]
+    #[must_use]
+    pub fn state(&self) -> CommandState {
+        self.state
+    }
+
+    /// The command is in another state from now on, neither free nor being posted.
+    #[inline(always)]
+    pub(crate) fn set_state(&mut self, state: CommandState) {
+        debug_assert!(
+            state.has_reservation() || state == CommandState::ZOMBIE,
+            "{state:?} has a function of its own"
+        );
+        self.state = state;
+    }
+
+    /// The submission queue entry as it was fetched.
+    #[inline]
+    #[must_use]
+    pub fn sqe(&self) -> Sqe {
+        Sqe::from_words(self.sqe)
+    }
+
+    /// Opcode of the command (Base 2.1, figure 92: byte 0 of its entry).
+    #[inline]
+    #[must_use]
+    pub fn opcode(&self) -> u8 {
+        self.sqe[0] as u8
+    }
+
+    /// Command identifier (bytes 2 and 3).
+    #[inline]
+    #[must_use]
+    pub fn cid(&self) -> u16 {
+        (self.sqe[0] >> 16) as u16
+    }
+
+    /// The namespace that the command names (bytes 4 to 7).
+    #[inline]
+    #[must_use]
+    pub fn nsid(&self) -> u32 {
+        (self.sqe[0] >> 32) as u32
+    }
+
+    /// Its submission queue.
+    #[inline]
+    #[must_use]
+    pub fn sqid(&self) -> u16 {
+        self.sqid
+    }
+
+    /// Commands fetched from its queue before this one, modulo 2^32.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Beginning of the turn that fetched it, in the ticks of [`crate::inspect`].
+    #[must_use]
+    pub fn tick(&self) -> u32 {
+        self.tick
+    }
+
+    /// Counts the commands this slot has held.
+    #[inline]
+    #[must_use]
+    pub fn generation(&self) -> u16 {
+        self.generation
+    }
+
+    /// A slot in this state.
+    #[cfg(test)]
+    pub(crate) fn in_state(state: CommandState) -> Self {
+        SlotState {
+            state,
+            ..zerocopy::FromZeros::new_zeroed()
+        }
+    }
+
+    /// Keeps the first error.
+    #[inline]
+    pub(crate) fn note(&mut self, status: Status) {
+        if self.error.is_success() {
+            self.error = status;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use memory::{Area, StateFile};
+
+    use super::*;
+    use crate::state::{FORMAT_VERSION, QueueState, area_bytes, slots_for};
+
+    /// Byte by byte what a process that dies now leaves in the file: the area begins behind the
+    /// header's page, and its slots behind the queues' positions.
+    fn left_behind(file: &StateFile) -> (QueueState, SlotState) {
+        let file = File::from(file.fd().try_clone_to_owned().unwrap());
+        let mut bytes = vec![0; area_bytes(2)];
+        file.read_exact_at(&mut bytes, 4096).unwrap();
+        let (queue, slots) = QueueState::read_from_prefix(&bytes).unwrap();
+        (queue, SlotState::read_from_prefix(slots).unwrap().0)
+    }
+
+    fn area() -> (std::sync::Arc<StateFile>, Area<QueueState, SlotState>) {
+        let file = StateFile::create("test", FORMAT_VERSION, &[area_bytes(2)]).unwrap();
+        let area = file.take(0, slots_for(2)).unwrap();
+        (file, area)
+    }
+
+    #[test]
+    fn a_restart_knows_of_a_completion_whether_it_was_posted() {
+        let (file, mut area) = area();
+        let before = TailPhase::new().with_tail(7).with_phase(true);
+        let after = TailPhase::new().with_tail(0);
+        let (queue, slots) = area.parts();
+        let slot = &mut slots[0];
+        *slot = SlotState::in_state(CommandState::FETCHED);
+        slot.result = 5;
+        queue.cq_tail = before;
+        let posted = store_completion(slot, &mut queue.cq_tail, (7, after), || {
+            let (queue, slot) = left_behind(&file);
+            assert_eq!((slot.state(), slot.posting), (CommandState::POSTING, 7));
+            assert_eq!(slot.result, 5, "the same entry can be written again");
+            assert_eq!(queue.cq_tail, before, "the entry is not posted yet");
+            "posted"
+        });
+        assert_eq!(posted, "posted");
+        let (queue, slot) = left_behind(&file);
+        assert_eq!((slot.state(), slot.posting), (CommandState::POSTING, 7));
+        assert_eq!(queue.cq_tail, after, "the entry before the tail was posted");
+    }
+
+    #[test]
+    fn a_fetched_command_keeps_nothing_of_the_one_before_but_the_generation() {
+        let (_file, mut area) = area();
+        let (queue, slots) = area.parts();
+        let slot = &mut slots[0];
+        let used = [0xff; size_of::<SlotState>()];
+        *slot = SlotState::read_from_bytes(&used).unwrap();
+        slot.release();
+        assert_eq!((slot.state(), slot.generation()), (CommandState::FREE, 0));
+        let entry = Sqe {
+            cid: 0x1234,
+            nsid: 0xdead_beef,
+            ..Sqe::default()
+        };
+        let fetched = Fetched {
+            words: entry.to_words(),
+            number: u32::MAX,
+            sqid: 3,
+            progress: Progress::new().with_head(9),
+        };
+        store_fetched(slot, &mut queue.sqs[2], &fetched, 77);
+        assert_eq!(queue.sqs[2].progress.into_bits(), 9);
+        assert_eq!((slot.sqe(), slot.tick()), (entry, 77));
+        assert_eq!((slot.sqid(), slot.number()), (3, u32::MAX));
+        assert_eq!((slot.cid(), slot.nsid()), (0x1234, 0xdead_beef));
+        assert_eq!(slot.state(), CommandState::FETCHED);
+        assert_eq!((slot.outstanding, slot.bytes, slot.result), (0, 0, 0));
+        assert_eq!((slot.flushed, slot.error), (0, Status::default()));
+        assert_eq!(slot.partner.get(), None);
+        assert!(!slot.marks.is_any() && !slot.counted.in_flight());
+    }
+
+    #[test]
+    fn zeroed_memory_is_a_free_slot() {
+        let (_file, area) = area();
+        let slot = area.slots()[0];
+        assert_eq!(slot.state(), CommandState::FREE);
+        assert_eq!((slot.marks.sample(), slot.partner.get()), (None, None));
+        assert_eq!((slot.flow.get(), slot.behind.get()), (None, None));
+        assert!(!slot.counted.in_flight());
+    }
+
+    #[test]
+    fn a_sample_and_a_clear_are_apart() {
+        let mut marks = Marks::new().with_clears(true);
+        for sample in [0, 1, MAX_SAMPLES as u16 - 1] {
+            marks.set_sample(Some(sample));
+            assert_eq!((marks.sample(), marks.clears()), (Some(sample), true));
+        }
+        marks.set_clears(false);
+        assert!(marks.is_any());
+        marks.set_sample(None);
+        assert!(!marks.is_any());
+    }
+}
