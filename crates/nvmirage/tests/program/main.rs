@@ -39,6 +39,7 @@ mod map;
 mod metrics;
 mod moves;
 mod native;
+mod older_state;
 mod partitions;
 mod pool;
 mod qemu;

@@ -209,6 +209,10 @@ fn controller(now: &Controller, wanted: &Controller, served: &Served, target: &C
         reactor: now.reactor,
         tenant: now.tenant.clone(),
         sample: now.sample,
+        // `wide` compares the keys that a subsystem's controllers state together
+        pool: now.pool.clone(),
+        serial: now.serial.clone(),
+        subnqn: now.subnqn.clone(),
         ..wanted.clone()
     };
     if live != *now {

@@ -22,21 +22,25 @@ struct Holding<'a> {
     held: BTreeMap<Id, String>,
 }
 
-/// All deferred objects, each with the reason.
+/// All deferred objects that would change, each with the reason. Objects in `before` were deferred
+/// already: they stay deferred even if only the deferral of others would recreate them.
 pub(super) fn all(
     served: &Served,
     wanted: &Objects,
     fates: &BTreeMap<Id, Fate>,
+    before: &BTreeMap<Id, String>,
     consent: bool,
 ) -> BTreeMap<Id, String> {
     let mut target = served.config.clone();
     wanted.clone().put_into(&mut target);
+    let changes = |id: &Id| fates.get(id).is_some_and(|fate| *fate != Fate::Same);
+    let held = before.iter().filter(|(id, _)| changes(id));
     let mut holding = Holding {
         served,
         target,
         fates,
         consent,
-        held: BTreeMap::new(),
+        held: held.map(|(id, why)| (id.clone(), why.clone())).collect(),
     };
     holding.media();
     holding.namespaces();
@@ -251,7 +255,8 @@ impl Holding<'_> {
         }
     }
 
-    /// A deferred namespace keeps its medium and its controllers.
+    /// A deferred namespace keeps its medium, its controllers, and its home: the subsystems that
+    /// have its medium in their pools.
     fn keep_with(&mut self, namespace: &Namespace) {
         let name = &namespace.name;
         let why = format!("namespace {name} stays as it is");
@@ -278,6 +283,20 @@ impl Holding<'_> {
             if moves || lists(&self.served.config, &controller) != then {
                 self.hold(Kind::Controller, &controller, why.clone());
             }
+        }
+        let (now, then) = (&self.served.config, &self.target);
+        let is_in_pool = |config: &Config, subsystem: &str| {
+            let pool = config.pool_of(subsystem);
+            pool.contains(&namespace.media.as_str())
+        };
+        let all = now.controller.iter().chain(&then.controller);
+        let all = all.filter(|controller| {
+            let subsystem = controller.subsystem();
+            is_in_pool(now, subsystem) != is_in_pool(then, subsystem)
+        });
+        let all: Vec<String> = all.map(|controller| controller.name.clone()).collect();
+        for controller in all {
+            self.hold(Kind::Controller, &controller, why.clone());
         }
     }
 

@@ -139,10 +139,10 @@ pub(crate) fn plan(
     let now = Objects::of(&served.config);
     let mut aim = wanted.clone();
     let mut held = BTreeMap::new();
-    // deferring a change can make other changes possible, or unnecessary
+    // deferring a change can make other changes possible, or unnecessary, or necessary
     let fates = loop {
         let mut fates = fate::all(served, &aim);
-        let more = hold::all(served, &aim, &fates, consent);
+        let more = hold::all(served, &aim, &fates, &held, consent);
         fates.retain(|id, _| !more.contains_key(id));
         let next = hold::what_is_in_the_end(&now, &aim, &more);
         for (id, why) in more {

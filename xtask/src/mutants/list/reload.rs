@@ -73,6 +73,39 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "reload-held-stays",
+        guard: "a deferred object stays deferred while other deferrals would recreate it",
+        file: "crates/server/src/reload/hold.rs",
+        from: "held: held.map(|(id, why)| (id.clone(), why.clone())).collect(),",
+        to: "held: held.map(|(id, why)| (id.clone(), why.clone())).take(0).collect(),",
+        test: unit(
+            "server",
+            "reload::tests::a_controller_that_stays_keeps_its_subsystem_when_the_file_moves_it",
+        ),
+    },
+    Mutation {
+        name: "reload-pool-text",
+        guard: "another controller that mentions the pool of its subsystem changes nothing",
+        file: "crates/server/src/reload/fate.rs",
+        from: "        pool: now.pool.clone(),\n",
+        to: "",
+        test: unit(
+            "server",
+            "reload::tests::a_pool_that_another_controller_mentions_is_the_same_pool",
+        ),
+    },
+    Mutation {
+        name: "reload-pool-waits",
+        guard: "the medium of a deferred namespace joins no other pool",
+        file: "crates/server/src/reload/hold.rs",
+        from: "is_in_pool(now, subsystem) != is_in_pool(then, subsystem)",
+        to: "is_in_pool(now, subsystem) && !is_in_pool(then, subsystem)",
+        test: unit(
+            "server",
+            "reload::tests::a_pool_waits_for_a_namespace_of_a_host_on_its_medium",
+        ),
+    },
+    Mutation {
         name: "reload-has-what-it-had",
         guard: "a controller that is made anew has what it had",
         file: "crates/server/src/supervisor/reload.rs",

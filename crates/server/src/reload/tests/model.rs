@@ -15,10 +15,32 @@ use crate::saved::merge::{Named, Objects, find};
 pub(super) struct Model {
     pub(super) served: Served,
     pub(super) consent: bool,
-    /// The pools of subsystems, each fixed while a controller of it is served.
-    pools: BTreeMap<String, Vec<String>>,
+    /// Subsystems, while a controller of each is served.
+    fixed: BTreeMap<String, Wide>,
     /// The objects after the reload; the lists show which namespaces remaining controllers lose.
     end: Objects,
+    /// The namespaces that recreated controllers get back, by controller.
+    kept: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Properties of a subsystem that are fixed while one of its controllers is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wide {
+    pool: BTreeSet<String>,
+    serial: Option<String>,
+    subnqn: Option<String>,
+}
+
+impl Wide {
+    /// The properties that the controllers of a subsystem state together.
+    fn of(config: &Config, subsystem: &str) -> Self {
+        let its = || config.controllers_of(subsystem);
+        Wide {
+            pool: its().flat_map(|c| c.pool.iter().cloned()).collect(),
+            serial: its().find_map(|c| c.serial.clone()),
+            subnqn: its().find_map(|c| c.subnqn.clone()),
+        }
+    }
 }
 
 impl Model {
@@ -27,8 +49,9 @@ impl Model {
         let mut model = Model {
             served: Served::default(),
             consent: true,
-            pools: BTreeMap::new(),
+            fixed: BTreeMap::new(),
             end: Objects::of(config),
+            kept: BTreeMap::new(),
         };
         for medium in &config.media {
             model.create(Kind::Media, &medium.name).unwrap();
@@ -52,6 +75,7 @@ impl Model {
 
     pub(super) fn do_all(&mut self, plan: &Plan, count: usize) {
         self.end = plan.end.clone();
+        self.kept = plan.kept.clone();
         let mut gone = false;
         for step in &plan.steps[..count] {
             if !gone && !matches!(step.deed, Deed::Detach(_)) {
@@ -65,14 +89,13 @@ impl Model {
             assert_eq!(problems, [], "after {step:?}");
         }
         settle(&mut self.served.config, &plan.end, &plan.steps[count..]);
-        for (subsystem, fixed) in &self.pools {
+        for (subsystem, fixed) in &self.fixed {
             let config = &self.served.config;
-            let mut pool = config.pool_of(subsystem);
-            pool.sort_unstable();
+            let said = Wide::of(config, subsystem);
             let is_live = config.controllers_of(subsystem).next().is_some();
             assert!(
-                !is_live || pool == *fixed,
-                "{subsystem}: {fixed:?} is served, {pool:?} is said"
+                !is_live || said == *fixed,
+                "{subsystem}: {fixed:?} is served, {said:?} is said"
             );
         }
     }
@@ -173,23 +196,27 @@ impl Model {
                 }
             }
             _ => {
-                let one = as_made(new(&config.controller, &end.controller, name)?, &end);
+                let mut one = as_made(new(&config.controller, &end.controller, name)?, &end);
+                let kept = self.kept.get(name).cloned().unwrap_or_default();
+                if self.kept.contains_key(name) {
+                    one.namespaces.retain(|listed| kept.contains(listed));
+                }
                 let subsystem = one.subsystem().to_owned();
                 let is_live = config.controllers_of(&subsystem).next().is_some();
                 config.controller.push(one.clone());
-                let pool = config.pool_of(&subsystem).into_iter().map(str::to_owned);
-                match self.pools.get(&subsystem).filter(|_| is_live) {
-                    Some(fixed) if one.pool.iter().any(|m| !fixed.contains(m)) => {
-                        return Err("the pool is fixed".into());
+                let said = Wide::of(config, &subsystem);
+                match self.fixed.get(&subsystem).filter(|_| is_live) {
+                    Some(fixed) if said != *fixed => {
+                        return Err(format!("{fixed:?} is served"));
                     }
                     Some(_) => {}
                     None => {
-                        let mut pool: Vec<String> = pool.collect();
-                        pool.sort();
-                        self.pools.insert(subsystem.clone(), pool);
+                        self.fixed.insert(subsystem.clone(), said);
                     }
                 }
-                for namespace in &one.namespaces {
+                // a recreated controller then gets what it had, listed or not
+                let unlisted = kept.iter().filter(|name| !one.namespaces.contains(name));
+                for namespace in one.namespaces.iter().chain(unlisted) {
                     self.attach(namespace, name)?;
                 }
                 let config = self.served.config.clone();
