@@ -54,12 +54,15 @@ enum Task {
     Setup,
     /// Run the tests, stage by stage
     Test {
-        /// Also run the slow stages, which `--list` marks
-        #[arg(long, conflicts_with = "only")]
+        /// Also run the slow stages, which `--list` marks, and the others at full length
+        #[arg(long)]
         all: bool,
         /// Run only set-up and these stages
         #[arg(long, value_delimiter = ',', value_name = "STAGE")]
         only: Vec<String>,
+        /// Run only the stages and the unit tests that what changed since this commit needs
+        #[arg(long, value_name = "COMMIT", conflicts_with = "only")]
+        since: Option<String>,
         /// Name the stages and do nothing
         #[arg(long)]
         list: bool,
@@ -123,11 +126,16 @@ fn run(cli: &Cli) -> Result<bool> {
             print!("{}", stages::list());
             Ok(true)
         }
-        Task::Test { only, all, .. } => stages::test(
-            &workspace,
-            &Interrupt::install()?,
-            &stages::choose(only, *all)?,
-        ),
+        Task::Test {
+            only, all, since, ..
+        } => {
+            let asked = stages::Asked {
+                only,
+                all: *all,
+                since: since.as_deref(),
+            };
+            stages::test(&workspace, &Interrupt::install()?, &asked)
+        }
         Task::Tidy => {
             let findings = tidy::run(&workspace.root)?;
             findings.iter().for_each(|finding| println!("{finding}"));

@@ -26,8 +26,9 @@ use crate::process::Interrupt;
 use crate::stages::Context;
 use crate::workspace::Workspace;
 
-/// How long the stage of the tests goes on.
-const STAGE: Duration = Duration::from_secs(60);
+/// How long the stage of the tests goes on, and how long it does with `--all`.
+const STAGE: Duration = Duration::from_secs(30);
+const STAGE_OF_ALL: Duration = Duration::from_secs(300);
 /// How often processes are looked at.
 const TURN: Duration = Duration::from_millis(20);
 /// How often progress is shown.
@@ -133,7 +134,8 @@ pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
         // A log that cannot be written loses what the line shows.
         let _ = writeln!(log, "{text}");
     };
-    let summary = soak(workspace, context.interrupt, seed, STAGE, &mut show);
+    let length = if context.all { STAGE_OF_ALL } else { STAGE };
+    let summary = soak(workspace, context.interrupt, seed, length, &mut show);
     let summary = summary.with_context(|| format!("cargo xtask soak --seed {seed}"))?;
     context.line.note(&summary.to_string());
     Ok(Counts::ONE)

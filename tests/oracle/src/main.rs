@@ -28,6 +28,9 @@ struct Arguments {
     /// Runs in which the oracle is itself compared with closed forms; 0: not at all
     #[arg(long, default_value_t = 10)]
     checks: u64,
+    /// Also ask the oracle of the points where drives are compared
+    #[arg(long)]
+    points: bool,
     /// Ask the oracle of the points where drives are compared, record its answers, and do nothing
     /// else
     #[arg(long)]
@@ -58,7 +61,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     if arguments.checks > 0 {
         well &= python::check(&["check", "--seeds", &arguments.checks.to_string()])?;
     }
-    if arguments.only.is_none() {
+    if arguments.points {
         let differing = points::differing("", "")?;
         println!(
             "points where drives are compared: {} differ from what is recorded",

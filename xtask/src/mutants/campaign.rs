@@ -4,7 +4,6 @@
 //! Invariant: a mutation counts as caught only where it builds and its test runs and fails. A test
 //! that does not end is none that fails: it would hold up whoever runs it.
 
-use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -50,20 +49,48 @@ struct Campaign<'a> {
     workspace: &'a Workspace,
     interrupt: &'a Interrupt,
     tree: Tree,
-    line: Line,
+    line: &'a mut Line,
 }
 
-/// Runs the mutations and prints what became of them; whether all were caught.
+/// What became of mutations.
+pub(super) struct Outcome(Vec<(&'static Mutation, Fate, Duration)>);
+
+impl Outcome {
+    /// How many were caught, and how many were not.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let is_caught = |(_, fate, _): &&(_, Fate, _)| *fate == Fate::Caught;
+        let caught = self.0.iter().filter(is_caught).count();
+        (caught, self.0.len() - caught)
+    }
+
+    /// The table of mutations: what became of each, seconds, name, and the test.
+    pub(super) fn table(&self) -> String {
+        let mut text = String::from("\n");
+        for (mutation, fate, time) in &self.0 {
+            text += &format!(
+                "{:<14} {:>6.1} s  {:<32} {}\n",
+                fate.word(),
+                time.as_secs_f64(),
+                mutation.name,
+                mutation.test.name
+            );
+        }
+        text + &format!("{} of {} caught\n", self.counts().0, self.0.len())
+    }
+}
+
+/// Runs the mutations, one test program after the other, and says what became of each on the line.
+/// With a budget none begins when that is spent; the first test program is built before it counts.
 ///
 /// # Errors
 /// See [`super::run`].
 pub(super) fn run(
     workspace: &Workspace,
     interrupt: &Interrupt,
-    mutations: &[&Mutation],
-) -> Result<bool> {
-    std::fs::create_dir_all(workspace.logs())?;
-    std::fs::write(workspace.logs().join("mutants.log"), "")?;
+    line: &mut Line,
+    mutations: &[&'static Mutation],
+    budget: Option<Duration>,
+) -> Result<Outcome> {
     let folder = workspace.target.join("mutants");
     let tree = Tree::copy(&workspace.root, folder.join("tree"))?;
     // All of them first: a list that does not fit the code is not worth an hour.
@@ -74,56 +101,80 @@ pub(super) fn run(
         workspace,
         interrupt,
         tree,
-        line: Line::begin("mutants"),
+        line,
     };
-    campaign.check_unmutated(mutations)?;
     let mut rows = Vec::new();
-    for (done, mutation) in mutations.iter().enumerate() {
-        let start = Instant::now();
-        let fate = campaign.mutate(mutation)?;
-        campaign.line.note(&format!(
-            "{:>3} of {}  {:<14} {}",
-            done + 1,
-            mutations.len(),
-            fate.word(),
-            mutation.name
-        ));
-        rows.push((*mutation, fate, start.elapsed()));
+    let mut end = None;
+    let is_over = |end: Option<Instant>| end.is_some_and(|end| Instant::now() >= end);
+    for program in programs(mutations) {
+        if is_over(end) {
+            break;
+        }
+        campaign.check_unmutated(&program)?;
+        end = end.or(budget.map(|budget| Instant::now() + budget));
+        for mutation in program {
+            if is_over(end) {
+                break;
+            }
+            let start = Instant::now();
+            let fate = campaign.mutate(mutation)?;
+            rows.push((mutation, fate, start.elapsed()));
+            campaign.line.note(&format!(
+                "{:>3} of {}  {:<14} {}",
+                rows.len(),
+                mutations.len(),
+                fate.word(),
+                mutation.name
+            ));
+        }
     }
-    print!("{}", table(&rows));
-    Ok(rows.iter().all(|(_, fate, _)| *fate == Fate::Caught))
+    Ok(Outcome(rows))
+}
+
+/// The mutations of each test program, in the order of its first one.
+fn programs(mutations: &[&'static Mutation]) -> Vec<Vec<&'static Mutation>> {
+    let mut programs: Vec<Vec<&Mutation>> = Vec::new();
+    for mutation in mutations {
+        let of = |test: &Test| (test.package, test.program);
+        let is_same = |others: &&mut Vec<&Mutation>| of(&others[0].test) == of(&mutation.test);
+        match programs.iter_mut().find(is_same) {
+            Some(others) => others.push(mutation),
+            None => programs.push(vec![mutation]),
+        }
+    }
+    programs
 }
 
 impl Campaign<'_> {
-    /// Every test that a mutation names is there and passes without it.
+    /// Every test that a mutation of one test program names is there and passes without it.
     fn check_unmutated(&mut self, mutations: &[&Mutation]) -> Result<()> {
-        let mut programs = BTreeMap::<_, Vec<Test>>::new();
+        let mut tests = Vec::new();
         for Mutation { test, .. } in mutations {
-            let tests = programs.entry((test.package, test.program)).or_default();
             if !tests.contains(test) {
                 tests.push(*test);
             }
         }
-        for ((package, program), tests) in programs {
-            self.line.note(&format!(
-                "{} tests of {package} without mutations",
-                tests.len()
-            ));
-            let (said, ended) = self.build(&tests[0])?;
-            if let Ended::Badly(why) = ended {
-                bail!("{package} does not build without mutations: {why}\n{said}");
-            }
-            let (said, ended) = self.test(&tests)?;
-            if let Ended::Badly(why) = ended {
-                bail!("a test fails without mutations: {why}\n{said}");
-            }
-            if let Some(missing) = tests.iter().find(|test| !passed(&said, test)) {
-                bail!(
-                    "{package} {} has no test {}: correct its name in xtask/src/mutants/list",
-                    program.join(" "),
-                    missing.name
-                );
-            }
+        let Test {
+            package, program, ..
+        } = tests[0];
+        self.line.note(&format!(
+            "{} tests of {package} without mutations",
+            tests.len()
+        ));
+        let (said, ended) = self.build(&tests[0])?;
+        if let Ended::Badly(why) = ended {
+            bail!("{package} does not build without mutations: {why}\n{said}");
+        }
+        let (said, ended) = self.test(&tests)?;
+        if let Ended::Badly(why) = ended {
+            bail!("a test fails without mutations: {why}\n{said}");
+        }
+        if let Some(missing) = tests.iter().find(|test| !passed(&said, test)) {
+            bail!(
+                "{package} {} has no test {}: correct its name in xtask/src/mutants/list",
+                program.join(" "),
+                missing.name
+            );
         }
         Ok(())
     }
@@ -166,16 +217,17 @@ impl Campaign<'_> {
     }
 
     fn cargo(&self, test: &Test) -> Result<Command> {
-        let mut command = self
-            .workspace
-            .cargo(&["test", "--locked", "--package", test.package])?;
+        let args = ["test", "--locked", "--package", test.package];
+        let mut command = self.workspace.cargo(&args)?;
+        let ours = self.workspace.target.join("mutants/target");
         command
             .args(test.program)
             .current_dir(self.tree.root())
-            .env(
-                "CARGO_TARGET_DIR",
-                self.workspace.target.join("mutants/target"),
-            )
+            // Programs of mutated code go elsewhere; what they are made of is beside ours, so that
+            // crates of others are built once.
+            .env("CARGO_TARGET_DIR", ours)
+            .env("CARGO_BUILD_BUILD_DIR", &self.workspace.target)
+            .env("CARGO_INCREMENTAL", "1")
             // No guard is in the dashboard, and it takes a while.
             .env("NVMIRAGE_WEB", "0")
             // What is built is run once.
@@ -204,25 +256,6 @@ fn passed(output: &str, test: &Test) -> bool {
     output.lines().any(|line| wanted.iter().any(|w| w == line))
 }
 
-/// The table of mutations: what became of each, seconds, name, and the test.
-fn table(rows: &[(&Mutation, Fate, Duration)]) -> String {
-    let mut text = String::from("\n");
-    for (mutation, fate, time) in rows {
-        text += &format!(
-            "{:<14} {:>6.1} s  {:<32} {}\n",
-            fate.word(),
-            time.as_secs_f64(),
-            mutation.name,
-            mutation.test.name
-        );
-    }
-    let caught = rows
-        .iter()
-        .filter(|(_, fate, _)| *fate == Fate::Caught)
-        .count();
-    text + &format!("{caught} of {} caught\n", rows.len())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,20 +273,41 @@ mod tests {
         }
     }
 
+    const MUTATION: &Mutation = &Mutation {
+        name: "a-guard",
+        guard: "b",
+        file: "c",
+        from: "d",
+        to: "e",
+        test: unit("f", "g::h"),
+    };
+    const OF_ANOTHER: &Mutation = &Mutation {
+        name: "another",
+        test: unit("other", "g::h"),
+        ..*MUTATION
+    };
+    const SECOND: &Mutation = &Mutation {
+        name: "second",
+        ..*MUTATION
+    };
+
+    #[test]
+    fn mutations_of_a_test_program_come_together() {
+        let groups = programs(&[MUTATION, OF_ANOTHER, SECOND]);
+        let names: Vec<Vec<_>> = groups
+            .iter()
+            .map(|group| group.iter().map(|mutation| mutation.name).collect())
+            .collect();
+        assert_eq!(names, [vec!["a-guard", "second"], vec!["another"]]);
+    }
+
     #[test]
     fn the_table_counts_what_was_caught() {
-        let mutation = Mutation {
-            name: "a-guard",
-            guard: "b",
-            file: "c",
-            from: "d",
-            to: "e",
-            test: unit("f", "g::h"),
-        };
         let second = Duration::from_secs(1);
         let fates = [Fate::Caught, Fate::Survived, Fate::Hung, Fate::DoesNotBuild];
-        let rows: Vec<_> = fates.map(|fate| (&mutation, fate, second)).into();
-        let text = table(&rows);
+        let outcome = Outcome(fates.map(|fate| (MUTATION, fate, second)).into());
+        assert_eq!(outcome.counts(), (1, 3));
+        let text = outcome.table();
         for word in [
             "caught ",
             "SURVIVED ",

@@ -9,12 +9,24 @@ mod list;
 mod tree;
 
 use std::fmt::Write as _;
+use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 
+use crate::counts::Counts;
 use crate::process::Interrupt;
+use crate::show::Line;
+use crate::simulate::seed_of_commit;
+use crate::stages::Context;
 use crate::workspace::Workspace;
+
+/// Mutations of the stage, at most.
+const SAMPLE: usize = 12;
+/// How long the stage goes on beginning mutations.
+const BUDGET: Duration = Duration::from_secs(90);
 
 /// Which mutations to run.
 #[derive(Debug, Args)]
@@ -108,7 +120,63 @@ pub(crate) fn run(
         print!("{}", table(&chosen));
         return Ok(true);
     }
-    campaign::run(workspace, interrupt, &chosen)
+    fs::create_dir_all(workspace.logs())?;
+    fs::write(workspace.logs().join("mutants.log"), "")?;
+    let line = &mut Line::begin("mutants");
+    let outcome = campaign::run(workspace, interrupt, line, &chosen, None)?;
+    print!("{}", outcome.table());
+    Ok(outcome.counts().1 == 0)
+}
+
+/// A stage of the tests: a sample of the mutations, or all of them.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
+    let workspace = context.workspace;
+    let (chosen, budget) = if context.all {
+        (list::all().collect(), None)
+    } else {
+        let seed = seed_of_commit(workspace)?;
+        let sample = sample(list::all(), &context.changed(), seed);
+        (sample, Some(BUDGET))
+    };
+    let interrupt = context.interrupt;
+    let outcome = campaign::run(workspace, interrupt, context.line, &chosen, budget)?;
+    let (caught, missed) = outcome.counts();
+    Ok(Counts {
+        passed: u32::try_from(caught)?,
+        failed: u32::try_from(missed)?,
+        ignored: 0,
+    })
+}
+
+/// Some mutations of the files that changed, or of all files where none of these has one. Those of
+/// a test program come together. The seed says which program comes first, and which of its
+/// mutations.
+fn sample(
+    all: impl Iterator<Item = &'static Mutation>,
+    changed: &[String],
+    seed: u64,
+) -> Vec<&'static Mutation> {
+    let all: Vec<_> = all.collect();
+    let is_changed =
+        |mutation: &&&Mutation| changed.iter().any(|file| file.as_str() == mutation.file);
+    let mut sample: Vec<_> = all.iter().filter(is_changed).copied().collect();
+    if sample.is_empty() {
+        sample = all;
+    }
+    let chance = |text: &[&str]| {
+        let mut hasher = DefaultHasher::new();
+        (seed, text).hash(&mut hasher);
+        hasher.finish()
+    };
+    sample.sort_by_cached_key(|Mutation { name, test, .. }| {
+        let program = chance(&[&[test.package], test.program].concat());
+        (program, chance(&[name]))
+    });
+    sample.truncate(SAMPLE);
+    sample
 }
 
 fn choose(only: &[String]) -> Result<Vec<&'static Mutation>> {
@@ -146,7 +214,6 @@ fn table(mutations: &[&Mutation]) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::fs;
     use std::path::{Path, PathBuf};
 
     use super::*;
@@ -277,6 +344,37 @@ mod tests {
             let error = mutation.apply(text).unwrap_err().to_string();
             assert!(error.starts_with("a: its text is"), "{error}");
         }
+    }
+
+    fn sampled(changed: &[&str], seed: u64) -> Vec<&'static Mutation> {
+        let changed: Vec<_> = changed.iter().map(|file| (*file).to_owned()).collect();
+        sample(list::all(), &changed, seed)
+    }
+
+    #[test]
+    fn a_sample_is_of_the_files_that_changed() {
+        let file = "crates/controller/src/queue/sq.rs";
+        let sample = sampled(&[file, "README.md"], 1);
+        assert!(!sample.is_empty() && sample.len() <= SAMPLE);
+        assert!(sample.iter().all(|mutation| mutation.file == file));
+        let names = |sample: &[&Mutation]| sample.iter().map(|one| one.name).collect::<Vec<_>>();
+        assert_eq!(
+            names(&sample),
+            names(&sampled(&[file], 1)),
+            "it is repeatable"
+        );
+    }
+
+    #[test]
+    fn where_no_file_with_a_guard_changed_the_seed_chooses() {
+        let programs: BTreeSet<_> = (0..40)
+            .map(|seed| {
+                let sample = sampled(&["README.md"], seed);
+                assert!(!sample.is_empty() && sample.len() <= SAMPLE);
+                (sample[0].test.package, sample[0].test.program)
+            })
+            .collect();
+        assert!(programs.len() > 5, "{programs:?}");
     }
 
     #[test]

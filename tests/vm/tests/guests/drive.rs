@@ -50,9 +50,11 @@ fn a_guest_lives_on_a_drive() {
     lives_on_a_drive(Kernel::Stable);
 }
 
-#[test]
-fn a_guest_with_a_newer_kernel_lives_on_a_drive() {
-    lives_on_a_drive(Kernel::Backports);
+mod slow {
+    #[test]
+    fn a_guest_with_a_newer_kernel_lives_on_a_drive() {
+        super::lives_on_a_drive(tests_vm::Kernel::Backports);
+    }
 }
 
 fn lives_on_a_drive(kernel: Kernel) {

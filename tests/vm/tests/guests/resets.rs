@@ -55,8 +55,14 @@ fn twenty_resets_and_twenty_unbinds_under_load() {
 const KERNEL_AT: u64 = 128 * MIB;
 const INITRAMFS_AT: u64 = 160 * MIB;
 
-#[test]
-fn kernels_that_start_over_a_live_drive() {
+mod slow {
+    #[test]
+    fn kernels_that_start_over_a_live_drive() {
+        super::kernels_start_over_a_live_drive();
+    }
+}
+
+fn kernels_start_over_a_live_drive() {
     let system = rig()
         .kernel(Kernel::Backports)
         .unwrap_or_else(|error| panic!("{error}"));

@@ -71,10 +71,12 @@ fn two_guests_on_one_reactor() {
     two_guests(CONFIG);
 }
 
-#[test]
-fn two_guests_on_two_reactors() {
-    let reactors = "[[reactor]]\nmode = \"adaptive\"\n\n[[reactor]]\nmode = \"interrupt\"\n";
-    two_guests(&format!("{reactors}{CONFIG}"));
+mod slow {
+    #[test]
+    fn two_guests_on_two_reactors() {
+        let reactors = "[[reactor]]\nmode = \"adaptive\"\n\n[[reactor]]\nmode = \"interrupt\"\n";
+        super::two_guests(&format!("{reactors}{}", super::CONFIG));
+    }
 }
 
 fn two_guests(config: &str) {

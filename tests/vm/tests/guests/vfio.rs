@@ -139,9 +139,11 @@ fn a_drive_is_taken_from_the_kernel_used_and_given_back() {
     taken_and_given_back(Kernel::Stable);
 }
 
-#[test]
-fn a_drive_is_taken_from_a_newer_kernel_used_and_given_back() {
-    taken_and_given_back(Kernel::Backports);
+mod slow {
+    #[test]
+    fn a_drive_is_taken_from_a_newer_kernel_used_and_given_back() {
+        super::taken_and_given_back(tests_vm::Kernel::Backports);
+    }
 }
 
 fn taken_and_given_back(kernel: Kernel) {

@@ -2,7 +2,8 @@
 
 use super::super::{Mutation, Test};
 
-const fn of_xtask(name: &'static str) -> Test {
+/// A test of xtask.
+pub(super) const fn of_xtask(name: &'static str) -> Test {
     Test {
         package: "xtask",
         program: &["--bin", "xtask"],

@@ -25,6 +25,7 @@ mod saved;
 mod service;
 mod simulate;
 mod splits;
+mod stages;
 mod subsystem;
 mod tenants;
 mod traces;
@@ -60,6 +61,7 @@ const ALL: &[&[Mutation]] = &[
     service::MUTATIONS,
     simulate::MUTATIONS,
     splits::MUTATIONS,
+    stages::MUTATIONS,
     subsystem::MUTATIONS,
     tenants::MUTATIONS,
     traces::MUTATIONS,

@@ -1,5 +1,7 @@
 //! The stages of `cargo xtask test`, cheap before dear.
 
+mod since;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -8,12 +10,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
+use since::Changes;
 
 use crate::counts::{self, Counts};
 use crate::process::{Ended, Interrupt, Run, run, run_to_end};
 use crate::show::{self, Line, NAME_WIDTH};
 use crate::workspace::Workspace;
-use crate::{book, fuzz, golden, instructions, oracle, package, setup, simulate, soak, tidy, web};
+use crate::{
+    book, fuzz, golden, instructions, mutants, oracle, package, setup, simulate, soak, tidy, web,
+};
 
 /// A stage: its name, what it is, how long it may take (with nothing built yet, on two cores),
 /// whether it runs with `--all` (or by its name) only, and how it is run.
@@ -153,6 +158,13 @@ const STAGES: &[Stage] = &[
         run: guests,
     },
     Stage {
+        name: "guests-slow",
+        about: "real guests, the tests in modules named `slow`",
+        minutes: 30,
+        slow: true,
+        run: guests_slow,
+    },
+    Stage {
         name: "book",
         about: "what the book says, as a reader does it",
         minutes: 15,
@@ -166,12 +178,23 @@ const STAGES: &[Stage] = &[
         slow: false,
         run: demo,
     },
+    Stage {
+        name: "mutants",
+        about: "a sample of the guards, each broken once: their tests fail",
+        minutes: 15,
+        slow: false,
+        run: mutants::stage,
+    },
 ];
 
 /// What a stage works with.
 pub(crate) struct Context<'a> {
     /// The project's folders.
     pub(crate) workspace: &'a Workspace,
+    /// What changed, where a run is for that alone.
+    pub(crate) changes: Option<&'a Changes>,
+    /// Whether a stage does all that it can.
+    pub(crate) all: bool,
     /// Set when we are asked to stop.
     pub(crate) interrupt: &'a Interrupt,
     /// The stage's bound on each of its commands.
@@ -183,6 +206,13 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The files that changed: since the commit that the run is for, else in the newest one.
+    pub(crate) fn changed(&self) -> Vec<String> {
+        let newest = || Changes::newest(self.workspace);
+        self.changes
+            .map_or_else(newest, |changes| changes.files.clone())
+    }
+
     /// Runs a command of the stage, and returns its output.
     ///
     /// # Errors
@@ -241,34 +271,60 @@ pub(crate) fn list() -> String {
     STAGES.iter().map(line).collect()
 }
 
-/// The stages that a run has: those that `only` names, all of them, or all that are not slow.
-/// Set-up always comes first: it is quick where nothing is missing, and the others rely on it.
+/// What a run is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Asked<'a> {
+    /// These stages.
+    pub(crate) only: &'a [String],
+    /// Slow stages, too, and all that a stage can do.
+    pub(crate) all: bool,
+    /// What changed since this commit, alone.
+    pub(crate) since: Option<&'a str>,
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    STAGES.iter().map(|stage| stage.name)
+}
+
+/// The stages that a run has: those that are named, all of them, or those of them that are not slow
+/// and look at what changed. Set-up always comes first: it is quick where nothing is missing, and
+/// the others rely on it.
 ///
 /// # Errors
-/// `only` names a stage that does not exist.
-pub(crate) fn choose(only: &[String], all: bool) -> Result<Vec<&'static Stage>> {
-    if let Some(unknown) = only
-        .iter()
-        .find(|name| STAGES.iter().all(|stage| stage.name != **name))
-    {
+/// A stage that is named does not exist.
+fn choose(asked: &Asked<'_>, changes: Option<&Changes>) -> Result<Vec<&'static Stage>> {
+    let mut named = asked.only.iter();
+    if let Some(unknown) = named.find(|name| names().all(|known| known != **name)) {
         bail!("there is no stage {unknown}: `cargo xtask test --list` names them");
     }
-    let is_chosen = |stage: &&Stage| match only {
-        [] => all || !stage.slow,
-        _ => stage.name == "setup" || only.iter().any(|name| name == stage.name),
+    let is_needed = |name| changes.is_none_or(|changes| changes.needs(name));
+    let is_chosen = |stage: &&Stage| match asked.only {
+        [] => (asked.all || !stage.slow) && is_needed(stage.name),
+        only => stage.name == "setup" || only.iter().any(|name| name == stage.name),
     };
     Ok(STAGES.iter().filter(is_chosen).collect())
 }
 
-/// Runs stages, and prints the table. Whether all of them passed.
+/// Runs the stages that are asked for, and prints the table. Whether all of them passed.
 ///
 /// # Errors
-/// We are asked to stop, or logs cannot be written.
+/// There is no such stage or commit, we are asked to stop, or logs cannot be written.
 pub(crate) fn test(
     workspace: &Workspace,
     interrupt: &Interrupt,
-    stages: &[&Stage],
+    asked: &Asked<'_>,
 ) -> Result<bool> {
+    let changes = asked.since.map(|commit| Changes::since(workspace, commit));
+    let changes = changes.transpose()?;
+    let stages = choose(asked, changes.as_ref())?;
+    if let Some(changes) = &changes {
+        let names: Vec<_> = stages.iter().map(|stage| stage.name).collect();
+        println!(
+            "{} files changed: {}",
+            changes.files.len(),
+            names.join(", ")
+        );
+    }
     fs::create_dir_all(workspace.logs())?;
     let mut rows = Vec::new();
     for stage in stages {
@@ -278,6 +334,8 @@ pub(crate) fn test(
         let bound = Duration::from_secs(60 * stage.minutes);
         let mut context = Context {
             workspace,
+            changes: changes.as_ref(),
+            all: asked.all,
             interrupt,
             bound,
             log,
@@ -417,21 +475,28 @@ fn build(context: &mut Context<'_>) -> Result<Counts> {
 }
 
 fn unit(context: &mut Context<'_>) -> Result<Counts> {
-    let mut counts = nextest(context, "default")?;
+    let packages = context
+        .changes
+        .and_then(|changes| changes.packages.as_ref());
+    let packages: Option<Vec<&str>> =
+        packages.map(|names| names.iter().map(String::as_str).collect());
+    let mut counts = nextest(context, "default", packages.as_deref())?;
     if counts.failed > 0 {
         // What failed is then what the log ends with.
         return Ok(counts);
     }
-    let mut doc = context
-        .workspace
-        .cargo(&["test", "--locked", "--workspace", "--doc"])?;
+    let mut doc = context.workspace.cargo(&["test", "--locked", "--doc"])?;
+    match packages {
+        Some(packages) => doc.args(packages.iter().map(|name| format!("--package={name}"))),
+        None => doc.arg("--workspace"),
+    };
     counts += context.run_tests(&mut doc, counts::libtest)?;
     Ok(counts)
 }
 
-/// Runs the tests that a profile of .config/nextest.toml selects. All of the workspace is named
-/// every time, so that it is built once.
-fn nextest(context: &mut Context<'_>, profile: &str) -> Result<Counts> {
+/// Runs the tests that a profile of .config/nextest.toml selects, all or those of some packages.
+/// All of the workspace is named every time, so that it is built once.
+fn nextest(context: &mut Context<'_>, profile: &str, packages: Option<&[&str]>) -> Result<Counts> {
     let args = [
         "nextest",
         "run",
@@ -441,7 +506,15 @@ fn nextest(context: &mut Context<'_>, profile: &str) -> Result<Counts> {
         "--profile",
         profile,
     ];
-    context.run_tests(&mut context.workspace.cargo(&args)?, counts::nextest)
+    let mut command = context.workspace.cargo(&args)?;
+    if let Some(packages) = packages {
+        let of: Vec<_> = packages
+            .iter()
+            .map(|name| format!("package({name})"))
+            .collect();
+        command.args(["--no-tests=pass", "-E", &of.join(" + ")]);
+    }
+    context.run_tests(&mut command, counts::nextest)
 }
 
 fn loom(context: &mut Context<'_>) -> Result<Counts> {
@@ -462,15 +535,19 @@ fn loom(context: &mut Context<'_>) -> Result<Counts> {
 }
 
 fn protocol(context: &mut Context<'_>) -> Result<Counts> {
-    nextest(context, "protocol")
+    nextest(context, "protocol", None)
 }
 
 fn guests(context: &mut Context<'_>) -> Result<Counts> {
-    nextest(context, "guests")
+    nextest(context, "guests", None)
+}
+
+fn guests_slow(context: &mut Context<'_>) -> Result<Counts> {
+    nextest(context, "guests-slow", None)
 }
 
 fn fuzz_corpus(context: &mut Context<'_>) -> Result<Counts> {
-    nextest(context, "fuzz")
+    nextest(context, "fuzz", None)
 }
 
 /// The README's first command, as a person types it, and its output for machines.
@@ -481,7 +558,7 @@ fn demo(context: &mut Context<'_>) -> Result<Counts> {
     let file = context.workspace.logs().join("demo.json");
     let mut shell = context.workspace.command("sh".as_ref())?;
     shell
-        .args(["-c", r#""$NVMIRAGE_BIN" demo --json >"$0""#])
+        .args(["-c", r#""$NVMIRAGE_BIN" demo --json --time 300ms >"$0""#])
         .arg(&file);
     context.run(&mut shell)?;
     let text = fs::read_to_string(&file)?;
@@ -506,7 +583,12 @@ mod tests {
 
     fn chosen(only: &[&str], all: bool) -> Vec<&'static str> {
         let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
-        let stages = choose(&only, all).unwrap();
+        let asked = Asked {
+            only: &only,
+            all,
+            since: None,
+        };
+        let stages = choose(&asked, None).unwrap();
         stages.iter().map(|stage| stage.name).collect()
     }
 
@@ -520,7 +602,12 @@ mod tests {
 
     #[test]
     fn a_stage_that_does_not_exist_is_an_error() {
-        let error = choose(&["nothing".to_owned()], false).err().unwrap();
+        let only = ["nothing".to_owned()];
+        let asked = Asked {
+            only: &only,
+            ..Asked::default()
+        };
+        let error = choose(&asked, None).err().unwrap();
         assert!(error.to_string().contains("no stage nothing"), "{error}");
     }
 
@@ -532,7 +619,7 @@ mod tests {
             .filter(|line| line.ends_with(" (only with --all)"))
             .filter_map(|line| line.split_whitespace().next())
             .collect();
-        assert_eq!(marked, ["fuzz-search"]);
+        assert_eq!(marked, ["fuzz-search", "guests-slow"]);
         assert_eq!(list.lines().count(), STAGES.len());
     }
 }
