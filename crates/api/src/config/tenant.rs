@@ -6,6 +6,7 @@ use engine::tenants::{Cap, TenantSpec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::object::object;
 use super::validate::{Place, Problem};
 use super::{Config, Size, Span};
 
@@ -27,48 +28,37 @@ pub enum Class {
     Latency,
 }
 
-/// Tenant: a group of commands that shares media with others.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Tenant {
-    /// Name that controllers and namespaces write as `tenant`: 1 to 64 letters, digits, `.`, `_` or
-    /// `-`.
-    pub name: String,
-    /// Weight of the tenant on a medium that several tenants use: 1 to 10000. Default: 100.
-    #[serde(default = "default_weight")]
-    pub weight: u32,
-    /// Scheduling class: `fair` or `latency`. Default: `fair`.
-    #[serde(default)]
-    pub class: Class,
-    /// Target latency of its commands, except the slowest 0.5 %; more than 0. Only for
-    /// `class = "latency"`. Default: twice their lowest latency.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub goal: Option<Span>,
-    /// Maximum number of commands per second, on all reactors together; at least 1. Default:
-    /// unlimited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub iops: Option<u64>,
-    /// Maximum number of bytes per second, on all reactors together; more than 0. Default:
-    /// unlimited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bandwidth: Option<Size>,
-    /// Burst allowance of `iops` and `bandwidth`: after a rest, commands worth this time may start
-    /// at once. Up to 60s. Default: `10ms`.
-    #[serde(default = "default_burst")]
-    pub burst: Span,
-    /// Maximum number of commands in flight at media, per reactor; at least 1. Default: unlimited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub in_flight: Option<u32>,
+object! {
+    /// Tenant: a group of commands that shares media with others.
+    pub struct Tenant(TenantKeys, "tenant") {
+        /// Name that controllers and namespaces write as `tenant`: 1 to 64 letters, digits, `.`,
+        /// `_` or `-`.
+        name: String => Fixed;
+        /// Weight of the tenant on a medium that several tenants use: 1 to 10000. Default: 100.
+        weight: u32 = TenantSpec::default().weight => Live;
+        /// Scheduling class: `fair` or `latency`. Default: `fair`.
+        class: Class = Class::default() => Live;
+        /// Target latency of its commands, except the slowest 0.5 %; more than 0. Only for `class =
+        /// "latency"`. Default: twice their lowest latency.
+        goal: Option<Span> | unset => Live;
+        /// Maximum number of commands per second, on all reactors together; at least 1. Default:
+        /// unlimited.
+        iops: Option<u64> | unset => Live;
+        /// Maximum number of bytes per second, on all reactors together; more than 0. Default:
+        /// unlimited.
+        bandwidth: Option<Size> | unset => Live;
+        /// Burst allowance of `iops` and `bandwidth`: after a rest, commands worth this time may
+        /// start at once. Up to 60s. Default: `10ms`.
+        burst: Span = Span(Duration::from_millis(10)) => Live;
+        /// Maximum number of commands in flight at media, per reactor; at least 1. Default:
+        /// unlimited.
+        in_flight: Option<u32> | unset => Live;
+    }
 }
 
 /// Default weight of a namespace among those of its tenant.
 pub fn default_weight() -> u32 {
     TenantSpec::default().weight
-}
-
-/// Default burst allowance.
-pub fn default_burst() -> Span {
-    Span(Duration::from_millis(10))
 }
 
 impl Tenant {

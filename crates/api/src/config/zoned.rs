@@ -2,46 +2,39 @@
 
 use media::ZoneSpec;
 use port::set::RandomAreas;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
+use super::object::object;
 use super::validate::Place;
 use super::{Medium, MediumKind, Size};
 
-/// Zones of a medium.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Zoned {
-    /// Distance between zone starts: a multiple of 4KiB; the medium holds a whole number of zones.
-    pub zone_size: Size,
-    /// Writable bytes of a zone: a multiple of 4KiB, up to `zone_size`. Default: `zone_size`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zone_capacity: Option<Size>,
-    /// Maximum number of open zones: 1 to `max_active`. Default: `max_active`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_open: Option<u32>,
-    /// Maximum number of active (open or closed) zones, at least 1. Default: unlimited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_active: Option<u32>,
-    /// Size of a zone's descriptor extension: a multiple of 64 bytes, up to 16320. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub descriptor_extension: Option<Size>,
-    /// Maximum size of one Zone Append (ZASL): a power of two above 4KiB. Default: the limit of any
-    /// command.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub append_limit: Option<Size>,
-    /// Size of a zone's random write area (ZRWASZ): a multiple of `random_granularity`, up to
-    /// `zone_capacity`, less than 32MiB. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub random_area: Option<Size>,
-    /// Step of the write pointer in a zone with a random write area (ZRWAFG): a multiple of 4KiB
-    /// that divides `zone_capacity`. Only with `random_area`. Default: 4KiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub random_granularity: Option<Size>,
-    /// Maximum number of zones with a random write area at a time (NUMZRWA): 1 to `max_active`.
-    /// Only with `random_area`. Default: `max_active`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub random_zones: Option<u32>,
+object! {
+    /// Zones of a medium.
+    pub struct Zoned(ZonedKeys, "zoned") {
+        /// Distance between zone starts: a multiple of 4KiB; the medium holds a whole number of
+        /// zones.
+        zone_size: Size => Fixed;
+        /// Writable bytes of a zone: a multiple of 4KiB, up to `zone_size`. Default: `zone_size`.
+        zone_capacity: Option<Size> | unset => Fixed;
+        /// Maximum number of open zones: 1 to `max_active`. Default: `max_active`.
+        max_open: Option<u32> | unset => Fixed;
+        /// Maximum number of active (open or closed) zones, at least 1. Default: unlimited.
+        max_active: Option<u32> | unset => Fixed;
+        /// Size of a zone's descriptor extension: a multiple of 64 bytes, up to 16320. Default:
+        /// none.
+        descriptor_extension: Option<Size> | unset => Fixed;
+        /// Maximum size of one Zone Append (ZASL): a power of two above 4KiB. Default: the limit of
+        /// any command.
+        append_limit: Option<Size> | unset => Fixed;
+        /// Size of a zone's random write area (ZRWASZ): a multiple of `random_granularity`, up to
+        /// `zone_capacity`, less than 32MiB. Default: none.
+        random_area: Option<Size> | unset => Fixed;
+        /// Step of the write pointer in a zone with a random write area (ZRWAFG): a multiple of
+        /// 4KiB that divides `zone_capacity`. Only with `random_area`. Default: 4KiB.
+        random_granularity: Option<Size> | unset => Fixed;
+        /// Maximum number of zones with a random write area at a time (NUMZRWA): 1 to `max_active`.
+        /// Only with `random_area`. Default: `max_active`.
+        random_zones: Option<u32> | unset => Fixed;
+    }
 }
 
 impl Zoned {
