@@ -45,8 +45,6 @@ pub use zoned::Zoned;
 pub const MAX_QUEUES: u16 = 64;
 /// Most entries of a queue.
 pub const MAX_QUEUE_DEPTH: u16 = 4096;
-/// The largest `sample` of a controller.
-pub const MAX_SAMPLE: u32 = 65_536;
 /// Bytes of a logical block.
 pub const DEFAULT_LBA_SIZE: u32 = 4096;
 

@@ -1,33 +1,42 @@
 //! `[[namespace]]`: a part of a medium, as hosts see it.
 
-use super::object::object;
+use super::controller::DERIVED;
+use super::object::{Bounds, Names, object};
+use super::tenant::MAX_WEIGHT;
 use super::{DEFAULT_LBA_SIZE, Range};
 
 object! {
     /// Namespace: a part of a medium, as hosts see it.
     pub struct Namespace(NamespaceKeys, "namespace") {
-        /// Name of the namespace: 1 to 64 letters, digits, `.`, `_` or `-`.
-        name: String => Fixed;
+        /// Name of the namespace.
+        name: String => Fixed { bounds: Bounds::Name };
         /// Name of the medium that stores the namespace.
-        media: String => Fixed;
+        media: String => Fixed { names: Names::Media };
         /// Byte range of the medium, as in `0GiB..16GiB`: starts at a multiple of 4KiB, holds at
-        /// least one block, and overlaps no other namespace. Default: all of the medium.
-        range: Option<Range> | unset => Step;
+        /// least one block, and overlaps no other namespace.
+        range: Option<Range> | unset => Step { unset: "all of the medium" };
         /// Partition of the drive or file, instead of `range`. Only for `drive`, and for `file`
-        /// without zones. Default: none.
-        partition: Option<String> | unset => Fixed;
-        /// Logical block size in bytes: 512 or 4096. Default: 4096.
-        lba_size: u32 = DEFAULT_LBA_SIZE => Fixed;
-        /// Namespace globally unique identifier: 32 hexadecimal digits, not all zero. Default:
-        /// derived once and persistent.
-        nguid: Option<String> | unset => Fixed;
-        /// IEEE extended unique identifier: 16 hexadecimal digits, not all zero. Default: derived
-        /// once and persistent.
-        eui64: Option<String> | unset => Fixed;
-        /// Tenant that commands of this namespace count for, on every controller. Default: the
-        /// controller's tenant.
-        tenant: Option<String> | unset => Live;
-        /// Weight among the namespaces of one tenant on the medium: 1 to 10000. Default: 100.
-        weight: Option<u32> | unset => Live;
+        /// without zones.
+        partition: Option<String> | unset => Fixed { bounds: Bounds::Name, value: "NAME" };
+        /// Logical block size in bytes.
+        lba_size: u32 = DEFAULT_LBA_SIZE => Fixed {
+            bounds: Bounds::OneOf(&[512, 4096]),
+            value: "BYTES",
+        };
+        /// Namespace globally unique identifier.
+        nguid: Option<String> | unset => Fixed { bounds: Bounds::Digits(32), unset: DERIVED };
+        /// IEEE extended unique identifier.
+        eui64: Option<String> | unset => Fixed { bounds: Bounds::Digits(16), unset: DERIVED };
+        /// Tenant that commands of this namespace count for, on every controller.
+        tenant: Option<String> | unset => Live {
+            unset: "the controller's tenant",
+            names: Names::Tenants,
+        };
+        /// Weight among the namespaces of one tenant on the medium.
+        weight: Option<u32> | unset => Live {
+            bounds: Bounds::Whole(1, MAX_WEIGHT),
+            unset: "100",
+            value: "N",
+        };
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Span;
-use super::object::object;
+use super::object::{Bounds, object};
 
 /// Wait policy of a reactor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -35,17 +35,25 @@ impl Mode {
 object! {
     /// Serving thread.
     pub struct Reactor(ReactorKeys, "reactor") {
-        /// CPU that the reactor is pinned to, 0 to 4095; the process must be allowed to use it.
-        /// Default: not pinned.
-        cpu: Option<u32> | unset => Restart;
-        /// Wait policy: `poll`, `adaptive` or `interrupt`. Default: `adaptive`.
+        /// CPU that the reactor is pinned to; the process must be allowed to use it.
+        cpu: Option<u32> | unset => Restart {
+            bounds: Bounds::Whole(0, 4095),
+            hint: "there is no such CPU",
+            unset: "not pinned",
+        };
+        /// Wait policy.
         mode: Mode = Mode::default() => Restart;
-        /// Longest time that an adaptive reactor spins after work before it sleeps, less than 1s.
-        /// The reactor spins only for as long as spinning has recently paid. Only for `mode =
-        /// "adaptive"`. Default: `50us`.
-        spin: Span = Span(Duration::from_micros(50)) => Restart;
-        /// CPU budget for spinning in adaptive mode, in percent of one CPU: 1 to 100. Default: 100.
-        budget: u32 = 100 => Restart;
+        /// Longest time that an adaptive reactor spins after work before it sleeps. The reactor
+        /// spins only for as long as spinning has recently paid. Only for `mode = "adaptive"`.
+        spin: Span = Span(Duration::from_micros(50)) => Restart {
+            bounds: Bounds::Below(1_000_000_000),
+            hint: "for a reactor that never sleeps write mode = \"poll\"",
+        };
+        /// CPU budget for spinning in adaptive mode, in percent of one CPU.
+        budget: u32 = 100 => Restart {
+            bounds: Bounds::Whole(1, 100),
+            hint: "in percent of a CPU; for a reactor that never spins write mode = \"interrupt\"",
+        };
     }
 }
 

@@ -3,9 +3,11 @@
 use media::ZoneSpec;
 use port::set::RandomAreas;
 
-use super::object::object;
+use super::object::{Bounds, Object, object};
 use super::validate::Place;
 use super::{Medium, MediumKind, Size};
+
+const NO_LIMIT: &str = "leave it out for no limit";
 
 object! {
     /// Zones of a medium.
@@ -13,27 +15,37 @@ object! {
         /// Distance between zone starts: a multiple of 4KiB; the medium holds a whole number of
         /// zones.
         zone_size: Size => Fixed;
-        /// Writable bytes of a zone: a multiple of 4KiB, up to `zone_size`. Default: `zone_size`.
-        zone_capacity: Option<Size> | unset => Fixed;
-        /// Maximum number of open zones: 1 to `max_active`. Default: `max_active`.
-        max_open: Option<u32> | unset => Fixed;
-        /// Maximum number of active (open or closed) zones, at least 1. Default: unlimited.
-        max_active: Option<u32> | unset => Fixed;
-        /// Size of a zone's descriptor extension: a multiple of 64 bytes, up to 16320. Default:
-        /// none.
+        /// Writable bytes of a zone: a multiple of 4KiB, up to `zone_size`.
+        zone_capacity: Option<Size> | unset => Fixed { unset: "`zone_size`" };
+        /// Maximum number of open zones, up to `max_active`.
+        max_open: Option<u32> | unset => Fixed {
+            bounds: Bounds::Whole(1, u64::MAX),
+            hint: NO_LIMIT,
+            unset: "`max_active`",
+        };
+        /// Maximum number of active (open or closed) zones.
+        max_active: Option<u32> | unset => Fixed {
+            bounds: Bounds::Whole(1, u64::MAX),
+            hint: NO_LIMIT,
+            unset: "unlimited",
+        };
+        /// Size of a zone's descriptor extension: a multiple of 64 bytes, up to 16320.
         descriptor_extension: Option<Size> | unset => Fixed;
-        /// Maximum size of one Zone Append (ZASL): a power of two above 4KiB. Default: the limit of
-        /// any command.
-        append_limit: Option<Size> | unset => Fixed;
+        /// Maximum size of one Zone Append (ZASL): a power of two above 4KiB.
+        append_limit: Option<Size> | unset => Fixed { unset: "the limit of any command" };
         /// Size of a zone's random write area (ZRWASZ): a multiple of `random_granularity`, up to
-        /// `zone_capacity`, less than 32MiB. Default: none.
+        /// `zone_capacity`, less than 32MiB.
         random_area: Option<Size> | unset => Fixed;
         /// Step of the write pointer in a zone with a random write area (ZRWAFG): a multiple of
-        /// 4KiB that divides `zone_capacity`. Only with `random_area`. Default: 4KiB.
-        random_granularity: Option<Size> | unset => Fixed;
-        /// Maximum number of zones with a random write area at a time (NUMZRWA): 1 to `max_active`.
-        /// Only with `random_area`. Default: `max_active`.
-        random_zones: Option<u32> | unset => Fixed;
+        /// 4KiB that divides `zone_capacity`. Only with `random_area`.
+        random_granularity: Option<Size> | unset => Fixed { unset: "4KiB" };
+        /// Maximum number of zones with a random write area at a time (NUMZRWA), up to
+        /// `max_active`. Only with `random_area`.
+        random_zones: Option<u32> | unset => Fixed {
+            bounds: Bounds::Whole(1, u64::MAX),
+            hint: NO_LIMIT,
+            unset: "`max_active`",
+        };
     }
 }
 
@@ -94,14 +106,8 @@ impl Zoned {
                 format!("zoned.{key}: only with `random_area`: write it too")
             });
         }
-        for (key, count) in [
-            ("max_open", self.max_open),
-            ("max_active", self.max_active),
-            ("random_zones", self.random_zones),
-        ] {
-            place.require(count != Some(0), || {
-                format!("zoned.{key} = 0: write at least 1, or remove it for no limit")
-            });
+        for wrong in self.wrong_keys() {
+            place.problem(format!("zoned.{wrong}"));
         }
         if let Some(size) = medium.size
             && let Err(error) = self.spec().check(size.0)

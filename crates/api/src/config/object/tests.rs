@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use super::{Object, Shape, When, object};
-use crate::config::{Doorbells, Listen, Size, SocketMode};
+use super::{Bounds, Key, Object, Shape, TABLES, When, object};
+use crate::config::tenant::Tenant;
+use crate::config::{Controller, Doorbells, Listen, Namespace, Reactor, Size, SocketMode};
 
 object! {
     /// Object.
@@ -109,4 +110,202 @@ fn a_word_of_a_command_line_is_read_by_the_type() {
     assert!(fails(read::<Size>("4")).contains("has no unit"));
     assert!(fails(read::<Doorbells>("mappd")).contains("did you mean `mapped`?"));
     assert!(fails(read::<Listen>("a:b")).contains("unknown scheme"));
+}
+
+fn key<T: Object>(name: &str) -> &'static Key {
+    T::KEYS.iter().find(|key| key.name == name).unwrap()
+}
+
+#[test]
+fn a_text_says_values_and_default_once() {
+    for (key, text) in [
+        (
+            key::<Controller>("sample"),
+            "Latency sampling rate: on average one in N I/O commands is timed. 1 to 65536; 0 disables sampling. Default: 256.",
+        ),
+        (
+            key::<Controller>("max_transfer"),
+            "Maximum data transfer size of one command (MDTS). A power of two, 8KiB to 4MiB. Default: `1MiB`.",
+        ),
+        (
+            key::<Reactor>("cpu"),
+            "CPU that the reactor is pinned to; the process must be allowed to use it. 0 to 4095. Default: not pinned.",
+        ),
+        (
+            key::<Namespace>("nguid"),
+            "Namespace globally unique identifier. 32 hexadecimal digits, not all zero. Default: derived once and persistent.",
+        ),
+        (
+            key::<Tenant>("iops"),
+            "Maximum number of commands per second, on all reactors together. At least 1. Default: unlimited.",
+        ),
+        (
+            key::<Controller>("fuse"),
+            "Mount options. Only for `listen = \"fuse:FOLDER\"`.",
+        ),
+        (
+            key::<Controller>("name"),
+            "Name of the controller. 1 to 64 letters, digits, `.`, `_` or `-`.",
+        ),
+    ] {
+        assert_eq!(key.text(), text);
+    }
+}
+
+#[test]
+fn bounds_hold_up_to_their_ends() {
+    let long = "x".repeat(65);
+    for (bounds, right, wrong) in [
+        (Bounds::Whole(1, 64), json!([1, 64]), json!([0, 65])),
+        (
+            Bounds::Hex(1, 0xfffe),
+            json!([1, 0xfffe]),
+            json!([0, 0xffff]),
+        ),
+        (
+            Bounds::OneOf(&[512, 4096]),
+            json!([512, 4096]),
+            json!([0, 513, 8192]),
+        ),
+        (
+            Bounds::Bytes(1 << 10, 4 << 10),
+            json!(["1KiB", "4KiB"]),
+            json!(["1023B", "4097B"]),
+        ),
+        (
+            Bounds::PowerOfTwo(8 << 10, 32 << 10),
+            json!(["8KiB", "16KiB", "32KiB"]),
+            json!(["4KiB", "12KiB", "64KiB"]),
+        ),
+        (
+            Bounds::Time(1_000, 60_000_000_000),
+            json!(["1us", "60s"]),
+            json!(["999ns", "61s"]),
+        ),
+        (
+            Bounds::Below(1_000_000_000),
+            json!(["0s", "999ms"]),
+            json!(["1s"]),
+        ),
+        (
+            Bounds::Name,
+            json!(["a", "A.b_c-9", long[1..]]),
+            json!(["", "a b", "a/b", "gr\u{fc}n", long]),
+        ),
+        (
+            Bounds::Ascii(3),
+            json!(["a", "a b"]),
+            json!(["", "abcd", "\u{fc}", "\t"]),
+        ),
+        (
+            Bounds::Digits(4),
+            json!(["0001", "aBcF"]),
+            json!(["", "0000", "001", "000g"]),
+        ),
+    ] {
+        for value in right.as_array().unwrap() {
+            assert!(bounds.hold(value), "{bounds:?} {value}");
+        }
+        for value in wrong.as_array().unwrap() {
+            assert!(!bounds.hold(value), "{bounds:?} {value}");
+        }
+    }
+}
+
+#[test]
+fn every_default_is_accepted() {
+    let mut bounded = 0;
+    for (table, keys) in TABLES {
+        for key in keys {
+            assert!(key.about.ends_with('.'), "{table} {}", key.name);
+            let default = key.default.map(|of| of()).unwrap_or_default();
+            assert_eq!(key.check(&default), Ok(()), "{table}");
+            bounded += usize::from(key.bounds != Bounds::Any);
+        }
+    }
+    assert!(bounded > 20, "{bounded}");
+}
+
+#[test]
+fn an_error_says_what_to_write() {
+    let error = |key: &Key, value| key.check(&value).unwrap_err();
+    assert_eq!(
+        error(key::<Controller>("sample"), json!(65_537)),
+        "sample = 65537: write 1 to 65536; 0 disables sampling"
+    );
+    assert_eq!(key::<Controller>("sample").check(&json!(0)), Ok(()));
+    assert_eq!(
+        error(key::<Controller>("vendor_id"), json!(0)),
+        "vendor_id = 0: write 0x1 to 0xfffe; 0 and 0xffff mean that no device is present"
+    );
+    assert_eq!(
+        error(key::<Tenant>("goal"), json!("0ns")),
+        "goal = \"0ns\": write more than 0"
+    );
+}
+
+#[test]
+fn only_live_keys_change() {
+    let tenant: Tenant = toml::from_str("name = \"t\"\niops = 5\nburst = \"1s\"").unwrap();
+    let changed = |changes: serde_json::Value| {
+        let changed = tenant.changed(changes.as_object().unwrap(), "/changes");
+        changed.map_err(|refusal| {
+            let error = &refusal.errors[0];
+            (error.pointer.clone().unwrap(), error.detail.clone())
+        })
+    };
+    let as_text = json!({"iops": "none", "weight": "7", "class": "latency", "burst": "2s"});
+    let text = changed(as_text).unwrap();
+    let wanted = "name = \"t\"\nweight = 7\nclass = \"latency\"\nburst = \"2s\"\n";
+    assert_eq!(toml::to_string(&text).unwrap(), wanted);
+    let as_json = changed(json!({"iops": null, "weight": 7, "burst": null})).unwrap();
+    let wanted = "name = \"t\"\nweight = 7\nclass = \"fair\"\nburst = \"10ms\"\n";
+    assert_eq!(toml::to_string(&as_json).unwrap(), wanted);
+    assert_eq!(changed(json!({})).unwrap(), tenant);
+    for (changes, pointer, says) in [
+        (
+            json!({"name": "u"}),
+            "/changes/name",
+            "cannot change: create another tenant",
+        ),
+        (
+            json!({"wieght": 1}),
+            "/changes/wieght",
+            "did you mean `weight`?",
+        ),
+        (
+            json!({"weight": "heavy"}),
+            "/changes/weight",
+            "write 1 to 10000",
+        ),
+        (json!({"weight": true}), "/changes/weight", "invalid type"),
+        (
+            json!({"class": "late"}),
+            "/changes/class",
+            "did you mean `latency`?",
+        ),
+    ] {
+        let (at, detail) = changed(changes).unwrap_err();
+        assert_eq!(at, pointer, "{detail}");
+        assert!(detail.contains(says), "{detail}");
+    }
+    let controller = Controller::new("c".into(), "vfio-user:/c".parse().unwrap());
+    let queues = json!({"queues": 3});
+    let error = controller
+        .changed(queues.as_object().unwrap(), "")
+        .unwrap_err();
+    let live =
+        "`queues` of a controller cannot change while it is served; these keys can: tenant, sample";
+    assert!(error.detail.starts_with(live), "{}", error.detail);
+}
+
+#[test]
+fn what_changes_live_is_taken_and_nothing_else() {
+    let read = |text: &str| -> Controller { toml::from_str(text).unwrap() };
+    let one = read("name = \"c\"\nlisten = \"vfio-user:/c\"\nsample = 1\nreactors = [1]");
+    let two = "name = \"c\"\nlisten = \"vfio-user:/d\"\nsample = 2\ntenant = \"t\"";
+    let with = one.with(&read(two), When::Live);
+    let wanted =
+        "name = \"c\"\nlisten = \"vfio-user:/c\"\nsample = 2\ntenant = \"t\"\nreactors = [1]";
+    assert_eq!(with, read(wanted));
 }
