@@ -40,3 +40,15 @@ object! {
         };
     }
 }
+
+impl Namespace {
+    /// All of a medium, everything else at its default.
+    pub fn new(name: String, media: String) -> Self {
+        let written = NamespaceKeys {
+            name: Some(name),
+            media: Some(media),
+            ..NamespaceKeys::default()
+        };
+        written.complete().expect("no other key is required")
+    }
+}
