@@ -1,4 +1,7 @@
-// What the server answers, as far as the page uses it. `/openapi.json` has all of it.
+// What the server answers, as far as the page uses it. `/openapi.json` has all of it. Keys of
+// configurations are generated, so this file does not name them.
+
+import type * as config from "./config.ts";
 
 export interface Stats {
   time_ns: number;
@@ -10,10 +13,8 @@ export interface Stats {
   controllers: Controller[];
 }
 
-export interface Reactor {
+export interface Reactor extends config.Reactor {
   reactor: number;
-  mode: string;
-  cpu?: number;
   commands: number;
   busy_ns: number;
   spun_ns: number;
@@ -22,14 +23,11 @@ export interface Reactor {
   sleeps: number;
 }
 
-export interface Medium {
-  name: string;
-  kind: string;
+export interface Medium extends Omit<config.Medium, "timing"> {
   bytes: number;
   description: string;
   errors?: MediumErrors[];
   timing?: { preset: string; [parameter: string]: string };
-  zoned?: unknown;
 }
 
 /** Requests to what a medium lies on that failed for one reason. */
@@ -40,26 +38,15 @@ export interface MediumErrors {
   os_error?: string;
 }
 
-export interface Namespace {
-  name: string;
-  media: string;
-  lba_size: number;
+export interface Namespace extends config.Namespace {
   blocks: number;
   subsystem?: string;
   nsid?: number;
-  tenant?: string;
   controllers: string[];
   made_by_host: boolean;
 }
 
-export interface Tenant {
-  name: string;
-  weight: number;
-  class: string;
-  goal?: string;
-  iops?: number;
-  bandwidth?: string;
-  in_flight?: number;
+export interface Tenant extends config.Tenant {
   commands: number;
   bytes: number;
   capped: number;
@@ -93,15 +80,7 @@ export interface Queue {
   in_flight?: number;
 }
 
-export interface Controller {
-  name: string;
-  subsystem?: string;
-  namespaces: string[];
-  listen: string;
-  tenant?: string;
-  sample: number;
-  doorbells: string;
-  model_number: string;
+export interface Controller extends config.Controller {
   attached: boolean;
   cntlid?: number;
   doorbell_messages: number;

@@ -10,7 +10,7 @@ import { addToColumn, count, difference, merged, percentile, row, ROWS, rowStart
 import { began, between, History, isAnother, KEPT, MEMORY, MOST, MOST_TENANTS, PER_CONTROLLER, reactorParts } from "../src/history.ts";
 import { atStep, changed, slides } from "../src/knobs.ts";
 import { keyOf } from "../src/marks.ts";
-import type { Bucket, Controller, Happening, Parameter, Stats, Tenant } from "../src/types.ts";
+import type { Bucket, Controller, Happening, Parameter, Reactor, Stats, Tenant } from "../src/types.ts";
 
 test("differences are what was counted between two answers", () => {
   assert.deepEqual(difference([[10, 5], [20, 3]], [[10, 2]]), [[10, 3], [20, 3]]);
@@ -118,7 +118,7 @@ test("only what differs and may change is sent", () => {
 });
 
 function controller(reads: number, buckets: Bucket[], sum: number, name = "c"): Controller {
-  return {
+  const keys: Partial<Controller> = {
     name,
     namespaces: [],
     listen: "",
@@ -136,6 +136,7 @@ function controller(reads: number, buckets: Bucket[], sum: number, name = "c"): 
     stages: [{ stage: "model", sum_ns: sum / 2 }],
     errors_by_status: [{ status: "x", count: reads / 100 }],
   };
+  return keys as Controller;
 }
 
 test("a second is the difference over its time", () => {
@@ -268,7 +269,7 @@ test("a reactor's parts are of the whole", () => {
     slept_ns: slept,
     stalled_ns: stalled,
     sleeps: 0,
-  });
+  }) as Reactor;
   assert.deepEqual(reactorParts(at(30, 10, 60, 0), at(5, 10, 10, 0)), { busy: 25 / 75, spinning: 0, asleep: 50 / 75, stalled: 0 });
   assert.equal(reactorParts(at(1, 1, 1, 1), at(1, 1, 1, 1)), null);
   assert.equal(reactorParts(at(0, 0, 5, 0), at(9, 0, 0, 0)), null);

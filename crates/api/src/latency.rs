@@ -108,7 +108,7 @@ pub struct LatencyReport {
     pub stages: Vec<StageTime>,
     /// I/O commands that ended with an error, by status, the most frequent first.
     pub errors_by_status: Vec<StatusErrors>,
-    /// Last timed commands, oldest first, up to 256.
+    /// Last timed commands, oldest first.
     pub commands: Vec<WatchedCommand>,
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::config::{self, Text};
 
@@ -37,15 +39,20 @@ pub struct TenantChange {
     pub changes: BTreeMap<String, String>,
 }
 
-/// Change of a controller.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ControllerChange {
-    /// Latency sampling rate: on average one in N I/O commands is timed. 1 to 65536; 0 disables
-    /// sampling.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sample: Option<u32>,
+/// Change of a controller: keys with their values, as in a configuration; null removes a key.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ControllerChange(pub serde_json::Map<String, serde_json::Value>);
+
+/// Its keys are those of the table ([`describe`](crate::config::object::describe)).
+impl PartialSchema for ControllerChange {
+    fn schema() -> RefOr<Schema> {
+        let about = "Change of a controller. Null restores a key's default.";
+        ObjectBuilder::new().description(Some(about)).into()
+    }
 }
+
+impl ToSchema for ControllerChange {}
 
 /// New placement of a controller's queues.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

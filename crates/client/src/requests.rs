@@ -251,10 +251,10 @@ pub fn change_tenant(socket: &Address, tenant: &str, change: &TenantChange) -> a
 pub fn change_controller(
     socket: &Address,
     controller: &str,
-    change: ControllerChange,
+    change: &ControllerChange,
 ) -> anyhow::Result<()> {
     let path = format!("/v1/controllers/{}", checked(controller)?);
-    let body = serde_json::to_vec(&change)?;
+    let body = serde_json::to_vec(change)?;
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
 }
 

@@ -6,9 +6,13 @@
 
 mod allow;
 mod control;
+mod controller;
 pub mod drive;
 pub mod log;
 pub mod medium;
+mod namespace;
+pub mod object;
+mod reactor;
 mod read;
 pub mod size;
 mod socket_mode;
@@ -26,7 +30,10 @@ use std::path::{Path, PathBuf};
 
 pub use allow::AdminAllow;
 pub use control::Control;
+pub use controller::{Controller, Doorbells, Fuse};
 pub use medium::{Backing, Dialect, Direct, Medium, MediumKeys, MediumKind};
+pub use namespace::Namespace;
+pub use reactor::{Mode, Reactor};
 pub use read::{MAX_FILE_LEN, Read, from_file, from_text, from_toml, with_suggestion};
 use serde::{Deserialize, Serialize};
 pub use size::{Range, Size, Span};
@@ -40,8 +47,6 @@ pub use zoned::Zoned;
 pub const MAX_QUEUES: u16 = 64;
 /// Most entries of a queue.
 pub const MAX_QUEUE_DEPTH: u16 = 4096;
-/// The largest `sample` of a controller.
-pub const MAX_SAMPLE: u32 = 65_536;
 /// Bytes of a logical block.
 pub const DEFAULT_LBA_SIZE: u32 = 4096;
 
@@ -103,293 +108,6 @@ impl HugePages {
     fn is_default(&self) -> bool {
         *self == HugePages::default()
     }
-}
-
-/// Wait policy of a reactor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Poll without sleeping.
-    Poll,
-    /// Spin for a while after work, then sleep.
-    #[default]
-    Adaptive,
-    /// Sleep as soon as there is no work.
-    Interrupt,
-}
-
-impl Mode {
-    /// The word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Poll => "poll",
-            Mode::Adaptive => "adaptive",
-            Mode::Interrupt => "interrupt",
-        }
-    }
-}
-
-/// Serving thread.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Reactor {
-    /// CPU that the reactor is pinned to, 0 to 4095; the process must be allowed to use it.
-    /// Default: not pinned.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<u32>,
-    /// Wait policy: `poll`, `adaptive` or `interrupt`. Default: `adaptive`.
-    #[serde(default)]
-    pub mode: Mode,
-    /// Longest time that an adaptive reactor spins after work before it sleeps, less than 1s. The
-    /// reactor spins only for as long as spinning has recently paid. Only for `mode = "adaptive"`.
-    /// Default: `50us`.
-    #[serde(default = "default_spin")]
-    pub spin: Span,
-    /// CPU budget for spinning in adaptive mode, in percent of one CPU: 1 to 100. Default: 100.
-    #[serde(default = "default_budget")]
-    pub budget: u32,
-}
-
-impl Default for Reactor {
-    fn default() -> Self {
-        Reactor {
-            cpu: None,
-            mode: Mode::default(),
-            spin: default_spin(),
-            budget: default_budget(),
-        }
-    }
-}
-
-/// Namespace: a part of a medium, as hosts see it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Namespace {
-    /// Name of the namespace: 1 to 64 letters, digits, `.`, `_` or `-`.
-    pub name: String,
-    /// Name of the medium that stores the namespace.
-    pub media: String,
-    /// Byte range of the medium, as in `0GiB..16GiB`: starts at a multiple of 4KiB, holds at least
-    /// one block, and overlaps no other namespace. Default: all of the medium.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub range: Option<Range>,
-    /// Partition of the drive or file, instead of `range`. Only for `drive`, and for `file` without
-    /// zones. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub partition: Option<String>,
-    /// Logical block size in bytes: 512 or 4096. Default: 4096.
-    #[serde(default = "default_lba_size")]
-    pub lba_size: u32,
-    /// Namespace globally unique identifier: 32 hexadecimal digits, not all zero. Default: derived
-    /// once and persistent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nguid: Option<String>,
-    /// IEEE extended unique identifier: 16 hexadecimal digits, not all zero. Default: derived once
-    /// and persistent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub eui64: Option<String>,
-    /// Tenant that commands of this namespace count for, on every controller. Default: the
-    /// controller's tenant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<String>,
-    /// Weight among the namespaces of one tenant on the medium: 1 to 10000. Default: 100.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub weight: Option<u32>,
-}
-
-/// Doorbell delivery to the reactor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Doorbells {
-    /// Mapped where every reactor of the controller is in `poll` mode, else unmapped.
-    #[default]
-    Auto,
-    /// Map the doorbell page into the host. Doorbell writes cause no VM exit, and do not wake a
-    /// sleeping reactor.
-    Mapped,
-    /// Deliver each write as a message, or through shadow doorbells where the host uses Doorbell
-    /// Buffer Config.
-    Unmapped,
-    /// Deliver each write as a message; Doorbell Buffer Config is unsupported. For measuring.
-    Trapped,
-}
-
-/// Mount options of a controller's namespaces.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Fuse {
-    /// Let other users of the machine open the files. Default: false.
-    #[serde(default)]
-    pub allow_other: bool,
-    /// Use the machine's page cache for reads and writes, which hides the drive's latency. Default:
-    /// false.
-    #[serde(default)]
-    pub page_cache: bool,
-}
-
-/// NVMe controller.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Controller {
-    /// Name of the controller: 1 to 64 letters, digits, `.`, `_` or `-`.
-    pub name: String,
-    /// NVM subsystem of the controller, shared by all controllers that name it. Default: a
-    /// subsystem of its own, named after the controller.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub subsystem: Option<String>,
-    /// Names of the namespaces attached to the controller. Their identifiers in the subsystem count
-    /// from 1 in the order of first mention. Default: none.
-    #[serde(default)]
-    pub namespaces: Vec<String>,
-    /// Names of media in whose unallocated space hosts may create namespaces; the pool belongs to
-    /// the whole subsystem. Default: none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pool: Vec<String>,
-    /// Address that hosts attach to: `vfio-user:PATH`, or `fuse:FOLDER` for a mount on this
-    /// machine.
-    pub listen: Listen,
-    /// Mode of the socket, as in chmod(1): `0600` for its owner, `0660` for its group too, `0666`
-    /// for all users. Default: `0600`.
-    #[serde(default, skip_serializing_if = "SocketMode::is_default")]
-    pub socket_mode: SocketMode,
-    /// Mount options. Only for `listen = "fuse:FOLDER"`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fuse: Option<Fuse>,
-    /// Maximum number of I/O queue pairs: 1 to 64. Default: 64.
-    #[serde(default = "default_queues")]
-    pub queues: u16,
-    /// Maximum number of entries of an I/O queue: 2 to 4096. Default: 1024.
-    #[serde(default = "default_queue_depth")]
-    pub queue_depth: u16,
-    /// Maximum data transfer size of one command (MDTS): a power of two, 8KiB to 4MiB. Default:
-    /// 1MiB.
-    #[serde(default = "default_max_transfer")]
-    pub max_transfer: Size,
-    /// Doorbell delivery to the reactor: `auto`, `mapped`, `unmapped` or `trapped`. Default:
-    /// `auto`.
-    #[serde(default)]
-    pub doorbells: Doorbells,
-    /// Offer MSI-X. With `false` the controller offers only MSI, with up to 32 messages, for
-    /// monitors that abort when a device with MSI-X is unplugged. Default: true.
-    #[serde(default = "default_msix")]
-    pub msix: bool,
-    /// Provide an interrupt pin (INTx), for guests without MSI-X. Default: false.
-    #[serde(default)]
-    pub intx: bool,
-    /// Number of the `[[reactor]]` that serves the controller, from 0. Default: the reactor with
-    /// the fewest controllers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reactor: Option<usize>,
-    /// Numbers of the reactors that serve the I/O queues. The first completion queue, with the
-    /// submission queues that complete into it, is on the first reactor, and so on in turn.
-    /// Default: all queues are on the controller's reactor.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reactors: Vec<usize>,
-    /// Tenant that the commands of its hosts count for, except on namespaces with a tenant of their
-    /// own. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<String>,
-    /// Latency sampling rate: on average one in N I/O commands is timed. 1 to 65536; 0 disables
-    /// sampling. Default: 256.
-    #[serde(default = "default_sample")]
-    pub sample: u32,
-    /// Serial number: 1 to 20 ASCII characters. Default: derived once and persistent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub serial: Option<String>,
-    /// Model number: 1 to 40 ASCII characters. Default: `nvmirage`.
-    #[serde(default = "default_model_number")]
-    pub model_number: String,
-    /// Firmware revision: 1 to 8 ASCII characters. Default: the program's version.
-    #[serde(default = "default_firmware_revision")]
-    pub firmware_revision: String,
-    /// NVM subsystem NQN, up to 223 bytes: `nqn.YYYY-MM.reverse.domain:name`. Default: derived once
-    /// and persistent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub subnqn: Option<String>,
-    /// PCI vendor ID: 1 to 0xfffe. Default: 0x4e56.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vendor_id: Option<u16>,
-    /// PCI device ID: 1 to 0xfffe. Default: 0x0001.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device_id: Option<u16>,
-}
-
-impl Controller {
-    /// A controller without namespaces, everything else at its default.
-    pub fn new(name: String, listen: Listen) -> Self {
-        Controller {
-            name,
-            subsystem: None,
-            namespaces: Vec::new(),
-            pool: Vec::new(),
-            listen,
-            socket_mode: SocketMode::default(),
-            fuse: None,
-            queues: default_queues(),
-            queue_depth: default_queue_depth(),
-            max_transfer: default_max_transfer(),
-            doorbells: Doorbells::default(),
-            msix: default_msix(),
-            intx: false,
-            reactor: None,
-            reactors: Vec::new(),
-            tenant: None,
-            sample: default_sample(),
-            serial: None,
-            model_number: default_model_number(),
-            firmware_revision: default_firmware_revision(),
-            subnqn: None,
-            vendor_id: None,
-            device_id: None,
-        }
-    }
-
-    /// The name of its subsystem.
-    pub fn subsystem(&self) -> &str {
-        self.subsystem.as_deref().unwrap_or(&self.name)
-    }
-}
-
-fn default_spin() -> Span {
-    Span(std::time::Duration::from_micros(50))
-}
-
-fn default_budget() -> u32 {
-    100
-}
-
-fn default_lba_size() -> u32 {
-    DEFAULT_LBA_SIZE
-}
-
-fn default_queues() -> u16 {
-    MAX_QUEUES
-}
-
-/// Often enough for statistics of one second on a slow drive, and rarely enough to cost the fastest
-/// one less than 2 % of its instructions.
-fn default_sample() -> u32 {
-    256
-}
-
-fn default_queue_depth() -> u16 {
-    1024
-}
-
-fn default_max_transfer() -> Size {
-    Size(1 << 20)
-}
-
-fn default_msix() -> bool {
-    true
-}
-
-fn default_model_number() -> String {
-    "nvmirage".to_owned()
-}
-
-fn default_firmware_revision() -> String {
-    env!("CARGO_PKG_VERSION").to_owned()
 }
 
 /// Address with its scheme.

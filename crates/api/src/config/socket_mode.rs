@@ -17,10 +17,6 @@ impl SocketMode {
     pub fn bits(self) -> u32 {
         self.0
     }
-
-    pub(super) fn is_default(&self) -> bool {
-        *self == SocketMode::default()
-    }
 }
 
 impl Default for SocketMode {

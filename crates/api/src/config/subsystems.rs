@@ -99,7 +99,6 @@ impl Config {
         let Some(name) = &controller.subsystem else {
             return;
         };
-        place.name("subsystem", name);
         let alone = |c: &&Controller| c.subsystem.is_none() && &c.name == name;
         if self.controller.iter().any(|c| alone(&c)) {
             place.problem(format!(

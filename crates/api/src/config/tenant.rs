@@ -6,15 +6,16 @@ use engine::tenants::{Cap, TenantSpec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::object::{Bounds, object};
 use super::validate::{Place, Problem};
 use super::{Config, Size, Span};
 
 /// Most tenants.
 const MAX_TENANTS: usize = 1024;
 /// The largest weight.
-const MAX_WEIGHT: u32 = 10_000;
-/// Longest burst allowance.
-const MAX_BURST: Duration = Duration::from_secs(60);
+pub(super) const MAX_WEIGHT: u64 = 10_000;
+const UNLIMITED: &str = "unlimited";
+const NO_LIMIT: &str = "leave it out for no limit";
 
 /// Scheduling class of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -27,48 +28,57 @@ pub enum Class {
     Latency,
 }
 
-/// Tenant: a group of commands that shares media with others.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Tenant {
-    /// Name that controllers and namespaces write as `tenant`: 1 to 64 letters, digits, `.`, `_` or
-    /// `-`.
-    pub name: String,
-    /// Weight of the tenant on a medium that several tenants use: 1 to 10000. Default: 100.
-    #[serde(default = "default_weight")]
-    pub weight: u32,
-    /// Scheduling class: `fair` or `latency`. Default: `fair`.
-    #[serde(default)]
-    pub class: Class,
-    /// Target latency of its commands, except the slowest 0.5 %; more than 0. Only for
-    /// `class = "latency"`. Default: twice their lowest latency.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub goal: Option<Span>,
-    /// Maximum number of commands per second, on all reactors together; at least 1. Default:
-    /// unlimited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub iops: Option<u64>,
-    /// Maximum number of bytes per second, on all reactors together; more than 0. Default:
-    /// unlimited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bandwidth: Option<Size>,
-    /// Burst allowance of `iops` and `bandwidth`: after a rest, commands worth this time may start
-    /// at once. Up to 60s. Default: `10ms`.
-    #[serde(default = "default_burst")]
-    pub burst: Span,
-    /// Maximum number of commands in flight at media, per reactor; at least 1. Default: unlimited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub in_flight: Option<u32>,
+object! {
+    /// Tenant: a group of commands that shares media with others.
+    pub struct Tenant(TenantKeys, "tenant") {
+        /// Name that controllers and namespaces write as `tenant`.
+        name: String => Fixed { bounds: Bounds::Name };
+        /// Weight of the tenant on a medium that several tenants use.
+        weight: u32 = TenantSpec::default().weight => Live {
+            bounds: Bounds::Whole(1, MAX_WEIGHT),
+            value: "N",
+        };
+        /// Scheduling class.
+        class: Class = Class::default() => Live;
+        /// Target latency of its commands, except the slowest 0.5 %. Only for `class = "latency"`.
+        goal: Option<Span> | unset => Live {
+            bounds: Bounds::Time(1, u64::MAX),
+            unset: "twice their lowest latency",
+            value: "TIME",
+        };
+        /// Maximum number of commands per second, on all reactors together.
+        iops: Option<u64> | unset => Live {
+            bounds: Bounds::Whole(1, u64::MAX),
+            hint: NO_LIMIT,
+            unset: UNLIMITED,
+            value: "N",
+        };
+        /// Maximum number of bytes per second, on all reactors together.
+        bandwidth: Option<Size> | unset => Live {
+            bounds: Bounds::Bytes(1, u64::MAX),
+            hint: NO_LIMIT,
+            unset: UNLIMITED,
+            value: "SIZE",
+        };
+        /// Burst allowance of `iops` and `bandwidth`: after a rest, commands worth this time may
+        /// start at once.
+        burst: Span = Span(Duration::from_millis(10)) => Live {
+            bounds: Bounds::Time(0, 60_000_000_000),
+            value: "TIME",
+        };
+        /// Maximum number of commands in flight at media, per reactor.
+        in_flight: Option<u32> | unset => Live {
+            bounds: Bounds::Whole(1, u64::MAX),
+            hint: NO_LIMIT,
+            unset: UNLIMITED,
+            value: "N",
+        };
+    }
 }
 
 /// Default weight of a namespace among those of its tenant.
 pub fn default_weight() -> u32 {
     TenantSpec::default().weight
-}
-
-/// Default burst allowance.
-pub fn default_burst() -> Span {
-    Span(Duration::from_millis(10))
 }
 
 impl Tenant {
@@ -100,62 +110,14 @@ impl Tenant {
         (self.iops.map(cap), bandwidth)
     }
 
-    /// The tenant with new values for some keys, in the syntax of a configuration; `none` removes
-    /// an optional key.
-    ///
-    /// # Errors
-    /// A key or value that is invalid.
-    pub fn changed(&self, changes: &[(String, String)]) -> Result<Tenant, String> {
-        let table = toml::Table::try_from(self);
-        let mut table = table.map_err(|error| error.to_string())?;
-        for (key, text) in changes {
-            if key == "name" {
-                return Err("the name of a tenant cannot change: create another tenant".to_owned());
-            }
-            if text == "none" {
-                table.remove(key);
-                continue;
-            }
-            let value = text
-                .parse::<i64>()
-                .map_or_else(|_| toml::Value::String(text.clone()), toml::Value::Integer);
-            table.insert(key.clone(), value);
-        }
-        let changed = table.try_into();
-        changed.map_err(|error: toml::de::Error| error.message().to_owned())
-    }
-
     fn validate(&self, problems: &mut Vec<Problem>) {
         let mut place = Place {
             name: format!("tenant {}", self.name),
             problems,
         };
-        place.weight(self.weight);
+        place.keys(self);
         place.require(self.goal.is_none() || self.class == Class::Latency, || {
             "goal is only for class = \"latency\": remove it, or write that class".into()
-        });
-        let goal_is_zero = self.goal.is_some_and(|goal| goal.0.is_zero());
-        place.require(!goal_is_zero, || "goal: write more than 0".into());
-        place.require(self.iops != Some(0), || {
-            "iops = 0: write 1 or more, or remove it for no limit".into()
-        });
-        place.require(self.bandwidth != Some(Size(0)), || {
-            "bandwidth: write more than 0, or remove it for no limit".into()
-        });
-        place.require(self.in_flight != Some(0), || {
-            "in_flight = 0: write 1 or more, or remove it for no limit".into()
-        });
-        let burst = self.burst;
-        place.require(burst.0 <= MAX_BURST, || {
-            format!("burst = \"{burst}\": write at most 60s")
-        });
-    }
-}
-
-impl Place<'_> {
-    fn weight(&mut self, weight: u32) {
-        self.require((1..=MAX_WEIGHT).contains(&weight), || {
-            format!("weight = {weight}: write 1 to {MAX_WEIGHT}")
         });
     }
 }
@@ -175,14 +137,11 @@ impl Config {
         }
         tenants.iter().for_each(|tenant| tenant.validate(problems));
         let controllers = self.controller.iter();
-        let controllers = controllers.map(|c| (format!("controller {}", c.name), &c.tenant, None));
+        let controllers = controllers.map(|c| (format!("controller {}", c.name), &c.tenant));
         let namespaces = self.namespace.iter();
-        let namespaces = namespaces.map(|n| (format!("namespace {}", n.name), &n.tenant, n.weight));
-        for (name, tenant, weight) in controllers.chain(namespaces) {
+        let namespaces = namespaces.map(|n| (format!("namespace {}", n.name), &n.tenant));
+        for (name, tenant) in controllers.chain(namespaces) {
             let mut place = Place { name, problems };
-            if let Some(weight) = weight {
-                place.weight(weight);
-            }
             if let Some(tenant) = tenant
                 && !tenants.iter().any(|one| one.name == *tenant)
             {

@@ -147,7 +147,7 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         ),
         ("queues = 64", "queues = 65", "write 1 to 64"),
         ("queues = 64", "queues = 0", "write 1 to 64"),
-        ("queues = 64", "sample = 65537", "or 0 for none"),
+        ("queues = 64", "sample = 65537", "0 disables sampling"),
         ("queues = 64", "queue_depth = 1", "write 2 to 4096"),
         ("queues = 64", "queue_depth = 5000", "write 2 to 4096"),
         ("queues = 64", "max_transfer = \"3MiB\"", "power of two"),
@@ -526,10 +526,14 @@ fn tenants_have_what_they_were_given_and_no_nonsense() {
     assert_eq!(parsed.tenant[0].caps(), (cap(1000), cap(1 << 20)));
     for (tenant, controller, expected) in [
         ("weight = 0", "", "weight = 0: write 1 to 10000"),
-        ("iops = 0", "", "iops = 0: write 1 or more"),
-        ("bandwidth = \"0B\"", "", "bandwidth: write more than 0"),
+        ("iops = 0", "", "iops = 0: write at least 1"),
+        (
+            "bandwidth = \"0B\"",
+            "",
+            "bandwidth = \"0B\": write more than 0",
+        ),
         ("in_flight = 0", "", "in_flight = 0"),
-        ("burst = \"2min\"", "", "at most 60s"),
+        ("burst = \"2min\"", "", "write up to 60s"),
         ("goal = \"1ms\"", "", "goal is only for class = \"latency\""),
         ("", "tenant = \"x\"", "there is no such tenant"),
     ] {

@@ -60,7 +60,7 @@ impl Trace {
             name: format!("trace {}", self.name),
             problems: &mut problems,
         };
-        place.name("name", &self.name);
+        place.name(&self.name);
         place.require((1..=MAX_SAMPLE).contains(&self.sample), || {
             format!(
                 "sample = {}: write 1 for every command, up to {MAX_SAMPLE} for one of {MAX_SAMPLE}",

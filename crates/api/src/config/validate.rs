@@ -3,18 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{
-    Config, Controller, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX_SAMPLE, MediumKind, Namespace,
-};
-
-/// Smallest medium: room for at least a partition table and a file system's first blocks.
-/// Largest key-value medium.
-/// Longest name of anything.
-const MAX_NAME_LEN: usize = 64;
-/// Longest NQN (Base 2.1, 4.7).
-const MAX_NQN_LEN: usize = 223;
-/// Largest CPU number that is accepted.
-const MAX_CPU: u32 = 4095;
+use super::object::{Bounds, Object};
+use super::{Config, Controller, Listen, MediumKind, Namespace};
 
 /// One problem, and how to solve it.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,31 +41,18 @@ impl Place<'_> {
         }
     }
 
-    /// Checks that a name fits into paths, URLs and tables.
-    pub(super) fn name(&mut self, key: &str, value: &str) {
-        let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-        let fits = value.bytes().all(fits) && !value.is_empty() && value.len() <= MAX_NAME_LEN;
-        self.require(fits, || {
-            format!(
-                "{key} = \"{value}\": write 1 to {MAX_NAME_LEN} letters, digits, `.`, `_` or `-`"
-            )
+    /// Checks a name in an object without a table of keys.
+    pub(super) fn name(&mut self, name: &str) {
+        self.require(Bounds::Name.hold(&name.into()), || {
+            format!("name = \"{name}\": write {}", Bounds::Name.words())
         });
     }
 
-    fn ascii(&mut self, key: &str, value: &str, max_len: usize) {
-        let printable = value.bytes().all(|b| (0x20..0x7f).contains(&b));
-        self.require(
-            printable && !value.is_empty() && value.len() <= max_len,
-            || format!("{key} = \"{value}\": write 1 to {max_len} printable ASCII characters"),
-        );
-    }
-
-    fn hex(&mut self, key: &str, value: &str, digits: usize) {
-        let all_hex = value.bytes().all(|b| b.is_ascii_hexdigit());
-        let not_zero = value.bytes().any(|b| b != b'0');
-        self.require(value.len() == digits && all_hex && not_zero, || {
-            format!("{key} = \"{value}\": write {digits} hexadecimal digits, not all zero")
-        });
+    /// Checks each key by itself.
+    pub(super) fn keys(&mut self, object: &impl Object) {
+        for wrong in object.wrong_keys() {
+            self.problem(wrong);
+        }
     }
 }
 
@@ -91,19 +68,7 @@ impl Config {
                 name: format!("reactor {index}"),
                 problems: &mut problems,
             };
-            if let Some(cpu) = reactor.cpu {
-                place.require(cpu <= MAX_CPU, || {
-                    format!("cpu = {cpu}: there is no such CPU; write 0 to {MAX_CPU}")
-                });
-            }
-            let spin = reactor.spin;
-            place.require(spin.0.as_secs() < 1, || {
-                format!("spin = \"{spin}\": write less than 1s; for a reactor that never sleeps write mode = \"poll\"")
-            });
-            let budget = reactor.budget;
-            place.require((1..=100).contains(&budget), || {
-                format!("budget = {budget}: write 1 to 100, in percent of a CPU; for a reactor that never spins write mode = \"interrupt\"")
-            });
+            place.keys(reactor);
         }
         names("media", self.media.iter().map(|m| &m.name), &mut problems);
         names(
@@ -133,7 +98,7 @@ impl Config {
     }
 }
 
-/// Checks that names are unique within a kind.
+/// Checks that names are unique within a kind, and the names of media, which have no table of keys.
 fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut Vec<Problem>) {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for name in names {
@@ -141,7 +106,9 @@ fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut
             name: format!("{kind} {name}"),
             problems,
         };
-        place.name("name", name);
+        if kind == "media" {
+            place.name(name);
+        }
         let count = seen.entry(name).or_default();
         *count += 1;
         place.require(*count != 2, || {
@@ -162,15 +129,7 @@ impl Namespace {
             name: format!("namespace {}", self.name),
             problems,
         };
-        place.require(matches!(self.lba_size, 512 | 4096), || {
-            format!("lba_size = {}: write 512 or 4096", self.lba_size)
-        });
-        if let Some(nguid) = &self.nguid {
-            place.hex("nguid", nguid, 32);
-        }
-        if let Some(eui64) = &self.eui64 {
-            place.hex("eui64", eui64, 16);
-        }
+        place.keys(self);
         if let Some(range) = self.range {
             place.require(
                 range.start.0.is_multiple_of(4096) && range.len() >= u64::from(self.lba_size),
@@ -201,8 +160,7 @@ impl Namespace {
                     .into()
             },
         );
-        if let Some(partition) = &self.partition {
-            place.name("partition", partition);
+        if self.partition.is_some() {
             let has_some = matches!(medium.kind(), MediumKind::Drive | MediumKind::File);
             place.require(has_some && medium.zoned().is_none(), || {
                 format!(
@@ -243,6 +201,7 @@ impl Controller {
             name: format!("controller {}", self.name),
             problems,
         };
+        place.keys(self);
         self.validate_own(&mut place);
         for (index, name) in self.namespaces.iter().enumerate() {
             place.require(config.namespace.iter().any(|n| &n.name == name), || {
@@ -326,40 +285,9 @@ impl Controller {
         place.require(!is_mounted || self.msix, || {
             "msix: a mount uses no interrupts: remove it".into()
         });
-        place.require((1..=MAX_QUEUES).contains(&self.queues), || {
-            format!("queues = {}: write 1 to {MAX_QUEUES}", self.queues)
-        });
-        place.require(self.sample <= MAX_SAMPLE, || {
-            format!(
-                "sample = {}: write 1 for every command, up to {MAX_SAMPLE} for one of {MAX_SAMPLE}, or 0 for none",
-                self.sample
-            )
-        });
-        place.require((2..=MAX_QUEUE_DEPTH).contains(&self.queue_depth), || {
-            format!(
-                "queue_depth = {}: write 2 to {MAX_QUEUE_DEPTH}",
-                self.queue_depth
-            )
-        });
-        let transfer = self.max_transfer;
-        place.require(
-            transfer.0.is_power_of_two() && (8 << 10..=4 << 20).contains(&transfer.0),
-            || format!("max_transfer = \"{transfer}\": write a power of two from 8KiB to 4MiB"),
-        );
-        if let Some(serial) = &self.serial {
-            place.ascii("serial", serial, 20);
-        }
-        place.ascii("model_number", &self.model_number, 40);
-        place.ascii("firmware_revision", &self.firmware_revision, 8);
         if let Some(subnqn) = &self.subnqn {
-            place.ascii("subnqn", subnqn, MAX_NQN_LEN);
             place.require(subnqn.starts_with("nqn.") && !subnqn.contains(' '), || {
                 format!("subnqn = \"{subnqn}\": write nqn.YYYY-MM.reverse.domain:name")
-            });
-        }
-        for (key, id) in [("vendor_id", self.vendor_id), ("device_id", self.device_id)] {
-            place.require(!matches!(id, Some(0 | 0xffff)), || {
-                format!("{key}: 0 and 0xffff mean that no device is present; write 1 to 0xfffe")
             });
         }
     }

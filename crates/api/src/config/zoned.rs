@@ -2,46 +2,51 @@
 
 use media::ZoneSpec;
 use port::set::RandomAreas;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use super::Size;
+use super::object::{Bounds, Object, object};
 use super::validate::Place;
 
-/// Zones of a medium.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Zoned {
-    /// Distance between zone starts: a multiple of 4KiB; the medium holds a whole number of zones.
-    pub zone_size: Size,
-    /// Writable bytes of a zone: a multiple of 4KiB, up to `zone_size`. Default: `zone_size`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zone_capacity: Option<Size>,
-    /// Maximum number of open zones: 1 to `max_active`. Default: `max_active`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_open: Option<u32>,
-    /// Maximum number of active (open or closed) zones, at least 1. Default: unlimited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_active: Option<u32>,
-    /// Size of a zone's descriptor extension: a multiple of 64 bytes, up to 16320. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub descriptor_extension: Option<Size>,
-    /// Maximum size of one Zone Append (ZASL): a power of two above 4KiB. Default: the limit of any
-    /// command.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub append_limit: Option<Size>,
-    /// Size of a zone's random write area (ZRWASZ): a multiple of `random_granularity`, up to
-    /// `zone_capacity`, less than 32MiB. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub random_area: Option<Size>,
-    /// Step of the write pointer in a zone with a random write area (ZRWAFG): a multiple of 4KiB
-    /// that divides `zone_capacity`. Only with `random_area`. Default: 4KiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub random_granularity: Option<Size>,
-    /// Maximum number of zones with a random write area at a time (NUMZRWA): 1 to `max_active`.
-    /// Only with `random_area`. Default: `max_active`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub random_zones: Option<u32>,
+const NO_LIMIT: &str = "leave it out for no limit";
+
+object! {
+    /// Zones of a medium.
+    pub struct Zoned(ZonedKeys, "zoned") {
+        /// Distance between zone starts: a multiple of 4KiB; the medium holds a whole number of
+        /// zones.
+        zone_size: Size => Fixed;
+        /// Writable bytes of a zone: a multiple of 4KiB, up to `zone_size`.
+        zone_capacity: Option<Size> | unset => Fixed { unset: "`zone_size`" };
+        /// Maximum number of open zones, up to `max_active`.
+        max_open: Option<u32> | unset => Fixed {
+            bounds: Bounds::Whole(1, u64::MAX),
+            hint: NO_LIMIT,
+            unset: "`max_active`",
+        };
+        /// Maximum number of active (open or closed) zones.
+        max_active: Option<u32> | unset => Fixed {
+            bounds: Bounds::Whole(1, u64::MAX),
+            hint: NO_LIMIT,
+            unset: "unlimited",
+        };
+        /// Size of a zone's descriptor extension: a multiple of 64 bytes, up to 16320.
+        descriptor_extension: Option<Size> | unset => Fixed;
+        /// Maximum size of one Zone Append (ZASL): a power of two above 4KiB.
+        append_limit: Option<Size> | unset => Fixed { unset: "the limit of any command" };
+        /// Size of a zone's random write area (ZRWASZ): a multiple of `random_granularity`, up to
+        /// `zone_capacity`, less than 32MiB.
+        random_area: Option<Size> | unset => Fixed;
+        /// Step of the write pointer in a zone with a random write area (ZRWAFG): a multiple of
+        /// 4KiB that divides `zone_capacity`. Only with `random_area`.
+        random_granularity: Option<Size> | unset => Fixed { unset: "4KiB" };
+        /// Maximum number of zones with a random write area at a time (NUMZRWA), up to
+        /// `max_active`. Only with `random_area`.
+        random_zones: Option<u32> | unset => Fixed {
+            bounds: Bounds::Whole(1, u64::MAX),
+            hint: NO_LIMIT,
+            unset: "`max_active`",
+        };
+    }
 }
 
 impl Zoned {
@@ -94,14 +99,8 @@ impl Zoned {
                 format!("zoned.{key}: only with `random_area`: write it too")
             });
         }
-        for (key, count) in [
-            ("max_open", self.max_open),
-            ("max_active", self.max_active),
-            ("random_zones", self.random_zones),
-        ] {
-            place.require(count != Some(0), || {
-                format!("zoned.{key} = 0: write at least 1, or remove it for no limit")
-            });
+        for wrong in self.wrong_keys() {
+            place.problem(format!("zoned.{wrong}"));
         }
         if let Some(size) = size
             && let Err(error) = self.spec().check(size.0)

@@ -29,7 +29,7 @@ pub struct LatencyCommand {
     #[arg(add = live::controllers())]
     controller: String,
 
-    /// Number of the last timed commands to show, up to 256
+    /// Number of the last timed commands to show
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     last: usize,
 

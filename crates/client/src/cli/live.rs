@@ -12,6 +12,9 @@ use std::time::Duration;
 use std::{env, io};
 
 use api::Inventory;
+use api::config::Controller;
+use api::config::object::{Object, When};
+use api::config::tenant::Tenant;
 use clap::ValueHint;
 use clap_complete::env::{Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh};
 use clap_complete::{ArgValueCompleter, CompleteEnv};
@@ -28,17 +31,6 @@ pub const VARIABLE: &str = "_NVMIRAGE_COMPLETE";
 const LINE: &str = "_NVMIRAGE_LINE";
 /// Time limit for the server, because a user waits after a key press.
 const BOUND: Duration = Duration::from_millis(300);
-/// Keys of a tenant that `set` accepts.
-const TENANT_KEYS: [&str; 7] = [
-    "weight",
-    "class",
-    "goal",
-    "iops",
-    "bandwidth",
-    "burst",
-    "in_flight",
-];
-
 /// The command line as it stands.
 static WORDS: OnceLock<Vec<String>> = OnceLock::new();
 
@@ -327,14 +319,18 @@ fn log_keys() -> [(String, String); 2] {
 pub(crate) fn changes() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| match object() {
         Some(("media", name)) => offer(current, live_parameters(name)),
-        Some(("tenant", _)) => offer(
-            current,
-            TENANT_KEYS.map(|k| (format!("{k}="), String::new())),
-        ),
-        Some(("controller", _)) => offer(current, [("sample=".to_owned(), String::new())]),
+        Some(("tenant", _)) => offer(current, live_keys::<Tenant>()),
+        Some(("controller", _)) => offer(current, live_keys::<Controller>()),
         Some(("log", _)) => offer(current, log_keys()),
         _ => Vec::new(),
     })
+}
+
+/// Keys of an object that may change while hosts use it.
+fn live_keys<T: Object>() -> Vec<(String, String)> {
+    let live = T::KEYS.iter().filter(|key| key.when == When::Live);
+    live.map(|key| (format!("{}=", key.name), key.about.trim().to_owned()))
+        .collect()
 }
 
 /// Timing parameters of a medium that may change while hosts use it.

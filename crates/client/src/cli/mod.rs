@@ -9,6 +9,7 @@ pub mod latency;
 pub mod live;
 pub mod ls;
 pub mod move_queues;
+mod options;
 pub mod parse;
 pub mod qemu_args;
 pub mod queues;

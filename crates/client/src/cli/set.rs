@@ -2,9 +2,11 @@
 
 use std::iter;
 
-use api::config::Text;
 use api::config::log::{Format, Log};
+use api::config::object::Object;
+use api::config::{Controller, Text};
 use api::{ControllerChange, MediumChange, TenantChange, ZoneLoss};
+use serde_json::Value;
 
 use super::parse::Control;
 use super::{UsageError, live};
@@ -81,7 +83,7 @@ impl Set {
         }
         if self.kind == "controller" {
             let change = controller_change(&self.changes)?;
-            return requests::change_controller(&socket, &self.name, change);
+            return requests::change_controller(&socket, &self.name, &change);
         }
         let mut all = MediumChange::default();
         for change in &self.changes {
@@ -113,25 +115,18 @@ fn key_and_value<'a>(change: &'a str, as_in: &str) -> Result<(&'a str, &'a str),
     both.ok_or_else(|| UsageError(format!("`{change}`: write KEY=VALUE, as in {as_in}")))
 }
 
-/// Changes of a controller.
+/// Changes of a controller. `none` restores a key's default.
 fn controller_change(changes: &[String]) -> Result<ControllerChange, UsageError> {
     let mut all = ControllerChange::default();
     for change in changes {
-        match key_and_value(change, "sample=16")? {
-            ("sample", value) => {
-                let sample = value.parse().map_err(|_| {
-                    UsageError(format!(
-                        "`{change}`: write sample=1 for every command, sample=16 for one in 16, or sample=0 for none"
-                    ))
-                });
-                all.sample = Some(sample?);
-            }
-            (key, _) => {
-                return Err(UsageError(format!(
-                    "`{key}` of a controller cannot change while it is served: write sample=N; queues move with `nvmirage move`"
-                )));
-            }
-        }
+        let (name, value) = key_and_value(change, "sample=16")?;
+        let key = Controller::live(name).map_err(UsageError)?;
+        let value = match value {
+            "none" => Ok(Value::Null),
+            value => key.parse(value),
+        };
+        let value = value.map_err(|error| UsageError(format!("{name}: {error}")))?;
+        all.0.insert(name.to_owned(), value);
     }
     Ok(all)
 }

@@ -293,17 +293,8 @@ fn configuration(dir: &Path, cpu: Option<u32>) -> anyhow::Result<Config> {
     ];
     for (name, medium) in media {
         config.media.push(medium);
-        config.namespace.push(config::Namespace {
-            name: name.into(),
-            media: name.into(),
-            range: None,
-            partition: None,
-            lba_size: config::DEFAULT_LBA_SIZE,
-            nguid: None,
-            eui64: None,
-            tenant: None,
-            weight: None,
-        });
+        let namespace = config::Namespace::new(name.into(), name.into());
+        config.namespace.push(namespace);
         let listen = Listen::VfioUser(dir.join(format!("{name}.sock")));
         let mut controller = config::Controller::new(name.into(), listen);
         controller.namespaces = vec![name.into()];

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use api::config::object::{self, Key, When};
 use serde_json::Value;
 
 use super::{check, first_column, page, section};
@@ -88,6 +89,16 @@ fn about(property: &Value) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }
 
+/// When a key can change, in a word.
+fn changes(key: &Key) -> &'static str {
+    match key.when {
+        When::Live => "live",
+        When::Step => "command",
+        When::Fixed => "recreated",
+        When::Restart => "restart",
+    }
+}
+
 fn table(schemas: &Value, name: &str) -> String {
     let required: BTreeSet<&str> = schemas[name]["required"]
         .as_array()
@@ -95,7 +106,11 @@ fn table(schemas: &Value, name: &str) -> String {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let mut text = String::from("| key | value | |\n|---|---|---|\n");
+    let keys = object::TABLES.iter().find(|(table, _)| *table == name);
+    let mut text = match keys {
+        Some(_) => String::from("| key | value | changes | |\n|---|---|---|---|\n"),
+        None => String::from("| key | value | |\n|---|---|---|\n"),
+    };
     for (key, property) in properties(schemas, name) {
         let must = if required.contains(key.as_str()) {
             " Required."
@@ -104,7 +119,10 @@ fn table(schemas: &Value, name: &str) -> String {
         };
         let kind = kind(schemas, property);
         let about = about(property);
-        writeln!(text, "| `{key}` | {kind} | {about}{must} |").unwrap();
+        let key_of = |keys: &[Key]| keys.iter().find(|one| one.name == key).map(changes);
+        let changes = keys.map(|(_, keys)| format!("{} | ", key_of(keys).unwrap()));
+        let changes = changes.unwrap_or_default();
+        writeln!(text, "| `{key}` | {kind} | {changes}{about}{must} |").unwrap();
     }
     text
 }
@@ -115,7 +133,8 @@ fn the_book_lists_every_key() {
     let mut text = String::from(
         "# Every key\n\nKeys of a [configuration](configuration.md) file, generated from the program's types; that page describes them in more detail. The same keys are the \
          bodies of requests on the\n[control socket](control-socket.md), and options of `nvmirage create`. Sizes, times, ranges and addresses are text with \
-         [units](configuration.md#forms).\n",
+         [units](configuration.md#forms).\n\nColumn *changes*: `live` keys change while hosts use the object (`nvmirage reload`; `nvmirage set` for tenants and controllers), `command` keys by a command of their own \
+         (`attach`, `move`, `resize`).\nA reload recreates an object to change its `recreated` keys. `restart` keys need a restart of the server.\n",
     );
     for (title, name, _) in TABLES {
         write!(text, "\n## {title}\n\n{}", table(&schemas, name)).unwrap();

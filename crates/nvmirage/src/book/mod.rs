@@ -4,6 +4,7 @@
 //! A generated page differs from the program after a change to only one of them; the failing test
 //! says how to regenerate the page.
 
+mod dashboard;
 mod keys;
 mod options;
 mod words;

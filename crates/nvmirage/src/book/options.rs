@@ -124,7 +124,9 @@ fn the_page_that_says_more_names_every_command_and_option() {
         if !named {
             missing.push(format!("a heading for {path}"));
         }
-        for arg in arguments(command) {
+        // The options of `create` are the keys of objects, which other pages list.
+        let is_listed = path.starts_with("create ");
+        for arg in arguments(command).filter(|_| !is_listed) {
             if let Some(long) = arg.get_long()
                 && !page.contains(&format!("--{long}"))
             {

@@ -14,12 +14,8 @@ const KINDS: [(&str, &str); 4] = [
     ("controller", "Controller"),
 ];
 
-/// Keys without an option, because they are tables or lists of reactors.
-const ONLY_IN_FILES: [(&str, &str); 3] = [
-    ("Controller", "fuse"),
-    ("Controller", "reactors"),
-    ("Medium", "zoned"),
-];
+/// Keys without an option, because they are tables.
+const ONLY_IN_FILES: [(&str, &str); 2] = [("Controller", "fuse"), ("Medium", "zoned")];
 
 /// Options that are keys of a nested table.
 const OF_TABLES: [(&str, &str); 2] = [("Controller", "allow_other"), ("Controller", "page_cache")];

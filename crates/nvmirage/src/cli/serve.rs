@@ -167,17 +167,9 @@ impl Serve {
             let namespace = format!("ns{}", index + 1);
             controller.namespaces.push(namespace.clone());
             config.media.push(arg.medium(medium.clone()));
-            config.namespace.push(config::Namespace {
-                name: namespace,
-                media: medium,
-                range: None,
-                partition: None,
-                lba_size: arg.lba_size.unwrap_or(config::DEFAULT_LBA_SIZE),
-                nguid: None,
-                eui64: None,
-                tenant: None,
-                weight: None,
-            });
+            let mut namespace = config::Namespace::new(namespace, medium);
+            namespace.lba_size = arg.lba_size.unwrap_or(namespace.lba_size);
+            config.namespace.push(namespace);
         }
         config.controller.push(controller);
         Ok(config)

@@ -61,9 +61,10 @@ fn the_times_are_taken_of_as_many_commands_as_one_wants() {
     assert!(some.abs_diff(100) < 50, "{some}");
 
     for (change, status, why) in [
-        ("sample=65537", 1, "up to 65536"),
-        ("sample=often", 2, "sample=16 for one in 16"),
+        ("sample=65537", 1, "write 1 to 65536; 0 disables sampling"),
+        ("sample=often", 2, "not a whole number: write 1 to 65536"),
         ("queues=3", 2, "cannot change while it is served"),
+        ("simple=3", 2, "did you mean `sample`?"),
     ] {
         let ran = world.run(&world.steer(&["set", "controller", "nvme0", change]));
         assert_eq!(ran.status.code(), Some(status), "{}", ran.err);

@@ -123,6 +123,37 @@ fn what_each_had_is_shown() {
     server.stop();
 }
 
+/// A controller is live like its tenant: commands that come from then on count for another one.
+#[test]
+fn a_controller_changes_its_tenant_while_a_host_goes_on() {
+    let world = World::new();
+    let server = serve(&world);
+    let mut host = Host::attach(&world, "a.sock");
+    let set = |change: &str| world.steer(&["set", "controller", "a", change]);
+    let counts = || ["commands", "bytes"].map(|name| figures(&world, name)["commands"].clone());
+    reads(&mut host, 3);
+    assert_eq!(counts(), [3, 0]);
+    world.ok(&set("tenant=bytes"));
+    reads(&mut host, 5);
+    assert_eq!(counts(), [3, 5]);
+    // an unknown one changes nothing
+    let error = world.fails(&set("tenant=nobody"));
+    assert!(error.contains("there is no such tenant"), "{error}");
+    reads(&mut host, 2);
+    assert_eq!(counts(), [3, 7]);
+    // null is none
+    let path = "PATCH /v1/controllers/a";
+    world.ask(path, &[], r#"{"tenant": null}"#).is(204);
+    reads(&mut host, 4);
+    assert_eq!(counts(), [3, 7]);
+    let refused = world.ask(path, &[], r#"{"queues": 3}"#);
+    refused.refuses(422, "cannot change while it is served");
+    assert_eq!(refused.json()["errors"][0]["pointer"], "/queues");
+    let refused = world.ask(path, &[], r#"{"sample": "often"}"#);
+    refused.refuses(422, "write 1 to 65536");
+    server.stop();
+}
+
 /// Four queues of a controller on two reactors, each with a thread that reads one block after the
 /// other.
 #[test]

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use api::config::Controller;
 use controller::counters::{Counted, ReactorCounters};
 use controller::flight::TraceSpec;
 use controller::inspect::{CompletionView, ControllerView};
@@ -107,8 +108,8 @@ pub(super) enum Message {
     Counts(Answer<Vec<(ControllerSlot, Counted)>>),
     /// Start or stop tracing the commands of a controller.
     Trace(ControllerSlot, Option<TraceSpec>, Option<Answer<()>>),
-    /// Set the latency sampling rate of a controller.
-    Sample(ControllerSlot, u32, Answer<()>),
+    /// Apply the live keys of a controller's configuration.
+    Configure(ControllerSlot, Arc<Controller>, Answer<()>),
     /// Answer, to show that the thread handles messages.
     Answer(Answer<()>),
     /// End the thread.
@@ -128,8 +129,8 @@ pub(crate) struct NewController {
     pub(crate) presence: Arc<Presence>,
     /// Counter of doorbells that arrive as messages.
     pub(crate) doorbell_messages: Arc<Counter>,
-    /// Latency sampling rate; 0: none.
-    pub(crate) sample: u32,
+    /// Its configuration file's keys, of which the reactor reads the live ones.
+    pub(crate) keys: Arc<Controller>,
 }
 
 /// Mailbox of a reactor.
@@ -415,9 +416,13 @@ impl ReactorHandle {
         self.ask(|answer| Message::Trace(slot, spec, Some(answer)))
     }
 
-    /// Sets the latency sampling rate of a controller; 0: none.
-    pub(crate) fn sample(&self, slot: ControllerSlot, sample: u32) -> anyhow::Result<()> {
-        self.ask(|answer| Message::Sample(slot, sample, answer))
+    /// Applies the live keys of a controller's configuration.
+    pub(crate) fn configure(
+        &self,
+        slot: ControllerSlot,
+        keys: Arc<Controller>,
+    ) -> anyhow::Result<()> {
+        self.ask(|answer| Message::Configure(slot, keys, answer))
     }
 
     /// A function with which any thread can stop tracing a controller. It must be called before the

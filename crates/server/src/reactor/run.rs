@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use api::config;
 use controller::Controller;
 use controller::counters::{Counted, ReactorCounters};
 use controller::flight::{TraceSpec, WatchSpec};
@@ -511,8 +512,8 @@ impl Reactor {
             Message::Look(asked) => self.looks.begin(asked),
             Message::Counts(answer) => reply(&answer, self.counts()),
             Message::Trace(slot, trace, answer) => self.trace(slot, trace, answer.as_ref()),
-            Message::Sample(slot, sample, answer) => {
-                self.watch(slot, |watching| watching.every = sample);
+            Message::Configure(slot, keys, answer) => {
+                self.watch(slot, |watching| configure(watching, &keys));
                 reply(&answer, ());
             }
             Message::Answer(answer) => reply(&answer, ()),
@@ -617,7 +618,7 @@ impl Reactor {
             listener,
             presence,
             doorbell_messages,
-            sample,
+            keys,
         } = new;
         let doorbells = Arc::new(
             DoorbellPages::new(config.doorbell_slots()).context("cannot make doorbell pages")?,
@@ -630,12 +631,13 @@ impl Reactor {
         controller.set_reactor_counters(self.counters.clone());
         controller.count_doorbell_messages_in(doorbell_messages);
         let slot = self.engine.add_controller(controller, subsystem);
-        let watching = WatchSpec {
-            every: sample,
+        let mut watching = WatchSpec {
+            every: 0,
             clock: Clock::now_of_process,
             records: RECORDS,
             trace: None,
         };
+        configure(&mut watching, &keys);
         self.engine.watch_commands(slot, Some(watching.clone()));
         let mut hosted = Hosted::new(name, slot, listener, session_config, presence, watching);
         if let Err(error) = hosted.watch(&self.poller) {
@@ -682,6 +684,11 @@ impl Reactor {
             _ => reply(&answer, ()),
         }
     }
+}
+
+/// Applies the live keys of a controller.
+fn configure(watching: &mut WatchSpec, keys: &config::Controller) {
+    watching.every = keys.sample;
 }
 
 /// Sends an answer, for which the caller may have given up waiting.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::Kind;
+use api::config::object::{Object, When};
 use api::config::{Config, Controller, Medium, Namespace, Range, Size};
 use model::parameter::Change;
 
@@ -178,20 +179,20 @@ fn namespace(
     if now == wanted {
         return Fate::Same;
     }
-    let live = Namespace {
-        range: now.range,
-        tenant: now.tenant.clone(),
-        weight: now.weight,
-        ..wanted.clone()
-    };
-    if live != *now {
-        return Fate::Remake(format!("{} cannot change", words::names(now, &live)));
+    if let Some(why) = fixed(now, wanted) {
+        return Fate::Remake(why);
     }
     match growth(now, wanted, served) {
         Growth::Same => Fate::Change,
         Growth::Grows(_) if placed.is_some() => Fate::Change,
         _ => Fate::Remake("range can only be extended".into()),
     }
+}
+
+/// The keys that differ and cannot change while the object is served, if any.
+fn fixed<T: Object>(now: &T, wanted: &T) -> Option<String> {
+    let near = wanted.with(now, When::Live).with(now, When::Step);
+    (near != *now).then(|| format!("{} cannot change", words::names(now, &near)))
 }
 
 /// The subsystem of a namespace in the wanted configuration, if any.
@@ -203,20 +204,16 @@ pub(super) fn home<'a>(target: &'a Config, namespace: &Namespace) -> Option<&'a 
 }
 
 fn controller(now: &Controller, wanted: &Controller, served: &Served, target: &Config) -> Fate {
-    let live = Controller {
-        namespaces: now.namespaces.clone(),
-        reactors: now.reactors.clone(),
+    // `wide` compares the keys that a subsystem's controllers state together
+    let wanted = Controller {
         reactor: now.reactor,
-        tenant: now.tenant.clone(),
-        sample: now.sample,
-        // `wide` compares the keys that a subsystem's controllers state together
         pool: now.pool.clone(),
         serial: now.serial.clone(),
         subnqn: now.subnqn.clone(),
         ..wanted.clone()
     };
-    if live != *now {
-        return Fate::Remake(format!("{} cannot change", words::names(now, &live)));
+    if let Some(why) = fixed(now, &wanted) {
+        return Fate::Remake(why);
     }
     match wide(now.subsystem(), served, target) {
         Some(why) => Fate::Remake(why),

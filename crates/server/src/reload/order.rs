@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Kind;
+use api::config::object::{Object, When};
 use api::config::tenant::Tenant;
 use api::config::{Config, Controller, Medium, Namespace, Size};
 
@@ -180,11 +181,7 @@ impl Steps<'_> {
     fn namespaces(&mut self) {
         let end = &self.end.namespace;
         for (now, then) in self.changing(Kind::Namespace, &self.served.config.namespace, end) {
-            let assigned = Namespace {
-                tenant: then.tenant.clone(),
-                weight: then.weight,
-                ..now.clone()
-            };
+            let assigned = now.with(&then, When::Live);
             if assigned != now {
                 let detail = differences(&now, &assigned);
                 self.push(Kind::Namespace, &now.name, Deed::Assign, detail);
@@ -209,11 +206,7 @@ impl Steps<'_> {
             if let Some(detail) = moves {
                 self.push(Kind::Controller, &now.name, Deed::Move, detail);
             }
-            let assigned = Controller {
-                tenant: then.tenant.clone(),
-                sample: then.sample,
-                ..now.clone()
-            };
+            let assigned = now.with(&then, When::Live);
             if assigned != now {
                 let detail = differences(&now, &assigned);
                 self.push(Kind::Controller, &now.name, Deed::Assign, detail);

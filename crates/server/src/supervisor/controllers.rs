@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use api::config::object::Object;
 use api::config::{Config, Controller, Doorbells};
 use api::{ControllerChange, Refusal};
 use controller::config::{ControllerConfig, DoorbellMode};
@@ -108,26 +109,26 @@ impl State {
             return Err(Refusal::not_found("controller", name));
         };
         let mut next = self.config.clone();
-        if let Some(sample) = change.sample {
-            next.controller[at].sample = sample;
-        }
+        next.controller[at] = self.config.controller[at].changed(&change.0, "")?;
         refuse_problems(&next)?;
         let before = std::mem::replace(&mut self.config, next);
-        let told = self.tell_of_sample(name);
+        let told = self.tell_of_controller(name);
+        let told = told.and_then(|()| self.tell_of_tenants());
         if told.is_err() {
             self.config = before;
         }
         told
     }
 
-    /// Sets the latency sampling rate of a controller to the configured one.
-    pub(super) fn tell_of_sample(&self, name: &str) -> Result<(), Refusal> {
+    /// Applies the live keys of a controller, except its tenant.
+    pub(super) fn tell_of_controller(&self, name: &str) -> Result<(), Refusal> {
         let configured = find(&self.config.controller, name);
         let served = self.controllers.iter().find(|served| served.name == name);
         let (Some(configured), Some(served)) = (configured, served) else {
             return Ok(());
         };
-        let told = self.reactors[served.reactor].sample(served.slot, configured.sample);
+        let keys = Arc::new(configured.clone());
+        let told = self.reactors[served.reactor].configure(served.slot, keys);
         told.map_err(|error| Refusal::failed(&error))
     }
 
@@ -154,7 +155,7 @@ impl State {
             Doorbells::Auto if self.all_poll(reactor, config) => DoorbellMode::Mapped,
             Doorbells::Auto => DoorbellMode::Unmapped,
         };
-        let sample = config.sample;
+        let keys = Arc::new(config.clone());
         let config = ControllerConfig {
             name: config.name.clone(),
             vendor_id: config
@@ -175,7 +176,7 @@ impl State {
             intx: config.intx,
         };
         Ok(NewController {
-            sample,
+            keys,
             config,
             subsystem,
             listener,

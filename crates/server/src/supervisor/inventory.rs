@@ -269,16 +269,12 @@ impl State {
         }
         for (live, view) in views {
             for namespace in view.namespaces.iter().filter(|n| n.name.is_none()) {
+                let (name, medium) = (label(&live.name, namespace), namespace.medium.clone());
                 let config = config::Namespace {
-                    name: label(&live.name, namespace),
-                    media: namespace.medium.clone(),
                     range: Some(range_of(namespace)),
-                    partition: None,
-                    lba_size: config::DEFAULT_LBA_SIZE,
                     nguid: Some(digits(&namespace.namespace.nguid)),
                     eui64: Some(digits(&namespace.namespace.eui64)),
-                    tenant: None,
-                    weight: None,
+                    ..config::Namespace::new(name, medium)
                 };
                 all.push(self.namespace_status(config, live, view, namespace));
             }

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ::port::ChannelId;
 use anyhow::Context;
 use api::config::{self, Config, HugePages};
-use api::{ControllerChange, MediumChange, Refusal, What};
+use api::{ControllerChange, MediumChange, Refusal, TenantChange, What};
 use engine::{ControllerSlot, Mode};
 use tokio::sync::Notify;
 
@@ -435,13 +435,9 @@ impl Supervisor {
     }
 
     /// Changes a tenant at run time.
-    pub(crate) fn change_tenant(
-        &self,
-        name: &str,
-        changes: &[(String, String)],
-    ) -> Result<(), Refusal> {
+    pub(crate) fn change_tenant(&self, name: &str, change: &TenantChange) -> Result<(), Refusal> {
         self.change(What::Changed, ("tenant", name), |state| {
-            state.change_tenant(name, changes)
+            state.change_tenant(name, change)
         })
     }
 

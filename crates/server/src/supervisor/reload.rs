@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use api::config::log::Log;
+use api::config::object::{Object, When};
 use api::config::{self, Config, Timing};
 use api::{FieldProblem, Kind, PlannedStep, Refusal, Reload, ReloadRequest, What};
 
@@ -440,8 +441,7 @@ impl State {
         Ok(())
     }
 
-    /// Applies changes of a tenant, or of the tenant, weight or sampling rate of a namespace or
-    /// controller.
+    /// Applies the live keys of a tenant, a namespace or a controller.
     fn assign(&mut self, kind: Kind, name: &str, end: &Objects) -> Result<(), Refusal> {
         let mut next = self.config.clone();
         match kind {
@@ -453,21 +453,21 @@ impl State {
             Kind::Namespace => {
                 let wanted = of(&end.namespace, name)?;
                 for one in next.namespace.iter_mut().filter(|one| one.name == name) {
-                    (one.tenant, one.weight) = (wanted.tenant.clone(), wanted.weight);
+                    *one = one.with(&wanted, When::Live);
                 }
             }
             _ => {
                 let wanted = of(&end.controller, name)?;
                 let controllers = next.controller.iter_mut().filter(|one| one.name == name);
                 for one in controllers {
-                    (one.tenant, one.sample) = (wanted.tenant.clone(), wanted.sample);
+                    *one = one.with(&wanted, When::Live);
                 }
             }
         }
         refuse_problems(&next)?;
         let before = std::mem::replace(&mut self.config, next);
         let told = match kind {
-            Kind::Controller => self.tell_of_sample(name),
+            Kind::Controller => self.tell_of_controller(name),
             _ => Ok(()),
         };
         let told = told.and_then(|()| self.tell_of_tenants());

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use api::config;
+use api::config::object::Object;
 use api::config::tenant::default_weight;
-use api::config::{self};
-use api::{Refusal, TenantStatus};
+use api::{Refusal, TenantChange, TenantStatus};
 use engine::tenants::{Budget, NamespaceKey, TenantFigures, TenantId};
 use engine::{ControllerSlot, EngineId};
 use machine::clock::Clock;
@@ -185,15 +186,16 @@ impl State {
     pub(super) fn change_tenant(
         &mut self,
         name: &str,
-        changes: &[(String, String)],
+        change: &TenantChange,
     ) -> Result<(), Refusal> {
         let mut tenants = self.config.tenant.iter();
         let Some(at) = tenants.position(|tenant| tenant.name == name) else {
             return Err(Refusal::not_found("tenant", name));
         };
-        let changed = self.config.tenant[at].changed(changes);
+        let changes = change.changes.iter();
+        let changes = changes.map(|(key, text)| (key.clone(), text.as_str().into()));
         let mut next = self.config.clone();
-        next.tenant[at] = changed.map_err(Refusal::invalid)?;
+        next.tenant[at] = self.config.tenant[at].changed(&changes.collect(), "/changes")?;
         refuse_problems(&next)?;
         self.config = next;
         self.tell_of_tenants()

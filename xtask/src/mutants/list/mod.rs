@@ -11,6 +11,7 @@ mod hosts;
 mod interrupts;
 mod isolation;
 mod key_value;
+mod keys;
 mod load;
 mod memory_map;
 mod models;
@@ -49,6 +50,7 @@ const ALL: &[&[Mutation]] = &[
     interrupts::MUTATIONS,
     isolation::MUTATIONS,
     key_value::MUTATIONS,
+    keys::MUTATIONS,
     load::MUTATIONS,
     models::MUTATIONS,
     observe::MUTATIONS,

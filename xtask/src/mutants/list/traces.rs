@@ -135,7 +135,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "sample-while-served",
         guard: "of how many commands the times are taken changes while a host is attached",
         file: "crates/server/src/supervisor/controllers.rs",
-        from: "        let told = self.tell_of_sample(name);",
+        from: "        let told = self.tell_of_controller(name);",
         to: "        let told = Ok(());",
         test: integration(
             "nvmirage",

@@ -391,17 +391,7 @@ fn configuration(
     }
     let null = config::Medium::null("null".into(), Size(NULL_BYTES));
     let names = ["drive", "null"];
-    let namespace = |name: &str| config::Namespace {
-        name: name.into(),
-        media: name.into(),
-        range: None,
-        partition: None,
-        lba_size: config::DEFAULT_LBA_SIZE,
-        nguid: None,
-        eui64: None,
-        tenant: None,
-        weight: None,
-    };
+    let namespace = |name: &str| config::Namespace::new(name.into(), name.into());
     let controller = |name: &str| {
         let listen = Listen::VfioUser(folder.path().join(name));
         let mut controller = config::Controller::new(name.into(), listen);

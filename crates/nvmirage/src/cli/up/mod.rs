@@ -172,17 +172,7 @@ impl Up {
             return Err(UsageError(text).into());
         }
         let medium = self.medium()?;
-        let namespace = config::Namespace {
-            name: name.clone(),
-            media: name.clone(),
-            range: None,
-            partition: None,
-            lba_size: config::DEFAULT_LBA_SIZE,
-            nguid: None,
-            eui64: None,
-            tenant: None,
-            weight: None,
-        };
+        let namespace = config::Namespace::new(name.clone(), name.clone());
         let mut controller = config::Controller::new(name.clone(), listen);
         controller.namespaces.push(name.clone());
         let mut config = Config {

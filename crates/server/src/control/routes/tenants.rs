@@ -64,9 +64,8 @@ async fn change_tenant(
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Done, Refused> {
-    let TenantChange { changes } = body(&bytes)?;
-    let changes: Vec<_> = changes.into_iter().collect();
-    let work = move |s: &Supervisor, name: &str| s.change_tenant(name, &changes);
+    let change: TenantChange = body(&bytes)?;
+    let work = move |s: &Supervisor, name: &str| s.change_tenant(name, &change);
     item::change::<TenantStatus>(desk, name, headers, work).await
 }
 

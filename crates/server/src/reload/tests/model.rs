@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Kind;
+use api::config::object::{Object, When};
 use api::config::{Config, Controller, Namespace, Range, Size};
 
 use super::super::{Deed, Placed, Plan, Served, Step, as_made, let_go, settle};
@@ -155,15 +156,15 @@ impl Model {
                 let at = position(&config.namespace, name)?;
                 let then = find(&self.end.namespace, name).unwrap();
                 let one = &mut config.namespace[at];
-                (one.tenant, one.weight) = (then.tenant.clone(), then.weight);
+                *one = one.with(then, When::Live);
                 one.tenant.clone()
             }
             _ => {
                 let at = position(&config.controller, name)?;
                 let then = find(&self.end.controller, name).unwrap();
-                config.controller[at].tenant = then.tenant.clone();
-                config.controller[at].sample = then.sample;
-                config.controller[at].tenant.clone()
+                let one = &mut config.controller[at];
+                *one = one.with(then, When::Live);
+                one.tenant.clone()
             }
         };
         match tenant.filter(|tenant| find(&config.tenant, tenant).is_none()) {

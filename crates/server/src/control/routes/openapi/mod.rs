@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use api::config::object::describe;
 use api::refusal::Document;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -82,6 +83,7 @@ fn document() -> OpenApi {
         Document::schemas(&mut schemas);
         components.schemas.extend(schemas);
         components.add_security_scheme("token", SecurityScheme::Http(bearer));
+        describe(&mut components.schemas);
         open_parts(&mut components.schemas);
     }
     for (path, item) in &mut document.paths.paths {

@@ -1,0 +1,397 @@
+//! Tables of keys: one row per key of an object, from which everything that lists keys is made.
+//!
+//! [`object!`] makes a row the field of the object's struct, its form in TOML and JSON, and its
+//! [`Key`]: validation, `--help`, completions, `set`, reload, the API description and the book read
+//! the [`Key`]s. Rules between keys are not here, but in the objects' own `validate`.
+
+mod bounds;
+mod read;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::marker::PhantomData;
+
+pub use bounds::Bounds;
+pub use read::{Shape, read};
+pub use schema::{TABLES, describe};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use crate::config::with_suggestion;
+use crate::{Refusal, body};
+
+/// When a key can change. Timing parameters have their own table (`model::parameter`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// While hosts use the object: `set`, PATCH and reload apply it.
+    Live,
+    /// While hosts use the object, by a command of its own, as in `nvmirage move`.
+    Step,
+    /// When the object is recreated, which a reload does.
+    Fixed,
+    /// When the server is restarted.
+    Restart,
+}
+
+/// Objects whose names a key's values are, for completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// None: any text.
+    None,
+    /// Media.
+    Media,
+    /// Namespaces.
+    Namespaces,
+    /// Tenants.
+    Tenants,
+    /// Reactors, which have numbers.
+    Reactors,
+}
+
+/// Key of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Name.
+    pub name: &'static str,
+    /// Description, without values and default.
+    pub about: &'static str,
+    /// When it can change.
+    pub when: When,
+    /// Value where it is left out: null for one that depends on more than the object. `None`: it is
+    /// required.
+    pub default: Option<fn() -> Value>,
+    /// The default in words, where the value does not say it.
+    pub unset: &'static str,
+    /// Accepted values.
+    pub bounds: Bounds,
+    /// Feature that the value 0, outside the bounds, disables; empty: 0 is no such value.
+    pub off: &'static str,
+    /// Addition to the error for a value outside the bounds.
+    pub hint: &'static str,
+    /// Placeholder in `--help`; empty: the key's name.
+    pub value: &'static str,
+    /// Objects that it names.
+    pub names: Names,
+    /// Its keys, where it is a table.
+    pub table: &'static [Key],
+    /// Kind of its values.
+    pub shape: fn() -> Shape,
+    /// Reads it as it is written on a command line.
+    pub read: fn(&str) -> Result<Value, String>,
+}
+
+impl Key {
+    /// A key that has nothing special, for [`object!`].
+    #[doc(hidden)]
+    pub const PLAIN: Key = Key {
+        name: "",
+        about: "",
+        when: When::Fixed,
+        default: None,
+        unset: "",
+        bounds: Bounds::Any,
+        off: "",
+        hint: "",
+        value: "",
+        names: Names::None,
+        table: &[],
+        shape: Shape::of::<String>,
+        read: read::<String>,
+    };
+
+    /// The accepted values in words, as in `1 to 65536; 0 disables sampling`.
+    pub fn range(&self) -> String {
+        let mut words = self.bounds.words();
+        if !self.off.is_empty() {
+            words += "; 0 disables ";
+            words += self.off;
+        }
+        words
+    }
+
+    /// The default in words; `None` where the key is required, or a table.
+    pub fn default_words(&self) -> Option<String> {
+        let value = (self.default?)();
+        if !self.unset.is_empty() {
+            return Some(self.unset.to_owned());
+        }
+        match value {
+            Value::Null if !self.table.is_empty() => None,
+            Value::Null => Some("none".to_owned()),
+            Value::Array(items) if items.is_empty() => Some("none".to_owned()),
+            Value::String(text) => Some(format!("`{text}`")),
+            other => Some(other.to_string()),
+        }
+    }
+
+    /// Description with accepted values and default: the text of `--help`, of the API description
+    /// and of the book.
+    pub fn text(&self) -> String {
+        let mut text = self.about.trim().to_owned();
+        let mut range = self.range();
+        if let Some(first) = range.get_mut(..1) {
+            first.make_ascii_uppercase();
+            text += &format!(" {range}.");
+        }
+        if let Some(default) = self.default_words() {
+            text += &format!(" Default: {default}.");
+        }
+        text
+    }
+
+    /// Reads a value as on a command line, and returns it in JSON.
+    ///
+    /// # Errors
+    /// What is wrong, and what to write.
+    pub fn parse(&self, text: &str) -> Result<Value, String> {
+        (self.read)(text).map_err(|error| match self.range() {
+            range if range.is_empty() => error,
+            range => format!("{error}: write {range}"),
+        })
+    }
+
+    /// Checks a value in JSON; null is always accepted.
+    ///
+    /// # Errors
+    /// The value, and what to write.
+    pub fn check(&self, value: &Value) -> Result<(), String> {
+        let is_off = !self.off.is_empty() && value.as_u64() == Some(0);
+        if value.is_null() || is_off || self.bounds.hold(value) {
+            return Ok(());
+        }
+        let mut error = format!("{} = {value}: write {}", self.name, self.range());
+        if !self.hint.is_empty() {
+            error += "; ";
+            error += self.hint;
+        }
+        Err(error)
+    }
+}
+
+/// Object with a table of keys.
+pub trait Object: Serialize + for<'de> Deserialize<'de> + Clone + PartialEq {
+    /// Kind, as in `controller`.
+    const KIND: &'static str;
+    /// Its keys, in the order in which they are written.
+    const KEYS: &'static [Key];
+
+    /// What is wrong with single keys.
+    fn wrong_keys(&self) -> Vec<String> {
+        let values = json(self);
+        let wrong = |key: &Key| key.check(&values[key.name]).err();
+        Self::KEYS.iter().filter_map(wrong).collect()
+    }
+
+    /// The object with those keys of another one that change at such a time.
+    #[must_use]
+    fn with(&self, other: &Self, when: When) -> Self;
+
+    /// The live key of that name.
+    ///
+    /// # Errors
+    /// There is no such key, or it cannot change.
+    fn live(name: &str) -> Result<&'static Key, String> {
+        let kind = Self::KIND;
+        let live = Self::KEYS.iter().filter(|key| key.when == When::Live);
+        let live: Vec<&str> = live.map(|key| key.name).collect();
+        match Self::KEYS.iter().find(|key| key.name == name) {
+            Some(key) if key.when == When::Live => Ok(key),
+            Some(Key { name: "name", .. }) => Err(format!(
+                "the name of a {kind} cannot change: create another {kind}"
+            )),
+            Some(_) => Err(format!(
+                "`{name}` of a {kind} cannot change while it is served; these keys can: {}",
+                live.join(", ")
+            )),
+            None => Err(with_suggestion(&format!(
+                "unknown field `{name}`, expected one of `{}`",
+                live.join("`, `")
+            ))),
+        }
+    }
+
+    /// The object with new values for live keys, in JSON, or as on a command line. Null, and the
+    /// word `none`, restore the default. `at` is the place of the changes in the request.
+    ///
+    /// # Errors
+    /// A key that cannot change, or a value that is not of its type.
+    fn changed(&self, changes: &Map<String, Value>, at: &str) -> Result<Self, Refusal> {
+        let mut values = json(self);
+        for (name, value) in changes {
+            let invalid =
+                |error: String| Refusal::invalid_at(format!("{at}/{}", body::escaped(name)), error);
+            let key = Self::live(name).map_err(invalid)?;
+            values[key.name] = match value {
+                Value::String(text) if text == "none" => Value::Null,
+                Value::String(text) => key.parse(text).map_err(invalid)?,
+                value => value.clone(),
+            };
+        }
+        if let Value::Object(values) = &mut values {
+            values.retain(|_, value| !value.is_null());
+        }
+        body::from_value(values, at)
+    }
+}
+
+/// Declares objects by their keys.
+///
+/// A row is `KEY: TYPE = DEFAULT => WHEN;`, or `KEY: TYPE => WHEN;` for a required key, or `KEY:
+/// TYPE | unset => WHEN;` for one that is the type's default where it is left out, and that is then
+/// not written either. `{ bounds: …, off: … }` after `WHEN` sets more of its [`Key`].
+///
+/// Two structs are made: the object, and the object as it is written, in which every key may be
+/// missing. serde reads the latter, so its errors keep their place and their list of known keys.
+macro_rules! object {
+    (@complete $v:expr, $key:ident) => { $v.ok_or(stringify!($key))? };
+    (@complete $v:expr, $key:ident = $default:expr) => { $v.unwrap_or_else(|| $default) };
+    (@complete $v:expr, $key:ident | unset) => { $v.unwrap_or_default() };
+    (@written $v:expr, | unset) => { $crate::config::object::set(&$v) };
+    (@written $v:expr, $(= $default:expr)?) => { Some($v.clone()) };
+    (@default $t:ty) => { None };
+    (@default $t:ty = $default:expr) => {
+        Some(|| { let value: $t = $default; $crate::config::object::json(&value) })
+    };
+    (@default $t:ty | unset) => { Some(|| $crate::config::object::json(&<$t>::default())) };
+    (
+        $(#[$attribute:meta])*
+        $vis:vis struct $object:ident($written:ident, $kind:literal) {
+            $(
+                $(#[doc = $doc:tt])+
+                $(#[schema($($schema:tt)+)])?
+                $key:ident: $t:ty $(| $unset:ident)? $(= $default:expr)? => $when:ident
+                    $({ $($facet:ident: $value:expr),+ $(,)? })?;
+            )+
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Debug, PartialEq, ::utoipa::ToSchema)]
+        $vis struct $object {
+            $($(#[doc = $doc])+ $(#[schema($($schema)+)])? $vis $key: $t,)+
+        }
+
+        /// The same, as it is written.
+        #[derive(Default, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct $written {
+            $(
+                #[serde(
+                    default,
+                    deserialize_with = "crate::config::object::some",
+                    skip_serializing_if = "Option::is_none"
+                )]
+                $key: Option<$t>,
+            )+
+        }
+
+        impl $written {
+            const NAMES: &'static [&'static str] = &[$(stringify!($key)),+];
+
+            /// Fills in the defaults; without a required key, returns its name.
+            fn complete(self) -> Result<$object, &'static str> {
+                Ok($object {
+                    $($key: object!(@complete self.$key, $key $(| $unset)? $(= $default)?),)+
+                })
+            }
+        }
+
+        impl ::serde::Serialize for $object {
+            fn serialize<S: ::serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                let written = $written {
+                    $($key: object!(@written self.$key, $(| $unset)? $(= $default)?),)+
+                };
+                written.serialize(to)
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $object {
+            fn deserialize<D: ::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let complete = $written::complete;
+                $crate::config::object::completed(from, stringify!($object), $written::NAMES, complete)
+            }
+        }
+
+        impl $crate::config::object::Object for $object {
+            const KIND: &'static str = $kind;
+            const KEYS: &'static [$crate::config::object::Key] = &[$(
+                $crate::config::object::Key {
+                    name: stringify!($key),
+                    about: concat!($($doc),+),
+                    when: $crate::config::object::When::$when,
+                    default: object!(@default $t $(| $unset)? $(= $default)?),
+                    shape: $crate::config::object::Shape::of::<$t>,
+                    read: $crate::config::object::read::<$t>,
+                    $($($facet: $value,)+)?
+                    ..$crate::config::object::Key::PLAIN
+                }
+            ),+];
+
+            fn with(&self, other: &Self, when: $crate::config::object::When) -> Self {
+                let mut with = self.clone();
+                $(if when == $crate::config::object::When::$when {
+                    with.$key.clone_from(&other.$key);
+                })+
+                with
+            }
+        }
+    };
+}
+
+pub(crate) use object;
+
+/// Reads an object as it is written, and completes it. An error of `complete` is raised within the
+/// object, so that TOML reports its line.
+pub(crate) fn completed<'de, D: Deserializer<'de>, W: Deserialize<'de>, T>(
+    from: D,
+    object: &'static str,
+    names: &'static [&'static str],
+    complete: fn(W) -> Result<T, &'static str>,
+) -> Result<T, D::Error> {
+    struct Whole<W, T> {
+        object: &'static str,
+        complete: fn(W) -> Result<T, &'static str>,
+        written: PhantomData<W>,
+    }
+
+    impl<'de, W: Deserialize<'de>, T> Visitor<'de> for Whole<W, T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "struct {}", self.object)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+            let written = W::deserialize(MapAccessDeserializer::new(map))?;
+            (self.complete)(written).map_err(A::Error::missing_field)
+        }
+    }
+
+    let written = PhantomData;
+    let whole = Whole {
+        object,
+        complete,
+        written,
+    };
+    from.deserialize_struct(object, names, whole)
+}
+
+/// A value that is there. Null is read as a value of the type, and is an error for a number.
+pub(crate) fn some<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
+}
+
+/// A value, unless it is the type's default.
+pub(crate) fn set<T: Clone + Default + PartialEq>(value: &T) -> Option<T> {
+    (*value != T::default()).then(|| value.clone())
+}
+
+/// A value in JSON.
+pub(crate) fn json<T: Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}

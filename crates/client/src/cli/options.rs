@@ -1,0 +1,197 @@
+//! Options of `create`, one for each key of an object.
+//!
+//! The table of keys (`api::config::object`) says everything: an option has the key's name, with
+//! `-` for `_`, its values and its description. Only keys that are given are sent, so the server's
+//! defaults apply.
+
+use std::marker::PhantomData;
+
+use api::config::object::{Key, Names, Object, Shape};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::{Map, Value};
+
+use super::live;
+
+/// The keys of a `T` that the command line gives.
+#[derive(Debug)]
+pub(super) struct Options<T> {
+    pub(super) given: Map<String, Value>,
+    object: PhantomData<fn() -> T>,
+}
+
+impl<T: Object> clap::Args for Options<T> {
+    fn augment_args(command: Command) -> Command {
+        command.args(options(T::KEYS).map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: Object> clap::FromArgMatches for Options<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Options {
+            given: given(T::KEYS, matches),
+            object: PhantomData,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.given.extend(given(T::KEYS, matches));
+        Ok(())
+    }
+}
+
+/// Keys with an option: those of a nested table take its place.
+fn options(keys: &'static [Key]) -> impl Iterator<Item = &'static Key> {
+    keys.iter().flat_map(|key| match key.table {
+        [] => std::slice::from_ref(key),
+        table => table,
+    })
+}
+
+fn argument(key: &'static Key) -> Arg {
+    let text = key.text();
+    let help = text.strip_suffix('.').unwrap_or(&text).to_owned();
+    let value = match key.value {
+        "" => key.name.to_uppercase(),
+        value => value.to_owned(),
+    };
+    let required = key.default.is_none();
+    let arg = Arg::new(key.name).help(help).required(required);
+    let arg = match key.name {
+        "name" => arg,
+        name => arg.long(name.replace('_', "-")),
+    };
+    let read = move |text: &str| key.parse(text);
+    match (key.shape)() {
+        Shape::Flag if is_off(key) => arg.action(ArgAction::SetTrue),
+        Shape::Flag => {
+            let words = PossibleValuesParser::new(["true", "false"]);
+            let parser = words.try_map(move |word| key.parse(&word));
+            arg.value_name("BOOL").value_parser(parser)
+        }
+        Shape::Words(words) => {
+            let words = PossibleValuesParser::new(words.iter().copied());
+            arg.value_name(value).value_parser(words.map(Value::from))
+        }
+        Shape::List => {
+            let arg = arg.action(ArgAction::Append).value_parser(read);
+            completed(arg.value_name(value), key.names)
+        }
+        Shape::Whole | Shape::Text | Shape::Table => {
+            completed(arg.value_name(value).value_parser(read), key.names)
+        }
+    }
+}
+
+/// Whether the key is a flag that is not set where it is left out.
+fn is_off(key: &Key) -> bool {
+    key.default.is_some_and(|of| of() == Value::Bool(false))
+}
+
+fn completed(arg: Arg, names: Names) -> Arg {
+    match names {
+        Names::None => arg,
+        Names::Media => arg.add(live::media()),
+        Names::Namespaces => arg.add(live::namespaces()),
+        Names::Tenants => arg.add(live::tenants()),
+        Names::Reactors => arg.add(live::reactors()),
+    }
+}
+
+fn given(keys: &'static [Key], matches: &ArgMatches) -> Map<String, Value> {
+    let mut all = Map::new();
+    for key in keys {
+        let value = match (key.shape)() {
+            _ if !key.table.is_empty() => {
+                let table = given(key.table, matches);
+                (!table.is_empty()).then_some(Value::Object(table))
+            }
+            Shape::Flag if is_off(key) => matches.get_flag(key.name).then_some(Value::Bool(true)),
+            Shape::List => matches.get_many::<Value>(key.name).map(|lists| {
+                let items = lists.filter_map(Value::as_array).flatten();
+                Value::Array(items.cloned().collect())
+            }),
+            _ => matches.get_one::<Value>(key.name).cloned(),
+        };
+        if let Some(value) = value {
+            all.insert(key.name.to_owned(), value);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use api::config::{Controller, Namespace};
+    use clap::{Args, FromArgMatches};
+    use serde_json::json;
+
+    use super::*;
+
+    fn read<T: Object>(args: &[&str]) -> Result<Value, String> {
+        let command = Options::<T>::augment_args(Command::new("create"));
+        let matches = command.try_get_matches_from([&["create"], args].concat());
+        let matches = matches.map_err(|error| error.to_string())?;
+        let options = Options::<T>::from_arg_matches(&matches);
+        let options = options.map_err(|error| error.to_string())?;
+        Ok(Value::Object(options.given))
+    }
+
+    const LEAST: [&str; 3] = ["c", "--listen", "vfio-user:/c"];
+
+    #[test]
+    fn what_is_given_is_sent_and_nothing_else() {
+        let least = read::<Controller>(&LEAST);
+        assert_eq!(least, Ok(json!({"name": "c", "listen": "vfio-user:/c"})));
+        let some = [
+            "--intx",
+            "--msix",
+            "false",
+            "--page-cache",
+            "--vendor-id",
+            "0x1b36",
+            "--namespaces",
+            "a,1",
+            "--namespaces",
+            "b",
+            "--reactors",
+            "0,1",
+            "--doorbells",
+            "mapped",
+        ];
+        let some = read::<Controller>(&[&LEAST[..], &some].concat()).unwrap();
+        let wanted = json!({
+            "name": "c",
+            "listen": "vfio-user:/c",
+            "intx": true,
+            "msix": false,
+            "fuse": {"page_cache": true},
+            "vendor_id": 0x1b36,
+            "namespaces": ["a", "1", "b"],
+            "reactors": [0, 1],
+            "doorbells": "mapped",
+        });
+        assert_eq!(some, wanted);
+    }
+
+    #[test]
+    fn what_is_no_value_is_refused() {
+        for (option, value, says) in [
+            ("--queues", "many", "1 to 64"),
+            ("--vendor-id", "0x12345", "1 to 0xfffe"),
+            ("--doorbells", "mapd", "mapped"),
+            ("--max-transfer", "1", "has no unit"),
+            ("--msix", "yes", "true"),
+        ] {
+            let error = read::<Controller>(&[&LEAST[..], &[option, value]].concat());
+            let error = error.unwrap_err();
+            assert!(error.contains(says), "{option} {value}: {error}");
+        }
+        let missing = read::<Namespace>(&["n"]).unwrap_err();
+        assert!(missing.contains("--media"), "{missing}");
+    }
+}

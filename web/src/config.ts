@@ -1,0 +1,86 @@
+// Configurations of objects, generated from the program: renew it with
+// UPDATE_BOOK=1 cargo test -p nvmirage --bin nvmirage book::
+
+/** Keys of a reactor. */
+export interface Reactor {
+  budget: number;
+  cpu?: number;
+  mode: "poll" | "adaptive" | "interrupt";
+  spin: string;
+}
+
+/** Keys of a medium. */
+export interface Medium {
+  admin_allow?: string[];
+  awupf?: string;
+  completions?: number;
+  dialect?: "nvme" | "samsung";
+  direct?: "auto" | "on" | "off";
+  heads?: number;
+  kind: "null" | "ram" | "file" | "drive" | "keyvalue";
+  max_keys?: number;
+  name: string;
+  nsid?: number;
+  path?: string;
+  poll_completions?: boolean;
+  poll_submissions?: boolean;
+  read_only?: boolean;
+  register_memory?: boolean;
+  size?: string;
+  state?: string;
+  target?: string;
+  timing?: { [key: string]: unknown };
+  zoned?: { [key: string]: unknown };
+}
+
+/** Keys of a namespace. */
+export interface Namespace {
+  eui64?: string;
+  lba_size: number;
+  media: string;
+  name: string;
+  nguid?: string;
+  partition?: string;
+  range?: string;
+  tenant?: string;
+  weight?: number;
+}
+
+/** Keys of a tenant. */
+export interface Tenant {
+  bandwidth?: string;
+  burst: string;
+  class: "fair" | "latency";
+  goal?: string;
+  in_flight?: number;
+  iops?: number;
+  name: string;
+  weight: number;
+}
+
+/** Keys of a controller. */
+export interface Controller {
+  device_id?: number;
+  doorbells: "auto" | "mapped" | "unmapped" | "trapped";
+  firmware_revision: string;
+  fuse?: { [key: string]: unknown };
+  intx: boolean;
+  listen: string;
+  max_transfer: string;
+  model_number: string;
+  msix: boolean;
+  name: string;
+  namespaces: string[];
+  pool?: string[];
+  queue_depth: number;
+  queues: number;
+  reactor?: number;
+  reactors?: number[];
+  sample: number;
+  serial?: string;
+  socket_mode?: string;
+  subnqn?: string;
+  subsystem?: string;
+  tenant?: string;
+  vendor_id?: number;
+}

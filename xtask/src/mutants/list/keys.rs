@@ -1,0 +1,44 @@
+//! The tables of keys.
+
+use super::super::{Mutation, unit};
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "keys-bounds",
+        guard: "a value outside a key's bounds is refused",
+        file: "crates/api/src/config/object/mod.rs",
+        from: "if value.is_null() || is_off || self.bounds.hold(value) {",
+        to: "if value.is_null() || is_off || self.bounds.hold(value) || true {",
+        test: unit("api", "config::object::tests::an_error_says_what_to_write"),
+    },
+    Mutation {
+        name: "keys-fixed",
+        guard: "only live keys change while an object is served",
+        file: "crates/api/src/config/object/mod.rs",
+        from: "            Some(key) if key.when == When::Live => Ok(key),",
+        to: "            Some(key) => Ok(key),",
+        test: unit("api", "config::object::tests::only_live_keys_change"),
+    },
+    Mutation {
+        name: "keys-line",
+        guard: "unknown keys of an object are refused, with its known keys",
+        file: "crates/api/src/config/object/mod.rs",
+        from: "        #[serde(deny_unknown_fields)]\n        struct $written {",
+        to: "        struct $written {",
+        test: unit(
+            "api",
+            "config::object::tests::errors_have_a_line_and_the_known_keys",
+        ),
+    },
+    Mutation {
+        name: "keys-taken",
+        guard: "a reload takes only the live keys of an object that stays",
+        file: "crates/api/src/config/object/mod.rs",
+        from: "if when == $crate::config::object::When::$when {",
+        to: "if when != $crate::config::object::When::Restart {",
+        test: unit(
+            "api",
+            "config::object::tests::what_changes_live_is_taken_and_nothing_else",
+        ),
+    },
+];
