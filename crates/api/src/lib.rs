@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod change;
 pub mod config;
 mod event;
 mod latency;
@@ -22,6 +23,7 @@ mod timing;
 mod trace;
 
 pub use body::from_json;
+pub use change::changed;
 pub use event::{Event, What};
 pub use latency::{Latency, LatencyReport, StageTime, StatusErrors, WatchedCommand};
 pub use map::{

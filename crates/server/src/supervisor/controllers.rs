@@ -109,7 +109,7 @@ impl State {
             return Err(Refusal::not_found("controller", name));
         };
         let mut next = self.config.clone();
-        next.controller[at] = self.config.controller[at].changed(&change.0, "")?;
+        next.controller[at] = api::changed(&self.config.controller[at], &change.0, "")?;
         refuse_problems(&next)?;
         let before = std::mem::replace(&mut self.config, next);
         let told = self.tell_of_controller(name);

@@ -195,7 +195,7 @@ impl State {
         let changes = change.changes.iter();
         let changes = changes.map(|(key, text)| (key.clone(), text.as_str().into()));
         let mut next = self.config.clone();
-        next.tenant[at] = self.config.tenant[at].changed(&changes.collect(), "/changes")?;
+        next.tenant[at] = api::changed(&self.config.tenant[at], &changes.collect(), "/changes")?;
         refuse_problems(&next)?;
         self.config = next;
         self.tell_of_tenants()

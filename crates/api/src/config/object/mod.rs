@@ -19,10 +19,9 @@ pub use schema::{TABLES, describe};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::config::with_suggestion;
-use crate::{Refusal, body};
 
 /// When a key can change. Timing parameters have their own table (`model::parameter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,29 +211,6 @@ pub trait Object: Serialize + for<'de> Deserialize<'de> + Clone + PartialEq {
                 live.join("`, `")
             ))),
         }
-    }
-
-    /// The object with new values for live keys, in JSON, or as on a command line. Null, and the
-    /// word `none`, restore the default. `at` is the place of the changes in the request.
-    ///
-    /// # Errors
-    /// A key that cannot change, or a value that is not of its type.
-    fn changed(&self, changes: &Map<String, Value>, at: &str) -> Result<Self, Refusal> {
-        let mut values = json(self);
-        for (name, value) in changes {
-            let invalid =
-                |error: String| Refusal::invalid_at(format!("{at}/{}", body::escaped(name)), error);
-            let key = Self::live(name).map_err(invalid)?;
-            values[key.name] = match value {
-                Value::String(text) if text == "none" => Value::Null,
-                Value::String(text) => key.parse(text).map_err(invalid)?,
-                value => value.clone(),
-            };
-        }
-        if let Value::Object(values) = &mut values {
-            values.retain(|_, value| !value.is_null());
-        }
-        body::from_value(values, at)
     }
 }
 
