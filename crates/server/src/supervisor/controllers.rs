@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use api::config::object::Object;
 use api::config::{Config, Controller, Doorbells};
 use api::{ControllerChange, Refusal};
 use controller::config::{ControllerConfig, DoorbellMode};

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use api::config;
-use api::config::object::Object;
 use api::config::tenant::default_weight;
 use api::{Refusal, TenantChange, TenantStatus};
 use engine::tenants::{Budget, NamespaceKey, TenantFigures, TenantId};
