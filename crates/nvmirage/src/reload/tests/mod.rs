@@ -125,7 +125,7 @@ fn meddle(model: &mut Model, hosts: u32, detached: u32, attached: u32) {
 }
 
 /// Cases of a property, unless `PROPTEST_CASES` says otherwise.
-const CASES: u32 = 10_000;
+const CASES: u32 = 4000;
 
 /// Random files that do not fit run-time objects are frequent, so as many may be rejected.
 fn cases() -> ProptestConfig {
