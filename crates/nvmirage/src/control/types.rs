@@ -435,16 +435,16 @@ impl From<&Step> for PlannedStep {
         let (action, controller) = match &step.deed {
             Deed::Create => (StepAction::Create, None),
             Deed::Delete => (StepAction::Delete, None),
-            Deed::Attach(controller) => (StepAction::Attach, Some(controller.clone())),
-            Deed::Detach(controller) => (StepAction::Detach, Some(controller.clone())),
+            Deed::Attach(controller) => (StepAction::Attach, Some(controller.as_str().to_owned())),
+            Deed::Detach(controller) => (StepAction::Detach, Some(controller.as_str().to_owned())),
             Deed::Retune | Deed::Resize(_) | Deed::Assign | Deed::Move | Deed::Log => {
                 (StepAction::Change, None)
             }
         };
         PlannedStep {
             action,
-            kind: step.id.0,
-            name: step.id.1.clone(),
+            kind: step.id.kind(),
+            name: step.id.name().to_owned(),
             controller,
             detail: step.detail.clone(),
         }

@@ -179,9 +179,9 @@ proptest! {
             };
             prop_assert_eq!(is(&model.served.config), is(&before.served.config));
             // nor is it recreated as it was, which would end what hosts and operators have changed
-            let id = (held.kind, held.name.clone());
-            let remade = plan_of.steps.iter().find(|step| {
-                step.id == id && matches!(step.deed, Deed::Create | Deed::Delete)
+                        let remade = plan_of.steps.iter().find(|step| {
+                (step.id.kind(), step.id.name()) == (held.kind, held.name.as_str())
+                    && matches!(step.deed, Deed::Create | Deed::Delete)
             });
             prop_assert_eq!(remade, None);
         }
