@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use nvme_spec::identify::namespace::DeallocatedReads;
 use nvme_spec::identify::{IdentifyController, IdentifyNamespace, ascii_text};
 use serde::Serialize;
+use terminal::units;
 
 use crate::load::{Host, doorbells_name};
-use terminal::units;
 
 /// A controller and its active namespaces.
 #[derive(Clone, Debug, Serialize)]

@@ -2,10 +2,10 @@
 
 use driver::workload::{JobResult, Latency};
 use serde::Serialize;
-
-use crate::placement::Placement;
 use terminal::table::{Align, Table};
 use terminal::units;
+
+use crate::placement::Placement;
 
 /// Latencies in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -7,11 +7,10 @@ use std::thread;
 
 use anyhow::Context;
 use driver::{DriverError, floor};
-use memory::HostMemory;
-use serde::Serialize;
-
 use machine::clock::Clock;
 use machine::cpu;
+use memory::HostMemory;
+use serde::Serialize;
 
 /// Round trips of a cache line below this are between near CPUs.
 pub(crate) const NEAR_NS: f64 = 250.0;

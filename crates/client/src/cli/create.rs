@@ -2,13 +2,13 @@
 //!
 //! Keys, units and defaults are those of the configuration file.
 
-use machine::files::read_text;
 use std::path::PathBuf;
 
 use api::config::tenant::Tenant;
 use api::config::{
     AdminAllow, Controller, Dialect, Direct, MediumKeys, MediumKind, Namespace, Size, Timing,
 };
+use machine::files::read_text;
 use serde_json::Value;
 
 use super::UsageError;

@@ -4,7 +4,6 @@
 //! server has [`BOUND`] to answer; without a server, or with a slow one, the output is empty and
 //! there is no message.
 
-use machine::files::read_text;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -18,6 +17,7 @@ use api::config::tenant::Tenant;
 use clap::ValueHint;
 use clap_complete::env::{Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh};
 use clap_complete::{ArgValueCompleter, CompleteEnv};
+use machine::files::read_text;
 use model::Parameters;
 use model::parameter::Change;
 use terminal::complete::offer;

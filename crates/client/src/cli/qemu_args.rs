@@ -1,10 +1,10 @@
 //! `nvmirage qemu-args`: prints the QEMU options that give a guest a drive.
 
-use machine::files::read_text;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use api::config::{self, Listen, Size};
+use machine::files::read_text;
 use machine::qemu::{self, NEEDED};
 
 use super::parse::Control;

@@ -3,11 +3,11 @@
 //! The keys of a file identify its format: the JSON of `nvmirage bench`, of `nvmirage kv bench`, of
 //! `nvmirage simulate`, or of fio. Unusable points are skipped, with the reason.
 
+use api::config::Size;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::samples::{Act, BLOCK_MAX, DEPTH_MAX, Keys, SUSTAINED, Sample, Writers};
-use api::config::Size;
 
 /// Contents of a file.
 #[derive(Debug, Default)]

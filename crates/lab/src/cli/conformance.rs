@@ -3,22 +3,21 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use api::config::Span;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use conformance::{Bench, CHAPTERS, Miss, Options, Outcome, Selection, UnknownName};
 use driver::Doorbells;
 use driver::bus::place::Place;
+use driver::wait::Advised;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-
-use super::wait::WaitArg;
-use super::{UsageError, consent};
-use api::config::Span;
-use driver::wait::Advised;
-
-use crate::load;
 use terminal::interrupt::Interrupt;
 use terminal::progress;
 use terminal::table::{Align, Table};
+
+use super::wait::WaitArg;
+use super::{UsageError, consent};
+use crate::load;
 
 const EXAMPLES: &str = "\
 Examples:

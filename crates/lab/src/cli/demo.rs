@@ -1,7 +1,8 @@
 //! `nvmirage demo`: runs a demonstration.
 
-use crate::demo;
 use api::config::Span;
+
+use crate::demo;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,15 +1,15 @@
 //! `nvmirage doctor`: checks this machine, and proposes CPUs for reactors and guests.
 
-use machine::files::read_text;
 use std::path::{Path, PathBuf};
 
-use machine::topology::Topology;
-
-use crate::doctor::{Asked, Guest, Level, Report};
 use api::config;
 use machine::cpu;
+use machine::files::read_text;
+use machine::topology::Topology;
 use terminal::table::{Align, Table};
 use terminal::units;
+
+use crate::doctor::{Asked, Guest, Level, Report};
 
 const EXAMPLES: &str = "\
 Examples:

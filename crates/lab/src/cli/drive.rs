@@ -2,9 +2,9 @@
 //! them.
 
 use driver::bus::PciAddress;
+use terminal::table::{Align, Table};
 
 use crate::physical::{Drive, System};
-use terminal::table::{Align, Table};
 
 const EXAMPLES: &str = "\
 Examples:

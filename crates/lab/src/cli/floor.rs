@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use driver::floor;
-use memory::HostMemory;
-use serde::Serialize;
-
-use crate::placement::{Pair, Placement, between, fastest};
 use machine::clock::Clock;
 use machine::cpu;
+use memory::HostMemory;
+use serde::Serialize;
 use terminal::table::{Align, Table};
 use terminal::units;
+
+use crate::placement::{Pair, Placement, between, fastest};
 
 const EXAMPLES: &str = "\
 Examples:

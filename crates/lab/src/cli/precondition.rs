@@ -1,13 +1,13 @@
 //! `nvmirage precondition`: brings a modelled flash drive into the steady state of long use,
 //! without hours of writes by a host.
 
-use machine::files::{may_be_regular, read_text};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use api::config::{self, Size, Timing};
 use indicatif::{ProgressBar, ProgressStyle};
+use machine::files::{may_be_regular, read_text};
 use model::{Flash, FlashParameters, Method, Parameters, Progress};
 use serde::Serialize;
 

@@ -14,23 +14,23 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use api::config::medium::{Backing, File, Medium};
+use api::config::{self, Config, Control, Listen, Mode, Size};
 use driver::Doorbells;
 use driver::bus::place::Place;
 use driver::io::Namespace;
 use driver::workload::{Job, Rw};
+use machine::cpu;
 use serde::Serialize;
 use server::Server;
 use tempfile::TempDir;
+use terminal::interrupt::Interrupt;
+use terminal::progress;
 
 use crate::identity::Identity;
 use crate::job::JobReport;
 use crate::line::Line;
 use crate::load::{Host, Needs, Queue};
-use api::config::medium::{Backing, File, Medium};
-use api::config::{self, Config, Control, Listen, Mode, Size};
-use machine::cpu;
-use terminal::interrupt::Interrupt;
-use terminal::progress;
 
 /// Bytes of each drive.
 const DRIVE_LEN: u64 = 256 << 20;

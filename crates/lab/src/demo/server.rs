@@ -4,7 +4,6 @@
 //! the kernel ensures even if the demo is killed; and the demo kills it if it does not stop in
 //! time.
 
-use machine::files::may_be_regular;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -15,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
-
 use api::config::Config;
+use machine::files::may_be_regular;
 
 /// Time limits for the server's start and stop.
 const START: Duration = Duration::from_secs(10);

@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
+use api::config::Mode;
+use terminal::table::{Align, Table};
+use terminal::units;
+
 use super::Findings;
 use super::vm::Seen;
 use crate::identity::Identity;
 use crate::job::COLUMNS;
-use api::config::Mode;
-use terminal::table::{Align, Table};
-use terminal::units;
 
 const NEXT: &str = "\
 What to try next:

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use serde::Serialize;
+use terminal::interrupt::Interrupt;
+use terminal::progress;
 use tests_vm::lines::NoLine;
 use tests_vm::{Guest, Options, Report, Rig};
 
 use super::server::Server;
 use super::{configuration, shown};
-use terminal::interrupt::Interrupt;
-use terminal::progress;
 
 /// Time limit of the guest.
 const BOUND: Duration = Duration::from_secs(240);

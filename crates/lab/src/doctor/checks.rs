@@ -1,11 +1,11 @@
 //! Checks of the kernel and of this process's limits, with advice where they fall short.
 
-use serde::Serialize;
-
-use super::snapshot::{Device, Limit, Qemu, Snapshot};
 use machine::qemu::NEEDED;
 use machine::topology::Topology;
+use serde::Serialize;
 use terminal::units;
+
+use super::snapshot::{Device, Limit, Qemu, Snapshot};
 
 /// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
-use super::checks::{Check, Level, good};
-use super::snapshot::{Device, Snapshot};
 use api::config::{Config, Listen, Medium, Mode};
 use driver::bus::place::Place;
 use machine::topology::Topology;
 use terminal::units;
+
+use super::checks::{Check, Level, good};
+use super::snapshot::{Device, Snapshot};
 
 /// Descriptors that the program uses in any case.
 const OWN_DESCRIPTORS: u64 = 64;
@@ -220,9 +221,10 @@ fn folders(config: &Config, checks: &mut Vec<Check>) {
 
 #[cfg(test)]
 mod tests {
+    use api::config::from_toml;
+
     use super::super::checks::tests::machine;
     use super::*;
-    use api::config::from_toml;
 
     fn amiss(text: &str, change: impl FnOnce(&mut Snapshot)) -> Vec<(String, Level)> {
         let root = machine::testing::two_sockets();

@@ -13,13 +13,12 @@ mod snapshot;
 
 use std::path::{Path, PathBuf};
 
+use api::config::{Config, MediumKind};
 pub(crate) use checks::{Check, Level};
 use machine::topology::Topology;
 pub(crate) use plan::{Guest, Plan};
 use serde::Serialize;
 use snapshot::Snapshot;
-
-use api::config::{Config, MediumKind};
 
 /// Input beside the machine.
 #[derive(Debug)]

@@ -4,9 +4,8 @@
 use std::fmt::Write as _;
 
 use anyhow::ensure;
-use serde::Serialize;
-
 use machine::topology::Topology;
+use serde::Serialize;
 
 /// The guest to place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -153,8 +152,9 @@ fn cores(topology: &Topology) -> Vec<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use machine::testing::two_sockets;
+
+    use super::*;
 
     fn plan(usable: &[u32], reactors: usize, vcpus: usize) -> Plan {
         let root = two_sockets();

@@ -4,11 +4,10 @@
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Resource, getegid, getgroups, getrlimit};
-use rustix::thread::{CapabilitySet, capabilities};
-
 use machine::qemu::{self, Version};
 use machine::topology::{number, word};
+use rustix::process::{Resource, getegid, getgroups, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 
 /// A limit; `None` if it is unlimited or not reported.
 pub(super) type Limit = Option<u64>;

@@ -14,11 +14,11 @@ use driver::wait::{Advised, Wait};
 use driver::workload::beside::Beside;
 use driver::workload::{self, Job, Lulls, Progress, Setting};
 use driver::{Device, Doorbells, DriverError, Options, QueuePair, Shutdown};
+use machine::clock::Clock;
+use terminal::progress;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::job::JobReport;
-use machine::clock::Clock;
-use terminal::progress;
 
 /// Memory shared with the drive besides buffers: admin queue, doorbells, log pages.
 const SPARE_LEN: u64 = 16 << 20;

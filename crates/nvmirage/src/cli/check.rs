@@ -1,9 +1,9 @@
 //! `nvmirage check`: validates a configuration and shows its defaults.
 
-use machine::files::{may_be_regular, read_text};
 use std::path::PathBuf;
 
 use api::config;
+use machine::files::{may_be_regular, read_text};
 
 const EXAMPLES: &str = "\
 Examples:

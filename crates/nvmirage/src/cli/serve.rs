@@ -1,11 +1,11 @@
 //! `nvmirage serve`: serves controllers until stopped.
 
-use machine::files::read_text;
 use std::path::PathBuf;
 
 use api::config::{self, Config, Doorbells, Listen};
 use client::Address;
 use client::cli::parse;
+use machine::files::read_text;
 use server::process::{self, Serving};
 use server::saved::{self, Saved};
 use server::{Source, logging};

@@ -276,3 +276,39 @@ fn what_is_exported_serves_the_same() {
     assert_eq!(served(&world), before);
     other.stop();
 }
+
+/// The default firmware revision of a controller is the program's version, so another version is
+/// no edit of the configuration.
+#[test]
+fn a_change_outlives_a_new_version_of_the_program() {
+    let world = World::new();
+    let listen = world.vfio_user("vm.sock");
+    let text = format!("[[controller]]\nname = \"vm\"\nlisten = \"{listen}\"\n");
+    world.write("config.toml", &text);
+    let server = serve(&world, &[]);
+    world.ok(&world.steer(&["set", "controller", "vm", "sample=16"]));
+    server.stop();
+    let folder = world.path("state/nvmirage/runtime");
+    let name = names(&folder)
+        .into_iter()
+        .find(|name| name.ends_with(".json"));
+    let file = folder.join(name.unwrap());
+    let version = format!("\"{}\"", env!("CARGO_PKG_VERSION"));
+    let saved = || std::fs::read_to_string(&file).unwrap();
+    // as the version before it wrote it
+    let older = saved().replace(&version, "\"0.0.9\"");
+    assert!(
+        older.contains("\"firmware_revision\": \"0.0.9\""),
+        "{older}"
+    );
+    std::fs::write(&file, older).unwrap();
+    for _ in 0..2 {
+        let server = serve(&world, &[]);
+        assert!(!server.log().contains("was changed at run time"));
+        let shown = world.json(&world.steer(&["show", "controller", "vm", "--json"]));
+        assert_eq!(shown["sample"], 16);
+        assert_eq!(shown["firmware_revision"], env!("CARGO_PKG_VERSION"));
+        server.stop();
+        assert!(!saved().contains("0.0.9"));
+    }
+}

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use api::Kind;
 use api::config::object::{Object, When};
 use api::config::{Config, Controller, Medium, Namespace, Range, Size};
 use model::parameter::Change;
 
-use super::{Id, Served, words};
-use crate::saved::merge::{Named, Objects, find};
+use super::id::{Identified, MediumId, ObjectId};
+use super::{Served, words};
+use crate::saved::merge::{Objects, find};
 
 /// Outcome of a reload for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,49 +38,35 @@ impl Fate {
 }
 
 /// The outcome of every object that is served or wanted.
-pub(super) fn all(served: &Served, wanted: &Objects) -> BTreeMap<Id, Fate> {
+pub(super) fn all(served: &Served, wanted: &Objects) -> BTreeMap<ObjectId, Fate> {
     let mut target = served.config.clone();
     wanted.clone().put_into(&mut target);
     let now = &served.config;
     let mut fates = BTreeMap::new();
     let media = &mut |a: &Medium, b: &Medium| medium(a, b, served.sizes.get(&a.name).copied());
-    of_kind(Kind::Media, &now.media, &wanted.media, &mut fates, media);
+    of_kind(&now.media, &wanted.media, &mut fates, media);
     let tenants = &mut |_: &_, _: &_| Fate::Change;
-    of_kind(
-        Kind::Tenant,
-        &now.tenant,
-        &wanted.tenant,
-        &mut fates,
-        tenants,
-    );
+    of_kind(&now.tenant, &wanted.tenant, &mut fates, tenants);
     for one in &now.namespace {
         let fate = match find(&wanted.namespace, &one.name) {
             Some(other) => namespace(one, other, served, &target, &fates),
             None => Fate::Delete,
         };
-        fates.insert((Kind::Namespace, one.name.clone()), fate);
+        fates.insert(one.id(), fate);
     }
     for one in &wanted.namespace {
-        let new = (Kind::Namespace, one.name.clone());
-        fates.entry(new).or_insert(Fate::Create);
+        fates.entry(one.id()).or_insert(Fate::Create);
     }
     let controllers = &mut |a: &Controller, b: &Controller| controller(a, b, served, &target);
-    of_kind(
-        Kind::Controller,
-        &now.controller,
-        &wanted.controller,
-        &mut fates,
-        controllers,
-    );
+    of_kind(&now.controller, &wanted.controller, &mut fates, controllers);
     subsystems(served, &target, &mut fates);
     fates
 }
 
-fn of_kind<T: Named>(
-    kind: Kind,
+fn of_kind<T: Identified>(
     now: &[T],
     wanted: &[T],
-    fates: &mut BTreeMap<Id, Fate>,
+    fates: &mut BTreeMap<ObjectId, Fate>,
     change: &mut dyn FnMut(&T, &T) -> Fate,
 ) {
     for one in now {
@@ -89,10 +75,10 @@ fn of_kind<T: Named>(
             Some(other) if one == other => Fate::Same,
             Some(other) => change(one, other),
         };
-        fates.insert((kind, one.name().to_owned()), fate);
+        fates.insert(one.id(), fate);
     }
     for one in wanted.iter().filter(|one| find(now, one.name()).is_none()) {
-        fates.insert((kind, one.name().to_owned()), Fate::Create);
+        fates.insert(one.id(), Fate::Create);
     }
 }
 
@@ -164,9 +150,9 @@ fn namespace(
     wanted: &Namespace,
     served: &Served,
     target: &Config,
-    fates: &BTreeMap<Id, Fate>,
+    fates: &BTreeMap<ObjectId, Fate>,
 ) -> Fate {
-    let medium = fates.get(&(Kind::Media, now.media.clone()));
+    let medium = fates.get(&MediumId::new(&now.media).into());
     if medium.is_some_and(|fate| matches!(fate, Fate::Remake(_))) {
         return Fate::Remake(format!("media {} is recreated", now.media));
     }
@@ -223,10 +209,10 @@ fn controller(now: &Controller, wanted: &Controller, served: &Served, target: &C
 
 /// Recreates all controllers of a subsystem whose common properties change: these are fixed while a
 /// controller is served.
-fn subsystems(served: &Served, target: &Config, fates: &mut BTreeMap<Id, Fate>) {
+fn subsystems(served: &Served, target: &Config, fates: &mut BTreeMap<ObjectId, Fate>) {
     for name in served.config.subsystems() {
         let remade = |medium: &&str| {
-            let fate = fates.get(&(Kind::Media, (*medium).to_owned()));
+            let fate = fates.get(&MediumId::new(medium).into());
             fate.is_some_and(Fate::ends)
         };
         let pool = served.config.pool_of(name).into_iter().find(remade);
@@ -235,7 +221,7 @@ fn subsystems(served: &Served, target: &Config, fates: &mut BTreeMap<Id, Fate>) 
             continue;
         };
         for controller in served.config.controllers_of(name) {
-            let fate = fates.get_mut(&(Kind::Controller, controller.name.clone()));
+            let fate = fates.get_mut(&controller.id());
             if let Some(fate) = fate.filter(|fate| matches!(fate, Fate::Same | Fate::Change)) {
                 *fate = Fate::Remake(why.clone());
             }

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use api::Kind;
 use api::config::{Config, Controller, Medium, Namespace};
 
+use super::Served;
 use super::fate::{Fate, Growth, growth, wide};
-use super::{Id, Served};
-use crate::saved::merge::{Named, Objects, find};
+use super::id::{ControllerId, Identified, MediumId, NamespaceId, ObjectId, TenantId};
+use crate::saved::merge::{Objects, find};
 
 /// What to do about an attached host.
 pub(crate) const CONSENT: &str = "end its host first, or let it lose its drive with --detach-hosts";
@@ -17,9 +17,9 @@ struct Holding<'a> {
     served: &'a Served,
     /// The wanted configuration; parts that cannot change at run time are as served.
     target: Config,
-    fates: &'a BTreeMap<Id, Fate>,
+    fates: &'a BTreeMap<ObjectId, Fate>,
     consent: bool,
-    held: BTreeMap<Id, String>,
+    held: BTreeMap<ObjectId, String>,
 }
 
 /// All deferred objects that would change, each with the reason. Objects in `before` were deferred
@@ -27,13 +27,13 @@ struct Holding<'a> {
 pub(super) fn all(
     served: &Served,
     wanted: &Objects,
-    fates: &BTreeMap<Id, Fate>,
-    before: &BTreeMap<Id, String>,
+    fates: &BTreeMap<ObjectId, Fate>,
+    before: &BTreeMap<ObjectId, String>,
     consent: bool,
-) -> BTreeMap<Id, String> {
+) -> BTreeMap<ObjectId, String> {
     let mut target = served.config.clone();
     wanted.clone().put_into(&mut target);
-    let changes = |id: &Id| fates.get(id).is_some_and(|fate| *fate != Fate::Same);
+    let changes = |id: &ObjectId| fates.get(id).is_some_and(|fate| *fate != Fate::Same);
     let held = before.iter().filter(|(id, _)| changes(id));
     let mut holding = Holding {
         served,
@@ -58,10 +58,10 @@ pub(super) fn all(
 pub(super) fn what_is_in_the_end(
     now: &Objects,
     wanted: &Objects,
-    held: &BTreeMap<Id, String>,
+    held: &BTreeMap<ObjectId, String>,
 ) -> Objects {
-    fn kind<T: Named>(kind: Kind, now: &[T], wanted: &[T], held: &BTreeMap<Id, String>) -> Vec<T> {
-        let is_held = |one: &&T| held.contains_key(&(kind, one.name().to_owned()));
+    fn kind<T: Identified>(now: &[T], wanted: &[T], held: &BTreeMap<ObjectId, String>) -> Vec<T> {
+        let is_held = |one: &&T| held.contains_key(&one.id());
         let stays = |one: &T| {
             if is_held(&one) {
                 find(now, one.name()).cloned()
@@ -74,33 +74,32 @@ pub(super) fn what_is_in_the_end(
         wanted.iter().filter_map(stays).chain(stay).collect()
     }
     Objects {
-        media: kind(Kind::Media, &now.media, &wanted.media, held),
-        namespace: kind(Kind::Namespace, &now.namespace, &wanted.namespace, held),
-        tenant: kind(Kind::Tenant, &now.tenant, &wanted.tenant, held),
-        controller: kind(Kind::Controller, &now.controller, &wanted.controller, held),
+        media: kind(&now.media, &wanted.media, held),
+        namespace: kind(&now.namespace, &wanted.namespace, held),
+        tenant: kind(&now.tenant, &wanted.tenant, held),
+        controller: kind(&now.controller, &wanted.controller, held),
     }
 }
 
 impl Holding<'_> {
-    fn fate(&self, kind: Kind, name: &str) -> &Fate {
-        let fate = self.fates.get(&(kind, name.to_owned()));
+    fn fate(&self, id: impl Into<ObjectId>) -> &Fate {
+        let fate = self.fates.get(&id.into());
         fate.unwrap_or(&Fate::Same)
     }
 
-    fn is_held(&self, kind: Kind, name: &str) -> bool {
-        self.held.contains_key(&(kind, name.to_owned()))
+    fn is_held(&self, id: impl Into<ObjectId>) -> bool {
+        self.held.contains_key(&id.into())
     }
 
     /// Defers the change of an object, if it has one.
-    fn hold(&mut self, kind: Kind, name: &str, why: String) {
-        if *self.fate(kind, name) == Fate::Same {
-            return;
-        }
-        let why = match self.fate(kind, name) {
+    fn hold(&mut self, id: impl Into<ObjectId>, why: String) {
+        let id = id.into();
+        let why = match self.fates.get(&id).unwrap_or(&Fate::Same) {
+            Fate::Same => return,
             Fate::Remake(reason) => format!("{reason}, and {why}"),
             _ => why,
         };
-        self.held.entry((kind, name.to_owned())).or_insert(why);
+        self.held.entry(id).or_insert(why);
     }
 
     /// A controller with an attached host that has the namespace.
@@ -113,7 +112,7 @@ impl Holding<'_> {
     fn media(&mut self) {
         for medium in self.served.config.media.clone() {
             let name = &medium.name;
-            if !self.fate(Kind::Media, name).ends() {
+            if !self.fate(MediumId::new(name)).ends() {
                 continue;
             }
             let placed = self.served.placed.iter();
@@ -122,14 +121,14 @@ impl Holding<'_> {
                 let why = format!(
                     "namespace {namespace} on it was created by a host: run `nvmirage delete namespace {namespace}` first"
                 );
-                self.hold(Kind::Media, name, why);
+                self.hold(MediumId::new(name), why);
             }
-            let is_remade = matches!(self.fate(Kind::Media, name), Fate::Remake(_));
+            let is_remade = matches!(self.fate(MediumId::new(name)), Fate::Remake(_));
             if is_remade && loses_bytes(&medium) {
                 let why = format!(
                     "its data is in memory and would be lost: give the new one another name, or run `nvmirage delete media {name}` first"
                 );
-                self.hold(Kind::Media, name, why);
+                self.hold(MediumId::new(name), why);
             }
         }
     }
@@ -138,7 +137,7 @@ impl Holding<'_> {
         for namespace in self.served.config.namespace.clone() {
             let name = &namespace.name;
             let wanted = find(&self.target.namespace, name).cloned();
-            let stays = !self.fate(Kind::Media, &namespace.media).ends();
+            let stays = !self.fate(MediumId::new(&namespace.media)).ends();
             if let Some(wanted) = wanted
                 && stays
                 && wanted.media == namespace.media
@@ -152,14 +151,14 @@ impl Holding<'_> {
                 };
                 let why =
                     format!("data behind {size} would be lost: to allow that, run `{first}` first");
-                self.hold(Kind::Namespace, name, why);
+                self.hold(NamespaceId::new(name), why);
             }
-            if !self.fate(Kind::Namespace, name).ends() || self.consent {
+            if !self.fate(NamespaceId::new(name)).ends() || self.consent {
                 continue;
             }
             if let Some(user) = self.host_of(name).cloned() {
                 let why = format!("controller {user} has it, where a host is attached: {CONSENT}");
-                self.hold(Kind::Namespace, name, why);
+                self.hold(NamespaceId::new(name), why);
             }
         }
     }
@@ -167,15 +166,15 @@ impl Holding<'_> {
     fn controllers(&mut self) {
         for controller in self.served.config.controller.clone() {
             let name = &controller.name;
-            let ends = self.fate(Kind::Controller, name).ends();
+            let ends = self.fate(ControllerId::new(name)).ends();
             if ends && !self.consent && self.served.hosts.contains(name) {
                 let why = format!("a host is attached: {CONSENT}");
-                self.hold(Kind::Controller, name, why);
+                self.hold(ControllerId::new(name), why);
             }
         }
         for controller in self.target.controller.clone() {
             if let Some(why) = self.another_reactor(&controller) {
-                self.hold(Kind::Controller, &controller.name, why);
+                self.hold(ControllerId::new(&controller.name), why);
             }
         }
     }
@@ -184,13 +183,13 @@ impl Holding<'_> {
     /// that serves the medium.
     fn another_reactor(&self, controller: &Controller) -> Option<String> {
         let stays = |name: &str| {
-            let fate = self.fate(Kind::Media, name);
+            let fate = self.fate(MediumId::new(name));
             matches!(fate, Fate::Same | Fate::Change)
         };
         let mut homes = self.served.homes.iter();
         let (medium, home) = homes.find(|(medium, home)| {
             let named = controller.reactor.iter().chain(&controller.reactors);
-            let is_live = *self.fate(Kind::Controller, &controller.name) == Fate::Change;
+            let is_live = *self.fate(ControllerId::new(&controller.name)) == Fate::Change;
             let lives = self
                 .served
                 .reactors
@@ -207,17 +206,17 @@ impl Holding<'_> {
     /// Defers changes that depend on deferred ones.
     fn spread(&mut self) {
         for controller in self.served.config.controller.clone() {
-            if self.is_held(Kind::Controller, &controller.name) {
+            if self.is_held(ControllerId::new(&controller.name)) {
                 self.keep_what_it_uses(&controller);
             }
         }
         for namespace in self.served.config.namespace.clone() {
-            if self.is_held(Kind::Namespace, &namespace.name) {
+            if self.is_held(NamespaceId::new(&namespace.name)) {
                 self.keep_with(&namespace);
             }
         }
         for medium in self.served.config.media.clone() {
-            if self.is_held(Kind::Media, &medium.name) {
+            if self.is_held(MediumId::new(&medium.name)) {
                 self.keep_on(&medium);
             }
         }
@@ -233,15 +232,15 @@ impl Holding<'_> {
         let attached = attached.filter(|(_, p)| p.controllers.contains(&controller.name));
         let attached: Vec<String> = attached.map(|(name, _)| name.clone()).collect();
         for name in controller.namespaces.iter().chain(&attached) {
-            if self.fate(Kind::Namespace, name).ends() {
-                self.hold(Kind::Namespace, name, why.clone());
+            if self.fate(NamespaceId::new(name)).ends() {
+                self.hold(NamespaceId::new(name), why.clone());
             }
         }
         // a pool belongs to the whole subsystem, whichever controller lists it
         let config = self.served.config.clone();
         for name in config.pool_of(controller.subsystem()) {
-            if self.fate(Kind::Media, name).ends() {
-                self.hold(Kind::Media, name, why.clone());
+            if self.fate(MediumId::new(name)).ends() {
+                self.hold(MediumId::new(name), why.clone());
             }
         }
         self.keep_tenant(controller.tenant.as_ref(), &why);
@@ -249,9 +248,9 @@ impl Holding<'_> {
 
     fn keep_tenant(&mut self, tenant: Option<&String>, why: &str) {
         if let Some(tenant) = tenant
-            && *self.fate(Kind::Tenant, tenant) == Fate::Delete
+            && *self.fate(TenantId::new(tenant)) == Fate::Delete
         {
-            self.hold(Kind::Tenant, tenant, why.to_owned());
+            self.hold(TenantId::new(tenant), why.to_owned());
         }
     }
 
@@ -260,11 +259,11 @@ impl Holding<'_> {
     fn keep_with(&mut self, namespace: &Namespace) {
         let name = &namespace.name;
         let why = format!("namespace {name} stays as it is");
-        if self.fate(Kind::Media, &namespace.media).ends() {
-            self.hold(Kind::Media, &namespace.media, why.clone());
+        if self.fate(MediumId::new(&namespace.media)).ends() {
+            self.hold(MediumId::new(&namespace.media), why.clone());
         }
         self.keep_tenant(namespace.tenant.as_ref(), &why);
-        if !self.fate(Kind::Namespace, name).ends() {
+        if !self.fate(NamespaceId::new(name)).ends() {
             return;
         }
         let lists = |config: &Config, controller: &str| {
@@ -281,7 +280,7 @@ impl Holding<'_> {
                 placed.is_some_and(|p| then.is_some_and(|c| c.subsystem() != p.subsystem))
             };
             if moves || lists(&self.served.config, &controller) != then {
-                self.hold(Kind::Controller, &controller, why.clone());
+                self.hold(ControllerId::new(&controller), why.clone());
             }
         }
         let (now, then) = (&self.served.config, &self.target);
@@ -296,7 +295,7 @@ impl Holding<'_> {
         });
         let all: Vec<String> = all.map(|controller| controller.name.clone()).collect();
         for controller in all {
-            self.hold(Kind::Controller, &controller, why.clone());
+            self.hold(ControllerId::new(&controller), why.clone());
         }
     }
 
@@ -306,16 +305,17 @@ impl Holding<'_> {
         let name = &medium.name;
         let why = format!("media {name} stays as it is");
         for namespace in &self.served.config.namespace.clone() {
-            let ends = self.fate(Kind::Namespace, &namespace.name).ends();
+            let ends = self.fate(NamespaceId::new(&namespace.name)).ends();
             if namespace.media == *name && ends {
-                self.hold(Kind::Namespace, &namespace.name, why.clone());
+                self.hold(NamespaceId::new(&namespace.name), why.clone());
             }
         }
         for controller in &self.served.config.controller.clone() {
             let pool = self.served.config.pool_of(controller.subsystem());
-            if pool.contains(&name.as_str()) && self.fate(Kind::Controller, &controller.name).ends()
+            if pool.contains(&name.as_str())
+                && self.fate(ControllerId::new(&controller.name)).ends()
             {
-                self.hold(Kind::Controller, &controller.name, why.clone());
+                self.hold(ControllerId::new(&controller.name), why.clone());
             }
         }
     }
@@ -324,7 +324,7 @@ impl Holding<'_> {
     /// change, all its controllers are deferred.
     fn keep_subsystem(&mut self, name: &str) {
         let mut now = self.served.config.controllers_of(name);
-        let Some(held) = now.find(|c| self.is_held(Kind::Controller, &c.name)) else {
+        let Some(held) = now.find(|c| self.is_held(ControllerId::new(&c.name))) else {
             return;
         };
         let why = format!("controller {} of its subsystem stays as it is", held.name);
@@ -335,7 +335,7 @@ impl Holding<'_> {
         let all = now.chain(self.target.controllers_of(name));
         let all: Vec<String> = all.map(|c| c.name.clone()).collect();
         for controller in all {
-            self.hold(Kind::Controller, &controller, why.clone());
+            self.hold(ControllerId::new(&controller), why.clone());
         }
     }
 }

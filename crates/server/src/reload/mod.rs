@@ -11,6 +11,7 @@
 
 mod fate;
 mod hold;
+pub(crate) mod id;
 mod order;
 mod words;
 
@@ -23,10 +24,8 @@ use api::config::{self, Config, Controller, Problem, Size};
 use api::{Held, Kind, PlannedStep, StepAction};
 pub(crate) use hold::CONSENT;
 
+use self::id::{ControllerId, Identified, NamespaceId, ObjectId};
 use crate::saved::merge::{Named, Objects, find};
-
-/// An object: its kind and its name.
-pub(crate) type Id = (Kind, String);
 
 /// The state that a plan depends on.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +61,7 @@ pub(crate) struct Placed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     /// Detach the namespace from a controller.
-    Detach(String),
+    Detach(ControllerId),
     /// Delete the object.
     Delete,
     /// Create the object.
@@ -74,7 +73,7 @@ pub(crate) enum Deed {
     /// Change a tenant; or the tenant, weight or sampling rate of a namespace or controller.
     Assign,
     /// Attach the namespace to a controller.
-    Attach(String),
+    Attach(ControllerId),
     /// Move the controller's queues to other reactors.
     Move,
     /// Change the log filter or format.
@@ -85,7 +84,7 @@ pub(crate) enum Deed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     /// The object.
-    pub(crate) id: Id,
+    pub(crate) id: ObjectId,
     /// Action on the object.
     pub(crate) deed: Deed,
     /// Details, in words.
@@ -97,16 +96,16 @@ impl From<&Step> for PlannedStep {
         let (action, controller) = match &step.deed {
             Deed::Create => (StepAction::Create, None),
             Deed::Delete => (StepAction::Delete, None),
-            Deed::Attach(controller) => (StepAction::Attach, Some(controller.clone())),
-            Deed::Detach(controller) => (StepAction::Detach, Some(controller.clone())),
+            Deed::Attach(controller) => (StepAction::Attach, Some(controller.as_str().to_owned())),
+            Deed::Detach(controller) => (StepAction::Detach, Some(controller.as_str().to_owned())),
             Deed::Retune | Deed::Resize(_) | Deed::Assign | Deed::Move | Deed::Log => {
                 (StepAction::Change, None)
             }
         };
         PlannedStep {
             action,
-            kind: step.id.0,
-            name: step.id.1.clone(),
+            kind: step.id.kind(),
+            name: step.id.name().to_owned(),
             controller,
             detail: step.detail.clone(),
         }
@@ -123,7 +122,7 @@ pub(crate) struct Plan {
     /// The objects after the reload.
     pub(crate) end: Objects,
     /// Namespaces that recreated controllers get back, by controller.
-    pub(crate) kept: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) kept: BTreeMap<ControllerId, BTreeSet<String>>,
 }
 
 /// Plans the steps from `served` to `wanted`. With `consent`, hosts may lose controllers and
@@ -156,7 +155,11 @@ pub(crate) fn plan(
     let shown = held
         .into_iter()
         .filter(|(id, _)| differs(id, &now, wanted))
-        .map(|((kind, name), why)| Held { kind, name, why })
+        .map(|(id, why)| Held {
+            kind: id.kind(),
+            name: id.name().to_owned(),
+            why,
+        })
         .collect();
     let mut config = served.config.clone();
     aim.clone().put_into(&mut config);
@@ -173,13 +176,16 @@ pub(crate) fn plan(
 }
 
 /// Whether an object differs between the two.
-fn differs((kind, name): &Id, now: &Objects, wanted: &Objects) -> bool {
-    match kind {
-        Kind::Media => find(&now.media, name) != find(&wanted.media, name),
-        Kind::Namespace => find(&now.namespace, name) != find(&wanted.namespace, name),
-        Kind::Tenant => find(&now.tenant, name) != find(&wanted.tenant, name),
-        Kind::Controller => find(&now.controller, name) != find(&wanted.controller, name),
-        Kind::Log => false,
+fn differs(id: &ObjectId, now: &Objects, wanted: &Objects) -> bool {
+    fn kind<T: Named>(name: &str, now: &[T], wanted: &[T]) -> bool {
+        find(now, name) != find(wanted, name)
+    }
+    match id {
+        ObjectId::Media(id) => kind(id.as_str(), &now.media, &wanted.media),
+        ObjectId::Namespace(id) => kind(id.as_str(), &now.namespace, &wanted.namespace),
+        ObjectId::Tenant(id) => kind(id.as_str(), &now.tenant, &wanted.tenant),
+        ObjectId::Controller(id) => kind(id.as_str(), &now.controller, &wanted.controller),
+        ObjectId::Log => false,
     }
 }
 
@@ -208,50 +214,42 @@ pub(crate) fn as_made(mut controller: Controller, end: &Objects) -> Controller {
 
 /// Makes the configuration of each object the requested one, except for steps in `undone`.
 pub(crate) fn settle(config: &mut Config, end: &Objects, undone: &[Step]) {
-    fn kind<T: Named>(kind: Kind, now: &mut [T], end: &[T], undone: &BTreeSet<Id>) {
+    fn kind<T: Identified>(now: &mut [T], end: &[T], undone: &BTreeSet<ObjectId>) {
         for one in now {
-            let id = (kind, one.name().to_owned());
-            if let Some(then) = find(end, one.name()).filter(|_| !undone.contains(&id)) {
+            if let Some(then) = find(end, one.name()).filter(|_| !undone.contains(&one.id())) {
                 *one = then.clone();
             }
         }
     }
     let left = &unfinished(undone, end);
-    kind(Kind::Media, &mut config.media, &end.media, left);
-    kind(Kind::Namespace, &mut config.namespace, &end.namespace, left);
-    kind(Kind::Tenant, &mut config.tenant, &end.tenant, left);
-    kind(
-        Kind::Controller,
-        &mut config.controller,
-        &end.controller,
-        left,
-    );
+    kind(&mut config.media, &end.media, left);
+    kind(&mut config.namespace, &end.namespace, left);
+    kind(&mut config.tenant, &end.tenant, left);
+    kind(&mut config.controller, &end.controller, left);
 }
 
 /// The objects that undone steps would have changed, and those that depend on them.
-pub(crate) fn unfinished(undone: &[Step], end: &Objects) -> BTreeSet<Id> {
-    let mut all: BTreeSet<Id> = undone.iter().map(|step| step.id.clone()).collect();
+pub(crate) fn unfinished(undone: &[Step], end: &Objects) -> BTreeSet<ObjectId> {
+    let mut all: BTreeSet<ObjectId> = undone.iter().map(|step| step.id.clone()).collect();
     all.extend(undone.iter().filter_map(|step| match &step.deed {
-        Deed::Attach(controller) | Deed::Detach(controller) => {
-            Some((Kind::Controller, controller.clone()))
-        }
+        Deed::Attach(controller) | Deed::Detach(controller) => Some(controller.clone().into()),
         _ => None,
     }));
-    let id = |controller: &Controller| (Kind::Controller, controller.name.clone());
     // a controller that lists a missing namespace would be invalid
     let lists = |controller: &&Controller| {
         let mut names = controller.namespaces.iter();
-        names.any(|name| all.contains(&(Kind::Namespace, name.clone())))
+        names.any(|name| all.contains(&NamespaceId::new(name).into()))
     };
-    let listing: Vec<Id> = end.controller.iter().filter(lists).map(id).collect();
+    let listing = end.controller.iter().filter(lists);
+    let listing: Vec<ObjectId> = listing.map(Identified::id).collect();
     all.extend(listing);
     // a controller may still have a subsystem-wide key that a missing controller will have
     let is_whole = |subsystem: &str| {
         let mut its = end.controller.iter().filter(|c| c.subsystem() == subsystem);
-        its.all(|controller| !all.contains(&id(controller)))
+        its.all(|controller| !all.contains(&controller.id()))
     };
     let beside = end.controller.iter().filter(|c| !is_whole(c.subsystem()));
-    let beside: Vec<Id> = beside.map(id).collect();
+    let beside: Vec<ObjectId> = beside.map(Identified::id).collect();
     all.extend(beside);
     all
 }
@@ -276,24 +274,19 @@ pub(crate) fn and_pending(mut now: Objects, pending: &Objects) -> Objects {
 
 /// The objects that existed `before`, are wanted in the `end`, and have `undone` steps.
 pub(crate) fn pending(before: &Objects, end: &Objects, undone: &[Step]) -> Objects {
-    fn kind<T: Named>(kind: Kind, before: &[T], end: &[T], undone: &BTreeSet<Id>) -> Vec<T> {
+    fn kind<T: Identified>(before: &[T], end: &[T], undone: &BTreeSet<ObjectId>) -> Vec<T> {
         let both = end.iter().filter(|one| {
-            let is_undone = undone.contains(&(kind, one.name().to_owned()));
+            let is_undone = undone.contains(&one.id());
             is_undone && find(before, one.name()).is_some()
         });
         both.cloned().collect()
     }
     let undone = &unfinished(undone, end);
     Objects {
-        media: kind(Kind::Media, &before.media, &end.media, undone),
-        namespace: kind(Kind::Namespace, &before.namespace, &end.namespace, undone),
-        tenant: kind(Kind::Tenant, &before.tenant, &end.tenant, undone),
-        controller: kind(
-            Kind::Controller,
-            &before.controller,
-            &end.controller,
-            undone,
-        ),
+        media: kind(&before.media, &end.media, undone),
+        namespace: kind(&before.namespace, &end.namespace, undone),
+        tenant: kind(&before.tenant, &end.tenant, undone),
+        controller: kind(&before.controller, &end.controller, undone),
     }
 }
 

@@ -3,25 +3,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::Kind;
 use api::config::object::{Object, When};
-use api::config::tenant::Tenant;
-use api::config::{Config, Controller, Medium, Namespace, Size};
+use api::config::{Config, Controller, Size};
 
 use super::fate::{Fate, Growth, growth, home};
+use super::id::{ControllerId, Identified, NamespaceId, ObjectId};
 use super::words::{self, differences};
-use super::{Deed, Id, Served, Step};
-use crate::saved::merge::{Named, find};
+use super::{Deed, Served, Step};
+use crate::saved::merge::find;
 
 struct Steps<'a> {
     served: &'a Served,
     end: &'a Config,
-    fates: &'a BTreeMap<Id, Fate>,
+    fates: &'a BTreeMap<ObjectId, Fate>,
     steps: Vec<Step>,
 }
 
 /// The steps from the `served` state to the `end`. Objects without an outcome stay as they are.
-pub(super) fn steps(served: &Served, end: &Config, fates: &BTreeMap<Id, Fate>) -> Vec<Step> {
+pub(super) fn steps(served: &Served, end: &Config, fates: &BTreeMap<ObjectId, Fate>) -> Vec<Step> {
     let mut all = Steps {
         served,
         end,
@@ -30,18 +29,18 @@ pub(super) fn steps(served: &Served, end: &Config, fates: &BTreeMap<Id, Fate>) -
     };
     // while the subsystem exists, which records the detachments
     all.detach();
-    all.delete(Kind::Namespace, &served.config.namespace);
+    all.delete(&served.config.namespace);
     all.grow();
     // controllers that list a pool go last: it is in use until the last controller is deleted
     let mut pools_last = served.config.controller.clone();
     pools_last.sort_by_key(|controller| controller.pool.len());
-    all.delete(Kind::Controller, &pools_last);
-    all.delete(Kind::Media, &served.config.media);
+    all.delete(&pools_last);
+    all.delete(&served.config.media);
     all.tenants();
     all.media();
     all.namespaces();
     all.controllers();
-    all.delete(Kind::Tenant, &served.config.tenant);
+    all.delete(&served.config.tenant);
     all.steps
 }
 
@@ -50,16 +49,16 @@ pub(super) fn steps(served: &Served, end: &Config, fates: &BTreeMap<Id, Fate>) -
 pub(super) fn kept(
     served: &Served,
     end: &Config,
-    fates: &BTreeMap<Id, Fate>,
-) -> BTreeMap<String, BTreeSet<String>> {
+    fates: &BTreeMap<ObjectId, Fate>,
+) -> BTreeMap<ControllerId, BTreeSet<String>> {
     let remade = served.config.controller.iter().filter_map(|now| {
-        let fate = fates.get(&(Kind::Controller, now.name.clone()))?;
+        let fate = fates.get(&now.id())?;
         let then = find(&end.controller, &now.name)?;
         matches!(fate, Fate::Remake(_)).then_some((now, then))
     });
     let all = remade.map(|(now, then)| {
         let ends = |name: &String| {
-            let fate = fates.get(&(Kind::Namespace, name.clone()));
+            let fate = fates.get(&NamespaceId::new(name).into());
             fate == Some(&Fate::Delete)
         };
         let had = served.placed.iter().filter(|(name, placed)| {
@@ -74,20 +73,20 @@ pub(super) fn kept(
         let new = then.namespaces.iter();
         let new = new.filter(|name| !now.namespaces.contains(name));
         let names = had.map(|(name, _)| name).chain(new);
-        (now.name.clone(), names.cloned().collect())
+        (ControllerId::new(&now.name), names.cloned().collect())
     });
     all.collect()
 }
 
 impl Steps<'_> {
-    fn fate(&self, kind: Kind, name: &str) -> &Fate {
-        let fate = self.fates.get(&(kind, name.to_owned()));
+    fn fate(&self, id: impl Into<ObjectId>) -> &Fate {
+        let fate = self.fates.get(&id.into());
         fate.unwrap_or(&Fate::Same)
     }
 
-    fn push(&mut self, kind: Kind, name: &str, deed: Deed, detail: String) {
+    fn push(&mut self, id: impl Into<ObjectId>, deed: Deed, detail: String) {
         self.steps.push(Step {
-            id: (kind, name.to_owned()),
+            id: id.into(),
             deed,
             detail,
         });
@@ -102,16 +101,15 @@ impl Steps<'_> {
                     continue;
                 };
                 let goes_on = find(&self.end.controller, user);
-                let goes_on = goes_on.filter(|_| !self.fate(Kind::Controller, user).ends());
+                let goes_on = goes_on.filter(|_| !self.fate(ControllerId::new(user)).ends());
                 let dropped = goes_on.is_some_and(|then| {
                     now.namespaces.contains(namespace) && !then.namespaces.contains(namespace)
                 });
-                if dropped || self.fate(Kind::Namespace, namespace).ends() {
+                if dropped || self.fate(NamespaceId::new(namespace)).ends() {
                     let detail = format!("from controller {user}");
                     self.push(
-                        Kind::Namespace,
-                        namespace,
-                        Deed::Detach(user.clone()),
+                        NamespaceId::new(namespace),
+                        Deed::Detach(ControllerId::new(user)),
                         detail,
                     );
                 }
@@ -119,31 +117,31 @@ impl Steps<'_> {
         }
     }
 
-    fn delete<T: Named>(&mut self, kind: Kind, now: &[T]) {
+    fn delete<T: Identified>(&mut self, now: &[T]) {
         for one in now {
-            let detail = match self.fate(kind, one.name()) {
+            let detail = match self.fate(one.id()) {
                 Fate::Delete => String::new(),
                 Fate::Remake(why) => format!("to be recreated: {why}"),
                 _ => continue,
             };
-            self.push(kind, one.name(), Deed::Delete, detail);
+            self.push(one.id(), Deed::Delete, detail);
         }
     }
 
     /// Creates the new objects of a kind, with a description.
-    fn create<T: Named>(&mut self, kind: Kind, end: &[T], what: fn(&T) -> String) {
+    fn create<T: Identified>(&mut self, end: &[T], what: fn(&T) -> String) {
         for one in end {
-            if self.fate(kind, one.name()).begins() {
-                self.push(kind, one.name(), Deed::Create, what(one));
+            if self.fate(one.id()).begins() {
+                self.push(one.id(), Deed::Create, what(one));
             }
         }
     }
 
     /// The objects of a kind that change at run time, before and after.
-    fn changing<T: Named>(&self, kind: Kind, now: &[T], end: &[T]) -> Vec<(T, T)> {
+    fn changing<T: Identified>(&self, now: &[T], end: &[T]) -> Vec<(T, T)> {
         let changing = now.iter().filter_map(|one| {
             let then = find(end, one.name())?;
-            let changes = *self.fate(kind, one.name()) == Fate::Change;
+            let changes = *self.fate(one.id()) == Fate::Change;
             changes.then(|| (one.clone(), then.clone()))
         });
         changing.collect()
@@ -151,43 +149,43 @@ impl Steps<'_> {
 
     fn tenants(&mut self) {
         let end = &self.end.tenant;
-        for (now, then) in self.changing(Kind::Tenant, &self.served.config.tenant, end) {
+        for (now, then) in self.changing(&self.served.config.tenant, end) {
             let detail = differences(&now, &then);
-            self.push(Kind::Tenant, &now.name, Deed::Assign, detail);
+            self.push(now.id(), Deed::Assign, detail);
         }
-        self.create::<Tenant>(Kind::Tenant, end, words::tenant);
+        self.create(end, words::tenant);
     }
 
     fn media(&mut self) {
         let end = &self.end.media;
-        for (now, then) in self.changing(Kind::Media, &self.served.config.media, end) {
+        for (now, then) in self.changing(&self.served.config.media, end) {
             let detail = differences(&now, &then);
-            self.push(Kind::Media, &now.name, Deed::Retune, detail);
+            self.push(now.id(), Deed::Retune, detail);
         }
-        self.create::<Medium>(Kind::Media, end, words::medium);
+        self.create(end, words::medium);
     }
 
     fn grow(&mut self) {
         let end = &self.end.namespace;
-        for (now, then) in self.changing(Kind::Namespace, &self.served.config.namespace, end) {
+        for (now, then) in self.changing(&self.served.config.namespace, end) {
             if let Growth::Grows(range) = growth(&now, &then, self.served) {
                 let size = Size(range.len());
                 let detail = format!("{size} from now on");
-                self.push(Kind::Namespace, &now.name, Deed::Resize(size), detail);
+                self.push(now.id(), Deed::Resize(size), detail);
             }
         }
     }
 
     fn namespaces(&mut self) {
         let end = &self.end.namespace;
-        for (now, then) in self.changing(Kind::Namespace, &self.served.config.namespace, end) {
+        for (now, then) in self.changing(&self.served.config.namespace, end) {
             let assigned = now.with(&then, When::Live);
             if assigned != now {
                 let detail = differences(&now, &assigned);
-                self.push(Kind::Namespace, &now.name, Deed::Assign, detail);
+                self.push(now.id(), Deed::Assign, detail);
             }
         }
-        self.create::<Namespace>(Kind::Namespace, end, words::namespace);
+        self.create(end, words::namespace);
     }
 
     fn controllers(&mut self) {
@@ -196,23 +194,23 @@ impl Steps<'_> {
         // recreated namespaces return to the remaining controllers that had them
         for controller in now {
             let then = find(end, &controller.name);
-            let then = then.filter(|_| !self.fate(Kind::Controller, &controller.name).ends());
+            let then = then.filter(|_| !self.fate(ControllerId::new(&controller.name)).ends());
             if let Some(then) = then {
                 self.attach(controller, then);
             }
         }
-        for (now, then) in self.changing(Kind::Controller, now, end) {
+        for (now, then) in self.changing(now, end) {
             let moves = move_of(&now, &then);
             if let Some(detail) = moves {
-                self.push(Kind::Controller, &now.name, Deed::Move, detail);
+                self.push(now.id(), Deed::Move, detail);
             }
             let assigned = now.with(&then, When::Live);
             if assigned != now {
                 let detail = differences(&now, &assigned);
-                self.push(Kind::Controller, &now.name, Deed::Assign, detail);
+                self.push(now.id(), Deed::Assign, detail);
             }
         }
-        self.create::<Controller>(Kind::Controller, end, words::controller);
+        self.create(end, words::controller);
     }
 
     fn attach(&mut self, now: &Controller, then: &Controller) {
@@ -226,7 +224,7 @@ impl Steps<'_> {
         // in list order, which determines their identifiers
         let names: Vec<String> = then.namespaces.iter().chain(others).cloned().collect();
         for name in names {
-            let anew = self.fate(Kind::Namespace, &name).begins();
+            let anew = self.fate(NamespaceId::new(&name)).begins();
             let listed_now = now.namespaces.contains(&name);
             let listed_then = then.namespaces.contains(&name);
             let dropped = listed_now && !listed_then;
@@ -237,8 +235,8 @@ impl Steps<'_> {
             };
             if comes {
                 let detail = format!("to controller {}", now.name);
-                let deed = Deed::Attach(now.name.clone());
-                self.push(Kind::Namespace, &name, deed, detail);
+                let deed = Deed::Attach(ControllerId::new(&now.name));
+                self.push(NamespaceId::new(&name), deed, detail);
             }
         }
     }

@@ -7,20 +7,27 @@
 //!
 //! Changes of namespaces by hosts and operators (attachments, sizes) are saved by their
 //! [subsystems](crate::keep). Moves of single queues and log settings are not persistent.
+//!
+//! A controller's default firmware revision is the program's version. The file therefore names the
+//! version that wrote it, and a revision of that version counts as the default: otherwise the next
+//! version would take every controller of the configuration for edited.
 
 pub(crate) mod merge;
 
-use machine::files::read_text;
+#[cfg(test)]
+mod tests;
+
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use api::config::Config;
+use api::config::{Config, Controller, Listen};
+use machine::files::read_text;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use self::merge::{Merged, Objects, merge};
+use self::merge::{Merged, Objects, find, merge};
 use crate::identity;
 use crate::keep::claim::Claim;
 use crate::keep::owned;
@@ -33,15 +40,50 @@ const FOLDER: &str = "runtime";
 const MAX_LEN: u64 = 64 << 20;
 
 /// Content of the file.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Content {
     version: u32,
+    /// Default firmware revision of the program that wrote it.
+    #[serde(default = "first_revision")]
+    default_revision: String,
     /// Path of the configuration, for information only.
     configuration: PathBuf,
     /// Objects of the configuration.
     then: Objects,
     /// Current objects.
     now: Objects,
+}
+
+impl Content {
+    /// Replaces the default firmware revision of the program that wrote the file by that of this
+    /// program. A controller follows its configuration, or that of its subsystem, which may
+    /// state the revision.
+    fn renew(&mut self, file: &Objects, default: &str) {
+        let old = std::mem::replace(&mut self.default_revision, default.to_owned());
+        let is_default = |one: &&mut Controller| one.firmware_revision == old;
+        let mut follow = file.controller.clone();
+        follow.retain(|one| {
+            let then = find(&self.then.controller, &one.name);
+            then.is_some_and(|then| then.firmware_revision == old)
+        });
+        let all = self.then.controller.iter_mut();
+        for one in all.chain(&mut self.now.controller).filter(is_default) {
+            let mut beside = follow.iter().filter(|c| c.subsystem() == one.subsystem());
+            let it = find(&follow, &one.name).or_else(|| beside.next());
+            let revision = it.map_or(default, |it| &it.firmware_revision);
+            one.firmware_revision = revision.to_owned();
+        }
+    }
+}
+
+/// Default firmware revision of the programs whose files do not name it.
+fn first_revision() -> String {
+    "0.1.0".to_owned()
+}
+
+/// Default firmware revision of this program.
+fn default_revision() -> String {
+    Controller::new(String::new(), Listen::Unix(PathBuf::new())).firmware_revision
 }
 
 /// The file of one configuration, locked by this process.
@@ -91,6 +133,7 @@ impl Saved {
         let of_file = Objects::of(config);
         let mut content = Content {
             version: VERSION,
+            default_revision: default_revision(),
             configuration: file,
             then: of_file.clone(),
             now: of_file.clone(),
@@ -98,7 +141,9 @@ impl Saved {
         let mut lost = Vec::new();
         let mut behind = None;
         if let Some(found) = read(&path)? {
-            let merged = merge(&found.then, &found.now, &of_file);
+            let mut renewed = found.clone();
+            renewed.renew(&of_file, &content.default_revision);
+            let merged = merge(&renewed.then, &renewed.now, &of_file);
             let advice = || {
                 format!(
                     "the saved run-time changes no longer fit the configuration: change the configuration, or start once with --forget, which renames {shown}"

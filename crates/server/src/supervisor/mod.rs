@@ -23,7 +23,6 @@ mod tenants;
 mod timing;
 mod traces;
 
-use machine::files::read_text;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +32,7 @@ use anyhow::Context;
 use api::config::{self, Config, HugePages};
 use api::{ControllerChange, MediumChange, Refusal, TenantChange, What};
 use engine::{ControllerSlot, Mode};
+use machine::files::read_text;
 use tokio::sync::Notify;
 
 use self::media::Resting;

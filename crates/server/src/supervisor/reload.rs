@@ -4,7 +4,6 @@
 //! The whole file is read and validated, and a plan is computed, before anything changes. A step
 //! that fails ends the reload: completed steps stay, and the next reload continues from there.
 
-use machine::files::read_text;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -13,9 +12,11 @@ use api::config::log::Log;
 use api::config::object::{Object, When};
 use api::config::{self, Config, Timing};
 use api::{FieldProblem, Kind, PlannedStep, Refusal, Reload, ReloadRequest, What};
+use machine::files::read_text;
 
 use super::{State, Supervisor, refuse_problems};
 use crate::logging;
+use crate::reload::id::{ControllerId, ObjectId};
 use crate::reload::{self, Deed, Placed, Plan, Served, Step};
 use crate::saved::merge::{Merged, Named, Objects, find, merge};
 
@@ -135,20 +136,23 @@ impl Supervisor {
 
     fn do_step(&self, step: &Step, plan: &Plan) -> Result<(), Refusal> {
         let end = &plan.end;
-        let (kind, name) = (step.id.0, step.id.1.as_str());
-        match (&step.deed, kind) {
-            (Deed::Detach(controller), _) => self.detach(name, controller, true),
-            (Deed::Attach(controller), _) => self.attach(name, controller),
-            (Deed::Delete, Kind::Media) => self.delete_medium(name),
-            (Deed::Delete, Kind::Namespace) => self.delete_namespace(name),
-            (Deed::Delete, Kind::Controller) => self.delete_controller(name, true),
-            (Deed::Delete, _) => self.delete_tenant(name),
-            (Deed::Create, Kind::Media) => self.create_medium(of(&end.media, name)?),
-            (Deed::Create, Kind::Namespace) => self.create_namespace(of(&end.namespace, name)?),
-            (Deed::Create, Kind::Controller) => {
+        let name = step.id.name();
+        match (&step.deed, &step.id) {
+            (Deed::Detach(controller), _) => self.detach(name, controller.as_str(), true),
+            (Deed::Attach(controller), _) => self.attach(name, controller.as_str()),
+            (Deed::Delete, ObjectId::Media(_)) => self.delete_medium(name),
+            (Deed::Delete, ObjectId::Namespace(_)) => self.delete_namespace(name),
+            (Deed::Delete, ObjectId::Controller(_)) => self.delete_controller(name, true),
+            (Deed::Delete, ObjectId::Tenant(_)) => self.delete_tenant(name),
+            (Deed::Create, ObjectId::Media(_)) => self.create_medium(of(&end.media, name)?),
+            (Deed::Create, ObjectId::Namespace(_)) => {
+                self.create_namespace(of(&end.namespace, name)?)
+            }
+            (Deed::Create, ObjectId::Tenant(_)) => self.create_tenant(of(&end.tenant, name)?),
+            (Deed::Create, ObjectId::Controller(id)) => {
                 let mut controller = reload::as_made(of(&end.controller, name)?, end);
                 let mut has: BTreeSet<String> = controller.namespaces.iter().cloned().collect();
-                if let Some(kept) = plan.kept.get(name) {
+                if let Some(kept) = plan.kept.get(id) {
                     has.clone_from(kept);
                     controller.namespaces.retain(|listed| kept.contains(listed));
                 }
@@ -157,7 +161,6 @@ impl Supervisor {
                     state.have(name, &has)
                 })
             }
-            (Deed::Create, _) => self.create_tenant(of(&end.tenant, name)?),
             (Deed::Resize(size), _) => self.resize(name, *size, false),
             (Deed::Retune, _) => {
                 let timing = of(&end.media, name)?.timing;
@@ -172,10 +175,13 @@ impl Supervisor {
                 }
                 self.move_queues(name, &reactors, None)
             }
-            (Deed::Assign, kind) => self.change(What::Changed, (kind.name(), name), |state| {
-                state.assign(kind, name, end)
-            }),
-            (Deed::Log, _) => Ok(()),
+            (Deed::Assign, id) => {
+                let kind = id.kind();
+                self.change(What::Changed, (kind.name(), name), |state| {
+                    state.assign(kind, name, end)
+                })
+            }
+            (Deed::Log, _) | (Deed::Delete | Deed::Create, ObjectId::Log) => Ok(()),
         }
     }
 }
@@ -221,7 +227,7 @@ fn stopped(steps: &[Step], at: usize, refusal: &Refusal) -> Refusal {
     };
     let errors = undone.iter().enumerate().map(|(index, step)| FieldProblem {
         pointer: None,
-        object: Some(format!("{} {}", step.id.0.name(), step.id.1)),
+        object: Some(format!("{} {}", step.id.kind().name(), step.id.name())),
         detail: match index {
             0 => refusal.detail.clone(),
             _ => format!("not done: {}", line(step)),
@@ -275,7 +281,7 @@ impl State {
         })?;
         if source.read.log != file.log {
             plan.steps.push(Step {
-                id: (Kind::Log, "log".to_owned()),
+                id: ObjectId::Log,
                 deed: Deed::Log,
                 detail: serde_json::to_string(&file.log).unwrap_or_default(),
             });
@@ -318,14 +324,13 @@ impl State {
 
     /// Refuses a step that takes a drive from a host that attached after planning.
     fn spares_hosts(&self, step: &Step, plan: &Plan) -> Result<(), Refusal> {
-        let (kind, name) = &step.id;
-        let deletes =
-            |step: &&Step| step.id == (Kind::Namespace, name.clone()) && step.deed == Deed::Delete;
-        let loses = match &step.deed {
-            Deed::Delete if *kind == Kind::Controller => Some(name),
-            Deed::Detach(controller) => plan.steps.iter().find(deletes).map(|_| controller),
+        let deletes = |other: &&Step| other.id == step.id && other.deed == Deed::Delete;
+        let loses = match (&step.deed, &step.id) {
+            (Deed::Delete, ObjectId::Controller(controller)) => Some(controller),
+            (Deed::Detach(controller), _) => plan.steps.iter().find(deletes).map(|_| controller),
             _ => None,
         };
+        let loses = loses.map(ControllerId::as_str);
         match loses.filter(|controller| self.host_of(controller).is_some()) {
             Some(controller) => Err(Refusal::conflict(format!(
                 "a host has attached to controller {controller} in the meantime: reload again for a plan that respects it"
@@ -483,8 +488,11 @@ impl State {
         reload::settle(&mut self.config, &plan.end, undone);
         let left = reload::unfinished(undone, &plan.end);
         let done = plan.steps.iter().filter(|step| !left.contains(&step.id));
-        let touched = done.filter(|step| step.id.0 == Kind::Namespace);
-        let touched: BTreeSet<&str> = touched.map(|step| step.id.1.as_str()).collect();
+        let touched = done.filter_map(|step| match &step.id {
+            ObjectId::Namespace(id) => Some(id.as_str()),
+            _ => None,
+        });
+        let touched: BTreeSet<&str> = touched.collect();
         for name in self.config.clone().subsystems() {
             self.say_anew(name, &touched)
                 .with_context(|| format!("subsystem {name}"))?;

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use api::config;
 use api::config::tenant::default_weight;
-use api::{Refusal, TenantChange, TenantStatus};
+use api::{Refusal, TenantChange, TenantStatus, config};
 use engine::tenants::{Budget, NamespaceKey, TenantFigures, TenantId};
 use engine::{ControllerSlot, EngineId};
 use machine::clock::Clock;

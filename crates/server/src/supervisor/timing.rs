@@ -1,11 +1,11 @@
 //! Timing models of media, and the files of their state.
 
-use machine::files::may_be_regular;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
 use api::config;
+use machine::files::may_be_regular;
 use media::Medium;
 use model::{Flash, Method};
 

@@ -20,7 +20,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "reload-users-first",
         guard: "nothing is deleted before those who use it",
         file: "crates/server/src/reload/order.rs",
-        from: "if dropped || self.fate(Kind::Namespace, namespace).ends() {",
+        from: "if dropped || self.fate(NamespaceId::new(namespace)).ends() {",
         to: "if dropped {",
         test: unit(
             "server",
@@ -109,8 +109,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "reload-has-what-it-had",
         guard: "a controller that is made anew has what it had",
         file: "crates/server/src/supervisor/reload.rs",
-        from: "if let Some(kept) = plan.kept.get(name) {",
-        to: "if let Some(kept) = plan.kept.get(name).filter(|_| false) {",
+        from: "if let Some(kept) = plan.kept.get(id) {",
+        to: "if let Some(kept) = plan.kept.get(id).filter(|_| false) {",
         test: integration(
             "nvmirage",
             PROGRAM,
@@ -121,8 +121,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "reload-lists-what-is-there",
         guard: "after a step that failed no controller lists what is not there",
         file: "crates/server/src/reload/mod.rs",
-        from: "names.any(|name| all.contains(&(Kind::Namespace, name.clone())))",
-        to: "names.any(|name| all.contains(&(Kind::Log, name.clone())))",
+        from: "names.any(|name| all.contains(&NamespaceId::new(name).into()))",
+        to: "names.any(|name| all.contains(&ControllerId::new(name).into()))",
         test: unit(
             "server",
             "reload::tests::what_a_failed_step_has_left_undone_is_done_by_the_next_plan",

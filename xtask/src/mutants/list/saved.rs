@@ -26,6 +26,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit("server", "saved::merge::tests::each_object_is_of_one_side"),
     },
     Mutation {
+        name: "saved-default-revision",
+        guard: "a new version of the program is no edit of the configuration",
+        file: "crates/server/src/saved/mod.rs",
+        from: "            one.firmware_revision = revision.to_owned();\n",
+        to: "            let _ = (one, revision);\n",
+        test: unit(
+            "server",
+            "saved::tests::a_change_is_kept_when_only_the_default_revision_is_another_one",
+        ),
+    },
+    Mutation {
         name: "saved-loss-is-told",
         guard: "it is said what counts no longer",
         file: "crates/server/src/saved/merge.rs",

@@ -1,18 +1,18 @@
 //! Background load of `nvmirage bench`: idle queue pairs, a cold queue pair, a neighbour that
 //! writes its doorbells continuously, and further drives that run the same jobs.
 
+use api::config::Span;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use driver::Doorbells;
 use driver::bus::place::{AnyBus, Place};
 use driver::io::Namespace;
 use driver::workload::beside::{Cold, Stores, Storm};
 use driver::workload::{Clock, Job, Neighbour};
+use terminal::progress;
 
 use crate::job::{ColdReport, LatencyReport};
 use crate::load::idle::{DEPTH, DEPTH_MAX, Idle, Kept};
 use crate::load::{Host, Needs, Queue};
-use api::config::Span;
-use terminal::progress;
 
 /// Queue pairs whose doorbells the neighbour writes, and the commands that each can hold.
 const STORM_QUEUES: u16 = 8;

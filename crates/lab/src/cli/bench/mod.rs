@@ -7,13 +7,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use api::config::{Size, Span};
 use beside::{BesideArgs, Besides, cold_report};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use driver::Doorbells;
 use driver::bus::place::Place;
 use driver::io::Namespace;
 use driver::workload::{Job, Neighbour, Rw};
+use machine::cpu;
 use serde::Serialize;
+use terminal::interrupt::Interrupt;
 
 use super::floor::Floor;
 use super::wait::WaitArg;
@@ -23,9 +26,6 @@ use crate::line::Line;
 use crate::load::record::Recorder;
 use crate::load::{self, Host, Needs, Queue};
 use crate::placement::Pair;
-use api::config::{Size, Span};
-use machine::cpu;
-use terminal::interrupt::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:

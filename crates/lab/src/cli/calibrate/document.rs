@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use api::config::Size;
+use api::config::drive::{Drive, FILE_VERSION, FileValue, PresetFile};
 use model::Parameters;
 use serde::Serialize;
 
 use crate::calibrate::{Calibration, Finding, Foretold, Sample, Standing, Sweep, needed};
-use api::config::Size;
-use api::config::drive::{Drive, FILE_VERSION, FileValue, PresetFile};
 
 /// Complete result of a calibration.
 #[derive(Debug, Serialize)]

@@ -3,21 +3,21 @@
 mod document;
 mod shown;
 
-use machine::files::read_text;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use api::config::drive::{self, Drive};
+use api::config::timing::Timing;
+use api::config::{Size, Span};
+use machine::files::read_text;
 use model::Parameters;
+use terminal::progress;
 
 use self::document::{Document, Like};
 use super::UsageError;
 use crate::calibrate::{self, Given, Sample};
-use api::config::drive::{self, Drive};
-use api::config::timing::Timing;
-use api::config::{Size, Span};
-use terminal::progress;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::document::{Document, Point};
 use terminal::table::{Align, Table};
 use terminal::units;
+
+use super::document::{Document, Point};
 
 pub(super) fn text(document: &Document) -> String {
     let mut text = format!(

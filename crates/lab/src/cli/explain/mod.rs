@@ -3,6 +3,8 @@
 
 mod shown;
 
+use api::config::drive::{Drive, Figure};
+use api::config::{Size, Timing};
 use machine::files::read_text;
 use model::parameter::{PAGE_BYTES, Shape};
 use model::preset::{self, Preset};
@@ -10,8 +12,6 @@ use model::{Ceiling, Explanation, Latency, Parameters, ZoneShape};
 use serde::Serialize;
 
 use crate::amplification::Amplification;
-use api::config::drive::{Drive, Figure};
-use api::config::{Size, Timing};
 
 const EXAMPLES: &str = "\
 Examples:

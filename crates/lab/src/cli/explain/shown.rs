@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::{Geometry, Listed, Report, bytes_of_pages};
 use terminal::table::{Align, Table};
 use terminal::units;
+
+use super::{Geometry, Listed, Report, bytes_of_pages};
 
 pub(super) fn list(all: &[Listed]) -> String {
     let mut table = Table::new(&[

@@ -6,7 +6,6 @@ use model::preset::LINUX_WRITE_NS;
 use model::{Moment, Parameters};
 use serde::Serialize;
 use simulate::points;
-
 use terminal::units;
 
 /// Published times of eight puts, separately and in one command (FAST 2023, its compound command).

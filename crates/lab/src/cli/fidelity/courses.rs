@@ -6,10 +6,10 @@ use driver::program::Ran;
 use model::preset::Preset;
 use serde::Serialize;
 use simulate::points::{self, Points};
+use terminal::interrupt::Interrupt;
 
 use super::measure::{Drive, PointReport};
 use super::real::{Bytes, Rig, Serve, Setup};
-use terminal::interrupt::Interrupt;
 
 /// Minimum number of intervals of a course.
 const INTERVALS: u64 = 50;

@@ -12,12 +12,15 @@ mod real;
 mod replay;
 mod shown;
 
-use machine::files::read_text;
 use std::path::{Path, PathBuf};
 
+use api::config::drive::Drive;
 use driver::workload::{Phase, Progress};
+use machine::cpu;
+use machine::files::read_text;
 use model::preset::{self, Preset};
 use serde::Serialize;
+use terminal::interrupt::Interrupt;
 
 use self::compound::Compound;
 use self::courses::Course;
@@ -27,9 +30,6 @@ use self::real::Setup;
 pub use self::real::{Serve, Stop};
 use super::UsageError;
 use crate::line::Line;
-use api::config::drive::Drive;
-use machine::cpu;
-use terminal::interrupt::Interrupt;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -9,26 +9,26 @@
 //! reactor exceeds its own bound, the machine kept a thread from running. The affected commands, or
 //! the whole run, do not count; the report says how many were excluded.
 
-use machine::files::read_text;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use api::config::{self, Config, Listen, MediumKeys, MediumKind, Size, Timing, Zoned};
 use driver::bus::place::Place;
 use driver::key_value::{Dialect, Keys};
 use driver::program::{self, Pace, Ran, Rules, Target, Worker};
 use driver::{Doorbells, DriverError};
+use machine::clock::Clock;
+use machine::cpu;
+use machine::files::read_text;
 use memory::Buffer;
 use model::Parameters;
 use model::preset::Preset;
 use simulate::points::{Command, KEYS_MAX, Measured, Phase, PointOp, Points};
 use tempfile::TempDir;
+use terminal::interrupt::Interrupt;
 
 use crate::load::{Host, Needs, Queue};
 use crate::placement::{Pair, Placement};
-use api::config::{self, Config, Listen, MediumKeys, MediumKind, Size, Timing, Zoned};
-use machine::clock::Clock;
-use machine::cpu;
-use terminal::interrupt::Interrupt;
 
 /// Bound between two clock readings of the host; a turn of its loop takes a microsecond at most.
 pub(super) const STALL_NS: u64 = 20_000;

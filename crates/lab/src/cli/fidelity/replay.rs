@@ -1,14 +1,13 @@
 //! `nvmirage fidelity --replay`: repeats the recorded commands of a served drive in virtual time.
 
-use machine::files::read_text;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use api::config::Timing;
+use machine::files::read_text;
 use serde::Serialize;
 use simulate::recording;
-
-use api::config::Timing;
 
 #[derive(Debug, Serialize)]
 struct Replay {

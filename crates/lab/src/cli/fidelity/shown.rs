@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::measure::PointReport;
-use super::{Emulation, Report, published};
 use terminal::table::{Align, Table};
 use terminal::units;
+
+use super::measure::PointReport;
+use super::{Emulation, Report, published};
 
 impl Report {
     pub(super) fn in_words(&self) -> String {

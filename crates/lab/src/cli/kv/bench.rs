@@ -1,17 +1,16 @@
 //! `nvmirage kv bench`: measures the throughput and latency of a key-value drive.
 
 use anyhow::{bail, ensure};
+use api::config::Size;
 use driver::key_value::{Compound, Dialect, Rule};
 use memory::Buffer;
 use nvme_spec::{Status, samsung};
 use serde::Serialize;
+use terminal::table::{Align, Table};
+use terminal::{progress, units};
 
 use super::{Client, VALUE_MAX};
 use crate::load::bench_key;
-use api::config::Size;
-use terminal::progress;
-use terminal::table::{Align, Table};
-use terminal::units;
 
 /// Measure store and retrieve performance, with keys of its own, deleted at the end
 #[derive(Debug, clap::Args)]

@@ -4,27 +4,27 @@ mod plot;
 mod shown;
 mod sweep;
 
-use machine::files::read_text;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use api::config::drive::Drive;
+use api::config::{Size, Span, Timing};
 use driver::workload::{Phase, Progress as JobProgress};
+use machine::files::read_text;
 use model::Kind;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use simulate::output::{self, Document, Run};
 use simulate::{HostCost, Plan, Progress, Workload, fio, trace};
+use terminal::interrupt::Interrupt;
+use terminal::progress;
 
 use self::sweep::{Key, Point, Sweep};
 use super::UsageError;
 use crate::line::Line;
 use crate::trace::reading::{self, Part};
-use api::config::drive::Drive;
-use api::config::{Size, Span, Timing};
-use terminal::interrupt::Interrupt;
-use terminal::progress;
 
 const EXAMPLES: &str = "\
 Examples:

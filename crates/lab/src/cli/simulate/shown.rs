@@ -1,7 +1,6 @@
 //! Text output of simulations.
 
 use simulate::output::{KindReport, Run};
-
 use terminal::table::{Align, Table};
 use terminal::units;
 

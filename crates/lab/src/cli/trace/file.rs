@@ -6,18 +6,17 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
+use api::config::Span;
 use nvme_spec::Status;
 use serde::Serialize;
+use terminal::table::{Align, Table};
+use terminal::{progress, units};
 use trace_file::export::{self, LeftOut};
 use trace_file::stats::{self, Latencies, Stats};
 use trace_file::{Record, STAGES, Tail};
 
 use super::plot;
 use crate::trace::reading::{self, Loaded, Part};
-use api::config::Span;
-use terminal::progress;
-use terminal::table::{Align, Table};
-use terminal::units;
 
 /// A trace, and which commands of it.
 #[derive(Debug, clap::Args)]

@@ -2,6 +2,9 @@
 
 use driver::Doorbells;
 use driver::bus::place::Place;
+use terminal::interrupt::Interrupt;
+use terminal::table::{Align, Table};
+use terminal::units;
 
 use super::file::Source;
 use crate::cli::wait::WaitArg;
@@ -9,9 +12,6 @@ use crate::line::Line;
 use crate::load::{Host, Needs};
 use crate::trace::reading;
 use crate::trace::replay::{self, Drive, Replayed, Settings, Speed};
-use terminal::interrupt::Interrupt;
-use terminal::table::{Align, Table};
-use terminal::units;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,10 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use driver::DriverError;
 use driver::key_value::{Dialect, Keys};
+use machine::clock::Clock;
 use memory::Buffer;
 use nvme_spec::Sqe;
 use nvme_spec::command::DsmRange;
 use nvme_spec::opcode::{AdminOpcode, Csi};
+use terminal::interrupt::Interrupt;
 use trace_file::stats::Latencies;
 use zerocopy::IntoBytes;
 
@@ -17,8 +19,6 @@ use super::make::{Data, Held};
 use super::plan::Step;
 use super::{KindReplayed, Plan, Replayed, Speed, Target};
 use crate::load::{Host, Queue};
-use machine::clock::Clock;
-use terminal::interrupt::Interrupt;
 
 /// Maximum time without any completion before the drive counts as unresponsive.
 const SILENCE_NS: u64 = 30_000_000_000;

@@ -2,7 +2,6 @@
 
 mod made;
 
-use machine::files::read_text;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use client::cli::parse;
 use client::cli::parse::Control;
 use client::cli::qemu_args::{self, DEFAULT_MEMORY};
 use client::{Address, requests};
+use machine::files::read_text;
 use machine::qemu;
 use model::Parameters;
 use server::process::{self, Serving};

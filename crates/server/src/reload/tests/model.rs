@@ -7,6 +7,7 @@ use api::Kind;
 use api::config::object::{Object, When};
 use api::config::{Config, Controller, Namespace, Range, Size};
 
+use super::super::id::ControllerId;
 use super::super::{Deed, Placed, Plan, Served, Step, as_made, let_go, settle};
 use crate::saved::merge::{Named, Objects, find};
 
@@ -21,7 +22,7 @@ pub(super) struct Model {
     /// The objects after the reload; the lists show which namespaces remaining controllers lose.
     end: Objects,
     /// The namespaces that recreated controllers get back, by controller.
-    kept: BTreeMap<String, BTreeSet<String>>,
+    kept: BTreeMap<ControllerId, BTreeSet<String>>,
 }
 
 /// Properties of a subsystem that are fixed while one of its controllers is served.
@@ -102,13 +103,13 @@ impl Model {
     }
 
     fn do_step(&mut self, step: &Step) -> Result<(), String> {
-        let (kind, name) = (step.id.0, step.id.1.as_str());
+        let (kind, name) = (step.id.kind(), step.id.name());
         let end = self.end.clone();
         match &step.deed {
             Deed::Create => self.create(kind, name),
             Deed::Delete => self.delete(kind, name),
-            Deed::Attach(controller) => self.attach(name, controller),
-            Deed::Detach(controller) => self.detach(name, controller),
+            Deed::Attach(controller) => self.attach(name, controller.as_str()),
+            Deed::Detach(controller) => self.detach(name, controller.as_str()),
             Deed::Resize(size) => {
                 let at = position(&self.served.config.namespace, name)?;
                 if !self.served.placed.contains_key(name) {
@@ -198,8 +199,8 @@ impl Model {
             }
             _ => {
                 let mut one = as_made(new(&config.controller, &end.controller, name)?, &end);
-                let kept = self.kept.get(name).cloned().unwrap_or_default();
-                if self.kept.contains_key(name) {
+                let kept = self.kept.get(&ControllerId::new(name));
+                if let Some(kept) = kept {
                     one.namespaces.retain(|listed| kept.contains(listed));
                 }
                 let subsystem = one.subsystem().to_owned();
@@ -216,6 +217,7 @@ impl Model {
                     }
                 }
                 // a recreated controller then gets what it had, listed or not
+                let kept = kept.cloned().unwrap_or_default();
                 let unlisted = kept.iter().filter(|name| !one.namespaces.contains(name));
                 for namespace in one.namespaces.iter().chain(unlisted) {
                     self.attach(namespace, name)?;

@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use plot::{Axis, Mark, Panel, Picture, Point, Series};
+use terminal::units;
 
 use super::super::compound::Compound;
 use super::super::measure::PointReport;
 use super::write;
-use terminal::units;
 
 /// Draws the chart, if the drive has keys.
 pub(in super::super) fn compound(

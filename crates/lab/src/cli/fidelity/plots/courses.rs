@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use plot::{Axis, Mark, Panel, Picture, Scale, Series};
+use terminal::units;
 
 use super::super::courses::{Course, Zones};
 use super::super::measure::PointReport;
 use super::super::real::COURSE_NS;
 use super::{bandwidth, index, write};
-use terminal::units;
 
 /// Width and height of one of two panels side by side, in pixels.
 const HALF: (u32, u32) = (660, 420);

@@ -10,11 +10,11 @@ use std::path::Path;
 
 use anyhow::Context;
 use plot::{Axis, Mark, Panel, Picture, Point, Scale, Series};
+use terminal::units;
 
 pub(super) use self::compound::compound;
 pub(super) use self::courses::{collection, zones};
 use super::measure::{Drive, PointReport, mean_and_deviation};
-use terminal::units;
 
 /// Width and height of a figure with one panel, in pixels.
 const SIZE: (u32, u32) = (940, 480);
