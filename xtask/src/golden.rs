@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail, ensure};
-use tests_vm::cache::Note;
-use tests_vm::debian;
+use guest_rig::cache::Note;
+use guest_rig::debian;
 
 use crate::counts::{self, Counts};
 use crate::stages::Context;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use tests_vm::debian;
+use guest_rig::debian;
 
 use crate::workspace::Workspace;
 

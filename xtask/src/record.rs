@@ -15,7 +15,7 @@ use std::{fs, thread};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tests_vm::{Guest, Options, Rig, Server};
+use guest_rig::{Guest, Options, Rig, Server};
 use vfio_user::{Connection, ConnectionError};
 use zerocopy::IntoBytes;
 

@@ -1,8 +1,8 @@
 //! `cargo xtask setup`: fetches what the tests and the demo use and this machine lacks.
 
 use anyhow::Result;
-use tests_vm::Rig;
-use tests_vm::cache::Note;
+use guest_rig::Rig;
+use guest_rig::cache::Note;
 
 use crate::{golden, tools, web};
 

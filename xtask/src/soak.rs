@@ -19,7 +19,7 @@ use std::{fmt, fs, thread};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use tempfile::TempDir;
-use tests_vm::Server;
+use guest_rig::Server;
 
 use crate::counts::Counts;
 use crate::process::Interrupt;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use tests_vm::lines::NoLine;
-use tests_vm::{Boot, Guest, Kernel, Options, Rig, Server, guest};
+use guest_rig::lines::NoLine;
+use guest_rig::{Boot, Guest, Kernel, Options, Rig, Server, guest};
 
 /// What the guest is given.
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ pub(crate) struct VmArgs {
     /// Give the guest QEMU's own NVMe drive on this raw image, to compare with
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// Run this shell script (with the functions of tests/vm/guest/steps.sh) instead of a shell
+    /// Run this shell script (with the functions of crates/guest-rig/guest/steps.sh) instead of a shell
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
     /// End a guest with a job after this time

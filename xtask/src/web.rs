@@ -10,8 +10,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use tests_vm::cache::Note;
-use tests_vm::debian;
+use guest_rig::cache::Note;
+use guest_rig::debian;
 
 use crate::counts::{self, Counts};
 use crate::stages::Context;

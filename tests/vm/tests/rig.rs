@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tests_vm::{Guest, Options, Rig};
+use guest_rig::{Guest, Options, Rig};
 
 const BOUND: Duration = Duration::from_secs(120);
 

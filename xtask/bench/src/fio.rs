@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use tests_vm::Rig;
+use guest_rig::Rig;
 
 use super::process::output_on;
 use super::sample::Sample;

@@ -11,8 +11,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use tests_vm::lines::NoLine;
-use tests_vm::{Guest, Options, Report, Rig, Server};
+use guest_rig::lines::NoLine;
+use guest_rig::{Guest, Options, Report, Rig, Server};
 
 use super::fio;
 use super::sample::{Results, Subject};
@@ -104,7 +104,7 @@ impl Messages {
 
     /// A case has ended: takes what was counted since the one before.
     fn look(&mut self, case: &str) -> Result<()> {
-        let program = tests_vm::server::program()?;
+        let program = guest_rig::server::program()?;
         let listed = Command::new(program)
             .args(["ls", "--json", "--control", &self.control])
             .output()?;

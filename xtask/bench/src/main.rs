@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use serde_json::Value;
-use tests_vm::Rig;
+use guest_rig::Rig;
 use xtask_shared::process::Interrupt;
 use xtask_shared::workspace::Workspace;
 

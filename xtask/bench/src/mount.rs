@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
-use tests_vm::{Rig, Server};
+use guest_rig::{Rig, Server};
 use xtask_shared::process::Interrupt;
 use xtask_shared::workspace::Workspace;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
-use tests_vm::Server;
+use guest_rig::Server;
 use xtask_shared::workspace::Workspace;
 
 use super::process::cpu_time;

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use tests_vm::Rig;
+use guest_rig::Rig;
 
 use super::process::{Running, cpu_time, output_on, spawn_on};
 use super::sample::{Sample, median};

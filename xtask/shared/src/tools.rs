@@ -13,8 +13,8 @@ use std::process::Command;
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
-use tests_vm::cache::{Cache, Note, key_hash};
-use tests_vm::debian::{self, Apt};
+use guest_rig::cache::{Cache, Note, key_hash};
+use guest_rig::debian::{self, Apt};
 
 /// A program that cargo installs.
 struct Tool {

@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Result;
-use tests_vm::guest::command_line;
-use tests_vm::{Kernel, Options, Rig, libvirt};
+use guest_rig::guest::command_line;
+use guest_rig::{Kernel, Options, Rig, libvirt};
 
 /// Puts the program and the job into a page's folder.
 ///

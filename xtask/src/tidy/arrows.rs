@@ -25,6 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("controller", &["memory", "nvme-spec", "port"]),
     ("driver", &["memory", "nvme-spec", "vfio-user"]),
     ("engine", &["controller", "memory", "port"]),
+    ("guest-rig", &[]),
     (
         "lab",
         &[
@@ -40,8 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "plot",
             "simulate",
             "terminal",
-            // The guest of `nvmirage demo --vm` is that of the tests.
-            "tests-vm",
+            "guest-rig",
             "trace-file",
         ],
     ),
@@ -149,8 +149,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "memory",
             "nvme-spec",
             "port",
-            // The guest of `nvmirage demo --vm` is that of the tests.
-            "tests-vm",
+            "guest-rig",
             "transport",
             "vfio-user",
         ],
@@ -179,9 +178,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["controller", "memory", "nvme-spec", "port", "vfio-user"],
     ),
     ("vfio-user", &[]),
-    ("xtask", &["tests-vm", "vfio-user", "xtask-shared"]),
-    ("xtask-bench", &["plot", "tests-vm", "xtask-shared"]),
-    ("xtask-shared", &["tests-vm"]),
+    ("xtask", &["guest-rig", "vfio-user", "xtask-shared"]),
+    ("xtask-bench", &["guest-rig", "plot", "xtask-shared"]),
+    ("xtask-shared", &["guest-rig"]),
 ];
 
 /// Crates of others that only some of ours may use.
@@ -193,9 +192,10 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("driver", &["controller", "loopback", "port"]),
     ("engine", &["nvme-spec"]),
     ("media", &["controller", "loopback"]),
+    ("tests-vm", &["guest-rig"]),
     (
         "nvmirage",
-        &["driver", "nvme-spec", "simulate", "tests-vm", "vfio-user"],
+        &["driver", "guest-rig", "nvme-spec", "simulate", "vfio-user"],
     ),
 ];
 

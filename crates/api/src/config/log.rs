@@ -71,7 +71,7 @@ const CRATES: [&str; 23] = [
     "server",
     "simulate",
     "terminal",
-    "tests_vm",
+    "guest_rig",
     "trace_file",
     "transport",
     "vfio_user",

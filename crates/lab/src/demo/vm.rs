@@ -11,8 +11,8 @@ use anyhow::{Context, bail, ensure};
 use serde::Serialize;
 use terminal::interrupt::Interrupt;
 use terminal::progress;
-use tests_vm::lines::NoLine;
-use tests_vm::{Guest, Options, Report, Rig};
+use guest_rig::lines::NoLine;
+use guest_rig::{Guest, Options, Report, Rig};
 
 use super::server::Server;
 use super::{configuration, shown};

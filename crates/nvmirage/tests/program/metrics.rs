@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use driver::io::Blocks;
 use nvme_spec::opcode::NvmOpcode;
-use tests_vm::prometheus::promtool;
+use guest_rig::prometheus::promtool;
 
 use crate::host::Host;
 use crate::world::{World, ran};

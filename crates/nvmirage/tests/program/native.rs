@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tests_vm::prometheus::prometheus;
+use guest_rig::prometheus::prometheus;
 
 use crate::http::Reply;
 use crate::world::{BOUND, World};

@@ -9,7 +9,7 @@ use driver::io::Namespace;
 use nvme_spec::opcode::NvmOpcode;
 use rustix::process::Signal;
 use serde_json::Value;
-use tests_vm::Rig;
+use guest_rig::Rig;
 
 use crate::full_disk::Mounted;
 use crate::host::Host;

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use tests_vm::{Options, Report};
+use guest_rig::{Options, Report};
 
 use crate::served::{Served, finish, number, tell, wait};
 

@@ -1,7 +1,7 @@
 //! The life of a drive in one guest: identity, file system, checksums, flush and FUA, discard and
 //! write zeroes, resets under load, and a clean end; then its image, seen from outside.
 
-use tests_vm::{Boot, Kernel, Options, Report};
+use guest_rig::{Boot, Kernel, Options, Report};
 
 use crate::images::{allocated, bytes, check_ext4, ext4_file};
 use crate::numbers;
@@ -53,7 +53,7 @@ fn a_guest_lives_on_a_drive() {
 mod slow {
     #[test]
     fn a_guest_with_a_newer_kernel_lives_on_a_drive() {
-        super::lives_on_a_drive(tests_vm::Kernel::Backports);
+        super::lives_on_a_drive(guest_rig::Kernel::Backports);
     }
 }
 

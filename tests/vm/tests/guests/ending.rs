@@ -1,6 +1,6 @@
 //! Guests that end: by a reboot, and by being killed, both while they write.
 
-use tests_vm::Options;
+use guest_rig::Options;
 
 use crate::images::{bytes, check_ext4};
 use crate::numbers;

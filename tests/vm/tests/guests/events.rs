@@ -1,7 +1,7 @@
 //! The operator changes namespaces while a guest runs; nobody tells the guest but the drive, by
 //! asynchronous events.
 
-use tests_vm::{Boot, Kernel, Options};
+use guest_rig::{Boot, Kernel, Options};
 
 use crate::served::{Served, finish, number, tell, wait};
 

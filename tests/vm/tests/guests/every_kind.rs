@@ -1,6 +1,6 @@
 //! The example with a drive of each kind: one process serves all of them to one guest.
 
-use tests_vm::Options;
+use guest_rig::Options;
 
 use crate::served::{Served, finish, number, text};
 

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use tests_vm::{Boot, Kernel, Options, guest};
+use guest_rig::{Boot, Kernel, Options, guest};
 
 use crate::images::check_ext4;
 use crate::served::{Served, number, rig, text};

@@ -2,7 +2,7 @@
 //! place, it names in all.
 
 use serde_json::Value;
-use tests_vm::{Options, Report};
+use guest_rig::{Options, Report};
 
 use crate::served::{Served, json, text};
 

@@ -1,7 +1,7 @@
 //! Interrupts as a guest counts them: by the pin of a function that has no messages to send, and by
 //! messages that are coalesced.
 
-use tests_vm::{Boot, Kernel, Options};
+use guest_rig::{Boot, Kernel, Options};
 
 use crate::images::check_ext4;
 use crate::served::{Served, number, text};

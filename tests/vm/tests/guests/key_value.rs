@@ -2,7 +2,7 @@
 //! disk of the Key Value command set, and knows nothing of Samsung's commands. nvme-cli names the
 //! statuses.
 
-use tests_vm::Options;
+use guest_rig::Options;
 
 use crate::served::{Served, finish, text};
 

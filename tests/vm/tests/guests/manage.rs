@@ -2,7 +2,7 @@
 //! uncorrectable blocks, sanitizing; and what of it is still there when the server has started
 //! again.
 
-use tests_vm::Options;
+use guest_rig::Options;
 
 use crate::images::bytes;
 use crate::numbers;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::process::Command;
 
 use tempfile::TempDir;
-use tests_vm::{Kernel, Options};
+use guest_rig::{Kernel, Options};
 
 use crate::served::{Served, finish, json, tell, text, wait};
 use crate::vfio::{BAY, boot, options};
@@ -206,7 +206,7 @@ fn a_guest_on_a_partition_of_a_modelled_drive_that_grows() {
     let target = format!("vfio-user:{}", drive.file("model.sock").display());
     let tenant = TENANT.replace("DRIVE", &target);
     let served = Served::start_with(&tenant, |dir| {
-        let program = tests_vm::server::program().unwrap_or_else(|error| panic!("{error}"));
+        let program = guest_rig::server::program().unwrap_or_else(|error| panic!("{error}"));
         let made = Command::new(program)
             .args([
                 "partition",

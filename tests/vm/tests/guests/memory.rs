@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use tests_vm::Options;
+use guest_rig::Options;
 
 use crate::served::{Served, text};
 

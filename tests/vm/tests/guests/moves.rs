@@ -1,6 +1,6 @@
 //! Queues of a guest's drive on several reactors, which move while the guest works.
 
-use tests_vm::Options;
+use guest_rig::Options;
 
 use crate::served::{Served, finish, number, tell, wait};
 

@@ -1,7 +1,7 @@
 //! The program inside a guest, on a drive with queues that are asked for completions
 //! (`poll_completions`): no other machine of a test has one.
 
-use tests_vm::Options;
+use guest_rig::Options;
 
 use crate::served::{Served, json, number, text};
 
@@ -35,7 +35,7 @@ listen = "vfio-user:DIR/vm.sock"
 #[test]
 fn a_drive_with_polled_queues_is_asked_and_does_not_interrupt() {
     let served = Served::start_with(CONFIG, |dir| {
-        let program = tests_vm::server::program().unwrap_or_else(|error| panic!("{error}"));
+        let program = guest_rig::server::program().unwrap_or_else(|error| panic!("{error}"));
         let mut bytes = std::fs::read(program).expect("the program is read");
         bytes.resize(bytes.len().next_multiple_of(4096), 0);
         std::fs::write(dir.join("program.img"), bytes).expect("the image is written");

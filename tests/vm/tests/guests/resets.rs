@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
 use std::path::Path;
 
-use tests_vm::{Boot, Kernel, Options};
+use guest_rig::{Boot, Kernel, Options};
 
 use crate::images::{bytes, check_ext4};
 use crate::numbers;

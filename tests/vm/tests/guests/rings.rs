@@ -1,7 +1,7 @@
 //! The ways past the block layer: queues that the driver polls, and commands that a program passes
 //! through with io_uring, its buffers fixed or not.
 
-use tests_vm::{Boot, Kernel, Options, Report};
+use guest_rig::{Boot, Kernel, Options, Report};
 
 use crate::served::{Served, number, text};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tests_vm::{Guest, Options, Report, Rig, Server};
+use guest_rig::{Guest, Options, Report, Rig, Server};
 
 /// The bound on a guest, from its first instruction to its last. An idle machine needs a tenth.
 pub(crate) const BOUND: Duration = Duration::from_secs(240);
@@ -84,7 +84,7 @@ impl Served {
 
     /// Steers the server, as an operator does with `nvmirage COMMAND…`.
     pub(crate) fn steer(&self, command: &[&str]) {
-        let program = tests_vm::server::program().unwrap_or_else(|error| panic!("{error}"));
+        let program = guest_rig::server::program().unwrap_or_else(|error| panic!("{error}"));
         let output = Command::new(program)
             .args(command)
             .arg("--control")

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tests_vm::{Boot, Guest, Options, Rig, server};
+use guest_rig::{Boot, Guest, Options, Rig, server};
 
 use crate::served::text;
 

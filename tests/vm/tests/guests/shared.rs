@@ -1,7 +1,7 @@
 //! Two guests on two controllers of one subsystem, with a namespace that both have: reservations
 //! tell who may use it.
 
-use tests_vm::Options;
+use guest_rig::Options;
 
 use crate::served::{Served, finish, tell, wait};
 

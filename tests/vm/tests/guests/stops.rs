@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use tests_vm::Options;
+use guest_rig::Options;
 
 use crate::served::{BOUND, Served, boot_on_all, tell, wait};
 

@@ -2,7 +2,7 @@
 //! both controllers on one reactor, or each on its own. Each guest is a tenant of the memory, and
 //! one of the two has a cap.
 
-use tests_vm::Options;
+use guest_rig::Options;
 
 use crate::images::{bytes, check_ext4};
 use crate::served::{Served, finish, tell, text, wait};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tests_vm::{Guest, Options};
+use guest_rig::{Guest, Options};
 
 use crate::served::{Served, finish, wait};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tests_vm::{Boot, Guest, Kernel, Options, Report};
+use guest_rig::{Boot, Guest, Kernel, Options, Report};
 
 use crate::served::{Served, finish, rig, text, wait};
 
@@ -142,7 +142,7 @@ fn a_drive_is_taken_from_the_kernel_used_and_given_back() {
 mod slow {
     #[test]
     fn a_drive_is_taken_from_a_newer_kernel_used_and_given_back() {
-        super::taken_and_given_back(tests_vm::Kernel::Backports);
+        super::taken_and_given_back(guest_rig::Kernel::Backports);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Zones in a guest: the same script on a drive of ours and on a zoned null_blk device of the
 //! guest's own kernel, which is the reference for what Linux makes of zones.
 
-use tests_vm::{Options, Report};
+use guest_rig::{Options, Report};
 
 use crate::served::{Served, finish, tell, text, wait};
 

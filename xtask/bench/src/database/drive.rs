@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
-use tests_vm::Server;
+use guest_rig::Server;
 use xtask_shared::workspace::Workspace;
 
 /// How long the server may take to end.

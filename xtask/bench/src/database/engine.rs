@@ -11,7 +11,7 @@ use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
-use tests_vm::debian::on_path;
+use guest_rig::debian::on_path;
 
 /// How long a database may take until it answers.
 const START: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use tempfile::TempDir;
-use tests_vm::Server;
+use guest_rig::Server;
 
 use super::super::ours::output;
 use super::super::process::cpu_time;

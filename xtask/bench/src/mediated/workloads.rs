@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use plot::{Axis, Mark, Panel, Picture, Point, Scale, Series};
 use serde_json::{Value, json};
-use tests_vm::Rig;
+use guest_rig::Rig;
 
 use super::super::ours::{Ours, Setup as OursSetup};
 use super::super::sample::{Sample, Summary};

@@ -2,7 +2,7 @@
 //! memory.
 
 use anyhow::Result;
-use tests_vm::Rig;
+use guest_rig::Rig;
 
 use super::{Reach, Row, shown};
 use crate::interrupts::Arrivals;

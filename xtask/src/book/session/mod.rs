@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tests_vm::lines::{Lines, NoLine};
+use guest_rig::lines::{Lines, NoLine};
 
 use super::page::{Block, Commands, Kind, Page};
 use super::{guest, output};

@@ -250,7 +250,7 @@ fn text_is_known_by_name() {
         "a/b.rs",
         "LICENSE-MIT",
         ".ci/run",
-        "tests/vm/guest/init",
+        "crates/guest-rig/guest/init",
         ".gitignore",
         "Cargo.lock",
     ] {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Program};
-use crate::rig::open_apt;
+use crate::apt::open_apt;
 
 const PACKAGE: &str = "prometheus";
 const PROMTOOL: &str = "usr/bin/promtool";

@@ -9,8 +9,7 @@ use std::{env, fs, thread};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::guest::tail;
-use crate::lines::Lines;
+use crate::lines::{Lines, tail};
 
 /// How long the program may take until it serves.
 const START: Duration = Duration::from_secs(30);

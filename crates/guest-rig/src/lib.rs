@@ -1,14 +1,18 @@
-//! Real guests for tests: a stock Debian kernel under QEMU, with drives that are under test.
+//! Real guests, for tests and for `nvmirage demo --vm`: a stock Debian kernel under QEMU, with
+//! drives that are under test.
 //!
 //! A [`Rig`] has what guests are made of; [`Guest::boot`] starts one, which runs a job (a shell
 //! script with the functions of `guest/steps.sh`) and turns itself off; [`Guest::finish`] gives
 //! back its [`Report`]. Nothing needs root, /dev/kvm or a network once `cargo xtask setup` has
 //! fetched the parts: QEMU emulates the processor, so guests show function, never speed. Every wait
 //! is bounded, and a guest that overruns its bound is ended.
+#![forbid(unsafe_code)]
 
+mod apt;
 pub mod cache;
 pub mod cpio;
 pub mod debian;
+mod files;
 pub mod firmware;
 pub mod guest;
 pub mod initramfs;

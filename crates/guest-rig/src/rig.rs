@@ -9,29 +9,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::apt::{APT, GUEST_PACKAGES, QEMU_NEEDED, QEMU_PACKAGES, guest_key, open_apt};
 use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Apt, Program};
 use crate::firmware::{self, Firmware};
 use crate::kernel::{self, Bootable, Kernel};
 use crate::{libvirt, prometheus, systemd};
 
-/// The first QEMU with the device `vfio-user-pci`.
-const QEMU_NEEDED: (u32, u32) = (10, 1);
-/// What is fetched where the system's QEMU is older.
-const QEMU_PACKAGES: &[&str] = &["qemu-system-x86", "qemu-utils", "qemu-block-extra"];
-/// The programs of the guest; the kernel comes beside them.
-const GUEST_PACKAGES: &[&str] = &[
-    "busybox-static",
-    "dash",
-    "e2fsprogs",
-    "fio",
-    "kexec-tools",
-    "kmod",
-    "nvme-cli",
-    "pciutils",
-    "util-linux",
-    "zonefs-tools",
-];
 /// The parts of a guest. See the module's documentation.
 #[derive(Debug, Clone)]
 pub struct Rig {
@@ -173,11 +157,6 @@ fn qemu_key() -> String {
     )
 }
 
-fn guest_key() -> String {
-    let recipe = format!("{GUEST_PACKAGES:?} {}", debian::RELEASE);
-    format!("guest-{}", key_hash(&[recipe.as_bytes()]))
-}
-
 fn fetch_qemu(dir: &Path, note: Note<'_>) -> Result<()> {
     let apt = open_apt(dir, note)?;
     apt.unpack_closure(debian::BACKPORTS, QEMU_PACKAGES, dir, note)?;
@@ -214,31 +193,6 @@ fn fetch_systemd(dir: &Path, note: Note<'_>) -> Result<()> {
     apt.close()
 }
 
-/// The folder of apt's own state beside what it fetches.
-const APT: &str = "apt";
-
-pub(crate) fn open_apt(dir: &Path, note: Note<'_>) -> Result<Apt> {
-    if !debian::is_debian() {
-        let (major, minor) = QEMU_NEEDED;
-        let cache = Cache::open()?;
-        bail!(
-            "this is not a Debian on x86-64, where all of it is fetched: install QEMU {major}.{minor} or newer ({}), \
-             and unpack Debian's packages {} with their dependencies into {}, {} into {}, and the kernels that {} \
-             stands for in {} and its backports into {}",
-            QEMU_PACKAGES.join(" "),
-            GUEST_PACKAGES.join(" "),
-            cache.path(&guest_key()).display(),
-            firmware::PACKAGES.join(" "),
-            cache.path(&Firmware::key()).display(),
-            kernel::PACKAGE,
-            debian::RELEASE,
-            Kernel::ALL
-                .map(|kernel| cache.path(&kernel.key()).display().to_string())
-                .join(" and "),
-        );
-    }
-    Apt::open(dir.join(APT), note)
-}
 
 /// The version of the system's QEMU, where all its programs are there and new enough.
 fn system_qemu() -> Option<String> {

@@ -140,6 +140,22 @@ impl Shared {
     }
 }
 
+/// A kernel's last words begin with these.
+pub(crate) const PANIC: &str = "Kernel panic";
+
+/// The last `lines` lines of the log `name`, under a heading; nothing where it is empty. A kernel's
+/// panic is shown from where it begins, however long its trace is.
+pub(crate) fn tail(name: &str, log: &str, lines: usize) -> String {
+    let all: Vec<_> = log.lines().collect();
+    let panic = all.iter().position(|line| line.contains(PANIC));
+    let from = all.len().saturating_sub(lines);
+    let last = &all[panic.map_or(from, |panic| panic.min(from))..];
+    if last.is_empty() {
+        return String::new();
+    }
+    format!("\n--- the last lines of the {name}:\n{}", last.join("\n"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -164,5 +180,13 @@ mod tests {
         assert_eq!(lines.wait_for("b", LONG), Err(NoLine::Ended));
         assert!(lines.wait_for_end(LONG));
         assert_eq!(lines.so_far(), ["a 1", "b", "a 2", "no end of line yet"]);
+    }
+
+    #[test]
+    fn a_tail_begins_no_later_than_a_panic() {
+        assert_eq!(tail("log", "", 2), "");
+        assert!(tail("log", "a\nb\nc", 2).ends_with(":\nb\nc"));
+        let long = format!("a\nKernel panic - not syncing{}", "\ntrace".repeat(50));
+        assert!(tail("log", &long, 2).contains("log:\nKernel panic"));
     }
 }

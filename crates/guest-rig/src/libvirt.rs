@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Program};
-use crate::rig::open_apt;
+use crate::apt::open_apt;
 
 const SCHEMAS: &str = "libvirt-common";
 const CHECKER: &str = "libxml2-utils";

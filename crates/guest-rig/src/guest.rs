@@ -19,8 +19,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use tempfile::TempDir;
 
 use crate::kernel::Kernel;
-use crate::lines::{Lines, NoLine};
-use crate::{Report, Rig, monitor, program};
+use crate::lines::{Lines, NoLine, PANIC, tail};
+use crate::{Report, Rig, files, monitor};
 
 /// What a guest starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,7 +193,7 @@ pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command>
         if options.program {
             rig.write_program(&file)?;
         } else {
-            program::write_files(&options.files, &file)?;
+            files::write_files(&options.files, &file)?;
         }
         // In the last slot: the drives under test have theirs from 10h on.
         command.arg("-drive").arg(format!(
@@ -211,8 +211,6 @@ const MONITOR: &str = "monitor";
 const KERNEL_LOG: &str = "kernel.log";
 const QEMU_LOG: &str = "qemu.log";
 
-/// A kernel's last words begin with these.
-const PANIC: &str = "Kernel panic";
 
 /// A running guest.
 #[derive(Debug)]
@@ -377,31 +375,5 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// The last `lines` lines of the log `name`, under a heading; nothing where it is empty. A kernel's
-/// panic is shown from where it begins, however long its trace is.
-pub(crate) fn tail(name: &str, log: &str, lines: usize) -> String {
-    let all: Vec<_> = log.lines().collect();
-    let panic = all.iter().position(|line| line.contains(PANIC));
-    let from = all.len().saturating_sub(lines);
-    let last = &all[panic.map_or(from, |panic| panic.min(from))..];
-    if last.is_empty() {
-        return String::new();
-    }
-    format!("\n--- the last lines of the {name}:\n{}", last.join("\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::tail;
-
-    #[test]
-    fn a_tail_begins_no_later_than_a_panic() {
-        assert_eq!(tail("log", "", 2), "");
-        assert!(tail("log", "a\nb\nc", 2).ends_with(":\nb\nc"));
-        let long = format!("a\nKernel panic - not syncing{}", "\ntrace".repeat(50));
-        assert!(tail("log", &long, 2).contains("log:\nKernel panic"));
     }
 }
