@@ -14,8 +14,8 @@ use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use guest_rig::{Guest, Options, Rig, Server};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vfio_user::{Connection, ConnectionError};
 use zerocopy::IntoBytes;
 

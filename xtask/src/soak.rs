@@ -18,8 +18,8 @@ use std::{fmt, fs, thread};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use tempfile::TempDir;
 use guest_rig::Server;
+use tempfile::TempDir;
 
 use crate::counts::Counts;
 use crate::process::Interrupt;

@@ -22,7 +22,8 @@ pub(crate) struct VmArgs {
     /// Give the guest QEMU's own NVMe drive on this raw image, to compare with
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// Run this shell script (with the functions of crates/guest-rig/guest/steps.sh) instead of a shell
+    /// Run this shell script (with the functions of crates/guest-rig/guest/steps.sh) instead of a
+    /// shell
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
     /// End a guest with a job after this time

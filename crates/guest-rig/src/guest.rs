@@ -211,7 +211,6 @@ const MONITOR: &str = "monitor";
 const KERNEL_LOG: &str = "kernel.log";
 const QEMU_LOG: &str = "qemu.log";
 
-
 /// A running guest.
 #[derive(Debug)]
 pub struct Guest {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
+use crate::apt::open_apt;
 use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Program};
-use crate::apt::open_apt;
 
 const SCHEMAS: &str = "libvirt-common";
 const CHECKER: &str = "libxml2-utils";

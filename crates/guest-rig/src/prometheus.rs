@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use crate::apt::open_apt;
 use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Program};
-use crate::apt::open_apt;
 
 const PACKAGE: &str = "prometheus";
 const PROMTOOL: &str = "usr/bin/promtool";

@@ -7,13 +7,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::apt::{APT, GUEST_PACKAGES, QEMU_NEEDED, QEMU_PACKAGES, guest_key, open_apt};
+use crate::apt::{GUEST_PACKAGES, QEMU_NEEDED, QEMU_PACKAGES, guest_key, open_apt};
 use crate::cache::{Cache, Note, key_hash};
-use crate::debian::{self, Apt, Program};
+use crate::debian::{self, Program};
 use crate::firmware::{self, Firmware};
-use crate::kernel::{self, Bootable, Kernel};
+use crate::kernel::{Bootable, Kernel};
 use crate::{libvirt, prometheus, systemd};
 
 /// The parts of a guest. See the module's documentation.
@@ -192,7 +192,6 @@ fn fetch_systemd(dir: &Path, note: Note<'_>) -> Result<()> {
     apt.install_closure(systemd::PACKAGES, dir, note)?;
     apt.close()
 }
-
 
 /// The version of the system's QEMU, where all its programs are there and new enough.
 fn system_qemu() -> Option<String> {

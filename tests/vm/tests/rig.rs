@@ -5,8 +5,8 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use tempfile::TempDir;
 use guest_rig::{Guest, Options, Rig};
+use tempfile::TempDir;
 
 const BOUND: Duration = Duration::from_secs(120);
 

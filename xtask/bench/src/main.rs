@@ -27,8 +27,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
-use serde_json::Value;
 use guest_rig::Rig;
+use serde_json::Value;
 use xtask_shared::process::Interrupt;
 use xtask_shared::workspace::Workspace;
 

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use serde_json::{Value, json};
 use guest_rig::{Rig, Server};
+use serde_json::{Value, json};
 use xtask_shared::process::Interrupt;
 use xtask_shared::workspace::Workspace;
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use guest_rig::Server;
 use serde_json::Value;
 use tempfile::TempDir;
-use guest_rig::Server;
 use xtask_shared::workspace::Workspace;
 
 use super::process::cpu_time;

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use guest_rig::lines::NoLine;
+use guest_rig::{Guest, Options, Report, Rig};
 use serde::Serialize;
 use terminal::interrupt::Interrupt;
 use terminal::progress;
-use guest_rig::lines::NoLine;
-use guest_rig::{Guest, Options, Report, Rig};
 
 use super::server::Server;
 use super::{configuration, shown};

@@ -6,8 +6,8 @@ use std::io::Write;
 use std::process::Stdio;
 
 use driver::io::Blocks;
-use nvme_spec::opcode::NvmOpcode;
 use guest_rig::prometheus::promtool;
+use nvme_spec::opcode::NvmOpcode;
 
 use crate::host::Host;
 use crate::world::{World, ran};

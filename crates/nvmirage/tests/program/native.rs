@@ -6,8 +6,8 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use guest_rig::prometheus::prometheus;
+use serde_json::Value;
 
 use crate::http::Reply;
 use crate::world::{BOUND, World};

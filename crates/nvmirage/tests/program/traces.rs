@@ -6,10 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use driver::io::Namespace;
+use guest_rig::Rig;
 use nvme_spec::opcode::NvmOpcode;
 use rustix::process::Signal;
 use serde_json::Value;
-use guest_rig::Rig;
 
 use crate::full_disk::Mounted;
 use crate::host::Host;

@@ -1,8 +1,8 @@
 //! What a controller says of itself, as nvme-cli decodes it: what it names as supported in one
 //! place, it names in all.
 
-use serde_json::Value;
 use guest_rig::{Options, Report};
+use serde_json::Value;
 
 use crate::served::{Served, json, text};
 

@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::process::Command;
 
-use tempfile::TempDir;
 use guest_rig::{Kernel, Options};
+use tempfile::TempDir;
 
 use crate::served::{Served, finish, json, tell, text, wait};
 use crate::vfio::{BAY, boot, options};

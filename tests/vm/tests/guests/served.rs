@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use guest_rig::{Guest, Options, Report, Rig, Server};
 use serde_json::Value;
 use tempfile::TempDir;
-use guest_rig::{Guest, Options, Report, Rig, Server};
 
 /// The bound on a guest, from its first instruction to its last. An idle machine needs a tenth.
 pub(crate) const BOUND: Duration = Duration::from_secs(240);

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use tempfile::TempDir;
 use guest_rig::{Boot, Guest, Kernel, Options, Report};
+use tempfile::TempDir;
 
 use crate::served::{Served, finish, rig, text, wait};
 

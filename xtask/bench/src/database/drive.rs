@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tempfile::TempDir;
 use guest_rig::Server;
+use tempfile::TempDir;
 use xtask_shared::workspace::Workspace;
 
 /// How long the server may take to end.

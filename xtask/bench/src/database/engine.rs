@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
 use guest_rig::debian::on_path;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a database may take until it answers.
 const START: Duration = Duration::from_secs(60);

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use guest_rig::Server;
 use serde_json::Value;
 use tempfile::TempDir;
-use guest_rig::Server;
 
 use super::super::ours::output;
 use super::super::process::cpu_time;

@@ -10,9 +10,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use guest_rig::Rig;
 use plot::{Axis, Mark, Panel, Picture, Point, Scale, Series};
 use serde_json::{Value, json};
-use guest_rig::Rig;
 
 use super::super::ours::{Ours, Setup as OursSetup};
 use super::super::sample::{Sample, Summary};

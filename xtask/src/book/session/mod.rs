@@ -14,8 +14,8 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process_group};
 use guest_rig::lines::{Lines, NoLine};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::page::{Block, Commands, Kind, Page};
 use super::{guest, output};
