@@ -26,7 +26,7 @@ export interface Medium {
   poll_submissions?: boolean;
   read_only?: boolean;
   register_memory?: boolean;
-  size?: string;
+  size: string;
   state?: string;
   target?: string;
   timing?: { [key: string]: unknown };

@@ -34,7 +34,7 @@ pub use controller::{Controller, Doorbells, Fuse};
 pub use medium::{Backing, Dialect, Direct, Medium, MediumKeys, MediumKind};
 pub use namespace::Namespace;
 pub use reactor::{Mode, Reactor};
-pub use read::{MAX_FILE_LEN, Read, from_file, from_text, from_toml, with_suggestion};
+pub use read::{Read, from_file, from_text, from_toml, text_of, with_suggestion};
 use serde::{Deserialize, Serialize};
 pub use size::{Range, Size, Span};
 pub use socket_mode::SocketMode;

@@ -3,12 +3,12 @@
 use std::io;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 
 use super::Config;
 
 /// Largest configuration that is read.
-pub const MAX_FILE_LEN: u64 = 1 << 20;
+const MAX_FILE_LEN: u64 = 1 << 20;
 
 /// How a file is read as text, of up to so many bytes.
 pub type Read = fn(&Path, u64) -> io::Result<String>;
@@ -19,9 +19,19 @@ pub type Read = fn(&Path, u64) -> io::Result<String>;
 /// A file cannot be read, is too long, or its text is no configuration.
 pub fn from_file(path: &Path, read: Read) -> anyhow::Result<Config> {
     let shown = path.display();
-    let text = read(path, MAX_FILE_LEN)
-        .with_context(|| format!("cannot read the configuration {shown}"))?;
-    from_text(&text, read).with_context(|| format!("{shown} cannot be used"))
+    from_text(&text_of(path, read)?, read).with_context(|| format!("{shown} cannot be used"))
+}
+
+/// Reads the text of a configuration file.
+///
+/// # Errors
+/// It cannot be read, or is too long.
+pub fn text_of(path: &Path, read: Read) -> anyhow::Result<String> {
+    let read = read(path, MAX_FILE_LEN).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => anyhow!("{error}, the maximum for a configuration"),
+        _ => error.into(),
+    });
+    read.with_context(|| format!("cannot read the configuration {}", path.display()))
 }
 
 /// Reads and validates a configuration without files of presets.

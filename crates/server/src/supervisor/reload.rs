@@ -518,13 +518,13 @@ impl State {
 /// such as a file that is being rewritten.
 fn read_again(path: &Path) -> anyhow::Result<Config> {
     let shown = path.display();
-    let cannot_read = || format!("cannot read the configuration {shown}");
-    let metadata = std::fs::metadata(path).with_context(cannot_read)?;
+    let metadata = std::fs::metadata(path)
+        .with_context(|| format!("cannot read the configuration {shown}"))?;
     ensure!(
         metadata.is_file(),
         "{shown} is not a regular file, so it cannot be reloaded: serve a configuration from a regular file, or restart the server"
     );
-    let text = read_text(path, config::MAX_FILE_LEN).with_context(cannot_read)?;
+    let text = config::text_of(path, read_text)?;
     ensure!(
         !text.trim().is_empty(),
         "{shown} is empty, which would delete every object: write the new file elsewhere and rename it; to delete everything, put a comment in it"
