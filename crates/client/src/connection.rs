@@ -40,13 +40,16 @@ pub(crate) enum Interrupted {
 /// The requests that one connection may carry.
 pub(crate) type Sender = SendRequest<Full<Bytes>>;
 
+/// hyper's side of a connection.
+type Protocol = http1::Connection<Stream, Full<Bytes>>;
+
 /// A connection, which makes progress only while something waits for it.
 pub(crate) struct Connection {
     socket: Rc<UnixStream>,
     wanted: Rc<Cell<PollFlags>>,
     woken: Arc<Woken>,
     /// `None` once it is closed.
-    protocol: Option<Pin<Box<http1::Connection<Stream, Full<Bytes>>>>>,
+    protocol: Option<Pin<Box<Protocol>>>,
 }
 
 impl Connection {

@@ -38,7 +38,7 @@ pub struct Create {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    Media(MediumArgs),
+    Media(Box<MediumArgs>),
     Namespace(NamespaceArgs),
     Tenant(TenantArgs),
     Controller(ControllerArgs),

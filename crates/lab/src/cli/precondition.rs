@@ -35,12 +35,15 @@ pub struct Media {
     pub take: fn(&Path, u64) -> anyhow::Result<Taken>,
 }
 
+/// Replaces the content of a file.
+pub type Replace = dyn FnMut(&[u8]) -> anyhow::Result<()>;
+
 /// A state file that no server can take as long as this exists.
 pub struct Taken {
     /// What it holds, if it exists.
     pub before: Option<Vec<u8>>,
     /// Replaces it.
-    pub replace: Box<dyn FnMut(&[u8]) -> anyhow::Result<()>>,
+    pub replace: Box<Replace>,
 }
 
 /// Drives of up to this many bytes are prepared by simulated writes; larger ones are seeded.

@@ -27,9 +27,10 @@ fn kind(schemas: &Value, value: &Value) -> String {
     };
     if let Some(path) = value["$ref"].as_str() {
         let schema = &schemas[path.rsplit('/').next().unwrap()];
-        return match schema["properties"].is_object() {
-            true => "{ [key: string]: unknown }".to_owned(),
-            false => kind(schemas, schema),
+        return if schema["properties"].is_object() {
+            "{ [key: string]: unknown }".to_owned()
+        } else {
+            kind(schemas, schema)
         };
     }
     if let Some(ways) = value["oneOf"].as_array() {

@@ -55,7 +55,7 @@ pub(crate) fn report(counted: &Counted) -> LatencyReport {
         latency: latencies(counted),
         stages: stages(counted),
         errors_by_status: errors(counted),
-        commands: last.iter().map(|record| watched_command(record)).collect(),
+        commands: last.iter().map(watched_command).collect(),
     }
 }
 
