@@ -21,8 +21,12 @@ const COMMANDS: u64 = 10_000;
 /// itself.
 const FIXED_SEEDS: u64 = 1;
 const CHECKS: u64 = 1;
-/// The oracle, and the points where drives are compared.
-const ORACLE: [&str; 2] = ["tests/oracle/", "crates/simulate/src/points/"];
+/// The oracle, the drives that it is asked of, and the points where they are compared.
+const ORACLE: [&str; 3] = [
+    "tests/oracle/",
+    "crates/model/src/preset/",
+    "crates/simulate/src/points/",
+];
 
 /// Which comparisons.
 #[derive(Debug, Args)]
