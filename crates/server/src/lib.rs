@@ -18,7 +18,7 @@ mod observe;
 pub mod partition;
 pub mod process;
 mod reactor;
-mod reload;
+mod reconcile;
 pub mod saved;
 mod service;
 mod supervisor;

@@ -237,7 +237,7 @@ fn what_does_not_fit_any_more_or_cannot_be_read_ends_the_start_and_loses_nothing
     world.write("config.toml", media);
     for (broken, words) in [
         ("{\"version\": 1", "cannot read the saved run-time changes"),
-        ("{\"version\": 2}", "version 2"),
+        ("{\"version\": 3}", "version 3"),
     ] {
         std::fs::write(folder.join(&name), broken).unwrap();
         let error = world.fails(&again);

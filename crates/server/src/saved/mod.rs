@@ -12,8 +12,6 @@
 //! version that wrote it, and a revision of that version counts as the default: otherwise the next
 //! version would take every controller of the configuration for edited.
 
-pub(crate) mod merge;
-
 #[cfg(test)]
 mod tests;
 
@@ -27,13 +25,15 @@ use machine::files::read_text;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use self::merge::{Merged, Objects, find, merge};
 use crate::identity;
 use crate::keep::claim::Claim;
 use crate::keep::owned;
+use crate::reconcile::inventory::{Objects, find};
+use crate::reconcile::merge::{Merged, merge};
+use crate::reconcile::unfinished::Unfinished;
 
-/// Version of the file format.
-const VERSION: u32 = 1;
+/// Version of the file format. Version 1 does not know what is unfinished; it is read, too.
+const VERSION: u32 = 2;
 /// Folder of these files, in the state folder.
 const FOLDER: &str = "runtime";
 /// Longest file that is read. A thousand objects take some hundred kilobytes.
@@ -50,11 +50,23 @@ struct Content {
     configuration: PathBuf,
     /// Objects of the configuration.
     then: Objects,
-    /// Current objects.
+    /// Desired objects: those that are served, and those that the last plan did not get to.
     now: Objects,
+    /// What the last plan has taken away and not given back.
+    #[serde(default, skip_serializing_if = "Unfinished::is_empty")]
+    unfinished: Unfinished,
 }
 
 impl Content {
+    /// Whether it says the same as another one, whatever the version.
+    fn is_as(&self, other: &Content) -> bool {
+        *self
+            == Content {
+                version: self.version,
+                ..other.clone()
+            }
+    }
+
     /// Replaces the default firmware revision of the program that wrote the file by that of this
     /// program. A controller follows its configuration, or that of its subsystem, which may
     /// state the revision.
@@ -137,6 +149,7 @@ impl Saved {
             configuration: file,
             then: of_file.clone(),
             now: of_file.clone(),
+            unfinished: Unfinished::default(),
         };
         let mut lost = Vec::new();
         let mut behind = None;
@@ -153,11 +166,14 @@ impl Saved {
                 objects,
                 lost: lines,
             } = merged;
+            content.unfinished = renewed.unfinished;
+            let (before, after) = (&renewed.now.controller, &objects.controller);
+            content.unfinished.follow_lists(before, after);
             content.now = objects.clone();
             objects.put_into(config);
             lost = lines;
             behind = match lost.is_empty() {
-                true if content == found => None,
+                true if content.is_as(&found) => None,
                 true => Some(Behind::NothingLost),
                 false => Some(Behind::SomeLost),
             };
@@ -175,49 +191,71 @@ impl Saved {
         Ok((saved, lost))
     }
 
-    /// Writes the result of the merge, once it is served. If changes were lost, keeps a copy of the
-    /// file first.
+    /// What the last plan of an earlier process has not given back.
+    pub(crate) fn unfinished(&self) -> &Unfinished {
+        &self.content.unfinished
+    }
+
+    /// Writes the result of the merge, once it is served, so that nothing is unfinished. If changes
+    /// were lost, keeps a copy of the file first.
     ///
     /// # Errors
     /// The system's. The file is unchanged, and the next change tries both again.
     pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
-        match self.behind {
-            None => Ok(()),
-            Some(_) => self.write(),
+        if self.behind.is_none() && self.content.unfinished.is_empty() {
+            return Ok(());
         }
+        let content = Content {
+            unfinished: Unfinished::default(),
+            ..self.content.clone()
+        };
+        self.replace(content)
     }
 
-    /// Writes the current objects, if they differ from the file.
+    /// Writes the desired objects and what is unfinished, if they differ from the file.
     ///
     /// # Errors
     /// The system's. The file is unchanged.
-    pub(crate) fn keep(&mut self, now: Objects) -> anyhow::Result<()> {
-        if now == self.content.now {
-            return Ok(());
-        }
-        let before = std::mem::replace(&mut self.content.now, now);
-        let written = self.write();
-        if written.is_err() {
-            self.content.now = before;
-        }
-        written
+    pub(crate) fn keep(&mut self, now: &Objects, unfinished: &Unfinished) -> anyhow::Result<()> {
+        let then = self.content.then.clone();
+        self.plan(&then, now, unfinished)
     }
 
-    /// Writes new objects of the configuration, after a reload.
+    /// The same, with new objects of the configuration: before the first step of a reload.
     ///
     /// # Errors
     /// As [`Saved::keep`].
-    pub(crate) fn rebase(&mut self, then: Objects, now: Objects) -> anyhow::Result<()> {
-        if then == self.content.then && now == self.content.now {
+    pub(crate) fn plan(
+        &mut self,
+        then: &Objects,
+        now: &Objects,
+        unfinished: &Unfinished,
+    ) -> anyhow::Result<()> {
+        let Content {
+            version,
+            default_revision,
+            configuration,
+            ..
+        } = self.content.clone();
+        let content = Content {
+            version,
+            default_revision,
+            configuration,
+            then: then.clone(),
+            now: now.clone(),
+            unfinished: unfinished.clone(),
+        };
+        if content == self.content {
             return Ok(());
         }
-        let before = (
-            std::mem::replace(&mut self.content.then, then),
-            std::mem::replace(&mut self.content.now, now),
-        );
+        self.replace(content)
+    }
+
+    fn replace(&mut self, content: Content) -> anyhow::Result<()> {
+        let before = std::mem::replace(&mut self.content, content);
         let written = self.write();
         if written.is_err() {
-            (self.content.then, self.content.now) = before;
+            self.content = before;
         }
         written
     }
@@ -300,8 +338,8 @@ fn read(path: &Path) -> anyhow::Result<Option<Content>> {
         .ok()
         .and_then(|value| value["version"].as_u64());
     match version {
-        Some(version) if version != u64::from(VERSION) => bail!(
-            "{shown}: unsupported version {version}; this program reads version {VERSION}: use the program that wrote it, or start without it (--forget)"
+        Some(version) if version > u64::from(VERSION) || version == 0 => bail!(
+            "{shown}: unsupported version {version}; this program reads versions up to {VERSION}: use the program that wrote it, or start without it (--forget)"
         ),
         _ => {}
     }

@@ -30,6 +30,7 @@ fn start(then: &Objects, now: &Objects, file: &Objects) -> Merged {
         configuration: PathBuf::new(),
         then: then.clone(),
         now: now.clone(),
+        unfinished: Unfinished::default(),
     };
     content.renew(file, "2");
     assert_eq!(content.default_revision, "2");

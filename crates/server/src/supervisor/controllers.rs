@@ -12,11 +12,11 @@ use engine::{Mode, SubsystemSlot};
 use transport::vfio_user::Listener;
 
 use super::mounts::{Socket, mount};
-use super::{Served, State, refuse_problems};
+use super::{Served, State};
 use crate::fuse::Mount;
 use crate::identity;
 use crate::reactor::handle::NewController;
-use crate::saved::merge::find;
+use crate::reconcile::inventory::find;
 
 /// Identity of a subsystem, as its controllers report it to hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,26 +97,15 @@ impl State {
         }
     }
 
-    /// Changes a running controller.
-    pub(super) fn change_controller(
-        &mut self,
+    /// A controller with changes of its keys.
+    pub(super) fn controller_with(
+        &self,
         name: &str,
         change: &ControllerChange,
-    ) -> Result<(), Refusal> {
-        let mut controllers = self.config.controller.iter();
-        let Some(at) = controllers.position(|controller| controller.name == name) else {
-            return Err(Refusal::not_found("controller", name));
-        };
-        let mut next = self.config.clone();
-        next.controller[at] = api::changed(&self.config.controller[at], &change.0, "")?;
-        refuse_problems(&next)?;
-        let before = std::mem::replace(&mut self.config, next);
-        let told = self.tell_of_controller(name);
-        let told = told.and_then(|()| self.tell_of_tenants());
-        if told.is_err() {
-            self.config = before;
-        }
-        told
+    ) -> Result<Controller, Refusal> {
+        let controller = find(&self.config.controller, name);
+        let controller = controller.ok_or_else(|| Refusal::not_found("controller", name))?;
+        api::changed(controller, &change.0, "")
     }
 
     /// Applies the live keys of a controller, except its tenant.
@@ -146,7 +135,7 @@ impl State {
     ) -> anyhow::Result<NewController> {
         let listener = Listener::bind(socket)?;
         listener.open_to(config.socket_mode.bits())?;
-        let Words { serial, subnqn } = self.words(&self.config.clone(), config.subsystem())?;
+        let Words { serial, subnqn } = self.words(&self.aim(), config.subsystem())?;
         let doorbells = match config.doorbells {
             Doorbells::Mapped => DoorbellMode::Mapped,
             Doorbells::Unmapped => DoorbellMode::Unmapped,

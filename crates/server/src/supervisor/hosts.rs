@@ -5,7 +5,7 @@ use api::refusal::Kind;
 use api::{FieldProblem, Refusal};
 
 use super::{State, Supervisor};
-use crate::reload::CONSENT;
+use crate::reconcile::CONSENT;
 
 /// A host, identified by its controller.
 #[derive(Clone, Debug, PartialEq, Eq)]

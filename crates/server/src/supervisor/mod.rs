@@ -18,6 +18,7 @@ mod protection;
 mod queues;
 mod recording;
 mod reload;
+mod steps;
 mod subsystems;
 mod tenants;
 mod timing;
@@ -29,6 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::port::ChannelId;
 use anyhow::Context;
+use api::config::tenant::Tenant;
 use api::config::{self, Config, HugePages};
 use api::{ControllerChange, MediumChange, Refusal, TenantChange, What};
 use engine::{ControllerSlot, Mode};
@@ -45,15 +47,18 @@ use crate::identity::Identities;
 use crate::keep::keeper::Keeper;
 use crate::keep::memory::Image;
 use crate::keep::timing::checkpoints::Checkpoints;
+use crate::memory_care;
 use crate::partition::Store;
 use crate::reactor::Pulse;
 use crate::reactor::handle::ReactorHandle;
 use crate::reactor::presence::Presence;
+use crate::reconcile::id::{ControllerId, MediumId, NamespaceId, TenantId};
+use crate::reconcile::inventory::Objects;
+use crate::reconcile::step::Step;
+use crate::reconcile::unfinished::Unfinished;
 use crate::saved::Saved;
-use crate::saved::merge::Objects;
 use crate::trace::Reason;
 use crate::trouble::Reporter;
-use crate::{events, memory_care};
 
 /// A medium that is open.
 #[derive(Debug)]
@@ -113,10 +118,13 @@ struct State {
     saved: Option<Saved>,
     /// The configuration file, if there is one.
     source: Option<Source>,
-    /// Objects that a reload has deleted and is about to recreate.
-    pending: Objects,
-    /// A reload is in progress.
-    is_reloading: bool,
+    /// What is wanted. It differs from `config`, what is served, while a plan is carried out, and
+    /// after one that did not end.
+    desired: Objects,
+    /// What the last plan has taken away and not given back.
+    unfinished: Unfinished,
+    /// A plan is being carried out.
+    is_reconciling: bool,
     /// The server is stopping: changes are refused.
     is_ending: bool,
 }
@@ -146,12 +154,10 @@ impl Supervisor {
         saved: Option<Saved>,
         source: Option<Source>,
     ) -> anyhow::Result<Self> {
+        let mut nothing = config.clone();
+        Objects::default().put_into(&mut nothing);
         let mut state = State {
-            config: Config {
-                media: Vec::new(),
-                namespace: Vec::new(),
-                ..config.clone()
-            },
+            config: nothing,
             identities: None,
             reactors: Vec::new(),
             keeper: Keeper::start().context("cannot start a thread")?,
@@ -166,8 +172,9 @@ impl Supervisor {
             traces_end: Reason::Deleted,
             saved: None,
             source,
-            pending: Objects::default(),
-            is_reloading: false,
+            desired: Objects::default(),
+            unfinished: Unfinished::default(),
+            is_reconciling: false,
             is_ending: false,
         };
         memory_care::start(config.huge_pages == HugePages::Collapse)
@@ -187,7 +194,9 @@ impl Supervisor {
             turn: Mutex::new(()),
             stop_asked: Notify::new(),
         };
-        let served = supervisor.lock().serve_all(config);
+        let unfinished = saved.as_ref().map(Saved::unfinished);
+        let unfinished = unfinished.cloned().unwrap_or_default();
+        let served = supervisor.lock().serve_all(&config, unfinished);
         if let Err(error) = served {
             // Close everything as usual: media in memory have consumed their files and must write
             // them again.
@@ -215,40 +224,6 @@ impl Supervisor {
     /// Waits until the server is asked to stop.
     pub(crate) async fn asked_to_stop(&self) {
         self.stop_asked.notified().await;
-    }
-
-    /// Changes an object, saves what has changed even if the change fails half-way, and reports the
-    /// event.
-    fn change<T>(
-        &self,
-        what: What,
-        (kind, name): (&str, &str),
-        work: impl FnOnce(&mut State) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let mut state = self.lock();
-        if state.is_ending {
-            return Err(Refusal::conflict(
-                "the server is stopping and accepts no changes",
-            ));
-        }
-        let done = work(&mut state);
-        if done.is_ok() && !state.is_reloading {
-            state.heed((kind, name));
-        }
-        let objects = state.objects();
-        let kept = state.saved.as_mut();
-        let kept = kept.map_or(Ok(()), |saved| saved.keep(objects));
-        let kept = kept.context(
-            "the change is applied, but cannot be saved: it will be lost at the next start unless a later change is saved",
-        );
-        if let Err(error) = &kept {
-            tracing::error!("{error:#}");
-        }
-        // a refused change is answered with its refusal, whether or not saving worked
-        let done = done?;
-        events::tell(what, kind, name);
-        kept.map_err(|error| Refusal::failed(&error))?;
-        Ok(done)
     }
 
     /// A request that panicked left the state as it was before or after one step, so later requests
@@ -284,104 +259,48 @@ impl Supervisor {
     /// Opens a medium.
     pub(crate) fn create_medium(&self, medium: config::Medium) -> Result<(), Refusal> {
         medium.read_preset(read_text);
-        self.change(What::Created, ("media", &medium.name.clone()), |state| {
-            if state.config.media.iter().any(|m| m.name == medium.name) {
-                return Err(exists("media", &medium.name));
-            }
-            let mut next = state.config.clone();
-            next.media.push(medium.clone());
-            refuse_problems(&next)?;
-            state.open_medium(medium).map_err(refused)
-        })
+        self.request(&Step::Create(medium.into()), false)
     }
 
     /// Creates a namespace, which can then be attached to controllers.
     pub(crate) fn create_namespace(&self, namespace: config::Namespace) -> Result<(), Refusal> {
-        self.change(What::Created, ("namespace", &namespace.name), |state| {
-            let mut namespaces = state.config.namespace.iter();
-            if namespaces.any(|n| n.name == namespace.name) {
-                return Err(exists("namespace", &namespace.name));
-            }
-            let mut next = state.config.clone();
-            next.namespace.push(namespace.clone());
-            refuse_problems(&next)?;
-            state.check_namespace(&namespace).map_err(refused)?;
-            state.check_space(&namespace)?;
-            let before = std::mem::replace(&mut state.config, next);
-            let made = state
-                .give_to_pool(&namespace.name)
-                .and_then(|()| state.tell_of_tenants());
-            if made.is_err() {
-                state.config = before;
-            }
-            made
-        })
+        self.request(&Step::Create(namespace.into()), false)
     }
 
     /// Serves a controller.
     pub(crate) fn create_controller(&self, controller: config::Controller) -> Result<(), Refusal> {
-        self.change(What::Created, ("controller", &controller.name), |state| {
-            let mut controllers = state.config.controller.iter();
-            if controllers.any(|c| c.name == controller.name) {
-                return Err(exists("controller", &controller.name));
-            }
-            let mut next = state.config.clone();
-            next.controller.push(controller.clone());
-            refuse_problems(&next)?;
-            let before = std::mem::replace(&mut state.config, next);
-            let served = state.add_controller(&controller, &before);
-            let served = served.and_then(|()| state.tell_of_tenants());
-            if served.is_err() {
-                state.config = before;
-            }
-            served
-        })
+        self.request(&Step::Create(controller.into()), false)
+    }
+
+    /// Creates a tenant.
+    pub(crate) fn create_tenant(&self, tenant: Tenant) -> Result<(), Refusal> {
+        self.request(&Step::Create(tenant.into()), false)
     }
 
     /// Closes a medium that no namespace uses.
     pub(crate) fn delete_medium(&self, name: &str) -> Result<(), Refusal> {
-        self.change(What::Deleted, ("media", name), |state| {
-            let at = state.media.iter().position(|m| m.name == name);
-            let at = at.ok_or_else(|| Refusal::not_found("media", name))?;
-            state.refuse_use_of_medium(name)?;
-            state
-                .close_medium(at)
-                .map_err(|error| Refusal::failed(&error))
-        })
+        self.request(&Step::Delete(MediumId::new(name).into()), false)
     }
 
     /// Deletes a namespace that no controller has; its data stays on the medium.
     pub(crate) fn delete_namespace(&self, name: &str) -> Result<(), Refusal> {
-        self.change(What::Deleted, ("namespace", name), |state| {
-            state.delete_namespace(name)?;
-            state.tell_of_tenants()
-        })
+        self.request(&Step::Delete(NamespaceId::new(name).into()), false)
     }
 
     /// Deletes a controller. An attached host loses the drive only with `consent`.
     pub(crate) fn delete_controller(&self, name: &str, consent: bool) -> Result<(), Refusal> {
-        self.change(What::Deleted, ("controller", name), |state| {
-            let at = state.controllers.iter().position(|c| c.name == name);
-            let at = at.ok_or_else(|| Refusal::not_found("controller", name))?;
-            state.spare_host(name, consent)?;
-            if !consent {
-                state.unmount(at)?;
-            }
-            let before = state.config.controller.clone();
-            state.end(at).map_err(|error| Refusal::failed(&error))?;
-            let changed = |one: &&config::Controller| !before.contains(one);
-            for heir in state.config.controller.iter().filter(changed) {
-                events::tell(What::Changed, "controller", &heir.name);
-            }
-            state.detach_all(name)
-        })
+        self.request(&Step::Delete(ControllerId::new(name).into()), consent)
+    }
+
+    /// Deletes a tenant that no controller and no namespace names.
+    pub(crate) fn delete_tenant(&self, name: &str) -> Result<(), Refusal> {
+        self.request(&Step::Delete(TenantId::new(name).into()), false)
     }
 
     /// Attaches a namespace to a controller.
     pub(crate) fn attach(&self, namespace: &str, controller: &str) -> Result<(), Refusal> {
-        self.change(What::Changed, ("controller", controller), |state| {
-            state.attach(namespace, controller)
-        })
+        let (namespace, controller) = (NamespaceId::new(namespace), ControllerId::new(controller));
+        self.request(&Step::Attach(namespace, controller), false)
     }
 
     /// Detaches a namespace from a controller, and from an attached host only with `consent`.
@@ -391,11 +310,8 @@ impl Supervisor {
         controller: &str,
         consent: bool,
     ) -> Result<(), Refusal> {
-        self.change(What::Changed, ("controller", controller), |state| {
-            state.check_detach(namespace, controller)?;
-            state.spare_host(controller, consent)?;
-            state.detach(namespace, controller)
-        })
+        let (namespace, controller) = (NamespaceId::new(namespace), ControllerId::new(controller));
+        self.request(&Step::Detach(namespace, controller), consent)
     }
 
     /// Resizes a namespace; it shrinks only with `shrink`.
@@ -405,39 +321,26 @@ impl Supervisor {
         size: config::Size,
         shrink: bool,
     ) -> Result<(), Refusal> {
-        self.change(What::Changed, ("namespace", namespace), |state| {
-            state.resize(namespace, size, shrink)
-        })
+        self.request(&Step::Resize(NamespaceId::new(namespace), size), shrink)
     }
 
     /// Changes a medium at run time: timing parameters, and states of zones.
     pub(crate) fn change_medium(&self, medium: &str, change: &MediumChange) -> Result<(), Refusal> {
         self.change(What::Changed, ("media", medium), |state| {
             if !change.timing.is_empty() || change.zones.is_empty() {
-                state.retune(medium, &change.timing)?;
+                let timing = state.timing_with(medium, &change.timing)?;
+                let step = Step::Retune(MediumId::new(medium), Box::new(timing));
+                state.request(&step, false)?;
             }
             state.lose_zones(medium, &change.zones)
-        })
-    }
-
-    /// Creates a tenant.
-    pub(crate) fn create_tenant(&self, tenant: config::tenant::Tenant) -> Result<(), Refusal> {
-        self.change(What::Created, ("tenant", &tenant.name.clone()), |state| {
-            state.create_tenant(tenant)
-        })
-    }
-
-    /// Deletes a tenant that no controller and no namespace names.
-    pub(crate) fn delete_tenant(&self, name: &str) -> Result<(), Refusal> {
-        self.change(What::Deleted, ("tenant", name), |state| {
-            state.delete_tenant(name)
         })
     }
 
     /// Changes a tenant at run time.
     pub(crate) fn change_tenant(&self, name: &str, change: &TenantChange) -> Result<(), Refusal> {
         self.change(What::Changed, ("tenant", name), |state| {
-            state.change_tenant(name, change)
+            let changed = state.tenant_with(name, change)?;
+            state.request(&Step::Assign(changed.into()), false)
         })
     }
 
@@ -448,7 +351,8 @@ impl Supervisor {
         change: &ControllerChange,
     ) -> Result<(), Refusal> {
         self.change(What::Changed, ("controller", name), |state| {
-            state.change_controller(name, change)
+            let changed = state.controller_with(name, change)?;
+            state.request(&Step::Assign(changed.into()), false)
         })
     }
 
@@ -492,26 +396,6 @@ impl Supervisor {
         }
         state.reactors.clear();
         result
-    }
-}
-
-impl State {
-    /// Opens and serves all objects of a configuration.
-    fn serve_all(&mut self, config: Config) -> anyhow::Result<()> {
-        for medium in config.media {
-            self.open_medium(medium)?;
-        }
-        for namespace in config.namespace {
-            self.check_namespace(&namespace)?;
-            self.config.namespace.push(namespace);
-        }
-        for name in self.config.clone().subsystems() {
-            self.serve_subsystem(name)?;
-        }
-        for controller in &config.controller {
-            self.serve(controller)?;
-        }
-        self.tell_tenants()
     }
 }
 

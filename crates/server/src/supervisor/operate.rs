@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use api::Refusal;
-use api::config::{Config, Controller, Range, Size, Text};
+use api::config::{Config, Controller, Range, Size, Text, Timing};
 use controller::subsystem::{Allocated, ControllerId, ControllerSet, OperatorRequest};
 use engine::SubsystemSlot;
 use nvme_spec::Status;
@@ -248,29 +248,23 @@ impl State {
         Ok(())
     }
 
-    /// Changes timing parameters of a medium at run time.
-    pub(super) fn retune(
-        &mut self,
+    /// The timing model of a medium with changes of its parameters.
+    pub(super) fn timing_with(
+        &self,
         name: &str,
         changes: &BTreeMap<String, Text>,
-    ) -> Result<(), Refusal> {
-        let configs = self.config.media.iter();
-        let Some(at) = configs.clone().position(|medium| medium.name == name) else {
-            return Err(Refusal::not_found("media", name));
-        };
-        let Some(timing) = &self.config.media[at].timing else {
+    ) -> Result<Timing, Refusal> {
+        let medium = self.config.media.iter().find(|medium| medium.name == name);
+        let medium = medium.ok_or_else(|| Refusal::not_found("media", name))?;
+        let Some(timing) = &medium.timing else {
             return Err(Refusal::conflict(format!(
                 "media `{name}` has no timing model: create it with one, by `create media --timing PRESET` or [media.timing]"
             )));
         };
-        let failed = |error: anyhow::Error| Refusal::failed(&error);
         let size = self.medium(name).map_err(failed)?.size();
-        let (timing, parameters) = timing
-            .changed(changes, size)
-            .map_err(|problems| Refusal::invalid(problems.join("; ")))?;
-        self.retune_on_reactor(name, parameters).map_err(failed)?;
-        self.config.media[at].timing = Some(timing);
-        Ok(())
+        let changed = timing.changed(changes, size);
+        let changed = changed.map_err(|problems| Refusal::invalid(problems.join("; ")))?;
+        Ok(changed.0)
     }
 
     /// Resizes a namespace; it shrinks only with `shrink`.
@@ -347,8 +341,12 @@ impl State {
         let subsystem = controller.subsystem().to_owned();
         if self.live(&subsystem).is_none() {
             self.serve_subsystem(&subsystem).map_err(refused)?;
+        }
+        if self.expects(controller) {
             let served = self.serve(controller).map_err(refused);
-            if served.is_err() {
+            if served.is_ok() {
+                self.is_served(controller);
+            } else {
                 let ended = self.end_subsystem_without_controllers(&subsystem);
                 ended.map_err(failed)?;
             }

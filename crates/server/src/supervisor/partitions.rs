@@ -25,6 +25,7 @@ impl Supervisor {
         at: Option<Size>,
     ) -> Result<Range, Refusal> {
         let mut state = self.lock();
+        state.refuse_while_ending()?;
         if let Some(owner) = state.config.pool_owner(medium) {
             return Err(Refusal::conflict(format!(
                 "media `{medium}` is in the pool of subsystem `{owner}`, whose hosts create namespaces there: it cannot have partitions"
@@ -45,6 +46,7 @@ impl Supervisor {
         size: Size,
     ) -> Result<Range, Refusal> {
         let mut state = self.lock();
+        state.refuse_while_ending()?;
         let taken = state.taken_beside_partitions(medium)?;
         let store = state.store_mut(medium)?;
         let range = store.change(|table| table.grow(name, size, &taken))?;
@@ -74,6 +76,7 @@ impl Supervisor {
     ) -> Result<(), Refusal> {
         let (bytes, range) = {
             let mut state = self.lock();
+            state.refuse_while_ending()?;
             if let Some(user) = state.namespace_of_partition(medium, name) {
                 return Err(Refusal::conflict(format!(
                     "partition `{name}` is namespace `{}`: delete that first",

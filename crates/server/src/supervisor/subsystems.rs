@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use anyhow::Context;
-use api::config::{self, Controller};
+use api::config::{self, Config, Controller};
 use controller::config::DEFAULT_NAMESPACE_LIMIT;
 use controller::subsystem::{
     ControllerId, ControllerRecord, NamespaceRecord, Record, Subsystem, SubsystemConfig,
@@ -20,6 +22,10 @@ use crate::keep::keeper::Kept;
 use crate::keep::merge::{Merged, OpenMedium, Wanted, WantedNamespace, merge};
 use crate::keep::sidecar::{Basis, MediumBasis, NamespaceBasis, Place, Sidecar};
 use crate::reactor::subsystems::{NewSubsystem, View};
+use crate::reconcile::unfinished::Unfinished;
+
+/// Longest wait for the keeper, longer than it tries.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running subsystem.
 #[derive(Debug)]
@@ -29,6 +35,8 @@ pub(super) struct Live {
     pub(super) slot: SubsystemSlot,
     /// The media in which its hosts may create namespaces; fixed while it is served.
     pub(super) pool: Vec<String>,
+    /// Controllers that it was started with and that are not served yet.
+    expected: BTreeSet<String>,
     /// Its sidecar, if it has one.
     kept: Option<LiveKept>,
 }
@@ -56,15 +64,13 @@ impl State {
     /// The reactor for a subsystem: the one that a controller of it names, else the only one that
     /// may serve its media, else the one with the fewest controllers.
     fn placement(&self, subsystem: &str) -> usize {
-        let named = self
-            .config
-            .controllers_of(subsystem)
-            .find_map(|c| c.reactor);
-        let named = named.or_else(|| self.home_of_media(subsystem));
+        let aim = self.aim();
+        let named = aim.controllers_of(subsystem).find_map(|c| c.reactor);
+        let named = named.or_else(|| self.home_of_media(subsystem, &aim));
         named.unwrap_or_else(|| {
             let load = |reactor: &usize| {
                 let mine = self.subsystems.iter().filter(|s| s.reactor == *reactor);
-                let counts = mine.map(|s| self.config.controllers_of(&s.name).count());
+                let counts = mine.map(|s| aim.controllers_of(&s.name).count());
                 counts.sum::<usize>()
             };
             (0..self.reactors.len()).min_by_key(load).unwrap_or(0)
@@ -72,13 +78,13 @@ impl State {
     }
 
     /// The reactor of a medium that only one may serve, if the subsystem uses such a medium.
-    fn home_of_media(&self, subsystem: &str) -> Option<usize> {
+    fn home_of_media(&self, subsystem: &str, aim: &Config) -> Option<usize> {
         let mut open = self.media.iter();
         open.find_map(|medium| {
             let home = medium.home.get()?;
-            let mut controllers = self.config.controllers_of(subsystem);
+            let mut controllers = aim.controllers_of(subsystem);
             controllers
-                .any(|c| c.uses(&self.config, &medium.name))
+                .any(|c| c.uses(aim, &medium.name))
                 .then_some(home)
         })
     }
@@ -99,7 +105,7 @@ impl State {
         Ok(self.identities.as_ref().expect("set above"))
     }
 
-    /// Starts a subsystem from the configuration and its sidecar, without controllers.
+    /// Starts a subsystem from the desired objects and its sidecar, without controllers.
     pub(super) fn serve_subsystem(&mut self, name: &str) -> anyhow::Result<()> {
         let context = || format!("subsystem {name}");
         let reactor = self.placement(name);
@@ -111,7 +117,7 @@ impl State {
             None => None,
         };
         let media = self.media_for(name, &wanted, sidecar.as_ref(), reactor)?;
-        let merged = merge(&wanted, &media, sidecar.as_ref());
+        let merged = merge(&wanted, &media, sidecar.as_ref(), &self.unfinished);
         let merged = match &claimed {
             Some((place, _)) if sidecar.is_some() => merged.with_context(|| {
                 format!(
@@ -131,7 +137,7 @@ impl State {
         apart.with_context(context)?;
         self.adopt_ranges(&merged)?;
         let pool: Vec<String> = self
-            .config
+            .aim()
             .pool_of(name)
             .into_iter()
             .map(str::to_owned)
@@ -145,6 +151,8 @@ impl State {
             config.identity_seed = self.identities()?.subsystem_seed(&lasting);
         }
         let controllers = config.controllers.clone();
+        let expected = wanted.controllers.iter().cloned().collect();
+        let restored = (!self.unfinished.is_empty()).then(|| config.clone());
         let keeper = claimed.as_ref().map(|_| self.keeper.sender());
         let new = NewSubsystem { config, keeper };
         let kept = claimed.map(|(place, claim)| LiveKept {
@@ -155,6 +163,9 @@ impl State {
         if let Some(kept) = &kept {
             // the keeper must know the basis before the first record
             self.tell_keeper(name, kept, reactor, &controllers)?;
+            if let Some(restored) = restored {
+                self.keep_record(name, restored).with_context(context)?;
+            }
         }
         let slot = self.reactors[reactor].add_subsystem(new);
         self.subsystems.push(Live {
@@ -162,6 +173,7 @@ impl State {
             reactor,
             slot: slot.with_context(context)?,
             pool,
+            expected,
             kept,
         });
         self.resting.retain(|r| r.subsystem != name);
@@ -171,7 +183,8 @@ impl State {
     /// Refuses a pool with partitions, or with namespaces that hosts of a resting subsystem created
     /// there.
     fn check_pool(&self, name: &str) -> anyhow::Result<()> {
-        let pool = self.config.pool_of(name);
+        let aim = self.aim();
+        let pool = aim.pool_of(name);
         for medium in &pool {
             self.refuse_partitions_in_pool(medium)?;
         }
@@ -206,12 +219,13 @@ impl State {
     /// Place of a subsystem's sidecar, with its lock; `None` if changes of the subsystem are not
     /// persistent.
     fn claim(&mut self, name: &str) -> anyhow::Result<Option<(Place, Claim)>> {
+        let aim = self.aim();
         let on_file = |medium: &str| {
-            let mut media = self.config.media.iter();
+            let mut media = aim.media.iter();
             media.any(|m| m.name == medium && m.path().is_some())
         };
-        let pool = self.config.pool_of(name);
-        let mut namespaces = self.config.namespaces_of(name).into_iter();
+        let pool = aim.pool_of(name);
+        let mut namespaces = aim.namespaces_of(name).into_iter();
         if self.config.short_form.is_some() && !namespaces.any(|n| on_file(&n.media)) {
             return Ok(None);
         }
@@ -240,7 +254,7 @@ impl State {
 
     /// The configuration of a subsystem.
     fn wanted(&mut self, name: &str) -> anyhow::Result<Wanted> {
-        let config = self.config.clone();
+        let config = self.aim();
         let controllers: Vec<&Controller> = config.controllers_of(name).collect();
         // a subsystem with a name may get more controllers later
         let shared = controllers.iter().any(|c| c.subsystem.is_some());
@@ -318,7 +332,8 @@ impl State {
     ) -> anyhow::Result<Vec<OpenMedium>> {
         let configured = wanted.namespaces.iter().map(|n| &n.namespace);
         let kept = sidecar.iter().flat_map(|s| &s.record.namespaces);
-        let pool = self.config.pool_of(subsystem).into_iter();
+        let aim = self.aim();
+        let pool = aim.pool_of(subsystem).into_iter();
         let named = configured
             .chain(kept)
             .map(|n| n.medium.as_str())
@@ -355,6 +370,36 @@ impl State {
         };
         self.keeper.sender().serve(name, kept);
         Ok(())
+    }
+
+    /// Writes a subsystem's state before it is served, because it has what an unfinished plan took
+    /// away, and what is unfinished is soon forgotten.
+    fn keep_record(&self, name: &str, config: SubsystemConfig) -> anyhow::Result<()> {
+        let record = Subsystem::new(config)?.record();
+        let (sender, receiver) = mpsc::channel();
+        // nobody waits any longer if the receiver is gone
+        let ended = Box::new(move |is_kept| sender.send(is_kept).unwrap_or_default());
+        self.keeper.sender().keep(name, record, ended);
+        let is_kept = receiver.recv_timeout(PATIENCE);
+        anyhow::ensure!(
+            is_kept == Ok(true),
+            "its state cannot be saved; see the log"
+        );
+        Ok(())
+    }
+
+    /// Whether the controller's subsystem was started with it, and it is not served yet.
+    pub(super) fn expects(&self, controller: &Controller) -> bool {
+        let live = self.live(controller.subsystem());
+        live.is_some_and(|live| live.expected.contains(&controller.name))
+    }
+
+    /// A controller that its subsystem may have expected is served.
+    pub(super) fn is_served(&mut self, controller: &Controller) {
+        let name = controller.subsystem();
+        for live in self.subsystems.iter_mut().filter(|live| live.name == name) {
+            live.expected.remove(&controller.name);
+        }
     }
 
     /// Sends the keeper a new basis, because media may have been added.
@@ -482,7 +527,7 @@ fn plain_record(
         ..Record::default()
     };
     let had = Sidecar::new(String::new(), Basis::default(), had, None);
-    let merged = merge(wanted, media, Some(&had)).ok()?;
+    let merged = merge(wanted, media, Some(&had), &Unfinished::default()).ok()?;
     let subsystem = Subsystem::new(subsystem_config("", merged)).ok()?;
     Some(subsystem.record())
 }

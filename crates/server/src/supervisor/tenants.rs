@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use api::config::tenant::default_weight;
+use api::config::tenant::{Tenant, default_weight};
 use api::{Refusal, TenantChange, TenantStatus, config};
 use engine::tenants::{Budget, NamespaceKey, TenantFigures, TenantId};
 use engine::{ControllerSlot, EngineId};
 use machine::clock::Clock;
 use port::ChannelId;
 
-use super::{State, exists, refuse_problems};
+use super::State;
 use crate::reactor::TenantNews;
+use crate::reconcile::inventory::find;
 
 /// State of tenants as sent to reactors.
 #[derive(Debug, Default)]
@@ -144,18 +145,6 @@ impl State {
         self.config.tenant.iter().filter_map(status).collect()
     }
 
-    /// Creates a tenant.
-    pub(super) fn create_tenant(&mut self, tenant: config::tenant::Tenant) -> Result<(), Refusal> {
-        if self.config.tenant.iter().any(|t| t.name == tenant.name) {
-            return Err(exists("tenant", &tenant.name));
-        }
-        let mut next = self.config.clone();
-        next.tenant.push(tenant);
-        refuse_problems(&next)?;
-        self.config = next;
-        self.tell_of_tenants()
-    }
-
     /// Deletes a tenant that no object names.
     pub(super) fn delete_tenant(&mut self, name: &str) -> Result<(), Refusal> {
         let mut tenants = self.config.tenant.iter();
@@ -177,25 +166,15 @@ impl State {
             )));
         }
         self.config.tenant.remove(at);
-        self.tell_of_tenants()
+        Ok(())
     }
 
-    /// Changes a tenant at run time.
-    pub(super) fn change_tenant(
-        &mut self,
-        name: &str,
-        change: &TenantChange,
-    ) -> Result<(), Refusal> {
-        let mut tenants = self.config.tenant.iter();
-        let Some(at) = tenants.position(|tenant| tenant.name == name) else {
-            return Err(Refusal::not_found("tenant", name));
-        };
+    /// A tenant with changes of its keys.
+    pub(super) fn tenant_with(&self, name: &str, change: &TenantChange) -> Result<Tenant, Refusal> {
+        let tenant = find(&self.config.tenant, name);
+        let tenant = tenant.ok_or_else(|| Refusal::not_found("tenant", name))?;
         let changes = change.changes.iter();
         let changes = changes.map(|(key, text)| (key.clone(), text.as_str().into()));
-        let mut next = self.config.clone();
-        next.tenant[at] = api::changed(&self.config.tenant[at], &changes.collect(), "/changes")?;
-        refuse_problems(&next)?;
-        self.config = next;
-        self.tell_of_tenants()
+        api::changed(tenant, &changes.collect(), "/changes")
     }
 }

@@ -110,8 +110,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-in-use",
         guard: "a controller whose files are in use is not deleted",
-        file: "crates/server/src/supervisor/mod.rs",
-        from: "        state.unmount(at)?;\n",
+        file: "crates/server/src/supervisor/steps.rs",
+        from: "            self.unmount(at)?;\n",
         to: "",
         test: integration(
             "nvmirage",

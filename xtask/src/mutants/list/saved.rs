@@ -9,8 +9,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "saved-before-the-answer",
         guard: "what is changed is kept before it is answered",
         file: "crates/server/src/saved/mod.rs",
-        from: "        let before = std::mem::replace(&mut self.content.now, now);\n        let written = self.write();",
-        to: "        let before = std::mem::replace(&mut self.content.now, now);\n        let written = Ok(());",
+        from: "        let before = std::mem::replace(&mut self.content, content);\n        let written = self.write();",
+        to: "        let before = std::mem::replace(&mut self.content, content);\n        let written = Ok(());",
         test: integration(
             "nvmirage",
             PROGRAM,
@@ -20,10 +20,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "saved-edited-counts",
         guard: "what the configuration has edited since is as it says",
-        file: "crates/server/src/saved/merge.rs",
-        from: "            _ if edited => merged.push(object.clone()),",
-        to: "            None if edited => merged.push(object.clone()),",
-        test: unit("server", "saved::merge::tests::each_object_is_of_one_side"),
+        file: "crates/server/src/reconcile/merge.rs",
+        from: "    if theirs == then { mine } else { theirs }",
+        to: "    if theirs == then || mine != then { mine } else { theirs }",
+        test: unit(
+            "server",
+            "reconcile::merge::tests::each_object_is_of_one_side",
+        ),
     },
     Mutation {
         name: "saved-default-revision",
@@ -39,12 +42,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "saved-loss-is-told",
         guard: "it is said what counts no longer",
-        file: "crates/server/src/saved/merge.rs",
+        file: "crates/server/src/reconcile/merge.rs",
         from: "if edited && changed && end != Some(object) {",
         to: "if edited && changed && end == Some(object) {",
         test: unit(
             "server",
-            "saved::merge::tests::where_both_have_the_configuration_counts_and_it_is_said",
+            "reconcile::merge::tests::where_both_have_the_configuration_counts_and_it_is_said",
         ),
     },
     Mutation {

@@ -134,9 +134,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "sample-while-served",
         guard: "of how many commands the times are taken changes while a host is attached",
-        file: "crates/server/src/supervisor/controllers.rs",
-        from: "        let told = self.tell_of_controller(name);",
-        to: "        let told = Ok(());",
+        file: "crates/server/src/supervisor/steps.rs",
+        from: "Object::Controller(one) => self.tell_of_controller(&one.name),",
+        to: "Object::Controller(one) => Ok(drop(one.name.clone())),",
         test: integration(
             "nvmirage",
             &["--test", "program"],

@@ -15,6 +15,8 @@ use controller::subsystem::{
 };
 
 use super::sidecar::{Basis, MediumBasis, NamespaceBasis, Sidecar};
+use crate::reconcile::merge::merge3;
+use crate::reconcile::unfinished::Unfinished;
 
 /// Configuration of a subsystem.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +79,8 @@ pub(crate) struct Merged {
     pub(crate) losses: Vec<String>,
 }
 
-/// Merges the configuration with a sidecar.
+/// Merges the configuration with a sidecar. What is `unfinished` returns: the sidecar says that it is
+/// deleted, detached or different, but only because a plan was about to create or attach it again.
 ///
 /// # Errors
 /// They contradict each other, or the sidecar is invalid.
@@ -85,6 +88,7 @@ pub(crate) fn merge(
     wanted: &Wanted,
     media: &[OpenMedium],
     kept: Option<&Sidecar>,
+    unfinished: &Unfinished,
 ) -> anyhow::Result<Merged> {
     let record = kept.map(|sidecar| sidecar.record.clone());
     let basis = kept.and_then(|sidecar| sidecar.configuration.clone());
@@ -98,6 +102,7 @@ pub(crate) fn merge(
     let mut merging = Merging {
         wanted,
         media,
+        unfinished,
         basis: basis.unwrap_or_default(),
         merged: Merged {
             controllers: all_controllers(wanted, controllers)?,
@@ -107,10 +112,20 @@ pub(crate) fn merge(
             ..Merged::default()
         },
     };
+    let is_recreated = |name: &String| unfinished.namespaces.contains(name);
+    merging.merged.deleted.retain(|name| !is_recreated(name));
     for record in namespaces {
-        merging.keep(record)?;
+        if !record.name.as_ref().is_some_and(is_recreated) {
+            merging.keep(record)?;
+        }
     }
-    for namespace in &wanted.namespaces {
+    let is_owed = |namespace: &&WantedNamespace| {
+        let mut users = unfinished.users_of(namespace.name());
+        is_recreated(&namespace.name().to_owned())
+            && users.any(|user| wanted.controllers.iter().any(|c| c == user))
+    };
+    let owed = wanted.spare.iter().filter(is_owed);
+    for namespace in wanted.namespaces.iter().chain(owed) {
         merging.add(namespace)?;
     }
     let mut merged = merging.merged;
@@ -158,6 +173,7 @@ fn all_controllers(
 struct Merging<'a> {
     wanted: &'a Wanted,
     media: &'a [OpenMedium],
+    unfinished: &'a Unfinished,
     basis: Basis,
     merged: Merged,
 }
@@ -215,9 +231,18 @@ impl Merging<'_> {
                 self.wanted.namespace_limit
             );
         };
+        let listing = wanted.controllers.iter().cloned();
+        let attached: Vec<String> = if self.unfinished.namespaces.contains(name) {
+            // what a recreated controller gets is known, listed or not
+            let is_open = |user: &String| !self.unfinished.controllers.contains_key(user);
+            let owed = self.unfinished.users_of(name).map(str::to_owned);
+            listing.filter(is_open).chain(owed).collect()
+        } else {
+            listing.collect()
+        };
         let record = NamespaceRecord {
             nsid,
-            attached: self.ids(&wanted.controllers).iter().collect(),
+            attached: self.ids(&attached).iter().collect(),
             ..wanted.namespace.clone()
         };
         self.restore(record)
@@ -242,6 +267,7 @@ impl Merging<'_> {
             bail!("its media {name} is not in the configuration: add it");
         };
         let before = self.basis.media.iter().find(|m| m.name == name);
+        let before = before.filter(|_| !self.unfinished.media.contains(name));
         if let Some(before) = before.filter(|before| **before != medium.basis) {
             bail!(
                 "media {name} is {}, but was {}: restore its earlier file, or give it another name",
@@ -299,7 +325,7 @@ impl Merging<'_> {
         self.basis.namespaces.iter().find(|n| n.name == name)
     }
 
-    /// The saved attachments, with later changes of the configuration.
+    /// The saved attachments, with later changes of the configuration, and those that are to return.
     fn attachments(&self, record: &NamespaceRecord, wanted: &WantedNamespace) -> ControllerSet {
         let had: ControllerSet = record.attached.iter().copied().collect();
         let now = self.ids(&wanted.controllers);
@@ -307,12 +333,17 @@ impl Merging<'_> {
             Some(before) => self.ids(&before.controllers),
             None => ControllerSet::NONE,
         };
-        let all = had.union(now);
+        let owed: Vec<String> = self
+            .unfinished
+            .users_of(wanted.name())
+            .map(str::to_owned)
+            .collect();
+        let owed = self.ids(&owed);
         let stays = |id: &ControllerId| {
-            let (is, was) = (now.contains(*id), before.contains(*id));
-            if is == was { had.contains(*id) } else { is }
+            let is = |all: &ControllerSet| all.contains(*id);
+            owed.contains(*id) || merge3(is(&before), is(&had), is(&now))
         };
-        all.iter().filter(stays).collect()
+        had.union(now).union(owed).iter().filter(stays).collect()
     }
 
     fn ids(&self, names: &[String]) -> ControllerSet {

@@ -5,6 +5,11 @@ use port::{ChannelId, MediumTraits};
 
 use super::*;
 
+/// The merge after a plan that ended.
+fn merge(wanted: &Wanted, media: &[OpenMedium], kept: Option<&Sidecar>) -> anyhow::Result<Merged> {
+    super::merge(wanted, media, kept, &Unfinished::default())
+}
+
 const MIB: u64 = 1 << 20;
 
 fn medium(name: &str, bytes: u64) -> OpenMedium {

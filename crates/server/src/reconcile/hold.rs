@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 
 use api::config::{Config, Controller, Medium, Namespace};
 
-use super::Served;
-use super::fate::{Fate, Growth, growth, wide};
+use super::Actual;
 use super::id::{ControllerId, Identified, MediumId, NamespaceId, ObjectId, TenantId};
-use crate::saved::merge::{Objects, find};
+use super::inventory::{Objects, find};
+use super::outcome::{Growth, Outcome, growth, wide};
 
 /// What to do about an attached host.
 pub(crate) const CONSENT: &str = "end its host first, or let it lose its drive with --detach-hosts";
 
 struct Holding<'a> {
-    served: &'a Served,
+    served: &'a Actual,
     /// The wanted configuration; parts that cannot change at run time are as served.
     target: Config,
-    fates: &'a BTreeMap<ObjectId, Fate>,
+    outcomes: &'a BTreeMap<ObjectId, Outcome>,
     consent: bool,
     held: BTreeMap<ObjectId, String>,
 }
@@ -25,20 +25,24 @@ struct Holding<'a> {
 /// All deferred objects that would change, each with the reason. Objects in `before` were deferred
 /// already: they stay deferred even if only the deferral of others would recreate them.
 pub(super) fn all(
-    served: &Served,
+    served: &Actual,
     wanted: &Objects,
-    fates: &BTreeMap<ObjectId, Fate>,
+    outcomes: &BTreeMap<ObjectId, Outcome>,
     before: &BTreeMap<ObjectId, String>,
     consent: bool,
 ) -> BTreeMap<ObjectId, String> {
     let mut target = served.config.clone();
     wanted.clone().put_into(&mut target);
-    let changes = |id: &ObjectId| fates.get(id).is_some_and(|fate| *fate != Fate::Same);
+    let changes = |id: &ObjectId| {
+        outcomes
+            .get(id)
+            .is_some_and(|outcome| *outcome != Outcome::Same)
+    };
     let held = before.iter().filter(|(id, _)| changes(id));
     let mut holding = Holding {
         served,
         target,
-        fates,
+        outcomes,
         consent,
         held: held.map(|(id, why)| (id.clone(), why.clone())).collect(),
     };
@@ -82,9 +86,9 @@ pub(super) fn what_is_in_the_end(
 }
 
 impl Holding<'_> {
-    fn fate(&self, id: impl Into<ObjectId>) -> &Fate {
-        let fate = self.fates.get(&id.into());
-        fate.unwrap_or(&Fate::Same)
+    fn outcome(&self, id: impl Into<ObjectId>) -> &Outcome {
+        let outcome = self.outcomes.get(&id.into());
+        outcome.unwrap_or(&Outcome::Same)
     }
 
     fn is_held(&self, id: impl Into<ObjectId>) -> bool {
@@ -94,9 +98,9 @@ impl Holding<'_> {
     /// Defers the change of an object, if it has one.
     fn hold(&mut self, id: impl Into<ObjectId>, why: String) {
         let id = id.into();
-        let why = match self.fates.get(&id).unwrap_or(&Fate::Same) {
-            Fate::Same => return,
-            Fate::Remake(reason) => format!("{reason}, and {why}"),
+        let why = match self.outcomes.get(&id).unwrap_or(&Outcome::Same) {
+            Outcome::Same => return,
+            Outcome::Recreate(reason) => format!("{reason}, and {why}"),
             _ => why,
         };
         self.held.entry(id).or_insert(why);
@@ -112,7 +116,7 @@ impl Holding<'_> {
     fn media(&mut self) {
         for medium in self.served.config.media.clone() {
             let name = &medium.name;
-            if !self.fate(MediumId::new(name)).ends() {
+            if !self.outcome(MediumId::new(name)).ends() {
                 continue;
             }
             let placed = self.served.placed.iter();
@@ -123,8 +127,8 @@ impl Holding<'_> {
                 );
                 self.hold(MediumId::new(name), why);
             }
-            let is_remade = matches!(self.fate(MediumId::new(name)), Fate::Remake(_));
-            if is_remade && loses_bytes(&medium) {
+            let is_recreated = matches!(self.outcome(MediumId::new(name)), Outcome::Recreate(_));
+            if is_recreated && loses_bytes(&medium) {
                 let why = format!(
                     "its data is in memory and would be lost: give the new one another name, or run `nvmirage delete media {name}` first"
                 );
@@ -137,7 +141,7 @@ impl Holding<'_> {
         for namespace in self.served.config.namespace.clone() {
             let name = &namespace.name;
             let wanted = find(&self.target.namespace, name).cloned();
-            let stays = !self.fate(MediumId::new(&namespace.media)).ends();
+            let stays = !self.outcome(MediumId::new(&namespace.media)).ends();
             if let Some(wanted) = wanted
                 && stays
                 && wanted.media == namespace.media
@@ -153,7 +157,7 @@ impl Holding<'_> {
                     format!("data behind {size} would be lost: to allow that, run `{first}` first");
                 self.hold(NamespaceId::new(name), why);
             }
-            if !self.fate(NamespaceId::new(name)).ends() || self.consent {
+            if !self.outcome(NamespaceId::new(name)).ends() || self.consent {
                 continue;
             }
             if let Some(user) = self.host_of(name).cloned() {
@@ -166,7 +170,7 @@ impl Holding<'_> {
     fn controllers(&mut self) {
         for controller in self.served.config.controller.clone() {
             let name = &controller.name;
-            let ends = self.fate(ControllerId::new(name)).ends();
+            let ends = self.outcome(ControllerId::new(name)).ends();
             if ends && !self.consent && self.served.hosts.contains(name) {
                 let why = format!("a host is attached: {CONSENT}");
                 self.hold(ControllerId::new(name), why);
@@ -183,13 +187,13 @@ impl Holding<'_> {
     /// that serves the medium.
     fn another_reactor(&self, controller: &Controller) -> Option<String> {
         let stays = |name: &str| {
-            let fate = self.fate(MediumId::new(name));
-            matches!(fate, Fate::Same | Fate::Change)
+            let outcome = self.outcome(MediumId::new(name));
+            matches!(outcome, Outcome::Same | Outcome::Change)
         };
         let mut homes = self.served.homes.iter();
         let (medium, home) = homes.find(|(medium, home)| {
             let named = controller.reactor.iter().chain(&controller.reactors);
-            let is_live = *self.fate(ControllerId::new(&controller.name)) == Fate::Change;
+            let is_live = *self.outcome(ControllerId::new(&controller.name)) == Outcome::Change;
             let lives = self
                 .served
                 .reactors
@@ -232,14 +236,14 @@ impl Holding<'_> {
         let attached = attached.filter(|(_, p)| p.controllers.contains(&controller.name));
         let attached: Vec<String> = attached.map(|(name, _)| name.clone()).collect();
         for name in controller.namespaces.iter().chain(&attached) {
-            if self.fate(NamespaceId::new(name)).ends() {
+            if self.outcome(NamespaceId::new(name)).ends() {
                 self.hold(NamespaceId::new(name), why.clone());
             }
         }
         // a pool belongs to the whole subsystem, whichever controller lists it
         let config = self.served.config.clone();
         for name in config.pool_of(controller.subsystem()) {
-            if self.fate(MediumId::new(name)).ends() {
+            if self.outcome(MediumId::new(name)).ends() {
                 self.hold(MediumId::new(name), why.clone());
             }
         }
@@ -248,7 +252,7 @@ impl Holding<'_> {
 
     fn keep_tenant(&mut self, tenant: Option<&String>, why: &str) {
         if let Some(tenant) = tenant
-            && *self.fate(TenantId::new(tenant)) == Fate::Delete
+            && *self.outcome(TenantId::new(tenant)) == Outcome::Delete
         {
             self.hold(TenantId::new(tenant), why.to_owned());
         }
@@ -259,11 +263,11 @@ impl Holding<'_> {
     fn keep_with(&mut self, namespace: &Namespace) {
         let name = &namespace.name;
         let why = format!("namespace {name} stays as it is");
-        if self.fate(MediumId::new(&namespace.media)).ends() {
+        if self.outcome(MediumId::new(&namespace.media)).ends() {
             self.hold(MediumId::new(&namespace.media), why.clone());
         }
         self.keep_tenant(namespace.tenant.as_ref(), &why);
-        if !self.fate(NamespaceId::new(name)).ends() {
+        if !self.outcome(NamespaceId::new(name)).ends() {
             return;
         }
         let lists = |config: &Config, controller: &str| {
@@ -305,7 +309,7 @@ impl Holding<'_> {
         let name = &medium.name;
         let why = format!("media {name} stays as it is");
         for namespace in &self.served.config.namespace.clone() {
-            let ends = self.fate(NamespaceId::new(&namespace.name)).ends();
+            let ends = self.outcome(NamespaceId::new(&namespace.name)).ends();
             if namespace.media == *name && ends {
                 self.hold(NamespaceId::new(&namespace.name), why.clone());
             }
@@ -313,7 +317,7 @@ impl Holding<'_> {
         for controller in &self.served.config.controller.clone() {
             let pool = self.served.config.pool_of(controller.subsystem());
             if pool.contains(&name.as_str())
-                && self.fate(ControllerId::new(&controller.name)).ends()
+                && self.outcome(ControllerId::new(&controller.name)).ends()
             {
                 self.hold(ControllerId::new(&controller.name), why.clone());
             }

@@ -7,22 +7,21 @@ use api::Kind;
 use api::config::object::{Object, When};
 use api::config::{Config, Controller, Namespace, Range, Size};
 
-use super::super::id::ControllerId;
-use super::super::{Deed, Placed, Plan, Served, Step, as_made, let_go, settle};
-use crate::saved::merge::{Named, Objects, find};
+use super::super::inventory::{Named, Objects, find};
+use super::super::step::{Object as Whole, Step};
+use super::super::unfinished::Unfinished;
+use super::super::{Actual, Placed, Plan, as_created, shorten_lists};
 
 /// The state of a server. Steps are carried out as an operator's requests; invalid ones are
 /// refused.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
-    pub(super) served: Served,
+    pub(super) served: Actual,
     pub(super) consent: bool,
     /// Subsystems, while a controller of each is served.
     fixed: BTreeMap<String, Wide>,
     /// The objects after the reload; the lists show which namespaces remaining controllers lose.
     end: Objects,
-    /// The namespaces that recreated controllers get back, by controller.
-    kept: BTreeMap<ControllerId, BTreeSet<String>>,
 }
 
 /// Properties of a subsystem that are fixed while one of its controllers is served.
@@ -49,48 +48,55 @@ impl Model {
     /// A server after its start with a configuration.
     pub(super) fn of(config: &Config) -> Self {
         let mut model = Model {
-            served: Served::default(),
+            served: Actual::default(),
             consent: true,
             fixed: BTreeMap::new(),
             end: Objects::of(config),
-            kept: BTreeMap::new(),
         };
-        for medium in &config.media {
-            model.create(Kind::Media, &medium.name).unwrap();
+        let media = config.media.iter().map(|one| one.clone().into());
+        let tenants = config.tenant.iter().map(|one| one.clone().into());
+        let namespaces = config.namespace.iter().map(|one| one.clone().into());
+        let controllers = config.controller.iter().map(|one| one.clone().into());
+        let all: Vec<Whole> = media
+            .chain(tenants)
+            .chain(namespaces)
+            .chain(controllers)
+            .collect();
+        for one in &all {
+            model.create(one, None).unwrap();
         }
-        for tenant in &config.tenant {
-            model.create(Kind::Tenant, &tenant.name).unwrap();
-        }
-        for namespace in &config.namespace {
-            model.create(Kind::Namespace, &namespace.name).unwrap();
-        }
-        for controller in &config.controller {
-            model.create(Kind::Controller, &controller.name).unwrap();
-        }
-        model
-            .served
-            .config
-            .controller
-            .clone_from(&config.controller);
+        model.is_as_wanted();
         model
     }
 
+    /// Every step of a plan is done.
+    fn is_as_wanted(&mut self) {
+        self.end.clone().put_into(&mut self.served.config);
+        self.served.desired = self.end.clone();
+        self.served.unfinished = Unfinished::default();
+    }
+
+    /// Carries out the first steps of a plan.
     pub(super) fn do_all(&mut self, plan: &Plan, count: usize) {
         self.end = plan.end.clone();
-        self.kept = plan.kept.clone();
-        let mut gone = false;
-        for step in &plan.steps[..count] {
-            if !gone && !matches!(step.deed, Deed::Detach(_)) {
-                let_go(&mut self.served.config, &plan.end);
-                gone = true;
+        self.served.desired = plan.end.clone();
+        self.served.unfinished = plan.unfinished.clone();
+        let mut are_short = false;
+        for planned in &plan.steps[..count] {
+            if !are_short && !matches!(planned.step, Step::Detach(..)) {
+                shorten_lists(&mut self.served.config, plan);
+                are_short = true;
             }
-            if let Err(why) = self.do_step(step) {
-                panic!("{step:?}: {why}\nof {:#?}", plan.steps);
+            if let Err(why) = self.do_step(&planned.step) {
+                panic!("{planned:?}: {why}\nof {:#?}", plan.steps);
             }
+            self.served.unfinished.done(&planned.step);
             let problems = self.served.config.validate();
-            assert_eq!(problems, [], "after {step:?}");
+            assert_eq!(problems, [], "after {planned:?}");
         }
-        settle(&mut self.served.config, &plan.end, &plan.steps[count..]);
+        if count == plan.steps.len() {
+            self.is_as_wanted();
+        }
         for (subsystem, fixed) in &self.fixed {
             let config = &self.served.config;
             let said = Wide::of(config, subsystem);
@@ -103,70 +109,75 @@ impl Model {
     }
 
     fn do_step(&mut self, step: &Step) -> Result<(), String> {
-        let (kind, name) = (step.id.kind(), step.id.name());
-        let end = self.end.clone();
-        match &step.deed {
-            Deed::Create => self.create(kind, name),
-            Deed::Delete => self.delete(kind, name),
-            Deed::Attach(controller) => self.attach(name, controller.as_str()),
-            Deed::Detach(controller) => self.detach(name, controller.as_str()),
-            Deed::Resize(size) => {
-                let at = position(&self.served.config.namespace, name)?;
-                if !self.served.placed.contains_key(name) {
-                    return Err("it is in no subsystem".into());
-                }
-                let medium = self.served.sizes[&self.served.config.namespace[at].media];
-                let one = &mut self.served.config.namespace[at];
-                let start = one.range.map_or(Size(0), |range| range.start);
-                let before = one.range.map_or(medium, |range| range.len());
-                if size.0 <= before {
-                    return Err("it does not grow".into());
-                }
-                one.range = Some(Range {
-                    start,
-                    end: Size(start.0 + size.0),
-                });
-                Ok(())
+        let id = step.id();
+        let name = id.name();
+        match step {
+            Step::Create(one) => self.create(one, None),
+            Step::Restore(one, kept) => {
+                let kept = kept.iter().map(|id| id.as_str().to_owned());
+                self.create(&Whole::Controller(one.clone()), Some(kept.collect()))
             }
-            Deed::Retune => {
+            Step::Delete(id) => self.delete(id.kind(), name),
+            Step::Attach(_, controller) => self.attach(name, controller.as_str()),
+            Step::Detach(_, controller) => self.detach(name, controller.as_str()),
+            Step::Resize(_, size) => self.resize(name, *size),
+            Step::Retune(_, timing) => {
                 let at = position(&self.served.config.media, name)?;
-                let timing = find(&end.media, name).unwrap().timing.clone();
-                self.served.config.media[at].timing = timing;
+                self.served.config.media[at].timing = Some((**timing).clone());
                 Ok(())
             }
-            Deed::Assign => self.assign(kind, name),
-            Deed::Move => {
+            Step::Assign(one) => self.assign(one),
+            Step::Move(_, reactors) => {
                 let at = position(&self.served.config.controller, name)?;
-                let then = find(&end.controller, name).unwrap();
-                self.served.config.controller[at].reactors = then.reactors.clone();
+                self.served.config.controller[at]
+                    .reactors
+                    .clone_from(reactors);
                 Ok(())
             }
-            Deed::Log => Ok(()),
+            Step::Log(_) => Ok(()),
         }
     }
 
-    fn assign(&mut self, kind: Kind, name: &str) -> Result<(), String> {
+    fn resize(&mut self, name: &str, size: Size) -> Result<(), String> {
+        let at = position(&self.served.config.namespace, name)?;
+        if !self.served.placed.contains_key(name) {
+            return Err("it is in no subsystem".into());
+        }
+        let medium = self.served.sizes[&self.served.config.namespace[at].media];
+        let one = &mut self.served.config.namespace[at];
+        let start = one.range.map_or(Size(0), |range| range.start);
+        let before = one.range.map_or(medium, |range| range.len());
+        if size.0 <= before {
+            return Err("it does not grow".into());
+        }
+        one.range = Some(Range {
+            start,
+            end: Size(start.0 + size.0),
+        });
+        Ok(())
+    }
+
+    fn assign(&mut self, one: &Whole) -> Result<(), String> {
         let config = &mut self.served.config;
-        let tenant = match kind {
-            Kind::Tenant => {
-                let at = position(&config.tenant, name)?;
-                config.tenant[at] = find(&self.end.tenant, name).unwrap().clone();
+        let tenant = match one {
+            Whole::Tenant(then) => {
+                let at = position(&config.tenant, &then.name)?;
+                config.tenant[at] = (**then).clone();
                 None
             }
-            Kind::Namespace => {
-                let at = position(&config.namespace, name)?;
-                let then = find(&self.end.namespace, name).unwrap();
+            Whole::Namespace(then) => {
+                let at = position(&config.namespace, &then.name)?;
                 let one = &mut config.namespace[at];
                 *one = one.with(then, When::Live);
                 one.tenant.clone()
             }
-            _ => {
-                let at = position(&config.controller, name)?;
-                let then = find(&self.end.controller, name).unwrap();
+            Whole::Controller(then) => {
+                let at = position(&config.controller, &then.name)?;
                 let one = &mut config.controller[at];
                 *one = one.with(then, When::Live);
                 one.tenant.clone()
             }
+            Whole::Media(_) => return Err("a medium has no live keys".into()),
         };
         match tenant.filter(|tenant| find(&config.tenant, tenant).is_none()) {
             Some(tenant) => Err(format!("there is no tenant {tenant}")),
@@ -174,37 +185,41 @@ impl Model {
         }
     }
 
-    fn create(&mut self, kind: Kind, name: &str) -> Result<(), String> {
+    fn create(&mut self, one: &Whole, kept: Option<BTreeSet<String>>) -> Result<(), String> {
         let end = self.end.clone();
         let config = &mut self.served.config;
-        match kind {
-            Kind::Media => {
-                let one = new(&config.media, &end.media, name)?;
+        match one {
+            Whole::Media(one) => {
+                is_new(&config.media, one)?;
                 self.served
                     .sizes
-                    .insert(name.to_owned(), one.size().unwrap().0);
-                config.media.push(one);
+                    .insert(one.name.clone(), one.size().unwrap().0);
+                config.media.push((**one).clone());
             }
-            Kind::Tenant => {
-                let one = new(&config.tenant, &end.tenant, name)?;
-                config.tenant.push(one);
+            Whole::Tenant(one) => {
+                is_new(&config.tenant, one)?;
+                config.tenant.push((**one).clone());
             }
-            Kind::Namespace => {
-                let one = new(&config.namespace, &end.namespace, name)?;
+            Whole::Namespace(one) => {
+                is_new(&config.namespace, one)?;
                 find(&config.media, &one.media).ok_or("no medium")?;
-                config.namespace.push(one.clone());
+                config.namespace.push((**one).clone());
                 if let Some(owner) = config.pool_owner(&one.media).map(str::to_owned) {
-                    self.place(&one, &owner);
+                    self.place(one, &owner);
                 }
             }
-            _ => {
-                let mut one = as_made(new(&config.controller, &end.controller, name)?, &end);
-                let kept = self.kept.get(&ControllerId::new(name));
-                if let Some(kept) = kept {
+            Whole::Controller(one) => {
+                is_new(&config.controller, one)?;
+                let (name, full) = (&one.name, &one.namespaces);
+                let is_live = config.controllers_of(one.subsystem()).next().is_some();
+                let mut one = (**one).clone();
+                if !is_live {
+                    one = as_created(one, &end);
+                }
+                if let Some(kept) = &kept {
                     one.namespaces.retain(|listed| kept.contains(listed));
                 }
                 let subsystem = one.subsystem().to_owned();
-                let is_live = config.controllers_of(&subsystem).next().is_some();
                 config.controller.push(one.clone());
                 let said = Wide::of(config, &subsystem);
                 match self.fixed.get(&subsystem).filter(|_| is_live) {
@@ -217,10 +232,13 @@ impl Model {
                     }
                 }
                 // a recreated controller then gets what it had, listed or not
-                let kept = kept.cloned().unwrap_or_default();
+                let kept = kept.unwrap_or_default();
                 let unlisted = kept.iter().filter(|name| !one.namespaces.contains(name));
                 for namespace in one.namespaces.iter().chain(unlisted) {
                     self.attach(namespace, name)?;
+                }
+                if let Some(one) = self.served.config.controller.last_mut() {
+                    one.namespaces.clone_from(full);
                 }
                 let config = self.served.config.clone();
                 let pool = config.pool_of(&subsystem);
@@ -349,11 +367,9 @@ fn position<T: Named>(all: &[T], name: &str) -> Result<usize, String> {
     at.ok_or_else(|| format!("there is no {} {name}", T::KIND))
 }
 
-fn new<T: Named>(now: &[T], end: &[T], name: &str) -> Result<T, String> {
-    if find(now, name).is_some() {
-        return Err("it is there already".into());
+fn is_new<T: Named>(now: &[T], one: &T) -> Result<(), String> {
+    match find(now, one.name()) {
+        Some(_) => Err("it is there already".into()),
+        None => Ok(()),
     }
-    find(end, name)
-        .cloned()
-        .ok_or_else(|| "it is not to be".into())
 }

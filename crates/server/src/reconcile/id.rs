@@ -1,11 +1,11 @@
 //! Identifiers of objects. The kind is part of the type, so a name of one kind is not taken for a
 //! name of another.
 
+use api::Kind;
 use api::config::tenant::Tenant;
 use api::config::{Controller, Medium, Namespace};
 
-use super::Kind;
-use crate::saved::merge::Named;
+use super::inventory::Named;
 
 /// An object of a configuration, or the log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ impl ObjectId {
 }
 
 /// An object that has an identifier.
-pub(super) trait Identified: Named {
+pub(crate) trait Identified: Named {
     /// Its identifier.
     fn id(&self) -> ObjectId;
 }

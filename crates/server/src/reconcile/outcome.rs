@@ -7,12 +7,12 @@ use api::config::{Config, Controller, Medium, Namespace, Range, Size};
 use model::parameter::Change;
 
 use super::id::{Identified, MediumId, ObjectId};
-use super::{Served, words};
-use crate::saved::merge::{Objects, find};
+use super::inventory::{Objects, find};
+use super::{Actual, words};
 
 /// Outcome of a reload for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Outcome {
     /// It stays as it is.
     Same,
     /// It is created.
@@ -22,92 +22,97 @@ pub(super) enum Fate {
     /// It changes while hosts use it.
     Change,
     /// It is deleted and recreated, for this reason.
-    Remake(String),
+    Recreate(String),
 }
 
-impl Fate {
+impl Outcome {
     /// Whether the current object is deleted.
     pub(super) fn ends(&self) -> bool {
-        matches!(self, Fate::Delete | Fate::Remake(_))
+        matches!(self, Outcome::Delete | Outcome::Recreate(_))
     }
 
     /// Whether the wanted object must be created.
     pub(super) fn begins(&self) -> bool {
-        matches!(self, Fate::Create | Fate::Remake(_))
+        matches!(self, Outcome::Create | Outcome::Recreate(_))
     }
 }
 
 /// The outcome of every object that is served or wanted.
-pub(super) fn all(served: &Served, wanted: &Objects) -> BTreeMap<ObjectId, Fate> {
+pub(super) fn all(served: &Actual, wanted: &Objects) -> BTreeMap<ObjectId, Outcome> {
     let mut target = served.config.clone();
     wanted.clone().put_into(&mut target);
     let now = &served.config;
-    let mut fates = BTreeMap::new();
+    let mut outcomes = BTreeMap::new();
     let media = &mut |a: &Medium, b: &Medium| medium(a, b, served.sizes.get(&a.name).copied());
-    of_kind(&now.media, &wanted.media, &mut fates, media);
-    let tenants = &mut |_: &_, _: &_| Fate::Change;
-    of_kind(&now.tenant, &wanted.tenant, &mut fates, tenants);
+    of_kind(&now.media, &wanted.media, &mut outcomes, media);
+    let tenants = &mut |_: &_, _: &_| Outcome::Change;
+    of_kind(&now.tenant, &wanted.tenant, &mut outcomes, tenants);
     for one in &now.namespace {
-        let fate = match find(&wanted.namespace, &one.name) {
-            Some(other) => namespace(one, other, served, &target, &fates),
-            None => Fate::Delete,
+        let outcome = match find(&wanted.namespace, &one.name) {
+            Some(other) => namespace(one, other, served, &target, &outcomes),
+            None => Outcome::Delete,
         };
-        fates.insert(one.id(), fate);
+        outcomes.insert(one.id(), outcome);
     }
     for one in &wanted.namespace {
-        fates.entry(one.id()).or_insert(Fate::Create);
+        outcomes.entry(one.id()).or_insert(Outcome::Create);
     }
     let controllers = &mut |a: &Controller, b: &Controller| controller(a, b, served, &target);
-    of_kind(&now.controller, &wanted.controller, &mut fates, controllers);
-    subsystems(served, &target, &mut fates);
-    fates
+    of_kind(
+        &now.controller,
+        &wanted.controller,
+        &mut outcomes,
+        controllers,
+    );
+    subsystems(served, &target, &mut outcomes);
+    outcomes
 }
 
 fn of_kind<T: Identified>(
     now: &[T],
     wanted: &[T],
-    fates: &mut BTreeMap<ObjectId, Fate>,
-    change: &mut dyn FnMut(&T, &T) -> Fate,
+    outcomes: &mut BTreeMap<ObjectId, Outcome>,
+    change: &mut dyn FnMut(&T, &T) -> Outcome,
 ) {
     for one in now {
-        let fate = match find(wanted, one.name()) {
-            None => Fate::Delete,
-            Some(other) if one == other => Fate::Same,
+        let outcome = match find(wanted, one.name()) {
+            None => Outcome::Delete,
+            Some(other) if one == other => Outcome::Same,
             Some(other) => change(one, other),
         };
-        fates.insert(one.id(), fate);
+        outcomes.insert(one.id(), outcome);
     }
     for one in wanted.iter().filter(|one| find(now, one.name()).is_none()) {
-        fates.insert(one.id(), Fate::Create);
+        outcomes.insert(one.id(), Outcome::Create);
     }
 }
 
-fn medium(now: &Medium, wanted: &Medium, size: Option<u64>) -> Fate {
-    let remake = || Fate::Remake(format!("{} cannot change", words::names(now, wanted)));
+fn medium(now: &Medium, wanted: &Medium, size: Option<u64>) -> Outcome {
+    let recreate = || Outcome::Recreate(format!("{} cannot change", words::names(now, wanted)));
     let mut rest = wanted.clone();
     rest.timing.clone_from(&now.timing);
     let (Some(a), Some(b), Some(size)) = (&now.timing, &wanted.timing, size) else {
-        return remake();
+        return recreate();
     };
     let files =
         (&a.state, &a.state_interval, &a.record) == (&b.state, &b.state_interval, &b.record);
     if rest != *now || !files {
-        return remake();
+        return recreate();
     }
     let (Ok(a), Ok(b)) = (a.parameters(size), b.parameters(size)) else {
-        return remake();
+        return recreate();
     };
     if a.kind() != b.kind() {
-        return remake();
+        return recreate();
     }
     let differ = |p: &&model::parameter::Parameter| p.get(&a) != p.get(&b);
     let mut fixed = a.kind().parameters().filter(differ);
     match fixed.find(|parameter| parameter.change != Change::Live) {
-        Some(parameter) => Fate::Remake(format!(
+        Some(parameter) => Outcome::Recreate(format!(
             "timing.{} cannot change while the medium is open",
             parameter.name
         )),
-        None => Fate::Change,
+        None => Outcome::Change,
     }
 }
 
@@ -132,7 +137,7 @@ pub(super) enum Growth {
     Moves,
 }
 
-pub(super) fn growth(now: &Namespace, wanted: &Namespace, served: &Served) -> Growth {
+pub(super) fn growth(now: &Namespace, wanted: &Namespace, served: &Actual) -> Growth {
     let size = served.sizes.get(&now.media).copied();
     if now.range == wanted.range {
         return Growth::Same;
@@ -148,30 +153,30 @@ pub(super) fn growth(now: &Namespace, wanted: &Namespace, served: &Served) -> Gr
 fn namespace(
     now: &Namespace,
     wanted: &Namespace,
-    served: &Served,
+    served: &Actual,
     target: &Config,
-    fates: &BTreeMap<ObjectId, Fate>,
-) -> Fate {
-    let medium = fates.get(&MediumId::new(&now.media).into());
-    if medium.is_some_and(|fate| matches!(fate, Fate::Remake(_))) {
-        return Fate::Remake(format!("media {} is recreated", now.media));
+    outcomes: &BTreeMap<ObjectId, Outcome>,
+) -> Outcome {
+    let medium = outcomes.get(&MediumId::new(&now.media).into());
+    if medium.is_some_and(|outcome| matches!(outcome, Outcome::Recreate(_))) {
+        return Outcome::Recreate(format!("media {} is recreated", now.media));
     }
     let placed = served.placed.get(&now.name);
     if let (Some(placed), Some(home)) = (placed, home(target, wanted))
         && placed.subsystem != home
     {
-        return Fate::Remake(format!("it moves to subsystem {home}"));
+        return Outcome::Recreate(format!("it moves to subsystem {home}"));
     }
     if now == wanted {
-        return Fate::Same;
+        return Outcome::Same;
     }
     if let Some(why) = fixed(now, wanted) {
-        return Fate::Remake(why);
+        return Outcome::Recreate(why);
     }
     match growth(now, wanted, served) {
-        Growth::Same => Fate::Change,
-        Growth::Grows(_) if placed.is_some() => Fate::Change,
-        _ => Fate::Remake("range can only be extended".into()),
+        Growth::Same => Outcome::Change,
+        Growth::Grows(_) if placed.is_some() => Outcome::Change,
+        _ => Outcome::Recreate("range can only be extended".into()),
     }
 }
 
@@ -189,7 +194,7 @@ pub(super) fn home<'a>(target: &'a Config, namespace: &Namespace) -> Option<&'a 
     user.or_else(|| target.pool_owner(&namespace.media))
 }
 
-fn controller(now: &Controller, wanted: &Controller, served: &Served, target: &Config) -> Fate {
+fn controller(now: &Controller, wanted: &Controller, served: &Actual, target: &Config) -> Outcome {
     // `wide` compares the keys that a subsystem's controllers state together
     let wanted = Controller {
         reactor: now.reactor,
@@ -199,38 +204,40 @@ fn controller(now: &Controller, wanted: &Controller, served: &Served, target: &C
         ..wanted.clone()
     };
     if let Some(why) = fixed(now, &wanted) {
-        return Fate::Remake(why);
+        return Outcome::Recreate(why);
     }
     match wide(now.subsystem(), served, target) {
-        Some(why) => Fate::Remake(why),
-        None => Fate::Change,
+        Some(why) => Outcome::Recreate(why),
+        None => Outcome::Change,
     }
 }
 
 /// Recreates all controllers of a subsystem whose common properties change: these are fixed while a
 /// controller is served.
-fn subsystems(served: &Served, target: &Config, fates: &mut BTreeMap<ObjectId, Fate>) {
+fn subsystems(served: &Actual, target: &Config, outcomes: &mut BTreeMap<ObjectId, Outcome>) {
     for name in served.config.subsystems() {
-        let remade = |medium: &&str| {
-            let fate = fates.get(&MediumId::new(medium).into());
-            fate.is_some_and(Fate::ends)
+        let recreated = |medium: &&str| {
+            let outcome = outcomes.get(&MediumId::new(medium).into());
+            outcome.is_some_and(Outcome::ends)
         };
-        let pool = served.config.pool_of(name).into_iter().find(remade);
+        let pool = served.config.pool_of(name).into_iter().find(recreated);
         let of_pool = pool.map(|medium| format!("media {medium} of its pool is recreated"));
         let Some(why) = of_pool.or_else(|| wide(name, served, target)) else {
             continue;
         };
         for controller in served.config.controllers_of(name) {
-            let fate = fates.get_mut(&controller.id());
-            if let Some(fate) = fate.filter(|fate| matches!(fate, Fate::Same | Fate::Change)) {
-                *fate = Fate::Remake(why.clone());
+            let outcome = outcomes.get_mut(&controller.id());
+            if let Some(outcome) =
+                outcome.filter(|outcome| matches!(outcome, Outcome::Same | Outcome::Change))
+            {
+                *outcome = Outcome::Recreate(why.clone());
             }
         }
     }
 }
 
 /// The reason why a subsystem cannot change to its wanted state while a controller of it is served.
-pub(super) fn wide(subsystem: &str, served: &Served, target: &Config) -> Option<String> {
+pub(super) fn wide(subsystem: &str, served: &Actual, target: &Config) -> Option<String> {
     let now = &served.config;
     let is_there = |config: &Config| config.controllers_of(subsystem).next().is_some();
     if !is_there(now) || !is_there(target) {

@@ -5,43 +5,7 @@
 //! is taken over. Where both sides have changed, the configuration wins, and a line reports the
 //! change that is lost.
 
-use api::config::tenant::Tenant;
-use api::config::{Config, Controller, Medium, Namespace};
-use serde::{Deserialize, Serialize};
-
-/// The objects that can change at run time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Objects {
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) media: Vec<Medium>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) namespace: Vec<Namespace>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) tenant: Vec<Tenant>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) controller: Vec<Controller>,
-}
-
-impl Objects {
-    /// The objects of a configuration.
-    pub(crate) fn of(config: &Config) -> Self {
-        Objects {
-            media: config.media.clone(),
-            namespace: config.namespace.clone(),
-            tenant: config.tenant.clone(),
-            controller: config.controller.clone(),
-        }
-    }
-
-    /// Replaces the objects of a configuration.
-    pub(crate) fn put_into(self, config: &mut Config) {
-        config.media = self.media;
-        config.namespace = self.namespace;
-        config.tenant = self.tenant;
-        config.controller = self.controller;
-    }
-}
+use super::inventory::{Named, Objects, find};
 
 /// Result of a merge.
 #[derive(Debug)]
@@ -51,31 +15,11 @@ pub(crate) struct Merged {
     pub(crate) lost: Vec<String>,
 }
 
-/// An object with a name.
-pub(crate) trait Named: Clone + PartialEq {
-    /// Kind, for messages.
-    const KIND: &'static str;
-    /// Its name, unique within its kind.
-    fn name(&self) -> &str;
+/// Merges three versions: `mine` and `theirs` come from `then`. What has changed on one side only is
+/// taken over. Where both have changed, `theirs` counts.
+pub(crate) fn merge3<T: PartialEq>(then: T, mine: T, theirs: T) -> T {
+    if theirs == then { mine } else { theirs }
 }
-
-/// The object of that name.
-pub(crate) fn find<'a, T: Named>(all: &'a [T], name: &str) -> Option<&'a T> {
-    all.iter().find(|one| one.name() == name)
-}
-
-macro_rules! named {
-    ($($type:ty: $kind:literal),*) => {$(
-        impl Named for $type {
-            const KIND: &'static str = $kind;
-            fn name(&self) -> &str {
-                &self.name
-            }
-        }
-    )*};
-}
-
-named!(Medium: "media", Namespace: "namespace", Tenant: "tenant", Controller: "controller");
 
 /// Merges the configuration's objects `then`, those at the `end`, and the configuration's objects
 /// `now`.
@@ -115,21 +59,17 @@ fn kind<T: Named>(then: &[T], end: &[T], now: &[T], lost: &mut Vec<String>) -> V
                 T::KIND
             ));
         }
-        match end {
-            _ if edited => merged.push(object.clone()),
-            Some(end) => merged.push(end.clone()),
-            None => {}
-        }
+        merged.extend(merge3(then, end, Some(object)).cloned());
     }
     for object in end.iter().filter(|one| find(now, one.name()).is_none()) {
-        match find(then, object.name()) {
-            None => merged.push(object.clone()),
-            Some(then) if then != object => lost.push(format!(
+        let then = find(then, object.name());
+        merged.extend(merge3(then, Some(object), None).cloned());
+        if then.is_some_and(|then| then != object) {
+            lost.push(format!(
                 "{} {} was changed at run time, and is no longer in the configuration: it is removed",
                 T::KIND,
                 object.name()
-            )),
-            Some(_) => {}
+            ));
         }
     }
     merged
@@ -137,7 +77,7 @@ fn kind<T: Named>(then: &[T], end: &[T], now: &[T], lost: &mut Vec<String>) -> V
 
 #[cfg(test)]
 mod tests {
-    use api::config::tenant;
+    use api::config::tenant::{self, Tenant};
     use proptest::prelude::*;
 
     use super::*;
