@@ -48,6 +48,7 @@ mod read_only;
 mod recorded;
 mod refused_memory;
 mod reload;
+mod reload_failed;
 mod sample;
 mod saved;
 mod serve;

@@ -1,10 +1,10 @@
 //! From what is served to what is wanted.
 //!
 //! A start, a restart, a reload of the configuration and a request of an operator are the same act.
-//! [`plan`] compares the [`Actual`] state with the wanted objects and computes the [`Step`]s between
-//! them, in order. It changes nothing, so a plan can be shown first. The supervisor collects the
-//! actual state and carries out steps, each with one function, whoever asked for it: a start plans
-//! from nothing, and a request is one step.
+//! [`plan`] compares the [`Actual`] state with the wanted objects and computes the [`Step`]s
+//! between them, in order. It changes nothing, so a plan can be shown first. The supervisor
+//! collects the actual state and carries out steps, each with one function, whoever asked for it: a
+//! start plans from nothing, and a request is one step.
 //!
 //! - An object is deleted after its users, and created after the objects it uses.
 //! - A change that would take a drive from a host, or data from memory, is deferred together with
@@ -150,8 +150,9 @@ fn differs(id: &ObjectId, now: &Objects, wanted: &Objects) -> bool {
     }
 }
 
-/// Removes the namespaces that controllers have just lost from their lists, so that other controllers
-/// may list them. A controller that is deleted keeps its list: what it had is known by it.
+/// Removes the namespaces that controllers have just lost from their lists, so that other
+/// controllers may list them. A controller that is deleted keeps its list: what it had is known by
+/// it.
 pub(crate) fn shorten_lists(config: &mut Config, plan: &Plan) {
     for controller in &mut config.controller {
         let delete = Step::Delete(controller.id());
@@ -176,8 +177,8 @@ pub(crate) fn as_created(mut controller: Controller, end: &Objects) -> Controlle
     controller
 }
 
-/// The file's objects to compare the next reload with. A deferred object counts as it did `then`, so
-/// that the next reload finds what remains to be done.
+/// The file's objects to compare the next reload with. A deferred object counts as it did `then`,
+/// so that the next reload finds what remains to be done.
 pub(crate) fn taken_over(then: &Objects, file: &Objects, held: &[Held]) -> Objects {
     fn kind<T: Named>(then: &[T], file: &[T], held: &[Held]) -> Vec<T> {
         let is_held = |name: &str| {

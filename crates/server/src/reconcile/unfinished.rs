@@ -18,7 +18,8 @@ use super::step::Step;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Unfinished {
-    /// Media that are recreated: what a subsystem's state says of the earlier ones no longer counts.
+    /// Media that are recreated: what a subsystem's state says of the earlier ones no longer
+    /// counts.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) media: BTreeSet<String>,
     /// Namespaces that are recreated: likewise.

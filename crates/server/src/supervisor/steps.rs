@@ -1,9 +1,9 @@
 //! The executor: how each step is carried out, whether a start, a reload or a request of an
 //! operator asks for it.
 //!
-//! Two configurations are kept: `config` is what is served, `desired` is what is wanted. They differ
-//! while steps are carried out, and after a plan that did not end. The desired objects are saved
-//! before the first step, with what the plan takes away for a time ([`Unfinished`]).
+//! Two configurations are kept: `config` is what is served, `desired` is what is wanted. They
+//! differ while steps are carried out, and after a plan that did not end. The desired objects are
+//! saved before the first step, with what the plan takes away for a time ([`Unfinished`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,8 +85,8 @@ impl State {
         Ok(())
     }
 
-    /// Serves all objects of a configuration: carries out the plan from nothing. `unfinished` is what
-    /// the last plan of an earlier process has not given back.
+    /// Serves all objects of a configuration: carries out the plan from nothing. `unfinished` is
+    /// what the last plan of an earlier process has not given back.
     pub(super) fn serve_all(
         &mut self,
         config: &Config,
@@ -137,8 +137,8 @@ impl State {
         Ok(())
     }
 
-    /// Carries out a step. With `consent`, hosts may lose controllers and namespaces, and data behind
-    /// the new end of a namespace is lost.
+    /// Carries out a step. With `consent`, hosts may lose controllers and namespaces, and data
+    /// behind the new end of a namespace is lost.
     pub(super) fn apply(&mut self, step: &Step, consent: bool) -> Result<(), Refusal> {
         match step {
             Step::Create(Object::Media(medium)) => self.create_medium(medium),
@@ -340,8 +340,8 @@ impl State {
         served.find(|c| c.name == controller).map(|c| c.reactor)
     }
 
-    /// What is served, with the desired controllers that are not: what a subsystem is to be when all
-    /// of its controllers are served.
+    /// What is served, with the desired controllers that are not: what a subsystem is to be when
+    /// all of its controllers are served.
     pub(super) fn aim(&self) -> Config {
         let mut aim = self.config.clone();
         let is_missing = |one: &&Controller| find(&self.config.controller, &one.name).is_none();

@@ -58,7 +58,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "nvmirage",
             PROGRAM,
-            "reload::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
+            "reload_failed::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
         ),
     },
     Mutation {
@@ -70,7 +70,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "nvmirage",
             PROGRAM,
-            "reload::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
+            "reload_failed::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
         ),
     },
     Mutation {
@@ -82,7 +82,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "nvmirage",
             PROGRAM,
-            "reload::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
+            "reload_failed::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
         ),
     },
     Mutation {
@@ -173,7 +173,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "nvmirage",
             PROGRAM,
-            "reload::after_a_step_that_fails_an_operator_can_go_on",
+            "reload_failed::after_a_step_that_fails_an_operator_can_go_on",
         ),
     },
     Mutation {

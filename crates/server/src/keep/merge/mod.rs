@@ -79,8 +79,9 @@ pub(crate) struct Merged {
     pub(crate) losses: Vec<String>,
 }
 
-/// Merges the configuration with a sidecar. What is `unfinished` returns: the sidecar says that it is
-/// deleted, detached or different, but only because a plan was about to create or attach it again.
+/// Merges the configuration with a sidecar. What is `unfinished` returns: the sidecar says that it
+/// is deleted, detached or different, but only because a plan was about to create or attach it
+/// again.
 ///
 /// # Errors
 /// They contradict each other, or the sidecar is invalid.
@@ -325,7 +326,8 @@ impl Merging<'_> {
         self.basis.namespaces.iter().find(|n| n.name == name)
     }
 
-    /// The saved attachments, with later changes of the configuration, and those that are to return.
+    /// The saved attachments, with later changes of the configuration, and those that are to
+    /// return.
     fn attachments(&self, record: &NamespaceRecord, wanted: &WantedNamespace) -> ControllerSet {
         let had: ControllerSet = record.attached.iter().copied().collect();
         let now = self.ids(&wanted.controllers);
