@@ -100,7 +100,7 @@ pub const MODULES: [&str; 20] = [
     "partition",
     "process",
     "reactor",
-    "reload",
+    "reconcile",
     "saved",
     "service",
     "supervisor",
