@@ -254,6 +254,19 @@ fn files_follow_namespaces_while_they_are_mounted() {
     assert!(error.contains("open files of its mount"), "{error}");
     assert_eq!(size(), 24 * MIB);
     drop((one, two));
+    // a process in the folder uses no file, and the mount is busy all the same
+    let mut inside = std::process::Command::new("sleep")
+        .arg("60")
+        .current_dir(&drive)
+        .spawn()
+        .unwrap();
+    await_that("the files did not close", || {
+        let error = world.fails(&world.steer(&["delete", "controller", "host"]));
+        !error.contains("open files")
+    });
+    assert_eq!(names(&drive), ["ns1", "ns2"]);
+    inside.kill().unwrap();
+    inside.wait().unwrap();
     // the kernel tells of a close a moment later
     await_that("the controller did not go", || {
         let delete = world.steer(&["delete", "controller", "host"]);
