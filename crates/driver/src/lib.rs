@@ -1,17 +1,17 @@
 //! An NVMe host driver: over vfio-user, over VFIO, or in process.
 //!
 //! Reading order: [`Device`] (bring up a controller, identify it, create queues), [`QueuePair`]
-//! (submit, ring, poll or wait), [`io`] (the NVM command set), [`key_value`], [`sgl`] (scattered
-//! data), [`bus`] (the connection). [`workload`] is the load generator, [`program`] runs fixed
-//! lists of commands, and [`floor`] measures the limits of the machine itself.
+//! (submit, ring, poll or wait), [`io`] (the NVM command set), [`zoned`], [`key_value`], [`sgl`]
+//! (scattered data), [`bus`] (the connection). [`workload`] is the load generator, [`program`] runs
+//! fixed lists of commands, and [`floor`] measures the limits of the machine itself.
 //!
 //! Invariants: nothing that a drive or its server sends panics or hangs; no command allocates, and
 //! with mapped or shadow doorbells and polling none makes a system call.
 //!
-//! What it does NOT do: it supports no command sets other than NVM and key-value, no metadata, no
-//! memory page size other than 4 KiB, and no retries. It does not recover by itself: an error says
-//! what happened, [`Device::reset`] starts over, and [`Device::recover`] restores what can be
-//! restored.
+//! What it does NOT do: it supports no command sets other than NVM, zoned and key-value, no
+//! metadata, no memory page size other than 4 KiB, and no retries. It does not recover by itself:
+//! an error says what happened, [`Device::reset`] starts over, and [`Device::recover`] restores
+//! what can be restored.
 #![forbid(unsafe_code)]
 
 pub mod bus;
@@ -29,8 +29,9 @@ mod queue;
 pub mod sgl;
 pub mod wait;
 pub mod workload;
+pub mod zoned;
 
 pub use device::{Device, Shutdown};
 pub use error::DriverError;
-pub use options::{Doorbells, Options};
+pub use options::{CommandSets, Doorbells, Options};
 pub use queue::{Carrier, Full, HeadCarrier, QueueInterrupt, QueuePair, Rung};

@@ -36,9 +36,20 @@ pub struct Options {
     /// Largest transfer of one command, in bytes: the space reserved for lists. The controller's
     /// MDTS lowers it.
     pub transfer_len_max: u32,
-    /// Enable all command sets that the controller supports, not only the NVM command set: required
-    /// for namespaces of another one.
-    pub all_command_sets: bool,
+    /// Command sets to enable.
+    pub command_sets: CommandSets,
+}
+
+/// Command sets to enable (CC.CSS). A controller hides the namespaces of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CommandSets {
+    /// The NVM command set.
+    #[default]
+    Nvm,
+    /// All that the controller supports.
+    Supported,
+    /// The same, where a controller that supports only the NVM command set is an error.
+    All,
 }
 
 impl Default for Options {
@@ -50,7 +61,7 @@ impl Default for Options {
             interrupts: false,
             timeout: Duration::from_secs(10),
             transfer_len_max: 1 << 20,
-            all_command_sets: false,
+            command_sets: CommandSets::Nvm,
         }
     }
 }

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use nvme_spec::identify::namespace::DeallocatedReads;
 use nvme_spec::identify::{IdentifyController, IdentifyNamespace, ascii_text};
+use nvme_spec::key_value::IdentifyKvNamespace;
+use nvme_spec::opcode::Csi;
 use serde::Serialize;
 use terminal::units;
 
@@ -42,9 +44,17 @@ pub(crate) struct ControllerIdentity {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NamespaceIdentity {
     pub(crate) nsid: u32,
+    /// `nvm`, `zoned` or `key-value`.
+    pub(crate) command_set: &'static str,
     pub(crate) bytes: u64,
+    /// 0 for keys and values.
     pub(crate) blocks: u64,
+    /// 0 for keys and values.
     pub(crate) block_size: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) zones: Option<ZonesIdentity>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pairs: Option<PairsIdentity>,
     /// In hexadecimal; absent if the drive has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nguid: Option<String>,
@@ -52,6 +62,31 @@ pub(crate) struct NamespaceIdentity {
     pub(crate) eui64: Option<String>,
     /// Whether deallocated blocks read as zeros.
     pub(crate) deallocated_reads_zeros: bool,
+}
+
+/// What the zones of a namespace have in common.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct ZonesIdentity {
+    pub(crate) count: u64,
+    /// Bytes from the start of a zone to the start of the next one.
+    pub(crate) size: u64,
+    /// Most open zones; absent if unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_open: Option<u64>,
+    /// Most open and closed zones; absent if unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_active: Option<u64>,
+}
+
+/// Limits of keys and values.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct PairsIdentity {
+    /// Bytes in use.
+    pub(crate) used: u64,
+    pub(crate) max_key: u16,
+    pub(crate) max_value: u32,
+    /// 0 for no limit.
+    pub(crate) max_keys: u32,
 }
 
 impl Identity {
@@ -66,9 +101,8 @@ impl Identity {
             device.doorbells().map_or("none", doorbells_name),
         );
         let mut namespaces = Vec::new();
-        for nsid in device.active_namespaces()? {
-            let structure = device.identify_namespace(nsid)?;
-            namespaces.push(NamespaceIdentity::new(nsid, &structure));
+        for nsid in host.device().active_namespaces()? {
+            namespaces.push(NamespaceIdentity::ask(host, nsid)?);
         }
         Ok(Identity {
             controller,
@@ -192,6 +226,49 @@ fn hex(bytes: &[u8]) -> Option<String> {
 }
 
 impl NamespaceIdentity {
+    fn ask(host: &mut Host, nsid: u32) -> anyhow::Result<Self> {
+        let csi = host.command_set(nsid)?;
+        let device = host.device();
+        if csi == Csi::KEY_VALUE {
+            let structure = device.identify_command_set::<IdentifyKvNamespace>(csi, nsid)?;
+            return Ok(NamespaceIdentity::of_pairs(nsid, &structure));
+        }
+        let structure = device.identify_namespace(nsid)?;
+        let mut identity = NamespaceIdentity::new(nsid, &structure);
+        if csi == Csi::ZONED_NAMESPACE {
+            let zones = device.zones(nsid)?;
+            identity.command_set = "zoned";
+            identity.zones = Some(ZonesIdentity {
+                count: identity.blocks / zones.blocks,
+                size: zones.blocks.saturating_mul(identity.block_size.into()),
+                max_open: zones.max_open,
+                max_active: zones.max_active,
+            });
+        }
+        Ok(identity)
+    }
+
+    fn of_pairs(nsid: u32, structure: &IdentifyKvNamespace) -> Self {
+        let format = structure.kvf[0];
+        NamespaceIdentity {
+            nsid,
+            command_set: "key-value",
+            bytes: structure.nsze,
+            blocks: 0,
+            block_size: 0,
+            zones: None,
+            pairs: Some(PairsIdentity {
+                used: structure.nuse,
+                max_key: format.kvkml,
+                max_value: format.kvvml,
+                max_keys: format.kvmnk,
+            }),
+            nguid: hex(&structure.nguid),
+            eui64: hex(&structure.eui64),
+            deallocated_reads_zeros: false,
+        }
+    }
+
     fn new(nsid: u32, structure: &IdentifyNamespace) -> Self {
         let format = structure
             .lbaf
@@ -200,9 +277,12 @@ impl NamespaceIdentity {
         let block_size = 1u32.checked_shl(shift).unwrap_or(0);
         NamespaceIdentity {
             nsid,
+            command_set: "nvm",
             bytes: structure.nsze.saturating_mul(block_size.into()),
             blocks: structure.nsze,
             block_size,
+            zones: None,
+            pairs: None,
             nguid: hex(&structure.nguid),
             eui64: hex(&structure.eui64),
             deallocated_reads_zeros: structure.dlfeat.drb() == DeallocatedReads::ZEROES,
@@ -210,13 +290,44 @@ impl NamespaceIdentity {
     }
 
     fn in_words(&self) -> String {
-        let mut text = format!(
-            "namespace {:<2} {}, {} blocks of {} B\n",
-            self.nsid,
-            units::bytes(self.bytes),
-            self.blocks,
-            self.block_size
-        );
+        let size = units::bytes(self.bytes);
+        let mut text = match &self.pairs {
+            Some(pairs) => format!(
+                "namespace {:<2} {size} of keys and values, {} used\n",
+                self.nsid,
+                units::bytes(pairs.used)
+            ),
+            None => format!(
+                "namespace {:<2} {size}, {} blocks of {} B\n",
+                self.nsid, self.blocks, self.block_size
+            ),
+        };
+        if let Some(zones) = &self.zones {
+            let limit =
+                |limit: Option<u64>| limit.map_or("any number".to_owned(), |n| n.to_string());
+            let _ = writeln!(
+                text,
+                "{:>12} {} of {}, {} open and {} active at a time",
+                "zones",
+                zones.count,
+                units::bytes(zones.size),
+                limit(zones.max_open),
+                limit(zones.max_active)
+            );
+        }
+        if let Some(pairs) = &self.pairs {
+            let keys = match pairs.max_keys {
+                0 => "any number of keys".to_owned(),
+                most => format!("{most} keys"),
+            };
+            let _ = writeln!(
+                text,
+                "{:>12} up to {keys} of {} B, values of {}",
+                "limits",
+                pairs.max_key,
+                units::bytes(pairs.max_value.into())
+            );
+        }
         for (name, value) in [("NGUID", &self.nguid), ("EUI-64", &self.eui64)] {
             if let Some(value) = value {
                 let _ = writeln!(text, "{name:>12} {value}");

@@ -73,6 +73,9 @@ pub(crate) struct JobReport {
     pub(crate) batch: f64,
     /// Register writes per command, each of which is a message to a server.
     pub(crate) doorbell_messages_per_command: f64,
+    /// Zones that were reset in the measured time.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) zone_resets: u64,
     /// Logical blocks of which every byte was checked.
     pub(crate) blocks_verified: u64,
     /// Only for this program's own server.
@@ -91,6 +94,10 @@ pub(crate) struct AlsoReport {
     pub(crate) target: String,
     #[serde(flatten)]
     pub(crate) report: JobReport,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Rounds to a thousandth; further digits are noise.
@@ -123,6 +130,7 @@ impl JobReport {
             server_stalled_ns: 0,
             batch: rounded(result.batch),
             doorbell_messages_per_command: rounded(result.messages_per_command),
+            zone_resets: result.zone_resets,
             blocks_verified: result.blocks_verified,
             reactor_busy_ns_per_command: reactor_busy_ns_per_command.map(rounded),
             cold: None,
@@ -229,6 +237,7 @@ mod tests {
             first_error: None,
             first_mismatch: None,
             commands: 1_234_567,
+            zone_resets: 0,
             blocks_verified: 0,
             elapsed_ns: u64::try_from(Duration::from_secs(1).as_nanos()).unwrap(),
             stalls: 0,

@@ -3,7 +3,8 @@
 use memory::{Buffer, Iova};
 use nvme_spec::command::{
     AbortCdw10, AbortDw0, CreateIoCqCdw11, CreateIoQueueCdw10, CreateIoSqCdw11, DeleteIoQueueCdw10,
-    GetFeaturesCdw10, GetLogPageCdw10, GetLogPageCdw11, IdentifyCdw10, SetFeaturesCdw10,
+    GetFeaturesCdw10, GetLogPageCdw10, GetLogPageCdw11, IdentifyCdw10, IdentifyCdw11,
+    SetFeaturesCdw10,
 };
 use nvme_spec::event::EventDw0;
 use nvme_spec::features::{FeatureId, NumberOfQueues, Select};
@@ -142,6 +143,31 @@ impl<B: Bus> Device<B> {
         const { assert!(size_of::<T>() == IDENTIFY_SIZE) };
         let mut data = [0; IDENTIFY_SIZE];
         self.identify(cns, nsid, &mut data)?;
+        let structure = T::read_from_bytes(&data).expect("the sizes are equal");
+        Ok(Box::new(structure))
+    }
+
+    /// I/O Command Set specific Identify Namespace (CNS 05h).
+    ///
+    /// # Errors
+    /// As [`Self::admin`].
+    pub fn identify_command_set<T: FromBytes>(
+        &mut self,
+        csi: Csi,
+        nsid: u32,
+    ) -> Result<Box<T>, DriverError> {
+        const { assert!(size_of::<T>() == IDENTIFY_SIZE) };
+        let mut data = [0; IDENTIFY_SIZE];
+        let sqe = Sqe {
+            opcode: AdminOpcode::IDENTIFY.0,
+            nsid,
+            cdw10: IdentifyCdw10::new()
+                .with_cns(Cns::IO_COMMAND_SET_NAMESPACE)
+                .into(),
+            cdw11: IdentifyCdw11::new().with_csi(csi).into(),
+            ..Sqe::default()
+        };
+        self.read_admin(sqe, &mut data)?;
         let structure = T::read_from_bytes(&data).expect("the sizes are equal");
         Ok(Box::new(structure))
     }

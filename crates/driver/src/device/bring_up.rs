@@ -16,7 +16,7 @@ use nvme_spec::sqe::SQE_SIZE_LOG2;
 use super::{Device, Enabled, PAGE};
 use crate::bus::Bus;
 use crate::doorbell::{Ringing, ShadowBuffers};
-use crate::{Doorbells, DriverError};
+use crate::{CommandSets, Doorbells, DriverError};
 
 /// Unit of CAP.TO and CRTO.
 const TIMEOUT_UNIT: Duration = Duration::from_millis(500);
@@ -91,10 +91,12 @@ impl<B: Bus> Device<B> {
 
     /// The command sets to enable.
     fn command_sets(&self) -> Result<CommandSetSelected, DriverError> {
-        match self.options.all_command_sets {
-            false => Ok(CommandSetSelected::NVM),
-            true if self.cap.css_iocs() => Ok(CommandSetSelected::ALL_SUPPORTED),
-            true => Err(DriverError::Unsupported(
+        match self.options.command_sets {
+            CommandSets::Supported | CommandSets::All if self.cap.css_iocs() => {
+                Ok(CommandSetSelected::ALL_SUPPORTED)
+            }
+            CommandSets::Nvm | CommandSets::Supported => Ok(CommandSetSelected::NVM),
+            CommandSets::All => Err(DriverError::Unsupported(
                 "the controller supports only the NVM command set (CAP.CSS)".to_owned(),
             )),
         }

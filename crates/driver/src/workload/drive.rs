@@ -6,11 +6,12 @@ use hdrhistogram::Histogram;
 use memory::HostMemory;
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::registers::{CSTS, Csts};
+use nvme_spec::zoned::{ZoneSendAction, ZoneSendCdw13, ZonedOpcode};
 use nvme_spec::{Cqe, Status};
 
 use super::beside::{Beside, Submitted};
 use super::places::Places;
-use super::traffic::{Op, Traffic};
+use super::traffic::{Kind, Op, Traffic};
 use super::{Clock, Job, Phase, Progress};
 use crate::bus::Bus;
 use crate::io::{Blocks, Namespace};
@@ -35,6 +36,8 @@ const OPCODE_WORD: usize = 0;
 const PRP1_WORD: usize = 3;
 const PRP2_WORD: usize = 4;
 const SLBA_WORD: usize = 5;
+/// Dwords 12 and 13: of Zone Management Send, nothing and the action.
+const ACTION_WORD: usize = 6;
 
 /// Measurements of one phase of a job.
 pub(super) struct Record {
@@ -48,6 +51,8 @@ pub(super) struct Record {
     pub(super) commands: u64,
     /// Commands that completed in a stall.
     pub(super) commands_in_stalls: u64,
+    /// Zones that were reset.
+    pub(super) resets: u64,
     pub(super) errors: u64,
     pub(super) first_error: Option<Status>,
     /// Without stalls.
@@ -70,6 +75,7 @@ impl Record {
             latency,
             commands: 0,
             commands_in_stalls: 0,
+            resets: 0,
             errors: 0,
             first_error: None,
             elapsed_ns: 0,
@@ -242,7 +248,7 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
                 beside.submitted(Submitted {
                     at_ns: now,
                     queue,
-                    write: op.write,
+                    write: op.is_write(),
                     offset: op.unit * unit_len,
                     len: unit_len,
                 });
@@ -355,6 +361,15 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
     }
 }
 
+/// Dwords 12 and 13 of a command that manages a zone.
+fn action(kind: Kind) -> u64 {
+    let action = match kind {
+        Kind::Finish => ZoneSendAction::FINISH,
+        _ => ZoneSendAction::RESET,
+    };
+    u64::from(u32::from(ZoneSendCdw13::new().with_zsa(action))) << 32
+}
+
 /// A job's blocks per command, and the words that its commands have in common.
 pub(super) fn entry(job: &Job, namespace: &Namespace) -> Result<(Blocks, [u64; 8]), DriverError> {
     let nlb = Blocks::new(job.block_size / namespace.block_len).ok_or_else(|| {
@@ -425,24 +440,30 @@ impl<'a, B: Bus> Line<'a, B> {
             slot.place = self.places.after(slot.place);
             let place = self.places.get(slot.place);
             traffic.start(op, &self.places.buffer, place.at);
-            let opcode = if op.write {
-                NvmOpcode::WRITE
-            } else {
-                NvmOpcode::READ
+            let opcode = match op.kind {
+                Kind::Read => NvmOpcode::READ.0,
+                Kind::Write => NvmOpcode::WRITE.0,
+                Kind::Append => ZonedOpcode::ZONE_APPEND.0,
+                Kind::Reset | Kind::Finish => ZonedOpcode::ZONE_MANAGEMENT_SEND.0,
             };
             // A copy: writing parts of the slot's words and reading them back
             // whole would wait for the stores.
             let mut words = slot.words;
-            words[OPCODE_WORD] |= u64::from(opcode.0);
+            words[OPCODE_WORD] |= u64::from(opcode);
             words[PRP1_WORD] = place.prps.prp1;
             words[PRP2_WORD] = place.prps.prp2;
             words[SLBA_WORD] = op.unit * blocks_per_unit;
+            if !op.kind.moves_data() {
+                words[ACTION_WORD] = action(op.kind);
+            }
             slot.op = op;
             slot.submitted_ns = now;
             self.queue
                 .submit_words(words)
                 .expect("the queue has just named a free slot");
-            submitted(op);
+            if op.kind.moves_data() {
+                submitted(op);
+            }
             any = true;
         }
         any
@@ -462,7 +483,9 @@ impl<'a, B: Bus> Line<'a, B> {
         let status = cqe.status.status();
         // A command that failed is no throughput: it has moved nothing. What completed while this
         // thread did not run belongs to that time.
-        let counts = status.is_success();
+        let moves_data = slot.op.kind.moves_data();
+        let counts = status.is_success() && moves_data;
+        record.resets += u64::from(status.is_success() && slot.op.kind == Kind::Reset);
         record.commands += u64::from(counts && !stalled);
         record.commands_in_stalls += u64::from(counts && stalled);
         let latency = if slot.submitted_ns < times.stall_end {
@@ -472,7 +495,9 @@ impl<'a, B: Bus> Line<'a, B> {
         } else {
             &mut record.latency
         };
-        latency.saturating_record(times.now - slot.submitted_ns);
+        if moves_data {
+            latency.saturating_record(times.now - slot.submitted_ns);
+        }
         if !status.is_success() {
             record.errors += 1;
             record.first_error.get_or_insert(status);

@@ -23,6 +23,7 @@ mod places;
 pub mod random;
 mod traffic;
 mod verify;
+mod zones;
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -40,6 +41,7 @@ pub use verify::Mismatch;
 
 use crate::bus::Bus;
 use crate::io::Namespace;
+use crate::zoned::{Zone, Zones};
 use crate::{DriverError, QueuePair, Rung};
 
 /// Units of a job's block size that can be verified: each takes four bytes.
@@ -56,8 +58,10 @@ pub enum Rw {
     RandRw,
     /// Reads in order, again and again.
     Read,
-    /// Writes in order, again and again.
+    /// Writes in order, again and again. In zones, each command in flight writes a zone of its own.
     Write,
+    /// Appends to zones, one after the other.
+    Append,
 }
 
 impl Rw {
@@ -70,17 +74,25 @@ impl Rw {
             Self::RandRw => "randrw",
             Self::Read => "read",
             Self::Write => "write",
+            Self::Append => "append",
         }
     }
 
     /// Every one, in the order of a help text.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::RandRead,
         Self::RandWrite,
         Self::RandRw,
         Self::Read,
         Self::Write,
+        Self::Append,
     ];
+
+    /// Whether it writes.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        !matches!(self, Self::RandRead | Self::Read)
+    }
 }
 
 impl fmt::Display for Rw {
@@ -116,6 +128,20 @@ pub struct Job {
     pub buffers: Option<u64>,
     /// Pause whenever everything submitted is done.
     pub pause: Duration,
+    /// Zones that [`Rw::Write`] and [`Rw::Append`] use, with as many of them at a time; `None` for
+    /// a namespace without zones. They are reset first, and again whenever they are full.
+    pub zones: Option<JobZones>,
+}
+
+/// Zones of a job.
+#[derive(Clone, Debug)]
+pub struct JobZones {
+    /// What they have in common.
+    pub common: Zones,
+    /// The zones.
+    pub zones: Vec<Zone>,
+    /// How many of them [`Rw::Append`] uses at a time.
+    pub open: u16,
 }
 
 impl Default for Job {
@@ -133,6 +159,7 @@ impl Default for Job {
             span: None,
             buffers: None,
             pause: Duration::ZERO,
+            zones: None,
         }
     }
 }
@@ -179,6 +206,8 @@ pub struct JobResult {
     pub first_mismatch: Option<Mismatch>,
     /// Commands that succeeded in the measured time.
     pub commands: u64,
+    /// Zones that were reset in the measured time.
+    pub zone_resets: u64,
     /// Logical blocks whose every byte was checked.
     pub blocks_verified: u64,
     /// The measured time, in nanoseconds, without stalls.
@@ -302,10 +331,19 @@ pub fn run_in<B: Bus, K: Clock, W: Beside>(
     } = setting;
     let depth = queues.iter().map(QueuePair::depth).min().unwrap_or(0);
     let units = check(job, namespace, depth, queues.len())?;
+    let in_flight = usize::from(job.queue_depth) * queues.len();
     let rung_before = rung(queues);
     let mut drive = Drive::new(job, namespace, queues, memory, clock, beside, progress)?;
     let runtime_ns = u64::try_from(job.runtime.as_nanos()).unwrap_or(u64::MAX);
     let mut measured = Record::new();
+    if let Some(zones) = zones::of(job, namespace, in_flight)? {
+        let mut unmeasured = Record::new();
+        let (mut resets, mut writer) = zones;
+        drive.run(&mut resets, Phase::Fill, None, &mut unmeasured)?;
+        drive.run(&mut writer, Phase::Measure, Some(runtime_ns), &mut measured)?;
+        measured.add_errors(&unmeasured);
+        return Ok(result(job, &measured, None).with_rung(rung_before, rung(queues)));
+    }
     let mut plain = Plain::new(job, units);
     if !job.verify {
         drive.run(&mut plain, Phase::Measure, Some(runtime_ns), &mut measured)?;
@@ -468,6 +506,7 @@ fn result(job: &Job, record: &Record, ledger: Option<&Ledger>) -> JobResult {
         first_error: record.first_error,
         first_mismatch: ledger.and_then(Ledger::first_mismatch),
         commands,
+        zone_resets: record.resets,
         blocks_verified: ledger.map_or(0, Ledger::checked),
         elapsed_ns,
         stalls: record.stalls,

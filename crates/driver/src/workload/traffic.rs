@@ -8,11 +8,46 @@ use super::random::Random;
 use super::verify::Ledger;
 use super::{Job, Rw};
 
-/// One command: a read or a write of one unit of the job's block size.
+/// What a command does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    #[default]
+    Read,
+    Write,
+    /// A write at the write pointer of the zone that starts at the unit.
+    Append,
+    /// Resets the zone that starts at the unit.
+    Reset,
+    /// Finishes the zone that starts at the unit.
+    Finish,
+}
+
+impl Kind {
+    /// Whether it moves a unit of data; otherwise it manages a zone.
+    #[inline]
+    pub(super) fn moves_data(self) -> bool {
+        matches!(self, Kind::Read | Kind::Write | Kind::Append)
+    }
+
+    /// A read or a write.
+    pub(super) fn of(is_write: bool) -> Self {
+        if is_write { Kind::Write } else { Kind::Read }
+    }
+}
+
+/// One command: mostly a read or a write of one unit of the job's block size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Op {
-    pub(super) write: bool,
+    pub(super) kind: Kind,
     pub(super) unit: u64,
+}
+
+impl Op {
+    /// Whether it writes data.
+    #[inline]
+    pub(super) fn is_write(self) -> bool {
+        matches!(self.kind, Kind::Write | Kind::Append)
+    }
 }
 
 /// A source of commands.
@@ -58,17 +93,17 @@ impl Plain {
 impl Traffic for Plain {
     #[inline]
     fn next(&mut self) -> Option<Op> {
-        let (write, unit) = match self.rw {
-            Rw::RandRead => (false, self.random.below(self.units)),
-            Rw::RandWrite => (true, self.random.below(self.units)),
+        let (kind, unit) = match self.rw {
+            Rw::RandRead => (Kind::Read, self.random.below(self.units)),
+            Rw::RandWrite => (Kind::Write, self.random.below(self.units)),
             Rw::RandRw => {
                 let write = self.random.below(100) >= self.reads_percent;
-                (write, self.random.below(self.units))
+                (Kind::of(write), self.random.below(self.units))
             }
-            Rw::Read => (false, self.in_order()),
-            Rw::Write => (true, self.in_order()),
+            Rw::Read => (Kind::Read, self.in_order()),
+            Rw::Write | Rw::Append => (Kind::Write, self.in_order()),
         };
-        Some(Op { write, unit })
+        Some(Op { kind, unit })
     }
 }
 
@@ -92,8 +127,8 @@ impl Sequence {
 
 impl Traffic for Sequence {
     fn next(&mut self) -> Option<Op> {
-        let write = self.write;
-        self.units.next().map(|unit| Op { write, unit })
+        let kind = Kind::of(self.write);
+        self.units.next().map(|unit| Op { kind, unit })
     }
 }
 
@@ -136,7 +171,7 @@ impl<T: Traffic> Traffic for Verified<'_, T> {
     }
 
     fn start(&mut self, op: Op, buffer: &Buffer, at: usize) {
-        if op.write {
+        if op.is_write() {
             self.ledger.fill(op.unit, buffer, at);
         } else {
             self.ledger.poison(buffer, at);
@@ -144,7 +179,7 @@ impl<T: Traffic> Traffic for Verified<'_, T> {
     }
 
     fn finish(&mut self, op: Op, ok: bool, buffer: &Buffer, at: usize) {
-        if op.write {
+        if op.is_write() {
             self.ledger.written(op.unit, ok);
         } else if ok {
             self.ledger.check(op.unit, buffer, at);
@@ -177,13 +212,13 @@ mod tests {
     fn in_order_goes_around() {
         let units: Vec<_> = take(Rw::Read, 12, 0).iter().map(|op| op.unit).collect();
         assert_eq!(units, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]);
-        assert!(take(Rw::Write, 3, 0).iter().all(|op| op.write));
+        assert!(take(Rw::Write, 3, 0).iter().all(|op| op.is_write()));
     }
 
     #[test]
     fn a_mix_is_half_reads_half_writes_and_repeats_by_seed() {
         let mix = take(Rw::RandRw, 10_000, 3);
-        let writes = mix.iter().filter(|op| op.write).count();
+        let writes = mix.iter().filter(|op| op.is_write()).count();
         assert!((4700..5300).contains(&writes), "{writes} of 10000");
         assert_eq!(mix, take(Rw::RandRw, 10_000, 3));
         assert_ne!(mix, take(Rw::RandRw, 10_000, 4));
@@ -198,7 +233,7 @@ mod tests {
                 ..Job::default()
             };
             let mix = take_of(job, 10_000);
-            let count = mix.iter().filter(|op| op.write).count();
+            let count = mix.iter().filter(|op| op.is_write()).count();
             assert!(
                 writes.contains(&count),
                 "{count} writes at {percent} % reads"

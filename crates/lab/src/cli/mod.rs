@@ -18,6 +18,7 @@ pub mod precondition;
 pub mod simulate;
 pub mod trace;
 pub mod wait;
+pub mod zone;
 
 pub use complete::presets;
 pub(crate) use terminal::error::UsageError;

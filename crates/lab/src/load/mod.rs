@@ -13,8 +13,10 @@ use driver::io::Namespace;
 use driver::wait::{Advised, Wait};
 use driver::workload::beside::Beside;
 use driver::workload::{self, Job, Lulls, Progress, Setting};
-use driver::{Device, Doorbells, DriverError, Options, QueuePair, Shutdown};
+use driver::zoned::{Zone, Zones};
+use driver::{CommandSets, Device, Doorbells, DriverError, Options, QueuePair, Shutdown};
 use machine::clock::Clock;
+use nvme_spec::opcode::Csi;
 use terminal::progress;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -22,6 +24,8 @@ use crate::job::JobReport;
 
 /// Memory shared with the drive besides buffers: admin queue, doorbells, log pages.
 const SPARE_LEN: u64 = 16 << 20;
+/// Bytes of a report of zones that is read at a time.
+const REPORT_LEN: usize = 64 << 10;
 /// Maximum transfer size that a load accepts; drives support less.
 pub(crate) const MAX_BLOCK_SIZE: u64 = 32 << 20;
 
@@ -90,32 +94,32 @@ pub(crate) struct Host {
 pub(crate) type Queue = QueuePair<AnyBus>;
 
 impl Host {
-    /// Connects to a drive and enables its controller.
+    /// Connects to a drive and enables its controller, with all command sets that it supports.
     pub(crate) fn connect(at: &Place, doorbells: Doorbells, needs: Needs) -> anyhow::Result<Self> {
-        Self::connect_with(at, doorbells, needs, false)
+        Self::connect_with(at, doorbells, needs, CommandSets::Supported)
     }
 
-    /// Like [`Host::connect`], with all command sets enabled, for namespaces with another command
-    /// set than NVM.
+    /// Like [`Host::connect`], but an error for a controller that supports only the NVM command
+    /// set.
     pub(crate) fn connect_to_all_sets(
         at: &Place,
         doorbells: Doorbells,
         needs: Needs,
     ) -> anyhow::Result<Self> {
-        Self::connect_with(at, doorbells, needs, true)
+        Self::connect_with(at, doorbells, needs, CommandSets::All)
     }
 
     fn connect_with(
         at: &Place,
         doorbells: Doorbells,
         needs: Needs,
-        all_command_sets: bool,
+        command_sets: CommandSets,
     ) -> anyhow::Result<Self> {
         let options = Options {
             memory_len: needs.memory_len()?,
             doorbells,
             transfer_len_max: needs.block_size.max(4096),
-            all_command_sets,
+            command_sets,
             ..Options::default()
         };
         let place = || format!("cannot use the drive at {at}");
@@ -145,6 +149,26 @@ impl Host {
     /// The clock that measures jobs.
     pub(crate) fn clock(&self) -> Clock {
         self.clock.clone()
+    }
+
+    /// The command set of a namespace; NVM where the drive has no descriptors of namespaces.
+    pub(crate) fn command_set(&mut self, nsid: u32) -> anyhow::Result<Csi> {
+        match self.device.command_set(nsid) {
+            Err(DriverError::Status { .. }) => Ok(Csi::NVM),
+            csi => Ok(csi?),
+        }
+    }
+
+    /// What the zones of a namespace have in common, and each of them.
+    pub(crate) fn zones(
+        &mut self,
+        queue: &mut Queue,
+        namespace: &Namespace,
+    ) -> anyhow::Result<(Zones, Vec<Zone>)> {
+        let common = self.device.zones(namespace.nsid)?;
+        let scratch = self.device.alloc(REPORT_LEN)?;
+        let zones = queue.report_zones(namespace, &common, &scratch);
+        Ok((common, zones.context("cannot report the zones")?))
     }
 
     /// Runs a job on one queue pair; ends it early when `progress` says so.

@@ -28,7 +28,7 @@ use client::cli::{
 };
 use lab::cli::{
     bench, calibrate, clone, conformance, demo, doctor, drive, explain, fidelity, identify, kv,
-    precondition, simulate,
+    precondition, simulate, zone,
 };
 use server::{logging, process};
 pub(crate) use terminal::error::UsageError;
@@ -80,6 +80,7 @@ enum Command {
     Bench(bench::Bench),
     Identify(identify::Identify),
     Kv(kv::Kv),
+    Zone(zone::ZoneCommand),
     Conformance(conformance::Conformance),
     Simulate(simulate::Simulate),
     Calibrate(calibrate::Calibrate),
@@ -172,6 +173,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Bench(bench) => bench.run(),
         Command::Identify(identify) => identify.run(),
         Command::Kv(kv) => kv.run(),
+        Command::Zone(zone) => zone.run(),
         Command::Conformance(conformance) => conformance.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Calibrate(calibrate) => calibrate.run(),

@@ -50,7 +50,7 @@ impl Drive {
     pub(crate) fn attach(world: &World, name: &str) -> Self {
         let options = Options {
             memory_len: 16 << 20,
-            all_command_sets: true,
+            command_sets: driver::CommandSets::All,
             ..Options::default()
         };
         let socket = world.path(&format!("{name}.sock"));

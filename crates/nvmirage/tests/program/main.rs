@@ -9,6 +9,7 @@ mod address;
 mod api;
 mod api_abuse;
 mod bench;
+mod bench_sets;
 mod calibrate;
 mod check;
 mod clone;

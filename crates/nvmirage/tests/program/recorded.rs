@@ -107,7 +107,7 @@ fn counts<const N: usize>(trace: &str, names: [&str; N]) -> [usize; N] {
 fn connect(world: &World) -> Device<VfioUser> {
     let options = Options {
         memory_len: 32 << 20,
-        all_command_sets: true,
+        command_sets: driver::CommandSets::All,
         ..Options::default()
     };
     let mut device = Device::connect(world.path("d.sock"), &options).unwrap();

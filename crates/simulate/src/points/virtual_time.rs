@@ -206,7 +206,7 @@ fn bring_up(
         memory_len: largest as usize + lists + (16 << 20),
         doorbells: Doorbells::Mapped,
         transfer_len_max: largest,
-        all_command_sets: true,
+        command_sets: driver::CommandSets::All,
         ..Options::default()
     };
     let mut device = Device::open(Virtual::new(engine, slot, pages), &options)?;

@@ -136,7 +136,10 @@ pub(super) fn bring_up(
         doorbells: Doorbells::Mapped,
         // Data pointers are built here.
         transfer_len_max: PAGE as u32,
-        all_command_sets: medium.set().is_some(),
+        command_sets: match medium.set() {
+            Some(_) => driver::CommandSets::All,
+            None => driver::CommandSets::Nvm,
+        },
         ..Options::default()
     };
     let mut device = Device::open(Virtual::new(engine, slot, pages), &options)?;

@@ -18,6 +18,28 @@ const TIMED: &str = "crates/media/src/channel/timed.rs";
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "zone-load-one-write",
+        guard: "the load generator has one write in flight in a zone",
+        file: "crates/driver/src/workload/zones.rs",
+        from: "(append || one.in_flight == 0) => {",
+        to: "(append || one.in_flight < 2) => {",
+        test: unit(
+            "driver",
+            "workload::zones::tests::writes_have_one_command_in_a_zone_and_full_zones_are_left",
+        ),
+    },
+    Mutation {
+        name: "zone-load-finishes",
+        guard: "a zone that is left with a rest does not stay active",
+        file: "crates/driver/src/workload/zones.rs",
+        from: "if one.partial || zone.has_rest {",
+        to: "if one.partial {",
+        test: unit(
+            "driver",
+            "workload::zones::tests::writes_have_one_command_in_a_zone_and_full_zones_are_left",
+        ),
+    },
+    Mutation {
         name: "zone-write-pointer",
         guard: "a zone is written at its write pointer only",
         file: ZONES,

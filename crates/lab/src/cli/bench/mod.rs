@@ -6,15 +6,17 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use api::config::{Size, Span};
 use beside::{BesideArgs, Besides, cold_report};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use driver::Doorbells;
 use driver::bus::place::Place;
 use driver::io::Namespace;
-use driver::workload::{Job, Neighbour, Rw};
+use driver::workload::{Job, JobZones, Neighbour, Rw};
+use driver::zoned::Zone;
 use machine::cpu;
+use nvme_spec::opcode::Csi;
 use serde::Serialize;
 use terminal::interrupt::Interrupt;
 
@@ -37,6 +39,8 @@ Examples:
       Check every byte, and print JSON
   nvmirage bench --target vfio-user:/tmp/nvme.sock --idle-queues 60 --cold-every 10ms --qd 32
       With idle queue pairs, and one that is used rarely
+  nvmirage bench --target vfio-user:/tmp/zns.sock --destroy-data --rw append --bs 16k --qd 16
+      Appends to the zones of a zoned drive, which are reset
   nvmirage bench --target pci:0000:01:00.0 --qd 1,32
       A drive of this machine, after nvmirage drive bind
   nvmirage bench floor
@@ -58,9 +62,14 @@ pub struct Bench {
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS", required = true)]
     target: Option<Place>,
 
-    /// Kind of I/O: random or sequential; reads, writes, or both
+    /// Kind of I/O: random or sequential; reads, writes, or both; append: to zones, one by one. In
+    /// zones, write keeps one command in flight in each of as many zones
     #[arg(long, value_name = "KIND", value_parser = rw(), default_value = "randread")]
     rw: Rw,
+
+    /// Zones that append uses at a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    open_zones: Option<u16>,
 
     /// Share of reads in randrw, in percent
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
@@ -237,16 +246,31 @@ impl Bench {
         interrupt: &Interrupt,
         reports: &mut Vec<JobReport>,
     ) -> anyhow::Result<()> {
+        let csi = host.command_set(self.nsid)?;
+        ensure!(
+            csi != Csi::KEY_VALUE,
+            "namespace {} holds keys and values: measure it with `nvmirage kv --target {} bench`",
+            self.nsid,
+            self.target.as_ref().context("--target is missing")?
+        );
         let namespace = host.device().namespace(self.nsid)?;
         let mut queues: Vec<Queue> = (0..needs.queues)
             .map(|_| host.device().create_queue_pair(needs.queue_depth, false))
             .collect::<Result<_, _>>()?;
+        let zones = match csi {
+            Csi::ZONED_NAMESPACE => Some(self.zones(host, &mut queues[0], &namespace)?),
+            _ => None,
+        };
         if self.verify {
             host.refuse_forgetful(&mut queues[0], &namespace)?;
         }
         let mut besides = self.beside.open(host, self.doorbells, (needs, self.nsid))?;
         let mut recorder = self.record_trace.is_some().then(Recorder::default);
         for job in jobs {
+            let job = &Job {
+                zones: zones.clone(),
+                ..job.clone()
+            };
             let report = one(
                 host,
                 &mut queues,
@@ -271,12 +295,45 @@ impl Bench {
         }
     }
 
+    /// The zones that jobs use: those that lie in `--span` as a whole.
+    fn zones(
+        &self,
+        host: &mut Host,
+        queue: &mut Queue,
+        namespace: &Namespace,
+    ) -> anyhow::Result<JobZones> {
+        let nsid = self.nsid;
+        ensure!(
+            !self.verify,
+            "--verify: namespace {nsid} has zones, whose blocks are written only once: remove the option"
+        );
+        let (common, mut zones) = host.zones(queue, namespace)?;
+        let end = |zone: &Zone| (zone.start + common.blocks) * u64::from(namespace.block_len);
+        if let Some(span) = self.span {
+            zones.retain(|zone| end(zone) <= span.0);
+            let size = Size(common.blocks * u64::from(namespace.block_len));
+            ensure!(
+                !zones.is_empty() || !self.rw.writes(),
+                "--span {span}: zones of namespace {nsid} have {size}: write at least that"
+            );
+        }
+        ensure!(
+            !self.rw.writes() || self.beside.also().next().is_none(),
+            "--also: jobs that write zones run on one drive: remove the option"
+        );
+        Ok(JobZones {
+            common,
+            zones,
+            open: self.open_zones.unwrap_or(1),
+        })
+    }
+
     /// Rejects jobs that overwrite data unless `--destroy-data` is given.
     fn refuse_without_consent(&self, target: &Place) -> anyhow::Result<()> {
         let writes = match self.rw {
             Rw::RandRead | Rw::Read => false,
             Rw::RandRw => self.reads < 100,
-            Rw::RandWrite | Rw::Write => true,
+            Rw::RandWrite | Rw::Write | Rw::Append => true,
         };
         if self.destroy_data || !(writes || self.verify) {
             return Ok(());
@@ -300,6 +357,15 @@ impl Bench {
     /// # Errors
     /// Options that do not go together.
     pub fn jobs(&self) -> anyhow::Result<Vec<Job>> {
+        if self.rw != Rw::Append && self.open_zones.is_some() {
+            let text =
+                "--open-zones is for --rw append; other jobs use a zone for each command in flight";
+            return Err(UsageError(text.to_owned()).into());
+        }
+        if self.rw == Rw::Append && self.record_trace.is_some() {
+            let text = "--record-trace: the drive chooses where an append writes, so a trace of them does not tell: use --rw write";
+            return Err(UsageError(text.to_owned()).into());
+        }
         let mut jobs = Vec::new();
         for bs in &self.bs {
             let block_size = load::check_block_size(bs.0)
@@ -317,6 +383,7 @@ impl Bench {
                     span: self.span.map(|span| span.0),
                     buffers: self.buffers.map(|size| size.0),
                     pause: self.pause.map_or(Duration::ZERO, |span| span.0),
+                    zones: None,
                 });
             }
         }
