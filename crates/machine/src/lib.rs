@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod cpu;
 pub mod files;
+pub mod image;
 pub mod qemu;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "for tests")]

@@ -32,6 +32,7 @@ mod hangups;
 mod host;
 mod hosts;
 mod http;
+mod images;
 mod journey;
 mod kept;
 mod keys_kept;

@@ -295,6 +295,7 @@ impl State {
                 namespace.media
             );
         }
+        self.warn_of_content(namespace, extent);
         let rest = len % u64::from(namespace.lba_size);
         if rest != 0 {
             tracing::warn!(
@@ -304,6 +305,21 @@ impl State {
             );
         }
         Ok(())
+    }
+
+    /// Warns of an image that a guest will not understand as it is served.
+    fn warn_of_content(&self, namespace: &config::Namespace, extent: Range) {
+        let mut media = self.config.media.iter();
+        let medium = media.find(|m| m.name == namespace.media);
+        let Some(path) = medium.and_then(config::Medium::path) else {
+            return;
+        };
+        // a medium that cannot be looked at is served all the same
+        let found = machine::image::look(path, extent.start.0).unwrap_or_default();
+        let how = "write lba_size =";
+        if let Some(advice) = found.and_then(|found| found.advice(namespace.lba_size, how)) {
+            tracing::warn!(namespace = namespace.name, "{}: {advice}", path.display());
+        }
     }
 
     /// The ranges of a medium in use: by namespaces of subsystems, and by namespaces that are in no

@@ -58,6 +58,10 @@ pub(super) struct Up {
     #[arg(long)]
     path: Option<PathBuf>,
 
+    /// Bytes of a logical block: 512 or 4096
+    #[arg(long, value_name = "N", default_value_t = config::DEFAULT_LBA_SIZE, value_parser = lba_size)]
+    lba_size: u32,
+
     /// Open the file or device read-only, and serve it write protected
     #[arg(long, requires = "path")]
     read_only: bool,
@@ -131,6 +135,14 @@ impl Up {
             });
         }
         self.make_in(server, &config, made)?;
+        // the server's log has it, which is not here
+        if let Some(path) = config.media[0].path() {
+            let found = machine::image::look(path, 0).unwrap_or_default();
+            let how = "start again with --lba-size";
+            if let Some(advice) = found.and_then(|found| found.advice(self.lba_size, how)) {
+                terminal::progress::note(&format!("warning: {}: {advice}", path.display()));
+            }
+        }
         let served = requests::configuration(server)?;
         let dashboard = server::dashboard_address(&served.control.unwrap_or_default());
         terminal::print(&format!(
@@ -172,7 +184,8 @@ impl Up {
             return Err(UsageError(text).into());
         }
         let medium = self.medium()?;
-        let namespace = config::Namespace::new(name.clone(), name.clone());
+        let mut namespace = config::Namespace::new(name.clone(), name.clone());
+        namespace.lba_size = self.lba_size;
         let mut controller = config::Controller::new(name.clone(), listen);
         controller.namespaces.push(name.clone());
         let mut config = Config {
@@ -238,6 +251,15 @@ impl Up {
             ..of(kind)
         };
         Ok(keys.into())
+    }
+}
+
+/// A size that a namespace can have.
+fn lba_size(text: &str) -> Result<u32, String> {
+    match text {
+        "512" => Ok(512),
+        "4096" => Ok(4096),
+        _ => Err("write 512 or 4096".to_owned()),
     }
 }
 
