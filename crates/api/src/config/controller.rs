@@ -112,6 +112,9 @@ object! {
             off: "sampling",
             value: "N",
         };
+        /// Number of timed commands that each completion queue keeps. `nvmirage latency` shows the
+        /// last ones of all queues, up to this number. A change discards those kept so far.
+        records: u16 = 256 => Live { bounds: Bounds::Whole(16, 4096), value: "N" };
         /// Serial number.
         serial: Option<String> | unset => Fixed { bounds: Bounds::Ascii(20), unset: DERIVED };
         /// Model number.
