@@ -146,8 +146,8 @@ pub(crate) fn change(change: &Log) -> Result<(), String> {
     Ok(())
 }
 
-/// A filter as the subscriber takes it. What its directives are is known to `config::log`, so that a
-/// module that does not exist is an error, and not a filter that passes nothing.
+/// A filter as the subscriber takes it. What its directives are is known to `config::log`, so that
+/// a module that does not exist is an error, and not a filter that passes nothing.
 fn filter(text: &Filter) -> Result<EnvFilter, String> {
     let text = config::log::filter(text.as_str())?;
     EnvFilter::try_new(&text).map_err(|why| format!("invalid log filter `{text}`: {why}"))

@@ -83,9 +83,9 @@ object! {
             bounds: Bounds::PowerOfTwo(8 << 10, 4 << 20),
             value: "SIZE",
         };
-        /// Delivery of doorbell writes to the reactor: `mapped` into the host, `unmapped` as a message
-        /// or through shadow doorbells, `trapped` always as a message; `auto` is `mapped` where every
-        /// reactor of the controller is in `poll` mode, else `unmapped`.
+        /// Delivery of doorbell writes to the reactor: `mapped` into the host, `unmapped` as a
+        /// message or through shadow doorbells, `trapped` always as a message; `auto` is `mapped`
+        /// where every reactor of the controller is in `poll` mode, else `unmapped`.
         doorbells: Doorbells = Doorbells::default() => Fixed;
         /// Offer MSI-X. With `false` the controller offers only MSI, with up to 32 messages, for
         /// monitors that abort when a device with MSI-X is unplugged.

@@ -41,8 +41,8 @@ object! {
             hint: "there is no such CPU",
             unset: "not pinned",
         };
-        /// Wait policy: `poll` never sleeps, `adaptive` spins for a while after work and then sleeps,
-        /// `interrupt` sleeps as soon as there is no work.
+        /// Wait policy: `poll` never sleeps, `adaptive` spins for a while after work and then
+        /// sleeps, `interrupt` sleeps as soon as there is no work.
         mode: Mode = Mode::default() => Restart;
         /// Longest time that an adaptive reactor spins after work before it sleeps. The reactor
         /// spins only for as long as spinning has recently paid off. Only for `mode = "adaptive"`.

@@ -26,7 +26,7 @@ object! {
         /// working directory.
         #[schema(value_type = String)]
         file: PathBuf => Fixed { value: "PATH", names: Names::Files };
-        /// Trace sampling rate: on average one in N commands is recorded.
+        /// Trace sampling rate: on average one in N commands is recorded; 1 records all.
         sample: u32 = 1 => Fixed {
             bounds: Bounds::Whole(1, MAX_SAMPLE),
             hint: "1 records every command",

@@ -20,26 +20,29 @@ object! {
     pub struct MediumKeys(MediumWritten, "medium") {
         /// Name of the medium.
         name: String => Fixed { bounds: Bounds::Name };
-        /// Kind of the medium.
+        /// Kind of the medium: `null` discards writes, `ram` is memory of the server process,
+        /// `file` is a regular file or a block device, `drive` is a namespace of an NVMe drive,
+        /// `keyvalue` stores keys and values.
         kind: MediumKind => Fixed;
-        /// File or block device of a `file` medium, where it is required; or regular file with the
-        /// log of pairs of a `keyvalue` medium.
+        /// File or block device of a `file` medium, which requires it; or regular file in which a
+        /// `keyvalue` medium logs its pairs.
         #[schema(value_type = Option<String>)]
         path: Option<PathBuf> | unset => Fixed {
             kinds: &[MediumKind::File, MediumKind::KeyValue],
             value: "FILE",
             names: Names::Files,
         };
-        /// Size. Required for `null`, `ram` and `keyvalue` (up to 1TiB), and for a file that does
-        /// not exist.
+        /// Size of the medium. Required for `null`, `ram` and `keyvalue` (up to 1TiB), and for a
+        /// file that does not exist.
         size: Option<Size> | unset => Fixed {
             bounds: Bounds::MultipleOf(512, MIN_MEDIUM_LEN, MEDIUM_LEN_END),
             kinds: &[MediumKind::Null, MediumKind::Ram, MediumKind::File, MediumKind::KeyValue],
             unset: "the size of the existing file",
         };
-        /// Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`. Required for `drive`.
+        /// Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`.
         target: Option<String> | unset => Fixed {
             kinds: DRIVE,
+            needed: true,
             value: "vfio-user:PATH|pci:ADDRESS",
         };
         /// Identifier of the namespace on the drive.
@@ -57,13 +60,14 @@ object! {
             kinds: DRIVE,
             value: "get-log-page:LID[:BYTES]",
         };
-        /// Size of a write that the drive keeps atomic across a power failure, where it is more
-        /// than the drive reports (AWUPF, NAWUPF).
+        /// Size of the writes that the drive keeps atomic across a power failure; for a drive that
+        /// reports less than it keeps (AWUPF, NAWUPF).
         awupf: Option<Size> | unset => Fixed {
             bounds: Bounds::OneSizeOf(&[512, 4096]),
             hint: "the sizes of a block",
             kinds: DRIVE,
             unset: "the size that the drive reports",
+            value: "SIZE",
         };
         /// Reactor that polls all completion queues of the drive, and passes completions to the
         /// reactors that submitted the commands.
@@ -73,15 +77,16 @@ object! {
             value: "REACTOR",
             names: Names::Reactors,
         };
-        /// Reactor that writes the drive's completion queue head doorbells, another one than
-        /// `completions`. Only with `completions`.
+        /// Reactor that writes the drive's completion queue head doorbells. Only with
+        /// `completions`, and another reactor than that one.
         heads: Option<usize> | unset => Fixed {
             kinds: DRIVE,
             unset: "the reactor in `completions`",
             value: "REACTOR",
             names: Names::Reactors,
         };
-        /// Direct I/O (`O_DIRECT`).
+        /// Direct I/O (`O_DIRECT`): `auto` uses it where it serves blocks of 512 bytes, `on`
+        /// requires it, `off` uses the page cache.
         direct: Option<Direct> | unset => Fixed { kinds: FILE, unset: "`auto`" };
         /// Submit through a polling kernel thread (`IORING_SETUP_SQPOLL`), which occupies a CPU
         /// while there is work.
@@ -95,7 +100,8 @@ object! {
         /// Open the file or device read-only, and serve its namespaces write protected. Without it,
         /// the server rejects a file or device that it cannot write.
         read_only: Option<bool> | unset => Fixed { kinds: FILE, unset: "false" };
-        /// Command set.
+        /// Command set: `nvme` is the Key Value command set, `samsung` the vendor commands of
+        /// Samsung's key-value drives.
         dialect: Option<Dialect> | unset => Fixed { kinds: KEY_VALUE, unset: "`nvme`" };
         /// Maximum number of keys.
         max_keys: Option<u32> | unset => Fixed {

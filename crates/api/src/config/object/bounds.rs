@@ -43,7 +43,11 @@ pub enum Bounds {
 impl Bounds {
     /// The accepted values in words; empty where the type says everything.
     pub fn words(self) -> String {
-        let size = |bytes: u64| Size(bytes).to_string();
+        let size = |bytes: u64| match bytes {
+            0 => Size(bytes).to_string(),
+            _ if bytes.is_multiple_of(1 << 60) => format!("{}EiB", bytes >> 60),
+            _ => Size(bytes).to_string(),
+        };
         let time = |ns: u64| Span(Duration::from_nanos(ns)).to_string();
         match self {
             Bounds::Any => String::new(),

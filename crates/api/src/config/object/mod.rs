@@ -82,6 +82,8 @@ pub struct Key {
     pub table: &'static [Key],
     /// Kinds of media that have it; empty: all.
     pub kinds: &'static [MediumKind],
+    /// Whether these kinds require it.
+    pub needed: bool,
     /// Whether it has no option on the command line.
     pub only_in_files: bool,
     /// Kind of its values.
@@ -106,6 +108,7 @@ impl Key {
         names: Names::None,
         table: &[],
         kinds: &[],
+        needed: false,
         only_in_files: false,
         shape: Shape::of::<String>,
         read: read::<String>,
@@ -128,7 +131,7 @@ impl Key {
             return Some(self.unset.to_owned());
         }
         match value {
-            _ if !self.table.is_empty() => None,
+            _ if self.needed || !self.table.is_empty() => None,
             Value::Null => Some("none".to_owned()),
             Value::Array(items) if items.is_empty() => Some("none".to_owned()),
             Value::String(text) => Some(format!("`{text}`")),
@@ -139,10 +142,15 @@ impl Key {
     /// The kinds of media that have it in words; empty where all have it.
     pub fn kinds_words(&self) -> String {
         let words: Vec<String> = self.kinds.iter().map(|kind| format!("`{kind}`")).collect();
+        let only = if self.needed {
+            "Required for, and only for,"
+        } else {
+            "Only for"
+        };
         match &words[..] {
             [] => String::new(),
-            [one] => format!("Only for {one}."),
-            [most @ .., last] => format!("Only for {} and {last}.", most.join(", ")),
+            [one] => format!("{only} {one}."),
+            [most @ .., last] => format!("{only} {} and {last}.", most.join(", ")),
         }
     }
 

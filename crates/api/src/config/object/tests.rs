@@ -219,11 +219,19 @@ fn a_text_says_values_and_default_once() {
         ),
         (
             key::<MediumKeys>("direct"),
-            "Direct I/O (`O_DIRECT`). Only for `file`. Default: `auto`.",
+            "Direct I/O (`O_DIRECT`): `auto` uses it where it serves blocks of 512 bytes, `on` requires it, `off` uses the page cache. Only for `file`. Default: `auto`.",
         ),
         (
             key::<MediumKeys>("zoned"),
             "Zones, which hosts write sequentially and reset as a whole. A `file` has to be a regular one. Only for `null`, `ram` and `file`. Default: none.",
+        ),
+        (
+            key::<MediumKeys>("target"),
+            "Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`. Required for, and only for, `drive`.",
+        ),
+        (
+            key::<MediumKeys>("size"),
+            "Size of the medium (a multiple of 512B, at least 64KiB and less than 8EiB). Required for `null`, `ram` and `keyvalue` (up to 1TiB), and for a file that does not exist. Only for `null`, `ram`, `file` and `keyvalue`. Default: the size of the existing file.",
         ),
         (key::<Config>("log"), "Log filter and format."),
         (
