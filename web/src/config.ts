@@ -76,6 +76,7 @@ export interface Controller {
   queues: number;
   reactor?: number;
   reactors?: number[];
+  records: number;
   sample: number;
   serial?: string;
   socket_mode?: string;

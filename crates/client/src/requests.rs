@@ -5,8 +5,6 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use api::config::log::Log;
-use api::config::trace::Trace;
 use api::config::{Config, Size, Span};
 use api::refusal::Document;
 use api::{
@@ -106,7 +104,7 @@ pub fn stop(socket: &Address, detach_hosts: bool) -> anyhow::Result<Stopping> {
 }
 
 /// Starts a trace and returns its status.
-pub fn create_trace(socket: &Address, trace: &Trace) -> anyhow::Result<TraceStatus> {
+pub fn create_trace(socket: &Address, trace: &impl Serialize) -> anyhow::Result<TraceStatus> {
     let body = serde_json::to_vec(trace)?;
     let reply = request(socket, Method::POST, "/v1/traces", Some(body))?;
     serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
@@ -259,7 +257,7 @@ pub fn change_controller(
 }
 
 /// Changes the log filter and format.
-pub fn change_log(socket: &Address, change: &Log) -> anyhow::Result<()> {
+pub fn change_log(socket: &Address, change: &impl Serialize) -> anyhow::Result<()> {
     let body = serde_json::to_vec(change)?;
     request(socket, Method::PATCH, "/v1/log", Some(body)).map(drop)
 }

@@ -172,6 +172,8 @@ pub struct Counted {
     pub past: Arc<Past>,
     /// Latency sampling rate: on average one in N commands is timed; 0 disables sampling.
     pub sample: u32,
+    /// Number of timed commands that each completion queue keeps.
+    pub records: usize,
 }
 
 /// Counts of a completion queue, with every submission queue that completes into it.

@@ -9,7 +9,7 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use api::config;
-use api::config::log::{Format, Log};
+use api::config::log::{Filter, Format, Log};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
@@ -44,7 +44,7 @@ struct Live {
     filter: reload::Handle<EnvFilter, Written>,
     lines: reload::Handle<Lines, Registry>,
     /// Current filter and format.
-    now: Mutex<(String, Format)>,
+    now: Mutex<(Filter, Format)>,
 }
 
 static LIVE: OnceLock<Live> = OnceLock::new();
@@ -59,6 +59,7 @@ pub fn start(said: Option<&str>, default: Default) -> Result<(), String> {
     let from_environment = from_environment
         .transpose()
         .map_err(|text| format!("{VARIABLE}: {} is not UTF-8", text.display()))?;
+    let is_said = said.is_some() || from_environment.is_some();
     let (text, place) = match (said, &from_environment) {
         (Some(text), _) => (text, "--log"),
         (None, Some(text)) => (text.as_str(), VARIABLE),
@@ -68,7 +69,9 @@ pub fn start(said: Option<&str>, default: Default) -> Result<(), String> {
         },
     };
     let format = format_of(default);
-    let only = filter(text).map_err(|why| format!("{place}: {why}"))?;
+    let wrong = |why| format!("{place}: {why}");
+    let said = Filter::try_from(text.to_owned()).map_err(wrong)?;
+    let only = filter(&said).map_err(wrong)?;
     let (only, filter) = reload::Layer::new(only);
     let (written, lines) = reload::Layer::new(lines(format, default));
     tracing_subscriber::registry()
@@ -76,10 +79,10 @@ pub fn start(said: Option<&str>, default: Default) -> Result<(), String> {
         .with(only)
         .init();
     let live = Live {
-        is_said: said.is_some() || from_environment.is_some(),
+        is_said,
         filter,
         lines,
-        now: Mutex::new((text.to_owned(), format)),
+        now: Mutex::new((said, format)),
     };
     // a process starts logging once
     let _ = LIVE.set(live);
@@ -113,7 +116,7 @@ pub fn configure(log: &Log) -> Result<(), String> {
 /// As [`change`].
 pub(crate) fn configure_anew(log: &Log) -> Result<(), String> {
     configure(&Log {
-        filter: log.filter.clone().or_else(|| Some("info".to_owned())),
+        filter: log.filter.clone().or_else(|| Some(Filter::default())),
         format: log.format.or_else(|| Some(format_of(Default::Info))),
     })
 }
@@ -143,10 +146,10 @@ pub(crate) fn change(change: &Log) -> Result<(), String> {
     Ok(())
 }
 
-/// A filter that was checked. What its directives are is known to `config::log`, so that a module
-/// that does not exist is an error, and not a filter that passes nothing.
-fn filter(text: &str) -> Result<EnvFilter, String> {
-    let text = config::log::filter(text)?;
+/// A filter as the subscriber takes it. What its directives are is known to `config::log`, so that
+/// a module that does not exist is an error, and not a filter that passes nothing.
+fn filter(text: &Filter) -> Result<EnvFilter, String> {
+    let text = config::log::filter(text.as_str())?;
     EnvFilter::try_new(&text).map_err(|why| format!("invalid log filter `{text}`: {why}"))
 }
 

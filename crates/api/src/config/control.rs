@@ -3,42 +3,36 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use utoipa::ToSchema;
-
 use super::Listen;
+use super::object::{Names, Short, object};
 use super::validate::Problem;
 
-/// Addresses of the control API: `control = "unix:PATH"`, or a table.
-#[derive(Clone, Debug, Default, PartialEq, Eq, ToSchema)]
-pub struct Control {
-    /// UNIX socket of the control API, as `unix:PATH`. Default: a socket in the runtime folder.
-    pub socket: Option<Listen>,
-    /// TCP address of the control API, as `127.0.0.1:9600`; needs `token_file`. Default: none.
-    #[schema(value_type = Option<String>)]
-    pub tcp: Option<SocketAddr>,
-    /// File with the token that requests over TCP must carry: 32 to 512 characters. A missing file
-    /// is created with mode 0600. Only with `tcp`.
-    #[schema(value_type = Option<String>)]
-    pub token_file: Option<PathBuf>,
-    /// Allow an address in `tcp` that other machines can reach. Nothing is encrypted, including the
-    /// token. Default: false.
-    #[schema(required = false)]
-    pub tcp_allow_remote: bool,
-}
+/// Default of the socket.
+pub(super) const DEFAULT_SOCKET: &str = "a socket in the runtime folder";
 
-/// Table form of [`Control`].
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Table {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    socket: Option<Listen>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tcp: Option<SocketAddr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token_file: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    tcp_allow_remote: bool,
+object! {
+    /// Addresses of the control API: `control = "unix:PATH"`, or a table.
+    #[derive(Default, Eq)]
+    pub struct Control(ControlKeys, "control", short) {
+        /// UNIX socket of the control API, as `unix:PATH`.
+        socket: Option<Listen> | unset => Restart {
+            unset: DEFAULT_SOCKET,
+            value: "unix:PATH",
+        };
+        /// TCP address of the control API, as `127.0.0.1:9600`. Only with `token_file`.
+        #[schema(value_type = Option<String>)]
+        tcp: Option<SocketAddr> | unset => Restart { value: "ADDRESS:PORT" };
+        /// File with the token that requests over TCP must carry, 32 to 512 characters. A missing
+        /// file is created with mode 0600. Only with `tcp`.
+        #[schema(value_type = Option<String>)]
+        token_file: Option<PathBuf> | unset => Restart {
+            value: "FILE",
+            names: Names::Files,
+        };
+        /// Allow an address in `tcp` that other machines can reach. Nothing is encrypted, including
+        /// the token.
+        tcp_allow_remote: bool | unset => Restart;
+    }
 }
 
 impl Control {
@@ -85,57 +79,25 @@ impl Control {
     }
 }
 
-impl Serialize for Control {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Control {
-            socket,
-            tcp,
-            token_file,
-            tcp_allow_remote,
-        } = self.clone();
-        if let (Some(socket), None, None, false) = (&socket, &tcp, &token_file, tcp_allow_remote) {
-            return socket.serialize(to);
-        }
-        let table = Table {
-            socket,
-            tcp,
-            token_file,
-            tcp_allow_remote,
-        };
-        table.serialize(to)
+impl Short for Control {
+    fn to_text(&self) -> Option<String> {
+        let socket = self.socket.as_ref()?;
+        let is_alone = *self
+            == Control {
+                socket: Some(socket.clone()),
+                ..Control::default()
+            };
+        is_alone.then(|| socket.to_string())
     }
-}
 
-impl<'de> Deserialize<'de> for Control {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> de::Visitor<'de> for Either {
-            type Value = Control;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an address in quotes, as in \"unix:/run/nvmirage/control.sock\", or a table with `socket` and `tcp`")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Control, E> {
-                let socket = text.parse().map_err(E::custom)?;
-                Ok(Control {
-                    socket: Some(socket),
-                    ..Control::default()
-                })
-            }
-
-            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Control, A::Error> {
-                let table = Table::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                Ok(Control {
-                    socket: table.socket,
-                    tcp: table.tcp,
-                    token_file: table.token_file,
-                    tcp_allow_remote: table.tcp_allow_remote,
-                })
-            }
-        }
-        from.deserialize_any(Either)
+    fn from_text(text: &str) -> Result<Self, String> {
+        Ok(Control {
+            socket: Some(text.parse()?),
+            ..Control::default()
+        })
     }
+
+    const FORMS: &'static str = "an address in quotes, as in \"unix:/run/nvmirage/control.sock\", or a table with `socket` and `tcp`";
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ object! {
     pub struct Controller(ControllerKeys, "controller") {
         /// Name of the controller.
         name: String => Fixed { bounds: Bounds::Name };
-        /// NVM subsystem of the controller, shared by all controllers that name it.
+        /// Name of the controller's NVM subsystem; controllers with the same value share it.
         subsystem: Option<String> | unset => Fixed {
             bounds: Bounds::Name,
             unset: "a subsystem of its own, named after the controller",
@@ -83,7 +83,9 @@ object! {
             bounds: Bounds::PowerOfTwo(8 << 10, 4 << 20),
             value: "SIZE",
         };
-        /// Doorbell delivery to the reactor.
+        /// Delivery of doorbell writes to the reactor: `mapped` into the host, `unmapped` as a
+        /// message or through shadow doorbells, `trapped` always as a message; `auto` is `mapped`
+        /// where every reactor of the controller is in `poll` mode, else `unmapped`.
         doorbells: Doorbells = Doorbells::default() => Fixed;
         /// Offer MSI-X. With `false` the controller offers only MSI, with up to 32 messages, for
         /// monitors that abort when a device with MSI-X is unplugged.
@@ -112,6 +114,9 @@ object! {
             off: "sampling",
             value: "N",
         };
+        /// Number of timed commands that each completion queue keeps. `nvmirage latency` shows the
+        /// last ones of all queues, up to this number. A change discards those kept so far.
+        records: u16 = 256 => Live { bounds: Bounds::Whole(16, 4096), value: "N" };
         /// Serial number.
         serial: Option<String> | unset => Fixed { bounds: Bounds::Ascii(20), unset: DERIVED };
         /// Model number.

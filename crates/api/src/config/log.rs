@@ -4,25 +4,57 @@
 //! that exist: the subscriber takes an unknown word for the name of a module, and then logs
 //! nothing. `--log`, `NVMIRAGE_LOG`, `[log]` and the control socket share this check.
 
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Log filter and format. Both can change while the server runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Log {
-    /// Log level (error, warn, info, debug, trace, off), and levels of single modules:
-    /// `info,transport=debug`. Default: `info`.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "checked"
-    )]
-    pub filter: Option<String>,
-    /// Format of a log line: `text`, `json` or `journal`. Default: `journal` where standard error
-    /// is the journal's, else `text`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub format: Option<Format>,
+use super::object::object;
+
+object! {
+    /// Log filter and format. Both can change while the server runs.
+    #[derive(Default, Eq)]
+    pub struct Log(LogKeys, "log") {
+        /// Log level (error, warn, info, debug, trace, off), and levels of single modules:
+        /// `info,transport=debug`.
+        #[schema(value_type = Option<String>)]
+        filter: Option<Filter> | unset => Live { unset: "`info`" };
+        /// Format of a log line.
+        format: Option<Format> | unset => Live {
+            unset: "`journal` where standard error is the journal's, else `text`",
+        };
+    }
+}
+
+/// A log filter that was checked, as it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Filter(String);
+
+impl Filter {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Filter("info".to_owned())
+    }
+}
+
+impl TryFrom<String> for Filter {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        filter(&text)?;
+        Ok(Filter(text))
+    }
+}
+
+impl From<Filter> for String {
+    fn from(filter: Filter) -> String {
+        filter.0
+    }
 }
 
 /// Format of a log line.
@@ -234,22 +266,6 @@ fn check_target(target: &str) -> Result<(), String> {
 fn suggestion<'a>(found: &str, words: impl Iterator<Item = &'a str>) -> String {
     super::read::nearest_word(found, words)
         .map_or_else(String::new, |word| format!(" (did you mean `{word}`?)"))
-}
-
-/// Deserializes a filter, so that an error names its place in the configuration.
-fn checked<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    let text = Option::<String>::deserialize(from)?;
-    match text.as_deref().map(filter) {
-        Some(Err(why)) => Err(de::Error::custom(why)),
-        _ => Ok(text),
-    }
-}
-
-impl Log {
-    /// Whether no key is set.
-    pub fn is_default(&self) -> bool {
-        *self == Log::default()
-    }
 }
 
 #[cfg(test)]

@@ -43,6 +43,10 @@ use utoipa::ToSchema;
 pub use validate::Problem;
 pub use zoned::Zoned;
 
+use self::log::Log;
+use self::object::object;
+use self::tenant::Tenant;
+
 /// Most I/O queue pairs of a controller.
 pub const MAX_QUEUES: u16 = 64;
 /// Most entries of a queue.
@@ -50,47 +54,42 @@ pub const MAX_QUEUE_DEPTH: u16 = 4096;
 /// Bytes of a logical block.
 pub const DEFAULT_LBA_SIZE: u32 = 4096;
 
-/// Configuration of one server process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// Folder of persistent state: the seed of derived identities, and changes that hosts and
-    /// operators made. Default: `$XDG_STATE_HOME/nvmirage`, or `~/.local/state/nvmirage`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub state_dir: Option<PathBuf>,
-    /// Addresses of the control API: `unix:PATH`, or a table. Default: a socket in the runtime
-    /// folder.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub control: Option<Control>,
-    /// Log filter and format.
-    #[serde(default, skip_serializing_if = "log::Log::is_default")]
-    pub log: log::Log,
-    /// Collapse memory in use into huge pages: `"collapse"` or `"off"`. Default: `"off"`.
-    #[serde(default, skip_serializing_if = "HugePages::is_default")]
-    pub huge_pages: HugePages,
-    /// Serving threads, numbered from 0. Default: one reactor, adaptive, not pinned.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reactor: Vec<Reactor>,
-    /// Media: the storage behind namespaces.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub media: Vec<Medium>,
-    /// Namespaces: parts of media, as hosts see them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub namespace: Vec<Namespace>,
-    /// Tenants that share media by weights and rate limits, at most 1024. Default: none; every
-    /// command starts at once.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tenant: Vec<tenant::Tenant>,
-    /// NVMe controllers that hosts attach to.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub controller: Vec<Controller>,
-    /// Identity of a configuration that was built from a command line, where names are always the
-    /// same: the absolute path of its first file, else of its socket. A medium in memory is then
-    /// new at every start, and nothing of it is persistent.
-    #[serde(skip)]
-    #[schema(value_type = Option<String>)]
-    pub short_form: Option<PathBuf>,
+object! {
+    /// Configuration of one server process.
+    #[derive(Default)]
+    pub struct Config(ConfigKeys, "configuration") {
+        /// Folder of persistent state: the seed of derived identities, and changes that hosts and
+        /// operators made.
+        #[schema(value_type = Option<String>)]
+        state_dir: Option<PathBuf> | unset => Restart {
+            unset: "`$XDG_STATE_HOME/nvmirage`, or `~/.local/state/nvmirage`",
+        };
+        /// Addresses of the control API: `unix:PATH`, or a table.
+        control: Option<Control> | unset => Restart {
+            table: Control::KEYS,
+            unset: control::DEFAULT_SOCKET,
+        };
+        /// Log filter and format.
+        log: Log | unset => Live { table: Log::KEYS };
+        /// Collapse memory in use, of hosts and of media, into huge pages.
+        huge_pages: HugePages | unset => Restart;
+        /// Serving threads, numbered from 0.
+        reactor: Vec<Reactor> | unset => Restart { unset: "one reactor, adaptive, not pinned" };
+        /// Media: the storage behind namespaces.
+        media: Vec<Medium> | unset => Step;
+        /// Namespaces: parts of media, as hosts see them.
+        namespace: Vec<Namespace> | unset => Step;
+        /// Tenants that share media by weights and rate limits, up to 1024.
+        tenant: Vec<Tenant> | unset => Step { unset: "none; every command starts at once" };
+        /// NVMe controllers that hosts attach to.
+        controller: Vec<Controller> | unset => Step;
+    }
+    beside {
+        /// Identity of a configuration that was built from a command line, where names are always
+        /// the same: the absolute path of its first file, else of its socket. A medium in memory is
+        /// then new at every start, and nothing of it is persistent.
+        short_form: Option<PathBuf>,
+    }
 }
 
 /// Treatment of the pages of memory in use: hosts' memory and media in memory.
@@ -102,12 +101,6 @@ pub enum HugePages {
     /// Leave pages as they are.
     #[default]
     Off,
-}
-
-impl HugePages {
-    fn is_default(&self) -> bool {
-        *self == HugePages::default()
-    }
 }
 
 /// Address with its scheme.

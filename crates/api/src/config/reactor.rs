@@ -41,10 +41,11 @@ object! {
             hint: "there is no such CPU",
             unset: "not pinned",
         };
-        /// Wait policy.
+        /// Wait policy: `poll` never sleeps, `adaptive` spins for a while after work and then
+        /// sleeps, `interrupt` sleeps as soon as there is no work.
         mode: Mode = Mode::default() => Restart;
         /// Longest time that an adaptive reactor spins after work before it sleeps. The reactor
-        /// spins only for as long as spinning has recently paid. Only for `mode = "adaptive"`.
+        /// spins only for as long as spinning has recently paid off. Only for `mode = "adaptive"`.
         spin: Span = Span(Duration::from_micros(50)) => Restart {
             bounds: Bounds::Below(1_000_000_000),
             hint: "for a reactor that never sleeps write mode = \"poll\"",

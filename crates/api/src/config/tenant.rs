@@ -38,9 +38,11 @@ object! {
             bounds: Bounds::Whole(1, MAX_WEIGHT),
             value: "N",
         };
-        /// Scheduling class.
+        /// Scheduling class: `fair` shares media by weight, `latency` is served before other
+        /// tenants as long as the tenant uses no more than its share.
         class: Class = Class::default() => Live;
-        /// Target latency of its commands, except the slowest 0.5 %. Only for `class = "latency"`.
+        /// Target latency of the tenant's commands, except the slowest 0.5 %. Only for `class =
+        /// "latency"`.
         goal: Option<Span> | unset => Live {
             bounds: Bounds::Time(1, u64::MAX),
             unset: "twice their lowest latency",

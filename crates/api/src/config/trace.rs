@@ -3,53 +3,47 @@
 //! Traces exist only at run time; a configuration file has none.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
+use super::object::{Bounds, Names, object};
 use super::validate::{Place, Problem};
 use super::{Size, Span};
 
 /// Largest `sample`: a trace of fewer commands says little.
-pub const MAX_SAMPLE: u32 = 128;
+const MAX_SAMPLE: u64 = 128;
 /// Smallest `max_size`: room for a few commands.
-const MIN_SIZE: Size = Size(64 << 10);
-/// The shortest `max_time`.
-const MIN_TIME: Duration = Duration::from_millis(1);
+const MIN_SIZE: u64 = 64 << 10;
+/// The shortest `max_time`, in nanoseconds.
+const MIN_TIME_NS: u64 = 1_000_000;
 
-/// Trace of a controller's commands.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Trace {
-    /// Name of the trace: 1 to 64 letters, digits, `.`, `_` or `-`.
-    pub name: String,
-    /// Name of the controller.
-    pub controller: String,
-    /// File that the server creates; it must not exist. A relative path starts at the server's
-    /// working directory.
-    #[schema(value_type = String)]
-    pub file: PathBuf,
-    /// Trace sampling rate: on average one in N commands is recorded, 1 to 128. Default: 1, every
-    /// command.
-    #[serde(default = "every")]
-    pub sample: u32,
-    /// Maximum file size, at least 64KiB; the trace ends before it is exceeded. Default: 1GiB.
-    #[serde(default = "max_size")]
-    pub max_size: Size,
-    /// Maximum duration, at least 1ms. Default: unlimited; the trace runs until it is stopped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_time: Option<Span>,
-}
-
-/// Default sampling rate: every command.
-pub fn every() -> u32 {
-    1
-}
-
-/// Default maximum file size.
-pub fn max_size() -> Size {
-    Size(1 << 30)
+object! {
+    /// Trace of a controller's commands.
+    pub struct Trace(TraceKeys, "trace") {
+        /// Name of the trace.
+        name: String => Fixed { bounds: Bounds::Name };
+        /// Name of the controller.
+        controller: String => Fixed { names: Names::Controllers };
+        /// File that the server creates; it must not exist. A relative path starts at the server's
+        /// working directory.
+        #[schema(value_type = String)]
+        file: PathBuf => Fixed { value: "PATH", names: Names::Files };
+        /// Trace sampling rate: on average one in N commands is recorded; 1 records all.
+        sample: u32 = 1 => Fixed {
+            bounds: Bounds::Whole(1, MAX_SAMPLE),
+            hint: "1 records every command",
+            value: "N",
+        };
+        /// Maximum file size; the trace ends before it is exceeded.
+        max_size: Size = Size(1 << 30) => Fixed {
+            bounds: Bounds::Bytes(MIN_SIZE, u64::MAX),
+            value: "SIZE",
+        };
+        /// Maximum duration.
+        max_time: Option<Span> | unset => Fixed {
+            bounds: Bounds::Time(MIN_TIME_NS, u64::MAX),
+            unset: "unlimited; the trace runs until it is stopped",
+            value: "TIME",
+        };
+    }
 }
 
 impl Trace {
@@ -60,19 +54,7 @@ impl Trace {
             name: format!("trace {}", self.name),
             problems: &mut problems,
         };
-        place.name(&self.name);
-        place.require((1..=MAX_SAMPLE).contains(&self.sample), || {
-            format!(
-                "sample = {}: write 1 for every command, up to {MAX_SAMPLE} for one of {MAX_SAMPLE}",
-                self.sample
-            )
-        });
-        place.require(self.max_size >= MIN_SIZE, || {
-            format!("max_size = \"{}\": write {MIN_SIZE} or more", self.max_size)
-        });
-        place.require(self.max_time.is_none_or(|time| time.0 >= MIN_TIME), || {
-            "max_time: write 1ms or more".into()
-        });
+        place.keys(self);
         place.require(self.file.file_name().is_some(), || {
             format!(
                 "file = \"{}\": write the name of a file",

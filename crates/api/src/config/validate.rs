@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::object::{Bounds, Object};
+use super::object::Object;
 use super::{Config, Controller, Listen, MediumKind, Namespace};
 
 /// One problem, and how to solve it.
@@ -39,13 +39,6 @@ impl Place<'_> {
         if !holds {
             self.problem(what());
         }
-    }
-
-    /// Checks a name in an object without a table of keys.
-    pub(super) fn name(&mut self, name: &str) {
-        self.require(Bounds::Name.hold(&name.into()), || {
-            format!("name = \"{name}\": write {}", Bounds::Name.words())
-        });
     }
 
     /// Checks each key by itself.
@@ -98,7 +91,7 @@ impl Config {
     }
 }
 
-/// Checks that names are unique within a kind, and the names of media, which have no table of keys.
+/// Checks that names are unique within a kind.
 fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut Vec<Problem>) {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for name in names {
@@ -106,9 +99,6 @@ fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut
             name: format!("{kind} {name}"),
             problems,
         };
-        if kind == "media" {
-            place.name(name);
-        }
         let count = seen.entry(name).or_default();
         *count += 1;
         place.require(*count != 2, || {

@@ -23,7 +23,7 @@ object! {
             hint: NO_LIMIT,
             unset: "`max_active`",
         };
-        /// Maximum number of active (open or closed) zones.
+        /// Maximum number of active zones, open or closed.
         max_active: Option<u32> | unset => Fixed {
             bounds: Bounds::Whole(1, u64::MAX),
             hint: NO_LIMIT,

@@ -2,13 +2,9 @@
 //!
 //! Keys, units and defaults are those of the configuration file.
 
-use std::path::PathBuf;
-
+use anyhow::anyhow;
 use api::config::tenant::Tenant;
-use api::config::{
-    AdminAllow, Controller, Dialect, Direct, MediumKeys, MediumKind, Namespace, Size, Timing,
-};
-use machine::files::read_text;
+use api::config::{Controller, MediumKeys, Namespace};
 use serde_json::Value;
 
 use super::UsageError;
@@ -52,83 +48,8 @@ Examples:
   nvmirage create media disk --kind file --path disk.img --size 64GiB
   nvmirage create media pro --kind ram --size 8GiB --timing samsung-970-pro,program=200us")]
 struct MediumArgs {
-    /// Name of the medium
-    name: String,
-
-    /// Kind of the medium
-    #[arg(long, value_parser = parse::word::<MediumKind>(&["null", "ram", "file", "drive", "keyvalue"]))]
-    kind: MediumKind,
-
-    /// File or block device of a `file`; file that a `keyvalue` is kept in
-    #[arg(long)]
-    path: Option<PathBuf>,
-
-    /// Size, 64KiB to 8EiB; optional for a file that exists, invalid for a `drive`
-    #[arg(long)]
-    size: Option<Size>,
-
-    /// Address of a `drive`
-    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
-    target: Option<String>,
-
-    /// Namespace identifier on a `drive`; default: the first active namespace
-    #[arg(long, value_name = "N")]
-    nsid: Option<u32>,
-
-    /// Vendor log pages of a `drive` that hosts may read, as in get-log-page:0xc0; default: none
-    #[arg(long, value_delimiter = ',', value_name = "get-log-page:LID[:BYTES]")]
-    admin_allow: Vec<AdminAllow>,
-
-    /// Write size that a `drive` keeps atomic across a power failure, where it is more than the
-    /// drive reports: 512B or 4KiB
-    #[arg(long, value_name = "SIZE")]
-    awupf: Option<Size>,
-
-    /// Reactor that polls all completion queues of a `drive`; default: each reactor polls its own
-    #[arg(long, value_name = "REACTOR")]
-    completions: Option<usize>,
-
-    /// Reactor that writes the completion queue head doorbells of a `drive`; default: that of
-    /// --completions
-    #[arg(long, value_name = "REACTOR")]
-    heads: Option<usize>,
-
-    /// Direct I/O of a `file` (O_DIRECT); default: auto
-    #[arg(long, value_parser = parse::word::<Direct>(&["auto", "on", "off"]))]
-    direct: Option<Direct>,
-
-    /// Submit I/O of a `file` through a polling kernel thread; default: false
-    #[arg(long, value_name = "BOOL")]
-    poll_submissions: Option<bool>,
-
-    /// Poll the device of a `file` for completions instead of taking interrupts; default: false
-    #[arg(long, value_name = "BOOL")]
-    poll_completions: Option<bool>,
-
-    /// Register hosts' memory with the kernel for I/O of a `file`; default: true
-    #[arg(long, value_name = "BOOL")]
-    register_memory: Option<bool>,
-
-    /// Open a `file` read-only and serve it write protected; default: false
-    #[arg(long, value_name = "BOOL")]
-    read_only: Option<bool>,
-
-    /// Timing model: a preset, and parameters that differ from it; default: none
-    #[arg(long, value_name = "PRESET[,NAME=VALUE...]", value_parser = |text: &str| Timing::parse(text, read_text))]
-    timing: Option<Timing>,
-
-    /// Command set of a `keyvalue`; default: nvme
-    #[arg(long, value_parser = parse::word::<Dialect>(&["nvme", "samsung"]))]
-    dialect: Option<Dialect>,
-
-    /// Maximum number of keys of a `keyvalue`, 1 to 4294967294; default: one for each 512 bytes
-    #[arg(long, value_name = "N")]
-    max_keys: Option<u32>,
-
-    /// File in which the contents are saved when the server stops; only for `ram`, and `keyvalue`
-    /// without a path
-    #[arg(long, value_name = "FILE")]
-    state: Option<PathBuf>,
+    #[command(flatten)]
+    medium: Options<MediumKeys>,
 
     #[command(flatten)]
     control: Control,
@@ -196,31 +117,16 @@ impl Create {
 
 impl MediumArgs {
     fn run(self) -> anyhow::Result<()> {
-        let medium = MediumKeys {
-            name: self.name,
-            kind: self.kind,
-            path: self.path.map(parse::absolute).transpose()?,
-            size: self.size,
-            target: self.target,
-            nsid: self.nsid,
-            admin_allow: self.admin_allow,
-            awupf: self.awupf,
-            completions: self.completions,
-            heads: self.heads,
-            direct: self.direct,
-            poll_submissions: self.poll_submissions,
-            poll_completions: self.poll_completions,
-            register_memory: self.register_memory,
-            read_only: self.read_only,
-            timing: self
-                .timing
-                .map(|timing| timing.absolute(|path| std::path::absolute(path)))
-                .transpose()?,
-            zoned: None,
-            dialect: self.dialect,
-            max_keys: self.max_keys,
-            state: self.state.as_ref().map(std::path::absolute).transpose()?,
-        };
+        let mut medium = self.medium.given;
+        for key in ["path", "state"] {
+            if let Some(Value::String(path)) = medium.get_mut(key) {
+                let absolute = std::path::absolute(&*path)?;
+                let absolute = absolute.into_os_string().into_string();
+                *path = absolute.map_err(|path| {
+                    anyhow!("{} is not UTF-8: use another folder", path.display())
+                })?;
+            }
+        }
         requests::create(&self.control.to_change()?, "media", &medium)
     }
 }

@@ -12,6 +12,7 @@ use std::{env, io};
 
 use api::Inventory;
 use api::config::Controller;
+use api::config::log::Log;
 use api::config::object::{Object, When};
 use api::config::tenant::Tenant;
 use clap::ValueHint;
@@ -292,7 +293,7 @@ pub(crate) fn of_kind() -> ArgValueCompleter {
             return Vec::new();
         };
         if kind == "log" {
-            return offer(current, log_keys());
+            return offer(current, live_keys::<Log>());
         }
         let served = served();
         offer(
@@ -308,20 +309,13 @@ pub(crate) fn of_kind() -> ArgValueCompleter {
     })
 }
 
-fn log_keys() -> [(String, String); 2] {
-    [
-        ("filter=".into(), "as in info,transport=debug".into()),
-        ("format=".into(), "text, json or journal".into()),
-    ]
-}
-
 /// Changes that `set` accepts for the object on the line.
 pub(crate) fn changes() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| match object() {
         Some(("media", name)) => offer(current, live_parameters(name)),
         Some(("tenant", _)) => offer(current, live_keys::<Tenant>()),
         Some(("controller", _)) => offer(current, live_keys::<Controller>()),
-        Some(("log", _)) => offer(current, log_keys()),
+        Some(("log", _)) => offer(current, live_keys::<Log>()),
         _ => Vec::new(),
     })
 }

@@ -1,17 +1,61 @@
 //! Options of `create`, one for each key of an object.
 //!
 //! The table of keys (`api::config::object`) says everything: an option has the key's name, with
-//! `-` for `_`, its values and its description. Only keys that are given are sent, so the server's
-//! defaults apply.
+//! `-` for `_`, its values and its description; [`Line`] adapts what a command line does in another
+//! way. Only keys that are given are sent, so the server's defaults apply.
 
 use std::marker::PhantomData;
 
 use api::config::object::{Key, Names, Object, Shape};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use api::config::tenant::Tenant;
+use api::config::trace::Trace;
+use api::config::{Controller, MediumKeys, Namespace, Timing};
+use clap::builder::{PossibleValuesParser, Resettable, TypedValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+use machine::files::read_text;
 use serde_json::{Map, Value};
 
 use super::live;
+
+/// Object with options.
+pub(super) trait Line: Object {
+    /// Changes the option of a key.
+    fn adapt(_: &Key, option: Arg) -> Arg {
+        option
+    }
+}
+
+impl Line for Controller {}
+impl Line for Namespace {}
+impl Line for Tenant {}
+
+impl Line for MediumKeys {
+    fn adapt(key: &Key, option: Arg) -> Arg {
+        match key.name {
+            "timing" => option.value_parser(|text: &str| {
+                let timing = Timing::parse(text, read_text)?;
+                let timing = timing.absolute(|path| std::path::absolute(path));
+                let timing = timing.map_err(|error| error.to_string())?;
+                serde_json::to_value(timing).map_err(|error| error.to_string())
+            }),
+            _ => option,
+        }
+    }
+}
+
+impl Line for Trace {
+    fn adapt(key: &Key, option: Arg) -> Arg {
+        match key.name {
+            "controller" => option.long(Resettable::Reset),
+            "name" => {
+                let help = "Name of the trace. Default: the controller's name";
+                option.long("name").required(false).help(help)
+            }
+            "max_time" => option.visible_alias("for"),
+            _ => option,
+        }
+    }
+}
 
 /// The keys of a `T` that the command line gives.
 #[derive(Debug)]
@@ -20,9 +64,9 @@ pub(super) struct Options<T> {
     object: PhantomData<fn() -> T>,
 }
 
-impl<T: Object> clap::Args for Options<T> {
+impl<T: Line> clap::Args for Options<T> {
     fn augment_args(command: Command) -> Command {
-        command.args(options(T::KEYS).map(argument))
+        command.args(options(T::KEYS).map(|key| T::adapt(key, argument(key))))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -30,7 +74,7 @@ impl<T: Object> clap::Args for Options<T> {
     }
 }
 
-impl<T: Object> clap::FromArgMatches for Options<T> {
+impl<T: Line> clap::FromArgMatches for Options<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         Ok(Options {
             given: given(T::KEYS, matches),
@@ -46,7 +90,8 @@ impl<T: Object> clap::FromArgMatches for Options<T> {
 
 /// Keys with an option: those of a nested table take its place.
 fn options(keys: &'static [Key]) -> impl Iterator<Item = &'static Key> {
-    keys.iter().flat_map(|key| match key.table {
+    let keys = keys.iter().filter(|key| !key.only_in_files);
+    keys.flat_map(|key| match key.table {
         [] => std::slice::from_ref(key),
         table => table,
     })
@@ -95,16 +140,18 @@ fn is_off(key: &Key) -> bool {
 fn completed(arg: Arg, names: Names) -> Arg {
     match names {
         Names::None => arg,
+        Names::Files => arg.value_hint(ValueHint::AnyPath),
         Names::Media => arg.add(live::media()),
         Names::Namespaces => arg.add(live::namespaces()),
         Names::Tenants => arg.add(live::tenants()),
+        Names::Controllers => arg.add(live::controllers()),
         Names::Reactors => arg.add(live::reactors()),
     }
 }
 
 fn given(keys: &'static [Key], matches: &ArgMatches) -> Map<String, Value> {
     let mut all = Map::new();
-    for key in keys {
+    for key in keys.iter().filter(|key| !key.only_in_files) {
         let value = match (key.shape)() {
             _ if !key.table.is_empty() => {
                 let table = given(key.table, matches);
@@ -126,13 +173,12 @@ fn given(keys: &'static [Key], matches: &ArgMatches) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
-    use api::config::{Controller, Namespace};
     use clap::{Args, FromArgMatches};
     use serde_json::json;
 
     use super::*;
 
-    fn read<T: Object>(args: &[&str]) -> Result<Value, String> {
+    fn read<T: Line>(args: &[&str]) -> Result<Value, String> {
         let command = Options::<T>::augment_args(Command::new("create"));
         let matches = command.try_get_matches_from([&["create"], args].concat());
         let matches = matches.map_err(|error| error.to_string())?;
@@ -176,6 +222,54 @@ mod tests {
             "doorbells": "mapped",
         });
         assert_eq!(some, wanted);
+    }
+
+    #[test]
+    fn a_medium_is_sent_as_it_is_written() {
+        let some = [
+            "d",
+            "--kind",
+            "keyvalue",
+            "--size",
+            "1GiB",
+            "--max-keys",
+            "7",
+            "--register-memory",
+            "true",
+            "--admin-allow",
+            "get-log-page:0xc0,get-log-page:0xc2:512",
+            "--timing",
+            "samsung-kvssd",
+        ];
+        let wanted = json!({
+            "name": "d",
+            "kind": "keyvalue",
+            "size": "1GiB",
+            "max_keys": 7,
+            "register_memory": true,
+            "admin_allow": ["get-log-page:0xc0", "get-log-page:0xc2:512"],
+            "timing": {"preset": "samsung-kvssd"},
+        });
+        assert_eq!(read::<MediumKeys>(&some), Ok(wanted));
+        for (option, value, says) in [
+            ("--kind", "rma", "ram"),
+            ("--direct", "maybe", "possible values: auto, on, off"),
+            ("--max-keys", "many", "1 to 4294967294"),
+            ("--timing", "samsung-kvssd,reed=1us", "reed"),
+            ("--zoned", "1GiB", "unexpected argument"),
+        ] {
+            let error = read::<MediumKeys>(&["d", option, value]).unwrap_err();
+            assert!(error.contains(says), "{option} {value}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_trace_is_of_the_controller_that_is_named_first() {
+        let some = ["c", "--file", "f", "--for", "1s"];
+        let wanted = json!({"controller": "c", "file": "f", "max_time": "1s"});
+        assert_eq!(read::<Trace>(&some), Ok(wanted));
+        let error = read::<Trace>(&["c"]).unwrap_err();
+        assert!(error.contains("--file"), "{error}");
     }
 
     #[test]

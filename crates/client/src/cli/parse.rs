@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use api::config::Listen;
+use api::config::object::Shape;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use terminal::progress;
@@ -11,10 +12,14 @@ use super::UsageError;
 use crate::{Address, Intent};
 
 /// A keyword of the configuration file, with the same meaning.
-pub fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+pub fn word<T>() -> impl TypedValueParser<Value = T>
 where
     T: DeserializeOwned + Clone + Send + Sync + 'static,
 {
+    let words = match Shape::of::<T>() {
+        Shape::Words(words) => words,
+        _ => &[],
+    };
     PossibleValuesParser::new(words).try_map(|word| {
         let from: value::StringDeserializer<value::Error> = word.into_deserializer();
         T::deserialize(from)

@@ -6,7 +6,7 @@ use api::config::log::{Format, Log};
 use api::config::object::Object;
 use api::config::{Controller, Text};
 use api::{ControllerChange, MediumChange, TenantChange, ZoneLoss};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::parse::Control;
 use super::{UsageError, live};
@@ -131,25 +131,25 @@ fn controller_change(changes: &[String]) -> Result<ControllerChange, UsageError>
     Ok(all)
 }
 
-/// Changes of the log. A filter contains `=` and `,` itself.
-fn log_change<'a>(changes: impl Iterator<Item = &'a String>) -> Result<Log, UsageError> {
-    let mut all = Log::default();
+/// Changes of the log. A filter contains `=` and `,` itself, and the server knows its modules.
+fn log_change<'a>(
+    changes: impl Iterator<Item = &'a String>,
+) -> Result<Map<String, Value>, UsageError> {
+    let mut all = Map::new();
     for change in changes {
-        match key_and_value(change, "filter=debug")? {
-            ("filter", filter) => all.filter = Some(filter.to_owned()),
-            ("format", format) => {
-                let known = Format::ALL.iter().find(|(word, _)| *word == format);
-                let known = known.ok_or_else(|| {
-                    UsageError(format!("`{change}`: write format=text, json or journal"))
-                })?;
-                all.format = Some(known.1);
-            }
-            (key, _) => {
-                return Err(UsageError(format!(
-                    "the log has no key `{key}`: write filter=FILTER or format=text, json or journal"
-                )));
-            }
+        let (name, value) = key_and_value(change, "filter=debug")?;
+        if !Log::KEYS.iter().any(|key| key.name == name) {
+            return Err(UsageError(format!(
+                "the log has no key `{name}`: write filter=FILTER or format=text, json or journal"
+            )));
         }
+        let is_format = |format: &str| Format::ALL.iter().any(|(word, _)| *word == format);
+        if name == "format" && !is_format(value) {
+            return Err(UsageError(format!(
+                "`{change}`: write format=text, json or journal"
+            )));
+        }
+        all.insert(name.to_owned(), value.into());
     }
     Ok(all)
 }

@@ -1,13 +1,12 @@
 //! Traces of a running server: start, stop, ls.
 
-use std::path::PathBuf;
-
-use api::config::{Size, Span, trace};
+use api::config::trace::Trace;
 use api::{Condition, TraceStatus};
 use terminal::table::{Align, Table};
 use terminal::units;
 
 use super::live;
+use super::options::Options;
 use super::parse::Control;
 use crate::requests;
 
@@ -38,29 +37,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = START_EXAMPLES)]
 pub struct Start {
-    /// Name of the controller
-    #[arg(add = live::controllers())]
-    controller: String,
-
-    /// File that the server creates
-    #[arg(long, value_name = "PATH")]
-    file: PathBuf,
-
-    /// Name of the trace. Default: the controller's name
-    #[arg(long)]
-    name: Option<String>,
-
-    /// Sampling rate: on average one in N commands is recorded, 1 to 128
-    #[arg(long, value_name = "N", default_value_t = trace::every())]
-    sample: u32,
-
-    /// Maximum file size; the trace ends before it is exceeded
-    #[arg(long, value_name = "SIZE", default_value_t = trace::max_size())]
-    max_size: Size,
-
-    /// Maximum duration. Default: until stopped
-    #[arg(long, visible_alias = "for", value_name = "TIME")]
-    max_time: Option<Span>,
+    #[command(flatten)]
+    trace: Options<Trace>,
 
     #[command(flatten)]
     control: Control,
@@ -72,14 +50,10 @@ impl Start {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        let trace = trace::Trace {
-            name: self.name.unwrap_or_else(|| self.controller.clone()),
-            controller: self.controller,
-            file: self.file,
-            sample: self.sample,
-            max_size: self.max_size,
-            max_time: self.max_time,
-        };
+        let mut trace = self.trace.given;
+        if let (None, Some(controller)) = (trace.get("name"), trace.get("controller")) {
+            trace.insert("name".to_owned(), controller.clone());
+        }
         let made = requests::create_trace(&self.control.to_change()?, &trace)?;
         terminal::print(&format!(
             "trace {} records into {}\n",

@@ -100,6 +100,7 @@ impl Controller {
             queues: self.queues.cqs().map(queue).collect(),
             past: self.flights.past.clone(),
             sample: self.flights.spec.as_ref().map_or(0, |spec| spec.every),
+            records: self.flights.spec.as_ref().map_or(0, |spec| spec.records),
         }
     }
 }

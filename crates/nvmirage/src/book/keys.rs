@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{check, first_column, page, section};
 
-/// The tables: name, type, and page of the book with the details.
+/// The tables: title, type, and heading in `configuration.md`, which has the details; none for a
+/// request.
 const TABLES: &[(&str, &str, &str)] = &[
     ("Top level", "Config", "## Top level"),
     ("`[control]`", "Control", "### `[control]`"),
@@ -21,6 +22,7 @@ const TABLES: &[(&str, &str, &str)] = &[
     ("`[[tenant]]`", "Tenant", "## `[[tenant]]`"),
     ("`[[controller]]`", "Controller", "## `[[controller]]`"),
     ("`fuse` of a controller", "Fuse", "## `[[controller]]`"),
+    ("A trace (`nvmirage trace start`)", "Trace", ""),
 ];
 
 /// Schemas of the configuration and request types, from the generated API description; another test
@@ -40,6 +42,14 @@ pub(super) fn properties<'a>(schemas: &'a Value, name: &str) -> &'a serde_json::
 fn kind(schemas: &Value, property: &Value) -> String {
     if let Some(path) = property["$ref"].as_str() {
         let name = path.rsplit('/').next().unwrap();
+        match name {
+            "AdminAllow" | "SocketMode" => return "text".into(),
+            "Control" => return "address, or table".into(),
+            "Listen" => return "address".into(),
+            "Span" => return "time".into(),
+            _ if schemas[name]["properties"].is_object() => return "table".into(),
+            _ => {}
+        }
         return match schemas[name]["enum"].as_array() {
             Some(words) => words
                 .iter()
@@ -73,7 +83,10 @@ fn kind(schemas: &Value, property: &Value) -> String {
         _ => vec!["any"],
     };
     match types.iter().find(|one| **one != "null").copied() {
-        Some("array") => format!("list of {}", kind(schemas, &property["items"])),
+        Some("array") => match kind(schemas, &property["items"]).as_str() {
+            item @ ("integer" | "table") => format!("list of {item}s"),
+            item => format!("list of {item}"),
+        },
         Some("string") => "text".into(),
         Some(other) => other.into(),
         None => "any".into(),
@@ -106,7 +119,9 @@ fn table(schemas: &Value, name: &str) -> String {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let keys = object::TABLES.iter().find(|(table, _)| *table == name);
+    // A trace does not change.
+    let mut tables = object::TABLES.iter();
+    let keys = tables.find(|(table, _)| *table == name && name != "Trace");
     let mut text = match keys {
         Some(_) => String::from("| key | value | changes | |\n|---|---|---|---|\n"),
         None => String::from("| key | value | |\n|---|---|---|\n"),
@@ -131,15 +146,25 @@ fn table(schemas: &Value, name: &str) -> String {
 fn the_book_lists_every_key() {
     let schemas = schemas();
     let mut text = String::from(
-        "# Every key\n\nKeys of a [configuration](configuration.md) file, generated from the program's types; that page describes them in more detail. The same keys are the \
-         bodies of requests on the\n[control socket](control-socket.md), and options of `nvmirage create`. Sizes, times, ranges and addresses are text with \
-         [units](configuration.md#forms).\n\nColumn *changes*: `live` keys change while hosts use the object (`nvmirage reload`; `nvmirage set` for tenants and controllers), `command` keys by a command of their own \
-         (`attach`, `move`, `resize`).\nA reload recreates an object to change its `recreated` keys. `restart` keys need a restart of the server.\n",
+        "# Every key\n\nAll keys of a [configuration](configuration.md) file, generated from the program's types; that page describes them in more detail. The bodies of requests on the\n\
+         [control socket](control-socket.md) and the options of `nvmirage create` have the same keys. Sizes, times, ranges and addresses are text with \
+         [units](configuration.md#forms).\n\nColumn *changes* states when a key can change:\n\n\
+         - `live`: while hosts use the object, by `nvmirage reload`; for the log, tenants, controllers and timing parameters also by `nvmirage set`.\n\
+         - `command`: while hosts use the object, by `nvmirage reload`, or by a command for this purpose: `create`, `delete`, `attach`, `detach`, `move`, `resize`.\n\
+         - `recreated`: a reload deletes the object and creates it again.\n\
+         - `restart`: at the next start of the server.\n",
     );
     for (title, name, _) in TABLES {
         write!(text, "\n## {title}\n\n{}", table(&schemas, name)).unwrap();
     }
     check("keys.md", &text);
+}
+
+#[test]
+fn every_table_is_on_the_page() {
+    for (table, _) in object::TABLES {
+        assert!(TABLES.iter().any(|(_, name, _)| name == table), "{table}");
+    }
 }
 
 /// Keys without a row, because each has a table of its own.
@@ -156,7 +181,10 @@ const TABLES_OF_THEIR_OWN: [&str; 6] = [
 fn the_page_that_says_more_has_these_keys_and_no_other() {
     let schemas = schemas();
     let page = page("configuration.md");
-    for (title, name, heading) in TABLES.iter().filter(|(_, name, _)| *name != "Fuse") {
+    let described = TABLES
+        .iter()
+        .filter(|(_, name, _)| !["Fuse", "Trace"].contains(name));
+    for (title, name, heading) in described {
         let of_type: BTreeSet<String> = properties(&schemas, name)
             .keys()
             .filter(|key| *name != "Config" || !TABLES_OF_THEIR_OWN.contains(&key.as_str()))

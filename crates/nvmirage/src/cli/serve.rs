@@ -11,7 +11,7 @@ use server::saved::{self, Saved};
 use server::{Source, logging};
 
 use super::UsageError;
-use super::media_arg::MediaArg;
+use super::media_arg::{self, MediaArg};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,9 +41,13 @@ pub(super) struct Serve {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["media", "listen", "doorbells"])]
     config: Option<PathBuf>,
 
-    /// Medium: null, ram, file, drive or keyvalue, with size=, path=, target=, lba_size=, direct=,
-    /// poll_submissions=, poll_completions=, register_memory=, read_only=, preset= and timing.NAME=
-    #[arg(long, value_name = "KIND[:KEY=VALUE,…]", requires = "listen")]
+    #[arg(
+        long,
+        value_name = "KIND[:KEY=VALUE,…]",
+        requires = "listen",
+        help = media_arg::help(),
+        add = media_arg::completer()
+    )]
     media: Vec<MediaArg>,
 
     /// Address that hosts attach to: a socket, or a folder in which this machine has each namespace
@@ -52,7 +56,7 @@ pub(super) struct Serve {
     listen: Option<Listen>,
 
     /// Doorbell delivery: auto is mapped for a polling reactor, else unmapped
-    #[arg(long, value_name = "HOW", value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped", "trapped"]))]
+    #[arg(long, value_name = "HOW", value_parser = parse::word::<Doorbells>())]
     doorbells: Option<Doorbells>,
 
     /// Control socket, for `nvmirage ls`, `create`, `delete`
@@ -151,7 +155,7 @@ impl Serve {
 
     /// One controller, `nvme0`, with a namespace for each medium.
     fn short_form(&self, listen: Listen) -> anyhow::Result<Config> {
-        let told_apart_by = self.media.iter().find_map(|arg| arg.path.as_deref());
+        let told_apart_by = self.media.iter().find_map(|arg| arg.medium.path.as_deref());
         let told_apart_by = std::path::absolute(told_apart_by.unwrap_or(listen.path()))?;
         let mut config = Config {
             short_form: Some(told_apart_by),

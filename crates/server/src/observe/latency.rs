@@ -18,9 +18,6 @@ impl From<Latency> for Histogram {
     }
 }
 
-/// Most commands in a report.
-const REPORTED: usize = 256;
-
 fn watched_command(record: &FlightRecord) -> WatchedCommand {
     let stages = Stage::ALL.iter().zip(record.stages);
     let took = stages.filter(|(_, ns)| *ns > 0);
@@ -47,9 +44,11 @@ pub(crate) fn report(counted: &Counted) -> LatencyReport {
     let watched = counted.queues.iter().filter_map(|q| q.watched.as_ref());
     let there = watched.map(|watched| &*watched.records);
     let all = there.chain([&counted.past.records]);
-    let mut records: Vec<_> = all.flat_map(|records| records.last(REPORTED)).collect();
+    let mut records: Vec<_> = all
+        .flat_map(|records| records.last(counted.records))
+        .collect();
     records.sort_by_key(|record| record.begun);
-    let last = &records[records.len().saturating_sub(REPORTED)..];
+    let last = &records[records.len().saturating_sub(counted.records)..];
     LatencyReport {
         sample: counted.sample,
         latency: latencies(counted),

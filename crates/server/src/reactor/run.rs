@@ -42,8 +42,6 @@ const STALL_NS: u64 = 200_000;
 /// A completion that falls due within the length of a turn is waited for with the clock alone, at
 /// most for this time.
 const DUE_WAIT_MAX_NS: u64 = 1_000;
-/// Records of timed commands per completion queue.
-const RECORDS: usize = 256;
 /// Most commands in flight in a channel.
 const CHANNEL_DEPTH: u16 = media::MAX_DEPTH;
 
@@ -634,7 +632,7 @@ impl Reactor {
         let mut watching = WatchSpec {
             every: 0,
             clock: Clock::now_of_process,
-            records: RECORDS,
+            records: 0,
             trace: None,
         };
         configure(&mut watching, &keys);
@@ -689,6 +687,7 @@ impl Reactor {
 /// Applies the live keys of a controller.
 fn configure(watching: &mut WatchSpec, keys: &config::Controller) {
     watching.every = keys.sample;
+    watching.records = keys.records.into();
 }
 
 /// Sends an answer, for which the caller may have given up waiting.

@@ -1,6 +1,6 @@
 //! The tables of keys.
 
-use super::super::{Mutation, unit};
+use super::super::{Mutation, integration, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -39,6 +39,41 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit(
             "api",
             "config::object::tests::what_changes_live_is_taken_and_nothing_else",
+        ),
+    },
+    Mutation {
+        name: "keys-of-a-kind",
+        guard: "a medium has only the keys of its kind",
+        file: "crates/api/src/config/medium/keys.rs",
+        from: "key.kinds.contains(&self.kind))",
+        to: "!key.kinds.contains(&self.kind))",
+        test: unit(
+            "api",
+            "config::medium::keys::tests::each_kind_has_its_keys_and_no_other",
+        ),
+    },
+    Mutation {
+        name: "records-live",
+        guard: "a controller's live keys reach its queues",
+        file: "crates/server/src/reactor/run.rs",
+        from: "    watching.records = keys.records.into();",
+        to: "    watching.records = watching.records.max(256);",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "sample::as_many_commands_are_kept_as_one_wants",
+        ),
+    },
+    Mutation {
+        name: "records-ring",
+        guard: "a ring of another size takes the place of the one that is there",
+        file: "crates/controller/src/controller/flights.rs",
+        from: "records.filter(|records| records.room() == spec.records.max(1));",
+        to: "records.filter(|_| true);",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "sample::as_many_commands_are_kept_as_one_wants",
         ),
     },
 ];

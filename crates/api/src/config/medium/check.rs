@@ -2,12 +2,11 @@
 
 use model::Parameters;
 
-use super::{Backing, Direct, Drive, File, KeyValue, Medium, MediumKind};
+use super::{Backing, Direct, Drive, File, KeyValue, Medium, MediumKeys, MediumKind};
+use crate::config::object::Object;
 use crate::config::validate::Place;
-use crate::config::{Problem, Size, allow};
+use crate::config::{Problem, allow};
 
-/// Smallest medium.
-const MIN_MEDIUM_LEN: u64 = 64 << 10;
 /// Largest key-value medium.
 const MAX_KEY_VALUE_LEN: u64 = 1 << 40;
 
@@ -39,24 +38,18 @@ impl Medium {
             Backing::Null { .. } | Backing::Ram { .. } => {}
         }
         let size = self.size();
+        let written = MediumKeys::from(self.clone()).values();
+        for key in MediumKeys::KEYS {
+            // A missing size is a fault already.
+            let is_known = key.name != "size" || size.is_some();
+            if is_known && let Err(wrong) = key.check(&written[key.name]) {
+                place.problem(wrong);
+            }
+        }
         if let Some(zoned) = self.zoned() {
             zoned.validate(size, &mut place);
         }
         self.validate_timing(&mut place);
-        if let Some(size) = size {
-            place.require(size.0 >= MIN_MEDIUM_LEN, || {
-                format!(
-                    "size = \"{size}\": a medium has at least {}",
-                    Size(MIN_MEDIUM_LEN)
-                )
-            });
-            place.require(size.0.is_multiple_of(512), || {
-                format!("size = \"{size}\": write a multiple of 512B")
-            });
-            place.require(size.0 <= i64::MAX as u64, || {
-                format!("size = \"{size}\": larger than the maximum of 8 EiB; write a smaller size")
-            });
-        }
     }
 
     fn validate_timing(&self, place: &mut Place<'_>) {
@@ -123,26 +116,12 @@ impl File {
 
 impl Drive {
     fn validate(&self, place: &mut Place<'_>) {
-        let fits = self.nsid.is_none_or(|nsid| (1..u32::MAX).contains(&nsid));
-        place.require(fits, || {
-            "nsid: namespace identifiers of a drive start at 1".into()
-        });
         allow::validate(&self.admin_allow, place);
-        if let Some(awupf) = self.awupf {
-            place.require(matches!(awupf.0, 512 | 4096), || {
-                format!("awupf = \"{awupf}\": write \"512B\" or \"4KiB\", the sizes of a block")
-            });
-        }
     }
 }
 
 impl KeyValue {
     fn validate(&self, place: &mut Place<'_>) {
-        if let Some(keys) = self.max_keys {
-            place.require((1..u32::MAX).contains(&keys), || {
-                format!("max_keys = {keys}: write 1 to {}", u32::MAX - 1)
-            });
-        }
         place.require(self.size.0 <= MAX_KEY_VALUE_LEN, || {
             "the size of a key-value medium is at most 1TiB: write a smaller size".into()
         });

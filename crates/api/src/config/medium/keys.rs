@@ -1,127 +1,155 @@
-//! A medium as it is written.
+//! A medium as it is written: the keys of all kinds in one table.
 
 use std::path::PathBuf;
 
 use driver::bus::place::Place as Target;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use serde_json::Value;
 
 use super::{Backing, Dialect, Direct, Drive, File, Kept, KeyValue, Medium, MediumKind};
+use crate::config::object::{Bounds, Key, Names, Object, json, object};
 use crate::config::{AdminAllow, Size, Timing, Zoned};
 
-/// Medium: storage behind namespaces.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = Medium)]
-pub struct MediumKeys {
-    /// Name of the medium: 1 to 64 letters, digits, `.`, `_` or `-`.
-    pub name: String,
-    /// Kind of the medium.
-    pub kind: MediumKind,
-    /// File or block device. Required for `kind = "file"`; optional for `kind = "keyvalue"`, where
-    /// it is the regular file with the log of pairs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub path: Option<PathBuf>,
-    /// Size: 64KiB to 8EiB, a multiple of 512B; for `kind = "keyvalue"` at most 1TiB. Required for
-    /// `null`, `ram` and `keyvalue`, and for a file that does not exist; invalid for
-    /// `kind = "drive"`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<Size>,
-    /// Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`. Required for, and only for,
-    /// `kind = "drive"`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
-    /// Namespace identifier on the drive, from 1. Only for `kind = "drive"`. Default: the first
-    /// active namespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nsid: Option<u32>,
-    /// Vendor log pages of the drive that hosts may read, as `get-log-page:0xc0` or
-    /// `get-log-page:0xc0:BYTES`: at most 16 pages, LID 0xc0 to 0xff except 0xc1, 4 to 4096 bytes.
-    /// Only for `kind = "drive"`. Default: none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub admin_allow: Vec<AdminAllow>,
-    /// Write size that the drive keeps atomic across a power failure, where it is more than the
-    /// drive reports (AWUPF, NAWUPF): `512B` or `4KiB`. Only for `kind = "drive"`. Default: the
-    /// size that the drive reports.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub awupf: Option<Size>,
-    /// Reactor that polls all completion queues of the drive, and passes completions to the
-    /// reactors that submitted the commands. Only for `kind = "drive"`. Default: each reactor polls
-    /// its own completion queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub completions: Option<usize>,
-    /// Reactor that writes the drive's completion queue head doorbells. Only with `completions`,
-    /// and a different reactor. Default: the reactor in `completions`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub heads: Option<usize>,
-    /// Direct I/O: `auto`, `on` or `off`. Only for `kind = "file"`. Default: `auto`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub direct: Option<Direct>,
-    /// Submit through a polling kernel thread (`IORING_SETUP_SQPOLL`), which occupies a CPU while
-    /// there is work. Only for `kind = "file"`. Default: false.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub poll_submissions: Option<bool>,
-    /// Poll the device for completions instead of taking interrupts (`IORING_SETUP_IOPOLL`). Needs
-    /// direct I/O and a device with polled queues. Only for `kind = "file"`. Default: false.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub poll_completions: Option<bool>,
-    /// Register hosts' memory with the kernel, up to the limit of locked memory (`RLIMIT_MEMLOCK`).
-    /// Only for `kind = "file"`. Default: true.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub register_memory: Option<bool>,
-    /// Open the file or device read-only, and serve its namespaces write protected. Only for
-    /// `kind = "file"`. Default: false; a file or device that cannot be written is then rejected.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_only: Option<bool>,
-    /// Command set: `nvme` or `samsung`. Only for `kind = "keyvalue"`. Default: `nvme`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dialect: Option<Dialect>,
-    /// Maximum number of keys, 1 to 4294967294. Only for `kind = "keyvalue"`. Default: one for each
-    /// 512 bytes of `size`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_keys: Option<u32>,
-    /// File in which a medium in memory, with its zones, is saved when the server stops. Only for
-    /// `kind = "ram"`, and `kind = "keyvalue"` without `path`. Default: none; the contents are not
-    /// persistent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub state: Option<PathBuf>,
-    /// Timing model that delays the completion of commands. Default: none; commands complete as
-    /// soon as they are done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timing: Option<Timing>,
-    /// Zones, which hosts write sequentially and reset as a whole. Only for `null`, `ram`, and
-    /// regular files. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zoned: Option<Zoned>,
+/// Smallest medium.
+const MIN_MEDIUM_LEN: u64 = 64 << 10;
+/// Offsets of files are signed numbers of 64 bits.
+const MEDIUM_LEN_END: u64 = 1 << 63;
+
+object! {
+    /// Medium: storage behind namespaces.
+    #[schema(as = Medium)]
+    pub struct MediumKeys(MediumWritten, "medium") {
+        /// Name of the medium.
+        name: String => Fixed { bounds: Bounds::Name };
+        /// Kind of the medium: `null` discards writes, `ram` is memory of the server process,
+        /// `file` is a regular file or a block device, `drive` is a namespace of an NVMe drive,
+        /// `keyvalue` stores keys and values.
+        kind: MediumKind => Fixed;
+        /// File or block device of a `file` medium, which requires it; or regular file in which a
+        /// `keyvalue` medium logs its pairs.
+        #[schema(value_type = Option<String>)]
+        path: Option<PathBuf> | unset => Fixed {
+            kinds: &[MediumKind::File, MediumKind::KeyValue],
+            value: "FILE",
+            names: Names::Files,
+        };
+        /// Size of the medium. Required for `null`, `ram` and `keyvalue` (up to 1TiB), and for a
+        /// file that does not exist.
+        size: Option<Size> | unset => Fixed {
+            bounds: Bounds::MultipleOf(512, MIN_MEDIUM_LEN, MEDIUM_LEN_END),
+            kinds: &[MediumKind::Null, MediumKind::Ram, MediumKind::File, MediumKind::KeyValue],
+            unset: "the size of the existing file",
+        };
+        /// Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`.
+        target: Option<String> | unset => Fixed {
+            kinds: DRIVE,
+            needed: true,
+            value: "vfio-user:PATH|pci:ADDRESS",
+        };
+        /// Identifier of the namespace on the drive.
+        nsid: Option<u32> | unset => Fixed {
+            bounds: Bounds::Whole(1, u32::MAX as u64 - 1),
+            hint: "namespace identifiers of a drive start at 1",
+            kinds: DRIVE,
+            unset: "the first active namespace",
+            value: "N",
+        };
+        /// Vendor log pages of the drive that hosts may read, up to 16, as in `get-log-page:0xc0`
+        /// or `get-log-page:0xc0:BYTES`. A page has an LID of 0xc0 to 0xff, except 0xc1, and 4 to
+        /// 4096 bytes.
+        admin_allow: Vec<AdminAllow> | unset => Fixed {
+            kinds: DRIVE,
+            value: "get-log-page:LID[:BYTES]",
+        };
+        /// Size of the writes that the drive keeps atomic across a power failure; for a drive that
+        /// reports less than it keeps (AWUPF, NAWUPF).
+        awupf: Option<Size> | unset => Fixed {
+            bounds: Bounds::OneSizeOf(&[512, 4096]),
+            hint: "the sizes of a block",
+            kinds: DRIVE,
+            unset: "the size that the drive reports",
+            value: "SIZE",
+        };
+        /// Reactor that polls all completion queues of the drive, and passes completions to the
+        /// reactors that submitted the commands.
+        completions: Option<usize> | unset => Fixed {
+            kinds: DRIVE,
+            unset: "each reactor polls its own completion queue",
+            value: "REACTOR",
+            names: Names::Reactors,
+        };
+        /// Reactor that writes the drive's completion queue head doorbells. Only with
+        /// `completions`, and another reactor than that one.
+        heads: Option<usize> | unset => Fixed {
+            kinds: DRIVE,
+            unset: "the reactor in `completions`",
+            value: "REACTOR",
+            names: Names::Reactors,
+        };
+        /// Direct I/O (`O_DIRECT`): `auto` uses it where it serves blocks of 512 bytes, `on`
+        /// requires it, `off` uses the page cache.
+        direct: Option<Direct> | unset => Fixed { kinds: FILE, unset: "`auto`" };
+        /// Submit through a polling kernel thread (`IORING_SETUP_SQPOLL`), which occupies a CPU
+        /// while there is work.
+        poll_submissions: Option<bool> | unset => Fixed { kinds: FILE, unset: "false" };
+        /// Poll the device for completions instead of taking interrupts (`IORING_SETUP_IOPOLL`).
+        /// Needs direct I/O and a device with polled queues.
+        poll_completions: Option<bool> | unset => Fixed { kinds: FILE, unset: "false" };
+        /// Register hosts' memory with the kernel, up to the limit of locked memory
+        /// (`RLIMIT_MEMLOCK`).
+        register_memory: Option<bool> | unset => Fixed { kinds: FILE, unset: "true" };
+        /// Open the file or device read-only, and serve its namespaces write protected. Without it,
+        /// the server rejects a file or device that it cannot write.
+        read_only: Option<bool> | unset => Fixed { kinds: FILE, unset: "false" };
+        /// Command set: `nvme` is the Key Value command set, `samsung` the vendor commands of
+        /// Samsung's key-value drives.
+        dialect: Option<Dialect> | unset => Fixed { kinds: KEY_VALUE, unset: "`nvme`" };
+        /// Maximum number of keys.
+        max_keys: Option<u32> | unset => Fixed {
+            bounds: Bounds::Whole(1, u32::MAX as u64 - 1),
+            kinds: KEY_VALUE,
+            unset: "one for each 512 bytes of `size`",
+            value: "N",
+        };
+        /// File in which a medium in memory, with its zones, is saved when the server stops. A
+        /// `keyvalue` medium has it only without `path`.
+        #[schema(value_type = Option<String>)]
+        state: Option<PathBuf> | unset => Fixed {
+            kinds: &[MediumKind::Ram, MediumKind::KeyValue],
+            unset: "none; the contents are not persistent",
+            value: "FILE",
+            names: Names::Files,
+        };
+        /// Timing model that delays the completion of commands: a preset, and parameters that
+        /// differ from it. Parameters that `nvmirage explain PRESET` lists as live change while
+        /// hosts use the medium.
+        timing: Option<Timing> | unset => Live {
+            unset: "none; commands complete as soon as they are done",
+            value: "PRESET[,NAME=VALUE...]",
+        };
+        /// Zones, which hosts write sequentially and reset as a whole. A `file` has to be a regular
+        /// one.
+        zoned: Option<Zoned> | unset => Fixed {
+            kinds: &[MediumKind::Null, MediumKind::Ram, MediumKind::File],
+            table: Zoned::KEYS,
+            unset: "none",
+            only_in_files: true,
+        };
+    }
 }
+
+const FILE: &[MediumKind] = &[MediumKind::File];
+const DRIVE: &[MediumKind] = &[MediumKind::Drive];
+const KEY_VALUE: &[MediumKind] = &[MediumKind::KeyValue];
 
 impl MediumKeys {
     /// The keys of a medium with everything else left out.
     pub fn new(name: String, kind: MediumKind) -> Self {
-        MediumKeys {
-            name,
-            kind,
-            path: None,
-            size: None,
-            target: None,
-            nsid: None,
-            admin_allow: Vec::new(),
-            awupf: None,
-            completions: None,
-            heads: None,
-            direct: None,
-            poll_submissions: None,
-            poll_completions: None,
-            register_memory: None,
-            read_only: None,
-            dialect: None,
-            max_keys: None,
-            state: None,
-            timing: None,
-            zoned: None,
-        }
+        let written = MediumWritten {
+            name: Some(name),
+            kind: Some(kind),
+            ..MediumWritten::default()
+        };
+        written.complete().expect("no other key is required")
     }
 }
 
@@ -249,88 +277,136 @@ fn target(text: Option<String>, faults: &mut Vec<String>) -> Target {
 }
 
 impl MediumKeys {
+    /// The keys in JSON, without the content of those that have no bounds: a path need not be text.
+    pub(super) fn values(&self) -> Value {
+        let there = |path: &Option<PathBuf>| path.as_ref().map(|_| "path".into());
+        json(&MediumKeys {
+            path: there(&self.path),
+            state: there(&self.state),
+            timing: None,
+            ..self.clone()
+        })
+    }
+
     /// What is wrong with keys that its kind does not have.
     fn misplaced(&self) -> Vec<String> {
-        use MediumKind::{Drive, File, KeyValue, Null, Ram};
+        let there = self.values();
         let mut faults = Vec::new();
-        let mut only = |kinds: &[MediumKind], has: bool, what: &str| {
-            if has && !kinds.contains(&self.kind) {
-                faults.push(what.to_owned());
-            }
-        };
-        if self.kind == Drive {
-            only(
-                &[],
-                self.path.is_some() || self.size.is_some(),
-                "a drive has a target, and reports its own size: remove path and size",
-            );
-        }
-        only(
-            &[File, KeyValue, Drive],
-            self.path.is_some(),
-            "only kind = \"file\" and kind = \"keyvalue\" have a path: remove it or change the kind",
-        );
-        for (kind, word, keys) in [
-            (
-                File,
-                "file",
-                &[
-                    ("direct", self.direct.is_some()),
-                    ("poll_submissions", self.poll_submissions.is_some()),
-                    ("poll_completions", self.poll_completions.is_some()),
-                    ("register_memory", self.register_memory.is_some()),
-                    ("read_only", self.read_only.is_some()),
-                ][..],
-            ),
-            (
-                Drive,
-                "drive",
-                &[
-                    ("target", self.target.is_some()),
-                    ("nsid", self.nsid.is_some()),
-                    ("admin_allow", !self.admin_allow.is_empty()),
-                    ("awupf", self.awupf.is_some()),
-                    ("completions", self.completions.is_some()),
-                    ("heads", self.heads.is_some()),
-                ],
-            ),
-            (
-                KeyValue,
-                "keyvalue",
-                &[
-                    ("dialect", self.dialect.is_some()),
-                    ("max_keys", self.max_keys.is_some()),
-                ],
-            ),
-        ] {
-            for (key, has) in keys {
-                only(
-                    &[kind],
-                    *has,
-                    &format!("only kind = \"{word}\" has `{key}`: remove it"),
-                );
+        for key in Self::KEYS.iter().filter(|key| !there[key.name].is_null()) {
+            let fault = match self.is_misplaced(key) {
+                true => self.why_not(key),
+                false => continue,
+            };
+            if !faults.contains(&fault) {
+                faults.push(fault);
             }
         }
-        let keeps: &[MediumKind] = if self.path.is_none() {
-            &[Ram, KeyValue]
-        } else {
-            &[Ram]
-        };
-        only(
-            keeps,
-            self.state.is_some(),
-            "`state` is only for media in memory (kind = \"ram\", and \"keyvalue\" without a path): remove it",
-        );
-        only(
-            &[Null, Ram, File, Drive],
-            self.zoned.is_some(),
-            "zoned: a key-value medium has no zones: write kind = \"file\" or \"ram\"",
-        );
-        only(
-            &[Null, Ram, File, KeyValue],
-            self.zoned.is_some(),
-            "zoned: zones on a drive would not be persistent: write kind = \"file\" or \"ram\"",
-        );
         faults
+    }
+
+    fn is_misplaced(&self, key: &Key) -> bool {
+        // A log of pairs keeps them, too.
+        let is_kept = key.name == "state" && self.path.is_some() && self.kind != MediumKind::Ram;
+        is_kept || !(key.kinds.is_empty() || key.kinds.contains(&self.kind))
+    }
+
+    /// Why its kind does not have a key, and what to do.
+    fn why_not(&self, key: &Key) -> String {
+        let why = match (key.name, self.kind) {
+            ("path" | "size", MediumKind::Drive) => {
+                "a drive has a target, and reports its own size: remove path and size"
+            }
+            ("path", _) => {
+                "only kind = \"file\" and kind = \"keyvalue\" have a path: remove it or change the kind"
+            }
+            ("state", _) => {
+                "`state` is only for media in memory (kind = \"ram\", and \"keyvalue\" without a path): remove it"
+            }
+            ("zoned", MediumKind::Drive) => {
+                "zoned: zones on a drive would not be persistent: write kind = \"file\" or \"ram\""
+            }
+            ("zoned", _) => {
+                "zoned: a key-value medium has no zones: write kind = \"file\" or \"ram\""
+            }
+            (name, _) => {
+                let kinds = key.kinds.iter().map(|kind| format!("kind = \"{kind}\""));
+                let kinds: Vec<String> = kinds.collect();
+                let has = if kinds.len() == 1 { "has" } else { "have" };
+                return format!("only {} {has} `{name}`: remove it", kinds.join(" and "));
+            }
+        };
+        why.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// One medium of every key, as in a file.
+    const ALL: [(&str, &str); 18] = [
+        ("path", "\"p\""),
+        ("size", "\"1MiB\""),
+        ("target", "\"pci:0000:01:00.0\""),
+        ("nsid", "1"),
+        ("admin_allow", "[\"get-log-page:0xc0\"]"),
+        ("awupf", "\"4KiB\""),
+        ("completions", "0"),
+        ("heads", "1"),
+        ("direct", "\"on\""),
+        ("poll_submissions", "true"),
+        ("poll_completions", "true"),
+        ("register_memory", "true"),
+        ("read_only", "true"),
+        ("dialect", "\"nvme\""),
+        ("max_keys", "1"),
+        ("state", "\"s\""),
+        ("timing", "{ preset = \"samsung-970-pro\" }"),
+        ("zoned", "{ zone_size = \"1MiB\" }"),
+    ];
+
+    /// The keys of each kind, as the book has them.
+    #[test]
+    fn each_kind_has_its_keys_and_no_other() {
+        let in_the_table = MediumKeys::KEYS.iter().map(|key| key.name);
+        let tried = ALL.iter().map(|(key, _)| *key).chain(["name", "kind"]);
+        assert_eq!(
+            in_the_table.collect::<BTreeSet<_>>(),
+            tried.collect::<BTreeSet<_>>()
+        );
+        for (kind, own) in [
+            ("null", "size timing zoned"),
+            ("ram", "size state timing zoned"),
+            (
+                "file",
+                "path size direct poll_submissions poll_completions register_memory read_only timing zoned",
+            ),
+            (
+                "drive",
+                "target nsid admin_allow awupf completions heads timing",
+            ),
+            ("keyvalue", "path size dialect max_keys state timing"),
+        ] {
+            let has = |(key, value): &&(&str, &str)| {
+                let text = format!("name = \"m\"\nkind = \"{kind}\"\n{key} = {value}");
+                let keys: MediumKeys = toml::from_str(&text).unwrap();
+                let faults = keys.misplaced();
+                assert!(faults.len() < 2, "{faults:?}");
+                assert!(faults.iter().all(|fault| fault.contains(key)), "{faults:?}");
+                faults.is_empty()
+            };
+            let found: Vec<&str> = ALL.iter().filter(has).map(|(key, _)| *key).collect();
+            assert_eq!(found.join(" "), own, "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_log_of_pairs_needs_no_state() {
+        let text = "name = \"m\"\nkind = \"keyvalue\"\npath = \"p\"\nstate = \"s\"";
+        let keys: MediumKeys = toml::from_str(text).unwrap();
+        let faults = keys.misplaced();
+        assert!(faults[0].contains("without a path"), "{faults:?}");
     }
 }

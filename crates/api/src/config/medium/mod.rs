@@ -8,6 +8,7 @@ mod check;
 mod keys;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use driver::bus::place::Place as Target;
@@ -32,6 +33,18 @@ pub enum MediumKind {
     Drive,
     /// Keys and values in memory of the server process; persistent with `path` or `state`.
     KeyValue,
+}
+
+impl fmt::Display for MediumKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MediumKind::Null => "null",
+            MediumKind::Ram => "ram",
+            MediumKind::File => "file",
+            MediumKind::Drive => "drive",
+            MediumKind::KeyValue => "keyvalue",
+        })
+    }
 }
 
 /// Command set of a key-value medium.

@@ -24,6 +24,10 @@ pub enum Bounds {
     Bytes(u64, u64),
     /// Sizes that are a power of two, from the first to the last.
     PowerOfTwo(u64, u64),
+    /// Sizes that are a multiple of the first, from the second to less than the last.
+    MultipleOf(u64, u64, u64),
+    /// One of these sizes.
+    OneSizeOf(&'static [u64]),
     /// Times in nanoseconds, from the first to the last.
     Time(u64, u64),
     /// Times of less than this, in nanoseconds.
@@ -39,16 +43,24 @@ pub enum Bounds {
 impl Bounds {
     /// The accepted values in words; empty where the type says everything.
     pub fn words(self) -> String {
-        let size = |bytes: u64| Size(bytes).to_string();
+        let size = |bytes: u64| match bytes {
+            0 => Size(bytes).to_string(),
+            _ if bytes.is_multiple_of(1 << 60) => format!("{}EiB", bytes >> 60),
+            _ => Size(bytes).to_string(),
+        };
         let time = |ns: u64| Span(Duration::from_nanos(ns)).to_string();
         match self {
             Bounds::Any => String::new(),
             Bounds::Whole(least, most) => range(least, most, |number| number.to_string()),
             Bounds::Hex(least, most) => range(least, most, |number| format!("{number:#x}")),
-            Bounds::OneOf(all) => {
-                let all: Vec<String> = all.iter().map(u64::to_string).collect();
-                all.join(" or ")
-            }
+            Bounds::OneOf(all) => one_of(all, |number| number.to_string()),
+            Bounds::OneSizeOf(all) => one_of(all, size),
+            Bounds::MultipleOf(step, least, end) => format!(
+                "a multiple of {}, at least {} and less than {}",
+                size(step),
+                size(least),
+                size(end)
+            ),
             Bounds::Bytes(1, u64::MAX) | Bounds::Time(1, u64::MAX) => "more than 0".to_owned(),
             Bounds::Bytes(least, most) => range(least, most, size),
             Bounds::PowerOfTwo(least, most) => {
@@ -87,6 +99,10 @@ impl Bounds {
             Bounds::PowerOfTwo(least, most) => {
                 bytes().is_power_of_two() && (least..=most).contains(&bytes())
             }
+            Bounds::MultipleOf(step, least, end) => {
+                bytes().is_multiple_of(step) && (least..end).contains(&bytes())
+            }
+            Bounds::OneSizeOf(all) => all.contains(&bytes()),
             Bounds::Time(least, most) => (least.into()..=most.into()).contains(&ns()),
             Bounds::Below(most) => ns() < most.into(),
             Bounds::Name => is_name(text()),
@@ -105,6 +121,11 @@ impl Bounds {
 fn is_name(text: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     text.bytes().all(fits) && (1..=MAX_NAME_LEN).contains(&text.len())
+}
+
+fn one_of(all: &[u64], shown: impl Fn(u64) -> String) -> String {
+    let all: Vec<String> = all.iter().copied().map(shown).collect();
+    all.join(" or ")
 }
 
 fn range(least: u64, most: u64, shown: impl Fn(u64) -> String) -> String {

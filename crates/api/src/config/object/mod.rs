@@ -11,17 +11,16 @@ mod schema;
 mod tests;
 
 use std::fmt;
-use std::marker::PhantomData;
 
 pub use bounds::Bounds;
 pub use read::{Shape, read};
-pub use schema::{TABLES, describe};
+pub use schema::{Listed, TABLES, describe};
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::config::with_suggestion;
+use crate::config::{MediumKind, with_suggestion};
 
 /// When a key can change. Timing parameters have their own table (`model::parameter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,17 +35,21 @@ pub enum When {
     Restart,
 }
 
-/// Objects whose names a key's values are, for completions.
+/// What a key's values name, for completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// None: any text.
     None,
+    /// Files and folders.
+    Files,
     /// Media.
     Media,
     /// Namespaces.
     Namespaces,
     /// Tenants.
     Tenants,
+    /// Controllers.
+    Controllers,
     /// Reactors, which have numbers.
     Reactors,
 }
@@ -77,6 +80,12 @@ pub struct Key {
     pub names: Names,
     /// Its keys, where it is a table.
     pub table: &'static [Key],
+    /// Kinds of media that have it; empty: all.
+    pub kinds: &'static [MediumKind],
+    /// Whether these kinds require it.
+    pub needed: bool,
+    /// Whether it has no option on the command line.
+    pub only_in_files: bool,
     /// Kind of its values.
     pub shape: fn() -> Shape,
     /// Reads it as it is written on a command line.
@@ -98,6 +107,9 @@ impl Key {
         value: "",
         names: Names::None,
         table: &[],
+        kinds: &[],
+        needed: false,
+        only_in_files: false,
         shape: Shape::of::<String>,
         read: read::<String>,
     };
@@ -119,7 +131,7 @@ impl Key {
             return Some(self.unset.to_owned());
         }
         match value {
-            Value::Null if !self.table.is_empty() => None,
+            _ if self.needed || !self.table.is_empty() => None,
             Value::Null => Some("none".to_owned()),
             Value::Array(items) if items.is_empty() => Some("none".to_owned()),
             Value::String(text) => Some(format!("`{text}`")),
@@ -127,14 +139,29 @@ impl Key {
         }
     }
 
+    /// The kinds of media that have it in words; empty where all have it.
+    pub fn kinds_words(&self) -> String {
+        let words: Vec<String> = self.kinds.iter().map(|kind| format!("`{kind}`")).collect();
+        let only = if self.needed {
+            "Required for, and only for,"
+        } else {
+            "Only for"
+        };
+        match &words[..] {
+            [] => String::new(),
+            [one] => format!("{only} {one}."),
+            [most @ .., last] => format!("{only} {} and {last}.", most.join(", ")),
+        }
+    }
+
     /// Description with accepted values and default: the text of `--help`, of the API description
     /// and of the book.
     pub fn text(&self) -> String {
-        let mut text = self.about.trim().to_owned();
-        let mut range = self.range();
-        if let Some(first) = range.get_mut(..1) {
-            first.make_ascii_uppercase();
-            text += &format!(" {range}.");
+        let mut text = with_range(self.about.trim(), &self.range());
+        let kinds = self.kinds_words();
+        if !kinds.is_empty() {
+            text += " ";
+            text += &kinds;
         }
         if let Some(default) = self.default_words() {
             text += &format!(" Default: {default}.");
@@ -171,8 +198,32 @@ impl Key {
     }
 }
 
-/// Object with a table of keys.
-pub trait Object: Serialize + for<'de> Deserialize<'de> + Clone + PartialEq {
+/// A description with the accepted values, in parentheses behind the noun phrase that it begins
+/// with.
+fn with_range(about: &str, range: &str) -> String {
+    if range.is_empty() {
+        return about.to_owned();
+    }
+    let (phrase, rest) = about.split_at(phrase_len(about));
+    match phrase.strip_suffix(')') {
+        Some(phrase) => format!("{phrase}; {range}){rest}"),
+        None => format!("{phrase} ({range}){rest}"),
+    }
+}
+
+/// Bytes before the first sign that ends a phrase, outside of code.
+fn phrase_len(text: &str) -> usize {
+    let mut is_code = false;
+    let ends = text.char_indices().find(|&(at, sign)| {
+        is_code ^= sign == '`';
+        let after = text[at + sign.len_utf8()..].chars().next();
+        !is_code && matches!(sign, '.' | ':' | ';') && after.is_none_or(char::is_whitespace)
+    });
+    ends.map_or(text.len(), |(at, _)| at)
+}
+
+/// Object with a table of keys, which is one of [`TABLES`].
+pub trait Object: Listed + Serialize + for<'de> Deserialize<'de> + Clone + PartialEq {
     /// Kind, as in `controller`.
     const KIND: &'static str;
     /// Its keys, in the order in which they are written.
@@ -218,7 +269,9 @@ pub trait Object: Serialize + for<'de> Deserialize<'de> + Clone + PartialEq {
 ///
 /// A row is `KEY: TYPE = DEFAULT => WHEN;`, or `KEY: TYPE => WHEN;` for a required key, or `KEY:
 /// TYPE | unset => WHEN;` for one that is the type's default where it is left out, and that is then
-/// not written either. `{ bounds: …, off: … }` after `WHEN` sets more of its [`Key`].
+/// not written either. `{ bounds: …, off: … }` after `WHEN` sets more of its [`Key`]. Fields after
+/// `beside` are no keys, and are never written. An object with `short` after its kind can also be
+/// written as a text ([`Short`]).
 ///
 /// Two structs are made: the object, and the object as it is written, in which every key may be
 /// missing. serde reads the latter, so its errors keep their place and their list of known keys.
@@ -233,9 +286,18 @@ macro_rules! object {
         Some(|| { let value: $t = $default; $crate::config::object::json(&value) })
     };
     (@default $t:ty | unset) => { Some(|| $crate::config::object::json(&<$t>::default())) };
+    (@text) => { None };
+    (@text short) => {
+        Some((
+            <Self as $crate::config::object::Short>::from_text,
+            <Self as $crate::config::object::Short>::FORMS,
+        ))
+    };
+    (@to_text $v:expr) => { None::<String> };
+    (@to_text $v:expr, short) => { $crate::config::object::Short::to_text($v) };
     (
         $(#[$attribute:meta])*
-        $vis:vis struct $object:ident($written:ident, $kind:literal) {
+        $vis:vis struct $object:ident($written:ident, $kind:literal $(, $short:ident)?) {
             $(
                 $(#[doc = $doc:tt])+
                 $(#[schema($($schema:tt)+)])?
@@ -243,11 +305,15 @@ macro_rules! object {
                     $({ $($facet:ident: $value:expr),+ $(,)? })?;
             )+
         }
+        $(beside {
+            $($(#[doc = $beside_doc:tt])+ $beside:ident: $beside_type:ty),+ $(,)?
+        })?
     ) => {
-        $(#[$attribute])*
         #[derive(Clone, Debug, PartialEq, ::utoipa::ToSchema)]
+        $(#[$attribute])*
         $vis struct $object {
             $($(#[doc = $doc])+ $(#[schema($($schema)+)])? $vis $key: $t,)+
+            $($($(#[doc = $beside_doc])+ #[schema(ignore)] $vis $beside: $beside_type,)+)?
         }
 
         /// The same, as it is written.
@@ -271,12 +337,16 @@ macro_rules! object {
             fn complete(self) -> Result<$object, &'static str> {
                 Ok($object {
                     $($key: object!(@complete self.$key, $key $(| $unset)? $(= $default)?),)+
+                    $($($beside: <$beside_type>::default(),)+)?
                 })
             }
         }
 
         impl ::serde::Serialize for $object {
             fn serialize<S: ::serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                if let Some(text) = object!(@to_text self $(, $short)?) {
+                    return to.serialize_str(&text);
+                }
                 let written = $written {
                     $($key: object!(@written self.$key, $(| $unset)? $(= $default)?),)+
                 };
@@ -286,8 +356,13 @@ macro_rules! object {
 
         impl<'de> ::serde::Deserialize<'de> for $object {
             fn deserialize<D: ::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let complete = $written::complete;
-                $crate::config::object::completed(from, stringify!($object), $written::NAMES, complete)
+                let whole = $crate::config::object::Whole {
+                    object: stringify!($object),
+                    names: $written::NAMES,
+                    complete: $written::complete,
+                    from_text: object!(@text $($short)?),
+                };
+                whole.read(from)
             }
         }
 
@@ -319,40 +394,60 @@ macro_rules! object {
 
 pub(crate) use object;
 
-/// Reads an object as it is written, and completes it. An error of `complete` is raised within the
-/// object, so that TOML reports its line.
-pub(crate) fn completed<'de, D: Deserializer<'de>, W: Deserialize<'de>, T>(
-    from: D,
-    object: &'static str,
-    names: &'static [&'static str],
-    complete: fn(W) -> Result<T, &'static str>,
-) -> Result<T, D::Error> {
-    struct Whole<W, T> {
-        object: &'static str,
-        complete: fn(W) -> Result<T, &'static str>,
-        written: PhantomData<W>,
+/// Object with a second form, a text that stands for some of its keys.
+pub(crate) trait Short: Sized {
+    /// The text, where the object has one.
+    fn to_text(&self) -> Option<String>;
+
+    /// The object of a text.
+    fn from_text(text: &str) -> Result<Self, String>;
+
+    /// Both forms, for the error where a value is neither.
+    const FORMS: &'static str;
+}
+
+/// An object as it is read: as it is written, and then completed.
+pub(crate) struct Whole<W, T> {
+    pub(crate) object: &'static str,
+    pub(crate) names: &'static [&'static str],
+    /// Its error is raised within the object, so that TOML reports its line.
+    pub(crate) complete: fn(W) -> Result<T, &'static str>,
+    pub(crate) from_text: Option<FromText<T>>,
+}
+
+/// How an object is read from a text, and the forms that it has.
+pub(crate) type FromText<T> = (fn(&str) -> Result<T, String>, &'static str);
+
+impl<W: for<'de> Deserialize<'de>, T> Whole<W, T> {
+    pub(crate) fn read<'de, D: Deserializer<'de>>(self, from: D) -> Result<T, D::Error> {
+        match self.from_text {
+            Some(_) => from.deserialize_any(self),
+            None => from.deserialize_struct(self.object, self.names, self),
+        }
+    }
+}
+
+impl<'de, W: Deserialize<'de>, T> Visitor<'de> for Whole<W, T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.from_text {
+            Some((_, forms)) => f.write_str(forms),
+            None => write!(f, "struct {}", self.object),
+        }
     }
 
-    impl<'de, W: Deserialize<'de>, T> Visitor<'de> for Whole<W, T> {
-        type Value = T;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "struct {}", self.object)
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-            let written = W::deserialize(MapAccessDeserializer::new(map))?;
-            (self.complete)(written).map_err(A::Error::missing_field)
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        match self.from_text {
+            Some((from_text, _)) => from_text(text).map_err(E::custom),
+            None => Err(E::invalid_type(Unexpected::Str(text), &self)),
         }
     }
 
-    let written = PhantomData;
-    let whole = Whole {
-        object,
-        complete,
-        written,
-    };
-    from.deserialize_struct(object, names, whole)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        let written = W::deserialize(MapAccessDeserializer::new(map))?;
+        (self.complete)(written).map_err(A::Error::missing_field)
+    }
 }
 
 /// A value that is there. Null is read as a value of the type, and is an error for a number.

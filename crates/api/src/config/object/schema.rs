@@ -7,25 +7,43 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema};
 
 use super::{Key, Object, When};
+use crate::config::log::Log;
 use crate::config::tenant::Tenant;
-use crate::config::{Controller, Fuse, Namespace, Reactor, Zoned};
+use crate::config::trace::Trace;
+use crate::config::{Config, Control, Controller, Fuse, MediumKeys, Namespace, Reactor, Zoned};
 
-/// The tables, by the names of their types.
-pub const TABLES: [(&str, &[Key]); 6] = [
-    ("Controller", Controller::KEYS),
-    ("Fuse", Fuse::KEYS),
-    ("Namespace", Namespace::KEYS),
-    ("Reactor", Reactor::KEYS),
-    ("Tenant", Tenant::KEYS),
-    ("Zoned", Zoned::KEYS),
-];
+/// An object in [`TABLES`]. One that is forgotten there does not compile.
+pub trait Listed {}
+
+macro_rules! tables {
+    ($($name:literal: $object:ty,)+) => {
+        /// The tables, by the names of their types in the API description.
+        pub const TABLES: &[(&str, &[Key])] = &[$(($name, <$object>::KEYS)),+];
+
+        $(impl Listed for $object {})+
+    };
+}
+
+tables! {
+    "Config": Config,
+    "Control": Control,
+    "Controller": Controller,
+    "Fuse": Fuse,
+    "Log": Log,
+    "Medium": MediumKeys,
+    "Namespace": Namespace,
+    "Reactor": Reactor,
+    "Tenant": Tenant,
+    "Trace": Trace,
+    "Zoned": Zoned,
+}
 
 /// Requests that change keys of an object, by the names of their types.
 const CHANGES: [(&str, &str, &[Key]); 1] = [("ControllerChange", "Controller", Controller::KEYS)];
 
 /// Completes the schemas of objects, and of the requests that change them, by the tables.
 pub fn describe(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
-    for (name, keys) in TABLES {
+    for (name, keys) in TABLES.iter().copied() {
         let Some(RefOr::T(Schema::Object(object))) = schemas.get_mut(name) else {
             continue;
         };

@@ -2,9 +2,11 @@
 
 use serde_json::json;
 
-use super::{Bounds, Key, Object, Shape, TABLES, When, object};
+use super::{Bounds, Key, Listed, Object, Shape, Short, TABLES, When, object};
 use crate::config::tenant::Tenant;
-use crate::config::{Controller, Doorbells, Listen, Namespace, Reactor, Size, SocketMode};
+use crate::config::{
+    Config, Controller, Doorbells, Listen, MediumKeys, Namespace, Reactor, Size, SocketMode,
+};
 
 object! {
     /// Object.
@@ -20,6 +22,62 @@ object! {
         /// With a type's default.
         mode: SocketMode | unset => Restart;
     }
+}
+
+impl Listed for Thing {}
+
+object! {
+    /// Object with a short form, and with a field that is no key.
+    #[derive(Default, Eq)]
+    struct Place(PlaceKeys, "place", short) {
+        /// Where.
+        path: String | unset => Fixed;
+        /// Deep.
+        depth: u16 | unset => Fixed;
+    }
+    beside {
+        /// Seen.
+        seen: bool,
+    }
+}
+
+impl Listed for Place {}
+
+impl Short for Place {
+    fn to_text(&self) -> Option<String> {
+        (self.depth == 0).then(|| self.path.clone())
+    }
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "" => Err("a place has a path".to_owned()),
+            path => Ok(Place {
+                path: path.to_owned(),
+                ..Place::default()
+            }),
+        }
+    }
+
+    const FORMS: &'static str = "a path, or a table";
+}
+
+#[test]
+fn a_short_form_is_a_text() {
+    let read = |text: &str| serde_json::from_str::<Place>(text).map_err(|e| e.to_string());
+    let short = read("\"/a\"").unwrap();
+    assert_eq!((short.path.as_str(), short.depth), ("/a", 0));
+    assert_eq!(serde_json::to_string(&short).unwrap(), "\"/a\"");
+    let table = r#"{"path":"/a","depth":2}"#;
+    let mut whole = read(table).unwrap();
+    whole.seen = true;
+    assert_eq!(serde_json::to_string(&whole).unwrap(), table);
+    assert!(read("\"\"").unwrap_err().contains("a place has a path"));
+    assert!(read("7").unwrap_err().contains("a path, or a table"));
+    let unknown = read(r#"{"path": "/a", "seen": true}"#).unwrap_err();
+    assert!(
+        unknown.contains("unknown field `seen`, expected `path` or `depth`"),
+        "{unknown}"
+    );
 }
 
 fn thing(text: &str) -> Result<Thing, String> {
@@ -125,31 +183,60 @@ fn a_text_says_values_and_default_once() {
     for (key, text) in [
         (
             key::<Controller>("sample"),
-            "Latency sampling rate: on average one in N I/O commands is timed. 1 to 65536; 0 disables sampling. Default: 256.",
+            "Latency sampling rate (1 to 65536; 0 disables sampling): on average one in N I/O commands is timed. Default: 256.",
         ),
         (
             key::<Controller>("max_transfer"),
-            "Maximum data transfer size of one command (MDTS). A power of two, 8KiB to 4MiB. Default: `1MiB`.",
+            "Maximum data transfer size of one command (MDTS; a power of two, 8KiB to 4MiB). Default: `1MiB`.",
         ),
         (
             key::<Reactor>("cpu"),
-            "CPU that the reactor is pinned to; the process must be allowed to use it. 0 to 4095. Default: not pinned.",
+            "CPU that the reactor is pinned to (0 to 4095); the process must be allowed to use it. Default: not pinned.",
         ),
         (
             key::<Namespace>("nguid"),
-            "Namespace globally unique identifier. 32 hexadecimal digits, not all zero. Default: derived once and persistent.",
+            "Namespace globally unique identifier (32 hexadecimal digits, not all zero). Default: derived once and persistent.",
         ),
         (
             key::<Tenant>("iops"),
-            "Maximum number of commands per second, on all reactors together. At least 1. Default: unlimited.",
+            "Maximum number of commands per second, on all reactors together (at least 1). Default: unlimited.",
         ),
         (
             key::<Controller>("fuse"),
             "Mount options. Only for `listen = \"fuse:FOLDER\"`.",
         ),
         (
+            key::<Controller>("subnqn"),
+            "NVM subsystem NQN (1 to 223 printable ASCII characters): `nqn.YYYY-MM.reverse.domain:name`. Default: derived once and persistent.",
+        ),
+        (
+            key::<Tenant>("goal"),
+            "Target latency of the tenant's commands, except the slowest 0.5 % (more than 0). Only for `class = \"latency\"`. Default: twice their lowest latency.",
+        ),
+        (
+            key::<MediumKeys>("nsid"),
+            "Identifier of the namespace on the drive (1 to 4294967294). Only for `drive`. Default: the first active namespace.",
+        ),
+        (
+            key::<MediumKeys>("direct"),
+            "Direct I/O (`O_DIRECT`): `auto` uses it where it serves blocks of 512 bytes, `on` requires it, `off` uses the page cache. Only for `file`. Default: `auto`.",
+        ),
+        (
+            key::<MediumKeys>("zoned"),
+            "Zones, which hosts write sequentially and reset as a whole. A `file` has to be a regular one. Only for `null`, `ram` and `file`. Default: none.",
+        ),
+        (
+            key::<MediumKeys>("target"),
+            "Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`. Required for, and only for, `drive`.",
+        ),
+        (
+            key::<MediumKeys>("size"),
+            "Size of the medium (a multiple of 512B, at least 64KiB and less than 8EiB). Required for `null`, `ram` and `keyvalue` (up to 1TiB), and for a file that does not exist. Only for `null`, `ram`, `file` and `keyvalue`. Default: the size of the existing file.",
+        ),
+        (key::<Config>("log"), "Log filter and format."),
+        (
             key::<Controller>("name"),
-            "Name of the controller. 1 to 64 letters, digits, `.`, `_` or `-`.",
+            "Name of the controller (1 to 64 letters, digits, `.`, `_` or `-`).",
         ),
     ] {
         assert_eq!(key.text(), text);
@@ -180,6 +267,16 @@ fn bounds_hold_up_to_their_ends() {
             Bounds::PowerOfTwo(8 << 10, 32 << 10),
             json!(["8KiB", "16KiB", "32KiB"]),
             json!(["4KiB", "12KiB", "64KiB"]),
+        ),
+        (
+            Bounds::MultipleOf(512, 1 << 10, 8 << 10),
+            json!(["1KiB", "1536B", "7680B"]),
+            json!(["512B", "1025B", "8KiB"]),
+        ),
+        (
+            Bounds::OneSizeOf(&[512, 4096]),
+            json!(["512B", "4KiB"]),
+            json!(["1KiB", "8KiB"]),
         ),
         (
             Bounds::Time(1_000, 60_000_000_000),
@@ -220,7 +317,7 @@ fn bounds_hold_up_to_their_ends() {
 fn every_default_is_accepted() {
     let mut bounded = 0;
     for (table, keys) in TABLES {
-        for key in keys {
+        for key in *keys {
             assert!(key.about.ends_with('.'), "{table} {}", key.name);
             let default = key.default.map(|of| of()).unwrap_or_default();
             assert_eq!(key.check(&default), Ok(()), "{table}");
