@@ -293,9 +293,10 @@ impl MediumKeys {
         let there = self.values();
         let mut faults = Vec::new();
         for key in Self::KEYS.iter().filter(|key| !there[key.name].is_null()) {
-            let fault = match self.is_misplaced(key) {
-                true => self.why_not(key),
-                false => continue,
+            let fault = if self.is_misplaced(key) {
+                self.why_not(key)
+            } else {
+                continue;
             };
             if !faults.contains(&fault) {
                 faults.push(fault);
