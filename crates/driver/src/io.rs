@@ -38,6 +38,7 @@ impl Namespace {
 
     /// A Read, Write or Compare of `nlb` blocks from `lba` on, without data
     /// pointers.
+    #[inline]
     #[must_use]
     pub fn transfer(&self, opcode: NvmOpcode, lba: u64, nlb: Blocks, fua: bool) -> Sqe {
         let (cdw10, cdw11) = slba_cdw10_11(lba);
@@ -46,7 +47,7 @@ impl Namespace {
             nsid: self.nsid,
             cdw10,
             cdw11,
-            cdw12: ReadWriteCdw12::new()
+            cdw12: const { ReadWriteCdw12::new() }
                 .with_nlb_z(nlb.zero_based())
                 .with_fua(fua)
                 .into(),
@@ -61,6 +62,7 @@ pub struct Blocks(u32);
 
 impl Blocks {
     /// `None` for 0 and for more than a 0's based field of 16 bits holds.
+    #[inline]
     #[must_use]
     pub fn new(count: u32) -> Option<Self> {
         (1..=1 << 16).contains(&count).then_some(Self(count))
@@ -72,6 +74,7 @@ impl Blocks {
         self.0
     }
 
+    #[inline]
     fn zero_based(self) -> u16 {
         u16::try_from(self.0 - 1).expect("1 to 65536 by construction")
     }

@@ -70,6 +70,7 @@ impl LaneTable for Lanes {
         key
     }
 
+    #[inline]
     fn local(&mut self, key: OwnerKey) -> Option<&mut Lane> {
         let found = self.table.iter_mut().find(|(other, _)| *other == key);
         found.map(|(_, lane)| lane)

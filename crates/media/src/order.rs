@@ -57,6 +57,7 @@ impl Order {
     }
 
     /// The first `count` ranges of a slot's Deallocate: offset and length.
+    #[inline]
     pub(crate) fn ranges(&self, slot: u16, count: usize) -> &[[u64; 2]] {
         let first = usize::from(slot) * MAX_RANGES;
         &self.ranges[first..first + count]

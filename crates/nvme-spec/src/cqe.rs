@@ -10,22 +10,28 @@ use crate::status::Status;
 /// The upper half of completion Dword 3: Phase Tag and Status.
 ///
 /// In an Error Information log entry the same 16 bits stand with the phase of the completion.
-#[bitfield(u16)]
-#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[bitfield(u16, default = false)]
+#[derive(Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct StatusField {
     /// Phase Tag (P).
+    #[inline]
     pub phase: bool,
     /// Status Code.
+    #[inline]
     pub sc: u8,
     /// Status Code Type.
     #[bits(3)]
+    #[inline]
     pub sct: u8,
     /// Command Retry Delay: 0, or which of Identify Controller's CRDT1 to CRDT3.
     #[bits(2)]
+    #[inline]
     pub crd: u8,
     /// More (M): the Error Information log tells more.
+    #[inline]
     pub more: bool,
     /// Do Not Retry.
+    #[inline]
     pub dnr: bool,
 }
 
@@ -36,6 +42,7 @@ impl StatusField {
     }
 
     /// This field with another Status Code Type and Status Code; the other bits stay.
+    #[inline]
     #[must_use]
     pub const fn with_status(self, status: Status) -> Self {
         self.with_sct(status.sct()).with_sc(status.sc())
@@ -73,12 +80,14 @@ const _: () = assert!(offset_of!(Cqe, cid) == 12 && offset_of!(Cqe, status) == 1
 
 impl Cqe {
     /// The entry whose bytes, read as two little-endian 64-bit words, are these.
+    #[inline]
     pub fn from_words(words: [u64; 2]) -> Self {
         transmute!(words)
     }
 
     /// The bytes of the entry as two little-endian 64-bit words: Dwords 0-1, then Dwords 2-3, whose
     /// topmost half holds the Phase Tag.
+    #[inline]
     pub fn to_words(self) -> [u64; 2] {
         transmute!(self)
     }

@@ -26,8 +26,8 @@ open_enum! {
 }
 
 /// Byte 1 of a command: how it is fused and how its data is described.
-#[bitfield(u8)]
-#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[bitfield(u8, default = false)]
+#[derive(Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct CommandFlags {
     /// Fused Operation.
     #[bits(2)]
@@ -90,11 +90,13 @@ const _: () = assert!(offset_of!(Sqe, cdw15) == 60);
 
 impl Sqe {
     /// The entry whose bytes, read as eight little-endian 64-bit words, are these.
+    #[inline]
     pub fn from_words(words: [u64; 8]) -> Self {
         transmute!(words)
     }
 
     /// The bytes of the entry as eight little-endian 64-bit words.
+    #[inline]
     pub fn to_words(self) -> [u64; 8] {
         transmute!(self)
     }

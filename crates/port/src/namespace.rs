@@ -94,6 +94,7 @@ pub struct Namespace {
 
 impl Namespace {
     /// The command set that it reports.
+    #[inline]
     #[must_use]
     pub fn csi(&self) -> Csi {
         self.set.as_ref().map_or(Csi::NVM, |set| set.csi())

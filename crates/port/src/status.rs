@@ -43,9 +43,10 @@ pub fn is_logged(status: Status) -> bool {
 }
 
 /// The status field of a completion, without the phase.
+#[inline]
 #[must_use]
 pub fn field(status: Status) -> StatusField {
-    StatusField::new()
+    const { StatusField::new() }
         .with_status(status)
         .with_dnr(!may_pass(status))
 }

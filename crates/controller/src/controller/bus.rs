@@ -132,13 +132,15 @@ impl Controller {
     }
 
     /// Posts the completions that had to wait.
+    #[inline]
     pub(crate) fn post_withheld(&mut self) -> bool {
-        let withheld = std::mem::take(&mut self.bus.withheld);
-        let any = !withheld.is_empty();
-        for (cid, dwords, status) in withheld {
+        if self.bus.withheld.is_empty() {
+            return false;
+        }
+        for (cid, dwords, status) in std::mem::take(&mut self.bus.withheld) {
             self.post_admin_with(cid, dwords, status);
         }
-        any
+        true
     }
 
     /// Whether admin commands may be fetched, and their completions posted.

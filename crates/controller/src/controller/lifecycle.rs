@@ -216,6 +216,7 @@ impl Controller {
         )
     }
 
+    #[inline]
     fn is_memory_lost(&self) -> bool {
         matches!(self.life.phase, Phase::Ready) && self.lost.as_ref().is_some_and(LostFlag::is_lost)
     }

@@ -267,6 +267,7 @@ impl Queues {
     }
 
     /// True where [`Queues::take_event`] has something.
+    #[inline]
     pub(super) fn has_event(&self) -> bool {
         self.reports.is_any(&self.epochs) || self.service.is_ending() && self.comes_to_rest()
     }

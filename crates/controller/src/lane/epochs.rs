@@ -119,6 +119,7 @@ impl Epochs {
         }
     }
 
+    #[inline]
     fn shrink(&mut self) {
         while self.len > 1 && self.groups[self.front].count == 0 {
             self.front = (self.front + 1) % GROUPS;

@@ -352,7 +352,7 @@ impl Queues {
         let slot = self.slots.slot(index);
         if !slot.counted.in_flight() {
             slot.epoch = self.epochs.current().epoch;
-            slot.counted = Counted::new()
+            slot.counted = const { Counted::new() }
                 .with_in_flight(true)
                 .with_group(self.epochs.add());
             self.in_flight += 1;

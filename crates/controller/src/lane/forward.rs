@@ -137,6 +137,7 @@ impl Lane {
     }
 
     /// The next command for the subsystem.
+    #[inline]
     pub fn take_forward(&mut self) -> Option<Forward> {
         self.forwards.pop_front()
     }

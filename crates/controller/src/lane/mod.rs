@@ -323,6 +323,7 @@ impl Lane {
     }
 
     /// A medium has ended a request of this lane: completes the command.
+    #[inline]
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
         self.queues.complete(ticket, outcome);
         self.forward_clears();

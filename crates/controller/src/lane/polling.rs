@@ -18,7 +18,7 @@ const PATIENCE: u8 = 8;
 impl Lane {
     /// Whether its host must not be interrupted now for posted entries. If it may be later,
     /// [`Lane::take_posted`] returns them again in the next turn.
-    #[inline]
+    #[inline(always)]
     pub fn host_polls(&mut self, posted: Posted) -> bool {
         let queues = &mut self.queues;
         if !queues.is_unacknowledged() && queues.service.is_serving() && !queues.cq.is_frozen() {

@@ -128,6 +128,7 @@ impl Queues {
     /// Whether the host has yet to acknowledge entries of a completion queue with interrupts
     /// enabled. A queue that is frozen or stopped asks for nothing: its host could never
     /// acknowledge them.
+    #[inline]
     pub(super) fn is_unacknowledged(&self) -> bool {
         let enabled = self.service.is_serving() && self.unannounced.vector().is_some();
         enabled && self.cq.is_unacknowledged(self.doorbells.bells())

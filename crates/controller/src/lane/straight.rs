@@ -78,14 +78,15 @@ impl Queues {
         let saved = &mut queue.sqs[position];
         let (sqid, ticks) = (member.sq.id(), self.ticks);
         let mut first = true;
+        // A command that completes at once leaves its slot to the next one.
+        let Some(&index) = free.last() else {
+            return (Met::End, batch);
+        };
+        let slot = &mut slots[usize::from(index)];
         while issuer.copied < COPIED_PER_TURN {
-            let Some(&index) = free.last() else {
-                break;
-            };
             let Some(entry) = batch.take() else {
                 break;
             };
-            let slot = &mut slots[usize::from(index)];
             let Ok(words) = member.sq.fetch_into(slot, saved, ticks) else {
                 batch.put_back(entry);
                 return (Met::RingLost(QueueName::Submission(sqid)), batch);

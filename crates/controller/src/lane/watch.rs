@@ -349,6 +349,7 @@ impl Queues {
         }
     }
 
+    #[inline]
     fn before_watched(&mut self, position: usize) -> u32 {
         match (&mut self.watch, &self.sqs[position]) {
             (Some(watch), Some(member)) => watch.before(position, member),

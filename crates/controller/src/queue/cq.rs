@@ -85,7 +85,7 @@ impl Cq {
     #[inline]
     #[must_use]
     pub fn tail_and_phase(&self) -> TailPhase {
-        TailPhase::new()
+        const { TailPhase::new() }
             .with_tail(self.tail as u16)
             .with_phase(self.phase)
     }
@@ -94,7 +94,7 @@ impl Cq {
     #[inline]
     fn tail_and_phase_after(&self) -> TailPhase {
         let tail = next(self.tail, self.entries);
-        TailPhase::new()
+        const { TailPhase::new() }
             .with_tail(tail as u16)
             .with_phase(self.phase ^ (tail == 0))
     }
@@ -237,6 +237,7 @@ impl Cq {
     /// Whether the host has yet to acknowledge entries, by the current doorbell. Changes nothing.
     /// False for a frozen queue, whose host could never acknowledge them, and for an invalid
     /// doorbell.
+    #[inline]
     #[must_use]
     pub fn is_unacknowledged(&self, bells: Bells<'_>) -> bool {
         let mut doorbell = self.doorbell;

@@ -183,7 +183,7 @@ impl Sq {
     #[inline]
     #[must_use]
     pub fn progress(&self) -> Progress {
-        Progress::new()
+        const { Progress::new() }
             .with_head(self.head)
             .with_fetched(self.fetched)
     }

@@ -94,8 +94,10 @@ open_enum! {
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Progress {
     /// The next entry to fetch.
+    #[inline]
     pub head: u32,
     /// Commands fetched since the queue was created, modulo 2^32.
+    #[inline]
     pub fetched: u32,
 }
 
@@ -104,8 +106,10 @@ pub struct Progress {
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct TailPhase {
     /// Its position.
+    #[inline]
     pub tail: u16,
     /// The phase that it gets.
+    #[inline]
     pub phase: bool,
     #[bits(15)]
     __: u16,

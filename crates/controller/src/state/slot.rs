@@ -74,12 +74,15 @@ impl Index {
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Counted {
     /// It is in flight.
+    #[inline]
     pub in_flight: bool,
     /// The subsystem has it, which no epoch waits for: the command may itself wait for every
     /// command that was issued before.
+    #[inline]
     pub in_subsystem: bool,
     /// Otherwise, its group (`lane::epochs`).
     #[bits(3)]
+    #[inline]
     pub group: u8,
     #[bits(3)]
     __: u8,
@@ -93,11 +96,13 @@ pub(crate) const MAX_SAMPLES: usize = (1 << 13) - 1;
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Marks {
     /// It writes to blocks that are marked as uncorrectable; success clears their marks.
+    #[inline]
     pub clears: bool,
     #[bits(2)]
     __: u8,
     /// The sample that it is (`lane::watch`), plus one; 0 for none.
     #[bits(13)]
+    #[inline]
     sample_plus_one: u16,
 }
 
@@ -109,11 +114,13 @@ impl Marks {
     }
 
     /// The sample that the command is.
+    #[inline]
     pub(crate) fn sample(self) -> Option<u16> {
         self.sample_plus_one().checked_sub(1)
     }
 
     /// Makes the command this sample, which is below [`MAX_SAMPLES`], or none.
+    #[inline]
     pub(crate) fn set_sample(&mut self, sample: Option<u16>) {
         self.set_sample_plus_one(sample.map_or(0, |sample| sample + 1));
     }
@@ -225,12 +232,12 @@ impl SlotState {
         self.number = fetched.number;
         self.tick = tick;
         self.sqid = fetched.sqid;
-        self.counted = Counted::new();
+        self.counted = const { Counted::new() };
         self.outstanding = 0;
         self.error = Status::SUCCESSFUL_COMPLETION;
         self.flushed = 0;
         self.bytes = 0;
-        self.marks = Marks::new();
+        self.marks = const { Marks::new() };
         self.partner = Index::NONE;
         self.result = 0;
     }

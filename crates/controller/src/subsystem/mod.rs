@@ -279,10 +279,12 @@ impl Subsystem {
         }
     }
 
+    #[inline]
     fn member(&self, id: ControllerId) -> Option<&Member> {
         self.members.iter().find(|m| m.id == id)
     }
 
+    #[inline]
     fn member_mut(&mut self, id: ControllerId) -> Option<&mut Member> {
         self.members.iter_mut().find(|m| m.id == id)
     }
@@ -312,6 +314,7 @@ impl Subsystem {
 
     /// Nothing that the controller fetched under an older table than this generation's is in
     /// flight.
+    #[inline]
     pub(crate) fn acknowledge(&mut self, id: ControllerId, generation: u64) {
         if let Some(member) = self.member_mut(id) {
             member.acknowledged = member.acknowledged.max(generation);
@@ -322,12 +325,14 @@ impl Subsystem {
     /// abort them.
     pub(crate) fn wants_abandon(&self, id: ControllerId) -> bool {
         let late = self.operations.late_drain(self.now);
-        let member = self.member(id);
-        late.zip(member)
-            .is_some_and(|(generation, m)| m.acknowledged < generation)
+        late.is_some_and(|generation| {
+            let member = self.member(id);
+            member.is_some_and(|m| m.acknowledged < generation)
+        })
     }
 
     /// The next answer to a command of this controller's.
+    #[inline]
     pub(crate) fn take_answer(&mut self, id: ControllerId) -> Option<Answer> {
         self.member_mut(id)?.answers.pop_front()
     }

@@ -34,6 +34,7 @@ impl Pieces {
         }
     }
 
+    #[inline]
     fn of(&self, slot: u16) -> &[[u64; 2]] {
         &self.table[usize::from(slot) * MAX_SEGMENTS..][..MAX_SEGMENTS]
     }

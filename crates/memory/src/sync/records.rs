@@ -57,6 +57,7 @@ impl Records {
     }
 
     /// Adds a record; only its one writer calls this.
+    #[inline]
     pub fn push(&self, record: [u64; RECORD_WORDS]) {
         let number = self.written.load(Ordering::Relaxed);
         let entry = self.entry(number);

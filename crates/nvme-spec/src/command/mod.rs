@@ -230,23 +230,30 @@ pub const fn slba_cdw10_11(slba: u64) -> (u32, u32) {
 #[derive(PartialEq, Eq)]
 pub struct ReadWriteCdw12 {
     /// Number of Logical Blocks.
+    #[inline]
     pub nlb_z: u16,
     /// Command Extension Type.
     #[bits(4)]
+    #[inline]
     pub cetype: u8,
     /// Directive Type; of Write only, reserved in the others.
     #[bits(4)]
+    #[inline]
     pub dtype: u8,
     /// Storage Tag Check.
+    #[inline]
     pub stc: bool,
     #[bits(1)]
     __: u8,
     /// Protection Information.
     #[bits(4)]
+    #[inline]
     pub prinfo: Prinfo,
     /// Force Unit Access.
+    #[inline]
     pub fua: bool,
     /// Limited Retry.
+    #[inline]
     pub lr: bool,
 }
 

@@ -176,6 +176,9 @@ impl Events {
 
     /// The event to report now, if there is a request.
     fn due(&self) -> Option<Event> {
+        if self.raised == 0 {
+            return None;
+        }
         let is_due = |event: &Event| {
             let told = self.told[usize::from(event.event_type().0)];
             self.raised & event.bit() != 0 && told.is_none()

@@ -31,6 +31,7 @@ impl Controller {
 
     /// When the timer expires; `None` while it is not active: it is while commands are served, no
     /// shutdown was asked for, and the timeout is not 0.
+    #[inline]
     pub(crate) fn keep_alive_deadline(&self) -> Option<Time> {
         let timeout_ms = u64::from(self.features.keep_alive_ms());
         let active = timeout_ms != 0 && self.admin.queue.is_some() && !self.is_shutting_down();
@@ -38,6 +39,7 @@ impl Controller {
     }
 
     /// Fails the controller if the timer has expired, and records the reason in the error log.
+    #[inline]
     pub(crate) fn check_keep_alive(&mut self) {
         if self.keep_alive_deadline().is_some_and(|at| self.now >= at) {
             self.logs.errors.add(LoggedError {

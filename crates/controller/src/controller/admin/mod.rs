@@ -617,6 +617,7 @@ impl Controller {
 
     /// Completes the aborted requests for which there is a place. Before the next command is
     /// fetched, which could take it: so there is never more than one that waits.
+    #[inline]
     fn post_aborted_requests(&mut self) {
         while let Some(&cid) = self.admin.aborted_requests.first()
             && let Some(admin) = &mut self.admin.queue

@@ -104,12 +104,14 @@ impl IoQueues {
     }
 
     /// The completion queues with their identifiers.
+    #[inline]
     pub(crate) fn cqs(&self) -> impl Iterator<Item = (u16, &IoCq)> {
         (0..=self.highest)
             .zip(&self.cqs)
             .filter_map(|(id, cq)| Some((id, cq.as_ref()?)))
     }
 
+    #[inline]
     pub(crate) fn cqs_mut(&mut self) -> impl Iterator<Item = &mut IoCq> {
         let highest = usize::from(self.highest);
         self.cqs[..=highest].iter_mut().flatten()
@@ -120,6 +122,7 @@ impl IoQueues {
     }
 
     /// Keys of the lanes that live.
+    #[inline]
     pub(crate) fn lanes(&self) -> impl Iterator<Item = OwnerKey> {
         self.cqs().filter_map(|(_, cq)| cq.lane)
     }

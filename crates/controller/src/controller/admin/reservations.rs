@@ -71,10 +71,12 @@ impl Controller {
     /// Takes the subsystem's reservation notifications.
     pub(crate) fn take_reservation_notices(&mut self, subsystem: &mut Subsystem) -> bool {
         let notices = subsystem.take_notices(self.id());
-        let any = !notices.is_empty();
+        if notices.is_empty() {
+            return false;
+        }
         // A host that is not there yet has asked for nothing.
         if self.admin.queue.is_none() {
-            return any;
+            return true;
         }
         for notice in notices {
             if !is_masked(self.features.reservation_mask(notice.nsid), notice.what) {
@@ -82,7 +84,7 @@ impl Controller {
                 self.raise(Event::ReservationNotification);
             }
         }
-        any
+        true
     }
 
     /// Get Features of Reservation Persistence: the state is the namespace's, for every controller.

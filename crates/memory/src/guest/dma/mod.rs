@@ -516,6 +516,7 @@ static NOWHERE: Region = Region {
 
 impl DmaView {
     /// The region that `hint` names.
+    #[inline]
     #[must_use]
     pub fn near(&self, hint: &Hint) -> Near<'_> {
         Near(self.tree.get(hint.0).unwrap_or(&NOWHERE))

@@ -83,6 +83,7 @@ impl ViewPins {
     ///
     /// # Panics
     /// If the pin was given back.
+    #[inline]
     #[must_use]
     pub fn view(&self, pin: PinId) -> &Arc<DmaView> {
         let view = self.slots[pin.0 as usize].view.as_ref();
