@@ -5,6 +5,16 @@ use super::book::of_xtask;
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "stages-guests-in-turn",
+        guard: "every guest runs with one commit of three",
+        file: "xtask/src/stages/mod.rs",
+        from: ".then_some(seed % GUEST_PARTS + 1)",
+        to: ".then_some(1)",
+        test: of_xtask(
+            "stages::tests::commits_take_turns_with_the_guests_and_a_change_of_them_takes_all",
+        ),
+    },
+    Mutation {
         name: "since-unknown-file",
         guard: "a file that no line of the table knows needs every stage",
         file: "xtask/src/stages/since.rs",
