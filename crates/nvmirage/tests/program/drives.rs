@@ -428,7 +428,7 @@ fn blocks_that_a_power_failure_may_tear_are_refused() {
     }
     let config = world.write("tenants.toml", &tenant("awupf = \"1KiB\"\n"));
     let error = world.run(&["check", config.to_str().unwrap()]).err;
-    assert!(error.contains("write \"512B\" or \"4KiB\""), "{error}");
+    assert!(error.contains("write 512B or 4KiB"), "{error}");
     let config = world.write("tenants.toml", &tenant("awupf = \"4KiB\"\n"));
     let tenants = world.serve(&["--config", config.to_str().unwrap()]);
     let mut host = Host::attach(world, "a");

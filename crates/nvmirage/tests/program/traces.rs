@@ -199,7 +199,7 @@ fn traces_have_names_tags_and_bounds() {
         ),
         (
             r#"{"controller": "nvme0", "file": "b", "max_size": "1KiB"}"#,
-            "64KiB or more",
+            "at least 64KiB",
         ),
         (
             r#"{"controller": "nvme0", "file": "/"}"#,

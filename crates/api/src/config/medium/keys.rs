@@ -292,12 +292,9 @@ impl MediumKeys {
     fn misplaced(&self) -> Vec<String> {
         let there = self.values();
         let mut faults = Vec::new();
-        for key in Self::KEYS.iter().filter(|key| !there[key.name].is_null()) {
-            let fault = if self.is_misplaced(key) {
-                self.why_not(key)
-            } else {
-                continue;
-            };
+        let misplaced = |key: &&Key| !there[key.name].is_null() && self.is_misplaced(key);
+        for key in Self::KEYS.iter().filter(misplaced) {
+            let fault = self.why_not(key);
             if !faults.contains(&fault) {
                 faults.push(fault);
             }
