@@ -1,14 +1,16 @@
 //! The stages of `cargo xtask test`, cheap before dear.
 
+mod schedule;
 mod since;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use schedule::Uses;
 use serde_json::Value;
 use since::Changes;
 
@@ -21,12 +23,14 @@ use crate::{
 };
 
 /// A stage: its name, what it is, how long it may take (with nothing built yet, on two cores),
-/// whether it runs with `--all` (or by its name) only, and how it is run.
+/// whether it runs with `--all` (or by its name) only, what it uses of the machine, and how it is
+/// run.
 pub(crate) struct Stage {
     name: &'static str,
     about: &'static str,
     minutes: u64,
     slow: bool,
+    uses: Uses,
     run: fn(&mut Context<'_>) -> Result<Counts>,
 }
 
@@ -36,6 +40,7 @@ const STAGES: &[Stage] = &[
         about: "fetch what is missing",
         minutes: 25,
         slow: false,
+        uses: Uses::Machine,
         run: set_up,
     },
     Stage {
@@ -43,6 +48,7 @@ const STAGES: &[Stage] = &[
         about: "cargo fmt",
         minutes: 1,
         slow: false,
+        uses: Uses::Machine,
         run: fmt,
     },
     Stage {
@@ -50,6 +56,7 @@ const STAGES: &[Stage] = &[
         about: "lints, warnings are errors",
         minutes: 12,
         slow: false,
+        uses: Uses::Machine,
         run: clippy,
     },
     Stage {
@@ -57,6 +64,7 @@ const STAGES: &[Stage] = &[
         about: "rules that no compiler checks",
         minutes: 1,
         slow: false,
+        uses: Uses::Machine,
         run: check_tidy,
     },
     Stage {
@@ -64,6 +72,7 @@ const STAGES: &[Stage] = &[
         about: "licences and sources of dependencies",
         minutes: 2,
         slow: false,
+        uses: Uses::Machine,
         run: deny,
     },
     Stage {
@@ -71,6 +80,7 @@ const STAGES: &[Stage] = &[
         about: "the program, and its Debian package",
         minutes: 15,
         slow: false,
+        uses: Uses::Machine,
         run: build,
     },
     Stage {
@@ -78,6 +88,7 @@ const STAGES: &[Stage] = &[
         about: "unit, property and documentation tests",
         minutes: 30,
         slow: false,
+        uses: Uses::Machine,
         run: unit,
     },
     Stage {
@@ -85,6 +96,7 @@ const STAGES: &[Stage] = &[
         about: "instructions of the command path",
         minutes: 10,
         slow: false,
+        uses: Uses::Arithmetic,
         run: instructions::stage,
     },
     Stage {
@@ -92,6 +104,7 @@ const STAGES: &[Stage] = &[
         about: "orderings of shared memory, all interleavings",
         minutes: 5,
         slow: false,
+        uses: Uses::Arithmetic,
         run: loom,
     },
     Stage {
@@ -99,6 +112,7 @@ const STAGES: &[Stage] = &[
         about: "timing models against a second reading of their definition",
         minutes: 12,
         slow: false,
+        uses: Uses::Arithmetic,
         run: oracle::stage,
     },
     Stage {
@@ -106,6 +120,7 @@ const STAGES: &[Stage] = &[
         about: "hosts and reactors in virtual time, by seed",
         minutes: 8,
         slow: false,
+        uses: Uses::Arithmetic,
         run: simulate::stage,
     },
     Stage {
@@ -113,13 +128,23 @@ const STAGES: &[Stage] = &[
         about: "the simulations' hashes on a second machine: aarch64, under qemu-user",
         minutes: 8,
         slow: false,
+        uses: Uses::Arithmetic,
         run: golden::stage,
+    },
+    Stage {
+        name: "fuzz",
+        about: "the committed inputs of each fuzz target",
+        minutes: 8,
+        slow: false,
+        uses: Uses::Arithmetic,
+        run: fuzz_corpus,
     },
     Stage {
         name: "protocol",
         about: "vfio-user, message by message",
         minutes: 8,
         slow: false,
+        uses: Uses::Clock,
         run: protocol,
     },
     Stage {
@@ -127,6 +152,7 @@ const STAGES: &[Stage] = &[
         about: "the dashboard: types, what it computes, and all of it in Chromium",
         minutes: 12,
         slow: false,
+        uses: Uses::Clock,
         run: web::stage,
     },
     Stage {
@@ -134,20 +160,31 @@ const STAGES: &[Stage] = &[
         about: "a daemon and hosts that reset, unmap, move and die",
         minutes: 8,
         slow: false,
+        uses: Uses::Clock,
         run: soak::stage,
     },
     Stage {
-        name: "fuzz",
-        about: "the committed inputs of each fuzz target",
-        minutes: 8,
+        name: "book",
+        about: "what the book says, as a reader does it",
+        minutes: 15,
         slow: false,
-        run: fuzz_corpus,
+        uses: Uses::Clock,
+        run: book::stage,
+    },
+    Stage {
+        name: "mutants",
+        about: "a sample of the guards, each broken once: their tests fail",
+        minutes: 15,
+        slow: false,
+        uses: Uses::Clock,
+        run: mutants::stage,
     },
     Stage {
         name: "fuzz-search",
         about: "new inputs for each fuzz target, with the address sanitizer",
         minutes: 12,
         slow: true,
+        uses: Uses::Machine,
         run: fuzz::stage,
     },
     Stage {
@@ -155,6 +192,7 @@ const STAGES: &[Stage] = &[
         about: "real guests under QEMU",
         minutes: 30,
         slow: false,
+        uses: Uses::Machine,
         run: guests,
     },
     Stage {
@@ -162,28 +200,16 @@ const STAGES: &[Stage] = &[
         about: "real guests, the tests in modules named `slow`",
         minutes: 30,
         slow: true,
+        uses: Uses::Machine,
         run: guests_slow,
-    },
-    Stage {
-        name: "book",
-        about: "what the book says, as a reader does it",
-        minutes: 15,
-        slow: false,
-        run: book::stage,
     },
     Stage {
         name: "demo",
         about: "the first command of the README, and with a guest",
         minutes: 6,
         slow: false,
+        uses: Uses::Machine,
         run: demo,
-    },
-    Stage {
-        name: "mutants",
-        about: "a sample of the guards, each broken once: their tests fail",
-        minutes: 15,
-        slow: false,
-        run: mutants::stage,
     },
 ];
 
@@ -326,44 +352,68 @@ pub(crate) fn test(
         );
     }
     fs::create_dir_all(workspace.logs())?;
+    let start = Instant::now();
+    let run_one = |stage: &Stage| run_stage(workspace, interrupt, asked, changes.as_ref(), stage);
     let mut rows = Vec::new();
-    for stage in stages {
-        let mut line = Line::begin(stage.name);
-        let log = workspace.logs().join(format!("{}.log", stage.name));
-        fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
-        let bound = Duration::from_secs(60 * stage.minutes);
-        let mut context = Context {
-            workspace,
-            changes: changes.as_ref(),
-            all: asked.all,
-            interrupt,
-            bound,
-            log,
-            line: &mut line,
-        };
-        let result = (stage.run)(&mut context);
-        let log = context.log;
-        if interrupt.is_set() {
-            bail!("interrupted in the stage {}", stage.name);
-        }
-        let counts = result.unwrap_or_else(|error| {
-            line.note(&format!("{error:#}"));
-            Counts {
-                failed: 1,
-                ..Counts::default()
-            }
-        });
-        let time = line.end(counts);
-        if counts.failed > 0 {
-            print_tail(&log);
-        }
-        rows.push((stage.name.to_owned(), time, counts));
+    for part in schedule::parts(&stages) {
+        rows.extend(schedule::run(&part, run_one)?);
     }
+    rows.sort_by_key(|(name, _, _)| names().position(|known| known == name));
     print!("{}", show::table(&rows));
     let mut sum = Counts::default();
     rows.iter().for_each(|(_, _, counts)| sum += *counts);
-    println!("{} passed, {} failed", sum.passed, sum.failed);
+    let seconds = start.elapsed().as_secs();
+    println!(
+        "{} passed, {} failed, in {seconds} s",
+        sum.passed, sum.failed
+    );
     Ok(sum.failed == 0)
+}
+
+/// A stage's row of the table.
+type Row = (String, Duration, Counts);
+
+/// Runs a stage, and prints the end of its log where it fails.
+///
+/// # Errors
+/// We are asked to stop, or the log cannot be written.
+fn run_stage(
+    workspace: &Workspace,
+    interrupt: &Interrupt,
+    asked: &Asked<'_>,
+    changes: Option<&Changes>,
+    stage: &Stage,
+) -> Result<Row> {
+    let mut line = Line::begin(stage.name);
+    let log = workspace.logs().join(format!("{}.log", stage.name));
+    fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
+    let bound = Duration::from_secs(60 * stage.minutes);
+    let mut context = Context {
+        workspace,
+        changes,
+        all: asked.all,
+        interrupt,
+        bound,
+        log,
+        line: &mut line,
+    };
+    let result = (stage.run)(&mut context);
+    let log = context.log;
+    if interrupt.is_set() {
+        bail!("interrupted in the stage {}", stage.name);
+    }
+    let counts = result.unwrap_or_else(|error| {
+        line.note(&format!("{error:#}"));
+        Counts {
+            failed: 1,
+            ..Counts::default()
+        }
+    });
+    let time = line.end(counts);
+    if counts.failed > 0 {
+        print_tail(&log);
+    }
+    Ok((stage.name.to_owned(), time, counts))
 }
 
 /// How much of a log is printed after a failure.
@@ -375,11 +425,9 @@ fn print_tail(log: &std::path::Path) {
     if lines.is_empty() {
         return;
     }
-    println!("--- the last lines of {}", log.display());
-    for line in &lines[lines.len().saturating_sub(TAIL)..] {
-        println!("{line}");
-    }
-    println!("---");
+    let tail = lines[lines.len().saturating_sub(TAIL)..].join("\n");
+    // At once: another stage may print, too.
+    println!("--- the last lines of {}\n{tail}\n---", log.display());
 }
 
 fn set_up(context: &mut Context<'_>) -> Result<Counts> {

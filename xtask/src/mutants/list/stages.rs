@@ -1,4 +1,4 @@
-//! The choice of stages for a change: nothing that looks at it is left out.
+//! The choice of stages for a change, and which of them run at the same time.
 
 use super::super::Mutation;
 use super::book::of_xtask;
@@ -19,5 +19,25 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "open.extend(self.code.get(name).into_iter().flatten());",
         to: "",
         test: of_xtask("stages::since::tests::a_change_reaches_what_depends_on_it_indirectly"),
+    },
+    Mutation {
+        name: "stages-beside-machine",
+        guard: "a stage that uses every processor runs alone",
+        file: "xtask/src/stages/schedule.rs",
+        from: "a.uses != Uses::Machine && b.uses != Uses::Machine",
+        to: "a.uses != Uses::Machine || b.uses != Uses::Machine",
+        test: of_xtask(
+            "stages::schedule::tests::nothing_runs_beside_the_machine_and_one_waits_beside_one_that_computes",
+        ),
+    },
+    Mutation {
+        name: "stages-one-clock",
+        guard: "of the stages that may depend on time, one runs at a time",
+        file: "xtask/src/stages/schedule.rs",
+        from: "track.retain(|stage| stage.uses == uses);",
+        to: "",
+        test: of_xtask(
+            "stages::schedule::tests::nothing_runs_beside_the_machine_and_one_waits_beside_one_that_computes",
+        ),
     },
 ];
