@@ -31,8 +31,8 @@ type Track<'s> = Vec<&'s Stage>;
 /// Lowers the priority of arithmetic beside a stage that may depend on time.
 const YIELDING: i32 = 10;
 
-/// Divides stages, in their order, into parts that run one after the other. The tracks of a part run
-/// at the same time.
+/// Divides stages, in their order, into parts that run one after the other. The tracks of a part
+/// run at the same time.
 pub(super) fn parts<'s>(stages: &[&'s Stage]) -> Vec<Vec<Track<'s>>> {
     let mut parts = Vec::new();
     for group in stages.chunk_by(|a, b| a.uses != Uses::Machine && b.uses != Uses::Machine) {

@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["api", "machine", "model", "terminal"]),
+    ("command-path", &["controller", "engine", "media", "port"]),
     ("conformance", &["driver", "memory"]),
     ("controller", &["memory", "nvme-spec", "port"]),
     ("driver", &["memory", "nvme-spec", "vfio-user"]),
@@ -66,6 +67,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "server",
         &[
             "api",
+            "command-path",
             "controller",
             "driver",
             "engine",

@@ -255,7 +255,7 @@ mod tests {
             ("--kind", "rma", "ram"),
             ("--direct", "maybe", "possible values: auto, on, off"),
             ("--max-keys", "many", "1 to 4294967294"),
-            ("--timing", "samsung-kvssd,reed=1us", "reed"),
+            ("--timing", "samsung-kvssd,reed", "write NAME=VALUE"),
             ("--zoned", "1GiB", "unexpected argument"),
         ] {
             let error = read::<MediumKeys>(&["d", option, value]).unwrap_err();

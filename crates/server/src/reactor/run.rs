@@ -142,11 +142,11 @@ impl Reactor {
         let mut last_work = now;
         let mut turn_ns = 0;
         while !self.stopped {
-            let raiser = Raiser {
+            let mut raiser = Raiser {
                 hosted: &mut self.hosted,
                 lines: &self.lines,
             };
-            let turn = self.engine.turn(now, raiser);
+            let turn = command_path::turn(&mut self.engine, now, &mut raiser);
             let turn_worked = self.relays.carry() | turn.worked;
             let mut worked = turn_worked;
             if self.engine.expects_mail() || !self.late.is_empty() {
