@@ -1,5 +1,6 @@
 //! The stages of `cargo xtask test`, cheap before dear.
 
+mod guests;
 mod schedule;
 mod since;
 
@@ -17,7 +18,6 @@ use since::Changes;
 use crate::counts::{self, Counts};
 use crate::process::{Ended, Interrupt, Run, run, run_to_end};
 use crate::show::{self, Line, NAME_WIDTH};
-use crate::simulate::seed_of_commit;
 use crate::workspace::Workspace;
 use crate::{
     book, fuzz, golden, instructions, mutants, oracle, package, setup, simulate, soak, tidy, web,
@@ -194,7 +194,7 @@ const STAGES: &[Stage] = &[
         minutes: 30,
         slow: false,
         uses: Uses::Machine,
-        run: guests,
+        run: guests::stage,
     },
     Stage {
         name: "guests-slow",
@@ -592,29 +592,6 @@ fn protocol(context: &mut Context<'_>) -> Result<Counts> {
     nextest(context, "protocol", None)
 }
 
-/// Parts into which real guests are divided; a run has one of them, unless it is for all.
-const GUEST_PARTS: u64 = 3;
-/// Where a change needs every guest.
-const OF_GUESTS: [&str; 2] = ["tests/vm/", "crates/guest-rig/"];
-
-fn guests(context: &mut Context<'_>) -> Result<Counts> {
-    let seed = seed_of_commit(context.workspace)?;
-    match part_of_guests(context.all, &context.changed(), seed) {
-        None => nextest(context, "guests", None),
-        Some(part) => {
-            let part = format!("slice:{part}/{GUEST_PARTS}");
-            nextest_with(context, "guests", &["--partition", &part])
-        }
-    }
-}
-
-/// The part of the guests that runs, counted from 1; `None` for all of them. Commits take turns.
-fn part_of_guests(all: bool, changed: &[String], seed: u64) -> Option<u64> {
-    let is_theirs = |file: &String| OF_GUESTS.iter().any(|folder| file.starts_with(folder));
-    let needs_all = all || changed.iter().any(is_theirs);
-    (!needs_all).then_some(seed % GUEST_PARTS + 1)
-}
-
 fn guests_slow(context: &mut Context<'_>) -> Result<Counts> {
     nextest(context, "guests-slow", None)
 }
@@ -653,19 +630,6 @@ fn demo(context: &mut Context<'_>) -> Result<Counts> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn commits_take_turns_with_the_guests_and_a_change_of_them_takes_all() {
-        let changed = |files: &[&str]| files.iter().map(|f| (*f).to_owned()).collect::<Vec<_>>();
-        let other = changed(&["README.md", "crates/model/src/lib.rs"]);
-        let parts: Vec<_> = (7..10)
-            .map(|seed| part_of_guests(false, &other, seed))
-            .collect();
-        assert_eq!(parts, [Some(2), Some(3), Some(1)]);
-        assert_eq!(part_of_guests(true, &other, 7), None);
-        let rig = changed(&["README.md", "crates/guest-rig/src/lib.rs"]);
-        assert_eq!(part_of_guests(false, &rig, 7), None);
-    }
 
     fn chosen(only: &[&str], all: bool) -> Vec<&'static str> {
         let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
