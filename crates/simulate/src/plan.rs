@@ -1,5 +1,7 @@
 //! What is to be simulated, and what it has come to.
 
+use std::sync::Arc;
+
 use crate::host::HostCost;
 use crate::job::Job;
 use crate::tally::{Figures, JobTally, Point};
@@ -36,6 +38,8 @@ pub struct Plan {
     pub trace_depth: u16,
     /// The drive, of flash, begins in the steady state of random overwrites of single pages.
     pub prepared: bool,
+    /// The state that the drive begins with, as [`model::Flash::save`] wrote it.
+    pub state: Option<Arc<[u8]>>,
 }
 
 /// How far a simulation is.

@@ -439,6 +439,7 @@ impl Plan {
             wrap: false,
             trace_depth: 1023,
             prepared: false,
+            state: None,
         }
     }
 }

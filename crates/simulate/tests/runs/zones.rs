@@ -119,3 +119,45 @@ fn a_prepared_drive_collects_from_the_first_write_on() {
     );
     assert!(refused.unwrap_err().to_string().contains("of kind zns"));
 }
+
+/// A state that was written before is the same drive as one that is prepared now.
+#[test]
+fn a_drive_begins_with_a_state() {
+    let jobs = "[w]\nioengine=libaio\nrw=randwrite\nnorandommap\niodepth=32\nio_size=16m\n";
+    let fresh = plan(jobs, 10_000 * MS);
+    let parameters = super::flash();
+    let model::Parameters::Flash(flash) = &parameters else {
+        panic!("it is of flash");
+    };
+    let mut drive = model::Flash::new(flash).unwrap();
+    drive.precondition(fresh.seed);
+    let mut state = Vec::new();
+    drive.save(&mut state);
+    let with = |state: Vec<u8>| Plan {
+        state: Some(state.into()),
+        ..fresh.clone()
+    };
+    let prepared = Plan {
+        prepared: true,
+        ..fresh.clone()
+    };
+    let run = |plan: &Plan| run_on(&parameters, FLASH_SIZE, plan);
+    let ran = json(&run(&with(state.clone())).unwrap());
+    assert_eq!(ran, json(&run(&prepared).unwrap()));
+    assert_ne!(ran, json(&run(&fresh).unwrap()));
+    let error = |plan: &Plan| run(plan).unwrap_err().to_string();
+    assert!(error(&with(b"bytes".to_vec())).contains("not a state"));
+    let half = model::Parameters::Flash(Box::new(model::FlashParameters {
+        size_bytes: FLASH_SIZE / 2,
+        ..(**flash).clone()
+    }));
+    let other = run_on(&half, FLASH_SIZE / 2, &with(state.clone()));
+    let other = other.unwrap_err().to_string();
+    assert!(other.contains("from another drive"), "{other}");
+    let stateless = run_on(&zoned(), ZONES * ZONE, &with(state));
+    let stateless = stateless.unwrap_err().to_string();
+    assert!(
+        stateless.contains("only models of kind flash"),
+        "{stateless}"
+    );
+}

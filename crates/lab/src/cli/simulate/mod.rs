@@ -7,6 +7,7 @@ mod sweep;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use api::config::drive::Drive;
@@ -23,6 +24,7 @@ use terminal::progress;
 
 use self::sweep::{Key, Point, Sweep};
 use super::UsageError;
+use super::set::{State, read_state, set_all};
 use crate::line::Line;
 use crate::trace::reading::{self, Part};
 
@@ -36,6 +38,8 @@ Examples:
       Eight simulations, all depths with both values of overprovisioning
   nvmirage simulate --preset optane-p4800x --workload recorded.trace --virtual-time 1h --set read_latency=8us
       Arrivals recorded by `nvmirage bench --record-trace`, on a faster drive
+  nvmirage simulate --preset samsung-970-pro --size 64GiB --workload mix.fio --virtual-time 10s --set state=pro.timing
+      A drive in the state that `nvmirage precondition --state pro.timing` has written
   nvmirage simulate --preset samsung-970-pro --trace vm1.trace --virtual-time 60s
       A guest's trace of `nvmirage trace start`, on a model of another drive
   nvmirage simulate --preset samsung-kvssd --workload mix.fio --virtual-time 10s --sweep bs=512,4k,64k
@@ -58,7 +62,8 @@ pub struct Simulate {
     #[arg(long)]
     size: Option<Size>,
 
-    /// Parameter that differs from the preset; may be repeated
+    /// Parameter that differs from the preset, or state=FILE: the state that the drive begins with,
+    /// written by nvmirage precondition, nvmirage clone or a server; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
 
@@ -174,11 +179,12 @@ impl Simulate {
             .into());
         }
         let text = read(&self.workload)?;
+        let state = self.state(&drive)?;
         let points = sweep::points(&self.sweep, drive.kind()).map_err(UsageError)?;
         let interrupt = Interrupt::install()?;
         let mut runs = Vec::new();
         for point in &points {
-            let run = self.simulate(&drive, &text, point, &interrupt)?;
+            let run = self.simulate(&drive, (&text, state.clone()), point, &interrupt)?;
             let interrupted = run.interrupted;
             runs.push(run);
             if interrupted {
@@ -187,18 +193,35 @@ impl Simulate {
         }
         let document = Document {
             nvmirage: env!("CARGO_PKG_VERSION"),
-            configuration: self.configuration(&drive, &text)?,
+            configuration: self.configuration(&drive, &text, state.as_deref())?,
             runs,
         };
         self.tell(&document)?;
         verdict(&document.runs)
     }
 
+    /// The state that the drive begins with, read once for all runs.
+    fn state(&self, drive: &Drive) -> anyhow::Result<Option<Arc<[u8]>>> {
+        let Some(path) = self.timing(&Point::default())?.state else {
+            return Ok(None);
+        };
+        if self.prepared {
+            return Err(UsageError(
+                "--prepared and --set state=FILE both say how the drive begins: remove one of them"
+                    .into(),
+            )
+            .into());
+        }
+        let state = read_state(&path, self.size_of(drive))
+            .with_context(|| format!("cannot begin with state={}", path.display()))?;
+        Ok(Some(state.into()))
+    }
+
     /// Runs one point of the sweep.
     fn simulate(
         &self,
         drive: &Drive,
-        text: &str,
+        (text, state): (&str, Option<Arc<[u8]>>),
         point: &Point,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Run> {
@@ -212,6 +235,7 @@ impl Simulate {
             wrap: self.wrap,
             trace_depth: self.trace_depth,
             prepared: self.prepared,
+            state,
             ..Plan::new(
                 self.workload(drive.kind(), text, point)?,
                 nanoseconds(self.virtual_time),
@@ -248,14 +272,7 @@ impl Simulate {
     /// The preset with the changes of `--set` and of the point.
     fn timing(&self, point: &Point) -> anyhow::Result<Timing> {
         let mut timing = Timing::of(self.preset.clone());
-        for set in &self.set {
-            let (name, value) = set.split_once('=').ok_or_else(|| {
-                UsageError(format!(
-                    "--set {set}: write NAME=VALUE, as in read_latency=8us"
-                ))
-            })?;
-            timing.write(name, value).map_err(UsageError)?;
-        }
+        set_all(&mut timing, &self.set, ("simulate", State::Read))?;
         for (name, value) in point.of(Key::Parameter) {
             timing.write(name, value).map_err(UsageError)?;
         }
@@ -287,7 +304,12 @@ impl Simulate {
     }
 
     /// Every input of the runs.
-    fn configuration(&self, drive: &Drive, text: &str) -> anyhow::Result<serde_json::Value> {
+    fn configuration(
+        &self,
+        drive: &Drive,
+        text: &str,
+        state: Option<&[u8]>,
+    ) -> anyhow::Result<serde_json::Value> {
         let size = self.size_of(drive);
         let timing = self.timing(&Point::default())?;
         let parameters = timing.parameters(size);
@@ -296,13 +318,11 @@ impl Simulate {
         let values: serde_json::Map<String, serde_json::Value> = rows
             .map(|row| (row.name.to_owned(), row.get(&parameters).to_string().into()))
             .collect();
-        let digest = Sha256::digest(text.as_bytes());
-        let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(json!({
             "preset": drive.name(),
             "size_bytes": size,
             "parameters": values,
-            "workload_sha256": hash,
+            "workload_sha256": sha256(text.as_bytes()),
             "virtual_time_ns": nanoseconds(self.virtual_time),
             "warmup_ns": nanoseconds(self.warmup),
             "interval_ns": self.interval_ns(),
@@ -312,6 +332,7 @@ impl Simulate {
             "wrap": self.wrap,
             "trace_depth": self.trace_depth,
             "prepared": self.prepared,
+            "state_sha256": state.map(sha256),
         }))
     }
 
@@ -331,6 +352,11 @@ impl Simulate {
             terminal::print(&shown::text(&document.runs))
         }
     }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Fails if any command failed.
