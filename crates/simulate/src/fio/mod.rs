@@ -10,7 +10,7 @@
 
 mod values;
 
-use values::{bytes, choice, extent, flag, number, time_ns};
+use values::{by_kind, bytes, choice, extent, flag, number, time_ns};
 
 use crate::job::{Arrivals, Distribution, Job, Kind};
 
@@ -18,6 +18,8 @@ use crate::job::{Arrivals, Distribution, Job, Kind};
 const DEPTH_MAX: u64 = 4095;
 /// Maximum size of a command with data.
 pub(crate) const TRANSFER_MAX: u64 = 2 << 20;
+/// Size of a command without `bs`.
+const BLOCK_DEFAULT: u32 = 4096;
 /// Maximum size of a command without data.
 const TRIM_MAX: u64 = 1 << 31;
 
@@ -223,6 +225,19 @@ fn read(
         .collect()
 }
 
+/// Sizes of reads, writes and trims, as `bs` gives them.
+///
+/// # Errors
+/// The value has another form.
+pub fn sizes(value: &str) -> Result<[u64; 3], String> {
+    by_kind(value, &u64::from(BLOCK_DEFAULT), bytes)
+}
+
+/// All commands of one size.
+fn whole(size: u32) -> Vec<(u32, u8)> {
+    vec![(size, 100)]
+}
+
 /// Whether a job file may contain a key.
 #[must_use]
 pub fn is_key(key: &str) -> bool {
@@ -263,11 +278,12 @@ impl Section {
             "bs" | "blocksize" => {
                 let keyed = job.keyed;
                 let one = |value: &str| Ok(vec![(size_of_command(value, keyed)?, 100)]);
-                job.sizes = by_kind(value, one)?;
+                job.sizes = by_kind(value, &whole(BLOCK_DEFAULT), one)?;
             }
             "bssplit" => {
                 let keyed = job.keyed;
-                job.sizes = by_kind(value, |value| split(value, keyed))?;
+                let one = |value: &str| split(value, keyed);
+                job.sizes = by_kind(value, &whole(BLOCK_DEFAULT), one)?;
             }
             "iodepth" => job.depth = number(value, 1, DEPTH_MAX)? as u16,
             "ioengine" => self.synchronous = is_synchronous(value)?,
@@ -420,24 +436,6 @@ fn size_of_command(value: &str, keyed: bool) -> Result<u32, String> {
         ));
     }
     u32::try_from(size).map_err(|_| "too large".into())
-}
-
-/// One value for all kinds, or up to three: for reads, writes and trims. The last one also applies
-/// to the rest.
-fn by_kind<T: Clone + Default>(
-    value: &str,
-    each: impl Fn(&str) -> Result<T, String>,
-) -> Result<[T; 3], String> {
-    let mut all: [T; 3] = Default::default();
-    let given: Vec<&str> = value.split(',').collect();
-    if given.len() > 3 {
-        return Err(format!("`{value}` has more than three parts"));
-    }
-    for (at, slot) in all.iter_mut().enumerate() {
-        let text = given.get(at).or(given.last()).copied().unwrap_or_default();
-        *slot = each(text.trim())?;
-    }
-    Ok(all)
 }
 
 /// `4k/70:64k/30`; entries without a share divide the rest.

@@ -22,15 +22,27 @@ pub(super) fn number(value: &str, least: u64, most: u64) -> Result<u64, String> 
     }
 }
 
-/// A number of bytes.
+/// A number of bytes, as fio reads it with its default `kb_base` of 1024: `k`, `kb` are 1024 and,
+/// for compatibility with old job files, `ki`, `kib` are 1000 (HOWTO, "Parameter types").
 pub(super) fn bytes(value: &str) -> Result<u64, String> {
+    let wrong = || format!("`{value}` is no size: write a whole number, as in 4096, 4k or 1g");
+    if let Some(digits) = value.strip_prefix("0x").or(value.strip_prefix("0X")) {
+        return u64::from_str_radix(digits, 16).map_err(|_| wrong());
+    }
     let (number, unit) = parts(value);
-    let shift = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
+    let unit = unit.to_ascii_lowercase();
+    let (base, power) = match unit.strip_suffix('b').unwrap_or(&unit) {
+        "" => (1, 0),
+        "k" => (1024, 1),
+        "m" => (1024, 2),
+        "g" => (1024, 3),
+        "t" => (1024, 4),
+        "p" => (1024, 5),
+        "ki" => (1000, 1),
+        "mi" => (1000, 2),
+        "gi" => (1000, 3),
+        "ti" => (1000, 4),
+        "pi" => (1000, 5),
         _ => {
             return Err(format!(
                 "`{value}` has an unknown unit: write k, m, g or t, which are powers of 1024, or bytes"
@@ -38,8 +50,29 @@ pub(super) fn bytes(value: &str) -> Result<u64, String> {
         }
     };
     let number: Option<u64> = number.parse().ok();
-    let bytes = number.and_then(|number| number.checked_mul(1 << shift));
-    bytes.ok_or_else(|| format!("`{value}` is no size: write a whole number, as in 4096, 4k or 1g"))
+    let bytes = number.and_then(|number| number.checked_mul(u64::pow(base, power)));
+    bytes.ok_or_else(wrong)
+}
+
+/// One value for all kinds, or up to three: for reads, writes and trims. A part that is left empty
+/// is the default, and a value that no comma ends applies to the rest (HOWTO, `blocksize`).
+pub(super) fn by_kind<T: Clone>(
+    value: &str,
+    default: &T,
+    each: impl Fn(&str) -> Result<T, String>,
+) -> Result<[T; 3], String> {
+    let given: Vec<&str> = value.split(',').map(str::trim).collect();
+    if given.len() > 3 {
+        return Err(format!("`{value}` has more than three parts"));
+    }
+    let mut all = [(); 3].map(|()| default.clone());
+    for (at, slot) in all.iter_mut().enumerate() {
+        let text = given[at.min(given.len() - 1)];
+        if given.len() == 1 || !text.is_empty() {
+            *slot = each(text)?;
+        }
+    }
+    Ok(all)
 }
 
 /// Bytes, or a percentage of the drive.

@@ -21,7 +21,7 @@ fn keyed(truth: &Parameters, jobs: &str) -> Vec<Sample> {
     let mut go_on = |_| ControlFlow::Continue(());
     let ran = simulate::run(truth, SIZE, &plan, &mut go_on).unwrap();
     let document = serde_json::json!({ "runs": [Run::new(&ran, Vec::new())] });
-    read(&document.to_string()).unwrap().samples
+    read(document.to_string().as_bytes()).unwrap().samples
 }
 
 fn sweeps(truth: &Parameters) -> Vec<Sample> {

@@ -238,7 +238,7 @@ fn simulated(parameters: &Parameters, size: u64, jobs: &str, ms: u64) -> Vec<Sam
     let mut go_on = |_| ControlFlow::Continue(());
     let ran = simulate::run(parameters, size, &plan, &mut go_on).unwrap();
     let document = serde_json::json!({ "runs": [Run::new(&ran, Vec::new())] });
-    read(&document.to_string()).unwrap().samples
+    read(document.to_string().as_bytes()).unwrap().samples
 }
 
 #[test]
