@@ -2,7 +2,7 @@
 
 use crate::world::World;
 
-const READS: &str = "[reads]\nrw=randread\nnorandommap\niodepth=4\ntime_based\n";
+const READS: &str = "[reads]\nrw=randread\nnorandommap\nioengine=libaio\niodepth=4\ntime_based\n";
 
 #[test]
 fn the_same_command_line_gives_the_same_bytes() {
@@ -82,7 +82,7 @@ fn a_job_file_is_for_every_preset() {
     let world = World::new();
     world.write(
         "mix.fio",
-        "[fill]\nrw=write\nbs=4k\nsize=1m\n[mix]\nstonewall\nrw=randrw\nbs=4k\nsize=1m\niodepth=4\n[trim]\nstonewall\nrw=trim\nbs=4k\nsize=1m\n",
+        "[fill]\nrw=write\nbs=4k\nsize=1m\n[mix]\nstonewall\nrw=randrw\nbs=4k\nsize=1m\nioengine=libaio\niodepth=4\n[trim]\nstonewall\nrw=trim\nbs=4k\nsize=1m\n",
     );
     let kinds = |preset: &str| -> Vec<Vec<String>> {
         let report = world.json(&[
@@ -311,7 +311,7 @@ fn a_simulation_begins_with_a_state_or_refuses_it() {
     let world = World::new();
     world.write(
         "writes.fio",
-        "[w]\nioengine=libaio\nrw=randwrite\nnorandommap\niodepth=8\nio_size=4m\n",
+        "[w]\nrw=randwrite\nnorandommap\nioengine=libaio\niodepth=8\nio_size=4m\n",
     );
     let block = "block=128KiB";
     let preset = format!("samsung-970-pro,{block}");

@@ -75,11 +75,14 @@ pub(super) fn by_kind<T: Clone>(
     Ok(all)
 }
 
-/// Bytes, or a percentage of the drive.
+/// Bytes, a percentage of the drive, or a number of zones.
 pub(super) fn extent(value: &str) -> Result<Extent, String> {
     match value.strip_suffix('%') {
         Some(percent) => Ok(Extent::Percent(number(percent, 0, 100)? as u8)),
-        None => bytes(value).map(Extent::Bytes),
+        None => match value.strip_suffix('z') {
+            Some(zones) => Ok(Extent::Zones(number(zones, 0, u64::from(u32::MAX))?)),
+            None => bytes(value).map(Extent::Bytes),
+        },
     }
 }
 
@@ -105,17 +108,20 @@ pub(super) fn time_ns(value: &str, unit_ns: u64) -> Result<u64, String> {
     time.ok_or_else(|| format!("`{value}` is no time: write a whole number, as in 30s or 500us"))
 }
 
-/// A positive decimal number up to 5, in millionths.
-pub(super) fn millionths(value: &str) -> Result<u64, String> {
-    let wrong = || format!("`{value}` is no number above 0 and up to 5, as in 1.2");
+/// A decimal number up to `most`, in millionths, of which there are at least `least`.
+pub(super) fn decimal(value: &str, most: u64, least: u64) -> Result<u64, String> {
+    let wrong = || match least {
+        0 => format!("`{value}` is no number from 0 to {most}, as in 0.5"),
+        _ => format!("`{value}` is no number above 0 and up to {most}, as in 0.5"),
+    };
     let (whole, part) = value.split_once('.').unwrap_or((value, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !digits(whole) || !digits(part) || part.len() > 6 || whole.len() > 1 {
+    if whole.is_empty() || !digits(whole) || !digits(part) || part.len() > 6 || whole.len() > 3 {
         return Err(wrong());
     }
     let text = format!("{whole}{part:0<6}");
     let value: u64 = text.parse().map_err(|_| wrong())?;
-    if (1..=5 * THETA_UNIT).contains(&value) {
+    if (least..=most * THETA_UNIT).contains(&value) {
         Ok(value)
     } else {
         Err(wrong())

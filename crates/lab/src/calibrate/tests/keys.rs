@@ -16,7 +16,7 @@ fn kvssd(changes: &[(&str, &str)]) -> Parameters {
 
 fn keyed(truth: &Parameters, jobs: &str) -> Vec<Sample> {
     let seed = seed_of(jobs);
-    let jobs = fio::parse_keyed(jobs, &[]).unwrap();
+    let jobs = fio::parse_keyed(jobs, &[("ioengine".to_owned(), "libaio".to_owned())]).unwrap();
     let plan = Plan::new(Workload::Jobs(jobs), 1_000_000_000, seed);
     let mut go_on = |_| ControlFlow::Continue(());
     let ran = simulate::run(truth, SIZE, &plan, &mut go_on).unwrap();

@@ -229,7 +229,7 @@ fn seed_of(jobs: &str) -> u64 {
 /// Results of a job file on a drive in virtual time.
 fn simulated(parameters: &Parameters, size: u64, jobs: &str, ms: u64) -> Vec<Sample> {
     let seed = seed_of(jobs);
-    let jobs = fio::parse(jobs, &[]).unwrap();
+    let jobs = fio::parse(jobs, &[("ioengine".to_owned(), "libaio".to_owned())]).unwrap();
     let prepared = jobs.iter().any(|job| job.name == "sustained");
     let plan = Plan {
         prepared,
