@@ -36,6 +36,8 @@ Examples:
       Throughput over time, when collection starts
   nvmirage simulate --preset samsung-970-pro --size 8GiB --workload mix.fio --virtual-time 30s --sweep iodepth=1,4,16,64 --sweep overprovisioning=7%,28% --json
       Eight simulations, all depths with both values of overprovisioning
+  nvmirage simulate --preset samsung-970-pro --size 8GiB --workload mix.fio --virtual-time 1s --sweep iodepth=1,4,16,64 --sweep bs=4k,64k --plot-sweep depth.svg
+      Rate and latency over the depth, with a line for each size
   nvmirage simulate --preset optane-p4800x --workload recorded.trace --virtual-time 1h --set read_latency=8us
       Arrivals recorded by `nvmirage bench --record-trace`, on a faster drive
   nvmirage simulate --preset samsung-970-pro --size 64GiB --workload mix.fio --virtual-time 10s --set state=pro.timing
@@ -95,6 +97,11 @@ pub struct Simulate {
     #[arg(long, value_name = "KEY=A,B,C")]
     sweep: Vec<Sweep>,
 
+    /// Device of a trace, or file (directory/filename) of sections of a job file, if there are
+    /// several; a simulation has one drive
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+
     /// Wrap offsets of a trace beyond the end of the drive
     #[arg(long)]
     wrap: bool,
@@ -118,6 +125,11 @@ pub struct Simulate {
     /// File for a plot of the series as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+
+    /// File for a plot of the results over the values of the first --sweep as SVG; further sweeps
+    /// are lines
+    #[arg(long, value_name = "FILE", requires = "sweep")]
+    plot_sweep: Option<PathBuf>,
 }
 
 fn host_cost(text: &str) -> Result<HostCost, String> {
@@ -139,6 +151,24 @@ fn nanoseconds(span: Span) -> u64 {
 
 fn read(path: &Path) -> anyhow::Result<String> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if trace::is_binary(&bytes) {
+        let text = trace::text_of_binary(&bytes).map_err(|why| anyhow::anyhow!(why));
+        return text.with_context(|| format!("cannot read {}", path.display()));
+    }
+    for (magic, what) in [
+        (&b"\x1f\x8b"[..], "compressed by gzip"),
+        (b"\x28\xb5\x2f\xfd", "compressed by zstd"),
+        (b"BZh", "compressed by bzip2"),
+        (b"\xfd7zXZ", "compressed by xz"),
+        (b"PK\x03\x04", "a zip archive"),
+        (b"PAR1", "a Parquet table"),
+    ] {
+        anyhow::ensure!(
+            !bytes.starts_with(magic),
+            "{} is {what}, which is not read: unpack it into text first",
+            path.display()
+        );
+    }
     if reading::is_recorded(&bytes) {
         let loaded = reading::load(path, &Part::default())?;
         loaded.notes().iter().for_each(|note| progress::note(note));
@@ -181,6 +211,13 @@ impl Simulate {
         let text = read(&self.workload)?;
         let state = self.state(&drive)?;
         let points = sweep::points(&self.sweep, drive.kind()).map_err(UsageError)?;
+        if let Some(point) = points.first().filter(|_| !trace::is_trace(&text))
+            && let Workload::Jobs(jobs) = self.workload(drive.kind(), &text, point)?
+        {
+            fio::notes(&jobs)
+                .iter()
+                .for_each(|note| progress::note(note));
+        }
         let interrupt = Interrupt::install()?;
         let mut runs = Vec::new();
         for point in &points {
@@ -293,13 +330,18 @@ impl Simulate {
                 ))
                 .into());
             }
-            return Ok(Workload::Trace(trace::parse(text).with_context(place)?));
+            let trace = trace::parse_of(text, self.device.as_deref());
+            return Ok(Workload::Trace(trace.with_context(place)?));
         }
-        let jobs = match kind {
-            Kind::Kv => fio::parse_keyed(text, &overrides),
-            _ => fio::parse(text, &overrides),
+        if !fio::is_job_file(text) {
+            return Err(anyhow::anyhow!(trace::not_a_trace(text))).with_context(place);
+        }
+        let with = fio::With {
+            overrides: &overrides,
+            keyed: kind == Kind::Kv,
+            file: self.device.as_deref(),
         };
-        let jobs = jobs.with_context(place)?;
+        let jobs = fio::parse_with(text, &with).with_context(place)?;
         Ok(Workload::Jobs(jobs))
     }
 
@@ -329,6 +371,7 @@ impl Simulate {
             "seed": self.seed,
             "host_submission_ns": self.host_cost.submission_ns,
             "host_completion_ns": self.host_cost.completion_ns,
+            "device": self.device,
             "wrap": self.wrap,
             "trace_depth": self.trace_depth,
             "prepared": self.prepared,
@@ -345,6 +388,9 @@ impl Simulate {
         }
         if let Some(path) = &self.plot {
             write(path, &plot::svg(&self.preset, &document.runs)?)?;
+        }
+        if let Some(path) = &self.plot_sweep {
+            write(path, &plot::swept(&self.preset, &document.runs)?)?;
         }
         if self.json {
             terminal::print_json(document)
