@@ -352,7 +352,11 @@ fn a_simulation_begins_with_a_state_or_refuses_it() {
     for (size, set, word) in [
         ("256MiB", "state=none.timing", "cannot open none.timing"),
         ("512MiB", "state=pro.timing", "from another drive"),
-        ("256MiB", "state=writes.fio", "not a state of a timing model"),
+        (
+            "256MiB",
+            "state=writes.fio",
+            "not a state of a timing model",
+        ),
         ("256MiB", "record=x.trace", "writes no recording"),
     ] {
         let error = world.fails(&args(size, set));
