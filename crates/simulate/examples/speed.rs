@@ -11,18 +11,46 @@ const SIZE: u64 = 8 << 30;
 
 /// Preset, what is done, and for how many milliseconds.
 const RUNS: [(&str, &str, u64); 8] = [
-    ("optane-p4800x", "rw=randread\niodepth=1", 20_000),
-    ("optane-p4800x", "rw=randread\niodepth=32", 4_000),
-    ("optane-p4800x", "rw=randread\niodepth=32\nnumjobs=4", 4_000),
-    ("optane-p4800x", "rw=randwrite\nbs=64k\niodepth=8", 20_000),
-    ("samsung-970-pro", "rw=randread\niodepth=32", 4_000),
     (
-        "samsung-970-pro",
-        "rw=randread\niodepth=32\nnumjobs=4",
+        "optane-p4800x",
+        "rw=randread\nioengine=libaio\niodepth=1",
+        20_000,
+    ),
+    (
+        "optane-p4800x",
+        "rw=randread\nioengine=libaio\niodepth=32",
         4_000,
     ),
-    ("samsung-970-pro", "rw=randwrite\niodepth=32", 2_000),
-    ("samsung-970-pro", "rw=randrw\niodepth=32\nnumjobs=4", 2_000),
+    (
+        "optane-p4800x",
+        "rw=randread\nioengine=libaio\niodepth=32\nnumjobs=4",
+        4_000,
+    ),
+    (
+        "optane-p4800x",
+        "rw=randwrite\nbs=64k\nioengine=libaio\niodepth=8",
+        20_000,
+    ),
+    (
+        "samsung-970-pro",
+        "rw=randread\nioengine=libaio\niodepth=32",
+        4_000,
+    ),
+    (
+        "samsung-970-pro",
+        "rw=randread\nioengine=libaio\niodepth=32\nnumjobs=4",
+        4_000,
+    ),
+    (
+        "samsung-970-pro",
+        "rw=randwrite\nioengine=libaio\niodepth=32",
+        2_000,
+    ),
+    (
+        "samsung-970-pro",
+        "rw=randrw\nioengine=libaio\niodepth=32\nnumjobs=4",
+        2_000,
+    ),
 ];
 
 fn main() {
@@ -43,7 +71,7 @@ fn parameters(name: &str) -> Parameters {
 
 fn measure(name: &str, shown: &str, jobs: &str, ms: u64) {
     let fill = match name {
-        "samsung-970-pro" => "[fill]\nrw=write\nbs=1m\niodepth=8\n",
+        "samsung-970-pro" => "[fill]\nrw=write\nbs=1m\nioengine=libaio\niodepth=8\n",
         _ => "",
     };
     let text = format!("{fill}[job]\nstonewall\n{jobs}\ntime_based\nruntime={ms}ms\n");

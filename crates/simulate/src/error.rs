@@ -73,8 +73,8 @@ pub enum Error {
         /// Its kind.
         kind: &'static str,
     },
-    /// The state of a drive that was prepared is not taken.
-    #[error("cannot begin with a prepared drive: {0}")]
+    /// The state that the drive should begin with is not that of such a drive.
+    #[error("cannot begin with the state of a drive: {0}")]
     State(#[from] model::StateError),
     /// Commands are in flight, and nothing happens any more.
     #[error(

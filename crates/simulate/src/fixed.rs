@@ -22,7 +22,7 @@ pub(crate) fn log2(value: u64) -> u64 {
 }
 
 /// Powers of two with fractional exponents.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Powers {
     /// 2^(-1/2), 2^(-1/4), ..., with 64 fractional bits.
     roots: [u64; LOG_BITS as usize],

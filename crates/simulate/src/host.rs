@@ -22,6 +22,7 @@ use zerocopy::IntoBytes;
 use crate::error::Error;
 use crate::fixed::{LOG_BITS, exponential};
 use crate::job::{Arrivals, Job, Kind, Op};
+use crate::pace::{Pace, direction};
 use crate::stream::Stream;
 use crate::trace::Arrival;
 
@@ -53,6 +54,8 @@ enum Next {
     Op(Op, u64, usize),
     /// Nothing before that time.
     At(u64),
+    /// That command when nothing is in flight any more, and no further ones.
+    Last(Op),
     /// No further commands.
     End,
 }
@@ -66,12 +69,14 @@ struct Paced {
     delay_ns: u64,
     /// Earliest time of the next submission.
     not_before: u64,
-    rate: Option<u64>,
+    rates: [Option<Pace>; 3],
     arrivals: Arrivals,
     distances: Random,
-    /// Due time of the next command of a rate.
-    due: u64,
-    issued: u64,
+    /// Due times of the next reads, writes and trims of a rate, and the bytes of those before.
+    due: [u64; 3],
+    issued: [u64; 3],
+    ramp_ns: u64,
+    flush_at_end: bool,
     begun: u64,
     think_ns: u64,
     think_commands: u64,
@@ -82,41 +87,78 @@ impl Paced {
     fn begin(&mut self, now: u64) {
         self.begun = now.saturating_add(self.delay_ns);
         self.not_before = self.begun;
-        self.due = self.begun;
-        self.end = self.begun.saturating_add(self.runtime_ns.unwrap_or(NEVER));
+        self.due = [self.begun; 3];
+        let runtime = self.runtime_ns.unwrap_or(NEVER);
+        self.end = self
+            .begun
+            .saturating_add(runtime.saturating_add(self.ramp_ns));
     }
 
     #[inline]
     fn next(&mut self, now: u64) -> Next {
         if now >= self.end {
-            return Next::End;
+            return self.last();
         }
-        let earliest = self.not_before.max(self.due);
-        if now < earliest {
-            return Next::At(earliest.min(self.end));
+        if now < self.not_before {
+            return Next::At(self.not_before.min(self.end));
+        }
+        if self.rates.iter().any(Option::is_some)
+            && let Some(due) = self.due(now)
+        {
+            return Next::At(due.min(self.end));
         }
         let Some(op) = self.stream.next() else {
-            return Next::End;
+            return self.last();
         };
-        if let Some(rate) = self.rate {
-            self.space(rate);
+        if let Some(kind) = direction(op.kind)
+            && let Some(pace) = self.rates[kind]
+        {
+            self.space(kind, pace, op.len);
         }
         Next::Op(op, now, 0)
     }
 
-    /// Computes the due time of the command after this one.
-    fn space(&mut self, rate: u64) {
-        self.issued += 1;
-        self.due = match self.arrivals {
+    fn last(&self) -> Next {
+        if !self.flush_at_end || !self.stream.has_written() {
+            return Next::End;
+        }
+        Next::Last(Op {
+            kind: Kind::Flush,
+            offset: 0,
+            len: 0,
+            fua: false,
+        })
+    }
+
+    /// When the next command is due, if that is later. As in fio, a command of the other kind takes
+    /// the place of one that is not due yet, if it is due earlier (`rate_ddir` in io_u.c).
+    fn due(&mut self, now: u64) -> Option<u64> {
+        let kind = self.stream.direction()?;
+        let mut due = self.due[kind];
+        if due > now && self.stream.is_mixed() {
+            let other = self.due[1 - kind.min(1)];
+            if other < due {
+                self.stream.turn();
+                due = other;
+            }
+        }
+        (due > now).then_some(due)
+    }
+
+    /// Computes the due time of the command of its kind after this one.
+    fn space(&mut self, kind: usize, pace: Pace, len: u64) {
+        let len = if len == 0 { pace.smallest } else { len };
+        self.issued[kind] = self.issued[kind].saturating_add(len);
+        self.due[kind] = match self.arrivals {
             Arrivals::Even => {
-                let since = (u128::from(self.issued) * SECOND).div_ceil(rate.into());
+                let since = (u128::from(self.issued[kind]) * SECOND).div_ceil(pace.bytes_per_s);
                 self.begun
                     .saturating_add(u64::try_from(since).unwrap_or(NEVER))
             }
             Arrivals::Poisson => {
                 let distance = u128::from(exponential(self.distances.next_u64())) * SECOND;
-                let ns = (distance / u128::from(rate)) >> LOG_BITS;
-                self.due.saturating_add(u64::try_from(ns).unwrap_or(NEVER))
+                let ns = (distance / u128::from(pace.per_s)) >> LOG_BITS;
+                self.due[kind].saturating_add(u64::try_from(ns).unwrap_or(NEVER))
             }
         };
     }
@@ -239,8 +281,14 @@ pub(crate) struct Host<B: Bus> {
     /// Whether completions may be present.
     pub(crate) look: bool,
     busy_until: u64,
-    /// Commands in the queue without a doorbell write.
+    /// Commands in the queue without a doorbell write, and how many of them are worth one.
     unrung: u32,
+    batch: u32,
+    /// See [`Job::refill_at`]; whether it submits until its depth is reached.
+    refill_at: Option<u16>,
+    fills: bool,
+    /// Time from which its commands count.
+    pub(crate) counts_from: u64,
     last_active: u64,
     /// Time of its next own step.
     pub(crate) wake: u64,
@@ -269,17 +317,23 @@ impl<B: Bus> Host<B> {
             runtime_ns: job.runtime_ns,
             delay_ns: job.start_delay_ns,
             not_before: 0,
-            rate: job.rate,
+            rates: [0, 1, 2].map(|kind| Pace::of(job, kind)),
             arrivals: job.arrivals,
             distances: Random::new(!seed),
-            due: 0,
-            issued: 0,
+            due: [0; 3],
+            issued: [0; 3],
+            ramp_ns: job.ramp_ns,
+            flush_at_end: job.flush_at_end,
             begun: 0,
             think_ns: job.think_ns,
             think_commands: job.think_commands,
             done: 0,
         }));
-        Self::new(queue, namespace, means, number, source)
+        Self {
+            batch: job.batch.max(1).into(),
+            refill_at: job.refill_at,
+            ..Self::new(queue, namespace, means, number, source)
+        }
     }
 
     /// A thread that replays a trace.
@@ -335,6 +389,10 @@ impl<B: Bus> Host<B> {
             look: false,
             busy_until: 0,
             unrung: 0,
+            batch: 1,
+            refill_at: None,
+            fills: true,
+            counts_from: 0,
             last_active: 0,
             wake: NEVER,
         }
@@ -345,7 +403,12 @@ impl<B: Bus> Host<B> {
         self.begun = true;
         self.wake = now;
         match &mut self.source {
-            Source::Job(job) => job.begin(now),
+            Source::Job(job) => {
+                job.begin(now);
+                if job.ramp_ns > 0 {
+                    self.counts_from = job.begun.saturating_add(job.ramp_ns);
+                }
+            }
             Source::Trace { begun, .. } => *begun = now,
         }
     }
@@ -353,11 +416,20 @@ impl<B: Bus> Host<B> {
     /// Stops submissions.
     pub(crate) fn end(&mut self) {
         self.ended = true;
+        // One with commands in flight still has completions to take.
+        if self.in_flight() == 0 {
+            self.wake = NEVER;
+        }
     }
 
     /// Whether it has begun, has stopped submitting, and has nothing in flight.
     pub(crate) fn is_done(&self) -> bool {
         self.begun && self.ended && self.in_flight() == 0
+    }
+
+    /// Whether its time has started.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
     }
 
     pub(crate) fn in_flight(&self) -> u16 {
@@ -375,18 +447,20 @@ impl<B: Bus> Host<B> {
         let was_idle = self.queue.in_flight() == 0;
         let was_aside = was_idle && now.saturating_sub(self.last_active) >= ASIDE_NS;
         self.wake = NEVER;
+        let mut is_busy = false;
         loop {
             if now < self.busy_until {
                 self.wake = self.busy_until;
+                is_busy = true;
                 break;
             }
-            if self.cost.submission_ns > 0 {
+            if self.cost.submission_ns > 0 && self.unrung >= self.batch {
                 stepped.rung += self.ring()?;
             }
             if self.look && self.reap(now, &mut finished)? {
                 continue;
             }
-            if self.ended || self.queue.next_cid().is_none() {
+            if self.ended || !self.has_room() {
                 break;
             }
             match self.source.next(now) {
@@ -398,15 +472,38 @@ impl<B: Bus> Host<B> {
                     self.wake = at;
                     break;
                 }
+                Next::Last(op) => {
+                    if self.in_flight() > 0 {
+                        break;
+                    }
+                    let since = now;
+                    let number = 0;
+                    self.submit(Slot { since, op, number })?;
+                    self.ended = true;
+                }
                 Next::End => self.ended = true,
             }
         }
-        if self.cost.submission_ns == 0 {
+        if !is_busy || self.cost.submission_ns == 0 {
             stepped.rung += self.ring()?;
         }
         stepped.was_aside = was_aside && stepped.rung > 0;
         self.last_active = now;
         Ok(stepped)
+    }
+
+    /// Whether it may submit: its depth is not reached, and a queue that was full has drained.
+    #[inline]
+    fn has_room(&mut self) -> bool {
+        if self.queue.next_cid().is_none() {
+            self.fills = false;
+            return false;
+        }
+        if let Some(refill_at) = self.refill_at {
+            self.fills |= self.queue.in_flight() <= refill_at;
+            return self.fills;
+        }
+        true
     }
 
     #[inline]

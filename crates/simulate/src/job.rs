@@ -4,6 +4,8 @@
 //! A [`Job`] is a section of a job file, read but not yet put on a drive. It knows no time and no
 //! queues.
 
+use crate::error::Error;
+
 /// What a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -127,12 +129,24 @@ pub enum Extent {
     Bytes(u64),
     /// So many per cent of the drive.
     Percent(u8),
+    /// So many zones; [`Job::on_zones`] makes bytes of them.
+    Zones(u64),
 }
 
 impl Extent {
+    /// The same in bytes, on a drive with zones of `zone` bytes.
+    fn on_zones(self, zone: u64) -> Self {
+        match self {
+            Extent::Zones(zones) => Extent::Bytes(zones.saturating_mul(zone)),
+            other => other,
+        }
+    }
+
     pub(crate) fn of(self, drive: u64) -> u64 {
         match self {
             Extent::Bytes(bytes) => bytes,
+            // No drive is as large.
+            Extent::Zones(_) => u64::MAX,
             Extent::Percent(percent) => {
                 let bytes = u128::from(drive) * u128::from(percent) / 100;
                 u64::try_from(bytes).expect("at most 100 %")
@@ -142,13 +156,29 @@ impl Extent {
 }
 
 /// How places are chosen that are not in order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Distribution {
     /// Each as often as any other.
     #[default]
     Uniform,
     /// By Zipf's law, with this exponent in millionths.
     Zipf(u64),
+    /// By Pareto's law: this part of the places, in millionths, gets all but this part of the
+    /// commands.
+    Pareto(u64),
+    /// By the normal distribution, with this standard deviation in millionths of all places.
+    Normal(u64),
+    /// Ranges of reads, of writes and of trims: the share of commands in per cent, and the length.
+    Zoned([Vec<(u8, Extent)>; 3]),
+}
+
+/// The most commands of a job in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Commands of the smallest size.
+    Commands(u64),
+    /// Bytes.
+    Bytes(u64),
 }
 
 /// How far apart commands of a rate are.
@@ -194,8 +224,8 @@ pub struct Job {
     pub loops: u64,
     /// Share of reads where there are writes, too.
     pub read_percent: u8,
-    /// Commands per second of each worker, at most.
-    pub rate: Option<u64>,
+    /// Rates of reads, writes and trims of each worker, at most.
+    pub rates: [Option<Rate>; 3],
     /// How these are apart.
     pub arrivals: Arrivals,
     /// Pause after each `think_commands` commands that are done.
@@ -206,12 +236,33 @@ pub struct Job {
     pub forgets: bool,
     /// How random places are chosen.
     pub distribution: Distribution,
+    /// Where the distribution has its most frequent place, in millionths of all places.
+    pub center: Option<u64>,
+    /// Share of random reads, writes and trims at random places, in per cent; the others follow the
+    /// last one of their kind.
+    pub random_percent: [u8; 3],
     /// Its own seed.
     pub seed: Option<u64>,
     /// How long after its group it begins.
     pub start_delay_ns: u64,
     /// A flush after so many writes; 0: none.
     pub flush_every: u64,
+    /// A flush when all is done, if there were writes.
+    pub flush_at_end: bool,
+    /// When a worker is done, all jobs of its reporting group end.
+    pub exit_all: bool,
+    /// Begins another reporting group.
+    pub new_group: bool,
+    /// Time after its start that does not count, and by which it takes longer.
+    pub ramp_ns: u64,
+    /// Submissions for one doorbell, where a host takes time.
+    pub batch: u16,
+    /// Once all of its depth is in flight, it goes on when no more than that is.
+    pub refill_at: Option<u16>,
+    /// The depth that was asked for, where its engine submits one at a time.
+    pub capped: Option<u16>,
+    /// The file that it was written for.
+    pub file: Option<String>,
     /// Writes are FUA.
     pub fua: bool,
     /// Begins only when all sections before it are done.
@@ -250,15 +301,25 @@ impl Default for Job {
             time_based: false,
             loops: 1,
             read_percent: 50,
-            rate: None,
+            rates: [None; 3],
             arrivals: Arrivals::Even,
             think_ns: 0,
             think_commands: 1,
             forgets: false,
             distribution: Distribution::Uniform,
+            center: None,
+            random_percent: [100; 3],
             seed: None,
             start_delay_ns: 0,
             flush_every: 0,
+            flush_at_end: false,
+            exit_all: false,
+            new_group: false,
+            ramp_ns: 0,
+            batch: 1,
+            refill_at: None,
+            capped: None,
+            file: None,
             fua: false,
             after_others: false,
             zoned: false,
@@ -269,6 +330,36 @@ impl Default for Job {
 }
 
 impl Job {
+    /// The same on a drive with zones of `zone` bytes, where it goes by them.
+    ///
+    /// # Errors
+    /// It counts zones, and does not go by them or the drive has none.
+    pub(crate) fn on_zones(&self, zone: Option<u64>) -> Result<Self, Error> {
+        let counted = [
+            Some(self.offset),
+            Some(self.offset_increment),
+            self.size,
+            self.io_size,
+        ];
+        let counted = counted.iter().any(|e| matches!(e, Some(Extent::Zones(_))));
+        let zone = zone.filter(|_| self.zoned);
+        if counted && zone.is_none() {
+            return Err(Error::Job {
+                name: self.name.clone(),
+                why: "its size or offset counts zones: add zonemode=zbd, and a preset of kind zns"
+                    .to_owned(),
+            });
+        }
+        let of = |extent: Extent| extent.on_zones(zone.unwrap_or(0));
+        Ok(Self {
+            offset: of(self.offset),
+            offset_increment: of(self.offset_increment),
+            size: self.size.map(of),
+            io_size: self.io_size.map(of),
+            ..self.clone()
+        })
+    }
+
     /// Sizes of its commands of all kinds.
     pub(crate) fn all_sizes(&self) -> impl Iterator<Item = u32> {
         let sizes = self

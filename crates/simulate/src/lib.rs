@@ -24,6 +24,7 @@ mod fixed;
 mod histogram;
 mod host;
 mod job;
+mod pace;
 mod places;
 mod plan;
 mod stream;
@@ -42,7 +43,7 @@ use std::ops::ControlFlow;
 pub use error::Error;
 pub use histogram::Histogram;
 pub use host::HostCost;
-pub use job::{Arrivals, Distribution, Extent, Job, Kind, Op, key_of};
+pub use job::{Arrivals, Distribution, Extent, Job, Kind, Op, Rate, key_of};
 use model::Parameters;
 pub use plan::{Plan, Progress, Ran, Workload};
 pub use tally::{Asked, Commands, Figures, JobTally, Moment, Point};
@@ -59,5 +60,6 @@ pub fn run(
     plan: &Plan,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Ran, Error> {
-    World::new(parameters, size, plan)?.run(progress)
+    let plan = plan.on(parameters)?;
+    World::new(parameters, size, &plan)?.run(progress)
 }

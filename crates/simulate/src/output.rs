@@ -281,13 +281,21 @@ impl MomentReport {
 /// Header of [`csv`].
 pub const CSV_COLUMNS: &str = "run,end_ns,read_iops,read_bytes_per_s,read_p50_ns,read_p99_ns,read_max_ns,write_iops,write_bytes_per_s,write_p50_ns,write_p99_ns,write_max_ns,pages_written,pages_collected,lines_collected,lines_free,write_amplification";
 
-/// The series of all runs as a table: a line for each interval. Runs count from 1.
+/// The series of all runs as a table: a line for each interval. Runs count from 1. Behind `run` the
+/// values of a sweep have columns of their own, named as their keys.
 #[must_use]
 pub fn csv(runs: &[Run]) -> String {
-    let mut text = format!("{CSV_COLUMNS}\n");
+    let swept = runs.first().map_or(&[][..], |run| &run.point);
+    let names: String = swept.iter().map(|(name, _)| format!(",{name}")).collect();
+    let mut text = format!(
+        "{}\n",
+        CSV_COLUMNS.replacen("run", &format!("run{names}"), 1)
+    );
     for (number, run) in (1..).zip(runs) {
+        let values = run.point.iter().map(|(_, value)| format!(",{value}"));
+        let values: String = values.collect();
         for point in &run.series {
-            let mut line = format!("{number},{}", point.end_ns);
+            let mut line = format!("{number}{values},{}", point.end_ns);
             for kind in [&point.read, &point.write] {
                 let MomentReport {
                     iops,
@@ -375,5 +383,17 @@ mod tests {
             );
         }
         assert_eq!(lines[1], "1,5,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1.000");
+        let of = |depth: &str| {
+            let value = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+            Run::new(&ran, vec![value("iodepth", depth), value("bs", "4k")])
+        };
+        let text = csv(&[of("1"), of("8")]);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].starts_with("run,iodepth,bs,end_ns,"), "{text}");
+        assert!(lines[1].starts_with("1,1,4k,5,"), "{text}");
+        assert!(lines[3].starts_with("2,8,4k,5,"), "{text}");
+        for line in &lines {
+            assert_eq!(line.split(',').count(), lines[0].split(',').count());
+        }
     }
 }

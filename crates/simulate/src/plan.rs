@@ -1,5 +1,10 @@
 //! What is to be simulated, and what it has come to.
 
+use std::sync::Arc;
+
+use model::Parameters;
+
+use crate::error::Error;
 use crate::host::HostCost;
 use crate::job::Job;
 use crate::tally::{Figures, JobTally, Point};
@@ -36,6 +41,8 @@ pub struct Plan {
     pub trace_depth: u16,
     /// The drive, of flash, begins in the steady state of random overwrites of single pages.
     pub prepared: bool,
+    /// The state that the drive begins with, as [`model::Flash::save`] wrote it.
+    pub state: Option<Arc<[u8]>>,
 }
 
 /// How far a simulation is.
@@ -68,4 +75,21 @@ pub struct Ran {
     pub instants: u64,
     /// It was ended early.
     pub stopped: bool,
+}
+
+impl Plan {
+    /// The same with the parts of its jobs in bytes.
+    pub(crate) fn on(&self, parameters: &Parameters) -> Result<Self, Error> {
+        let zone = match parameters {
+            Parameters::Zones(zones) => Some(zones.zone_size_bytes),
+            _ => None,
+        };
+        let mut plan = self.clone();
+        if let Workload::Jobs(jobs) = &mut plan.workload {
+            for job in jobs {
+                *job = job.on_zones(zone)?;
+            }
+        }
+        Ok(plan)
+    }
 }

@@ -40,7 +40,9 @@ impl Asked {
             random: job.random,
             depth: job.depth,
             workers: job.workers,
-            paced: job.rate.is_some() || job.think_ns > 0,
+            paced: job.rates.iter().any(Option::is_some)
+                || job.think_ns > 0
+                || job.refill_at.is_some(),
             sizes: job.sizes.each_ref().map(one),
         }
     }

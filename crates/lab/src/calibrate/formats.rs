@@ -1,12 +1,14 @@
 //! File formats of measurements.
 //!
 //! The keys of a file identify its format: the JSON of `nvmirage bench`, of `nvmirage kv bench`, of
-//! `nvmirage simulate`, or of fio. Unusable points are skipped, with the reason.
+//! `nvmirage simulate`, or of fio ([`super::fio`]). Text before and behind the JSON is skipped:
+//! fio writes notes there, and with `--output-format=normal,json` its other output. Unusable points
+//! are skipped, with the reason.
 
-use api::config::Size;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::fio;
 use super::samples::{Act, BLOCK_MAX, DEPTH_MAX, Keys, SUSTAINED, Sample, Writers};
 
 /// Contents of a file.
@@ -20,52 +22,159 @@ pub(crate) struct Read {
 /// Reads the JSON of a measurement.
 ///
 /// # Errors
-/// The text is in none of the formats.
-pub(crate) fn read(text: &str) -> Result<Read, String> {
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
-    let points = if value.get("fio version").is_some() {
-        of_fio(&value)
-    } else if value.get("runs").is_some() {
-        of_simulate(value)
-    } else if value.get("jobs").is_some() {
-        of_bench(value)
-    } else if value.get("put").is_some() {
-        of_keys(value)
-    } else {
-        Err("it has neither \"jobs\" nor \"runs\"".to_owned())
-    };
-    let points = points.map_err(|why| {
-        format!("{why}: give what nvmirage bench --json, nvmirage kv bench --json, nvmirage simulate --json or fio --output-format=json has printed")
-    })?;
+/// The bytes are in none of the formats.
+pub(crate) fn read(bytes: &[u8]) -> Result<Read, String> {
+    let text = decoded(bytes)?;
     let mut read = Read::default();
-    for (name, point) in points {
-        match point {
-            Ok(sample) => read.samples.push(sample),
-            Err(why) => read.passed_over.push(format!("{name}: {why}")),
+    for value in documents(&text)? {
+        let points = if value.get("fio version").is_some() {
+            fio::points(&value)
+        } else if value.get("runs").is_some() {
+            of_simulate(value)
+        } else if value.get("jobs").is_some() {
+            of_bench(value)
+        } else if value.get("put").is_some() {
+            of_keys(value)
+        } else {
+            Err("it has neither \"jobs\" nor \"runs\"".to_owned())
+        };
+        let points = points.map_err(|why| format!("{why}: {GIVE}"))?;
+        for (name, point) in points {
+            match point {
+                Ok(sample) => read.samples.push(sample),
+                Err(why) => read.passed_over.push(format!("{name}: {why}")),
+            }
         }
     }
     Ok(read)
 }
 
+const GIVE: &str = "give what nvmirage bench --json, nvmirage kv bench --json, nvmirage simulate --json or fio --output-format=json has printed";
+
+/// The text of a file, without a byte order mark.
+fn decoded(bytes: &[u8]) -> Result<String, String> {
+    let wide = |from: fn([u8; 2]) -> u16| {
+        let (units, rest) = bytes[2..].as_chunks::<2>();
+        let units: Vec<u16> = units.iter().map(|unit| from(*unit)).collect();
+        let text = String::from_utf16(&units).ok().filter(|_| rest.is_empty());
+        text.ok_or_else(|| "it begins like UTF-16 and is not: save it as UTF-8".to_owned())
+    };
+    match bytes {
+        [0xff, 0xfe, ..] => wide(u16::from_le_bytes),
+        [0xfe, 0xff, ..] => wide(u16::from_be_bytes),
+        [0x1f, 0x8b, ..] => Err("it is compressed by gzip: unpack it".to_owned()),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Err("it is compressed by zstd: unpack it".to_owned()),
+        _ => {
+            let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+            let text = str::from_utf8(bytes);
+            let text = text.map_err(|error| {
+                format!(
+                    "it is not UTF-8 from byte {} on: {GIVE}",
+                    error.valid_up_to()
+                )
+            });
+            text.map(str::to_owned)
+        }
+    }
+}
+
+/// The JSON documents of a text. Each begins a line.
+fn documents(text: &str) -> Result<Vec<Value>, String> {
+    let mut all: Vec<Value> = Vec::new();
+    let mut rest = text;
+    let mut wrong = None;
+    while let Some(begin) = line_that_begins_with(rest, '{') {
+        let mut stream = serde_json::Deserializer::from_str(&rest[begin..]).into_iter::<Value>();
+        match stream.next() {
+            Some(Ok(value)) => {
+                put(&mut all, value);
+                rest = &rest[begin + stream.byte_offset()..];
+            }
+            Some(Err(error)) => {
+                let before = text.len() - rest.len() + begin;
+                let line = text[..before].lines().count() + error.line();
+                wrong.get_or_insert_with(|| format!("its JSON is broken in line {line}: {error}"));
+                // A line of text may begin like JSON.
+                rest = &rest[begin + 1..];
+            }
+            None => break,
+        }
+    }
+    match (all.is_empty(), wrong) {
+        (false, None) => Ok(all),
+        // Something that was cut off is not what remains of it.
+        (_, Some(why)) => Err(why),
+        (true, None) => Err(match text.trim_start() {
+            text if text.contains("(groupid=") => {
+                format!("it is fio's text, which lacks the options: {GIVE}")
+            }
+            text if text.starts_with(|c: char| c.is_ascii_digit()) && text.contains(";fio-") => {
+                format!("it is fio's terse output, which lacks the options: {GIVE}")
+            }
+            _ => format!("it has no JSON: {GIVE}"),
+        }),
+    }
+}
+
+/// Where the first line begins whose first character is `wanted`.
+fn line_that_begins_with(text: &str, wanted: char) -> Option<usize> {
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let blank = line.len() - line.trim_start().len();
+        if line[blank..].starts_with(wanted) {
+            return Some(at + blank);
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// Adds a document. With `--status-interval` fio writes all of it again each time: the last one is
+/// the result.
+fn put(all: &mut Vec<Value>, value: Value) {
+    let jobs = |value: &Value| {
+        let jobs = value.get("jobs")?.as_array()?.iter();
+        let of = |job: &Value| {
+            let done =
+                ["read", "write", "trim"].map(|kind| job.get(kind)?.get("total_ios")?.as_u64());
+            let named = ["jobname", "groupid", "job options"].map(|key| job.get(key).cloned());
+            (named, done)
+        };
+        value.get("fio version")?;
+        Some(jobs.map(of).collect::<Vec<_>>())
+    };
+    let goes_on = all.last().and_then(jobs).zip(jobs(&value));
+    let goes_on = goes_on.is_some_and(|(before, after)| {
+        before.len() == after.len()
+            && before
+                .iter()
+                .zip(&after)
+                .all(|(before, after)| before.0 == after.0 && before.1 <= after.1)
+    });
+    if goes_on {
+        all.pop();
+    }
+    all.push(value);
+}
+
 /// The name of each job with its point, or the reason why it is not usable.
-type Points = Result<Vec<(String, Result<Sample, String>)>, String>;
+pub(super) type Points = Result<Vec<(String, Result<Sample, String>)>, String>;
 
 /// Properties of a point that every format has.
-struct Asked<'a> {
-    name: &'a str,
+pub(super) struct Asked<'a> {
+    pub(super) name: &'a str,
     /// Kind of the commands; the prefix `rand` marks random ones.
-    rw: &'a str,
-    block_bytes: u64,
+    pub(super) rw: &'a str,
+    pub(super) block_bytes: u64,
     /// Commands in flight of each queue, and the number of queues.
-    depth: u64,
-    queues: u64,
-    mean_ns: f64,
-    errors: u64,
+    pub(super) depth: u64,
+    pub(super) queues: u64,
+    pub(super) mean_ns: f64,
+    pub(super) errors: u64,
 }
 
 impl Asked<'_> {
-    fn sample(&self) -> Result<Sample, String> {
+    pub(super) fn sample(&self) -> Result<Sample, String> {
         let (random, act) = match self.rw.strip_prefix("rand") {
             Some(act) => (true, act),
             None => (false, self.rw),
@@ -266,94 +375,19 @@ fn of_simulate(value: Value) -> Points {
     Ok(points.collect())
 }
 
-fn of_fio(value: &Value) -> Points {
-    let none = Map::new();
-    let global = value.get("global options").and_then(Value::as_object);
-    let global = global.unwrap_or(&none);
-    let jobs = value.get("jobs").and_then(Value::as_array);
-    let jobs = jobs.ok_or("fio's jobs are missing")?;
-    let point = |job: &Value| {
-        let name = job.get("jobname").and_then(Value::as_str);
-        let name = name.unwrap_or_default().to_owned();
-        let options = job.get("job options").and_then(Value::as_object);
-        let options = options.unwrap_or(&none);
-        let sample = of_fio_job(&name, job, options, global);
-        (name, sample)
-    };
-    Ok(jobs.iter().map(point).collect())
-}
-
-fn of_fio_job(
-    name: &str,
-    job: &Value,
-    options: &Map<String, Value>,
-    global: &Map<String, Value>,
-) -> Result<Sample, String> {
-    let option = |names: &[&str]| {
-        let all = [options, global].into_iter();
-        let mut found = all.flat_map(|map| names.iter().filter_map(|name| map.get(*name)));
-        found.next().and_then(Value::as_str)
-    };
-    let whole = |names: &[&str]| match option(names) {
-        None => Ok(1),
-        Some(text) => text
-            .parse::<u64>()
-            .map_err(|_| format!("{}={text} is no number", names[0])),
-    };
-    if ["rate", "rate_iops", "thinktime"]
-        .iter()
-        .any(|key| option(&[key]).is_some())
-    {
-        return Err("it waited between commands".to_owned());
-    }
-    let rw = option(&["rw", "readwrite"]).unwrap_or("read");
-    let block = option(&["bs", "blocksize"]).unwrap_or("4k");
-    let block_bytes = match block.parse::<u64>() {
-        Ok(bytes) => bytes,
-        Err(_) => {
-            block
-                .parse::<Size>()
-                .map_err(|_| format!("bs={block} is not one size"))?
-                .0
-        }
-    };
-    let synchronous = option(&["ioengine"])
-        .is_some_and(|engine| ["sync", "psync", "vsync", "pvsync", "pvsync2"].contains(&engine));
-    let depth = if synchronous { 1 } else { whole(&["iodepth"])? };
-    let zoned = option(&["zonemode"]) == Some("zbd");
-    // Trimming a zone resets it.
-    let (kind, rw) = match rw {
-        "trim" | "randtrim" if zoned => ("trim", "reset"),
-        rw if rw.ends_with("read") => ("read", rw),
-        rw => ("write", rw),
-    };
-    let mean = job
-        .get(kind)
-        .and_then(|kind| kind.get("lat_ns")?.get("mean")?.as_f64());
-    let queues = whole(&["numjobs"])?;
-    let asked = Asked {
-        name,
-        rw,
-        block_bytes,
-        depth,
-        queues,
-        mean_ns: mean.unwrap_or(0.0),
-        errors: job.get("error").and_then(Value::as_u64).unwrap_or(0),
-    };
-    let mut sample = asked.sample()?;
-    if zoned && sample.act == Act::Write && queues > 1 {
-        let zones = option(&["offset_increment"]).and_then(|text| text.strip_suffix('z'));
-        let zones = zones.and_then(|zones| zones.parse().ok());
-        sample.writers.apart = zones.filter(|zones| *zones > 0).ok_or(
-            "its writers share zones, or nobody knows which: give each its own, such as --size=8z --offset_increment=8z",
-        )?;
-    }
-    Ok(sample)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FIO: &str = r#"{"fio version":"fio-3.39","global options":{"bs":"128k","ioengine":"libaio","direct":"1"},"jobs":[{"jobname":"b","error":0,
+            "job options":{"rw":"read","iodepth":"16","numjobs":"2"},"read":{"lat_ns":{"mean":123456.7}},"write":{"lat_ns":{"mean":0}}}]}"#;
+
+    fn one(bytes: &[u8]) -> Sample {
+        let read = read(bytes).unwrap();
+        assert_eq!(read.passed_over, [""; 0]);
+        assert_eq!(read.samples.len(), 1);
+        read.samples[0].clone()
+    }
 
     #[test]
     fn three_formats_are_read() {
@@ -361,46 +395,113 @@ mod tests {
             "queues":2,"iops":1.0,"latency_ns":{"mean":10000.5,"p50":1},"errors":0}]}"#;
         let simulate = r#"{"runs":[{"jobs":[{"name":"sustained-4k","random":true,"queue_depth":32,"queues":1,"paced":false,
             "errors":0,"kinds":[{"kind":"write","block_size":4096,"latency_ns":{"mean":70000}}]}]}]}"#;
-        let fio = r#"{"fio version":"fio-3.39","global options":{"bs":"128k","ioengine":"libaio"},"jobs":[{"jobname":"b","error":0,
-            "job options":{"rw":"read","iodepth":"16","numjobs":"2"},"read":{"lat_ns":{"mean":123456.7}},"write":{"lat_ns":{"mean":0}}}]}"#;
-        let one = |text: &str| {
-            let read = read(text).unwrap();
-            assert_eq!(read.passed_over, [""; 0]);
-            read.samples[0].clone()
-        };
-        let first = one(bench);
+        let first = one(bench.as_bytes());
         assert_eq!(first.title(), "4 KiB randread, QD 16");
         assert!((first.rate() - 16e9 / 10_000.5).abs() < 1e-3);
-        let second = one(simulate);
+        let second = one(simulate.as_bytes());
         assert_eq!(second.title(), "4 KiB randwrite, QD 32, sustained");
-        let third = one(fio);
+        let third = one(FIO.as_bytes());
         assert_eq!(third.title(), "128 KiB read, QD 32");
         assert!((third.mean_ns - 123_456.7).abs() < 1e-6);
+    }
+
+    #[test]
+    fn text_around_the_json_is_skipped() {
+        let expected = one(FIO.as_bytes());
+        for (before, behind) in [
+            ("note: queue depth will be capped at 1\n", ""),
+            ("fio: pid=4711, err=5/file:engine.c:1\n\n", "\n"),
+            (
+                "",
+                "\nb: (groupid=0, jobs=2): err= 0: pid=1: Sat Jun 24\n  read: IOPS=1\n",
+            ),
+            ("fio-3.39\r\n", "\r\nRun status group 0 (all jobs):\r\n"),
+        ] {
+            let text = format!("{before}{FIO}{behind}");
+            assert_eq!(one(text.as_bytes()), expected, "{before}");
+            let marked = format!("\u{feff}{text}");
+            assert_eq!(one(marked.as_bytes()), expected, "{before}");
+            let units: Vec<u16> = marked.encode_utf16().collect();
+            let little: Vec<u8> = units.iter().flat_map(|unit| unit.to_le_bytes()).collect();
+            assert_eq!(one(&little), expected, "{before}");
+            let big: Vec<u8> = units.iter().flat_map(|unit| unit.to_be_bytes()).collect();
+            assert_eq!(one(&big), expected, "{before}");
+        }
+        for input in [
+            &include_bytes!("tests/inputs/note-before.json")[..],
+            include_bytes!("tests/inputs/error-before.json"),
+            include_bytes!("tests/inputs/good.json"),
+        ] {
+            let read = read(input).unwrap();
+            let means: Vec<f64> = read.samples.iter().map(|sample| sample.mean_ns).collect();
+            assert_eq!(means, [80_000.0, 20_000.0]);
+        }
+    }
+
+    /// With `--status-interval` the last document has everything; files that were appended to each
+    /// other have a document for each run.
+    #[test]
+    fn several_documents() {
+        let of = |depth: u32, ios: u32, mean: u32| {
+            format!(
+                r#"{{"fio version":"3","global options":{{"direct":"1","ioengine":"libaio"}},"jobs":[{{"jobname":"a","job options":{{"iodepth":"{depth}"}},"read":{{"total_ios":{ios},"lat_ns":{{"mean":{mean}}}}}}}]}}"#
+            )
+        };
+        let means = |text: String| -> Vec<f64> {
+            let read = read(text.as_bytes()).unwrap();
+            read.samples.iter().map(|sample| sample.mean_ns).collect()
+        };
+        assert_eq!(
+            means(format!("{}\n{}", of(1, 10, 50), of(1, 20, 60))),
+            [60.0]
+        );
+        assert_eq!(
+            means(format!("{}\n{}", of(1, 10, 50), of(4, 20, 60))),
+            [50.0, 60.0]
+        );
+        assert_eq!(
+            means(format!("{}\n{}", of(1, 30, 50), of(1, 20, 60))),
+            [50.0, 60.0]
+        );
     }
 
     #[test]
     fn what_is_of_no_use_says_why() {
         let fio = |options: &str, error: u32| {
             let text = format!(
-                r#"{{"fio version":"3","jobs":[{{"jobname":"j","error":{error},"job options":{{{options}}},"read":{{"lat_ns":{{"mean":5}}}}}}]}}"#
+                r#"{{"fio version":"3","global options":{{"direct":"1","ioengine":"libaio"}},"jobs":[{{"jobname":"j","error":{error},"job options":{{{options}}},"read":{{"lat_ns":{{"mean":5}}}}}}]}}"#
             );
-            let read = read(&text).unwrap();
+            let read = read(text.as_bytes()).unwrap();
             read.passed_over.first().cloned().unwrap_or_default()
         };
         assert_eq!(fio(r#""rw":"randread""#, 0), "");
         assert!(fio(r#""rw":"randrw""#, 0).contains("neither reads nor writes alone"));
         assert!(fio(r#""rw":"read","rate_iops":"5""#, 0).contains("waited"));
-        assert!(fio(r#""rw":"read","bs":"4k,8k""#, 0).contains("not one size"));
+        assert!(fio(r#""rw":"read","bs":"4q""#, 0).contains("bs=4q"));
         assert!(fio(r#""rw":"read","iodepth":"x""#, 0).contains("no number"));
         assert!(fio(r#""rw":"read","iodepth":"99999999""#, 0).contains("depth"));
         assert!(fio(r#""rw":"write""#, 0).contains("no command"));
-        assert!(fio(r#""rw":"read""#, 5).contains("5 commands failed"));
+        assert!(fio(r#""rw":"read""#, 5).contains("error 5"));
         for wrong in ["", "{}", "[]", r#"{"jobs":[{}]}"#, r#"{"fio version":"3"}"#] {
-            let error = read(wrong).unwrap_err();
+            let error = read(wrong.as_bytes()).unwrap_err();
             assert!(
                 error.contains("JSON") || error.contains("give what"),
                 "{error}"
             );
+        }
+        for (wrong, word) in [
+            (
+                &b"r: (groupid=0, jobs=1): err= 0: pid=1\n"[..],
+                "fio's text",
+            ),
+            (b"3;fio-3.33;r;0;0;1", "terse output"),
+            (b"\x1f\x8b\x08", "gzip"),
+            (b"\xff\xfe{", "UTF-16"),
+            (b"{\"jobs\": \xe4}", "not UTF-8 from byte 9"),
+            (b"note\n{\n\"jobs\": [", "broken in line 3"),
+        ] {
+            let error = read(wrong).unwrap_err();
+            assert!(error.contains(word), "{error}");
         }
     }
 }

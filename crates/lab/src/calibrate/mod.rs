@@ -12,6 +12,7 @@
 //! Not included: the shape of a drive. Channels, dies, pages, cells and zones are those of the
 //! given preset.
 
+mod fio;
 mod fit;
 mod formats;
 mod forward;

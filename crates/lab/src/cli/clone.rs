@@ -126,14 +126,14 @@ impl Report {
     }
 }
 
-fn beside(path: &Path) -> PathBuf {
+pub(super) fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TIMING);
     name.into()
 }
 
 /// Opens a file, and rejects one that a server uses.
-fn open(path: &Path) -> anyhow::Result<File> {
+pub(super) fn open(path: &Path) -> anyhow::Result<File> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
     if !file.metadata()?.is_file() {

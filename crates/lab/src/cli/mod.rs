@@ -15,6 +15,7 @@ pub mod floor;
 pub mod identify;
 pub mod kv;
 pub mod precondition;
+mod set;
 pub mod simulate;
 pub mod trace;
 pub mod wait;

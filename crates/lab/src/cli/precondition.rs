@@ -12,6 +12,7 @@ use model::{Flash, FlashParameters, Method, Parameters, Progress};
 use serde::Serialize;
 
 use super::UsageError;
+use super::set::{self, State};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,7 +74,7 @@ pub struct Precondition {
     #[arg(
         long,
         value_name = "PRESET",
-        value_parser = |text: &str| Timing::parse(text, read_text),
+        value_parser = without_a_medium,
         requires = "size",
         requires = "state",
         conflicts_with = "medium"
@@ -99,6 +100,16 @@ pub struct Precondition {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A drive that no configuration names. Its state is in the file of `--state`.
+fn without_a_medium(text: &str) -> Result<Timing, String> {
+    let timing = Timing::parse(text, read_text)?;
+    if timing.state.is_some() {
+        return Err("state: write --state FILE".to_owned());
+    }
+    set::check(&timing, ("precondition", State::Unused))?;
+    Ok(timing)
 }
 
 /// A drive to prepare.

@@ -59,6 +59,9 @@ pub struct Latency {
     pub most_ns: u64,
 }
 
+/// Size of a large command.
+const LARGE_BYTES: u64 = 128 << 10;
+
 /// Maximum throughput of a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ceiling {
@@ -103,10 +106,11 @@ fn explain_nvm(nvm: &NvmParameters) -> Explanation {
             alone("read", nvm.read.latency_ns),
             alone("write", nvm.write.latency_ns),
         ],
-        ceilings: vec![
-            pipeline("read", &nvm.read, 1, nvm.arithmetic),
-            pipeline("write", &nvm.write, 1, nvm.arithmetic),
-        ],
+        ceilings: pipelines(
+            [("read", &nvm.read), ("write", &nvm.write)],
+            1,
+            nvm.arithmetic,
+        ),
     }
 }
 
@@ -119,10 +123,11 @@ fn explain_kv(kv: &KvParameters) -> Explanation {
             alone("retrieve", kv.read.latency_ns),
             alone("store", kv.write.latency_ns),
         ],
-        ceilings: vec![
-            pipeline("retrieve", &kv.read, units, kv.arithmetic),
-            pipeline("store", &kv.write, units, kv.arithmetic),
-        ],
+        ceilings: pipelines(
+            [("retrieve", &kv.read), ("store", &kv.write)],
+            units,
+            kv.arithmetic,
+        ),
     }
 }
 
@@ -135,8 +140,21 @@ fn alone(what: &'static str, ns: u64) -> Latency {
     }
 }
 
+/// Ceilings of small commands, which a rate limits, and of large ones, which bandwidth limits.
+fn pipelines(
+    directions: [(&'static str, &Direction); 2],
+    units: u64,
+    arithmetic: Arithmetic,
+) -> Vec<Ceiling> {
+    let sizes = [PAGE_BYTES, LARGE_BYTES];
+    let at = sizes.into_iter().flat_map(|bytes| {
+        directions.map(|(what, direction)| pipeline((what, bytes), direction, units, arithmetic))
+    });
+    at.collect()
+}
+
 fn pipeline(
-    what: &'static str,
+    (what, bytes): (&'static str, u64),
     direction: &Direction,
     units: u64,
     arithmetic: Arithmetic,
@@ -146,7 +164,7 @@ fn pipeline(
     match arithmetic {
         Arithmetic::Exact => {
             if bandwidth != 0 {
-                limits.push((bandwidth / PAGE_BYTES, "bandwidth"));
+                limits.push((bandwidth / bytes, "bandwidth"));
             }
             if direction.rate_per_s != 0 {
                 limits.push((direction.rate_per_s, "rate"));
@@ -173,12 +191,13 @@ fn pipeline(
     };
     Ceiling {
         what,
-        bytes: PAGE_BYTES,
+        bytes,
         per_s: least.map(|(per_s, _)| per_s),
-        bytes_per_s: match arithmetic {
-            Arithmetic::Exact => Some(bandwidth).filter(|b| *b != 0),
-            Arithmetic::Code => least.map(|(per_s, _)| per_s.saturating_mul(PAGE_BYTES)),
-        },
+        // Of commands of this size: a rate allows no more than its own share of the bandwidth.
+        bytes_per_s: least.map(|(per_s, limit)| match limit {
+            "bandwidth" => bandwidth,
+            _ => per_s.saturating_mul(bytes),
+        }),
         limit: limit.unwrap_or("nothing"),
     }
 }

@@ -52,6 +52,33 @@ fn pipelines_are_limited_by_rate_or_bandwidth() {
     assert_eq!(ceiling(&kv, "store"), (340_787, "bandwidth, of all units"));
 }
 
+/// The bandwidth of a row is that of its own size: commands per second times bytes.
+#[test]
+fn a_ceiling_has_one_size() {
+    let p3600 = explain("intel-p3600", 1 << 30);
+    let row = |what: &str, bytes: u64| {
+        let mut rows = p3600.ceilings.iter();
+        let row = rows.find(|c| c.what == what && c.bytes == bytes).unwrap();
+        (row.per_s.unwrap(), row.bytes_per_s.unwrap(), row.limit)
+    };
+    // The data sheet's 450,000 and 56,000 commands per second, of 4096 bytes each.
+    assert_eq!(row("read", 4096), (450_000, 1_843_200_000, "rate"));
+    assert_eq!(row("write", 4096), (56_000, 229_376_000, "rate"));
+    // Its 2600 MB/s and 1700 MB/s, in commands of 128 KiB.
+    assert_eq!(row("read", 131_072), (19_836, 2_600_000_000, "bandwidth"));
+    assert_eq!(row("write", 131_072), (12_969, 1_700_000_000, "bandwidth"));
+    for preset in presets() {
+        let all = preset.parameters(64 << 30, None).unwrap();
+        for row in all.explain().unwrap().ceilings {
+            let (Some(per_s), Some(bytes_per_s)) = (row.per_s, row.bytes_per_s) else {
+                continue;
+            };
+            let whole = bytes_per_s / row.bytes;
+            assert_eq!(whole, per_s, "{} {}", preset.name, row.what);
+        }
+    }
+}
+
 #[test]
 fn the_published_rules_let_latency_limit_throughput() {
     let preset = preset("optane-p4800x@code").unwrap();

@@ -2,7 +2,7 @@
 
 use crate::world::World;
 
-const FIO: &str = "[reads]\nrw=randread\nnorandommap\niodepth=1\ntime_based\n";
+const FIO: &str = "[reads]\nrw=randread\nnorandommap\nioengine=libaio\niodepth=1\ntime_based\n";
 
 /// What a drive shows in virtual time, at some sizes and depths.
 fn measure(world: &World, rw: &str, name: &str) {

@@ -2,7 +2,7 @@
 
 use crate::world::World;
 
-const READS: &str = "[reads]\nrw=randread\nnorandommap\niodepth=4\ntime_based\n";
+const READS: &str = "[reads]\nrw=randread\nnorandommap\nioengine=libaio\niodepth=4\ntime_based\n";
 
 #[test]
 fn the_same_command_line_gives_the_same_bytes() {
@@ -82,7 +82,7 @@ fn a_job_file_is_for_every_preset() {
     let world = World::new();
     world.write(
         "mix.fio",
-        "[fill]\nrw=write\nbs=4k\nsize=1m\n[mix]\nstonewall\nrw=randrw\nbs=4k\nsize=1m\niodepth=4\n[trim]\nstonewall\nrw=trim\nbs=4k\nsize=1m\n",
+        "[fill]\nrw=write\nbs=4k\nsize=1m\n[mix]\nstonewall\nrw=randrw\nbs=4k\nsize=1m\nioengine=libaio\niodepth=4\n[trim]\nstonewall\nrw=trim\nbs=4k\nsize=1m\n",
     );
     let kinds = |preset: &str| -> Vec<Vec<String>> {
         let report = world.json(&[
@@ -304,4 +304,75 @@ fn zones_and_drives_that_were_in_use() {
         "{}",
         refused.err
     );
+}
+
+#[test]
+fn a_simulation_begins_with_a_state_or_refuses_it() {
+    let world = World::new();
+    world.write(
+        "writes.fio",
+        "[w]\nrw=randwrite\nnorandommap\nioengine=libaio\niodepth=8\nio_size=4m\n",
+    );
+    let block = "block=128KiB";
+    let preset = format!("samsung-970-pro,{block}");
+    world.ok(&[
+        "precondition",
+        "--preset",
+        &preset,
+        "--size",
+        "256MiB",
+        "--state",
+        "pro.timing",
+    ]);
+    world.ok(&["clone", "pro.timing", "clone.timing"]);
+    let args = |size: &'static str, set: &'static str| {
+        [
+            "simulate",
+            "--preset",
+            "samsung-970-pro",
+            "--size",
+            size,
+            "--set",
+            block,
+            "--set",
+            set,
+            "--workload",
+            "writes.fio",
+            "--virtual-time",
+            "1m",
+            "--json",
+        ]
+    };
+    let fresh = world.json(&args("256MiB", "program=185us"));
+    assert_eq!(fresh["runs"][0]["drive"]["pages_collected"], 0);
+    let from_state = world.json(&args("256MiB", "state=pro.timing"));
+    assert_ne!(from_state["runs"][0]["drive"]["pages_collected"], 0);
+    let from_clone = world.json(&args("256MiB", "state=clone.timing"));
+    assert_eq!(from_clone["runs"], from_state["runs"]);
+    for (size, set, word) in [
+        ("256MiB", "state=none.timing", "cannot open none.timing"),
+        ("512MiB", "state=pro.timing", "from another drive"),
+        (
+            "256MiB",
+            "state=writes.fio",
+            "not a state of a timing model",
+        ),
+        ("256MiB", "record=x.trace", "writes no recording"),
+    ] {
+        let error = world.fails(&args(size, set));
+        assert!(error.contains(word), "{set}: {error}");
+    }
+    let error = world.fails(&["explain", "samsung-970-pro", "--set", "state=pro.timing"]);
+    assert!(error.contains("does not use the state"), "{error}");
+    let stated = format!("{preset},state=x");
+    let error = world.fails(&[
+        "precondition",
+        "--preset",
+        &stated,
+        "--size",
+        "256MiB",
+        "--state",
+        "y",
+    ]);
+    assert!(error.contains("write --state FILE"), "{error}");
 }

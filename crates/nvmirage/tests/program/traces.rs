@@ -525,6 +525,10 @@ fn other_programs_read_what_is_exported() {
         found.unwrap_or_else(|| panic!("{report}"))["commands"].clone()
     };
     let foreign = simulate("t.blk");
+    let iolog = simulate("t.iolog");
+    for kind in ["read", "write"] {
+        assert_eq!(count(&iolog, kind), 200);
+    }
     for (kind, commands) in [("read", 200), ("write", 200), ("flush", 2), ("trim", 2)] {
         assert_eq!(count(&direct, kind), commands);
         assert_eq!(count(&foreign, kind), commands);

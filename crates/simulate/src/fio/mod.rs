@@ -1,143 +1,120 @@
 //! Parser of fio's job files, for keys that have a meaning on a virtual clock.
 //!
 //! Every key is either supported, or known to have no effect here, or rejected by name with its
-//! line: no key is ignored silently. [`KEYS`] lists the supported ones. Values have fio's forms and
-//! defaults: sizes without a unit are bytes and `k`, `m`, `g`, `t` are powers of 1024; `runtime`
-//! and `startdelay` without a unit are seconds, `thinktime` microseconds.
+//! line, all of them at once: no key is ignored silently. [`KEYS`] lists the supported ones. Values
+//! have the forms, defaults and meanings of fio's HOWTO: sizes without a unit are bytes and `k`,
+//! `m`, `g`, `t` are powers of 1024; `runtime`, `ramp_time` and `startdelay` without a unit are
+//! seconds, `thinktime` microseconds; without `ioengine` a job submits one command at a time.
+//!
+//! `filename` and `directory` say where, and a simulation has one drive: sections of several files
+//! are rejected unless one is chosen.
 //!
 //! Not included: variables, included files, replays of fio's own logs, and fio's random generators:
 //! the same job file gives another order of the same kind.
 
+mod distribution;
+mod keys;
 mod values;
 
-use values::{bytes, choice, extent, flag, number, time_ns};
+use std::collections::BTreeSet;
+use std::fmt;
 
-use crate::job::{Arrivals, Distribution, Job, Kind};
+pub use keys::{IGNORED, KEYS};
+use values::{by_kind, bytes, choice, extent, flag, number, time_ns};
+
+use crate::job::{Arrivals, Job, Kind, Rate};
 
 /// The most commands in flight of one worker: what a queue of 4096 entries holds.
 const DEPTH_MAX: u64 = 4095;
 /// Maximum size of a command with data.
 pub(crate) const TRANSFER_MAX: u64 = 2 << 20;
+/// Size of a command without `bs`.
+const BLOCK_DEFAULT: u32 = 4096;
 /// Maximum size of a command without data.
 const TRIM_MAX: u64 = 1 << 31;
 
-/// Supported keys, with their effects.
-pub const KEYS: &[(&str, &str)] = &[
-    (
-        "rw, readwrite",
-        "read, write, trim, randread, randwrite, randtrim, rw, readwrite, randrw",
-    ),
-    (
-        "bs, blocksize",
-        "bytes of a command; up to three with commas: reads, writes, trims",
-    ),
-    (
-        "bssplit",
-        "sizes with shares, as in 4k/70:64k/30; up to three with commas",
-    ),
-    ("iodepth", "commands in flight, 1 to 4095"),
-    ("ioengine", "synchronous ones make iodepth 1"),
-    ("numjobs", "workers, each with a queue pair"),
-    (
-        "offset, offset_increment",
-        "where its part of the drive begins, in bytes or per cent",
-    ),
-    (
-        "size",
-        "how long its part is, and how much is done, in bytes or per cent",
-    ),
-    ("io_size", "how much is done, where that is not its size"),
-    ("number_ios", "how many commands are done at most"),
-    ("loops", "how often its size is done"),
-    ("runtime", "how long it takes at most"),
-    (
-        "time_based",
-        "goes on until runtime, or to the end of the simulation",
-    ),
-    ("startdelay", "how long after its group it begins"),
-    (
-        "rwmixread, rwmixwrite",
-        "share of reads, of writes, in per cent",
-    ),
-    ("rate_iops", "commands per second of each worker, at most"),
-    ("rate_process", "linear or poisson"),
-    (
-        "thinktime, thinktime_blocks",
-        "pause after so many commands that are done",
-    ),
-    (
-        "norandommap",
-        "random places may come again before all have come",
-    ),
-    ("random_distribution", "random, zipf or zipf:THETA"),
-    ("randseed", "a seed of its own instead of --seed"),
-    ("fsync, fdatasync", "a flush after so many writes"),
-    ("sync", "none, sync or dsync: writes are FUA"),
-    (
-        "stonewall, wait_for_previous",
-        "begins when all sections before it are done",
-    ),
-    (
-        "zonemode",
-        "none, or zbd: writes to write pointers, and reads what was written",
-    ),
-    (
-        "max_open_zones, job_max_open_zones",
-        "zones that each worker writes to at a time",
-    ),
-];
+/// fio's default engine.
+const ENGINE_DEFAULT: &str = "psync";
 
 /// Why a drive with keys rejects a value.
 const NO_FUA: &str = "a key-value drive knows no FUA: leave it out, or write fsync=1";
 const NO_ZONES: &str = "a key-value drive has no zones: leave it out";
 
-/// Keys without effect here: they control fio itself.
-pub const IGNORED: &[&str] = &[
-    "allow_mounted_write",
-    "cpus_allowed",
-    "cpus_allowed_policy",
-    "description",
-    "directory",
-    "disable_clat",
-    "disable_lat",
-    "disable_slat",
-    "filename",
-    "fixedbufs",
-    "group_reporting",
-    "gtod_reduce",
-    "hipri",
-    "invalidate",
-    "log_avg_msec",
-    "mem",
-    "name",
-    "percentile_list",
-    "randrepeat",
-    "refill_buffers",
-    "registerfiles",
-    "sqthread_poll",
-    "thread",
-    "write_bw_log",
-    "write_iops_log",
-    "write_lat_log",
-    "zero_buffers",
-];
-
 /// Error in a job file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {why}")]
 pub struct FioError {
     /// Line number, from 1; 0 for a value that is not from the file.
     pub line: usize,
     /// The error and its remedy.
     pub why: String,
+    /// Errors in later lines.
+    pub more: Vec<(usize, String)>,
 }
 
+impl fmt::Display for FioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.why)?;
+        for (line, why) in &self.more {
+            write!(f, "\nline {line}: {why}")?;
+        }
+        let mut all = self.more.iter().map(|(_, why)| why).chain([&self.why]);
+        if all.any(|why| why.ends_with(UNSUPPORTED)) {
+            let names = KEYS.iter().flat_map(|(names, _)| names.split(", "));
+            let names: Vec<&str> = names.collect();
+            write!(f, "\nsupported keys: {}", names.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+fn wrong(line: usize, why: String) -> FioError {
+    let more = Vec::new();
+    FioError { line, why, more }
+}
+
+const UNSUPPORTED: &str = "is not supported";
+
 /// A section being parsed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Section {
     job: Job,
-    synchronous: bool,
+    engine: String,
+    directory: Option<String>,
+    filename: Option<String>,
+    low: Option<u16>,
+    complete: u16,
+    rates: [[Option<u64>; 3]; 2],
     line: usize,
+}
+
+impl Section {
+    fn new(keyed: bool) -> Self {
+        Self {
+            job: Job {
+                keyed,
+                ..Job::default()
+            },
+            engine: ENGINE_DEFAULT.to_owned(),
+            directory: None,
+            filename: None,
+            low: None,
+            complete: 1,
+            rates: [[None; 3]; 2],
+            line: 0,
+        }
+    }
+}
+
+/// What a job file is read with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct With<'a> {
+    /// Keys and values that replace those of every section.
+    pub overrides: &'a [(String, String)],
+    /// The drive has keys ([`Job::keyed`]): values have any size, and keys that such a drive does
+    /// not support are rejected.
+    pub keyed: bool,
+    /// The file whose sections are meant, if there are several.
+    pub file: Option<&'a str>,
 }
 
 /// Parses a job file for a drive of blocks. `overrides` are keys and values that replace those of
@@ -146,7 +123,13 @@ struct Section {
 /// # Errors
 /// The first line that is rejected.
 pub fn parse(text: &str, overrides: &[(String, String)]) -> Result<Vec<Job>, FioError> {
-    read(text, overrides, Section::default())
+    parse_with(
+        text,
+        &With {
+            overrides,
+            ..With::default()
+        },
+    )
 }
 
 /// The same for a drive with keys ([`Job::keyed`]). Values have any size; keys that such a drive
@@ -155,30 +138,122 @@ pub fn parse(text: &str, overrides: &[(String, String)]) -> Result<Vec<Job>, Fio
 /// # Errors
 /// The first line that is rejected.
 pub fn parse_keyed(text: &str, overrides: &[(String, String)]) -> Result<Vec<Job>, FioError> {
-    let mut section = Section::default();
-    section.job.keyed = true;
-    read(text, overrides, section)
+    let keyed = true;
+    parse_with(
+        text,
+        &With {
+            overrides,
+            keyed,
+            file: None,
+        },
+    )
 }
 
-/// Parses sections with `global` as their defaults.
-fn read(
-    text: &str,
-    overrides: &[(String, String)],
-    mut global: Section,
-) -> Result<Vec<Job>, FioError> {
+/// Parses a job file.
+///
+/// # Errors
+/// All lines that are rejected.
+pub fn parse_with(text: &str, with: &With<'_>) -> Result<Vec<Job>, FioError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let (sections, mut errors) = sections(text, with.keyed);
+    if errors.is_empty() && sections.is_empty() {
+        errors.push((
+            text.lines().count().max(1),
+            "there is no section but [global]: add one, as in [job]".into(),
+        ));
+    }
+    let mut jobs = Vec::new();
+    if errors.is_empty() {
+        for section in sections {
+            let line = section.line;
+            match section.finish(with.overrides) {
+                Ok(job) => jobs.push((line, job)),
+                Err(error) => return Err(error),
+            }
+        }
+        if let Err(error) = choose(&mut jobs, with.file) {
+            errors.push(error);
+        }
+    }
+    let mut errors = errors.into_iter();
+    match errors.next() {
+        None => Ok(jobs.into_iter().map(|(_, job)| job).collect()),
+        Some((line, why)) => Err(FioError {
+            line,
+            why,
+            more: errors.collect(),
+        }),
+    }
+}
+
+/// Keeps the sections of one file.
+fn choose(jobs: &mut Vec<(usize, Job)>, chosen: Option<&str>) -> Result<(), (usize, String)> {
+    let shown = |job: &Job| job.file.clone().unwrap_or_else(|| "no filename".to_owned());
+    let files: BTreeSet<String> = jobs.iter().map(|(_, job)| shown(job)).collect();
+    let all: Vec<String> = files.into_iter().collect();
+    if let Some(chosen) = chosen {
+        jobs.retain(|(_, job)| job.file.as_deref() == Some(chosen));
+        if jobs.is_empty() {
+            let all = all.join(", ");
+            let why = format!("no section has filename={chosen}: there are {all}");
+            return Err((1, why));
+        }
+        return Ok(());
+    }
+    for (line, job) in jobs.iter() {
+        if job.file.as_ref().is_some_and(|file| file.contains(':')) {
+            return Err((
+                *line,
+                format!(
+                    "[{}]: filename={}: a simulation has one drive: write a section for each, and choose one with --device",
+                    job.name,
+                    shown(job)
+                ),
+            ));
+        }
+    }
+    let first = jobs.first().map(|(_, job)| shown(job));
+    let other = jobs.iter().find(|(_, job)| Some(shown(job)) != first);
+    match other {
+        None => Ok(()),
+        Some((line, job)) => Err((
+            *line,
+            format!(
+                "[{}]: the sections are for several drives ({}), and a simulation has one: choose one with --device {}",
+                job.name,
+                all.join(", "),
+                all.iter()
+                    .find(|file| *file != "no filename")
+                    .unwrap_or(&all[0])
+            ),
+        )),
+    }
+}
+
+/// A line without its comment: fio cuts it off at the first `;` or `#`.
+fn without_comment(line: &str) -> &str {
+    let end = line.find([';', '#']).unwrap_or(line.len());
+    line[..end].trim()
+}
+
+/// All sections, and the errors in them.
+fn sections(text: &str, keyed: bool) -> (Vec<Section>, Vec<(usize, String)>) {
+    let mut global = Section::new(keyed);
+    let mut errors = Vec::new();
     let mut done = Vec::new();
     let mut current: Option<Section> = None;
     let mut in_global = false;
     for (line, content) in (1..).zip(text.lines()) {
-        let content = content.trim();
-        if content.is_empty() || content.starts_with(['#', ';']) {
+        let content = without_comment(content);
+        if content.is_empty() {
             continue;
         }
         if let Some(name) = content.strip_prefix('[') {
-            let name = name.strip_suffix(']').ok_or_else(|| FioError {
-                line,
-                why: format!("`{content}` begins a section and does not end with ]"),
-            })?;
+            let Some(name) = name.strip_suffix(']') else {
+                let why = format!("`{content}` begins a section and does not end with ]");
+                errors.push((line, why));
+                continue;
+            };
             done.extend(current.take());
             in_global = name == "global";
             if !in_global {
@@ -197,30 +272,56 @@ fn read(
             (_, true) => &mut global,
             (Some(section), false) => section,
             (None, false) => {
-                return Err(FioError {
-                    line,
-                    why: format!(
-                        "`{content}` stands before the first section: begin with [global] or [name]"
-                    ),
-                });
+                let why = format!(
+                    "`{content}` stands before the first section: begin with [global] or [name]"
+                );
+                errors.push((line, why));
+                break;
             }
         };
-        let set = section.set(key, value);
-        set.map_err(|why| FioError {
-            line,
-            why: format!("{key}: {why}"),
-        })?;
+        if let Err(why) = section.set(key, value) {
+            errors.push((line, format!("{key}: {why}")));
+        }
     }
     done.extend(current);
-    if done.is_empty() {
-        return Err(FioError {
-            line: text.lines().count().max(1),
-            why: "there is no section but [global]: add one, as in [job]".into(),
-        });
-    }
-    done.into_iter()
-        .map(|section| section.finish(overrides))
-        .collect()
+    (done, errors)
+}
+
+/// Notes on jobs that do not do what they seem to.
+#[must_use]
+pub fn notes(jobs: &[Job]) -> Vec<String> {
+    let note = |job: &Job| {
+        let asked = job.capped?;
+        Some(format!(
+            "[{}]: its engine submits one command at a time, so iodepth={asked} is 1: write ioengine=libaio for more",
+            job.name
+        ))
+    };
+    jobs.iter().filter_map(note).collect()
+}
+
+/// Sizes of reads, writes and trims, as `bs` gives them.
+///
+/// # Errors
+/// The value has another form.
+pub fn sizes(value: &str) -> Result<[u64; 3], String> {
+    by_kind(value, &u64::from(BLOCK_DEFAULT), bytes)
+}
+
+/// All commands of one size.
+fn whole(size: u32) -> Vec<(u32, u8)> {
+    vec![(size, 100)]
+}
+
+/// Whether a text looks like a job file: it begins with a section or a key, behind comments.
+#[must_use]
+pub fn is_job_file(text: &str) -> bool {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lines = text.lines().map(without_comment);
+    let first = lines.find(|line| !line.is_empty()).unwrap_or_default();
+    let key = first.split('=').next().unwrap_or_default().trim();
+    let is_section = first.starts_with('[') && !first.starts_with("[{");
+    is_section || is_key(key) || IGNORED.contains(&key)
 }
 
 /// Whether a job file may contain a key.
@@ -243,11 +344,15 @@ impl Section {
             "time_based" => self.job.time_based = flag(value)?,
             "norandommap" => self.job.forgets = flag(value)?,
             "stonewall" | "wait_for_previous" => self.job.after_others = flag(value)?,
+            "end_fsync" => self.job.flush_at_end = flag(value)?,
+            "exitall" => self.job.exit_all = flag(value)?,
+            "new_group" => self.job.new_group = flag(value)?,
             "direct" => must(flag(value)?, "there is no page cache here: write direct=1")?,
             "buffered" => must(
                 !flag(value)?,
                 "there is no page cache here: write buffered=0",
             )?,
+            _ if !is_key(key) => return Err(UNSUPPORTED.to_owned()),
             _ => {
                 let needed = || format!("has no value: write {key}=…");
                 self.set_value(key, value.ok_or_else(needed)?)?;
@@ -263,14 +368,43 @@ impl Section {
             "bs" | "blocksize" => {
                 let keyed = job.keyed;
                 let one = |value: &str| Ok(vec![(size_of_command(value, keyed)?, 100)]);
-                job.sizes = by_kind(value, one)?;
+                job.sizes = by_kind(value, &whole(BLOCK_DEFAULT), one)?;
             }
             "bssplit" => {
                 let keyed = job.keyed;
-                job.sizes = by_kind(value, |value| split(value, keyed))?;
+                let one = |value: &str| split(value, keyed);
+                job.sizes = by_kind(value, &whole(BLOCK_DEFAULT), one)?;
             }
             "iodepth" => job.depth = number(value, 1, DEPTH_MAX)? as u16,
-            "ioengine" => self.synchronous = is_synchronous(value)?,
+            "ioengine" => {
+                is_synchronous(value)?;
+                value.clone_into(&mut self.engine);
+            }
+            "iodepth_low" => self.low = Some(number(value, 0, DEPTH_MAX)? as u16),
+            "iodepth_batch_complete_min" | "iodepth_batch_complete" => {
+                self.complete = number(value, 0, DEPTH_MAX)? as u16;
+            }
+            // 0 is the depth.
+            "iodepth_batch" | "iodepth_batch_submit" => {
+                job.batch = match number(value, 0, DEPTH_MAX)? as u16 {
+                    0 => u16::MAX,
+                    batch => batch,
+                };
+            }
+            "bsrange" | "blocksize_range" => {
+                let keyed = job.keyed;
+                let one = |value: &str| range(value, keyed);
+                job.sizes = by_kind(value, &whole(BLOCK_DEFAULT), one)?;
+            }
+            "filename" => self.filename = Some(value.to_owned()),
+            "directory" => self.directory = Some(value.trim_end_matches('/').to_owned()),
+            "ramp_time" => job.ramp_ns = time_ns(value, 1_000_000_000)?,
+            "exit_what" => choice(value, &[("group", ())])?,
+            "percentage_random" => {
+                let one = |value: &str| Ok(number(value, 0, 100)? as u8);
+                job.random_percent = by_kind(value, &100, one)?;
+            }
+            "rate" => self.rates[0] = rates(value, bytes)?,
             "numjobs" => job.workers = number(value, 1, 64)? as u16,
             "offset" => job.offset = extent(value)?,
             "offset_increment" => job.offset_increment = extent(value)?,
@@ -282,14 +416,18 @@ impl Section {
             "startdelay" => job.start_delay_ns = time_ns(value, 1_000_000_000)?,
             "rwmixread" => job.read_percent = number(value, 0, 100)? as u8,
             "rwmixwrite" => job.read_percent = 100 - number(value, 0, 100)? as u8,
-            "rate_iops" => job.rate = Some(number(value, 1, 1_000_000_000)?),
+            "rate_iops" => {
+                self.rates[1] = rates(value, |value| number(value, 0, 1_000_000_000))?;
+            }
             "rate_process" => {
                 let all = [("linear", Arrivals::Even), ("poisson", Arrivals::Poisson)];
                 job.arrivals = choice(value, &all)?;
             }
             "thinktime" => job.think_ns = time_ns(value, 1_000)?,
             "thinktime_blocks" => job.think_commands = number(value, 1, u64::MAX)?,
-            "random_distribution" => job.distribution = distribution(value)?,
+            "random_distribution" => {
+                (job.distribution, job.center) = distribution::parse(value)?;
+            }
             "randseed" => job.seed = Some(number(value, 0, u64::MAX)?),
             "fsync" | "fdatasync" => job.flush_every = number(value, 0, u64::MAX)?,
             "sync" => {
@@ -312,31 +450,47 @@ impl Section {
                 job.open_zones = (zones > 0).then_some(zones);
                 must(zones == 0 || !job.keyed, NO_ZONES)?;
             }
-            _ => return Err(unknown()),
+            _ => return Err(UNSUPPORTED.to_owned()),
         }
         Ok(())
     }
 
     fn finish(mut self, overrides: &[(String, String)]) -> Result<Job, FioError> {
         let line = self.line;
-        let wrong = |line, why| FioError { line, why };
         for (key, value) in overrides {
             let set = self.set(key, Some(value));
             set.map_err(|why| wrong(0, format!("{key}={value}: {why}")))?;
         }
         let mut job = self.job;
-        if self.synchronous {
+        if is_synchronous(&self.engine).map_err(|why| wrong(line, why))? && job.depth > 1 {
+            if overrides.iter().any(|(key, _)| key == "iodepth") {
+                return Err(wrong(
+                    0,
+                    format!(
+                        "iodepth={}: [{}] submits one command at a time with ioengine={}: write ioengine=libaio",
+                        job.depth, job.name, self.engine
+                    ),
+                ));
+            }
+            job.capped = Some(job.depth);
             job.depth = 1;
         }
+        // fio limits the batch to the depth.
+        let drained = job.depth - self.complete.clamp(1, job.depth);
+        let low = self.low.map_or(drained, |low| low.min(drained));
+        job.refill_at = (low + 1 < job.depth).then_some(low);
+        // fio ignores rate_iops where there is a rate.
+        let [by_bytes, by_commands] = self.rates;
+        job.rates = [0, 1, 2].map(|kind| {
+            let bytes = by_bytes[kind].map(Rate::Bytes);
+            bytes.or(by_commands[kind].map(Rate::Commands))
+        });
+        job.file = match (self.directory, self.filename) {
+            (None, file) => file,
+            (Some(directory), Some(file)) => Some(format!("{directory}/{file}")),
+            (Some(directory), None) => Some(directory),
+        };
         let name = &job.name;
-        if job.rate.is_some() && job.kinds.len() > 1 {
-            return Err(wrong(
-                line,
-                format!(
-                    "[{name}]: rate_iops is of reads or of writes: make two sections, one of each"
-                ),
-            ));
-        }
         if u64::from(job.largest()) > TRANSFER_MAX {
             return Err(wrong(
                 line,
@@ -354,10 +508,32 @@ fn must(holds: bool, why: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why.to_owned()) }
 }
 
-fn unknown() -> String {
-    let names = KEYS.iter().flat_map(|(names, _)| names.split(", "));
-    let all: Vec<_> = names.collect();
-    format!("is not taken here; these keys are: {}", all.join(", "))
+/// Rates of each kind of command; 0 and an empty part are none.
+fn rates(
+    value: &str,
+    each: impl Fn(&str) -> Result<u64, String>,
+) -> Result<[Option<u64>; 3], String> {
+    by_kind(value, &None, |value| {
+        Ok(Some(each(value)?).filter(|rate| *rate > 0))
+    })
+}
+
+/// Sizes from the least to the most, all with the same share.
+fn range(value: &str, keyed: bool) -> Result<Vec<(u32, u8)>, String> {
+    let (least, most) = value
+        .split_once('-')
+        .ok_or_else(|| format!("`{value}` is no range: write it as in 4k-64k"))?;
+    let (least, most) = (
+        size_of_command(least, keyed)?,
+        size_of_command(most, keyed)?,
+    );
+    if least > most || u64::from(most) > TRANSFER_MAX {
+        return Err(format!(
+            "`{value}`: write the least size first, up to {TRANSFER_MAX}"
+        ));
+    }
+    let sizes = (1..=most / least).map(|times| (least * times, 1));
+    Ok(sizes.collect())
 }
 
 fn direction(value: &str) -> Result<(Vec<Kind>, bool), String> {
@@ -392,17 +568,6 @@ fn is_synchronous(value: &str) -> Result<bool, String> {
     choice(value, &NAMES)
 }
 
-fn distribution(value: &str) -> Result<Distribution, String> {
-    match value.split_once(':') {
-        None if value == "random" => Ok(Distribution::Uniform),
-        None if value == "zipf" => Ok(Distribution::Zipf(1_100_000)),
-        Some(("zipf", theta)) => values::millionths(theta).map(Distribution::Zipf),
-        _ => Err(format!(
-            "`{value}` is none of random, zipf and zipf:THETA: others are not taken"
-        )),
-    }
-}
-
 /// Block sizes are multiples of 512 bytes, value sizes any number.
 fn size_of_command(value: &str, keyed: bool) -> Result<u32, String> {
     let size = bytes(value)?;
@@ -420,24 +585,6 @@ fn size_of_command(value: &str, keyed: bool) -> Result<u32, String> {
         ));
     }
     u32::try_from(size).map_err(|_| "too large".into())
-}
-
-/// One value for all kinds, or up to three: for reads, writes and trims. The last one also applies
-/// to the rest.
-fn by_kind<T: Clone + Default>(
-    value: &str,
-    each: impl Fn(&str) -> Result<T, String>,
-) -> Result<[T; 3], String> {
-    let mut all: [T; 3] = Default::default();
-    let given: Vec<&str> = value.split(',').collect();
-    if given.len() > 3 {
-        return Err(format!("`{value}` has more than three parts"));
-    }
-    for (at, slot) in all.iter_mut().enumerate() {
-        let text = given.get(at).or(given.last()).copied().unwrap_or_default();
-        *slot = each(text.trim())?;
-    }
-    Ok(all)
 }
 
 /// `4k/70:64k/30`; entries without a share divide the rest.

@@ -74,6 +74,10 @@ pub(super) fn drive(
         _ => null,
     };
     let mut medium = Medium::open(&MediumSpec { kind })?;
+    if let Some(state) = &plan.state {
+        Medium::restore_timing(&mut medium, parameters.clone(), state)?;
+        return Ok(medium);
+    }
     if !plan.prepared {
         Medium::set_timing(&mut medium, parameters.clone())?;
         return Ok(medium);

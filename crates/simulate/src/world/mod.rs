@@ -63,6 +63,8 @@ pub(crate) struct World<'a> {
     instants: u64,
     /// Earliest time at which a host acts by itself.
     wake: u64,
+    /// Whether the end of one job may end others.
+    exits: bool,
     /// Completion time of each arrival, if requested; all arrivals use one queue.
     done: Vec<u64>,
     /// The memory of all data pointers.
@@ -141,6 +143,7 @@ impl<'a> World<'a> {
             turns: 0,
             instants: 0,
             wake: NEVER,
+            exits: matches!(&plan.workload, Workload::Jobs(jobs) if jobs.iter().any(|job| job.exit_all)),
             done: Vec::new(),
             _data: buffers,
         })
@@ -192,6 +195,9 @@ impl<'a> World<'a> {
         self.begin_group();
         loop {
             self.instant()?;
+            if self.exits {
+                self.exit_groups();
+            }
             self.begin_groups()?;
             let Some(next) = self.next_instant() else {
                 return Ok(stopped);
@@ -261,6 +267,33 @@ impl<'a> World<'a> {
             self.begun[host.job] = self.begun[host.job].min(self.now);
         }
         self.wake = self.now;
+    }
+
+    /// Ends the jobs of reporting groups of which a worker is done, where that ends the group.
+    fn exit_groups(&mut self) {
+        let Workload::Jobs(jobs) = &self.plan.workload else {
+            return;
+        };
+        let mut group = 0;
+        let groups = jobs.iter().enumerate().map(|(number, job)| {
+            group += usize::from(number > 0 && (job.new_group || job.after_others));
+            group
+        });
+        let groups: Vec<usize> = groups.collect();
+        let exits = |host: &&Host| jobs[host.job].exit_all && host.is_done();
+        let ended: Vec<usize> = self
+            .hosts
+            .iter()
+            .filter(exits)
+            .map(|host| groups[host.job])
+            .collect();
+        for host in &mut self.hosts {
+            if ended.contains(&groups[host.job]) && host.has_begun() {
+                host.end();
+            }
+        }
+        let wakes = self.hosts.iter().map(|host| host.wake);
+        self.wake = wakes.min().unwrap_or(NEVER);
     }
 
     /// The next instant with an event; never earlier than now.
@@ -340,8 +373,10 @@ impl<'a> World<'a> {
             if host.look || host.wake <= *now {
                 let job = host.job;
                 let tally = &mut jobs[job];
+                let counts_from = host.counts_from;
                 let stepped = host.step(*now, |finished| {
-                    note(&finished, &measured, tally, series);
+                    let counts = finished.at >= counts_from;
+                    note(&finished, &measured, counts.then_some(&mut *tally), series);
                     if let Some(done) = done.get_mut(finished.number) {
                         *done = finished.at;
                     }
@@ -387,8 +422,16 @@ impl<'a> World<'a> {
 
     fn ran(self, ended: u64, figures: Figures, stopped: bool) -> Ran {
         let measured = START_NS + self.plan.warmup_ns;
-        let times = self.begun.iter().zip(&self.ended).map(|(begun, last)| {
-            let from = (*begun).max(measured);
+        let ramps = |number: usize| match &self.plan.workload {
+            Workload::Jobs(jobs) => match &jobs[number] {
+                job if job.ramp_ns > 0 => job.start_delay_ns.saturating_add(job.ramp_ns),
+                _ => 0,
+            },
+            Workload::Trace(_) => 0,
+        };
+        let times = self.begun.iter().zip(&self.ended).enumerate();
+        let times = times.map(|(number, (begun, last))| {
+            let from = begun.saturating_add(ramps(number)).max(measured);
             // A job that runs until the end gets the whole time.
             (*last).min(ended).saturating_sub(from)
         });
@@ -412,7 +455,7 @@ impl<'a> World<'a> {
 fn note(
     finished: &Finished,
     measured: &std::ops::RangeInclusive<u64>,
-    tally: &mut JobTally,
+    tally: Option<&mut JobTally>,
     series: &mut Series,
 ) {
     let at = finished.at - START_NS;
@@ -420,7 +463,9 @@ fn note(
         return;
     }
     series.count(finished);
-    if at >= *measured.start() {
+    if at >= *measured.start()
+        && let Some(tally) = tally
+    {
         tally.count(finished);
     }
 }
@@ -439,6 +484,7 @@ impl Plan {
             wrap: false,
             trace_depth: 1023,
             prepared: false,
+            state: None,
         }
     }
 }

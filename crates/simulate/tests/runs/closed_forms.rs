@@ -3,7 +3,8 @@
 use super::*;
 
 fn reads(depth: u32, virtual_ns: u64) -> Ran {
-    let jobs = format!("[job]\nrw=randread\nnorandommap\niodepth={depth}\ntime_based\n");
+    let jobs =
+        format!("[job]\nrw=randread\nnorandommap\nioengine=libaio\niodepth={depth}\ntime_based\n");
     run(&plan(&jobs, virtual_ns))
 }
 
@@ -40,7 +41,7 @@ fn the_rate_is_the_depth_over_the_latency_up_to_the_ceiling() {
 
 #[test]
 fn large_writes_are_bound_by_bandwidth() {
-    let jobs = "[job]\nrw=write\nbs=1m\niodepth=8\ntime_based\n";
+    let jobs = "[job]\nrw=write\nbs=1m\nioengine=libaio\niodepth=8\ntime_based\n";
     let ran = run(&plan(jobs, 1000 * MS));
     let bytes = of(&ran, 0, Kind::Write).bytes;
     // 1 GB in a second, but for the first one's way and what is in the pipeline.
@@ -60,15 +61,20 @@ fn hosts_that_take_time_add_it() {
     assert_eq!(reads.latency_ns.most(), 12_500);
     assert_eq!(reads.latency_ns.count(), 8_000);
     // A thread does one thing at a time: 2,500 ns for each command.
-    plan.workload =
-        Workload::Jobs(fio::parse("[job]\nrw=randread\niodepth=32\ntime_based\n", &[]).unwrap());
+    plan.workload = Workload::Jobs(
+        fio::parse(
+            "[job]\nrw=randread\nioengine=libaio\niodepth=32\ntime_based\n",
+            &[],
+        )
+        .unwrap(),
+    );
     let count = of(&run(&plan), 0, Kind::Read).latency_ns.count();
     assert!((39_980..=40_000).contains(&count), "{count}");
 }
 
 #[test]
 fn a_rate_is_kept() {
-    let jobs = "[job]\nrw=randread\niodepth=32\nrate_iops=3000\ntime_based\n";
+    let jobs = "[job]\nrw=randread\nioengine=libaio\niodepth=32\nrate_iops=3000\ntime_based\n";
     let ran = run(&plan(jobs, 1000 * MS));
     // At 0, 333334, ...: the 3000th is due in time.
     assert_eq!(of(&ran, 0, Kind::Read).latency_ns.count(), 3000);

@@ -12,7 +12,7 @@ fn hash(text: &str) -> String {
 
 #[test]
 fn nvm() {
-    let jobs = "[a]\nrw=randrw\nbssplit=4k/60:16k/40\niodepth=8\nrandom_distribution=zipf:1.2\ntime_based\nnumjobs=2\n[b]\nrw=randread\nrate_iops=20000\nrate_process=poisson\ntime_based\n[c]\nrw=trim\nbs=64k\nthinktime=100\ntime_based\n";
+    let jobs = "[a]\nrw=randrw\nbssplit=4k/60:16k/40\nioengine=libaio\niodepth=8\nrandom_distribution=zipf:1.2\ntime_based\nnumjobs=2\n[b]\nrw=randread\nrate_iops=20000\nrate_process=poisson\ntime_based\n[c]\nrw=trim\nbs=64k\nthinktime=100\ntime_based\n";
     let text = json(&run(&plan(jobs, 20 * MS)));
     assert_eq!(
         hash(&text),
@@ -22,7 +22,7 @@ fn nvm() {
 
 #[test]
 fn zones() {
-    let jobs = "[w]\nzonemode=zbd\nrw=randwrite\nbs=64k\nmax_open_zones=3\nnumjobs=2\niodepth=4\nio_size=512m\n[mix]\nstonewall\nzonemode=zbd\nrw=randrw\nnumjobs=3\niodepth=8\nio_size=8m\n";
+    let jobs = "[w]\nzonemode=zbd\nrw=randwrite\nbs=64k\nmax_open_zones=3\nnumjobs=2\nioengine=libaio\niodepth=4\nio_size=512m\n[mix]\nstonewall\nzonemode=zbd\nrw=randrw\nnumjobs=3\nioengine=libaio\niodepth=8\nio_size=8m\n";
     let preset = preset::preset("zns-prototype@code").unwrap();
     let parameters = preset.parameters(512 << 20, None).unwrap();
     let ran = run_on(&parameters, 512 << 20, &plan(jobs, 60_000 * MS)).unwrap();
@@ -34,7 +34,7 @@ fn zones() {
 
 #[test]
 fn a_prepared_drive() {
-    let jobs = "[w]\nrw=randwrite\nnorandommap\niodepth=16\nio_size=64m\n";
+    let jobs = "[w]\nrw=randwrite\nnorandommap\nioengine=libaio\niodepth=16\nio_size=64m\n";
     let prepared = Plan {
         prepared: true,
         ..plan(jobs, 10_000 * MS)
@@ -48,7 +48,7 @@ fn a_prepared_drive() {
 
 #[test]
 fn flash_with_collection() {
-    let jobs = "[fill]\nrw=write\nbs=1m\niodepth=4\n[write]\nstonewall\nrw=randwrite\nnorandommap\niodepth=32\nio_size=300m\n[mix]\nstonewall\nrw=randrw\nrwmixread=70\nnumjobs=3\niodepth=8\nio_size=8m\nfsync=100\n[trim]\nstonewall\nrw=trim\nbs=64k\nio_size=16m\n";
+    let jobs = "[fill]\nrw=write\nbs=1m\nioengine=libaio\niodepth=4\n[write]\nstonewall\nrw=randwrite\nnorandommap\nioengine=libaio\niodepth=32\nio_size=300m\n[mix]\nstonewall\nrw=randrw\nrwmixread=70\nnumjobs=3\nioengine=libaio\niodepth=8\nio_size=8m\nfsync=100\n[trim]\nstonewall\nrw=trim\nbs=64k\nio_size=16m\n";
     let ran = run_on(&super::flash(), FLASH_SIZE, &plan(jobs, 60_000 * MS)).unwrap();
     assert_eq!(
         hash(&json(&ran)),
@@ -58,7 +58,7 @@ fn flash_with_collection() {
 
 #[test]
 fn keys() {
-    let jobs = "[fill]\nrw=write\nbs=4k\nsize=8m\niodepth=8\n[mix]\nstonewall\nrw=randrw\nbssplit=100/30:4k/50:64k/20\nrandom_distribution=zipf:1.1\nsize=64m\nnumjobs=3\niodepth=16\nio_size=16m\n[rate]\nrw=randread\nbs=1000\nrate_iops=20000\nrate_process=poisson\nsize=1m\n[delete]\nstonewall\nrw=randtrim\nbs=4k\nsize=8m\niodepth=32\nfsync=10\n";
+    let jobs = "[fill]\nrw=write\nbs=4k\nsize=8m\nioengine=libaio\niodepth=8\n[mix]\nstonewall\nrw=randrw\nbssplit=100/30:4k/50:64k/20\nrandom_distribution=zipf:1.1\nsize=64m\nnumjobs=3\nioengine=libaio\niodepth=16\nio_size=16m\n[rate]\nrw=randread\nbs=1000\nrate_iops=20000\nrate_process=poisson\nsize=1m\n[delete]\nstonewall\nrw=randtrim\nbs=4k\nsize=8m\nioengine=libaio\niodepth=32\nfsync=10\n";
     let preset = preset::preset("samsung-kvssd").unwrap();
     let parameters = preset.parameters(SIZE, None).unwrap();
     let jobs = fio::parse_keyed(jobs, &[]).unwrap();

@@ -69,8 +69,9 @@ fn a_job_file_stores_retrieves_and_deletes() {
 #[test]
 fn keys_are_on_all_units() {
     for bs in ["512", "4k", "64k"] {
-        let jobs =
-            format!("[a]\nrw=randrw\nnorandommap\nbs={bs}\nnumjobs=4\niodepth=128\ntime_based\n");
+        let jobs = format!(
+            "[a]\nrw=randrw\nnorandommap\nbs={bs}\nnumjobs=4\nioengine=libaio\niodepth=128\ntime_based\n"
+        );
         let ran = succeeds(&keyed(&jobs, 200 * MS));
         let (read, written) = (of(&ran, 0, Kind::Retrieve), of(&ran, 0, Kind::Store));
         let rate = |commands: &Commands| commands.bytes * 5;

@@ -3,6 +3,7 @@
 
 mod closed_forms;
 mod golden;
+mod job_keys;
 mod keys;
 mod world;
 mod zones;

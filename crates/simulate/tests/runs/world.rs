@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
-    let jobs = "[a]\nrw=randrw\nbssplit=4k/60:16k/40\niodepth=8\nrandom_distribution=zipf:1.2\ntime_based\nnumjobs=2\n[b]\nrw=randread\nrate_iops=20000\nrate_process=poisson\ntime_based\n";
+    let jobs = "[a]\nrw=randrw\nbssplit=4k/60:16k/40\nioengine=libaio\niodepth=8\nrandom_distribution=zipf:1.2\ntime_based\nnumjobs=2\n[b]\nrw=randread\nrate_iops=20000\nrate_process=poisson\ntime_based\n";
     let mut plan = plan(jobs, 20 * MS);
     let first = json(&run(&plan));
     assert_eq!(json(&run(&plan)), first);
@@ -107,7 +107,8 @@ fn arrivals_beyond_the_end_wrap_or_are_refused() {
 #[test]
 fn every_size_reaches_the_drive_whole() {
     for size in ["512", "4k", "8k", "12k", "64k", "2m"] {
-        let jobs = format!("[a]\nrw=randrw\nbs={size}\niodepth=4\nnumber_ios=50\n");
+        let jobs =
+            format!("[a]\nrw=randrw\nbs={size}\nioengine=libaio\niodepth=4\nnumber_ios=50\n");
         let ran = run(&plan(&jobs, 1000 * MS));
         assert_eq!(
             ran.jobs[0].errors, 0,
@@ -120,7 +121,7 @@ fn every_size_reaches_the_drive_whole() {
 
 #[test]
 fn flushes_and_trims_are_commands() {
-    let jobs = "[a]\nrw=randwrite\nfsync=4\nnumber_ios=40\nsync=dsync\n[b]\nrw=randtrim\nbs=1m\nnumber_ios=7\niodepth=3\n";
+    let jobs = "[a]\nrw=randwrite\nfsync=4\nnumber_ios=40\nsync=dsync\n[b]\nrw=randtrim\nbs=1m\nnumber_ios=7\nioengine=libaio\niodepth=3\n";
     let ran = run(&plan(jobs, 1000 * MS));
     assert_eq!(of(&ran, 0, Kind::Write).latency_ns.count(), 40);
     assert_eq!(of(&ran, 0, Kind::Flush).latency_ns.count(), 9);
@@ -130,7 +131,10 @@ fn flushes_and_trims_are_commands() {
 
 #[test]
 fn who_watches_may_end_it() {
-    let plan = plan("[a]\nrw=randread\niodepth=32\ntime_based\n", 3_600_000 * MS);
+    let plan = plan(
+        "[a]\nrw=randread\nioengine=libaio\niodepth=32\ntime_based\n",
+        3_600_000 * MS,
+    );
     let mut reports = 0;
     let ran = simulate::run(&nvm(), SIZE, &plan, &mut |progress| {
         reports += 1;
@@ -159,7 +163,7 @@ fn more_workers_than_queues_are_refused() {
 
 #[test]
 fn a_full_buffer_holds_commands_up_and_loses_none() {
-    let jobs = "[fill]\nrw=write\nbs=1m\niodepth=8\n[a]\nstonewall\nrw=randwrite\nnorandommap\niodepth=64\nnumjobs=2\nio_size=150m\n[r]\nrw=randread\nio_size=10m\n";
+    let jobs = "[fill]\nrw=write\nbs=1m\nioengine=libaio\niodepth=8\n[a]\nstonewall\nrw=randwrite\nnorandommap\nioengine=libaio\niodepth=64\nnumjobs=2\nio_size=150m\n[r]\nrw=randread\nio_size=10m\n";
     let ran = run_on(&flash(), FLASH_SIZE, &plan(jobs, 600_000 * MS)).unwrap();
     assert_eq!(of(&ran, 0, Kind::Write).bytes, FLASH_SIZE);
     assert_eq!(of(&ran, 1, Kind::Write).bytes, 300 << 20);
@@ -203,7 +207,7 @@ fn what_finds_no_place_on_the_drive_goes_on_as_soon_as_there_is_one() {
         read: direction,
         write: direction,
     });
-    let jobs = "[a]\nrw=randread\nnumjobs=2\niodepth=4095\nnumber_ios=4095\n";
+    let jobs = "[a]\nrw=randread\nnumjobs=2\nioengine=libaio\niodepth=4095\nnumber_ios=4095\n";
     let ran = run_on(&parameters, SIZE, &plan(jobs, 10 * MS)).unwrap();
     let reads = &of(&ran, 0, Kind::Read).latency_ns;
     assert_eq!(reads.count(), 2 * 4095);

@@ -27,7 +27,7 @@ fn succeeded(ran: &Ran) {
 #[test]
 fn zones_are_written_in_order_and_reset_when_they_are_written_again() {
     // each of two workers has four of eight zones, and writes eight zones' bytes
-    let jobs = "[w]\nzonemode=zbd\nrw=write\nbs=128k\nsize=256m\nnumjobs=2\niodepth=4\n[r]\nstonewall\nzonemode=zbd\nrw=read\nbs=64k\nio_size=64m\n";
+    let jobs = "[w]\nzonemode=zbd\nrw=write\nbs=128k\nsize=256m\nnumjobs=2\nioengine=libaio\niodepth=4\n[r]\nstonewall\nzonemode=zbd\nrw=read\nbs=64k\nio_size=64m\n";
     let ran = on_zones(jobs).unwrap();
     succeeded(&ran);
     assert_eq!(of(&ran, 0, Kind::Write).bytes, 512 << 20);
@@ -37,7 +37,7 @@ fn zones_are_written_in_order_and_reset_when_they_are_written_again() {
 
 #[test]
 fn random_writes_go_to_open_zones_and_random_reads_to_what_was_written() {
-    let jobs = "[w]\nzonemode=zbd\nrw=randwrite\nbs=128k\nmax_open_zones=3\niodepth=8\nio_size=1g\n[mix]\nstonewall\nzonemode=zbd\nrw=randrw\nbssplit=4k/50:64k/50\nnumjobs=4\niodepth=4\nio_size=32m\n[r]\nstonewall\nzonemode=zbd\nrw=randread\niodepth=16\nio_size=4m\n";
+    let jobs = "[w]\nzonemode=zbd\nrw=randwrite\nbs=128k\nmax_open_zones=3\nioengine=libaio\niodepth=8\nio_size=1g\n[mix]\nstonewall\nzonemode=zbd\nrw=randrw\nbssplit=4k/50:64k/50\nnumjobs=4\nioengine=libaio\niodepth=4\nio_size=32m\n[r]\nstonewall\nzonemode=zbd\nrw=randread\nioengine=libaio\niodepth=16\nio_size=4m\n";
     let ran = on_zones(jobs).unwrap();
     succeeded(&ran);
     let written = of(&ran, 0, Kind::Write).bytes;
@@ -83,7 +83,7 @@ fn jobs_that_do_not_go_with_zones_are_refused() {
 
 #[test]
 fn a_prepared_drive_collects_from_the_first_write_on() {
-    let jobs = "[w]\nrw=randwrite\nnorandommap\niodepth=32\nio_size=16m\n";
+    let jobs = "[w]\nrw=randwrite\nnorandommap\nioengine=libaio\niodepth=32\nio_size=16m\n";
     let fresh = plan(jobs, 10_000 * MS);
     let prepared = Plan {
         prepared: true,
@@ -118,4 +118,46 @@ fn a_prepared_drive_collects_from_the_first_write_on() {
         },
     );
     assert!(refused.unwrap_err().to_string().contains("of kind zns"));
+}
+
+/// A state that was written before is the same drive as one that is prepared now.
+#[test]
+fn a_drive_begins_with_a_state() {
+    let jobs = "[w]\nrw=randwrite\nnorandommap\nioengine=libaio\niodepth=32\nio_size=16m\n";
+    let fresh = plan(jobs, 10_000 * MS);
+    let parameters = super::flash();
+    let model::Parameters::Flash(flash) = &parameters else {
+        panic!("it is of flash");
+    };
+    let mut drive = model::Flash::new(flash).unwrap();
+    drive.precondition(fresh.seed);
+    let mut state = Vec::new();
+    drive.save(&mut state);
+    let with = |state: Vec<u8>| Plan {
+        state: Some(state.into()),
+        ..fresh.clone()
+    };
+    let prepared = Plan {
+        prepared: true,
+        ..fresh.clone()
+    };
+    let run = |plan: &Plan| run_on(&parameters, FLASH_SIZE, plan);
+    let ran = json(&run(&with(state.clone())).unwrap());
+    assert_eq!(ran, json(&run(&prepared).unwrap()));
+    assert_ne!(ran, json(&run(&fresh).unwrap()));
+    let error = |plan: &Plan| run(plan).unwrap_err().to_string();
+    assert!(error(&with(b"bytes".to_vec())).contains("not a state"));
+    let half = model::Parameters::Flash(model::FlashParameters {
+        size_bytes: FLASH_SIZE / 2,
+        ..flash.clone()
+    });
+    let other = run_on(&half, FLASH_SIZE / 2, &with(state.clone()));
+    let other = other.unwrap_err().to_string();
+    assert!(other.contains("from another drive"), "{other}");
+    let stateless = run_on(&zoned(), ZONES * ZONE, &with(state));
+    let stateless = stateless.unwrap_err().to_string();
+    assert!(
+        stateless.contains("only models of kind flash"),
+        "{stateless}"
+    );
 }

@@ -16,12 +16,12 @@ fn kvssd(changes: &[(&str, &str)]) -> Parameters {
 
 fn keyed(truth: &Parameters, jobs: &str) -> Vec<Sample> {
     let seed = seed_of(jobs);
-    let jobs = fio::parse_keyed(jobs, &[]).unwrap();
+    let jobs = fio::parse_keyed(jobs, &[("ioengine".to_owned(), "libaio".to_owned())]).unwrap();
     let plan = Plan::new(Workload::Jobs(jobs), 1_000_000_000, seed);
     let mut go_on = |_| ControlFlow::Continue(());
     let ran = simulate::run(truth, SIZE, &plan, &mut go_on).unwrap();
     let document = serde_json::json!({ "runs": [Run::new(&ran, Vec::new())] });
-    read(&document.to_string()).unwrap().samples
+    read(document.to_string().as_bytes()).unwrap().samples
 }
 
 fn sweeps(truth: &Parameters) -> Vec<Sample> {

@@ -229,7 +229,7 @@ fn seed_of(jobs: &str) -> u64 {
 /// Results of a job file on a drive in virtual time.
 fn simulated(parameters: &Parameters, size: u64, jobs: &str, ms: u64) -> Vec<Sample> {
     let seed = seed_of(jobs);
-    let jobs = fio::parse(jobs, &[]).unwrap();
+    let jobs = fio::parse(jobs, &[("ioengine".to_owned(), "libaio".to_owned())]).unwrap();
     let prepared = jobs.iter().any(|job| job.name == "sustained");
     let plan = Plan {
         prepared,
@@ -238,7 +238,7 @@ fn simulated(parameters: &Parameters, size: u64, jobs: &str, ms: u64) -> Vec<Sam
     let mut go_on = |_| ControlFlow::Continue(());
     let ran = simulate::run(parameters, size, &plan, &mut go_on).unwrap();
     let document = serde_json::json!({ "runs": [Run::new(&ran, Vec::new())] });
-    read(&document.to_string()).unwrap().samples
+    read(document.to_string().as_bytes()).unwrap().samples
 }
 
 #[test]

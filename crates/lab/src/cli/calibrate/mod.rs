@@ -108,8 +108,7 @@ impl Calibrate {
         };
         let _line = progress::waiting("looking for the drive");
         let found = calibrate::calibrate(&given).map_err(|error| anyhow::anyhow!(error));
-        let found = found
-            .with_context(|| format!("{} points are not enough for a drive", samples.len()))?;
+        let found = found.with_context(|| not_enough(samples.len(), &passed_over))?;
         let mut document = Document::new(&found, &samples, passed_over);
         if let (Some(path), Some(size)) = (&self.output, size) {
             let like = like.map(|drive| Like {
@@ -157,8 +156,8 @@ impl Calibrate {
             let len = fs::metadata(path).map(|data| data.len());
             let len = len.with_context(|| format!("cannot read {shown}"))?;
             anyhow::ensure!(len <= FILE_MAX, "{shown} is larger than {FILE_MAX} bytes");
-            let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-            let read = calibrate::read(&text);
+            let bytes = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+            let read = calibrate::read(&bytes);
             let read =
                 read.map_err(|why| anyhow::anyhow!("{shown} is not a measurement: {why}"))?;
             samples.extend(read.samples);
@@ -167,6 +166,21 @@ impl Calibrate {
         }
         Ok((samples, passed_over))
     }
+}
+
+/// Reasons shown at most with an error.
+const REASONS: usize = 20;
+
+/// Why no drive comes out, with what was found of the points that were passed over.
+fn not_enough(points: usize, passed_over: &[String]) -> String {
+    let mut text = format!("{points} points are not enough for a drive");
+    for why in passed_over.iter().take(REASONS) {
+        text += &format!("\npassed over: {why}");
+    }
+    if let Some(more) = passed_over.len().checked_sub(REASONS + 1) {
+        text += &format!("\npassed over: {} more", more + 1);
+    }
+    text
 }
 
 /// The parameters of a drive of `size`.
@@ -194,4 +208,19 @@ fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
         .write_all(text.as_bytes())
         .and_then(|()| file.sync_all());
     written.with_context(|| format!("cannot write {shown}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_points_were_passed_over_is_told_where_no_drive_comes_out() {
+        assert!(!not_enough(1, &[]).contains("passed over"));
+        let why = |count: usize| -> Vec<String> { (1..=count).map(|n| format!("w{n}")).collect() };
+        let text = not_enough(0, &why(20));
+        assert!(text.ends_with("\npassed over: w20"), "{text}");
+        let text = not_enough(0, &why(22));
+        assert!(text.ends_with("\npassed over: 2 more"), "{text}");
+    }
 }

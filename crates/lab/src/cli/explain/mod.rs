@@ -11,6 +11,7 @@ use model::preset::{self, Preset};
 use model::{Ceiling, Explanation, Latency, Parameters, ZoneShape};
 use serde::Serialize;
 
+use super::set::{State, set_all};
 use crate::amplification::Amplification;
 
 const EXAMPLES: &str = "\
@@ -199,12 +200,7 @@ impl Explain {
             .map_err(|error| anyhow::anyhow!(error))?;
         let drive = drive.clone();
         let size_bytes = self.size.map_or(drive.size_bytes(), |size| size.0);
-        for change in &self.set {
-            let (key, value) = change
-                .split_once('=')
-                .ok_or_else(|| super::UsageError(format!("--set {change}: write NAME=VALUE")))?;
-            timing.write(key, value).map_err(super::UsageError)?;
-        }
+        set_all(&mut timing, &self.set, ("explain", State::Unused))?;
         let wrong = |problems: Vec<String>| anyhow::anyhow!(problems.join("\n"));
         let parameters = timing.parameters(size_bytes).map_err(wrong)?;
         let report = Report::of(&drive, &timing, &parameters, size_bytes)?;

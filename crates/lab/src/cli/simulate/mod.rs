@@ -7,6 +7,7 @@ mod sweep;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use api::config::drive::Drive;
@@ -23,6 +24,7 @@ use terminal::progress;
 
 use self::sweep::{Key, Point, Sweep};
 use super::UsageError;
+use super::set::{State, read_state, set_all};
 use crate::line::Line;
 use crate::trace::reading::{self, Part};
 
@@ -34,8 +36,12 @@ Examples:
       Throughput over time, when collection starts
   nvmirage simulate --preset samsung-970-pro --size 8GiB --workload mix.fio --virtual-time 30s --sweep iodepth=1,4,16,64 --sweep overprovisioning=7%,28% --json
       Eight simulations, all depths with both values of overprovisioning
+  nvmirage simulate --preset samsung-970-pro --size 8GiB --workload mix.fio --virtual-time 1s --sweep iodepth=1,4,16,64 --sweep bs=4k,64k --plot-sweep depth.svg
+      Rate and latency over the depth, with a line for each size
   nvmirage simulate --preset optane-p4800x --workload recorded.trace --virtual-time 1h --set read_latency=8us
       Arrivals recorded by `nvmirage bench --record-trace`, on a faster drive
+  nvmirage simulate --preset samsung-970-pro --size 64GiB --workload mix.fio --virtual-time 10s --set state=pro.timing
+      A drive in the state that `nvmirage precondition --state pro.timing` has written
   nvmirage simulate --preset samsung-970-pro --trace vm1.trace --virtual-time 60s
       A guest's trace of `nvmirage trace start`, on a model of another drive
   nvmirage simulate --preset samsung-kvssd --workload mix.fio --virtual-time 10s --sweep bs=512,4k,64k
@@ -58,7 +64,8 @@ pub struct Simulate {
     #[arg(long)]
     size: Option<Size>,
 
-    /// Parameter that differs from the preset; may be repeated
+    /// Parameter that differs from the preset, or state=FILE: the state that the drive begins with,
+    /// written by nvmirage precondition, nvmirage clone or a server; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
 
@@ -90,6 +97,11 @@ pub struct Simulate {
     #[arg(long, value_name = "KEY=A,B,C")]
     sweep: Vec<Sweep>,
 
+    /// Device of a trace, or file (directory/filename) of sections of a job file, if there are
+    /// several; a simulation has one drive
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+
     /// Wrap offsets of a trace beyond the end of the drive
     #[arg(long)]
     wrap: bool,
@@ -113,6 +125,11 @@ pub struct Simulate {
     /// File for a plot of the series as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+
+    /// File for a plot of the results over the values of the first --sweep as SVG; further sweeps
+    /// are lines
+    #[arg(long, value_name = "FILE", requires = "sweep")]
+    plot_sweep: Option<PathBuf>,
 }
 
 fn host_cost(text: &str) -> Result<HostCost, String> {
@@ -134,6 +151,24 @@ fn nanoseconds(span: Span) -> u64 {
 
 fn read(path: &Path) -> anyhow::Result<String> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if trace::is_binary(&bytes) {
+        let text = trace::text_of_binary(&bytes).map_err(|why| anyhow::anyhow!(why));
+        return text.with_context(|| format!("cannot read {}", path.display()));
+    }
+    for (magic, what) in [
+        (&b"\x1f\x8b"[..], "compressed by gzip"),
+        (b"\x28\xb5\x2f\xfd", "compressed by zstd"),
+        (b"BZh", "compressed by bzip2"),
+        (b"\xfd7zXZ", "compressed by xz"),
+        (b"PK\x03\x04", "a zip archive"),
+        (b"PAR1", "a Parquet table"),
+    ] {
+        anyhow::ensure!(
+            !bytes.starts_with(magic),
+            "{} is {what}, which is not read: unpack it into text first",
+            path.display()
+        );
+    }
     if reading::is_recorded(&bytes) {
         let loaded = reading::load(path, &Part::default())?;
         loaded.notes().iter().for_each(|note| progress::note(note));
@@ -174,11 +209,19 @@ impl Simulate {
             .into());
         }
         let text = read(&self.workload)?;
+        let state = self.state(&drive)?;
         let points = sweep::points(&self.sweep, drive.kind()).map_err(UsageError)?;
+        if let Some(point) = points.first().filter(|_| !trace::is_trace(&text))
+            && let Workload::Jobs(jobs) = self.workload(drive.kind(), &text, point)?
+        {
+            fio::notes(&jobs)
+                .iter()
+                .for_each(|note| progress::note(note));
+        }
         let interrupt = Interrupt::install()?;
         let mut runs = Vec::new();
         for point in &points {
-            let run = self.simulate(&drive, &text, point, &interrupt)?;
+            let run = self.simulate(&drive, (&text, state.clone()), point, &interrupt)?;
             let interrupted = run.interrupted;
             runs.push(run);
             if interrupted {
@@ -187,18 +230,35 @@ impl Simulate {
         }
         let document = Document {
             nvmirage: env!("CARGO_PKG_VERSION"),
-            configuration: self.configuration(&drive, &text)?,
+            configuration: self.configuration(&drive, &text, state.as_deref())?,
             runs,
         };
         self.tell(&document)?;
         verdict(&document.runs)
     }
 
+    /// The state that the drive begins with, read once for all runs.
+    fn state(&self, drive: &Drive) -> anyhow::Result<Option<Arc<[u8]>>> {
+        let Some(path) = self.timing(&Point::default())?.state else {
+            return Ok(None);
+        };
+        if self.prepared {
+            return Err(UsageError(
+                "--prepared and --set state=FILE both say how the drive begins: remove one of them"
+                    .into(),
+            )
+            .into());
+        }
+        let state = read_state(&path, self.size_of(drive))
+            .with_context(|| format!("cannot begin with state={}", path.display()))?;
+        Ok(Some(state.into()))
+    }
+
     /// Runs one point of the sweep.
     fn simulate(
         &self,
         drive: &Drive,
-        text: &str,
+        (text, state): (&str, Option<Arc<[u8]>>),
         point: &Point,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Run> {
@@ -212,6 +272,7 @@ impl Simulate {
             wrap: self.wrap,
             trace_depth: self.trace_depth,
             prepared: self.prepared,
+            state,
             ..Plan::new(
                 self.workload(drive.kind(), text, point)?,
                 nanoseconds(self.virtual_time),
@@ -248,14 +309,7 @@ impl Simulate {
     /// The preset with the changes of `--set` and of the point.
     fn timing(&self, point: &Point) -> anyhow::Result<Timing> {
         let mut timing = Timing::of(self.preset.clone());
-        for set in &self.set {
-            let (name, value) = set.split_once('=').ok_or_else(|| {
-                UsageError(format!(
-                    "--set {set}: write NAME=VALUE, as in read_latency=8us"
-                ))
-            })?;
-            timing.write(name, value).map_err(UsageError)?;
-        }
+        set_all(&mut timing, &self.set, ("simulate", State::Read))?;
         for (name, value) in point.of(Key::Parameter) {
             timing.write(name, value).map_err(UsageError)?;
         }
@@ -276,18 +330,28 @@ impl Simulate {
                 ))
                 .into());
             }
-            return Ok(Workload::Trace(trace::parse(text).with_context(place)?));
+            let trace = trace::parse_of(text, self.device.as_deref());
+            return Ok(Workload::Trace(trace.with_context(place)?));
         }
-        let jobs = match kind {
-            Kind::Kv => fio::parse_keyed(text, &overrides),
-            _ => fio::parse(text, &overrides),
+        if !fio::is_job_file(text) {
+            return Err(anyhow::anyhow!(trace::not_a_trace(text))).with_context(place);
+        }
+        let with = fio::With {
+            overrides: &overrides,
+            keyed: kind == Kind::Kv,
+            file: self.device.as_deref(),
         };
-        let jobs = jobs.with_context(place)?;
+        let jobs = fio::parse_with(text, &with).with_context(place)?;
         Ok(Workload::Jobs(jobs))
     }
 
     /// Every input of the runs.
-    fn configuration(&self, drive: &Drive, text: &str) -> anyhow::Result<serde_json::Value> {
+    fn configuration(
+        &self,
+        drive: &Drive,
+        text: &str,
+        state: Option<&[u8]>,
+    ) -> anyhow::Result<serde_json::Value> {
         let size = self.size_of(drive);
         let timing = self.timing(&Point::default())?;
         let parameters = timing.parameters(size);
@@ -296,22 +360,22 @@ impl Simulate {
         let values: serde_json::Map<String, serde_json::Value> = rows
             .map(|row| (row.name.to_owned(), row.get(&parameters).to_string().into()))
             .collect();
-        let digest = Sha256::digest(text.as_bytes());
-        let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(json!({
             "preset": drive.name(),
             "size_bytes": size,
             "parameters": values,
-            "workload_sha256": hash,
+            "workload_sha256": sha256(text.as_bytes()),
             "virtual_time_ns": nanoseconds(self.virtual_time),
             "warmup_ns": nanoseconds(self.warmup),
             "interval_ns": self.interval_ns(),
             "seed": self.seed,
             "host_submission_ns": self.host_cost.submission_ns,
             "host_completion_ns": self.host_cost.completion_ns,
+            "device": self.device,
             "wrap": self.wrap,
             "trace_depth": self.trace_depth,
             "prepared": self.prepared,
+            "state_sha256": state.map(sha256),
         }))
     }
 
@@ -325,12 +389,20 @@ impl Simulate {
         if let Some(path) = &self.plot {
             write(path, &plot::svg(&self.preset, &document.runs)?)?;
         }
+        if let Some(path) = &self.plot_sweep {
+            write(path, &plot::swept(&self.preset, &document.runs)?)?;
+        }
         if self.json {
             terminal::print_json(document)
         } else {
             terminal::print(&shown::text(&document.runs))
         }
     }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Fails if any command failed.
