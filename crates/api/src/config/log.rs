@@ -83,9 +83,10 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 23] = [
+const CRATES: [&str; 24] = [
     "api",
     "client",
+    "command_path",
     "conformance",
     "controller",
     "driver",

@@ -14,6 +14,9 @@ use crate::load::{Host, Needs};
 
 /// Show the zones of a drive, over vfio-user or on this machine
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage zone report --target vfio-user:/tmp/nvme.sock")]
 pub struct ZoneCommand {
     #[command(subcommand)]
     what: What,

@@ -55,7 +55,7 @@ fn whatever_is_sent_it_says_what_is_wrong_and_serves_on() {
         ("", 422, "EOF"),
         ("{", 422, "EOF"),
         ("nvme", 422, "line 1"),
-        ("[1, 2]", 422, "expected a string"),
+        ("[1, 2]", 422, "expected a table of keys"),
         (r#"{"name": 7, "kind": "ram"}"#, 422, "expected a string"),
         (
             r#"{"name": "a", "kind": {"ram": {}}, "size": "1GiB"}"#,

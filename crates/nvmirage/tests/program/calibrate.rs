@@ -230,7 +230,7 @@ fn keys_that_were_measured_become_a_drive_with_keys() {
     ];
     let sweeps = ["bs=512,4k,64k", "iodepth=1,4,16,64"];
     for rw in ["randread", "randwrite"] {
-        let jobs = format!("[a]\nrw={rw}\nnorandommap\ntime_based\n");
+        let jobs = format!("[a]\nrw={rw}\nnorandommap\nioengine=libaio\ntime_based\n");
         simulated(&world, &truth, &jobs, &sweeps, &format!("{rw}.json"));
     }
     let told = world.json(&[

@@ -518,3 +518,38 @@ fn what_is_made_while_the_disk_is_full_is_saved_with_the_next_change() {
     assert_eq!(names, ["first", "second", "third"]);
     server.stop();
 }
+
+/// A reload saves its plan before the first step, so that a kill in the middle loses nothing.
+#[test]
+fn a_reload_whose_plan_cannot_be_saved_changes_nothing() {
+    let world = World::new();
+    let small = Small::new(&world, 1);
+    let tenant = |iops: u32| {
+        let text = format!("state_dir = \"small\"\n[[tenant]]\nname = \"web\"\niops = {iops}\n");
+        world.write("config.toml", &text)
+    };
+    let config = tenant(1000);
+    let mut server = world.serve(&["--config", config.to_str().unwrap()]);
+    let iops = || world.json(&world.steer(&["show", "tenant", "web", "--json"]))["iops"].clone();
+    tenant(2000);
+    let ballast = world.path("small/ballast");
+    match &small.mounted {
+        Some(_) => {
+            let _ = fs::write(&ballast, vec![1; 2 << 20]);
+        }
+        None => limit(&mut server, Some(0)),
+    }
+    let error = world.fails(&world.steer(&["reload"]));
+    assert!(
+        error.contains("nothing is changed: the plan cannot be saved"),
+        "{error}"
+    );
+    assert_eq!(iops(), 1000);
+    match &small.mounted {
+        Some(_) => fs::remove_file(&ballast).unwrap(),
+        None => limit(&mut server, None),
+    }
+    world.ok(&world.steer(&["reload"]));
+    assert_eq!(iops(), 2000);
+    server.stop();
+}

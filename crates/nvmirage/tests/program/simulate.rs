@@ -359,13 +359,15 @@ fn a_simulation_begins_with_a_state_or_refuses_it() {
         ),
         ("256MiB", "record=x.trace", "writes no recording"),
     ] {
-        let error = world.fails(&args(size, set));
-        assert!(error.contains(word), "{set}: {error}");
+        let ran = world.run(&args(size, set));
+        assert!(!ran.status.success() && ran.out.is_empty());
+        assert!(ran.err.contains(word), "{set}: {}", ran.err);
     }
-    let error = world.fails(&["explain", "samsung-970-pro", "--set", "state=pro.timing"]);
-    assert!(error.contains("does not use the state"), "{error}");
+    let ran = world.run(&["explain", "samsung-970-pro", "--set", "state=pro.timing"]);
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(ran.err.contains("does not use the state"), "{}", ran.err);
     let stated = format!("{preset},state=x");
-    let error = world.fails(&[
+    let ran = world.run(&[
         "precondition",
         "--preset",
         &stated,
@@ -374,5 +376,6 @@ fn a_simulation_begins_with_a_state_or_refuses_it() {
         "--state",
         "y",
     ]);
-    assert!(error.contains("write --state FILE"), "{error}");
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(ran.err.contains("write --state FILE"), "{}", ran.err);
 }

@@ -53,7 +53,11 @@ pub struct FioError {
 
 impl fmt::Display for FioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.why)?;
+        // a value of the command line is in no line
+        if self.line > 0 {
+            write!(f, "line {}: ", self.line)?;
+        }
+        f.write_str(&self.why)?;
         for (line, why) in &self.more {
             write!(f, "\nline {line}: {why}")?;
         }

@@ -433,7 +433,7 @@ impl<'de, W: Deserialize<'de>, T> Visitor<'de> for Whole<W, T> {
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.from_text {
             Some((_, forms)) => f.write_str(forms),
-            None => write!(f, "struct {}", self.object),
+            None => f.write_str("a table of keys"),
         }
     }
 
