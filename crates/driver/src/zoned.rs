@@ -14,6 +14,9 @@ use crate::bus::Bus;
 use crate::io::Namespace;
 use crate::{Device, DriverError, QueuePair};
 
+/// Most zones of a namespace that are read: a report of more takes minutes and gigabytes.
+const ZONES_MAX: u64 = 1 << 22;
+
 /// A namespace's zones, as far as they are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zones {
@@ -50,6 +53,19 @@ impl From<&ZoneDescriptor> for Zone {
     }
 }
 
+/// Checks that a zone of a report follows the ones before it, and lies in the namespace.
+fn check(zone: &Zone, from: u64, namespace: &Namespace, zones: &Zones) -> Result<(), DriverError> {
+    let end = zone.start.checked_add(zones.blocks);
+    let fits = end.is_some_and(|end| end <= namespace.blocks) && zone.capacity <= zones.blocks;
+    if zone.start == from && fits {
+        return Ok(());
+    }
+    Err(DriverError::Broken(format!(
+        "its report of zones has one at block {} with {} blocks, where a zone of up to {} at block {from} of {} follows",
+        zone.start, zone.capacity, zones.blocks, namespace.blocks
+    )))
+}
+
 impl<B: Bus> Device<B> {
     /// What the zones of a zoned namespace have in common. All command sets must be enabled
     /// ([`crate::CommandSets`]).
@@ -82,8 +98,9 @@ impl<B: Bus> QueuePair<B> {
     /// Every zone, in order. `scratch` holds a part of the report at a time, until this returns.
     ///
     /// # Errors
-    /// As [`QueuePair::run`]; [`DriverError::Unsupported`] where `scratch` cannot hold one zone;
-    /// [`DriverError::Broken`] for a report that does not go on.
+    /// As [`QueuePair::run`]; [`DriverError::Unsupported`] where `scratch` cannot hold one zone,
+    /// and for more than 2^22 zones; [`DriverError::Broken`] for a report that has a gap, or a zone
+    /// that does not fit.
     pub fn report_zones(
         &mut self,
         namespace: &Namespace,
@@ -96,6 +113,12 @@ impl<B: Bus> QueuePair<B> {
         if room < least {
             return Err(DriverError::Unsupported(format!(
                 "a report of zones takes at least {least} bytes, not {room}"
+            )));
+        }
+        let count = namespace.blocks / zones.blocks;
+        if count > ZONES_MAX {
+            return Err(DriverError::Unsupported(format!(
+                "the namespace has {count} zones, and at most {ZONES_MAX} are read"
             )));
         }
         let mut bytes = vec![0; room];
@@ -112,13 +135,8 @@ impl<B: Bus> QueuePair<B> {
                 let descriptor =
                     ZoneDescriptor::read_from_bytes(descriptor).expect("the chunks have its size");
                 let zone = Zone::from(&descriptor);
-                if zone.start < from || zone.capacity > zones.blocks {
-                    return Err(DriverError::Broken(format!(
-                        "its report of zones from block {from} on has one at block {} with {} blocks",
-                        zone.start, zone.capacity
-                    )));
-                }
-                from = zone.start.saturating_add(zones.blocks);
+                check(&zone, from, namespace, zones)?;
+                from = zone.start + zones.blocks;
                 all.push(zone);
             }
             if all.len() == before {
@@ -176,5 +194,41 @@ impl<B: Bus> QueuePair<B> {
             ..Sqe::default()
         };
         self.run("Zone Management Send", sqe)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_zones_one_after_the_other_inside_of_the_namespace() {
+        let namespace = Namespace {
+            nsid: 1,
+            blocks: 512,
+            block_len: 4096,
+        };
+        let zones = Zones {
+            blocks: 256,
+            max_open: None,
+            max_active: None,
+        };
+        let zone = |start, capacity| Zone {
+            start,
+            capacity,
+            write_pointer: start,
+            state: ZoneState::EMPTY,
+        };
+        check(&zone(0, 256), 0, &namespace, &zones).unwrap();
+        check(&zone(256, 192), 256, &namespace, &zones).unwrap();
+        for (zone, from) in [
+            (zone(0, 257), 0),
+            (zone(256, 1), 0),
+            (zone(0, 1), 256),
+            (zone(512, 1), 512),
+            (zone(u64::MAX - 8, 1), u64::MAX - 8),
+        ] {
+            check(&zone, from, &namespace, &zones).unwrap_err();
+        }
     }
 }

@@ -12,8 +12,8 @@ const HEAD: usize = 4096 + 512;
 /// Something that a guest could not use as an operator expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A GUID partition table, for logical blocks of so many bytes (UEFI 2.10, 5.3.2: its header is
-    /// in block 1).
+    /// A GUID partition table, with the logical block size in bytes (UEFI 2.10, 5.3.2: its header
+    /// is in block 1).
     Guid(u32),
     /// A DOS partition table. It does not tell its block size; images have 512.
     Dos,

@@ -235,12 +235,12 @@ impl Job<'_> {
             errors: 0,
         };
         let mut sample = asked.sample()?;
-        done.agrees(self, block_bytes, depth * queues)?;
+        done.agrees(self, block_bytes, depth.saturating_mul(queues))?;
         if zoned && sample.act == Act::Write && queues > 1 {
             let zones = self.option(&["offset_increment"]);
             let zones = zones.and_then(|text| text.strip_suffix('z')?.parse().ok());
             sample.writers.apart = zones.filter(|zones| *zones > 0).ok_or(
-                "its writers share zones, or nobody knows which: give each its own, such as --size=8z --offset_increment=8z",
+                "its writers may share zones: give each its own, such as --size=8z --offset_increment=8z",
             )?;
         }
         Ok(sample)

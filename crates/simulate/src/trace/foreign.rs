@@ -34,7 +34,7 @@ fn arrival(at: u64, kind: Kind, offset: u64, len: u64) -> Arrival {
     }
 }
 
-/// A command of the blocks that so many bytes touch; none for no bytes.
+/// A command for the blocks that a range of bytes touches; none for an empty range.
 fn touched<'a>(at: u64, kind: Kind, (offset, len): (u64, u64), device: &'a str) -> Parsed<'a> {
     if len == 0 {
         return Ok(None);

@@ -29,6 +29,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "zone-report-fits",
+        guard: "a drive's report of zones is within its namespace",
+        file: "crates/driver/src/zoned.rs",
+        from: "end.is_some_and(|end| end <= namespace.blocks) && zone",
+        to: "end.is_some() && zone",
+        test: unit(
+            "driver",
+            "zoned::tests::a_report_has_zones_one_after_the_other_inside_of_the_namespace",
+        ),
+    },
+    Mutation {
         name: "zone-load-finishes",
         guard: "a zone that is left with a rest does not stay active",
         file: "crates/driver/src/workload/zones.rs",

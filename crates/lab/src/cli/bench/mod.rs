@@ -308,10 +308,11 @@ impl Bench {
             "--verify: namespace {nsid} has zones, whose blocks are written only once: remove the option"
         );
         let (common, mut zones) = host.zones(queue, namespace)?;
-        let end = |zone: &Zone| (zone.start + common.blocks) * u64::from(namespace.block_len);
+        let bytes = |blocks: u64| blocks.saturating_mul(namespace.block_len.into());
+        let end = |zone: &Zone| bytes(zone.start + common.blocks);
         if let Some(span) = self.span {
             zones.retain(|zone| end(zone) <= span.0);
-            let size = Size(common.blocks * u64::from(namespace.block_len));
+            let size = Size(bytes(common.blocks));
             ensure!(
                 !zones.is_empty() || !self.rw.writes(),
                 "--span {span}: zones of namespace {nsid} have {size}: write at least that"
