@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::reload::{reload, serve, shown, text};
-use crate::world::World;
+use crate::world::{Server, World};
 
 #[test]
 fn a_step_that_fails_ends_it_and_the_next_reload_goes_on() {
@@ -55,7 +55,7 @@ fn after_a_step_that_fails_an_operator_can_go_on() {
     assert!(error.contains("stopped at `+ media file"), "{error}");
     world.ok(&world.steer(&["create", "tenant", "other"]));
     world.ok(&world.steer(&["set", "tenant", "other", "weight=3"]));
-    // made by hand, in another place: that is what there is from now on
+    // an operator creates it with another file, which applies from then on
     let other = world.path("other.img");
     let create = [
         "create", "media", "file", "--kind", "file", "--size", "32MiB",
@@ -95,7 +95,7 @@ fn what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill() {
     let more = "[[namespace]]\nname = \"c\"\nmedia = \"file\"\nrange = \"32MiB..48MiB\"\n\
                 [[namespace]]\nname = \"d\"\nmedia = \"file\"\nrange = \"48MiB..64MiB\"\n";
     for goes_on in [GoesOn::ByAReload, GoesOn::AfterAStop, GoesOn::AfterAKill] {
-        // nobody else is in the subsystem, somebody who stays, or somebody who is recreated, too
+        // alone in the subsystem, beside a controller that stays, or beside one that is recreated
         for (shared, others) in [(false, ""), (true, ""), (true, "\npool = [\"other\"]")] {
             let world = World::new();
             let mut before = text(&world).replace("[\"a\"]", "[\"a\", \"c\"]") + more;
@@ -160,4 +160,65 @@ fn what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill() {
             server.stop();
         }
     }
+}
+
+/// A server whose reload recreated two controllers of a subsystem and their namespace `a`, and
+/// failed at the second one, which cannot listen in place of a folder; and the file with a place
+/// where it can.
+fn with_half_a_subsystem(world: &World) -> (Server, String) {
+    let before = text(world).replace("[[controller]]\n", "[[controller]]\nsubsystem = \"s\"\n");
+    let server = serve(world, &before);
+    let (disk, moved) = (world.path("disk.img"), world.path("moved.img"));
+    std::fs::create_dir(world.path("folder")).unwrap();
+    let after = before
+        .replace(disk.to_str().unwrap(), moved.to_str().unwrap())
+        .replace("one.sock\"", "one.sock\"\npool = [\"other\"]")
+        .replace("two.sock", "folder")
+        .replace("namespaces = [\"b\"]", "namespaces = [\"b\", \"a\"]")
+        + "[[media]]\nname = \"other\"\nkind = \"null\"\nsize = \"1MiB\"\n";
+    world.write("config.toml", &after);
+    let error = world.fails(&world.steer(&["reload"]));
+    assert!(error.contains("stopped at `+ controller two"), "{error}");
+    (server, after.replace("folder", "two.sock"))
+}
+
+fn has(world: &World, controller: &str) -> serde_json::Value {
+    shown(world, "controller", controller)["namespaces"].clone()
+}
+
+/// A namespace that has returned is in use before the reload has ended, so a restart takes it as
+/// its subsystem left it.
+#[test]
+fn a_namespace_that_has_returned_is_not_replaced_at_the_next_start() {
+    let world = World::new();
+    let (server, mended) = with_half_a_subsystem(&world);
+    assert_eq!(has(&world, "one"), json!(["a"]));
+    world.ok(&world.steer(&["detach", "a", "one"]));
+    server.signal(Signal::KILL);
+    drop(server);
+    let server = serve(&world, &mended);
+    assert_eq!(has(&world, "one"), json!([]));
+    assert_eq!(has(&world, "two"), json!(["a", "b"]));
+    server.stop();
+}
+
+/// An operator creates a controller that the reload did not get to: it has what the operator says.
+#[test]
+fn a_controller_that_is_created_instead_of_the_reload_has_its_own_list() {
+    let world = World::new();
+    let (server, _) = with_half_a_subsystem(&world);
+    let listen = world.vfio_user("two.sock");
+    let create = [
+        "create",
+        "controller",
+        "two",
+        "--subsystem",
+        "s",
+        "--listen",
+        &listen,
+    ];
+    world.ok(&world.steer(&[&create[..], &["--namespaces", "b"]].concat()));
+    assert_eq!(has(&world, "one"), json!(["a"]));
+    assert_eq!(has(&world, "two"), json!(["b"]));
+    server.stop();
 }

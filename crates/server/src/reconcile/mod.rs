@@ -1,10 +1,10 @@
 //! From what is served to what is wanted.
 //!
 //! A start, a restart, a reload of the configuration and a request of an operator are the same act.
-//! [`plan`] compares the [`Actual`] state with the wanted objects and computes the [`Step`]s
+//! [`plan`] compares the [`Actual`] state with the wanted objects and computes the [`step::Step`]s
 //! between them, in order. It changes nothing, so a plan can be shown first. The supervisor
-//! collects the actual state and carries out steps, each with one function, whoever asked for it: a
-//! start plans from nothing, and a request is one step.
+//! collects the actual state and carries out steps. It has one function for each kind of step, for
+//! a start, a reload and a request alike: a start plans from nothing, and a request is one step.
 //!
 //! - An object is deleted after its users, and created after the objects it uses.
 //! - A change that would take a drive from a host, or data from memory, is deferred together with

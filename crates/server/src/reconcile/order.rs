@@ -298,6 +298,9 @@ impl Steps<'_> {
                         || (outcome.begins() && before.namespaces.contains(id.as_str())) =>
                 {
                     all.namespaces.insert(id.as_str().to_owned());
+                    if !is_recreated {
+                        all.deleted.insert(id.as_str().to_owned());
+                    }
                 }
                 _ => {}
             }

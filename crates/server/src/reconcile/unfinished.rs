@@ -25,6 +25,13 @@ pub(crate) struct Unfinished {
     /// Namespaces that are recreated: likewise.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) namespaces: BTreeSet<String>,
+    /// Those of them whose earlier one is deleted.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) deleted: BTreeSet<String>,
+    /// Those of the deleted ones that are in a subsystem again: hosts use them, and the subsystem's
+    /// own state says how they are.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) placed: BTreeSet<String>,
     /// Namespaces to attach, by controller. For a controller that is recreated, these are all that
     /// it gets, listed or not.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -35,6 +42,12 @@ impl Unfinished {
     /// Whether everything is given back.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Unfinished::default()
+    }
+
+    /// Whether a namespace is still to be created, whatever a subsystem's state says of the earlier
+    /// one.
+    pub(crate) fn is_missing(&self, namespace: &str) -> bool {
+        self.namespaces.contains(namespace) && !self.placed.contains(namespace)
     }
 
     /// Whether the namespace is to be attached to the controller.
@@ -72,6 +85,9 @@ impl Unfinished {
                 self.is_attached(namespace.as_str(), controller.as_str());
             }
             Step::Restore(controller, _) => self.forget_controller(&controller.name),
+            Step::Delete(ObjectId::Namespace(id)) if self.namespaces.contains(id.as_str()) => {
+                self.deleted.insert(id.as_str().to_owned());
+            }
             _ => {}
         }
     }

@@ -41,7 +41,7 @@ impl Supervisor {
             state.apply(step, true)?;
             state.tell_of_tenants()?;
             state.unfinished.done(step);
-            Ok(())
+            state.note_placed()
         })
     }
 
@@ -128,12 +128,32 @@ impl State {
         }
         match step {
             Step::Delete(id) if self.is_only_desired(id) => self.give_up(id)?,
+            Step::Create(Object::Controller(controller)) if self.expects(controller) => {
+                self.apply(step, consent)?;
+                // its subsystem was started with the list of the last plan, which may differ
+                let listed = controller.namespaces.iter().map(String::as_str);
+                self.have(controller, &listed.collect())?;
+                self.tell_of_tenants()?;
+            }
             _ => {
                 self.apply(step, consent)?;
                 self.tell_of_tenants()?;
             }
         }
         self.unfinished.overruled(step);
+        self.note_placed()
+    }
+
+    /// Notes which of the namespaces that a plan recreates are in a subsystem again: from then on
+    /// hosts may change them, and a restart must not replace them.
+    fn note_placed(&mut self) -> Result<(), Refusal> {
+        let missing = self.unfinished.deleted.difference(&self.unfinished.placed);
+        let missing: Vec<String> = missing.cloned().collect();
+        for name in missing {
+            if self.find(&name)?.is_some() {
+                self.unfinished.placed.insert(name);
+            }
+        }
         Ok(())
     }
 

@@ -377,7 +377,7 @@ impl State {
     fn keep_record(&self, name: &str, config: SubsystemConfig) -> anyhow::Result<()> {
         let record = Subsystem::new(config)?.record();
         let (sender, receiver) = mpsc::channel();
-        // nobody waits any longer if the receiver is gone
+        // the wait may have timed out
         let ended = Box::new(move |is_kept| sender.send(is_kept).unwrap_or_default());
         self.keeper.sender().keep(name, record, ended);
         let is_kept = receiver.recv_timeout(PATIENCE);

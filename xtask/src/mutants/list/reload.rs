@@ -62,6 +62,30 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "reload-returned-is-in-use",
+        guard: "a namespace that has returned is as its subsystem left it, although the plan has not ended",
+        file: "crates/server/src/reconcile/unfinished.rs",
+        from: "self.namespaces.contains(namespace) && !self.placed.contains(namespace)",
+        to: "self.namespaces.contains(namespace)",
+        test: integration(
+            "nvmirage",
+            PROGRAM,
+            "reload_failed::a_namespace_that_has_returned_is_not_replaced_at_the_next_start",
+        ),
+    },
+    Mutation {
+        name: "reload-operator-lists",
+        guard: "a controller that an operator creates instead of the reload has the operator's list",
+        file: "crates/server/src/supervisor/steps.rs",
+        from: "                self.have(controller, &listed.collect())?;",
+        to: "                let _ = listed;",
+        test: integration(
+            "nvmirage",
+            PROGRAM,
+            "reload_failed::a_controller_that_is_created_instead_of_the_reload_has_its_own_list",
+        ),
+    },
+    Mutation {
         name: "reload-unfinished-medium",
         guard: "a medium that a plan was recreating is not compared with the earlier one",
         file: "crates/server/src/keep/merge/mod.rs",

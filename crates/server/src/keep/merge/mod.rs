@@ -113,7 +113,7 @@ pub(crate) fn merge(
             ..Merged::default()
         },
     };
-    let is_recreated = |name: &String| unfinished.namespaces.contains(name);
+    let is_recreated = |name: &String| unfinished.is_missing(name);
     merging.merged.deleted.retain(|name| !is_recreated(name));
     for record in namespaces {
         if !record.name.as_ref().is_some_and(is_recreated) {
@@ -233,7 +233,7 @@ impl Merging<'_> {
             );
         };
         let listing = wanted.controllers.iter().cloned();
-        let attached: Vec<String> = if self.unfinished.namespaces.contains(name) {
+        let attached: Vec<String> = if self.unfinished.is_missing(name) {
             // what a recreated controller gets is known, listed or not
             let is_open = |user: &String| !self.unfinished.controllers.contains_key(user);
             let owed = self.unfinished.users_of(name).map(str::to_owned);
