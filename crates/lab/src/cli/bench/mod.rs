@@ -62,12 +62,12 @@ pub struct Bench {
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS", required = true)]
     target: Option<Place>,
 
-    /// Kind of I/O: random or sequential; reads, writes, or both; append: to zones, one by one. In
-    /// zones, write keeps one command in flight in each of as many zones
+    /// Kind of I/O: random or sequential reads, writes, or both; or appends to zones. In zones,
+    /// write uses one zone for each command in flight
     #[arg(long, value_name = "KIND", value_parser = rw(), default_value = "randread")]
     rw: Rw,
 
-    /// Zones that append uses at a time
+    /// Number of zones that append uses at a time; default: 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     open_zones: Option<u16>,
 
