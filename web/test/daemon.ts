@@ -92,8 +92,8 @@ media = "flash"
 name = "ns4"
 media = "zoned"
 
-${controller("db-primary", "ns1", 'tenant = "gold"')}
-${controller("db-replica", "ns2", 'tenant = "silver"')}
+${controller("db-primary", "ns1", 'tenant = "gold"\nsample = 32')}
+${controller("db-replica", "ns2", 'tenant = "silver"\nsample = 32')}
 ${controller("build-ci", "ns3", "reactor = 1")}
 ${controller("log-store", "ns4")}
 `;

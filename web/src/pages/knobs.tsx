@@ -10,7 +10,7 @@ import { count, difference, merged, percentile } from "../histogram.ts";
 import { atStep, changed, slides, STEPS } from "../knobs.ts";
 import type { Mark } from "../marks.ts";
 import { store, useStore } from "../store.ts";
-import type { Bucket, Controller, Parameter } from "../types.ts";
+import type { Bucket, Controller, Parameter, Stats } from "../types.ts";
 
 /** Seconds before a change that it is compared with. */
 const BEFORE_S = 10;
@@ -18,8 +18,8 @@ const BEFORE_S = 10;
 /** Latencies that were counted up to some time, by operation, of several controllers together. */
 type Counted = Map<string, Bucket[]>;
 
-function counted(controllers: string[]): Counted {
-  const mine = (store.stats?.controllers ?? []).filter((one) => controllers.includes(one.name));
+function counted(stats: Stats | null, controllers: string[]): Counted {
+  const mine = (stats?.controllers ?? []).filter((one) => controllers.includes(one.name));
   const of = (operation: string) => merged(mine.map((one: Controller) => one.latency.find((l) => l.operation === operation)?.buckets ?? []));
   return new Map(["read", "write", "other"].map((operation) => [operation, of(operation)]));
 }
@@ -28,16 +28,19 @@ interface Change {
   ms: number;
   what: { name: string; from: string; to: string }[];
   before: Counted;
+  /** What the server had counted when it had made the change, and its time then. */
   at: Counted;
+  atNs: number;
 }
 
 /** What was counted in the last seconds: kept while a page with knobs is open, so that a change has a before. */
 class Recent {
-  private kept: { turn: number; counted: Counted }[] = [];
+  private kept: { ns: number; counted: Counted }[] = [];
 
   look(controllers: string[]): void {
-    if (this.kept.at(-1)?.turn === store.turn) return;
-    this.kept.push({ turn: store.turn, counted: counted(controllers) });
+    const ns = store.stats?.time_ns ?? 0;
+    if (this.kept.at(-1)?.ns === ns) return;
+    this.kept.push({ ns, counted: counted(store.stats, controllers) });
     if (this.kept.length > BEFORE_S + 1) this.kept.shift();
   }
 
@@ -69,8 +72,10 @@ export function Knobs({ medium, controllers }: { medium: string; controllers: st
     const before = recent.window();
     try {
       await api.retune(medium, values);
+      // the newest numbers here are up to a second old, and have commands of before
+      const now = await api.stats();
       const what = Object.entries(values).map(([name, to]) => ({ name, to, from: timing.parameters.find((one) => one.name === name)?.value ?? "" }));
-      setChanges([...changes.slice(-7), { ms: store.stats?.unix_time_ms ?? Date.now(), what, before, at: counted(controllers) }]);
+      setChanges([...changes.slice(-7), { ms: now.unix_time_ms, what, before, at: counted(now, controllers), atNs: now.time_ns }]);
       setTexts(new Map());
       again();
     } catch (refused) {
@@ -228,12 +233,13 @@ function LatencyOf({ name, wide, marks }: { name: string; wide: boolean; marks: 
 }
 
 function BeforeAfter({ change: last, controllers, undo }: { change: Change; controllers: string[]; undo: () => void }) {
-  const now = counted(controllers);
+  const isSince = (store.stats?.time_ns ?? 0) > last.atNs;
+  const now = counted(store.stats, controllers);
   const rows = [...now]
     .map(([operation, buckets]) => ({
       operation,
       before: last.before.get(operation) ?? [],
-      after: difference(buckets, last.at.get(operation) ?? []),
+      after: isSince ? difference(buckets, last.at.get(operation) ?? []) : [],
     }))
     .filter(({ before, after }) => before.length > 0 || after.length > 0);
   return (
