@@ -98,9 +98,12 @@ impl<C: Channel> Engine<C> {
             return;
         };
         match about {
-            About::Command { command, told } => {
+            About::Command {
+                command,
+                mail_count,
+            } => {
                 lane.command(command);
-                lane.has_taken(told);
+                lane.has_taken(mail_count);
             }
             About::Kick => lane.kick(),
             About::Answer { ticket, result } => {

@@ -3,7 +3,7 @@
 //! The engine of the controller is the lane's *home*; on another engine the lane is a *visitor*.
 //! Both write to each other by [`Mail`], which the caller carries from one engine to another:
 //! completely, in order, and without loss. Its latency affects only the host: a visitor that knows
-//! of mail in transit waits for it ([`memory::Told`]).
+//! of mail in transit waits for it ([`memory::MailCount`]).
 //!
 //! How a lane moves: it is paused, so that it fetches nothing, and is *empty* when its commands
 //! have completed. From its home it then leaves at once. From elsewhere it is handed back first:
@@ -58,7 +58,10 @@ pub(crate) enum About {
     /// From its home: it comes to live here.
     Arrival(Box<Arrival>),
     /// From its home: a command, and its number among the messages.
-    Command { command: LaneCommand, told: usize },
+    Command {
+        command: LaneCommand,
+        mail_count: usize,
+    },
     /// From its home: its host has rung a doorbell that was not mapped.
     Kick,
     /// From its home: the subsystem's answer to a command.

@@ -37,8 +37,8 @@ mod order;
 mod overlap;
 mod possible;
 mod ram;
+pub mod scripted;
 mod size;
-pub mod told;
 mod trouble;
 mod zoned;
 

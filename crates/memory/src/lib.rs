@@ -54,7 +54,7 @@ pub use store::pieces::Pieces;
 pub use store::{Store, StorePages};
 pub use sync::claims::{Claim, Claimant, Claims, MAX_CLAIMANTS};
 pub use sync::counters::{Counter, Histogram, LogHistogram};
+pub use sync::mail_count::MailCount;
 pub use sync::records::{RECORD_WORDS, Records};
 pub use sync::sleep::Bell;
-pub use sync::told::Told;
 pub use sync::wake::EventFd;

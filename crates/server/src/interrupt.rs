@@ -14,7 +14,7 @@ pub(crate) struct Signals {
 
 /// The request of a signal to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum SignalRequest {
     /// Stop, even with hosts attached; with the name of the signal.
     End(&'static str),
     /// Stop, by SIGINT: Ctrl-C on a terminal.
@@ -34,11 +34,11 @@ impl Signals {
     }
 
     /// Waits for the next request to a server.
-    pub(crate) async fn of_server(&mut self) -> Asked {
+    pub(crate) async fn of_server(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::Interrupt,
-            _ = self.terminate.recv() => Asked::End("SIGTERM"),
-            _ = self.hang_up.recv() => Asked::Reload,
+            _ = self.interrupt.recv() => SignalRequest::Interrupt,
+            _ = self.terminate.recv() => SignalRequest::End("SIGTERM"),
+            _ = self.hang_up.recv() => SignalRequest::Reload,
         }
     }
 

@@ -255,13 +255,13 @@ mod tests {
     use super::*;
 
     /// Memory whose pieces behave as told.
-    struct Told {
+    struct FakePieces {
         results: Mutex<Vec<Result<bool, Errno>>>,
         tried: Mutex<Vec<usize>>,
         nodes: Vec<(u32, usize)>,
     }
 
-    impl Pieces for Told {
+    impl Pieces for FakePieces {
         fn count(&self) -> usize {
             self.results.lock().unwrap().len()
         }
@@ -276,8 +276,8 @@ mod tests {
         }
     }
 
-    fn told(results: &[Result<bool, Errno>], nodes: &[(u32, usize)]) -> Arc<Told> {
-        Arc::new(Told {
+    fn told(results: &[Result<bool, Errno>], nodes: &[(u32, usize)]) -> Arc<FakePieces> {
+        Arc::new(FakePieces {
             results: Mutex::new(results.to_vec()),
             tried: Mutex::default(),
             nodes: nodes.to_vec(),
@@ -297,14 +297,14 @@ mod tests {
     }
 
     impl Care {
-        fn take(&mut self, owner: Owner, memory: &Arc<Told>, now: Instant) {
+        fn take(&mut self, owner: Owner, memory: &Arc<FakePieces>, now: Instant) {
             let pieces: Arc<dyn Pieces> = memory.clone();
             let pieces = Arc::downgrade(&pieces);
             self.keep(Memory { owner, pieces }, now);
         }
     }
 
-    fn tried(memory: &Told) -> Vec<usize> {
+    fn tried(memory: &FakePieces) -> Vec<usize> {
         std::mem::take(&mut memory.tried.lock().unwrap())
     }
 

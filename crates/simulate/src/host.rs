@@ -10,7 +10,7 @@ use driver::QueuePair;
 use driver::bus::Bus;
 use driver::io::{Blocks, Namespace};
 use driver::workload::random::Random;
-use media::told;
+use media::scripted;
 use memory::Buffer;
 use model::{KvOp, Op as ModelOp, ZoneOp};
 use nvme_spec::command::{DsmCdw10, DsmCdw11, DsmRange};
@@ -253,7 +253,7 @@ pub(crate) struct Means {
 }
 
 /// Commands for operations without a block command, on a drive whose hosts choose its model's
-/// operations ([`media::told`]).
+/// operations ([`media::scripted`]).
 #[derive(Debug, Default)]
 pub(crate) struct Telling {
     /// Zone size in bytes.
@@ -584,15 +584,15 @@ impl<B: Bus> Host<B> {
         let Some(op) = telling.op(op) else {
             return Err(too_large);
         };
-        let Some((mut sqe, len)) = told::command(&op) else {
+        let Some((mut sqe, len)) = scripted::command(&op) else {
             return Err(too_large);
         };
         match op {
             ModelOp::Compound(parts) => {
                 let at = usize::from(cid) * ASIDE_LEN;
                 for (number, part) in parts.iter().enumerate() {
-                    let at = at + number * told::PART_LEN;
-                    self.aside.write_from(at, &told::part(part));
+                    let at = at + number * scripted::PART_LEN;
+                    self.aside.write_from(at, &scripted::part(part));
                 }
                 sqe.prp1 = self.queue.iova(&self.aside).0 + at as u64;
             }

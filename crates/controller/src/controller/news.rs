@@ -1,15 +1,15 @@
 //! What a controller has yet to tell its lanes, and how many messages to them hosts may know of.
 //!
 //! Invariant: a change is counted before the host can learn of it. A lane on another reactor
-//! fetches nothing before it has received as many messages (`memory::Told`).
+//! fetches nothing before it has received as many messages (`memory::MailCount`).
 
 use std::sync::Arc;
 
-use memory::Told;
+use memory::MailCount;
 
 #[derive(Debug, Default)]
 pub(crate) struct News {
-    told: Arc<Told>,
+    mail_count: Arc<MailCount>,
     due: Due,
 }
 
@@ -26,25 +26,25 @@ pub(super) struct Due {
 
 impl News {
     /// Count of messages to lanes that hosts may know of.
-    pub(crate) fn told(&self) -> &Arc<Told> {
-        &self.told
+    pub(crate) fn mail_count(&self) -> &Arc<MailCount> {
+        &self.mail_count
     }
 
     /// A message is about to be sent that a host may know of.
     pub(crate) fn count(&self) {
-        self.told.add();
+        self.mail_count.add();
     }
 
     /// The host's memory map has changed.
     pub(super) fn view_changed(&mut self) {
         self.due.view = true;
-        self.told.add();
+        self.mail_count.add();
     }
 
     /// The attached namespaces have changed.
     pub(super) fn namespaces_changed(&mut self) {
         self.due.namespaces = true;
-        self.told.add();
+        self.mail_count.add();
     }
 
     /// Hanging commands that were issued before the view with this epoch are to be aborted.

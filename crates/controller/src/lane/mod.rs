@@ -56,7 +56,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use memory::{Area, DmaView, DoorbellPages, Hint, Iova, Told};
+use memory::{Area, DmaView, DoorbellPages, Hint, Iova, MailCount};
 use port::namespace::NamespaceTable;
 use port::prp::Segments;
 use port::ticket::{OwnerKey, Ticket};
@@ -120,7 +120,7 @@ pub struct LaneConfig {
     /// Its counters.
     pub counters: Arc<LaneCounters>,
     /// Count of its controller's messages to its lanes.
-    pub told: Arc<Told>,
+    pub mail_count: Arc<MailCount>,
 }
 
 /// One completion queue with every submission queue that completes into it.
@@ -166,7 +166,7 @@ impl Lane {
             quota,
             copying,
             counters,
-            told,
+            mail_count,
         } = config;
         let shadow = shadow.map(|spec| spec.find(&view)).transpose()?;
         let doorbells = Doorbells::new(doorbells, shadow);
@@ -199,7 +199,7 @@ impl Lane {
             counters,
             quota,
             patience: 0,
-            place: Place::at_home(told),
+            place: Place::at_home(mail_count),
             steps: None,
             held: held::Held::default(),
             watch: None,

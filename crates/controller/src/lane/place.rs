@@ -1,13 +1,13 @@
 //! The place of a lane: its controller's reactor, or another, as a visitor.
 //!
 //! A visitor receives its controller's messages by mail. Before it fetches it makes sure that it
-//! has received every change that the host may already know of ([`memory::Told`]). It moves when it
+//! has received every change that the host may already know of ([`memory::MailCount`]). It moves when it
 //! holds nothing ([`Lane::is_empty`]): media know only the channels of their reactor, and tickets
 //! the key that the lane has there.
 
 use std::sync::Arc;
 
-use memory::Told;
+use memory::MailCount;
 use port::ticket::OwnerKey;
 
 use super::Lane;
@@ -15,14 +15,17 @@ use super::Lane;
 /// The place of a lane.
 #[derive(Debug)]
 pub(super) struct Place {
-    told: Arc<Told>,
+    mail_count: Arc<MailCount>,
     /// How many messages a visitor has received; `None` at home, where it receives them at once.
     taken: Option<usize>,
 }
 
 impl Place {
-    pub(super) fn at_home(told: Arc<Told>) -> Self {
-        Place { told, taken: None }
+    pub(super) fn at_home(mail_count: Arc<MailCount>) -> Self {
+        Place {
+            mail_count,
+            taken: None,
+        }
     }
 
     pub(super) fn come_home(&mut self) {
@@ -32,7 +35,8 @@ impl Place {
     /// Whether there is mail to receive before anything is fetched. After the load of a doorbell.
     #[inline]
     pub(super) fn is_behind(&self) -> bool {
-        self.taken.is_some_and(|taken| taken != self.told.count())
+        self.taken
+            .is_some_and(|taken| taken != self.mail_count.count())
     }
 }
 
@@ -45,18 +49,18 @@ impl Lane {
     /// It leaves its controller's reactor, which has sent all of its messages.
     pub fn leave_home(&mut self) {
         let place = &mut self.queues.place;
-        place.taken = Some(place.told.count());
+        place.taken = Some(place.mail_count.count());
     }
 
     /// A visitor has taken its mail up to that count.
-    pub fn has_taken(&mut self, told: usize) {
-        self.queues.place.taken = Some(told);
+    pub fn has_taken(&mut self, mail_count: usize) {
+        self.queues.place.taken = Some(mail_count);
     }
 
     /// Count of its controller's messages to its lanes.
     #[must_use]
-    pub fn told(&self) -> &Arc<Told> {
-        &self.queues.place.told
+    pub fn mail_count(&self) -> &Arc<MailCount> {
+        &self.queues.place.mail_count
     }
 
     /// Its key on its controller's reactor.

@@ -456,11 +456,18 @@ impl Lanes {
         let Some(away) = &mut slot.away else {
             return false;
         };
-        let told = away.told.count();
+        let mail_count = away.mail_count.count();
         let to = away.engine;
         match &mut away.kept {
             Some(kept) => kept.push(command),
-            None => self.send(to, key, About::Command { command, told }),
+            None => self.send(
+                to,
+                key,
+                About::Command {
+                    command,
+                    mail_count,
+                },
+            ),
         }
         true
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use controller::lane::{Lane, LaneCommand, LaneEvent};
-use memory::Told;
+use memory::MailCount;
 use port::ticket::OwnerKey;
 use port::time::Time;
 
@@ -22,7 +22,7 @@ const OUTBOX: usize = 256;
 pub(crate) struct Away {
     pub(crate) engine: EngineId,
     pub(crate) cqid: u16,
-    pub(crate) told: Arc<Told>,
+    pub(crate) mail_count: Arc<MailCount>,
     /// On its way back: messages for it, kept until it has arrived.
     pub(crate) kept: Option<Vec<LaneCommand>>,
     /// The last interrupt setting sent to it.
@@ -202,7 +202,7 @@ impl Lanes {
         self.slots[index].away = Some(Away {
             engine: to,
             cqid: lane.cqid(),
-            told: lane.told().clone(),
+            mail_count: lane.mail_count().clone(),
             kept: None,
             plain: manner.plain,
             pauses: 0,

@@ -47,7 +47,7 @@ impl Had {
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     now: TenantFigures,
-    told: TenantFigures,
+    sent: TenantFigures,
 }
 
 impl Counted {
@@ -82,22 +82,22 @@ impl Counted {
     /// Publishes new counts.
     #[inline]
     pub(super) fn tell(&mut self, had: &Had) {
-        if self.now == self.told {
+        if self.now == self.sent {
             return;
         }
-        let (now, told) = (self.now, self.told);
-        for (sum, now, told) in [
-            (&had.commands, now.commands, told.commands),
-            (&had.bytes, now.bytes, told.bytes),
-            (&had.capped, now.capped, told.capped),
-            (&had.held, now.held, told.held),
-            (&had.in_flight, now.in_flight, told.in_flight),
+        let (now, sent) = (self.now, self.sent);
+        for (sum, now, sent) in [
+            (&had.commands, now.commands, sent.commands),
+            (&had.bytes, now.bytes, sent.bytes),
+            (&had.capped, now.capped, sent.capped),
+            (&had.held, now.held, sent.held),
+            (&had.in_flight, now.in_flight, sent.in_flight),
         ] {
-            if now != told {
+            if now != sent {
                 // In flight may have become fewer: all of it is modulo 2^64.
-                sum.fetch_add(now.wrapping_sub(told), Relaxed);
+                sum.fetch_add(now.wrapping_sub(sent), Relaxed);
             }
         }
-        self.told = now;
+        self.sent = now;
     }
 }

@@ -21,7 +21,7 @@ impl Channel {
                 pairs: pairs.look(),
                 ..Look::default()
             },
-            Kind::Null(_) | Kind::Told(_) | Kind::Ram(_) | Kind::File(_) | Kind::Drive(_) => {
+            Kind::Null(_) | Kind::Scripted(_) | Kind::Ram(_) | Kind::File(_) | Kind::Drive(_) => {
                 Look::default()
             }
         }

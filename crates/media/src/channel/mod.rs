@@ -19,7 +19,7 @@ use crate::file::{FileChannel, IoCounts};
 use crate::keyvalue::KeyValueChannel;
 use crate::null::NullChannel;
 use crate::ram::RamChannel;
-use crate::told::{self, ToldChannel};
+use crate::scripted::{self, ScriptedChannel};
 use crate::zoned::{ZoneLoss, ZoneLossError, ZonedChannel};
 
 /// One reactor's handle on a medium: see [`port::Channel`] for how it is used.
@@ -33,7 +33,7 @@ pub struct Channel(pub(crate) Kind);
 #[derive(Debug)]
 pub(crate) enum Kind {
     Null(NullChannel),
-    Told(Box<ToldChannel>),
+    Scripted(Box<ScriptedChannel>),
     Ram(Box<RamChannel>),
     File(Box<FileChannel>),
     Drive(Box<DriveChannel<AnyBus>>),
@@ -51,7 +51,7 @@ impl Channel {
     #[must_use]
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
-            Kind::Null(_) | Kind::Told(_) | Kind::Ram(_) => None,
+            Kind::Null(_) | Kind::Scripted(_) | Kind::Ram(_) => None,
             Kind::KeyValue(pairs) => pairs.below().map(FileChannel::wait_fd),
             Kind::File(file) => Some(file.wait_fd()),
             Kind::Drive(drive) => Some(drive.wait_fd()),
@@ -66,7 +66,7 @@ impl Channel {
     #[must_use]
     pub fn is_due(&mut self) -> bool {
         match &mut self.0 {
-            Kind::Null(_) | Kind::Told(_) => false,
+            Kind::Null(_) | Kind::Scripted(_) => false,
             Kind::KeyValue(pairs) => {
                 let (due, below) = pairs.is_due();
                 // Called in any case, because it arms the descriptor.
@@ -87,7 +87,7 @@ impl Channel {
     pub(crate) fn happened(&self) -> Option<&[Op<'static>]> {
         match &self.0 {
             Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
-            Kind::Told(_) | Kind::Drive(_) | Kind::KeyValue(_) | Kind::Timed(_) => None,
+            Kind::Scripted(_) | Kind::Drive(_) | Kind::KeyValue(_) | Kind::Timed(_) => None,
             Kind::Zoned(zoned) => Some(zoned.happened()),
         }
     }
@@ -122,7 +122,7 @@ impl Channel {
     pub(crate) fn needs(&self, request: &Request<'_>) -> Option<Op<'static>> {
         match (&self.0, request) {
             (Kind::Zoned(zoned), _) => zoned.needs(request),
-            (Kind::Told(_), Request::Command { sqe, .. }) => told::op_of(sqe),
+            (Kind::Scripted(_), Request::Command { sqe, .. }) => scripted::op_of(sqe),
             _ => None,
         }
     }
@@ -134,7 +134,7 @@ impl Channel {
     #[inline]
     pub fn tend(&mut self) {
         match &mut self.0 {
-            Kind::Null(_) | Kind::Told(_) => {}
+            Kind::Null(_) | Kind::Scripted(_) => {}
             Kind::KeyValue(pairs) => {
                 if let Some(below) = pairs.tend() {
                     below.tend();
@@ -165,7 +165,7 @@ impl Channel {
     #[must_use]
     pub fn is_polled(&self) -> bool {
         match &self.0 {
-            Kind::Null(_) | Kind::Told(_) | Kind::Ram(_) => false,
+            Kind::Null(_) | Kind::Scripted(_) | Kind::Ram(_) => false,
             Kind::KeyValue(pairs) => pairs.below().is_some_and(FileChannel::is_polled),
             Kind::File(file) => file.is_polled(),
             Kind::Drive(drive) => drive.is_polled(),
@@ -181,7 +181,7 @@ impl Channel {
     pub fn last_op(&self) -> Option<model::Op<'_>> {
         match &self.0 {
             Kind::KeyValue(channel) => channel.last_op(),
-            Kind::Told(channel) => channel.last_op(),
+            Kind::Scripted(channel) => channel.last_op(),
             Kind::Timed(timed) => timed.inner().last_op(),
             Kind::Null(_) | Kind::Ram(_) | Kind::File(_) | Kind::Zoned(_) | Kind::Drive(_) => None,
         }
@@ -191,9 +191,11 @@ impl Channel {
     #[must_use]
     pub fn io_counts(&self) -> IoCounts {
         match &self.0 {
-            Kind::Null(_) | Kind::Told(_) | Kind::Drive(_) | Kind::Ram(_) | Kind::KeyValue(_) => {
-                IoCounts::default()
-            }
+            Kind::Null(_)
+            | Kind::Scripted(_)
+            | Kind::Drive(_)
+            | Kind::Ram(_)
+            | Kind::KeyValue(_) => IoCounts::default(),
             Kind::File(file) => file.io_counts(),
             Kind::Timed(timed) => timed.inner().io_counts(),
             Kind::Zoned(zoned) => zoned.below().io_counts(),
@@ -212,7 +214,7 @@ impl Port for Channel {
     ) -> Added {
         match &mut self.0 {
             Kind::Null(channel) => channel.add(ticket, request, segments, view),
-            Kind::Told(channel) => channel.add(ticket, request, segments, view),
+            Kind::Scripted(channel) => channel.add(ticket, request, segments, view),
             Kind::Ram(channel) => channel.add(ticket, request, segments, view),
             Kind::File(channel) => channel.add(ticket, request, segments, view),
             Kind::Drive(channel) => channel.add(ticket, request, segments, view),
@@ -226,7 +228,7 @@ impl Port for Channel {
     fn submit(&mut self) {
         match &mut self.0 {
             Kind::Null(channel) => channel.submit(),
-            Kind::Told(channel) => channel.submit(),
+            Kind::Scripted(channel) => channel.submit(),
             Kind::Ram(channel) => channel.submit(),
             Kind::File(channel) => channel.submit(),
             Kind::Drive(channel) => channel.submit(),
@@ -240,7 +242,7 @@ impl Port for Channel {
     fn reap(&mut self, done: &mut Vec<Done>) {
         match &mut self.0 {
             Kind::Null(channel) => channel.reap(done),
-            Kind::Told(channel) => channel.reap(done),
+            Kind::Scripted(channel) => channel.reap(done),
             Kind::Ram(channel) => channel.reap(done),
             Kind::File(channel) => channel.reap(done),
             Kind::Drive(channel) => channel.reap(done),
@@ -254,7 +256,7 @@ impl Port for Channel {
     fn in_flight(&self) -> u32 {
         match &self.0 {
             Kind::Null(channel) => channel.in_flight(),
-            Kind::Told(channel) => channel.in_flight(),
+            Kind::Scripted(channel) => channel.in_flight(),
             Kind::Ram(channel) => channel.in_flight(),
             Kind::File(channel) => channel.in_flight(),
             Kind::Drive(channel) => channel.in_flight(),
@@ -268,7 +270,7 @@ impl Port for Channel {
     fn is_full(&self, request: &Request<'_>) -> bool {
         match &self.0 {
             Kind::Null(channel) => channel.is_full(request),
-            Kind::Told(channel) => channel.is_full(request),
+            Kind::Scripted(channel) => channel.is_full(request),
             Kind::Ram(channel) => channel.is_full(request),
             Kind::File(channel) => channel.is_full(request),
             Kind::Drive(channel) => channel.is_full(request),
@@ -281,7 +283,7 @@ impl Port for Channel {
     #[inline]
     fn copies(&self) -> bool {
         match &self.0 {
-            Kind::Null(_) | Kind::Told(_) | Kind::Drive(_) | Kind::File(_) => false,
+            Kind::Null(_) | Kind::Scripted(_) | Kind::Drive(_) | Kind::File(_) => false,
             Kind::Ram(_) | Kind::KeyValue(_) => true,
             Kind::Timed(timed) => timed.copies(),
             Kind::Zoned(zoned) => zoned.copies(),
@@ -291,7 +293,11 @@ impl Port for Channel {
     #[inline]
     fn expect(&self, offset: u64, len: u64) {
         match &self.0 {
-            Kind::Null(_) | Kind::Told(_) | Kind::Drive(_) | Kind::File(_) | Kind::KeyValue(_) => {}
+            Kind::Null(_)
+            | Kind::Scripted(_)
+            | Kind::Drive(_)
+            | Kind::File(_)
+            | Kind::KeyValue(_) => {}
             Kind::Ram(channel) => channel.expect(offset, len),
             Kind::Timed(timed) => timed.expect(offset, len),
             Kind::Zoned(zoned) => zoned.expect(offset, len),
@@ -319,7 +325,9 @@ impl Port for Channel {
     fn next_due(&self) -> Option<Time> {
         match &self.0 {
             Kind::Timed(timed) => timed.next_due(),
-            Kind::Null(_) | Kind::Told(_) | Kind::Drive(_) | Kind::Ram(_) | Kind::File(_) => None,
+            Kind::Null(_) | Kind::Scripted(_) | Kind::Drive(_) | Kind::Ram(_) | Kind::File(_) => {
+                None
+            }
             Kind::KeyValue(_) | Kind::Zoned(_) => None,
         }
     }

@@ -186,7 +186,7 @@ impl Shared {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.let_go();
+            self.release_unused();
         }
     }
 
@@ -225,7 +225,7 @@ impl Shared {
     }
 
     /// Retires slices that no view has any more, and releases those that no channel has any more.
-    fn let_go(&self) {
+    fn release_unused(&self) {
         let state = &mut *self.lock();
         let next = state.version + 1;
         let mut gone = false;

@@ -17,7 +17,7 @@ use super::durable::{Admits, Durable};
 use super::open::{self, OnFile};
 #[cfg(test)]
 use super::pairs::Pairs;
-use super::set::{NvmeSet, SamsungSet, Told};
+use super::set::{NvmeSet, SamsungSet, StoreIdentity};
 use super::slices::{Later, Slices};
 use super::space::{Space, UNIT};
 use super::{Dialect, KeyValue, log};
@@ -50,7 +50,7 @@ type Rest = std::sync::Mutex<Option<Box<KeyValue>>>;
 /// A key-value medium.
 pub(crate) struct KeyValueMedium {
     rest: Rest,
-    told: Arc<Told>,
+    identity: Arc<StoreIdentity>,
     dialect: Dialect,
     set: Arc<dyn CommandSet>,
     /// The file that keeps the changes.
@@ -88,7 +88,7 @@ impl KeyValueMedium {
     }
 
     pub(super) fn of(pairs: KeyValue, (size, keys): (u64, u32), file: Option<OnFile>) -> Self {
-        let told = Arc::new(Told {
+        let identity = Arc::new(StoreIdentity {
             size,
             keys,
             used: AtomicU64::new(pairs.used()),
@@ -98,10 +98,10 @@ impl KeyValueMedium {
             rest: Rest::new(Some(Box::new(pairs))),
             dialect,
             set: match dialect {
-                Dialect::Nvme => Arc::new(NvmeSet(Arc::clone(&told))),
+                Dialect::Nvme => Arc::new(NvmeSet(Arc::clone(&identity))),
                 Dialect::Samsung => Arc::new(SamsungSet),
             },
-            told,
+            identity,
             file,
         }
     }
@@ -137,7 +137,7 @@ impl KeyValueMedium {
             Dialect::Nvme => 0,
             Dialect::Samsung => 1,
         };
-        [dialect, self.told.keys.into()]
+        [dialect, self.identity.keys.into()]
     }
 
     /// Passes all pairs to `tell`; none while a channel has them.
@@ -154,7 +154,7 @@ impl KeyValueMedium {
             return Ok(());
         };
         let taken = log::replay(&mut pairs.pairs, kind, record);
-        self.told.used.store(pairs.used(), Relaxed);
+        self.identity.used.store(pairs.used(), Relaxed);
         taken
     }
 
@@ -180,8 +180,8 @@ impl KeyValueMedium {
         };
         format!(
             "key-value, {} for up to {} keys, {dialect}: {kept}",
-            Bytes(self.told.size),
-            self.told.keys
+            Bytes(self.identity.size),
+            self.identity.keys
         )
     }
 
@@ -296,7 +296,7 @@ impl<C> KeyValueChannel<C> {
     fn go_on(&mut self) -> Option<Done> {
         let pairs = self.pairs.as_mut()?;
         let done = self.slices.go_on(pairs);
-        self.medium.told.used.store(pairs.used(), Relaxed);
+        self.medium.identity.used.store(pairs.used(), Relaxed);
         done
     }
 
@@ -307,12 +307,12 @@ impl<C> KeyValueChannel<C> {
         match request {
             Request::Command { sqe, .. } => {
                 let outcome = pairs.command(sqe, segments, view).into();
-                self.medium.told.used.store(pairs.used(), Relaxed);
+                self.medium.identity.used.store(pairs.used(), Relaxed);
                 outcome
             }
             Request::Renew { .. } => {
                 pairs.clear();
-                self.medium.told.used.store(0, Relaxed);
+                self.medium.identity.used.store(0, Relaxed);
                 Outcome::OK
             }
             Request::Read { .. } => {
@@ -610,8 +610,8 @@ mod tests {
         let mut channel = medium.channel((8, 1 << 20), || unreachable!()).unwrap();
         // A key of 16 bytes and no value takes no unit; what takes some is tested with data.
         assert_eq!(command(&mut channel, KvOpcode::STORE, b"key"), Outcome::OK);
-        assert_eq!(medium.told.used.load(Relaxed), 0);
-        medium.told.used.store(1536, Relaxed);
+        assert_eq!(medium.identity.used.load(Relaxed), 0);
+        medium.identity.used.store(1536, Relaxed);
         let namespace = crate::keyvalue::set::tests::namespace();
         let id = medium.set().identify_namespace(&namespace);
         assert_eq!(id.len(), IDENTIFY_SIZE);

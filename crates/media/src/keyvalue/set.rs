@@ -22,7 +22,7 @@ use super::space::UNIT;
 
 /// Identify data of a medium.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct StoreIdentity {
     /// Size in bytes.
     pub(super) size: u64,
     /// Maximum number of keys.
@@ -58,7 +58,7 @@ fn effects(access: Access) -> CommandEffects {
 
 /// The Key Value command set.
 #[derive(Debug)]
-pub(super) struct NvmeSet(pub(super) Arc<Told>);
+pub(super) struct NvmeSet(pub(super) Arc<StoreIdentity>);
 
 impl CommandSet for NvmeSet {
     fn csi(&self) -> Csi {
@@ -209,7 +209,7 @@ pub(super) mod tests {
     }
 
     fn nvme() -> NvmeSet {
-        NvmeSet(Arc::new(Told {
+        NvmeSet(Arc::new(StoreIdentity {
             size: 0,
             keys: 0,
             used: AtomicU64::new(0),

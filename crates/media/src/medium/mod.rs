@@ -19,8 +19,8 @@ use crate::journal::{self, StateError, Superblock};
 use crate::keyvalue::{Dialect, KeyValueMedium};
 use crate::null::{self, NullChannel};
 use crate::ram::{self, RamChannel};
+use crate::scripted::{ScriptedChannel, ScriptedSet};
 use crate::size::Bytes;
-use crate::told::{ToldChannel, ToldSet};
 use crate::trouble::Troubles;
 use crate::zoned::{ZoneLoss, ZoneLossError, ZoneSpec, ZonedMedium};
 
@@ -48,8 +48,8 @@ pub enum MediumKind {
         /// Reported size in bytes.
         size: u64,
     },
-    /// Like `Null`, and accepts every operation of its timing model: see [`crate::told`].
-    Told {
+    /// Like `Null`, and accepts every operation of its timing model: see [`crate::scripted`].
+    Scripted {
         /// Reported size in bytes.
         size: u64,
     },
@@ -118,7 +118,7 @@ pub struct Medium {
 
 enum Backing {
     Null,
-    Told(Arc<ToldSet>),
+    Scripted(Arc<ScriptedSet>),
     Ram(Arc<Store>),
     File(Arc<FileMedium>),
     Drive(Drive<AnyBus>),
@@ -182,7 +182,9 @@ impl Medium {
                 return Err(MediumError::Zones { what });
             }
             MediumKind::Null { size } => (checked(*size)?, Backing::Null),
-            MediumKind::Told { size } => (checked(*size)?, Backing::Told(Arc::new(ToldSet))),
+            MediumKind::Scripted { size } => {
+                (checked(*size)?, Backing::Scripted(Arc::new(ScriptedSet)))
+            }
             MediumKind::Ram { size } => {
                 let size = checked(*size)?;
                 let store =
@@ -243,12 +245,12 @@ impl Medium {
         self.size
     }
 
-    /// Its name in configurations: `null`, `ram`, `file`, `drive` or `keyvalue`; also `told`.
+    /// Its name in configurations: `null`, `ram`, `file`, `drive` or `keyvalue`; also `scripted`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.backing {
             Backing::Null => "null",
-            Backing::Told(_) => "told",
+            Backing::Scripted(_) => "scripted",
             Backing::Ram(_) => "ram",
             Backing::File(_) => "file",
             Backing::Drive(_) => "drive",
@@ -260,7 +262,7 @@ impl Medium {
     #[must_use]
     pub fn traits(&self) -> MediumTraits {
         let traits = match &self.backing {
-            Backing::Null | Backing::Told(_) => null::TRAITS,
+            Backing::Null | Backing::Scripted(_) => null::TRAITS,
             Backing::Ram(_) => ram::TRAITS,
             Backing::File(file) => file.traits(),
             Backing::Drive(drive) => drive.traits(),
@@ -316,7 +318,7 @@ impl Medium {
         }
         match &self.backing {
             Backing::KeyValue(medium) => Some(medium.set()),
-            Backing::Told(set) => Some(Arc::clone(set) as Arc<dyn CommandSet>),
+            Backing::Scripted(set) => Some(Arc::clone(set) as Arc<dyn CommandSet>),
             Backing::Null | Backing::Ram(_) | Backing::File(_) | Backing::Drive(_) => None,
         }
     }
@@ -327,7 +329,7 @@ impl Medium {
     #[must_use]
     pub fn min_lba_bytes(&self) -> u32 {
         match &self.backing {
-            Backing::Null | Backing::Told(_) | Backing::Ram(_) | Backing::KeyValue(_) => 512,
+            Backing::Null | Backing::Scripted(_) | Backing::Ram(_) | Backing::KeyValue(_) => 512,
             Backing::File(file) => file.min_lba_bytes(),
             Backing::Drive(drive) => drive.min_lba_bytes(),
         }
@@ -340,7 +342,7 @@ impl Medium {
     pub fn max_lba_bytes(&self) -> u32 {
         match &self.backing {
             Backing::Null
-            | Backing::Told(_)
+            | Backing::Scripted(_)
             | Backing::Ram(_)
             | Backing::KeyValue(_)
             | Backing::File(_) => 4096,
@@ -360,7 +362,7 @@ impl Medium {
 
     fn describe_bytes(&self) -> String {
         match &self.backing {
-            Backing::Null | Backing::Told(_) => {
+            Backing::Null | Backing::Scripted(_) => {
                 format!(
                     "{}, {}: writes are discarded",
                     self.kind(),
@@ -380,7 +382,7 @@ impl Medium {
     pub fn io_counts(&self) -> Option<IoCounts> {
         match &self.backing {
             Backing::Null
-            | Backing::Told(_)
+            | Backing::Scripted(_)
             | Backing::Drive(_)
             | Backing::Ram(_)
             | Backing::KeyValue(_) => None,
@@ -402,7 +404,7 @@ impl Medium {
     #[must_use]
     pub fn troubles(&self) -> Option<&Arc<Troubles>> {
         match &self.backing {
-            Backing::Null | Backing::Told(_) | Backing::Ram(_) => None,
+            Backing::Null | Backing::Scripted(_) | Backing::Ram(_) => None,
             Backing::File(file) => Some(file.troubles()),
             Backing::Drive(drive) => Some(drive.troubles()),
             Backing::KeyValue(medium) => medium.file().map(FileMedium::troubles),
@@ -513,7 +515,7 @@ impl Medium {
         let slice = self.slice();
         Ok(Channel(match &self.backing {
             Backing::Null => Kind::Null(NullChannel),
-            Backing::Told(_) => Kind::Told(Box::new(ToldChannel::new())),
+            Backing::Scripted(_) => Kind::Scripted(Box::new(ScriptedChannel::new())),
             Backing::Ram(store) => {
                 let store = Arc::clone(store);
                 Kind::Ram(Box::new(RamChannel::new(store, claimant()?, slice)))
@@ -558,7 +560,7 @@ impl Medium {
         match &self.backing {
             Backing::Ram(store) => Some(Arc::clone(store) as Arc<dyn Pieces>),
             Backing::Null
-            | Backing::Told(_)
+            | Backing::Scripted(_)
             | Backing::Drive(_)
             | Backing::File(_)
             | Backing::KeyValue(_) => None,
@@ -571,7 +573,7 @@ impl Medium {
     /// The system's, and that of an earlier failed flush: then data is lost.
     pub fn sync(&self) -> io::Result<()> {
         match &self.backing {
-            Backing::Null | Backing::Told(_) | Backing::Ram(_) => Ok(()),
+            Backing::Null | Backing::Scripted(_) | Backing::Ram(_) => Ok(()),
             Backing::KeyValue(medium) => medium.finish(),
             Backing::Drive(drive) => drive.sync(),
             Backing::File(file) => {

@@ -128,7 +128,9 @@ impl Channel {
     pub fn model(&self) -> Option<&Model> {
         match &self.0 {
             Kind::Timed(timed) => Some(timed.model()),
-            Kind::Null(_) | Kind::Told(_) | Kind::Drive(_) | Kind::Ram(_) | Kind::File(_) => None,
+            Kind::Null(_) | Kind::Scripted(_) | Kind::Drive(_) | Kind::Ram(_) | Kind::File(_) => {
+                None
+            }
             Kind::KeyValue(_) | Kind::Zoned(_) => None,
         }
     }

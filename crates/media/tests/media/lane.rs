@@ -77,7 +77,7 @@ impl Rig {
                 namespace_limit: 8,
             },
             counters: Arc::<LaneCounters>::default(),
-            told: Arc::default(),
+            mail_count: Arc::default(),
         })
         .expect("a lane");
         let queue = SqSpec::new(&host.view, 1, Iova(BASE + SQ as u64), ENTRIES);

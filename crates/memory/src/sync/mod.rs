@@ -3,9 +3,9 @@
 pub(crate) mod atomics;
 pub mod claims;
 pub mod counters;
+pub mod mail_count;
 pub mod mailbox;
 pub(crate) mod order;
 pub mod records;
 pub mod sleep;
-pub mod told;
 pub mod wake;

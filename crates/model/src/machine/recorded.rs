@@ -16,7 +16,7 @@ const PENDING: u64 = u64::MAX;
 
 /// An accepted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
+struct Accepted {
     at: u64,
     /// Without the parts of a compound command, which are in the recording: their start and number.
     op: Op<'static>,
@@ -42,7 +42,7 @@ pub struct Arrival<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// The recorded operations.
-    told: Vec<Told>,
+    accepted: Vec<Accepted>,
     /// The parts of all recorded compound commands.
     parts: Vec<KvOp>,
     left_out: u64,
@@ -52,7 +52,7 @@ impl Recording {
     /// Allocates room for `most` operations, and for as many parts of compound commands.
     fn with_room(most: usize) -> Self {
         Self {
-            told: Vec::with_capacity(most),
+            accepted: Vec::with_capacity(most),
             parts: Vec::with_capacity(most),
             left_out: 0,
         }
@@ -60,12 +60,12 @@ impl Recording {
 
     /// Number of operations.
     pub fn len(&self) -> usize {
-        self.told.len()
+        self.accepted.len()
     }
 
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
-        self.told.is_empty()
+        self.accepted.is_empty()
     }
 
     /// Number of later operations that found no room, or came after its end.
@@ -75,13 +75,15 @@ impl Recording {
 
     /// The recorded operations.
     pub fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>> {
-        self.told.iter().map(|told| Arrival {
-            at: told.at,
-            op: match told.op {
-                Op::Compound(_) => Op::Compound(&self.parts[told.parts.0..][..told.parts.1]),
+        self.accepted.iter().map(|accepted| Arrival {
+            at: accepted.at,
+            op: match accepted.op {
+                Op::Compound(_) => {
+                    Op::Compound(&self.parts[accepted.parts.0..][..accepted.parts.1])
+                }
                 op => op,
             },
-            due: (told.due != PENDING).then_some(told.due),
+            due: (accepted.due != PENDING).then_some(accepted.due),
         })
     }
 
@@ -96,7 +98,7 @@ impl Recording {
             Op::Kv(kv) => (Op::Kv(kv), &[][..]),
             Op::Compound(parts) => (Op::Compound(&[]), parts),
         };
-        let fits = self.told.len() < self.told.capacity()
+        let fits = self.accepted.len() < self.accepted.capacity()
             && self.parts.capacity() - self.parts.len() >= parts.len();
         fits.then_some((op, parts))
     }
@@ -154,11 +156,11 @@ impl Timing for Recorded {
             recording.left_out += u64::from(admission == Admission::Accepted);
             return admission;
         };
-        let admission = self.model.submit(now, recording.told.len() as u64, op);
+        let admission = self.model.submit(now, recording.accepted.len() as u64, op);
         if admission == Admission::Accepted {
             // Time never decreases: an earlier time counts as that of the previous call.
-            let last = recording.told.last().map_or(0, |last| last.at);
-            recording.told.push(Told {
+            let last = recording.accepted.last().map_or(0, |last| last.at);
+            recording.accepted.push(Accepted {
                 at: now.max(last),
                 op: kept,
                 parts: (recording.parts.len(), parts.len()),
@@ -187,9 +189,9 @@ impl Timing for Recorded {
                 continue;
             }
             let number = usize::try_from(due.id).unwrap_or(usize::MAX);
-            if let Some(told) = self.recording.told.get_mut(number) {
-                told.due = due.at;
-                due.id = told.id;
+            if let Some(accepted) = self.recording.accepted.get_mut(number) {
+                accepted.due = due.at;
+                due.id = accepted.id;
             }
         }
     }

@@ -359,7 +359,7 @@ impl Zones {
     }
 
     /// Drops the zone's buffer bytes in its partly filled wordline; returns their number.
-    fn let_go(&mut self, zone: usize) -> u64 {
+    fn drop_buffered(&mut self, zone: usize) -> u64 {
         let held = std::mem::take(&mut self.zones[zone].held);
         self.waiting[self.shape.pool(zone)] -= held;
         held
@@ -386,7 +386,7 @@ impl Zones {
 
     fn zone_op_in_no_time(&mut self, now: u64, zone: usize, op: ZoneOp) -> u64 {
         if let ZoneOp::Reset { .. } | ZoneOp::Finish { .. } = op {
-            let held = self.let_go(zone);
+            let held = self.drop_buffered(zone);
             self.buffer.drop_now(self.shape.pool(zone), held);
         }
         if let ZoneOp::Reset { .. } = op {
@@ -396,7 +396,7 @@ impl Zones {
     }
 
     fn reset(&mut self, now: u64, zone: usize) -> At {
-        let held = self.let_go(zone);
+        let held = self.drop_buffered(zone);
         self.buffer.drop_now(self.shape.pool(zone), held);
         let programmed = std::mem::take(&mut self.zones[zone]).programmed;
         let slot = self.slot(true);
@@ -413,7 +413,7 @@ impl Zones {
 
     fn finish(&mut self, now: u64, zone: usize) -> At {
         let pool = self.shape.pool(zone);
-        let held = self.let_go(zone);
+        let held = self.drop_buffered(zone);
         let mut done = now.saturating_add(self.finish);
         if !self.finish_writes {
             self.buffer.drop_now(pool, held);

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use self::ctrl_c::CtrlC;
 use crate::control::dashboard_address;
 use crate::control::server::{Server, Socket, Tcp};
-use crate::interrupt::{Asked, Signals};
+use crate::interrupt::{SignalRequest, Signals};
 use crate::saved::Saved;
 use crate::service::{self, Watchdog};
 use crate::supervisor::{Source, Supervisor};
@@ -129,14 +129,14 @@ async fn serve(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> 
     let why = loop {
         tokio::select! {
             asked = signals.of_server() => match asked {
-                Asked::End(signal) => break signal,
-                Asked::Interrupt => if ctrl_c.ends(&supervisor).await {
+                SignalRequest::End(signal) => break signal,
+                SignalRequest::Interrupt => if ctrl_c.ends(&supervisor).await {
                     break "SIGINT";
                 },
                 // without a file there is nothing to reload: the signal means that the terminal is
                 // gone
-                Asked::Reload if !has_file => break "SIGHUP",
-                Asked::Reload => reload(&supervisor, &mut signals).await,
+                SignalRequest::Reload if !has_file => break "SIGHUP",
+                SignalRequest::Reload => reload(&supervisor, &mut signals).await,
             },
             () = supervisor.asked_to_stop() => break "the control socket",
             () = ended(&mut input) => break "the end of standard input",
@@ -163,12 +163,12 @@ async fn reload(supervisor: &Arc<Supervisor>, signals: &mut Signals) {
             reloaded = &mut reloading => break reloaded,
             asked = signals.of_server() => match asked {
                 // handled after the reload, so that no change is left half-way
-                asked @ (Asked::End(_) | Asked::Interrupt) => {
-                    let signal = if let Asked::End(signal) = asked { signal } else { "SIGINT" };
+                asked @ (SignalRequest::End(_) | SignalRequest::Interrupt) => {
+                    let signal = if let SignalRequest::End(signal) = asked { signal } else { "SIGINT" };
                     tracing::warn!("{signal}: the server stops when the reload is finished");
                     supervisor.ask_to_stop();
                 }
-                Asked::Reload => tracing::warn!("SIGHUP: a reload is already in progress"),
+                SignalRequest::Reload => tracing::warn!("SIGHUP: a reload is already in progress"),
             },
         }
     };

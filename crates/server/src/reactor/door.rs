@@ -46,11 +46,11 @@ pub(super) struct Door {
     /// Time of the next accept, after a failure.
     accepts_at: Option<Time>,
     /// Messages logged since the last host attached.
-    said: Said,
+    said: Logged,
 }
 
 #[derive(Debug, Default)]
-struct Said {
+struct Logged {
     cannot_accept: bool,
     silent: bool,
     refused: bool,
@@ -64,7 +64,7 @@ impl Door {
             callers: Vec::new(),
             is_watched: false,
             accepts_at: None,
-            said: Said::default(),
+            said: Logged::default(),
         }
     }
 
@@ -193,7 +193,7 @@ impl Door {
 
     /// Resets the messages logged once per host, because a host has attached.
     pub(super) fn host_came(&mut self) {
-        self.said = Said::default();
+        self.said = Logged::default();
     }
 
     /// The next deadline of its connections.

@@ -109,7 +109,7 @@ struct State {
     resting: Vec<Resting>,
     controllers: Vec<Served>,
     /// State of tenants as sent to reactors.
-    tenants: tenants::Told,
+    tenants: tenants::SentTenants,
     /// Running traces, and ended ones that were not deleted.
     traces: Vec<traces::Known>,
     /// Reason with which traces end when their controller is deleted.
@@ -167,7 +167,7 @@ impl Supervisor {
             subsystems: Vec::new(),
             resting: Vec::new(),
             controllers: Vec::new(),
-            tenants: tenants::Told::default(),
+            tenants: tenants::SentTenants::default(),
             traces: Vec::new(),
             traces_end: Reason::Deleted,
             saved: None,

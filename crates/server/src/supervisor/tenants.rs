@@ -15,14 +15,14 @@ use crate::reconcile::inventory::find;
 
 /// State of tenants as sent to reactors.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct SentTenants {
     /// By number; a tenant keeps its number as long as it exists.
     tenants: Vec<Option<(String, Arc<Budget>)>>,
     namespaces: Vec<NamespaceKey>,
     controllers: Vec<(EngineId, ControllerSlot)>,
 }
 
-impl Told {
+impl SentTenants {
     fn number_of(&self, name: &str) -> Option<usize> {
         let is_its = |one: &Option<(String, _)>| one.as_ref().is_some_and(|(its, _)| its == name);
         self.tenants.iter().position(is_its)

@@ -10,7 +10,7 @@ use crate::job::{Kind, Op};
 /// Bytes of the longest key.
 const KEY_MAX: usize = 255;
 /// Maximum number of parts of a compound command.
-const PARTS_MAX: usize = media::told::PARTS_MAX;
+const PARTS_MAX: usize = media::scripted::PARTS_MAX;
 
 /// The operations with their names; version 1 has only the first six.
 const NAMES: [(&str, Kind); 16] = [

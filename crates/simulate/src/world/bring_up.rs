@@ -58,7 +58,7 @@ pub(super) fn drive(
 ) -> Result<Arc<Medium>, Error> {
     let null = MediumKind::Null { size };
     let kind = match parameters {
-        _ if is_told => MediumKind::Told { size },
+        _ if is_told => MediumKind::Scripted { size },
         Parameters::Zones(zones) => MediumKind::Zoned {
             of: Box::new(null),
             zones: ZoneSpec {

@@ -29,7 +29,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tenants-told",
         guard: "what a tenant had is told once, by each engine",
         file: "crates/engine/src/tenants/figures.rs",
-        from: "        self.told = now;\n",
+        from: "        self.sent = now;\n",
         to: "",
         test: unit(
             "engine",

@@ -19,7 +19,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "travel-told",
         guard: "a change of the map is counted before its reply goes out",
         file: "crates/controller/src/controller/news.rs",
-        from: "        self.due.view = true;\n        self.told.add();",
+        from: "        self.due.view = true;\n        self.mail_count.add();",
         to: "        self.due.view = true;",
         test: integration(
             "engine",

@@ -269,7 +269,7 @@ impl Controller {
             quota: self.quota(),
             copying: self.copying(),
             counters: counters.clone(),
-            told: self.news.told().clone(),
+            mail_count: self.news.mail_count().clone(),
         };
         let lane = Lane::new(config).map_err(|error| self.lane_status(error))?;
         self.queues.highest = self.queues.highest.max(cqid);

@@ -259,7 +259,7 @@ pub(super) fn config(host: &Host, doorbells: &Arc<DoorbellPages>, entries: u32) 
             namespace_limit: 32,
         },
         counters: Arc::<LaneCounters>::default(),
-        told: Arc::default(),
+        mail_count: Arc::default(),
     }
 }
 

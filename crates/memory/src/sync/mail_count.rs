@@ -13,27 +13,27 @@ use crate::sync::atomics::{AtomicUsize, Ordering};
 
 /// A count of changes, with one writer.
 #[derive(Debug)]
-pub struct Told(AtomicUsize);
+pub struct MailCount(AtomicUsize);
 
-impl Default for Told {
+impl Default for MailCount {
     fn default() -> Self {
-        Told::new()
+        MailCount::new()
     }
 }
 
-impl Told {
-    /// Nothing was told yet.
+impl MailCount {
+    /// No message was sent yet.
     #[must_use]
     pub fn new() -> Self {
-        Told(AtomicUsize::new(0))
+        MailCount(AtomicUsize::new(0))
     }
 
-    /// There is one more thing to tell. Only its one writer calls this, before the host can know of
+    /// One more message will be sent. Only its one writer calls this, before the host can know of
     /// it.
     pub fn add(&self) {
-        let told = self.0.load(Ordering::Relaxed);
+        let count = self.0.load(Ordering::Relaxed);
         // Release: whoever sees what the host did because of the reply that follows sees this.
-        self.0.store(told.wrapping_add(1), Ordering::Release);
+        self.0.store(count.wrapping_add(1), Ordering::Release);
     }
 
     /// The number of messages sent. Acquire, after the load of a doorbell.

@@ -148,9 +148,9 @@ pub(crate) fn op_of(sqe: &Sqe) -> Option<Op<'static>> {
 
 /// Commands of its namespaces, in addition to the NVM command set.
 #[derive(Debug)]
-pub(crate) struct ToldSet;
+pub(crate) struct ScriptedSet;
 
-impl CommandSet for ToldSet {
+impl CommandSet for ScriptedSet {
     fn csi(&self) -> Csi {
         Csi::NVM
     }
@@ -176,21 +176,21 @@ impl CommandSet for ToldSet {
 
 /// A reactor's handle on the medium.
 #[derive(Debug)]
-pub(crate) struct ToldChannel {
+pub(crate) struct ScriptedChannel {
     /// The last operation, and the parts of a compound one.
     last: Option<Op<'static>>,
     parts: [KvOp; PARTS_MAX],
     count: usize,
 }
 
-impl ToldChannel {
+impl ScriptedChannel {
     pub(crate) fn new() -> Self {
         const NOTHING: KvOp = KvOp {
             kind: KvKind::Exist,
             hash: 0,
             len: 0,
         };
-        ToldChannel {
+        ScriptedChannel {
             last: None,
             parts: [NOTHING; PARTS_MAX],
             count: 0,
@@ -228,7 +228,7 @@ impl ToldChannel {
     }
 }
 
-impl Channel for ToldChannel {
+impl Channel for ScriptedChannel {
     // Not inlined: otherwise the commands to all media would save the registers that this needs.
     #[inline(never)]
     fn add(
