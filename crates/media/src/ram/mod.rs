@@ -33,10 +33,7 @@ pub(crate) fn describe(store: &Store) -> String {
         StorePages::HugeAsWritten => "on transparent huge pages",
         StorePages::Usual => "on pages of the default size",
     };
-    format!(
-        "ram, {} {pages}, not persistent",
-        Bytes(store.len())
-    )
+    format!("ram, {} {pages}, not persistent", Bytes(store.len()))
 }
 
 /// A reactor's handle on the memory.
