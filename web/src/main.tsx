@@ -110,21 +110,21 @@ function App() {
 
 function Waiting() {
   const { connection } = useStore();
-  return <p>{connection.is === "connecting" ? "Asking the server…" : "Waiting for the server…"}</p>;
+  return <p>{connection.is === "connecting" ? "Connecting…" : "Waiting for the server…"}</p>;
 }
 
 function Status() {
   const { connection, paused, startedAnew, stats } = useStore();
-  const live = startedAnew === null ? "Live" : `Live; the server was started anew at ${clock(startedAnew)}`;
+  const live = startedAnew === null ? "Live" : `Live; the server was restarted at ${clock(startedAnew)}`;
   const [text, kind] =
     connection.is === "lost"
-      ? [`The server has not answered since ${clock(connection.since)} (${connection.why}). Asking again every second.`, "bad"]
+      ? [`The server has not answered since ${clock(connection.since)} (${connection.why}). Retrying every second.`, "bad"]
       : connection.is === "refused"
         ? [`The server refuses: ${connection.why}`, "bad"]
         : connection.is === "locked"
-          ? ["The server wants a token.", "bad"]
+          ? ["Token required.", "bad"]
           : connection.is === "connecting"
-            ? ["Asking the server…", "wait"]
+            ? ["Connecting…", "wait"]
             : paused
               ? [`Paused at ${clock(stats?.unix_time_ms ?? 0)}.`, "wait"]
               : [live, "good"];
@@ -135,7 +135,7 @@ function Status() {
       </p>
       {/* only what changes is said, and not the clock */}
       <p class="hidden" role="status" aria-live={kind === "bad" ? "assertive" : "polite"}>
-        {connection.is === "live" && !paused ? `The numbers are live.${startedAnew === null ? "" : ` The server was started anew at ${clock(startedAnew)}.`}` : text}
+        {connection.is === "live" && !paused ? `The numbers are live.${startedAnew === null ? "" : ` The server was restarted at ${clock(startedAnew)}.`}` : text}
       </p>
     </>
   );

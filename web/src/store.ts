@@ -22,7 +22,7 @@ export class Store {
   history = new History();
   happenings = new Happenings();
   paused = false;
-  /** Counts servers: one that was started anew is another one. */
+  /** Counts servers: one that was restarted is another one. */
   server = 0;
   /** When the server was started that took the place of another one while this page was open. */
   startedAnew: number | null = null;

@@ -501,9 +501,9 @@ test("a server that is gone is said, and one that is back is shown", async () =>
   await daemon.start();
   daemon.load();
   await tab.live();
-  await page.getByText(/Live; the server was started anew at/).first().waitFor();
+  await page.getByText(/Live; the server was restarted at/).first().waitFor();
   await hide(hidden.page, false);
-  await hidden.page.getByText(/Live; the server was started anew at/).first().waitFor();
+  await hidden.page.getByText(/Live; the server was restarted at/).first().waitFor();
   assert.equal(await hidden.page.getByRole("row", { name: /created.*gone/ }).count(), 0);
   await daemon.ask("PUT", "/v1/tenants/fresh", { weight: 50 });
   await hidden.page.getByRole("row", { name: /created.*fresh/ }).waitFor();

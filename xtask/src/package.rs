@@ -143,10 +143,10 @@ fn control(workspace: &Workspace, root: &Path) -> Result<()> {
          Suggests: qemu-system-x86 (>= 1:10.1), fuse3\n\
          Section: admin\n\
          Priority: optional\n\
-         Description: NVMe drives made in software\n \
-         Presents NVMe controllers to virtual machines and processes over vfio-user. Behind\n \
-         a controller stand memory, a file or block device, a share of a physical drive, or\n \
-         a model that takes the time of a drive.\n",
+         Description: software-emulated NVMe drives\n \
+         Presents NVMe controllers to virtual machines and processes over vfio-user. A\n \
+         controller is backed by memory, a file, a block device or a part of a physical\n \
+         drive, at full speed or with the timing of a chosen drive.\n",
         env!("CARGO_PKG_VERSION"),
         architecture()?,
         bytes.div_ceil(1024),

@@ -103,7 +103,7 @@ function Charts({ its, controller }: { its: ControllerHistory; controller: Contr
       <Chart
         title="Latency"
         factors
-        about="What so many of 100 watched commands of a second do not exceed."
+        about="Latency that the given percentage of the sampled commands of each second does not exceed."
         lines={[
           { label: "p50", series: numbers.p50, colour: 0 },
           { label: "p99", series: numbers.p99, colour: 1 },

@@ -115,7 +115,7 @@ export function Knobs({ medium, controllers }: { medium: string; controllers: st
               {names.length === 0 ? "Apply" : `Apply ${names.join(", ")}`}
             </button>
             <button type="button" disabled={texts.size === 0} onClick={() => setTexts(new Map())}>
-              Forget what is written here
+              Reset
             </button>
           </div>
         </form>

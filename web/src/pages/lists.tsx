@@ -100,10 +100,10 @@ export function Hosts() {
   const reactors = (one: Controller) => [...new Set(one.placement.map((place) => place.reactor))].sort((a, b) => a - b);
   const columns: Column<Controller>[] = [
     { title: "Controller", cell: (one) => <a href={link.controller(one.name)}>{one.name}</a>, by: (one) => one.name, text: true },
-    { title: "Came in at", cell: (one) => one.listen, by: (one) => one.listen, text: true },
+    { title: "Address", cell: (one) => one.listen, by: (one) => one.listen, text: true },
     { title: "I/O queues", cell: (one) => one.placement.length, by: (one) => one.placement.length },
     { title: "Reactors", cell: (one) => reactors(one).join(", ") || NONE, text: true },
-    { title: "Doorbells by message", cell: (one) => whole(one.doorbell_messages), by: (one) => one.doorbell_messages },
+    { title: "Trapped doorbells", cell: (one) => whole(one.doorbell_messages), by: (one) => one.doorbell_messages },
   ];
   return (
     <>
@@ -121,13 +121,13 @@ export function Events() {
     { title: "Event", cell: (one) => one.event, by: (one) => one.event, text: true },
     { title: "Number", cell: (one) => one.id, by: (one) => one.id },
     { title: "Time", cell: (one) => clock(one.time_ns / 1e6), by: (one) => one.time_ns },
-    { title: "Of", cell: (one) => one.kind, by: (one) => one.kind, text: true },
+    { title: "Kind", cell: (one) => one.kind, by: (one) => one.kind, text: true },
     { title: "Name", cell: (one) => one.name, by: (one) => one.name, text: true },
   ];
   return (
     <>
       <h2>Events</h2>
-      <Card title="What has happened" about={`The newest first; the server remembers the last 1024, this page ${KEPT}.`} wide>
+      <Card title="Events" about={`The newest first; the server remembers the last 1024, this page ${KEPT}.`} wide>
         {lost > 0 && (
           <div class="alert" role="status" data-lost={lost}>
             {whole(lost)} {lost === 1 ? "event was" : "events were"} lost: so many were gone from the server before this page could read them.

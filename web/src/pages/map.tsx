@@ -275,7 +275,7 @@ function Busy({ model }: { model: Model }) {
   const all = model.busy.reduce((sum, one) => sum + one.busy_ns, 0);
   if (all === 0) return null;
   return (
-    <Card title="What its parts did" about="Time of each kind of part on each kind of work, of all of them together, since the server started." wide>
+    <Card title="Component activity" about="Busy time of each kind of component by kind of work, summed over components, since the server started." wide>
       <div class="sideways" tabIndex={0} role="region" aria-label="Work: scrolls">
         <table aria-label="Work">
           <thead>

@@ -175,11 +175,11 @@ impl KeyValueMedium {
             Dialect::Samsung => "Samsung's commands",
         };
         let kept = match &self.file {
-            None => "gone when the program ends".to_owned(),
-            Some(file) => format!("kept in '{}'", file.medium.path().display()),
+            None => "not persistent".to_owned(),
+            Some(file) => format!("stored in '{}'", file.medium.path().display()),
         };
         format!(
-            "key-value, {} for up to {} keys, {dialect}: {kept}",
+            "key-value, {} for up to {} keys, {dialect}, {kept}",
             Bytes(self.identity.size),
             self.identity.keys
         )

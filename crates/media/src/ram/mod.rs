@@ -29,14 +29,11 @@ pub(crate) const TRAITS: MediumTraits = MediumTraits {
 /// Description in one line, for the log.
 pub(crate) fn describe(store: &Store) -> String {
     let pages = match store.pages() {
-        StorePages::Reserved => "on huge pages that were reserved",
-        StorePages::HugeAsWritten => "on huge pages as it is written",
-        StorePages::Usual => "on pages of the usual size",
+        StorePages::Reserved => "on reserved huge pages",
+        StorePages::HugeAsWritten => "on transparent huge pages",
+        StorePages::Usual => "on pages of the default size",
     };
-    format!(
-        "ram, {} {pages}: gone when the program ends",
-        Bytes(store.len())
-    )
+    format!("ram, {} {pages}, not persistent", Bytes(store.len()))
 }
 
 /// A reactor's handle on the memory.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{check, first_column, page, section};
 
-/// The tables: title, type, and heading in `configuration.md`, which has the details; none for a
+/// The tables: title, type, and heading in `configuration.md`, which explains its keys; none for a
 /// request.
 const TABLES: &[(&str, &str, &str)] = &[
     ("Top level", "Config", "## Top level"),
@@ -146,7 +146,7 @@ fn table(schemas: &Value, name: &str) -> String {
 fn the_book_lists_every_key() {
     let schemas = schemas();
     let mut text = String::from(
-        "# Every key\n\nAll keys of a [configuration](configuration.md) file, generated from the program's types; that page describes them in more detail. The bodies of requests on the\n\
+        "# Configuration keys\n\nAll keys of a [configuration](configuration.md) file, generated from the program's types; that page explains behaviour and conditions. The bodies of requests on the\n\
          [control socket](control-socket.md) and the options of `nvmirage create` have the same keys. Sizes, times, ranges and addresses are text with \
          [units](configuration.md#forms).\n\nColumn *changes* states when a key can change:\n\n\
          - `live`: while hosts use the object, by `nvmirage reload`; for the log, tenants, controllers and timing parameters also by `nvmirage set`.\n\
@@ -167,42 +167,47 @@ fn every_table_is_on_the_page() {
     }
 }
 
-/// Keys without a row, because each has a table of its own.
-const TABLES_OF_THEIR_OWN: [&str; 6] = [
-    "controller",
-    "log",
-    "media",
-    "namespace",
-    "reactor",
-    "tenant",
-];
+/// The keys that a section explains: the code at the start of each item.
+fn explained(text: &str) -> BTreeSet<String> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("- `")?.split_once("`:"))
+        .flat_map(|(keys, _)| keys.split("`, `").map(str::to_owned).collect::<Vec<_>>())
+        .collect()
+}
 
 #[test]
-fn the_page_that_says_more_has_these_keys_and_no_other() {
+fn the_page_that_explains_keys_has_no_other_key_and_repeats_no_table() {
     let schemas = schemas();
     let page = page("configuration.md");
     let described = TABLES
         .iter()
         .filter(|(_, name, _)| !["Fuse", "Trace"].contains(name));
+    let mut all = BTreeSet::new();
     for (title, name, heading) in described {
-        let of_type: BTreeSet<String> = properties(&schemas, name)
-            .keys()
-            .filter(|key| *name != "Config" || !TABLES_OF_THEIR_OWN.contains(&key.as_str()))
-            .cloned()
-            .collect();
+        let of_type: BTreeSet<String> = properties(&schemas, name).keys().cloned().collect();
         let mut text = section(&page, heading);
-        // a table below it is another type's
+        // a heading below it is another type's
         if let Some(at) = text[heading.len()..].find("\n###") {
             text = &text[..heading.len() + at];
         }
-        let mut told = first_column(text);
-        if *name == "Timing" {
-            // a parameter of every model
-            assert!(told.remove("arithmetic"));
-        }
+        let explained = explained(text);
+        let unknown: Vec<_> = explained.difference(&of_type).collect();
+        assert_eq!(unknown, Vec::<&String>::new(), "no keys of {title}");
+        let rows = first_column(text);
+        let repeated: Vec<_> = rows.intersection(&of_type).collect();
         assert_eq!(
-            told, of_type,
-            "keys of {title} in configuration.md and in the program"
+            repeated,
+            Vec::<&String>::new(),
+            "keys of {title} are in keys.md"
         );
+        all.extend(explained);
     }
+    assert!(all.len() > 20, "the page explains keys: {all:?}");
+}
+
+#[test]
+fn items_of_a_section_name_keys() {
+    let text = "## A\n- `a`: x\n- `b`, `c`: y `d`: z\n- `ram` allocates\n| `e` | x |\n";
+    let keys: Vec<_> = explained(text).into_iter().collect();
+    assert_eq!(keys, ["a", "b", "c"]);
 }

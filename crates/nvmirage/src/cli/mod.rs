@@ -48,7 +48,7 @@ Examples:
 Each command has its own examples: nvmirage COMMAND --help. A command that asks a server takes
 --control unix:PATH, anywhere in the line, or the environment variable NVMIRAGE_CONTROL.";
 
-/// NVMe drives made in software.
+/// Software-emulated NVMe drives.
 ///
 /// A virtual machine, or another process, sees an NVMe PCIe controller and uses it with its
 /// existing NVMe driver; the controller is backed by memory, a file, or a block device. Hosts

@@ -225,7 +225,7 @@ impl State {
         let served = self.controllers.remove(at);
         self.end_traces_of(&served.name);
         let gone = self.config.remove_controller(&served.name);
-        tracing::info!(controller = served.name, "served no longer");
+        tracing::info!(controller = served.name, "stopped serving");
         let ended = match gone {
             Some(gone) => self.end_subsystem_without_controllers(gone.subsystem()),
             None => Ok(()),

@@ -46,12 +46,12 @@ fn picture(compound: &Compound, points: &[PointReport]) -> Picture {
     let computed = at_points(points, |point| Some(point.virtual_ns as f64));
     let seen = at_points(points, |point| point.real.real_ns_net);
     all.extend(computed.map(|times| ("any keys: virtual time", times)));
-    all.extend(seen.map(|times| ("any keys: for real, net", times)));
+    all.extend(seen.map(|times| ("any keys: real time, net", times)));
     all.extend([
         ("published rules", whole(compound.code_ns)),
         ("+ its authors' host", whole(compound.code_with_host_ns)),
         ("+ the head as data", whole(with_head)),
-        ("published", whole(compound.published_ns)),
+        ("NVMeVirt paper", whole(compound.published_ns)),
     ]);
     let series = |name: &str, which: usize| Series {
         name: name.to_owned(),
@@ -71,9 +71,9 @@ fn picture(compound: &Compound, points: &[PointReport]) -> Picture {
     Picture {
         panel: (1100, 460),
         panels: vec![Panel {
-            title: format!("{}: eight stores of 4 KiB", compound.preset),
+            title: format!("{}: time of eight 4 KiB stores", compound.preset),
             across: Axis::places("", places),
-            up: Axis::from_zero("time of eight stores, us"),
+            up: Axis::from_zero("time, us"),
             series: vec![series("one by one", 0), series("in one command", 1)],
         }],
         notes: vec![

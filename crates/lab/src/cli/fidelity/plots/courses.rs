@@ -29,12 +29,12 @@ fn panel(course: &Course, title: String) -> Panel {
     let mut series = vec![Series::new("virtual time", Mark::Line, computed)];
     if let Some(seen) = &course.real_bytes_per_s {
         let seen = over_time(course, seen);
-        series.push(Series::new("for real", Mark::Dots, seen));
+        series.push(Series::new("real time", Mark::Dots, seen));
     }
     Panel {
         title,
         across: Axis::from_zero("time, s"),
-        up: Axis::from_zero("MiB/s"),
+        up: Axis::from_zero("bandwidth, MiB/s"),
         series,
     }
 }
@@ -45,12 +45,12 @@ fn in_all(course: &Course) -> String {
     let time = |ns: u64| units::nanoseconds(ns as f64);
     match course.real_ns {
         None if course.real_bytes_per_s.is_some() => format!(
-            "All of it takes {} in virtual time; for real it was ended after {}: the machine was too busy.",
+            "All of it takes {} in virtual time; in real time it was ended after {}: the machine was too busy.",
             time(course.virtual_ns),
             time(COURSE_NS)
         ),
         Some(real_ns) => format!(
-            "All of it takes {} in virtual time and {} for real ({:+.1} %).",
+            "All of it takes {} in virtual time and {} in real time ({:+.1} %).",
             time(course.virtual_ns),
             time(real_ns),
             (real_ns as f64 / course.virtual_ns as f64 - 1.0) * 100.0
@@ -65,7 +65,7 @@ fn in_all(course: &Course) -> String {
 /// A drive filled in order and then overwritten at random.
 pub(in super::super) fn collection(folder: &Path, course: &Course) -> anyhow::Result<()> {
     let title = format!(
-        "{}: filled in order, then overwritten at random until it collects",
+        "{}: bandwidth over time, filled in order, then overwritten at random",
         course.preset
     );
     let picture = Picture {
@@ -77,7 +77,7 @@ pub(in super::super) fn collection(folder: &Path, course: &Course) -> anyhow::Re
             interval(course),
             in_all(course),
             match course.real_bytes_per_s {
-                Some(_) => " For real the drive keeps no bytes.",
+                Some(_) => " In real time the drive keeps no bytes.",
                 None => "",
             }
         )],
@@ -117,7 +117,7 @@ pub(in super::super) fn zones(
             .filter_map(|p| Some((place(p)?, bandwidth(p, p.real.real_ns_net?))));
         for (how, mark, points) in [
             ("virtual time", Mark::Line, computed.collect::<Vec<_>>()),
-            ("for real, net", Mark::Dots, seen.collect()),
+            ("real time, net", Mark::Dots, seen.collect()),
         ] {
             if !points.is_empty() {
                 series.push(Series::new(format!("{whose}, {how}"), mark, points).colored(color));
@@ -127,14 +127,17 @@ pub(in super::super) fn zones(
     let course = &zones.course;
     let places = counts.iter().map(u16::to_string).collect();
     let by_writers = Panel {
-        title: "a) by writers, each with one write under way".to_owned(),
-        across: Axis::of("writers of 192 KiB", Scale::Places(places)),
-        up: Axis::from_zero("MiB/s"),
+        title: "a) by writers, one write in flight each".to_owned(),
+        across: Axis::of("writers, 192 KiB each", Scale::Places(places)),
+        up: Axis::from_zero("bandwidth, MiB/s"),
         series,
     };
-    let title = "b) over time: eight writers, zones in turn".to_owned();
+    let title = "b) over time, eight writers, zones in turn".to_owned();
     let picture = Picture {
-        title: format!("{}: zones and who knows of them", course.preset),
+        title: format!(
+            "{}: write bandwidth, a zone for each writer and one zone for all",
+            course.preset
+        ),
         columns: 2,
         panel: HALF,
         panels: vec![by_writers, panel(course, title)],

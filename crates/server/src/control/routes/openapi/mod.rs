@@ -61,7 +61,7 @@ fn document() -> OpenApi {
     let mut document = resources().into_openapi();
     let mut info = Info::new("nvmirage", env!("CARGO_PKG_VERSION"));
     info.description = Some(
-        "Control API of nvmirage, NVMe drives made in software. Objects have the keys, units and defaults of the configuration."
+        "Control API of nvmirage, software-emulated NVMe drives. Objects have the keys, units and defaults of the configuration."
             .into(),
     );
     let mut license = License::new("MIT OR Apache-2.0");
