@@ -215,6 +215,15 @@ fn reads_of_pages_without_data_count() {
     let mut fresh = drive(&two);
     durations(&mut fresh, &[(0, read(8, 4))]);
     assert_eq!(counts(&fresh), (1, 1));
+    for unmapped in [8, 9] {
+        let mut filled = Flash::in_state(&two, Initial::Filled, 1).unwrap();
+        let unmap = Op::Deallocate {
+            offset: unmapped * PAGE,
+            len: PAGE,
+        };
+        durations(&mut filled, &[(0, unmap), (second, read(8, 2))]);
+        assert_eq!(counts(&filled), (1, 1), "page {unmapped}");
+    }
 }
 
 #[test]
