@@ -203,6 +203,7 @@ export interface Model {
     lines: { free: number; open: number; full: number; all: number; fewest_free: number };
     wear: { least: number; mean: number; most: number };
     valid_pages: number;
+    unmapped_reads: number;
   };
 }
 

@@ -108,6 +108,9 @@ pub struct FlashStatus {
     pub slc: Option<SlcStatus>,
     /// Map pages that were not in memory.
     pub map_misses: u64,
+    /// Reads since the server started that touched a page without data, which costs no sense.
+    #[serde(default)]
+    pub unmapped_reads: u64,
 }
 
 /// Collected lines, by cause.

@@ -46,8 +46,9 @@ pub use self::code::Simple;
 pub use self::error::ParameterError;
 pub use self::explain::{Ceiling, Explanation, Latency, ZoneShape};
 pub use self::flash::{
-    Collections, Counters, DieShape, Flash, Geometry, Lines, Method, OpenLine, PartitionView,
-    Policy, Prepared, Progress, Room, SlcState, Snapshot, StateError, Wear, Writer,
+    Collections, Counters, DieShape, Flash, Geometry, Initial, Lines, Method, OpenLine, PLAYED_MAX,
+    PartitionView, Policy, Prepared, Progress, Room, STEADY_SEED, SlcState, Snapshot, StateError,
+    Wear, Writer,
 };
 pub use self::kv::Kv;
 pub use self::machine::{Arrival, Model, Recorded, Recording};

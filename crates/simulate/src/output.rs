@@ -130,6 +130,10 @@ pub struct DriveReport {
     pub lines_free: u64,
     /// Pages written per page written by hosts.
     pub write_amplification: Box<RawValue>,
+    /// Reads submitted.
+    pub reads: u64,
+    /// Reads that found a page without data, which costs no sense.
+    pub unmapped_reads: u64,
 }
 
 /// Results of an interval.
@@ -248,6 +252,8 @@ impl DriveReport {
             lines_collected: figures.lines_collected,
             lines_free: figures.lines_free,
             write_amplification: RawValue::from_string(amplification).expect("it is a number"),
+            reads: figures.reads,
+            unmapped_reads: figures.unmapped_reads,
         })
     }
 }
@@ -279,7 +285,7 @@ impl MomentReport {
 }
 
 /// Header of [`csv`].
-pub const CSV_COLUMNS: &str = "run,end_ns,read_iops,read_bytes_per_s,read_p50_ns,read_p99_ns,read_max_ns,write_iops,write_bytes_per_s,write_p50_ns,write_p99_ns,write_max_ns,pages_written,pages_collected,lines_collected,lines_free,write_amplification";
+pub const CSV_COLUMNS: &str = "run,end_ns,read_iops,read_bytes_per_s,read_p50_ns,read_p99_ns,read_max_ns,write_iops,write_bytes_per_s,write_p50_ns,write_p99_ns,write_max_ns,pages_written,pages_collected,lines_collected,lines_free,write_amplification,reads,unmapped_reads";
 
 /// The series of all runs as a table: a line for each interval. Runs count from 1. Behind `run` the
 /// values of a sweep have columns of their own, named as their keys.
@@ -314,13 +320,15 @@ pub fn csv(runs: &[Run]) -> String {
                         lines_collected,
                         lines_free,
                         write_amplification,
+                        reads,
+                        unmapped_reads,
                     } = drive;
                     let _ = write!(
                         line,
-                        ",{pages_written},{pages_collected},{lines_collected},{lines_free},{write_amplification}"
+                        ",{pages_written},{pages_collected},{lines_collected},{lines_free},{write_amplification},{reads},{unmapped_reads}"
                     );
                 }
-                None => line.push_str(",,,,,"),
+                None => line.push_str(",,,,,,,"),
             }
             text.push_str(&line);
             text.push('\n');
@@ -382,7 +390,7 @@ mod tests {
                 "{line}"
             );
         }
-        assert_eq!(lines[1], "1,5,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1.000");
+        assert_eq!(lines[1], "1,5,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1.000,0,0");
         let of = |depth: &str| {
             let value = |name: &str, value: &str| (name.to_owned(), value.to_owned());
             Run::new(&ran, vec![value("iodepth", depth), value("bs", "4k")])

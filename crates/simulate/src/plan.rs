@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::Parameters;
+use model::{Initial, Parameters};
 
 use crate::error::Error;
 use crate::host::HostCost;
@@ -39,9 +39,9 @@ pub struct Plan {
     pub wrap: bool,
     /// Commands in flight of each queue of a trace.
     pub trace_depth: u16,
-    /// The drive, of flash, begins in the steady state of random overwrites of single pages.
-    pub prepared: bool,
-    /// The state that the drive begins with, as [`model::Flash::save`] wrote it.
+    /// The state that a drive of conventional flash begins with; others begin fresh.
+    pub initial: Initial,
+    /// Takes precedence: the state that the drive begins with, as [`model::Flash::save`] wrote it.
     pub state: Option<Arc<[u8]>>,
 }
 

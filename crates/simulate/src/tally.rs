@@ -114,6 +114,10 @@ pub struct Figures {
     pub lines_collected: u64,
     /// Free lines of all partitions.
     pub lines_free: u64,
+    /// Reads of hosts, when they were submitted.
+    pub reads: u64,
+    /// Those of them that touched a page without data, which costs no sense.
+    pub unmapped_reads: u64,
     /// Whether the drive has lines.
     pub has_lines: bool,
 }
@@ -131,6 +135,8 @@ impl Figures {
             pages_collected: counters.collected_pages,
             lines_collected: counters.erased_lines,
             lines_free: free.sum::<usize>() as u64,
+            reads: counters.reads,
+            unmapped_reads: counters.unmapped_reads,
             has_lines: true,
         }
     }
@@ -142,6 +148,8 @@ impl Figures {
             pages_written: self.pages_written - before.pages_written,
             pages_collected: self.pages_collected - before.pages_collected,
             lines_collected: self.lines_collected - before.lines_collected,
+            reads: self.reads - before.reads,
+            unmapped_reads: self.unmapped_reads - before.unmapped_reads,
             ..*self
         }
     }

@@ -39,6 +39,7 @@ function FlashNumbers({ model }: { model: Model }) {
         <Tile label="Collections" value={whole(flash.collections.foreground)} more={` and ${whole(flash.collections.background)} while idle`} />
         <Tile label="Erases of a line" value={flash.wear.mean.toFixed(2)} more={`, ${flash.wear.least} to ${flash.wear.most}`} />
         {buffer !== undefined && <Tile label="Write buffer" value={bytes(buffer.used_bytes)} more={` of ${bytes(buffer.bytes)}`} />}
+        <Tile label="Unmapped reads" value={whole(flash.unmapped_reads)} />
         <Tile label="Stalls" value={whole(model.stalls.count)} more={`, ${time(model.stalls.time_ns)} in all`} />
       </dl>
     </Card>

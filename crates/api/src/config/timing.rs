@@ -20,7 +20,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::drive::{self, Drive};
 use super::read::nearest_word;
 use super::validate::Place;
-use super::{Medium, MediumKind, Read, Size, Span, Zoned};
+use super::{Initial, Medium, MediumKind, Read, Size, Span, Zoned};
 
 /// Default interval at which the state of a drive is saved while the drive works.
 const STATE_INTERVAL: Duration = Duration::from_secs(60);
@@ -47,6 +47,12 @@ pub struct Timing {
     /// Only for presets of kind `flash`. Default: `60s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_interval: Option<Span>,
+    /// State of a new drive: `fresh` (nothing is written, so that reads cost no sense), `filled`
+    /// (every block was written once, in order) or `steady` (as after `nvmirage precondition`,
+    /// which takes seconds to minutes). A restored state takes precedence. Only for presets of kind
+    /// `flash`. Default: `filled`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial: Option<Initial>,
     /// File that records the model's operations, written when the medium is closed, for
     /// `nvmirage fidelity --replay`; at most 4194304 operations. Needs a new drive. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,6 +176,7 @@ impl Timing {
             as_measured_by: None,
             state: None,
             state_interval: None,
+            initial: None,
             record: None,
             changes: BTreeMap::new(),
         }
@@ -216,7 +223,8 @@ impl Timing {
     /// Sets `name = "value"`, as a configuration would.
     ///
     /// # Errors
-    /// An invalid `as_measured_by` or interval; other values are checked together with the rest.
+    /// An invalid `as_measured_by`, `initial` or interval; other values are checked together with
+    /// the rest.
     pub fn write(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "as_measured_by" => {
@@ -225,6 +233,13 @@ impl Timing {
                     "linux" => Measured::Linux,
                     _ => return Err(format!("as_measured_by={value}: write device or linux")),
                 });
+            }
+            "initial" => {
+                let found = Initial::ALL.into_iter().find(|one| one.name() == value);
+                self.initial =
+                    Some(found.ok_or_else(|| {
+                        format!("initial={value}: write fresh, filled or steady")
+                    })?);
             }
             "state" => self.state = Some(value.into()),
             "state_interval" => self.state_interval = Some(value.parse()?),
@@ -247,7 +262,14 @@ impl Timing {
         let changes: String = changes
             .map(|(name, text)| format!(",{name}={}", text.0))
             .collect();
-        format!("{}{}{changes}", self.preset, by.unwrap_or_default())
+        let initial = self.initial();
+        let initial = initial.map(|initial| format!(",initial={}", initial.name()));
+        format!(
+            "{}{}{changes}{}",
+            self.preset,
+            by.unwrap_or_default(),
+            initial.unwrap_or_default()
+        )
     }
 
     /// The parameters of a medium of `size_bytes`.
@@ -277,6 +299,10 @@ impl Timing {
         let by = self.as_measured_by.map(MeasuredBy::from);
         let mut problems = Vec::new();
         for (name, text) in changes {
+            if name == "initial" {
+                problems.push("initial: the state of a new drive is fixed at creation: delete the media and create it again with another one".to_owned());
+                continue;
+            }
             let set = parameters.set(name, &text.0, Moment::Running);
             let host_ns = by.unwrap_or_default().host_ns(name).unwrap_or(0);
             let set = set.and_then(|()| parameters.subtract_host(name, host_ns));
@@ -298,6 +324,13 @@ impl Timing {
         if self.as_measured_by.is_some() && matches!(kind, Kind::Flash | Kind::Zns) {
             return Err(vec![format!(
                 "as_measured_by: only for presets of kind nvm and kv, and {} is of kind {}, whose latencies are those of its parts: remove it",
+                self.preset,
+                kind.name()
+            )]);
+        }
+        if self.initial.is_some() && kind != Kind::Flash {
+            return Err(vec![format!(
+                "initial: only for presets of kind flash, and {} is of kind {}: remove it",
                 self.preset,
                 kind.name()
             )]);
@@ -358,6 +391,11 @@ impl Timing {
     /// Whether the model has persistent state.
     pub fn has_state(&self) -> bool {
         self.drive().is_ok_and(|drive| drive.kind() == Kind::Flash)
+    }
+
+    /// State of a new drive; `None` for a model without such a state.
+    pub fn initial(&self) -> Option<Initial> {
+        self.has_state().then(|| self.initial.unwrap_or_default())
     }
 
     /// File of the model's state, on this medium. `None`: the state is not
@@ -628,7 +666,7 @@ mod tests {
     fn it_is_written_as_it_was_read() {
         let config = media(
             "8GiB",
-            "preset = \"samsung-970-pro\"\nchannels = 4\nprogram = \"1us\"",
+            "preset = \"samsung-970-pro\"\nchannels = 4\nprogram = \"1us\"\ninitial = \"filled\"",
         );
         let config = config.unwrap();
         let again = from_toml(&config.with_defaults(|_| true)).unwrap();

@@ -53,6 +53,11 @@ pub(super) fn check(timing: &Timing, (command, state): (&str, State)) -> Result<
             "state_interval: nvmirage {command} saves no state: set it under [media.timing] of a configuration"
         ));
     }
+    if timing.initial.is_some() && state == State::Unused {
+        return Err(format!(
+            "initial: nvmirage {command} does not use the state of a drive: remove it"
+        ));
+    }
     if timing.state.is_some() && state == State::Unused {
         return Err(format!(
             "state: nvmirage {command} does not use the state of a drive: remove it, or begin a simulation with it: nvmirage simulate --set state=FILE"
@@ -107,6 +112,9 @@ mod tests {
         let error = set("state=a.timing", State::Unused).unwrap_err();
         assert!(error.contains("--set state=FILE"), "{error}");
         assert_eq!(set("program=1us", State::Unused), Ok(()));
+        assert_eq!(set("initial=fresh", State::Read), Ok(()));
+        let error = set("initial=fresh", State::Unused).unwrap_err();
+        assert!(error.contains("initial"), "{error}");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use model::{
-    Geometry, Model, ParameterError, Parameters, Prepared, Recording, Room, Snapshot, StateError,
+    Geometry, Initial, Model, ParameterError, Parameters, Prepared, Recording, Room, Snapshot,
+    StateError,
 };
 
 use super::{Medium, MediumSpec};
@@ -21,7 +22,7 @@ impl Medium {
         Ok(medium)
     }
 
-    /// Sets the timing of a medium without other owners.
+    /// Sets the timing of a medium without other owners. A new drive has no written data.
     ///
     /// # Errors
     /// An invalid drive.
@@ -29,7 +30,23 @@ impl Medium {
     /// # Panics
     /// The medium has another owner.
     pub fn set_timing(this: &mut Arc<Medium>, timing: Parameters) -> Result<(), MediumError> {
-        let model = Model::new(&timing)?;
+        Self::begin_timing(this, timing, Initial::Fresh, 0)
+    }
+
+    /// The same, with a new drive in the state `initial`; `seed` as in [`Model::in_state`].
+    ///
+    /// # Errors
+    /// An invalid drive.
+    ///
+    /// # Panics
+    /// The medium has another owner.
+    pub fn begin_timing(
+        this: &mut Arc<Medium>,
+        timing: Parameters,
+        initial: Initial,
+        seed: u64,
+    ) -> Result<(), MediumError> {
+        let model = Model::in_state(&timing, initial, seed)?;
         Self::put_timing(this, timing, model);
         Ok(())
     }

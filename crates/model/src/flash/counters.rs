@@ -20,6 +20,10 @@ pub struct Counters {
     pub folded_pages: u64,
     /// Map pages that were not in memory.
     pub map_misses: u64,
+    /// Reads of hosts since the drive was created or restored.
+    pub reads: u64,
+    /// Those of them that touched a page without data, which costs no sense.
+    pub unmapped_reads: u64,
 }
 
 impl Counters {
@@ -118,6 +122,8 @@ impl Flash {
     pub fn counters(&self) -> Counters {
         let mut counters = Counters {
             stalls: self.stalls,
+            reads: self.reads,
+            unmapped_reads: self.unmapped_reads,
             ..Counters::default()
         };
         for partition in self.partitions() {

@@ -3,6 +3,10 @@
 //! This module has no time. It passes the work of the dies to a [`DieWork`], so that the same code
 //! places pages for a host, with time, and preconditions a drive, without time.
 //!
+//! Map entries are stored relative to the map with which the drive began: empty, or every logical
+//! page at the place of the same number. So the map of a drive without writes is untouched memory
+//! in both cases.
+//!
 //! Invariants:
 //! - the map from logical pages to places and the reverse map agree;
 //! - the number of valid pages of a line is the number of its places that hold a page;
@@ -65,6 +69,18 @@ struct Open {
     of_wordline: u32,
 }
 
+impl Open {
+    /// A line of which `taken` pages are taken.
+    fn new(line: u32, taken: u32, shape: &Geometry) -> Self {
+        Self {
+            line,
+            taken,
+            die: taken / shape.die.wordline % shape.dies,
+            of_wordline: taken % shape.die.wordline,
+        }
+    }
+}
+
 /// State of a partition at rest, without its map.
 #[derive(Debug)]
 pub(super) struct Saved {
@@ -95,10 +111,11 @@ pub(super) struct Ftl {
     pub(super) geometry: Geometry,
     pub(super) lines: Lines,
     pub(super) policy: Box<dyn Policy>,
-    /// Place of each logical page and logical page of each place, as complements: 0 is none, so
-    /// that a fresh drive's map is untouched memory.
-    pub(super) place_of: Vec<u32>,
+    /// Place of each logical page and logical page of each place, as stored by [`Ftl::entry`].
+    place_of: Vec<u32>,
     held_at: Vec<u32>,
+    /// Pages that were written in order at the beginning: all logical pages, or none.
+    filled: u32,
     /// The part of the map that an unfinished snapshot has copied.
     pub(super) taken: Option<Box<Map>>,
     host_line: Option<Open>,
@@ -123,6 +140,7 @@ impl Ftl {
             policy: policy(parameters.policy),
             place_of: zeros(geometry.logical as usize)?,
             held_at: zeros(geometry.physical() as usize)?,
+            filled: 0,
             taken: None,
             host_line: None,
             collection_line: None,
@@ -135,14 +153,67 @@ impl Ftl {
         })
     }
 
+    /// Writes every logical page of a fresh FTL in order, without the page operations and not
+    /// counted as written by hosts.
+    pub(super) fn fill(&mut self) {
+        let shape = self.geometry;
+        self.filled = shape.logical;
+        let mut left = shape.logical;
+        while left > 0 {
+            let line = self.lines.open();
+            debug_assert_eq!(line * shape.line, shape.logical - left, "the next pages");
+            let taken = left.min(shape.line);
+            self.lines.place(line, taken);
+            if taken == shape.line {
+                self.lines.fill(line);
+            } else {
+                self.host_line = Some(Open::new(line, taken, &shape));
+            }
+            left -= taken;
+        }
+        // As after that many calls of `pay`, each increase being that of a fresh drive.
+        let (pages, line) = (i64::from(shape.logical), i64::from(shape.line));
+        self.credits = i64::from(shape.logical.div_ceil(shape.line)) * line - pages;
+    }
+
+    /// Conversion of a map entry, and back: a number as its complement, 0 for none, is stored as
+    /// the difference from the entry at the beginning.
+    #[inline]
+    fn entry(&self, index: u32, stored: u32) -> u32 {
+        stored ^ if index < self.filled { !index } else { 0 }
+    }
+
+    /// The map entry of a logical page: the complement of its place; 0: none.
+    #[inline]
+    pub(super) fn place_entry(&self, logical: u32) -> u32 {
+        self.entry(logical, self.place_of[logical as usize])
+    }
+
+    /// All of them, in order.
+    pub(super) fn place_entries(&self) -> impl Iterator<Item = u32> {
+        (0..self.geometry.logical).map(|logical| self.place_entry(logical))
+    }
+
+    #[inline]
+    fn set_place(&mut self, logical: u32, entry: u32) {
+        self.place_of[logical as usize] = self.entry(logical, entry);
+    }
+
+    #[inline]
+    fn set_held(&mut self, place: u32, entry: u32) {
+        self.held_at[place as usize] = self.entry(place, entry);
+    }
+
     /// Place of a logical page.
+    #[inline]
     pub(super) fn lookup(&self, logical: u32) -> Option<u32> {
-        decode(self.place_of[logical as usize])
+        decode(self.place_entry(logical))
     }
 
     /// The logical page that a place holds.
+    #[inline]
     pub(super) fn held(&self, place: u32) -> Option<u32> {
-        decode(self.held_at[place as usize])
+        decode(self.entry(place, self.held_at[place as usize]))
     }
 
     /// Writes a logical page for a host: takes its credit, which may collect a line, and gives it a
@@ -157,9 +228,9 @@ impl Ftl {
     /// Unmaps a logical page.
     pub(super) fn forget(&mut self, logical: u32) {
         self.keep(logical);
-        let place = std::mem::take(&mut self.place_of[logical as usize]);
-        if let Some(place) = decode(place) {
-            self.held_at[place as usize] = 0;
+        if let Some(place) = self.lookup(logical) {
+            self.set_place(logical, 0);
+            self.set_held(place, 0);
             self.lines.invalidate(place / self.geometry.line);
         }
     }
@@ -167,15 +238,16 @@ impl Ftl {
     /// Called before the place of a logical page changes.
     #[inline]
     fn keep(&mut self, logical: u32) {
+        let entry = self.place_entry(logical);
         if let Some(map) = &mut self.taken {
-            map.keep(logical, self.place_of[logical as usize]);
+            map.keep(logical, entry);
         }
     }
 
     /// Unmaps many pages, most of which may be unmapped already.
     pub(super) fn forget_all(&mut self, logical: Range<u32>) {
         for logical in logical {
-            if self.place_of[logical as usize] != 0 {
+            if self.lookup(logical).is_some() {
                 self.forget(logical);
             }
         }
@@ -199,9 +271,9 @@ impl Ftl {
     pub(super) fn place(&mut self, writer: Writer, logical: u32, work: &mut impl DieWork) {
         let slot = self.take(writer);
         self.keep(logical);
-        self.place_of[logical as usize] = !slot.place;
-        self.held_at[slot.place as usize] = !logical;
-        self.lines.place(slot.line);
+        self.set_place(logical, !slot.place);
+        self.set_held(slot.place, !logical);
+        self.lines.place(slot.line, 1);
         if slot.fills_line {
             self.lines.fill(slot.line);
         }
@@ -302,14 +374,9 @@ impl Ftl {
     /// [`Ftl::restored`].
     pub(super) fn restore(&mut self, saved: Saved) {
         let shape = self.geometry;
-        let open = saved.open.map(|open| {
-            open.map(|(line, taken)| Open {
-                line,
-                taken,
-                die: taken / shape.die.wordline % shape.dies,
-                of_wordline: taken % shape.die.wordline,
-            })
-        });
+        let open = saved
+            .open
+            .map(|open| open.map(|(line, taken)| Open::new(line, taken, &shape)));
         [self.host_line, self.collection_line] = open;
         (self.credits, self.refill) = (saved.credits, saved.refill);
         (self.host_pages, self.collected_pages) = (saved.host_pages, saved.collected_pages);
@@ -332,8 +399,8 @@ impl Ftl {
         if page >= taken || self.held(place).is_some() {
             return false;
         }
-        self.place_of[logical as usize] = !place;
-        self.held_at[place as usize] = !logical;
+        self.set_place(logical, !place);
+        self.set_held(place, !logical);
         self.lines.restore_valid(line);
         true
     }
@@ -345,7 +412,9 @@ impl Ftl {
 
     /// Removes the page from a place.
     pub(super) fn lift(&mut self, place: u32) -> Option<u32> {
-        decode(std::mem::take(&mut self.held_at[place as usize]))
+        let held = self.held(place)?;
+        self.set_held(place, 0);
+        Some(held)
     }
 }
 

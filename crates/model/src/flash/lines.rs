@@ -139,10 +139,10 @@ impl Lines {
         line.expect("a geometry has spare lines enough for one to be free")
     }
 
-    /// Places a page in an open line.
-    pub(super) fn place(&mut self, line: u32) {
-        self.placed += 1;
-        self.lines[line as usize].valid += 1;
+    /// Places pages in an open line.
+    pub(super) fn place(&mut self, line: u32, pages: u32) {
+        self.placed += u64::from(pages);
+        self.lines[line as usize].valid += pages;
     }
 
     /// Leaves a page of an open line empty.

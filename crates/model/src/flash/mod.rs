@@ -40,7 +40,7 @@ use self::ftl::{Ftl, NoWork};
 pub use self::geometry::{DieShape, Geometry};
 pub use self::lines::Lines;
 pub use self::policy::Policy;
-pub use self::prepare::{Method, Prepared, Progress};
+pub use self::prepare::{Initial, Method, PLAYED_MAX, Prepared, Progress, STEADY_SEED};
 use self::snapshot::Taking;
 pub use self::snapshot::{Room, Snapshot};
 pub use self::state::StateError;
@@ -65,6 +65,8 @@ pub struct Flash {
     /// Arrival of the last command.
     arrived: u64,
     stalls: u64,
+    reads: u64,
+    unmapped_reads: u64,
     /// How it was preconditioned, if it was.
     prepared: Option<Prepared>,
     /// Number of possible changes of its state.
@@ -134,6 +136,8 @@ impl Flash {
             pending: Pending::default(),
             arrived: 0,
             stalls: 0,
+            reads: 0,
+            unmapped_reads: 0,
             prepared: None,
             changes: 0,
             taking: None,

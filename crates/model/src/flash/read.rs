@@ -13,6 +13,7 @@ impl Flash {
         let begin = now.saturating_add(begin);
         let pages = pages_touched(offset, len, self.geometry.pages());
         let mut done = begin;
+        let mut unmapped = false;
         for (index, partition) in (0..count).zip(&mut self.partitions) {
             let logical = logical_pages(&pages, index, count);
             let at = partition.ask_map(&mut self.dies, &logical, now, begin, For::Read);
@@ -24,14 +25,17 @@ impl Flash {
                 now,
                 at,
                 run: None,
+                unmapped,
                 done,
             };
             for logical in logical {
                 senses.page(partition.ftl.lookup(logical));
             }
             senses.end_run();
-            done = senses.done;
+            (done, unmapped) = (senses.done, senses.unmapped);
         }
+        self.reads += 1;
+        self.unmapped_reads += u64::from(unmapped);
         postpone(&mut self.dies, &mut self.pending, &mut self.buffer);
         done
     }
@@ -47,6 +51,8 @@ struct Senses<'a> {
     at: u64,
     /// Consecutive pages of one flash page: the place of the first, and their number.
     run: Option<(u32, u32)>,
+    /// Whether the read has touched an unmapped page, in this partition or one before.
+    unmapped: bool,
     done: u64,
 }
 
@@ -65,6 +71,7 @@ impl Senses<'_> {
             }
             (None, _) => {
                 self.end_run();
+                self.unmapped = true;
                 let sent = self.link.send_unmapped(self.now, self.at);
                 self.done = self.done.max(sent);
             }

@@ -43,7 +43,7 @@ impl Room {
 /// Copy of one partition's map, as far as it is complete.
 #[derive(Debug)]
 pub(super) struct Map {
-    /// Entries as in [`super::ftl::Ftl`].
+    /// Entries as [`super::ftl::Ftl::place_entry`] has them.
     entries: Vec<u32>,
     /// Bits of the pages copied before their turn.
     early: Vec<u64>,
@@ -77,22 +77,23 @@ impl Map {
         }
     }
 
-    /// Copies about `pages` more of the map, and returns their number.
-    fn take(&mut self, place_of: &[u32], pages: u32) -> u32 {
+    /// Copies about `pages` more of the map, and returns their number. `entry` returns a page's.
+    fn take(&mut self, entry: impl Fn(u32) -> u32, pages: u32) -> u32 {
         let from = self.next;
         let words = pages.div_ceil(BITS).max(1) as usize;
         for early in self.early[(from / BITS) as usize..].iter().take(words) {
-            let here = self.next as usize..place_of.len().min((self.next + BITS) as usize);
-            let pairs = self.entries[here.clone()].iter_mut().zip(&place_of[here]);
+            let end = self.entries.len().min((self.next + BITS) as usize);
+            let pairs = self.entries[self.next as usize..end].iter_mut();
+            let pairs = pairs.zip(self.next..);
             match early {
-                0 => pairs.for_each(|(taken, entry)| *taken = *entry),
-                early => pairs.enumerate().for_each(|(bit, (taken, entry))| {
+                0 => pairs.for_each(|(taken, page)| *taken = entry(page)),
+                early => pairs.enumerate().for_each(|(bit, (taken, page))| {
                     if early >> bit & 1 == 0 {
-                        *taken = *entry;
+                        *taken = entry(page);
                     }
                 }),
             }
-            self.next = (self.next + BITS).min(self.pages());
+            self.next = u32::try_from(end).expect("a partition has fewer than 2^32 pages");
         }
         self.next - from
     }
@@ -189,9 +190,14 @@ impl Flash {
 impl super::ftl::Ftl {
     /// Copies up to about `pages` of the map, and returns their number.
     fn take_snapshot(&mut self, pages: u32) -> u32 {
-        match &mut self.taken {
-            Some(map) if !map.is_whole() => map.take(&self.place_of, pages),
-            _ => 0,
-        }
+        let Some(mut map) = self.taken.take() else {
+            return 0;
+        };
+        let copied = match map.is_whole() {
+            true => 0,
+            false => map.take(|page| self.place_entry(page), pages),
+        };
+        self.taken = Some(map);
+        copied
     }
 }

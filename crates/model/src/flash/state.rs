@@ -98,8 +98,8 @@ impl Flash {
         put_shape(&self.geometry, self.prepared, out);
         for partition in &self.partitions {
             put_head(partition, out);
-            let places = partition.ftl.place_of.iter();
-            places.for_each(|&entry| put_short(out, entry));
+            let entries = partition.ftl.place_entries();
+            entries.for_each(|entry| put_short(out, entry));
         }
         seal(out, start);
     }

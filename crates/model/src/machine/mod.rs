@@ -6,7 +6,7 @@ pub use self::recorded::{Arrival, Recorded, Recording};
 use crate::activity::Activity;
 use crate::code::Simple;
 use crate::error::ParameterError;
-use crate::flash::{Flash, StateError};
+use crate::flash::{Flash, Initial, StateError};
 use crate::kv::Kv;
 use crate::nvm::Nvm;
 use crate::parameter::Kind;
@@ -47,6 +47,23 @@ impl Model {
             Parameters::Flash(parameters) => Self::Flash(Flash::new(parameters)?),
             Parameters::Zones(parameters) => Self::Zones(Zones::new(parameters)?),
         })
+    }
+
+    /// Creates a drive at rest; `initial` is the state of conventional flash, and has no effect on
+    /// other kinds. `seed` is that of the steady state's random writes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Model::new`].
+    pub fn in_state(
+        parameters: &Parameters,
+        initial: Initial,
+        seed: u64,
+    ) -> Result<Self, ParameterError> {
+        match parameters {
+            Parameters::Flash(flash) => Ok(Self::Flash(Flash::in_state(flash, initial, seed)?)),
+            _ => Self::new(parameters),
+        }
     }
 
     /// Records the model's operations from now on, up to `most` of them.

@@ -379,3 +379,67 @@ fn a_simulation_begins_with_a_state_or_refuses_it() {
     assert_eq!(ran.status.code(), Some(2));
     assert!(ran.err.contains("write --state FILE"), "{}", ran.err);
 }
+
+/// Reads of a new drive cost what they cost on a drive with data, unless it is to be fresh; then a
+/// line under the table says so, and the JSON, too.
+#[test]
+fn a_fresh_drive_says_so() {
+    let world = World::new();
+    world.write("reads.fio", READS);
+    let of = |more: &[&'static str]| {
+        let all = [
+            "simulate",
+            "--preset",
+            "samsung-970-pro",
+            "--size",
+            "8GiB",
+            "--workload",
+            "reads.fio",
+            "--virtual-time",
+            "5ms",
+        ];
+        [&all[..], more].concat()
+    };
+    let json = |more: &[&'static str]| world.json(&of(&[more, &["--json"]].concat()));
+    let line = "reads found unwritten blocks, which cost no flash read";
+    let mean = |report: &serde_json::Value| {
+        let latency = &report["runs"][0]["jobs"][0]["kinds"][0]["latency_ns"]["mean"];
+        latency.as_u64().unwrap()
+    };
+
+    let filled = json(&[]);
+    assert_eq!(filled["configuration"]["initial"], "filled");
+    assert_eq!(filled["runs"][0]["drive"]["unmapped_reads"], 0);
+    assert_eq!(filled["runs"][0]["drive"]["pages_written"], 0);
+    assert!(!world.ok(&of(&[])).contains("unwritten"));
+
+    let fresh = json(&["--fresh"]);
+    assert_eq!(fresh["configuration"]["initial"], "fresh");
+    let drive = &fresh["runs"][0]["drive"];
+    assert!(drive["reads"].as_u64().unwrap() > 100, "{drive}");
+    assert_eq!(drive["unmapped_reads"], drive["reads"]);
+    let text = world.ok(&of(&["--fresh"]));
+    let all = format!("{0} of {0} {line}", drive["reads"]);
+    assert!(text.contains(&all), "{text}");
+    // The preset's shortest sense of 4 KiB takes 29.76 us, and a fresh drive has none.
+    assert!(mean(&filled) > mean(&fresh) + 29_000, "{filled} {fresh}");
+    let by_set = json(&["--set", "initial=fresh"]);
+    assert_eq!(by_set["runs"], fresh["runs"]);
+
+    for (more, says) in [
+        (&["--fresh", "--prepared"][..], "cannot be used with"),
+        (
+            &["--fresh", "--set", "initial=filled"],
+            "--fresh and --set initial= both say",
+        ),
+        (
+            &["--set", "state=x.timing", "--set", "initial=filled"],
+            "--set initial= and --set state=FILE both say",
+        ),
+        (&["--set", "initial=full"], "write fresh, filled or steady"),
+    ] {
+        let ran = world.run(&of(more));
+        assert_eq!(ran.status.code(), Some(2), "{}", ran.err);
+        assert!(ran.err.contains(says), "{more:?}: {}", ran.err);
+    }
+}

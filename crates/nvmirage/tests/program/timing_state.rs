@@ -27,7 +27,7 @@ size = "5GiB"
 preset = "samsung-970-pro"
 read_4k_cell0 = "60ms"
 read_4k_cell1 = "60ms"
-{timing}
+{FRESH}{timing}
 [[namespace]]
 name = "ns"
 media = "pro"
@@ -38,6 +38,9 @@ listen = "vfio-user:c.sock"
 "#
     )
 }
+
+/// Drives of most of these tests begin without data.
+const FRESH: &str = "initial = \"fresh\"\n";
 
 fn serve(world: &World, config: &str) -> Server {
     let file = world.write("config.toml", config);
@@ -91,6 +94,26 @@ fn a_drive_in_a_file_goes_on_as_it_was_left() {
     fs::remove_file(world.path("pro.img.timing")).unwrap();
     let server = serve(&world, &config(""));
     assert!(!is_written(&world), "a fresh drive");
+    server.stop();
+}
+
+/// Without another word a new drive is one that was written once, and one that was kept is not.
+#[test]
+fn a_new_drive_is_filled_and_one_that_was_kept_is_as_it_was() {
+    let world = World::new();
+    let server = serve(&world, &config(""));
+    server.stop();
+    let by_default = config("").replace(FRESH, "");
+    let server = serve(&world, &by_default);
+    let log = server.log();
+    assert!(log.contains("as it was left in"), "{log}");
+    assert!(!is_written(&world));
+    server.stop();
+
+    fs::remove_file(world.path("pro.img.timing")).unwrap();
+    let server = serve(&world, &by_default);
+    assert!(server.log().contains("filled, kept in"), "{}", server.log());
+    assert!(is_written(&world));
     server.stop();
 }
 

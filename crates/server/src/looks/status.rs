@@ -120,6 +120,7 @@ fn flash_status(flash: &Flash, seen: &LinesSeen) -> FlashStatus {
             folded_pages: counters.folded_pages,
         }),
         map_misses: counters.map_misses,
+        unmapped_reads: counters.unmapped_reads,
     }
 }
 

@@ -426,6 +426,13 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         help: "Map pages that were not in memory and were sensed.",
         values: |m| flash(m, |flash| one(flash.map_misses)),
     },
+    Metric {
+        name: "nvmirage_model_unmapped_reads",
+        kind: Counter,
+        unit: Count,
+        help: "Reads that touched a page without data, which costs no sense.",
+        values: |m| flash(m, |flash| one(flash.unmapped_reads)),
+    },
 ];
 
 fn busy(medium: &MediumStatus, of: fn(&api::BusyStatus) -> u64) -> Vec<Value> {

@@ -96,7 +96,7 @@ fn medium(now: &Medium, wanted: &Medium, size: Option<u64>) -> Outcome {
     };
     let files =
         (&a.state, &a.state_interval, &a.record) == (&b.state, &b.state_interval, &b.record);
-    if rest != *now || !files {
+    if rest != *now || !files || a.initial() != b.initial() {
         return recreate();
     }
     let (Ok(a), Ok(b)) = (a.parameters(size), b.parameters(size)) else {

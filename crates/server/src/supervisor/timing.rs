@@ -41,9 +41,20 @@ pub(super) fn give(
     let parameters = timing.parameters(medium.size());
     let parameters =
         parameters.map_err(|problems| anyhow::anyhow!("timing: {}", problems.join("; ")))?;
+    let initial = timing.initial();
+    let new = |medium: &mut Arc<Medium>, parameters| {
+        let initial = initial.map_or(model::Initial::Fresh, Into::into);
+        Medium::begin_timing(medium, parameters, initial, model::STEADY_SEED)
+    };
     let Some(path) = timing.state_file(config, may_be_regular) else {
-        Medium::set_timing(medium, parameters)?;
-        tracing::info!(media = config.name, "with the time of {}", timing.preset);
+        new(medium, parameters)?;
+        let initial = initial.map(|initial| format!(", {}", initial.name()));
+        let initial = initial.unwrap_or_default();
+        tracing::info!(
+            media = config.name,
+            "with the time of {}{initial}",
+            timing.preset
+        );
         return Ok(None);
     };
     let (file, found) = StateFile::take(&path, Flash::max_state_len(medium.size()))?;
@@ -52,7 +63,7 @@ pub(super) fn give(
         Some(bytes) => Medium::restore_timing(medium, parameters, bytes).with_context(|| {
             format!("timing: cannot load {shown}: remove that file to start with a new drive, or create one in steady state with `nvmirage precondition`")
         })?,
-        None => Medium::set_timing(medium, parameters)?,
+        None => new(medium, parameters)?,
     }
     let state = TimingState {
         file: Arc::new(Mutex::new(file)),
@@ -67,10 +78,9 @@ pub(super) fn give(
         Some(Method::Played) => ", prepared",
         Some(Method::Seeded) => ", prepared by seeding",
     };
-    let found = if found.is_some() {
-        "as it was left in"
-    } else {
-        "fresh, kept in"
+    let found = match initial {
+        Some(initial) if found.is_none() => format!("{}, kept in", initial.name()),
+        _ => "as it was left in".to_owned(),
     };
     tracing::info!(
         media = config.name,

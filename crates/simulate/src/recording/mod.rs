@@ -13,7 +13,7 @@
 
 use std::io::{self, Write};
 
-use model::{KvOp, Op as ModelOp, Parameters, Recording, ZoneOp};
+use model::{Initial, KvOp, Op as ModelOp, Parameters, Recording, STEADY_SEED, ZoneOp};
 
 use crate::job::{Kind, Op};
 use crate::trace::{self, Arrival, HEADER, Trace, TraceError};
@@ -146,15 +146,20 @@ pub fn read(text: &str) -> Result<Recorded, TraceError> {
     })
 }
 
-/// Replays a recording on a fresh drive with these parameters.
+/// Replays a recording on a new drive with these parameters, in the state `initial`.
 ///
 /// # Errors
 /// Invalid parameters; commands that do not fit the drive.
-pub fn replay(parameters: &Parameters, recorded: &Recorded) -> Result<Replayed, Error> {
+pub fn replay(
+    parameters: &Parameters,
+    initial: Initial,
+    recorded: &Recorded,
+) -> Result<Replayed, Error> {
     let workload = Workload::Trace(recorded.trace.clone());
     let plan = Plan {
         trace_depth: DEPTH,
-        ..Plan::new(workload, u64::MAX, 0)
+        initial,
+        ..Plan::new(workload, u64::MAX, STEADY_SEED)
     };
     let done = World::replay(parameters, recorded.size, &plan)?;
     let mut replayed = Replayed {

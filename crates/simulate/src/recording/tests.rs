@@ -62,19 +62,19 @@ fn recorded(
 fn takes_the_same_time_again(text: &str, parameters: &Parameters, count: u64, other: &Parameters) {
     let recording = read(text).unwrap();
     assert_eq!((recording.drive.as_str(), recording.size), ("words", SIZE));
-    let replayed = replay(parameters, &recording).unwrap();
+    let replayed = replay(parameters, Initial::Fresh, &recording).unwrap();
     assert_eq!((replayed.first, replayed.differing), (None, 0));
     assert_eq!(replayed.commands, count);
     let mut late = recording.clone();
     let at = count as usize / 2;
     late.due[at] += 1;
-    let found = replay(parameters, &late).unwrap();
+    let found = replay(parameters, Initial::Fresh, &late).unwrap();
     let due = late.due[at];
     assert_eq!(
         (found.differing, found.first),
         (1, Some((at, due, due - 1)))
     );
-    assert!(replay(other, &recording).unwrap().differing > count / 100);
+    assert!(replay(other, Initial::Fresh, &recording).unwrap().differing > count / 100);
     // Any trace reader takes it, too.
     assert_eq!(trace::parse(text).unwrap().arrivals.len() as u64, count);
 }

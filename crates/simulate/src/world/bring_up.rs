@@ -9,7 +9,7 @@ use driver::{Device, Doorbells, Options};
 use engine::{Engine, Mode};
 use media::{MAX_DEPTH, Medium, MediumKind, MediumSpec, ZoneSpec};
 use memory::{Buffer, DoorbellPages};
-use model::{Flash, Parameters};
+use model::{Initial, Kind, Parameters};
 use port::ChannelId;
 use port::namespace::Namespace;
 use port::time::Time;
@@ -46,9 +46,6 @@ fn controller_config(queues: u16) -> ControllerConfig {
     }
 }
 
-/// Maximum size up to which preconditioning simulates every page operation.
-const PLAYED_MAX: u64 = 64 << 30;
-
 /// The drive, without contents. A drive whose hosts choose its model's operations has no zones or
 /// keys either.
 pub(super) fn drive(
@@ -78,25 +75,12 @@ pub(super) fn drive(
         Medium::restore_timing(&mut medium, parameters.clone(), state)?;
         return Ok(medium);
     }
-    if !plan.prepared {
-        Medium::set_timing(&mut medium, parameters.clone())?;
-        return Ok(medium);
-    }
-    let Parameters::Flash(flash) = parameters else {
+    if plan.initial != Initial::Fresh && parameters.kind() != Kind::Flash {
         return Err(Error::NotPrepared {
             kind: parameters.kind().name(),
         });
-    };
-    let drive = if size <= PLAYED_MAX {
-        let mut drive = Flash::new(flash)?;
-        drive.precondition(plan.seed);
-        drive
-    } else {
-        Flash::seeded(flash, plan.seed)?.0
-    };
-    let mut state = Vec::new();
-    drive.save(&mut state);
-    Medium::restore_timing(&mut medium, parameters.clone(), &state)?;
+    }
+    Medium::begin_timing(&mut medium, parameters.clone(), plan.initial, plan.seed)?;
     Ok(medium)
 }
 

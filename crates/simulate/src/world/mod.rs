@@ -483,7 +483,7 @@ impl Plan {
             cost: HostCost::default(),
             wrap: false,
             trace_depth: 1023,
-            prepared: false,
+            initial: model::Initial::Fresh,
             state: None,
         }
     }

@@ -36,13 +36,13 @@ fn zones() {
 fn a_prepared_drive() {
     let jobs = "[w]\nrw=randwrite\nnorandommap\nioengine=libaio\niodepth=16\nio_size=64m\n";
     let prepared = Plan {
-        prepared: true,
+        initial: model::Initial::Steady,
         ..plan(jobs, 10_000 * MS)
     };
     let ran = run_on(&super::flash(), FLASH_SIZE, &prepared).unwrap();
     assert_eq!(
         hash(&json(&ran)),
-        "461d930391ce244d6f707606d205273281f1175dcdb5747551b103c2c45063a4"
+        "f176e474498eaf441f0a20f2ecd74107ec0a6aee4b5f290d7a72ccbbdff23ccc"
     );
 }
 
@@ -52,7 +52,7 @@ fn flash_with_collection() {
     let ran = run_on(&super::flash(), FLASH_SIZE, &plan(jobs, 60_000 * MS)).unwrap();
     assert_eq!(
         hash(&json(&ran)),
-        "58169ebeb0cfa38db29fbc9115afbd96b1bac83b8f92d14de469a67640db8576"
+        "f8b73679d379d15a83204057b910fa96724b96b267e57f56bccc9d848c5f2ed5"
     );
 }
 

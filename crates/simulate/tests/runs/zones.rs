@@ -86,7 +86,7 @@ fn a_prepared_drive_collects_from_the_first_write_on() {
     let jobs = "[w]\nrw=randwrite\nnorandommap\nioengine=libaio\niodepth=32\nio_size=16m\n";
     let fresh = plan(jobs, 10_000 * MS);
     let prepared = Plan {
-        prepared: true,
+        initial: model::Initial::Steady,
         ..fresh.clone()
     };
     let run = |plan: &Plan| run_on(&super::flash(), FLASH_SIZE, plan).unwrap();
@@ -113,7 +113,7 @@ fn a_prepared_drive_collects_from_the_first_write_on() {
         &zoned(),
         ZONES * ZONE,
         &Plan {
-            prepared: true,
+            initial: model::Initial::Steady,
             ..plan("[r]\n", MS)
         },
     );
@@ -138,7 +138,7 @@ fn a_drive_begins_with_a_state() {
         ..fresh.clone()
     };
     let prepared = Plan {
-        prepared: true,
+        initial: model::Initial::Steady,
         ..fresh.clone()
     };
     let run = |plan: &Plan| run_on(&parameters, FLASH_SIZE, plan);

@@ -314,6 +314,9 @@ impl Medium {
     /// file, or does not exist.
     pub(super) fn write_out(&mut self, may_be_regular: fn(&Path) -> bool) {
         self.in_full = true;
+        if let Some(timing) = &mut self.timing {
+            timing.initial = timing.initial();
+        }
         let file = self
             .timing
             .as_ref()

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use api::config::{self, Config, Listen, MediumKeys, MediumKind, Size, Timing, Zoned};
+use api::config::{self, Config, Initial, Listen, MediumKeys, MediumKind, Size, Timing, Zoned};
 use driver::bus::place::Place;
 use driver::key_value::{Dialect, Keys};
 use driver::program::{self, Pace, Ran, Rules, Target, Worker};
@@ -378,7 +378,12 @@ fn configuration(
     };
     let mut drive = MediumKeys::new("drive".into(), kind);
     drive.size = Some(Size(points.size_bytes));
-    drive.timing = Some(Timing::of(preset.full_name()));
+    let mut timing = Timing::of(preset.full_name());
+    if matches!(parameters, Parameters::Flash(_)) {
+        // The points write what they read, and are compared with points on a fresh drive.
+        timing.initial = Some(Initial::Fresh);
+    }
+    drive.timing = Some(timing);
     match parameters {
         Parameters::Kv(_) => {
             drive.dialect = Some(config::Dialect::Samsung);

@@ -42,7 +42,9 @@ pub(super) fn run(file: &Path, json: bool) -> anyhow::Result<()> {
     let parameters = parameters
         .map_err(|problems| anyhow::anyhow!(problems.join("; ")))
         .with_context(place)?;
-    let replayed = recording::replay(&parameters, &recorded).with_context(place)?;
+    // A recording that states none is of a time when every new drive was fresh.
+    let initial = timing.initial.map_or(model::Initial::Fresh, Into::into);
+    let replayed = recording::replay(&parameters, initial, &recorded).with_context(place)?;
     let replay = Replay {
         drive: recorded.drive,
         size_bytes: recorded.size,

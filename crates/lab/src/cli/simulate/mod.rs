@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use api::config::drive::Drive;
-use api::config::{Size, Span, Timing};
+use api::config::{Initial, Size, Span, Timing};
 use driver::workload::{Phase, Progress as JobProgress};
 use machine::files::read_text;
 use model::Kind;
@@ -110,9 +110,15 @@ pub struct Simulate {
     #[arg(long, value_name = "N", default_value_t = 1023, value_parser = clap::value_parser!(u16).range(1..=4095))]
     trace_depth: u16,
 
-    /// Start with a preconditioned flash drive, as after `nvmirage precondition`
-    #[arg(long)]
+    /// Start with a preconditioned flash drive, as after `nvmirage precondition` (initial=steady);
+    /// default: a drive of which every block was written once, in order (initial=filled)
+    #[arg(long, conflicts_with = "fresh")]
     prepared: bool,
+
+    /// Start with a flash drive on which nothing is written (initial=fresh): reads of blocks that
+    /// the workload has not written cost no sense
+    #[arg(long)]
+    fresh: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -193,9 +199,11 @@ impl Simulate {
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
         let drive = Drive::find(&self.preset, read_text).map_err(UsageError)?;
-        if self.prepared && drive.kind() != Kind::Flash {
+        if let Some(flag) = self.flag()
+            && drive.kind() != Kind::Flash
+        {
             return Err(UsageError(format!(
-                "--prepared is only for presets of kind flash, and {} is of kind {}: remove it",
+                "{flag} is only for presets of kind flash, and {} is of kind {}: remove it",
                 drive.name(),
                 drive.kind().name()
             ))
@@ -239,19 +247,41 @@ impl Simulate {
 
     /// The state that the drive begins with, read once for all runs.
     fn state(&self, drive: &Drive) -> anyhow::Result<Option<Arc<[u8]>>> {
-        let Some(path) = self.timing(&Point::default())?.state else {
-            return Ok(None);
-        };
-        if self.prepared {
-            return Err(UsageError(
-                "--prepared and --set state=FILE both say how the drive begins: remove one of them"
-                    .into(),
-            )
+        let timing = self.timing(&Point::default())?;
+        let of_set = timing.initial.map(|_| "--set initial=");
+        let of_state = timing.state.as_ref().map(|_| "--set state=FILE");
+        let both = [self.flag(), of_set, of_state];
+        if let [one, other, ..] = both.into_iter().flatten().collect::<Vec<_>>()[..] {
+            return Err(UsageError(format!(
+                "{one} and {other} both say how the drive begins: remove one of them"
+            ))
             .into());
         }
+        let Some(path) = timing.state else {
+            return Ok(None);
+        };
         let state = read_state(&path, self.size_of(drive))
             .with_context(|| format!("cannot begin with state={}", path.display()))?;
         Ok(Some(state.into()))
+    }
+
+    /// The flag that says how the drive begins.
+    fn flag(&self) -> Option<&'static str> {
+        match (self.prepared, self.fresh) {
+            (true, _) => Some("--prepared"),
+            (_, true) => Some("--fresh"),
+            _ => None,
+        }
+    }
+
+    /// The state of a new drive; `None` for a kind without one.
+    fn initial(&self, timing: &Timing) -> Option<Initial> {
+        let of_drive = timing.initial()?;
+        Some(match (self.prepared, self.fresh) {
+            (true, _) => Initial::Steady,
+            (_, true) => Initial::Fresh,
+            _ => of_drive,
+        })
     }
 
     /// Runs one point of the sweep.
@@ -263,15 +293,17 @@ impl Simulate {
         interrupt: &Interrupt,
     ) -> anyhow::Result<Run> {
         let size = self.size_of(drive);
-        let parameters = self.timing(point)?.parameters(size);
+        let timing = self.timing(point)?;
+        let parameters = timing.parameters(size);
         let parameters = parameters.map_err(|problems| UsageError(problems.join("\n")))?;
+        let initial = self.initial(&timing);
         let plan = Plan {
             warmup_ns: nanoseconds(self.warmup),
             interval_ns: self.interval_ns(),
             cost: self.host_cost,
             wrap: self.wrap,
             trace_depth: self.trace_depth,
-            prepared: self.prepared,
+            initial: initial.map_or(model::Initial::Fresh, Into::into),
             state,
             ..Plan::new(
                 self.workload(drive.kind(), text, point)?,
@@ -374,7 +406,7 @@ impl Simulate {
             "device": self.device,
             "wrap": self.wrap,
             "trace_depth": self.trace_depth,
-            "prepared": self.prepared,
+            "initial": self.initial(&timing).filter(|_| state.is_none()).map(Initial::name),
             "state_sha256": state.map(sha256),
         }))
     }

@@ -28,9 +28,19 @@ pub(super) fn text(runs: &[Run]) -> String {
                 drive.lines_collected,
                 drive.lines_free
             ));
+            if drive.unmapped_reads > 0 {
+                text.push_str(&unmapped(drive.unmapped_reads, drive.reads));
+            }
         }
     }
     text
+}
+
+/// A note on reads that cost less than on a drive with data.
+fn unmapped(unmapped: u64, reads: u64) -> String {
+    format!(
+        "{unmapped} of {reads} reads found unwritten blocks, which cost no flash read: write these blocks first, or leave --fresh out\n"
+    )
 }
 
 fn table(run: &Run) -> Table {

@@ -1,4 +1,6 @@
-//! Preconditioning: drives in the steady state of uniform random overwrites of single pages.
+//! State of new drives: [`Initial`] names the choices.
+//!
+//! Preconditioned drives are in the steady state of uniform random overwrites of single pages:
 //!
 //! - [`Flash::precondition`] simulates it: every page is placed and collected as in use, in no
 //!   time. This defines steady state here.
@@ -14,9 +16,29 @@ mod seeded;
 
 use super::Flash;
 use super::extra::random::Random;
+use crate::error::ParameterError;
+use crate::parameters::FlashParameters;
 
 /// Rounds after which write amplification has always settled.
 const MOST_ROUNDS: u32 = 50;
+
+/// Maximum size in bytes up to which preconditioning simulates every page operation.
+pub const PLAYED_MAX: u64 = 64 << 30;
+
+/// Default seed of the steady state's random writes.
+pub const STEADY_SEED: u64 = 1;
+
+/// State of a new drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Initial {
+    /// Nothing is written: reads cost no sense.
+    #[default]
+    Fresh,
+    /// Every page was written once, in order.
+    Filled,
+    /// The steady state of random overwrites.
+    Steady,
+}
 
 /// Method of preconditioning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +154,37 @@ fn per_mille(part: u64, whole: u64) -> u64 {
 }
 
 impl Flash {
+    /// Creates a drive at rest in a state. `seed` is that of the steady state's random writes.
+    ///
+    /// A filled drive is constructed, which takes as long as a fresh one at any size; its counters
+    /// begin at 0. The steady state of a drive of up to [`PLAYED_MAX`] bytes is simulated, and its
+    /// counters include these writes; that of a larger one is seeded.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Flash::new`].
+    pub fn in_state(
+        parameters: &FlashParameters,
+        initial: Initial,
+        seed: u64,
+    ) -> Result<Self, ParameterError> {
+        if initial == Initial::Steady && parameters.size_bytes > PLAYED_MAX {
+            return Ok(Self::seeded(parameters, seed)?.0);
+        }
+        let mut flash = Self::new(parameters)?;
+        match initial {
+            Initial::Fresh => {}
+            Initial::Filled => {
+                let partitions = flash.partitions.iter_mut();
+                partitions.for_each(|partition| partition.ftl.fill());
+            }
+            Initial::Steady => {
+                flash.precondition(seed);
+            }
+        }
+        Ok(flash)
+    }
+
     /// Brings the drive into the steady state of uniform random overwrites of single pages, with
     /// real page operations in no time: every page in order, then the capacity at random until
     /// write amplification changes by less than 2 % from one round to the next.

@@ -236,7 +236,7 @@ fn cost_benefit_weighs_age_against_gain() {
     let mut lines = Lines::new(4, 8);
     let fill = |lines: &mut Lines, invalid: u32| {
         let line = lines.open();
-        (0..8).for_each(|_| lines.place(line));
+        (0..8).for_each(|_| lines.place(line, 1));
         lines.fill(line);
         (0..invalid).for_each(|_| lines.invalidate(line));
     };
@@ -262,7 +262,7 @@ fn a_line_without_an_invalid_page_is_no_victim() {
     let mut lines = Lines::new(2, 4);
     for _ in 0..2 {
         let line = lines.open();
-        (0..4).for_each(|_| lines.place(line));
+        (0..4).for_each(|_| lines.place(line, 1));
         lines.fill(line);
     }
     for named in [
