@@ -290,7 +290,7 @@ fn zones_and_drives_that_were_in_use() {
     };
     let run = of("samsung-970-pro", &["--set", "block=128KiB"]);
     let value: serde_json::Value = serde_json::from_str(&run.out).unwrap();
-    assert_eq!(value["configuration"]["prepared"], true);
+    assert_eq!(value["configuration"]["initial"], "steady");
     assert!(
         value["runs"][0]["drive"]["pages_collected"]
             .as_u64()

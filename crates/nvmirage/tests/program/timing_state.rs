@@ -371,7 +371,7 @@ fn a_medium_in_memory_is_kept_over_a_clean_stop_only() {
         .replace("samsung-970-pro", "optane-p4800x");
     let ram: String = ram
         .lines()
-        .filter(|line| !line.starts_with("read_4k"))
+        .filter(|line| !line.starts_with("read_4k") && !line.starts_with("initial"))
         .map(|line| format!("{line}\n"))
         .collect();
     let first = |byte| {

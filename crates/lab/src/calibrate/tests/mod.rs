@@ -230,9 +230,13 @@ fn seed_of(jobs: &str) -> u64 {
 fn simulated(parameters: &Parameters, size: u64, jobs: &str, ms: u64) -> Vec<Sample> {
     let seed = seed_of(jobs);
     let jobs = fio::parse(jobs, &[("ioengine".to_owned(), "libaio".to_owned())]).unwrap();
-    let prepared = jobs.iter().any(|job| job.name == "sustained");
+    let initial = if jobs.iter().any(|job| job.name == "sustained") {
+        model::Initial::Steady
+    } else {
+        model::Initial::Fresh
+    };
     let plan = Plan {
-        prepared,
+        initial,
         ..Plan::new(Workload::Jobs(jobs), ms * 1_000_000, seed)
     };
     let mut go_on = |_| ControlFlow::Continue(());
