@@ -1,9 +1,9 @@
 //! The place of a lane: its controller's reactor, or another, as a visitor.
 //!
 //! A visitor receives its controller's messages by mail. Before it fetches it makes sure that it
-//! has received every change that the host may already know of ([`memory::MailCount`]). It moves when it
-//! holds nothing ([`Lane::is_empty`]): media know only the channels of their reactor, and tickets
-//! the key that the lane has there.
+//! has received every change that the host may already know of ([`memory::MailCount`]). It moves
+//! when it holds nothing ([`Lane::is_empty`]): media know only the channels of their reactor, and
+//! tickets the key that the lane has there.
 
 use std::sync::Arc;
 

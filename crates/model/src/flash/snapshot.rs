@@ -193,9 +193,10 @@ impl super::ftl::Ftl {
         let Some(mut map) = self.taken.take() else {
             return 0;
         };
-        let copied = match map.is_whole() {
-            true => 0,
-            false => map.take(|page| self.place_entry(page), pages),
+        let copied = if map.is_whole() {
+            0
+        } else {
+            map.take(|page| self.place_entry(page), pages)
         };
         self.taken = Some(map);
         copied

@@ -8,8 +8,8 @@
 //! with their assigned positions, each zone and each range separately, and only hashes of keys.
 //!
 //! In a replay, driver, controller, engine and model get the same operations at the same times on a
-//! virtual clock, over a medium whose hosts choose its model's operations ([`media::scripted`]). Each
-//! must complete at exactly the recorded nanosecond.
+//! virtual clock, over a medium whose hosts choose its model's operations ([`media::scripted`]).
+//! Each must complete at exactly the recorded nanosecond.
 
 use std::io::{self, Write};
 
