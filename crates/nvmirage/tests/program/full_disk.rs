@@ -434,6 +434,8 @@ size = "5GiB"
 preset = "samsung-970-pro"
 state = "small/its.state"
 state_interval = "50ms"
+# Its state is smaller than the disk.
+initial = "fresh"
 [[namespace]]
 name = "ns"
 media = "pro"
