@@ -28,7 +28,7 @@ interface Change {
   ms: number;
   what: { name: string; from: string; to: string }[];
   before: Counted;
-  /** What the server had counted when it had made the change, and its time then. */
+  /** Counts of the server after it made the change, and its time then. */
   at: Counted;
   atNs: number;
 }
@@ -72,10 +72,10 @@ export function Knobs({ medium, controllers }: { medium: string; controllers: st
     const before = recent.window();
     try {
       await api.retune(medium, values);
-      // the newest numbers here are up to a second old, and have commands of before
-      const now = await api.stats();
+      // store.stats is up to a second old: it lacks commands that completed before the change
+      const now = (await api.stats().catch(() => null)) ?? store.stats;
       const what = Object.entries(values).map(([name, to]) => ({ name, to, from: timing.parameters.find((one) => one.name === name)?.value ?? "" }));
-      setChanges([...changes.slice(-7), { ms: now.unix_time_ms, what, before, at: counted(now, controllers), atNs: now.time_ns }]);
+      setChanges([...changes.slice(-7), { ms: now?.unix_time_ms ?? Date.now(), what, before, at: counted(now, controllers), atNs: now?.time_ns ?? 0 }]);
       setTexts(new Map());
       again();
     } catch (refused) {
