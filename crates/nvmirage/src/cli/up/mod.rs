@@ -109,7 +109,7 @@ impl Up {
         }
         if self.fresh {
             terminal::progress::note(
-                "warning: the drive begins without data: reads of blocks that were never written cost no flash read, and are faster than those of the real drive",
+                "warning: a new drive begins without data (a saved state takes precedence): reads of blocks that were never written cost no flash read, and are faster than those of the real drive",
             );
         }
         let serves = match UnixStream::connect(server.path()) {
