@@ -46,7 +46,7 @@ pub(super) struct Door {
     /// Time of the next accept, after a failure.
     accepts_at: Option<Time>,
     /// Messages logged since the last host attached.
-    said: Logged,
+    logged: Logged,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl Door {
             callers: Vec::new(),
             is_watched: false,
             accepts_at: None,
-            said: Logged::default(),
+            logged: Logged::default(),
         }
     }
 
@@ -115,7 +115,7 @@ impl Door {
                 Ok(None) => break,
                 Err(error) => {
                     self.accepts_at = Some(now + PAUSE_NS);
-                    if !std::mem::replace(&mut self.said.cannot_accept, true) {
+                    if !std::mem::replace(&mut self.logged.cannot_accept, true) {
                         tracing::error!(controller = name, "cannot accept a host: {error}");
                     }
                     break;
@@ -157,7 +157,7 @@ impl Door {
         match (end, seat) {
             (CallerEnd::Waited, Seat::Taken(host)) => {
                 let host_process = of_process(host);
-                if !std::mem::replace(&mut self.said.refused, true) {
+                if !std::mem::replace(&mut self.logged.refused, true) {
                     tracing::info!(
                         controller = name,
                         "a host is refused{process}: the drive has one{host_process}"
@@ -166,7 +166,7 @@ impl Door {
                 drop(caller.refuse(host));
             }
             (CallerEnd::Silent, _) => {
-                if !std::mem::replace(&mut self.said.silent, true) {
+                if !std::mem::replace(&mut self.logged.silent, true) {
                     tracing::info!(controller = name, "a connection is closed{process}: {end}");
                 }
                 drop(caller.part());
@@ -193,7 +193,7 @@ impl Door {
 
     /// Resets the messages logged once per host, because a host has attached.
     pub(super) fn host_came(&mut self) {
-        self.said = Logged::default();
+        self.logged = Logged::default();
     }
 
     /// The next deadline of its connections.
