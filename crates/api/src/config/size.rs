@@ -1,5 +1,7 @@
 //! Sizes, ranges and times as people write them: `64GiB`, `0GiB..16GiB`, `50us`.
 //!
+//! Numbers may have decimals, where the result is a whole number of bytes or nanoseconds.
+//!
 //! A size always has a unit. `KiB`, `MiB`, `GiB`, `TiB` are powers of 1024; `kB`, `MB`, `GB`, `TB`
 //! are powers of 1000, as drive makers count; a bare `k`, `m`, `g`, `t` is binary, as in fio and
 //! QEMU.
@@ -29,18 +31,65 @@ const UNITS: &[(&str, u64)] = &[
     ("b", 1),
 ];
 
+/// Divides text behind its number.
+fn number_and_unit(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '_' && c != '.');
+    text.split_at(end.unwrap_or(text.len()))
+}
+
+/// Decimal number, exact: `digits / 10^places`.
+#[derive(Clone, Copy, Debug)]
+struct Decimal {
+    digits: u128,
+    places: u32,
+}
+
+/// Why a decimal number of a unit is no whole number of its smallest unit.
+#[derive(Clone, Copy, Debug)]
+enum Inexact {
+    TooMuch,
+    Fraction,
+}
+
+impl Decimal {
+    /// Maximum number of digits.
+    const MAX_DIGITS: usize = 24;
+
+    /// Reads digits, at most one point between them, and underscores; `None` for anything else.
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.replace('_', "");
+        let (whole, part) = text.split_once('.').unwrap_or((&text, "0"));
+        let all = format!("{whole}{part}");
+        if whole.is_empty() || part.is_empty() || all.len() > Self::MAX_DIGITS {
+            return None;
+        }
+        Some(Decimal {
+            digits: all.parse().ok()?,
+            places: u32::try_from(part.len()).ok()?,
+        })
+    }
+
+    /// This many units of `unit`.
+    fn times(self, unit: u64) -> Result<u64, Inexact> {
+        let product = self.digits.checked_mul(u128::from(unit));
+        let product = product.ok_or(Inexact::TooMuch)?;
+        let divisor = 10_u128.pow(self.places);
+        if !product.is_multiple_of(divisor) {
+            return Err(Inexact::Fraction);
+        }
+        u64::try_from(product / divisor).map_err(|_| Inexact::TooMuch)
+    }
+}
+
 impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        let digits = text
-            .find(|c: char| !c.is_ascii_digit() && c != '_')
-            .unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
-        let number: u64 = number.replace('_', "").parse().map_err(|_| {
+        let (number, unit) = number_and_unit(text);
+        let decimal = Decimal::parse(number).ok_or_else(|| {
             format!(
-                "`{text}` is not a size: write a whole number and a unit, as in 8GiB, 512MiB or 4096B"
+                "`{text}` is not a size: write a number and a unit, as in 8GiB, 1.5GiB, 512MiB or 4096B"
             )
         })?;
         let unit = unit.trim().to_ascii_lowercase();
@@ -57,10 +106,11 @@ impl FromStr for Size {
                     "`{text}` has an unknown unit `{unit}`: use B, KiB, MiB, GiB, TiB, kB, MB, GB or TB"
                 )
             })?;
-        number
-            .checked_mul(*bytes)
-            .map(Size)
-            .ok_or_else(|| format!("`{text}` is more than 16 EiB"))
+        match decimal.times(*bytes) {
+            Ok(bytes) => Ok(Size(bytes)),
+            Err(Inexact::TooMuch) => Err(format!("`{text}` is more than 16 EiB")),
+            Err(Inexact::Fraction) => Err(format!("`{text}` is not a whole number of bytes")),
+        }
     }
 }
 
@@ -137,14 +187,9 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        let digits = text
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
-        let number: u64 = number.parse().map_err(|_| {
-            format!(
-                "`{text}` is not a time: write a whole number and a unit, as in 50us, 2ms or 5s"
-            )
+        let (number, unit) = number_and_unit(text);
+        let decimal = Decimal::parse(number).ok_or_else(|| {
+            format!("`{text}` is not a time: write a number and a unit, as in 50us, 0.5ms or 5s")
         })?;
         let nanos: u64 = match unit.trim() {
             "ns" => 1,
@@ -160,10 +205,11 @@ impl FromStr for Span {
                 ));
             }
         };
-        number
-            .checked_mul(nanos)
-            .map(|ns| Span(Duration::from_nanos(ns)))
-            .ok_or_else(|| format!("time `{text}` is too long"))
+        match decimal.times(nanos) {
+            Ok(ns) => Ok(Span(Duration::from_nanos(ns))),
+            Err(Inexact::TooMuch) => Err(format!("time `{text}` is too long")),
+            Err(Inexact::Fraction) => Err(format!("`{text}` is not a whole number of nanoseconds")),
+        }
     }
 }
 
@@ -237,12 +283,28 @@ mod tests {
             ("1_024B", 1024),
             ("4k", 4096),
             ("1m", 1 << 20),
+            ("8.5GiB", 17 << 29),
+            ("1.5 kB", 1500),
+            ("0.1GB", 100_000_000),
             ("1TB", 1_000_000_000_000),
             ("960GB", 960_000_000_000),
         ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
-        for wrong in ["", "GiB", "12", "-1GiB", "1.5GiB", "1XB", "99999999999TiB"] {
+        for wrong in [
+            "",
+            "GiB",
+            "12",
+            "-1GiB",
+            "1.5B",
+            "0.1KiB",
+            "1.GiB",
+            ".5GiB",
+            "1.2.3GiB",
+            "1.5",
+            "1XB",
+            "99999999999TiB",
+        ] {
             let message = wrong.parse::<Size>().unwrap_err();
             assert!(message.contains(wrong), "{message}");
         }
@@ -252,6 +314,17 @@ mod tests {
     fn what_is_shown_reads_back() {
         for bytes in [0, 1, 512, 4096, 1000, 1 << 30, (1 << 30) + 512, u64::MAX] {
             assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
+        }
+        for (text, ns) in [
+            ("0.05ms", 50_000),
+            ("1.5us", 1_500),
+            ("0.5h", 1_800_000_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(Span(Duration::from_nanos(ns))), "{text}");
+        }
+        for wrong in ["0.5ns", "1.ms", ".5ms", "1.5", "1.2.3s", "ms"] {
+            let message = wrong.parse::<Span>().unwrap_err();
+            assert!(message.contains(wrong), "{message}");
         }
         for span in ["1ns", "50us", "2ms", "5s", "1min", "2h"] {
             let span: Span = span.parse().unwrap();
