@@ -1,5 +1,5 @@
 //! `cargo xtask package`: the Debian package, with the service, its socket, manual pages and
-//! completions.
+//! completions; the same files as a tarball, and the checksums of both.
 //!
 //! `dpkg-deb` makes it of a folder that has what `package/` says and what the program prints of
 //! itself. What it depends on is read off the program, so that it is installed nowhere where it
@@ -99,7 +99,38 @@ pub(crate) fn run(workspace: &Workspace) -> Result<PathBuf> {
             .args(["--root-owner-group", "-Zxz", "--build"])
             .args([&root, &package]),
     )?;
+    let archive = archive(&folder, &root)?;
+    let sums = folder.join("SHA256SUMS");
+    let names = [&package, &archive].map(|path| path.file_name().unwrap_or_default());
+    let text = output(Command::new("sha256sum").args(names).current_dir(&folder))?;
+    write(&sums, &text, 0o644)?;
     Ok(package)
+}
+
+/// The files of the package as a tarball, for systems without `dpkg`.
+fn archive(folder: &Path, root: &Path) -> Result<PathBuf> {
+    let name = format!(
+        "nvmirage-{}-{}-linux.tar.gz",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH
+    );
+    let archive = folder.join(name);
+    done(
+        Command::new("tar")
+            .args([
+                "--create",
+                "--gzip",
+                "--sort=name",
+                "--owner=0",
+                "--group=0",
+            ])
+            .arg("--exclude=./DEBIAN")
+            .arg("--file")
+            .arg(&archive)
+            .arg("--directory")
+            .args([root, Path::new(".")]),
+    )?;
+    Ok(archive)
 }
 
 /// The manual pages, compressed as Debian's policy has it (12.1).
