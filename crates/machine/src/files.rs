@@ -28,6 +28,14 @@ pub fn may_be_regular(path: &Path) -> bool {
         .map_or_else(|_| true, |found| found.file_type().is_file())
 }
 
+/// Name of a process, as `ps -o comm` shows it; `None` where it cannot be read.
+#[must_use]
+pub fn command_of(process: u32) -> Option<String> {
+    let name = std::fs::read(format!("/proc/{process}/comm")).ok()?;
+    let name = String::from_utf8_lossy(&name);
+    Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

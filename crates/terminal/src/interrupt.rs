@@ -1,14 +1,27 @@
 //! Termination by signals: a flag that SIGINT, SIGTERM and SIGHUP set, for work that polls it.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 /// Exit status after a second signal: 128 plus SIGINT's number, as in shells.
 const FORCED: i32 = 130;
+
+/// The last signal that ended a command's work; 0 for none.
+static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// Exit status of a command that a signal has ended early: 128 plus the signal's number, as in
+/// shells; `None` if no signal has arrived.
+#[must_use]
+pub fn status() -> Option<u8> {
+    match LAST.load(Ordering::Relaxed) {
+        0 => None,
+        signal => u8::try_from(128 + signal).ok(),
+    }
+}
 
 /// Whether a signal has asked the program to end.
 #[derive(Clone, Debug)]
@@ -26,6 +39,8 @@ impl Interrupt {
             // In this order: the first signal finds the flag clear, and sets it.
             flag::register_conditional_shutdown(signal, FORCED, set.clone())?;
             flag::register(signal, set.clone())?;
+            let number = usize::try_from(signal).unwrap_or_default();
+            flag::register_usize(signal, LAST.clone(), number)?;
         }
         Ok(Interrupt(set))
     }

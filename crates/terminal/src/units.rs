@@ -40,6 +40,15 @@ pub fn mib_s(value: f64) -> String {
     three_digits(value)
 }
 
+/// A mean count: whole from 10 on, else with one digit behind the point; `0` only for none.
+pub fn count(value: f64) -> String {
+    match value {
+        value if value <= 0.0 => "0".to_owned(),
+        value if value >= 9.95 => format!("{value:.0}"),
+        value => format!("{:.1}", value.max(0.1)),
+    }
+}
+
 /// A number of bytes, rounded: `8.00 GiB`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub fn bytes(count: u64) -> String {
@@ -90,6 +99,15 @@ mod tests {
             assert_eq!(nanoseconds(value), shown);
         }
         assert_eq!(mib_s(4_567.2), "4567");
+        for (value, shown) in [
+            (0.0, "0"),
+            (0.01, "0.1"),
+            (3.12, "3.1"),
+            (9.97, "10"),
+            (31.6, "32"),
+        ] {
+            assert_eq!(count(value), shown);
+        }
     }
 
     #[test]
