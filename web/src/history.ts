@@ -201,8 +201,8 @@ export type ReactorState = (typeof REACTOR_STATES)[number];
 export function reactorParts(now: Reactor, before: Reactor): Record<ReactorState, number> | null {
   const took = {
     busy: now.busy_ns - before.busy_ns,
-    spinning: now.spun_ns - before.spun_ns,
-    asleep: now.slept_ns - before.slept_ns,
+    spinning: now.spinning_ns - before.spinning_ns,
+    asleep: now.asleep_ns - before.asleep_ns,
     stalled: now.stalled_ns - before.stalled_ns,
   };
   const all = Object.values(took).reduce((a, b) => a + b, 0);

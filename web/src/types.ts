@@ -17,8 +17,8 @@ export interface Reactor extends config.Reactor {
   reactor: number;
   commands: number;
   busy_ns: number;
-  spun_ns: number;
-  slept_ns: number;
+  spinning_ns: number;
+  asleep_ns: number;
   stalled_ns: number;
   sleeps: number;
 }

@@ -265,8 +265,8 @@ test("a reactor's parts are of the whole", () => {
     mode: "adaptive",
     commands: 0,
     busy_ns: busy,
-    spun_ns: spun,
-    slept_ns: slept,
+    spinning_ns: spun,
+    asleep_ns: slept,
     stalled_ns: stalled,
     sleeps: 0,
   }) as Reactor;

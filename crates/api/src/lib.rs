@@ -46,9 +46,9 @@ pub use request::{
 };
 pub use stats::{ByDirection, ControllerStats, QueueStats, Stats};
 pub use status::{
-    ControllerStatus, DriveStatus, FileStatus, HostStatus, Inventory, IoStatus, MediumErrors,
-    MediumStatus, NamespaceStatus, PartitionStatus, QueuePlacement, ReactorStatus, Stopping,
-    TenantStatus,
+    ControllerIdentity, ControllerStatus, DriveStatus, FileStatus, HostProcess, HostStatus,
+    Inventory, IoStatus, MediumErrors, MediumStatus, NamespaceIdentity, NamespaceStatus,
+    PartitionStatus, QueuePlacement, ReactorStatus, Stopping, TenantStatus,
 };
 pub use timing::{ParameterStatus, TimingStatus};
 pub use trace::{Condition, TraceStatus};

@@ -47,9 +47,9 @@ pub struct ReactorStatus {
     /// Time of turns that found work, in nanoseconds.
     pub busy_ns: u64,
     /// Time of turns that found none, in nanoseconds.
-    pub spun_ns: u64,
+    pub spinning_ns: u64,
     /// Time asleep, in nanoseconds.
-    pub slept_ns: u64,
+    pub asleep_ns: u64,
     /// Number of times the reactor went to sleep.
     pub sleeps: u64,
     /// Turns longer than any work takes, because the system ran something else.
@@ -173,6 +173,37 @@ pub struct NamespaceStatus {
     pub controllers: Vec<String>,
     /// Whether a host created the namespace; it is then in no configuration.
     pub made_by_host: bool,
+    /// Identity that hosts see, while the namespace is in a subsystem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<NamespaceIdentity>,
+}
+
+/// Identity of a namespace: as configured, else derived from its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NamespaceIdentity {
+    /// NGUID, as 32 hexadecimal digits.
+    pub nguid: String,
+    /// EUI-64, as 16 hexadecimal digits.
+    pub eui64: String,
+}
+
+/// Identity of a controller's subsystem: as configured, else derived from its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ControllerIdentity {
+    /// Serial number, which `nvme list` shows in a guest.
+    pub serial: String,
+    /// NVMe Qualified Name of the subsystem.
+    pub subnqn: String,
+}
+
+/// Process of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HostProcess {
+    /// Process ID, as the host's socket reports it.
+    pub process: u32,
+    /// Name of the process, where it can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
 }
 
 /// Tenant, with counters since its creation, summed over all reactors.
@@ -200,8 +231,14 @@ pub struct ControllerStatus {
     /// always present.
     #[serde(flatten)]
     pub config: config::Controller,
+    /// Identity that hosts see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<ControllerIdentity>,
     /// Whether a host is attached.
     pub attached: bool,
+    /// Process of the host, where the system reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostProcess>,
     /// Controller identifier in the subsystem (CNTLID).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cntlid: Option<u16>,
@@ -223,6 +260,9 @@ pub struct HostStatus {
     /// Process ID of the host, where the system reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
+    /// Name of that process, where it can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// I/O completion queues that the host created, with the reactors that serve them.
     pub placement: Vec<QueuePlacement>,
 }

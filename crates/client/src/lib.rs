@@ -8,5 +8,6 @@ pub mod cli;
 mod connection;
 pub mod requests;
 mod top;
+pub mod words;
 
 pub use address::{Address, Intent};

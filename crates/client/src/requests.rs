@@ -20,6 +20,7 @@ use terminal::progress;
 
 use crate::Address;
 use crate::connection::{Connection, Interrupted, Sender};
+use crate::words;
 
 /// Largest reply that is accepted, in bytes: counters of many controllers, or commands in many
 /// queues.
@@ -113,7 +114,8 @@ pub fn create_trace(socket: &Address, trace: &impl Serialize) -> anyhow::Result<
 /// Creates an object of a `kind`: `media`, `namespaces`, `tenants` or `controllers`.
 pub fn create(socket: &Address, kind: &str, object: &impl Serialize) -> anyhow::Result<()> {
     let body = serde_json::to_vec(object)?;
-    request(socket, Method::POST, &format!("/v1/{kind}"), Some(body)).map(drop)
+    let created = request(socket, Method::POST, &format!("/v1/{kind}"), Some(body));
+    created.map(drop).map_err(words::of_error)
 }
 
 /// Creates an object of a `kind`, or confirms that it exists unchanged. Returns whether it was
@@ -126,7 +128,8 @@ pub fn put(
 ) -> anyhow::Result<bool> {
     let path = format!("/v1/{kind}/{}", checked(name)?);
     let body = serde_json::to_vec(object)?;
-    let (status, _) = answer_within(REQUEST_TIMEOUT, socket, Method::PUT, &path, Some(body))?;
+    let put = answer_within(REQUEST_TIMEOUT, socket, Method::PUT, &path, Some(body));
+    let (status, _) = put.map_err(words::of_error)?;
     Ok(status == StatusCode::CREATED)
 }
 

@@ -5,6 +5,7 @@
 //! therefore has the same identity at every start, and two machines never have the same one.
 
 use std::fs;
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -25,6 +26,7 @@ const SEED_LEN: usize = 32;
 #[derive(Clone, Debug)]
 pub(crate) struct Identities {
     seed: [u8; SEED_LEN],
+    is_saved: bool,
 }
 
 /// `$XDG_STATE_HOME/nvmirage`, or `~/.local/state/nvmirage` (XDG Base Directory Specification).
@@ -40,7 +42,7 @@ pub fn default_state_dir() -> anyhow::Result<PathBuf> {
     match absolute("HOME") {
         Some(home) => Ok(home.join(".local/state/nvmirage")),
         None => bail!(
-            "no state folder: set state_dir in the configuration, or the environment variable XDG_STATE_HOME"
+            "no state folder: set state_dir in the configuration, --state-dir on the command line, or the environment variable XDG_STATE_HOME"
         ),
     }
 }
@@ -65,6 +67,10 @@ pub(crate) fn name_apart(name: &str, path: &Path) -> String {
     format!("{name}-{hex}")
 }
 
+/// What to do where the state folder cannot be used.
+const OTHER_FOLDER: &str =
+    "set state_dir, or --state-dir on the command line, to a writable folder";
+
 impl Identities {
     /// Reads the seed from `state_dir`, or creates it.
     pub(crate) fn open(state_dir: &Path) -> anyhow::Result<Self> {
@@ -74,12 +80,13 @@ impl Identities {
             Ok(text) => Self::parse(&text).with_context(|| {
                 format!("{shown} cannot be used; restore it, or remove it to get new identities")
             }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Self::create(state_dir, &path).with_context(|| {
-                    format!("cannot save identities in {shown}: set state_dir to a writable folder")
-                })
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {
+                Self::create(state_dir, &path)
+                    .with_context(|| format!("cannot save identities in {shown}: {OTHER_FOLDER}"))
             }
-            Err(error) => Err(error).with_context(|| format!("cannot read {shown}")),
+            Err(error) => {
+                Err(error).with_context(|| format!("cannot read {shown}: {OTHER_FOLDER}"))
+            }
         }
     }
 
@@ -99,7 +106,10 @@ impl Identities {
             let digits = std::str::from_utf8(digits).expect("hexadecimal digits are ASCII");
             *byte = u8::from_str_radix(digits, 16).expect("two hexadecimal digits are a byte");
         }
-        Ok(Identities { seed })
+        Ok(Identities {
+            seed,
+            is_saved: true,
+        })
     }
 
     /// Writes a new seed atomically. If another process was first, uses that one's seed.
@@ -123,13 +133,31 @@ impl Identities {
         match linked {
             Ok(()) => {
                 fs::File::open(state_dir)?.sync_all()?;
-                Ok(Identities { seed })
+                Ok(Identities {
+                    seed,
+                    is_saved: true,
+                })
             }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 Self::parse(&fs::read_to_string(path)?)
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// A seed that is not saved.
+    pub(crate) fn of_this_process() -> anyhow::Result<Self> {
+        let mut seed = [0; SEED_LEN];
+        fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
+        Ok(Identities {
+            seed,
+            is_saved: false,
+        })
+    }
+
+    /// Whether the next start derives the same identities.
+    pub(crate) fn are_saved(&self) -> bool {
+        self.is_saved
     }
 
     fn derive<const N: usize>(&self, kind: &str, name: &str) -> [u8; N] {
@@ -222,6 +250,7 @@ mod tests {
     fn serial_and_nqn_have_the_form_the_specification_asks_for() {
         let ids = Identities {
             seed: [7; SEED_LEN],
+            is_saved: true,
         };
         let serial = ids.serial("a");
         assert!(serial.len() <= 20 && serial.is_ascii());

@@ -17,7 +17,7 @@ export function Overview() {
   const { total } = history;
   let [depth, errors] = [0, 0];
   for (const { last } of history.controllers.values()) {
-    depth += last?.numbers.in_flight ?? last?.numbers.depth ?? 0;
+    depth += last?.numbers.depth ?? last?.numbers.in_flight ?? 0;
     errors += last?.numbers.errors ?? 0;
   }
   return (
@@ -80,7 +80,7 @@ function Controllers() {
     rate("Bandwidth", (one) => both(one, "read_bandwidth", "write_bandwidth"), bandwidth),
     rate("p50", (one) => number(one, "p50"), time),
     rate("p99", (one) => number(one, "p99"), time),
-    rate("Under way", (one) => number(one, "in_flight") ?? number(one, "depth"), (n) => amount(n === null ? null : Math.round(n))),
+    rate("Under way", (one) => number(one, "depth") ?? number(one, "in_flight"), (n) => amount(n === null ? null : Math.round(n))),
     rate("Errors/s", (one) => number(one, "errors"), amount),
     { title: "Namespaces", cell: (one) => one.namespaces.join(", ") || "none", text: true },
   ];

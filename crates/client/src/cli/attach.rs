@@ -66,11 +66,11 @@ impl Attach {
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
         let pair = self.pair;
-        requests::attach(
-            &pair.control.to_change()?,
-            &pair.namespace,
-            &pair.controller,
-        )
+        let (namespace, controller) = (&pair.namespace, &pair.controller);
+        requests::attach(&pair.control.to_change()?, namespace, controller)?;
+        terminal::print(&format!(
+            "attached namespace {namespace} to controller {controller}\n"
+        ))
     }
 }
 
@@ -81,11 +81,15 @@ impl Detach {
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
         let pair = self.pair;
+        let (namespace, controller) = (&pair.namespace, &pair.controller);
         requests::detach(
             &pair.control.to_change()?,
-            &pair.namespace,
-            &pair.controller,
+            namespace,
+            controller,
             self.detach_hosts,
-        )
+        )?;
+        terminal::print(&format!(
+            "detached namespace {namespace} from controller {controller}\n"
+        ))
     }
 }

@@ -127,7 +127,8 @@ impl MediumArgs {
                 })?;
             }
         }
-        requests::create(&self.control.to_change()?, "media", &medium)
+        requests::create(&self.control.to_change()?, "media", &medium)?;
+        created("media", &medium)
     }
 }
 
@@ -137,13 +138,15 @@ impl NamespaceArgs {
             &self.control.to_change()?,
             "namespaces",
             &self.namespace.given,
-        )
+        )?;
+        created("namespace", &self.namespace.given)
     }
 }
 
 impl TenantArgs {
     fn run(self) -> anyhow::Result<()> {
-        requests::create(&self.control.to_change()?, "tenants", &self.tenant.given)
+        requests::create(&self.control.to_change()?, "tenants", &self.tenant.given)?;
+        created("tenant", &self.tenant.given)
     }
 }
 
@@ -155,6 +158,12 @@ impl ControllerArgs {
             let absolute = parse::listen(listen).map_err(UsageError)?;
             *listen = parse::absolute_listen(absolute)?.to_string();
         }
-        requests::create(&socket, "controllers", &controller)
+        requests::create(&socket, "controllers", &controller)?;
+        created("controller", &controller)
     }
+}
+
+fn created(word: &str, object: &serde_json::Map<String, Value>) -> anyhow::Result<()> {
+    let name = object.get("name").and_then(Value::as_str);
+    terminal::print(&format!("created {word} {}\n", name.unwrap_or_default()))
 }

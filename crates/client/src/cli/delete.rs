@@ -80,18 +80,24 @@ impl Delete {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        let (kind, named) = match self.what {
+        let (kind, word, named) = match self.what {
             What::Controller(Controller {
                 named,
                 detach_hosts,
             }) => {
                 let socket = named.control.to_change()?;
-                return requests::delete_controller(&socket, &named.name, detach_hosts);
+                requests::delete_controller(&socket, &named.name, detach_hosts)?;
+                return deleted("controller", &named.name);
             }
-            What::Media(named) => ("media", named),
-            What::Namespace(named) => ("namespaces", named),
-            What::Tenant(named) => ("tenants", named),
+            What::Media(named) => ("media", "media", named),
+            What::Namespace(named) => ("namespaces", "namespace", named),
+            What::Tenant(named) => ("tenants", "tenant", named),
         };
-        requests::delete(&named.control.to_change()?, kind, &named.name)
+        requests::delete(&named.control.to_change()?, kind, &named.name)?;
+        deleted(word, &named.name)
     }
+}
+
+fn deleted(word: &str, name: &str) -> anyhow::Result<()> {
+    terminal::print(&format!("deleted {word} {name}\n"))
 }

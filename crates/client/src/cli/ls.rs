@@ -81,6 +81,9 @@ fn media(inventory: &Inventory) -> Table {
     // Shown only if some medium fails; on most servers none does.
     let any_fails = inventory.media.iter().any(|m| failing(m).is_some());
     columns.extend(any_fails.then_some(("fails", Align::Left)));
+    // likewise the drive that a medium has the timing of
+    let any_timed = inventory.media.iter().any(|m| m.config.timing.is_some());
+    columns.extend(any_timed.then_some(("timing", Align::Left)));
     columns.push(("kind", Align::Left));
     let mut table = Table::new(&columns);
     for medium in &inventory.media {
@@ -90,6 +93,10 @@ fn media(inventory: &Inventory) -> Table {
             medium.io.as_ref().map_or("-".into(), registered),
         ];
         row.extend(any_fails.then(|| failing(medium).unwrap_or("-".into())));
+        row.extend(any_timed.then(|| {
+            let timing = medium.config.timing.as_ref();
+            timing.map_or("-".into(), |timing| timing.preset.clone())
+        }));
         row.push(medium.description.clone());
         table.row(row);
     }
@@ -141,6 +148,7 @@ fn controllers(inventory: &Inventory) -> Table {
         ("controller", Align::Left),
         ("subsystem", Align::Left),
         ("namespaces", Align::Left),
+        ("serial", Align::Left),
         ("host", Align::Left),
         ("queues on", Align::Left),
         ("listen", Align::Left),
@@ -148,17 +156,30 @@ fn controllers(inventory: &Inventory) -> Table {
     for controller in &inventory.controllers {
         let config = &controller.config;
         let listen: &Listen = &config.listen;
-        let host = if controller.attached { "attached" } else { "-" };
+        let serial = controller.identity.as_ref().map(|its| its.serial.clone());
         table.row(vec![
             config.name.clone(),
             config.subsystem().to_owned(),
             listed(&config.namespaces),
-            host.into(),
+            serial.unwrap_or("-".into()),
+            host(controller),
             listed(&reactors_of(controller)),
             listen.to_string(),
         ]);
     }
     table
+}
+
+/// The host of a controller: its process, where the system reports it.
+fn host(controller: &ControllerStatus) -> String {
+    match (&controller.host, controller.attached) {
+        (Some(host), _) => {
+            let command = host.command.as_deref().unwrap_or("process");
+            format!("{command} ({})", host.process)
+        }
+        (None, true) => "attached".to_owned(),
+        (None, false) => "-".to_owned(),
+    }
 }
 
 /// Usage of each tenant since its creation. The share is that of the cost of all tenants' commands,
@@ -210,14 +231,20 @@ fn reactors(inventory: &Inventory) -> Table {
         ("reactor", Align::Left),
         ("cpu", Align::Right),
         ("mode", Align::Left),
-        ("working", Align::Right),
+        ("busy", Align::Right),
         ("spinning", Align::Right),
         ("asleep", Align::Right),
+        ("stalled", Align::Right),
         ("sleeps", Align::Right),
         ("commands", Align::Right),
     ]);
     for (index, reactor) in inventory.reactors.iter().enumerate() {
-        let times = [reactor.busy_ns, reactor.spun_ns, reactor.slept_ns];
+        let times = [
+            reactor.busy_ns,
+            reactor.spinning_ns,
+            reactor.asleep_ns,
+            reactor.stalled_ns,
+        ];
         let total = times.into_iter().fold(0, u64::saturating_add).max(1);
         let share = |ns: u64| format!("{:.1} %", ns as f64 * 100.0 / total as f64);
         let cpu = reactor.config.cpu;
@@ -226,8 +253,9 @@ fn reactors(inventory: &Inventory) -> Table {
             cpu.map_or("-".into(), |cpu| cpu.to_string()),
             reactor.config.mode.name().into(),
             share(reactor.busy_ns),
-            share(reactor.spun_ns),
-            share(reactor.slept_ns),
+            share(reactor.spinning_ns),
+            share(reactor.asleep_ns),
+            share(reactor.stalled_ns),
             reactor.sleeps.to_string(),
             reactor.commands.to_string(),
         ]);
@@ -259,16 +287,16 @@ mod tests {
     #[test]
     fn what_is_served_is_in_the_tables() {
         let inventory: Inventory = serde_json::from_str(
-            r#"{"media":[{"name":"disk","kind":"ram","size":"8GiB","bytes":8589934592,"description":"ram, memory"},
+            r#"{"media":[{"name":"disk","kind":"ram","size":"8GiB","timing":{"preset":"intel-p3600"},"bytes":8589934592,"description":"ram, memory"},
                          {"name":"slow","kind":"file","path":"/a","bytes":4096,"description":"file","io":{"registered":3,"plain":1}}],
                 "namespaces":[{"name":"root","media":"disk","lba_size":4096,"blocks":2097152,"nsid":1,"subsystem":"vm1","controllers":["vm1","vm2"],"made_by_host":false},
                               {"name":"spare","media":"disk","lba_size":4096,"blocks":1,"controllers":[],"made_by_host":false}],
-                "controllers":[{"name":"vm1","namespaces":["root"],"listen":"vfio-user:/a/b","attached":true,
+                "controllers":[{"name":"vm1","namespaces":["root"],"listen":"vfio-user:/a/b","attached":true,"identity":{"serial":"NVM1","subnqn":"nqn.x"},"host":{"process":7,"command":"qemu"},
                                 "placement":[{"queue":1,"reactor":2},{"queue":2,"reactor":0},{"queue":3,"reactor":2}]}],
                 "tenants":[{"name":"web","weight":300,"iops":5000,"bandwidth":"1MiB","commands":2,"bytes":0,"capped":5,"held":6,"at_media":7},
                            {"name":"backup","commands":3,"bytes":12288,"capped":0,"held":0,"at_media":0}],
                 "reactors":[{"cpu":3,"mode":"adaptive","spin":"50us","budget":30,"commands":7,"turns":9,"turns_with_work":4,
-                             "busy_ns":250,"spun_ns":250,"slept_ns":1500,"sleeps":2,"stalls":0,"stalled_ns":0}]}"#,
+                             "busy_ns":250,"spinning_ns":250,"asleep_ns":1000,"sleeps":2,"stalls":1,"stalled_ns":500}]}"#,
         )
         .unwrap();
         let text = tables(&inventory);
@@ -278,8 +306,11 @@ mod tests {
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(row("disk"), ["disk", "8.00", "GiB", "-", "ram,", "memory"]);
-        assert_eq!(row("slow"), ["slow", "4.00", "KiB", "75", "%", "file"]);
+        assert_eq!(
+            row("disk"),
+            ["disk", "8.00", "GiB", "-", "intel-p3600", "ram,", "memory"]
+        );
+        assert_eq!(row("slow"), ["slow", "4.00", "KiB", "75", "%", "-", "file"]);
         assert_eq!(
             row("root"),
             [
@@ -292,7 +323,16 @@ mod tests {
         );
         assert_eq!(
             row("vm1"),
-            ["vm1", "vm1", "root", "attached", "0,2", "vfio-user:/a/b"]
+            [
+                "vm1",
+                "vm1",
+                "root",
+                "NVM1",
+                "qemu",
+                "(7)",
+                "0,2",
+                "vfio-user:/a/b"
+            ]
         );
         // 2 commands of 4 KiB against 3 of 8 KiB.
         assert_eq!(
@@ -315,7 +355,7 @@ mod tests {
         assert_eq!(
             row("0 "),
             [
-                "0", "3", "adaptive", "12.5", "%", "12.5", "%", "75.0", "%", "2", "7"
+                "0", "3", "adaptive", "12.5", "%", "12.5", "%", "50.0", "%", "25.0", "%", "2", "7"
             ]
         );
     }

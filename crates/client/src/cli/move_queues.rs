@@ -50,6 +50,7 @@ impl Move {
             reactors: self.reactors,
             queue: self.queue,
         };
-        requests::move_queues(&self.control.to_change()?, &self.controller, &placement)
+        requests::move_queues(&self.control.to_change()?, &self.controller, &placement)?;
+        terminal::print(&format!("moved queues of controller {}\n", self.controller))
     }
 }

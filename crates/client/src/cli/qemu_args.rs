@@ -7,8 +7,8 @@ use api::config::{self, Listen, Size};
 use machine::files::read_text;
 use machine::qemu::{self, NEEDED};
 
+use super::live;
 use super::parse::Control;
-use super::{UsageError, live};
 use crate::requests;
 
 const EXAMPLES: &str = "\
@@ -25,6 +25,18 @@ The guest's memory must be shared: the drive reads and writes it. A second drive
 
 /// Default memory size of a guest.
 pub const DEFAULT_MEMORY: Size = Size(4 << 30);
+
+/// Reads the memory size of a guest.
+///
+/// # Errors
+/// It is no size, or not whole MiB.
+pub fn memory(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    if size.0 == 0 || !size.0.is_multiple_of(1 << 20) {
+        return Err("write whole MiB, as in 4GiB".to_owned());
+    }
+    Ok(size)
+}
 
 /// Print the QEMU options for a controller
 ///
@@ -44,7 +56,7 @@ pub struct QemuArgs {
     control: Control,
 
     /// Memory size of the guest
-    #[arg(long, value_name = "SIZE", default_value_t = DEFAULT_MEMORY)]
+    #[arg(long, value_name = "SIZE", default_value_t = DEFAULT_MEMORY, value_parser = memory)]
     memory: Size,
 
     /// QEMU executable; default: the one on the PATH
@@ -58,12 +70,6 @@ impl QemuArgs {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        if self.memory.0 == 0 || !self.memory.0.is_multiple_of(1 << 20) {
-            let memory = self.memory;
-            return Err(
-                UsageError(format!("--memory {memory}: write whole MiB, as in 4GiB")).into(),
-            );
-        }
         let socket = self.socket()?;
         let socket = socket.to_str().with_context(|| {
             format!(

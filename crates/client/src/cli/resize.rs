@@ -42,6 +42,7 @@ impl Resize {
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
         let socket = self.control.to_change()?;
-        requests::resize(&socket, &self.namespace, self.size, self.shrink)
+        requests::resize(&socket, &self.namespace, self.size, self.shrink)?;
+        terminal::print(&format!("resized namespace {}\n", self.namespace))
     }
 }

@@ -67,7 +67,8 @@ impl Set {
         let socket = self.control.to_change()?;
         if self.kind == "log" {
             let changes = iter::once(&self.name).chain(&self.changes);
-            return requests::change_log(&socket, &log_change(changes)?);
+            requests::change_log(&socket, &log_change(changes)?)?;
+            return terminal::print("changed log\n");
         }
         if self.changes.is_empty() {
             let (kind, name) = (&self.kind, &self.name);
@@ -79,11 +80,13 @@ impl Set {
                 Ok((key.to_owned(), value.to_owned()))
             });
             let changes = changes.collect::<Result<_, UsageError>>()?;
-            return requests::change_tenant(&socket, &self.name, &TenantChange { changes });
+            requests::change_tenant(&socket, &self.name, &TenantChange { changes })?;
+            return self.changed();
         }
         if self.kind == "controller" {
             let change = controller_change(&self.changes)?;
-            return requests::change_controller(&socket, &self.name, &change);
+            requests::change_controller(&socket, &self.name, &change)?;
+            return self.changed();
         }
         let mut all = MediumChange::default();
         for change in &self.changes {
@@ -106,7 +109,12 @@ impl Set {
                 _ => return Err(wrong().into()),
             }
         }
-        requests::change_medium(&socket, &self.name, &all)
+        requests::change_medium(&socket, &self.name, &all)?;
+        self.changed()
+    }
+
+    fn changed(&self) -> anyhow::Result<()> {
+        terminal::print(&format!("changed {} {}\n", self.kind, self.name))
     }
 }
 

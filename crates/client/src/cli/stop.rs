@@ -49,7 +49,7 @@ impl Stop {
         let pid = pid.context("the server did not report its process id")?;
         let process = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(process) => process,
-            Err(Errno::SRCH) => return Ok(()),
+            Err(Errno::SRCH) => return stopped(stopping.pid),
             Err(error) => return Err(error).context("cannot monitor the server's process"),
         };
         let deadline = Instant::now() + BOUND;
@@ -63,7 +63,7 @@ impl Stop {
                     is_told = true;
                 }
                 Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => return Ok(()),
+                Ok(_) => return stopped(stopping.pid),
                 Err(error) => return Err(error).context("cannot wait for the server"),
             }
         }
@@ -72,4 +72,8 @@ impl Stop {
             BOUND.as_secs()
         )
     }
+}
+
+fn stopped(pid: u32) -> anyhow::Result<()> {
+    terminal::print(&format!("stopped server, process {pid}\n"))
 }

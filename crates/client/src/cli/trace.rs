@@ -83,7 +83,8 @@ impl Stop {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        requests::delete(&self.control.to_change()?, "traces", &self.name)
+        requests::delete(&self.control.to_change()?, "traces", &self.name)?;
+        terminal::print(&format!("stopped trace {}\n", self.name))
     }
 }
 

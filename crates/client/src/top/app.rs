@@ -169,7 +169,7 @@ impl App {
                 }));
             }
             Sort::P99 => all.sort_by(by(|c| c.latency.map_or(0.0, |l| l.p99 as f64))),
-            Sort::Depth => all.sort_by(by(|c| c.depth as f64)),
+            Sort::Depth => all.sort_by(by(|c| c.depth)),
             Sort::Errors => all.sort_by(by(|c| c.per_s.map_or(0.0, |r| r.errors))),
         }
         all

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::sample::{Controller, Queue, Reactor, Sample, Tenant};
+use super::sample::{Controller, Latency, Queue, Reactor, Sample, Tenant};
 
 /// Maximum period that latencies cover.
 pub(super) const LATENCY_WINDOW_NS: u64 = 10_000_000_000;
@@ -31,7 +31,8 @@ pub(super) struct ControllerRates {
     pub(super) name: String,
     pub(super) attached: bool,
     pub(super) namespaces: Vec<String>,
-    pub(super) depth: u64,
+    /// Mean number of commands in flight, from the host's doorbell to completion.
+    pub(super) depth: f64,
     /// `None` until there are two samples.
     pub(super) per_s: Option<ControllerPerSecond>,
     /// Latencies of all sampled commands of the last seconds; `None` if there were none.
@@ -132,12 +133,7 @@ impl Course {
             self.forget();
         }
         for controller in &sample.controllers {
-            let name = controller.name.clone();
-            let depths = self.depths.entry(name).or_default();
-            if depths.len() == DEPTHS {
-                depths.pop_front();
-            }
-            depths.push_back(controller.depth());
+            self.depths.entry(controller.name.clone()).or_default();
         }
         let is_there = |name: &String| sample.controllers.iter().any(|its| its.name == *name);
         self.depths.retain(|name, _| is_there(name));
@@ -145,6 +141,14 @@ impl Course {
             self.samples.pop_front();
         }
         self.samples.push_back(sample);
+        for controller in self.rates().map_or(Vec::new(), |rates| rates.controllers) {
+            let depths = self.depths.entry(controller.name).or_default();
+            if depths.len() == DEPTHS {
+                depths.pop_front();
+            }
+            // whole commands, for a chart
+            depths.push_back(controller.depth.ceil() as u64);
+        }
     }
 
     /// Whether the second sample is old enough to replace the first.
@@ -274,12 +278,38 @@ fn controller_rates(
         name: now.name.clone(),
         attached: now.attached,
         namespaces: now.namespaces.clone(),
-        depth: now.depth(),
+        depth: depth(now, before, since, seconds),
         per_s,
         latency: percentiles(&all),
         by_operation,
         stages: since.map_or(Vec::new(), |since| stages(since, now)),
         queues: queues.collect(),
+    }
+}
+
+/// Mean number of commands in flight, by Little's law: the commands of a second times the time that
+/// each takes. A count of one moment reads 0 under load, where a turn ends with an empty medium.
+/// That count stands in only where no command was sampled.
+fn depth(
+    now: &Controller,
+    before: Option<&Controller>,
+    since: Option<&Controller>,
+    seconds: f64,
+) -> f64 {
+    let (Some(before), Some(since)) = (before, since) else {
+        return now.depth() as f64;
+    };
+    let commands = |its: &Controller| its.queues.iter().map(|queue| queue.commands).sum();
+    let commands = grown(commands(before), commands(now));
+    let total = |its: &Controller, of: fn(&Latency) -> u64| its.latency.iter().map(of).sum();
+    let sampled = grown(total(since, |l| l.count), total(now, |l| l.count));
+    let time_ns = grown(total(since, |l| l.sum_ns), total(now, |l| l.sum_ns));
+    match (commands, sampled) {
+        (0, _) | (_, 0) => now.depth() as f64,
+        (commands, sampled) => {
+            let mean_s = time_ns as f64 / sampled as f64 / 1e9;
+            commands as f64 / seconds * mean_s
+        }
     }
 }
 
@@ -345,8 +375,8 @@ fn reactor_rates(before: &Reactor, now: &Reactor, seconds: f64) -> ReactorPerSec
     let turns = grew(|r| r.turns);
     let times = [
         grew(|r| r.busy_ns),
-        grew(|r| r.spun_ns),
-        grew(|r| r.slept_ns),
+        grew(|r| r.spinning_ns),
+        grew(|r| r.asleep_ns),
         grew(|r| r.stalled_ns),
     ];
     // A sleep is counted when it ends; the missing time is a sleep in progress.

@@ -20,8 +20,8 @@ pub(super) struct Reactor {
     pub(super) turns: u64,
     pub(super) turns_with_work: u64,
     pub(super) busy_ns: u64,
-    pub(super) spun_ns: u64,
-    pub(super) slept_ns: u64,
+    pub(super) spinning_ns: u64,
+    pub(super) asleep_ns: u64,
     pub(super) stalled_ns: u64,
 }
 
@@ -77,6 +77,10 @@ pub(super) struct Queue {
 pub(super) struct Latency {
     /// `read`, `write` or `other`.
     pub(super) operation: String,
+    /// Number of sampled commands.
+    pub(super) count: u64,
+    /// Their total time in nanoseconds.
+    pub(super) sum_ns: u64,
     /// Largest latency of each bucket in nanoseconds, and the number of commands in it; sorted.
     pub(super) buckets: Vec<(u64, u64)>,
 }

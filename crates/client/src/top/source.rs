@@ -101,8 +101,8 @@ impl From<Stats> for Sample {
             turns: its.turns,
             turns_with_work: its.turns_with_work,
             busy_ns: its.busy_ns,
-            spun_ns: its.spun_ns,
-            slept_ns: its.slept_ns,
+            spinning_ns: its.spinning_ns,
+            asleep_ns: its.asleep_ns,
             stalled_ns: its.stalled_ns,
         });
         let tenants = stats.tenants.into_iter().map(|its| Tenant {
@@ -135,6 +135,8 @@ impl From<ControllerStats> for Controller {
         });
         let latency = its.latency.into_iter().map(|one| Latency {
             operation: one.operation,
+            count: one.count,
+            sum_ns: one.sum_ns,
             buckets: one.buckets,
         });
         let stages = its.stages.into_iter().map(|one| (one.stage, one.sum_ns));

@@ -41,6 +41,9 @@ fn controller(name: &str, seconds: u64) -> Controller {
         }],
         latency: vec![Latency {
             operation: "read".into(),
+            // at 12,400 commands a second, a mean of 250 us is 3.1 commands in flight
+            count: 100 * seconds,
+            sum_ns: 25_000_000 * seconds,
             // of 100 since the first second, 98 of 9,984 ns and 2 of 1 ms
             buckets: vec![(9_984, 98 * seconds), (1_000_000, 2 * seconds)],
         }],
@@ -68,8 +71,8 @@ fn sample(seconds: u64) -> Sample {
             turns: 100_000 * seconds,
             turns_with_work: 25_000 * seconds,
             busy_ns: SECOND / 2 * seconds,
-            spun_ns: SECOND / 4 * seconds,
-            slept_ns: SECOND / 4 * seconds,
+            spinning_ns: SECOND / 4 * seconds,
+            asleep_ns: SECOND / 4 * seconds,
             stalled_ns: 0,
         }],
         tenants: vec![
@@ -185,11 +188,11 @@ fn all_controllers_at_80_by_24() {
         &mut app,
         "
 nvmirage top  /run/nvmirage/control.sock                up 1 h 00 min  every 1 s
-2 controllers, 1 host  IOPS 12.4 K  r/w 48.0/0.25 MiB/s  depth 7
-reactor 0  adaptive  [############======......] busy  50%  spin  25%  sleep  25%
+2 controllers, 1 host  IOPS 12.4 K  r/w 48.0/0.25 MiB/s  depth 3.1
+reactor 0  adaptive  [####==..] busy  50% spinning  25% asleep  25% stalled   0%
 
 CONTROLLER       HOST   IOPS READ MiB/s WRITE MiB/s     p50     p99 DEPTH  ERR/s
-vm1              yes  12.4 K       48.0        0.25 9.98 us 1.00 ms     7      0
+vm1              yes  12.4 K       48.0        0.25 9.98 us 1.00 ms   3.1      0
 idle             no        0          0           0       -       -     0      0
 ",
     );
@@ -209,8 +212,8 @@ fn reactors_at_80_by_24() {
         &mut app,
         "
 nvmirage top  /run/nvmirage/control.sock                up 1 h 00 min  every 1 s
-REACTOR       MODE       CPU CMDS/s TURNS/s FOUND  BUSY  SPIN SLEEP STALL QUEUES
-0             adaptive     3 12.4 K   100 K   25%   50%   25%   25%    0%      1
+REACTOR MODE       CPU CMDS/s TURNS/s FOUND  BUSY SPINNING ASLEEP STALLED QUEUES
+0       adaptive     3 12.4 K   100 K   25%   50%      25%    25%      0%      1
 
 queues of reactor 0
 CONTROLLER                          CQ CMDS/s DEPTH INTERRUPTS/s SPARED/s  ERR/s
@@ -241,7 +244,8 @@ fn a_controller_at_80_by_24() {
     press(&mut app, KeyCode::Enter);
     assert_eq!(app.inspects(), Some("vm1"));
     app.take(sample(3), Some(inspected()));
-    // the depths 6, 7 and 8: of 24 eighths 18, 21 and 24
+    // 6 at the moment of the first sample, then 3.1 by Little's law, rounded up: of 24 eighths 24,
+    // 16 and 16
     assert_frame(
         &mut app,
         "
@@ -250,7 +254,7 @@ vm1   host attached, doorbells shadow, 7 exits/s   namespaces a, b
 read 12.3 K/s 48.0 MiB/s  write 60/s 0.25 MiB/s  errors 0/s
 p50/p99/max  read 9.98 us/1.00 ms/1.00 ms
 ring 25%, medium 75%
-    8 ▂▅█
+    6 █
 depth ███
     0 ███
 QUEUE ON CMDS/s DEPTH  INT/s  SIZE  HEAD  TAIL PH DOORBELL SHADOW EVENT STATE
@@ -298,6 +302,8 @@ fn more_room_is_used_and_nothing_is_cut() {
         its.read_bytes = 99_999 * MIB * seconds;
         its.write_bytes = 99_999 * MIB * seconds;
         its.errors = 999_000 * seconds;
+        // without sampled commands, the count of the moment
+        its.latency[0].count = 0;
         its.queues[0].in_flight = 65_535;
         its.stages = [
             "ring",
@@ -313,6 +319,7 @@ fn more_room_is_used_and_nothing_is_cut() {
             its.latency.push(Latency {
                 operation: operation.into(),
                 buckets: vec![(123_000_000, 100 * seconds)],
+                ..Latency::default()
             });
         }
         sample.controllers.extend((0..198).map(|at| Controller {

@@ -7,7 +7,7 @@ use controller::flight::Operation;
 
 use super::media::MEDIA;
 use super::text::{Family, Kind, Number, Sample, Unit};
-use super::{ControllerCounts, Snapshot, latency};
+use super::{ControllerCounts, Snapshot, latency, process};
 
 /// A metric of one kind of object.
 pub(super) struct Metric<T> {
@@ -74,8 +74,8 @@ const REACTORS: &[Metric<ReactorStatus>] = &[
                 "state",
                 &[
                     ("busy", r.busy_ns),
-                    ("spinning", r.spun_ns),
-                    ("asleep", r.slept_ns),
+                    ("spinning", r.spinning_ns),
+                    ("asleep", r.asleep_ns),
                     ("stalled", r.stalled_ns),
                 ],
             )
@@ -478,6 +478,7 @@ pub(super) fn of(snapshot: &Snapshot) -> Vec<Family> {
             value: Number::Whole(1),
         }],
     });
+    all.extend(process::families(snapshot));
     all
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use api::config::{Config, Controller, Doorbells};
-use api::{ControllerChange, Refusal};
+use api::{ControllerChange, ControllerIdentity, Refusal};
 use controller::config::{ControllerConfig, DoorbellMode};
 use engine::{Mode, SubsystemSlot};
 use transport::vfio_user::Listener;
@@ -26,6 +26,20 @@ struct Words {
 }
 
 impl State {
+    /// The identity of a served subsystem, as its hosts see it.
+    pub(super) fn identity_of(&self, subsystem: &str) -> Option<ControllerIdentity> {
+        let find = |of: fn(&Controller) -> Option<&String>| {
+            self.config.controllers_of(subsystem).find_map(of).cloned()
+        };
+        // derived ones were read when the subsystem was created
+        let derived = self.identities.as_ref();
+        let lasting = identity::lasting_name(&self.config, subsystem);
+        Some(ControllerIdentity {
+            serial: find(|c| c.serial.as_ref()).or(derived.map(|ids| ids.serial(&lasting)))?,
+            subnqn: find(|c| c.subnqn.as_ref()).or(derived.map(|ids| ids.subnqn(&lasting)))?,
+        })
+    }
+
     /// The identity of a subsystem: the values that one of its controllers sets, otherwise derived
     /// ones.
     fn words(&mut self, config: &Config, name: &str) -> anyhow::Result<Words> {

@@ -2,11 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use api::config::{self, Config};
+use api::config::{self, Config, Listen};
 use api::{
-    ControllerStatus, DriveStatus, FileStatus, HostStatus, Inventory, IoStatus, MediumErrors,
-    MediumStatus, NamespaceStatus, Partition, PartitionStatus, QueuePlacement, ReactorStatus,
-    Refusal, TenantStatus,
+    ControllerStatus, DriveStatus, FileStatus, HostProcess, HostStatus, Inventory, IoStatus,
+    MediumErrors, MediumStatus, NamespaceIdentity, NamespaceStatus, Partition, PartitionStatus,
+    QueuePlacement, ReactorStatus, Refusal, TenantStatus,
 };
 use controller::subsystem::Allocated;
 use machine::clock::Clock;
@@ -68,14 +68,10 @@ impl Supervisor {
     pub(crate) fn hosts(&self) -> Result<Vec<HostStatus>, Refusal> {
         let controllers = self.controllers()?.into_iter();
         let attached = controllers.filter(|controller| controller.attached);
-        let state = self.lock();
-        let process = |name: &str| {
-            let mut served = state.controllers.iter();
-            served.find(|c| c.name == name)?.presence.process()
-        };
         Ok(attached
             .map(|controller| HostStatus {
-                process: process(&controller.config.name),
+                process: controller.host.as_ref().map(|host| host.process),
+                command: controller.host.and_then(|host| host.command),
                 controller: controller.config.name,
                 listen: controller.config.listen,
                 placement: controller.placement,
@@ -161,8 +157,8 @@ impl State {
                     turns: counters.turns.get(),
                     turns_with_work: counters.turns_with_work.get(),
                     busy_ns: counters.busy_ns.get(),
-                    spun_ns: counters.spun_ns.get(),
-                    slept_ns: counters.slept_ns.get(),
+                    spinning_ns: counters.spun_ns.get(),
+                    asleep_ns: counters.slept_ns.get(),
                     sleeps: counters.sleeps.get(),
                     stalls: counters.stalls.get(),
                     stalled_ns: counters.stalled_ns.get(),
@@ -264,6 +260,7 @@ impl State {
                     nsid: None,
                     controllers: Vec::new(),
                     made_by_host: false,
+                    identity: None,
                 },
             });
         }
@@ -302,6 +299,10 @@ impl State {
             nsid: Some(namespace.nsid()),
             controllers: attached.map(|c| c.name.clone()).collect(),
             made_by_host: namespace.name.is_none(),
+            identity: Some(NamespaceIdentity {
+                nguid: digits(&namespace.namespace.nguid),
+                eui64: digits(&namespace.namespace.eui64),
+            }),
         }
     }
 
@@ -319,6 +320,7 @@ impl State {
             config.namespaces = attached.map(|n| label(&live.name, n)).collect();
         }
         config.subsystem = Some(config.subsystem().to_owned());
+        config.listen = absolute(&config.listen)?;
         let mut served = self.controllers.iter();
         let served = served.find(|c| c.name == config.name);
         let placement = served.map_or(Ok(Vec::new()), |served| {
@@ -329,7 +331,14 @@ impl State {
             placement: placement
                 .map(|(queue, reactor)| QueuePlacement { queue, reactor })
                 .collect(),
+            identity: self.identity_of(config.subsystem()),
             attached: self.has_host(&config.name),
+            host: served
+                .and_then(|served| served.presence.process())
+                .map(|process| HostProcess {
+                    process,
+                    command: machine::files::command_of(process),
+                }),
             doorbell_messages: served.map_or(0, |served| served.doorbell_messages.get()),
             cntlid: id.map(|id| id.0),
             config,
@@ -371,6 +380,16 @@ fn errors(troubles: &Troubles) -> Vec<MediumErrors> {
                 .map(|errno| std::io::Error::from_raw_os_error(errno).to_string()),
         })
         .collect()
+}
+
+/// An address that means the same in every folder, as clients have others than the server.
+fn absolute(listen: &Listen) -> anyhow::Result<Listen> {
+    let path = std::path::absolute(listen.path())?;
+    Ok(match listen {
+        Listen::VfioUser(_) => Listen::VfioUser(path),
+        Listen::Unix(_) => Listen::Unix(path),
+        Listen::Fuse(_) => Listen::Fuse(path),
+    })
 }
 
 fn digits(bytes: &[u8]) -> String {

@@ -96,11 +96,35 @@ impl State {
         }
     }
 
+    /// Whether a medium outlives the process, so that its hosts expect the same drive again.
+    fn keeps_data(&self) -> bool {
+        let mut media = self.config.media.iter();
+        media.any(|m| {
+            m.path().is_some()
+                || m.state().is_some()
+                || matches!(m.backing, config::Backing::Drive(_))
+        })
+    }
+
     /// Identities are read or created only if a configuration omits one.
     pub(super) fn identities(&mut self) -> anyhow::Result<&Identities> {
-        if self.identities.is_none() {
-            let dir = self.state_dir()?;
-            self.identities = Some(Identities::open(&dir)?);
+        let is_a_must = self.config.state_dir.is_some() || self.keeps_data();
+        if let Some(identities) = &self.identities {
+            anyhow::ensure!(
+                identities.are_saved() || !is_a_must,
+                "a drive that keeps data must have the same identities at each start, and the state folder could not be used when this server started: start it again with --state-dir FOLDER, or with state_dir in its configuration"
+            );
+        } else {
+            let opened = self.state_dir().and_then(|dir| Identities::open(&dir));
+            self.identities = Some(match opened {
+                Err(error) if !is_a_must => {
+                    tracing::warn!(
+                        "serial numbers and other identities change at the next start: {error:#}"
+                    );
+                    Identities::of_this_process()?
+                }
+                opened => opened?,
+            });
         }
         Ok(self.identities.as_ref().expect("set above"))
     }

@@ -82,7 +82,7 @@ fn totals(rates: &Rates, page: &mut Page<'_>) {
             .collect();
         (!known.is_empty()).then(|| known.iter().sum::<f64>())
     };
-    let depth: u64 = all.iter().map(|c| c.depth).sum();
+    let depth = units::count(all.iter().map(|c| c.depth).sum());
     let controllers = match all.len() {
         1 => "1 controller".to_owned(),
         count => format!("{count} controllers"),
@@ -119,7 +119,7 @@ fn controller_row(controller: &ControllerRates, page: &Page<'_>) -> Row {
             mib_s(per_s.map(|r| r.write_bytes)),
             time(controller.latency.map(|l| l.p50)),
             time(controller.latency.map(|l| l.p99)),
-            controller.depth.to_string(),
+            units::count(controller.depth),
             rate(errors),
         ],
         style,
@@ -156,10 +156,11 @@ fn reactor_line(reactor: &ReactorRates, page: &mut Page<'_>) {
         return page.text(name, Style::new());
     };
     let numbers = format!(
-        " busy {:>4}  spin {:>4}  sleep {:>4}",
+        " busy {:>4} spinning {:>4} asleep {:>4} stalled {:>4}",
         percent(per_s.busy),
         percent(per_s.spinning),
         percent(per_s.asleep),
+        percent(per_s.stalled),
     );
     let width = page.width();
     let width = width.saturating_sub(name.chars().count() + numbers.chars().count() + 2);
@@ -187,9 +188,9 @@ pub(super) fn reactors(app: &App, rates: &Rates, page: &mut Page<'_>) -> usize {
         number("TURNS/s", 7),
         number("FOUND", 5),
         number("BUSY", 5),
-        number("SPIN", 5),
-        number("SLEEP", 5),
-        number("STALL", 5),
+        number("SPINNING", 8),
+        number("ASLEEP", 6),
+        number("STALLED", 7),
         number("QUEUES", 6),
     ];
     let queues_of = |reactor: usize| {

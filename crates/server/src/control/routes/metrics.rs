@@ -1,4 +1,4 @@
-//! `/metrics`: all metrics, for a scraper.
+//! `/metrics`: all metrics, for a scraper. `/healthz`: whether the server works, for a supervisor.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -10,7 +10,9 @@ use crate::control::Refused;
 use crate::observe::{self, Format};
 
 pub(super) fn routes() -> Routes {
-    Routes::new().routes(routes!(metrics))
+    Routes::new()
+        .routes(routes!(metrics))
+        .routes(routes!(healthz))
 }
 
 /// All metrics, in OpenMetrics 1.0, Prometheus protocol buffers or Prometheus text, as `Accept`
@@ -23,4 +25,13 @@ async fn metrics(State(supervisor): Shared, headers: HeaderMap) -> Result<Respon
     let snapshot = blocking(supervisor, |s| s.snapshot()).await?;
     let content_type = [(header::CONTENT_TYPE, format.content_type())];
     Ok((content_type, observe::metrics(&snapshot, format)).into_response())
+}
+
+/// Check that the server and all its reactors answer
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, content_type = "text/plain", body = String)))]
+async fn healthz(State(supervisor): Shared) -> Result<Response, Refused> {
+    // counters come from every reactor
+    blocking(supervisor, |s| s.snapshot()).await?;
+    let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    Ok((content_type, "ok\n").into_response())
 }
