@@ -1,11 +1,14 @@
 //! The command line: one file per subcommand, with its arguments and its implementation.
 //!
 //! Only results go to standard output; progress, warnings and errors go to standard error. The exit
-//! status is 0 for complete success, 1 for a failure, 2 for a wrong command line.
+//! status is 0 for complete success, 1 for a failure, 2 for a wrong command line, 128 plus the
+//! number of the signal for a command that a signal ended early.
 
 mod check;
 mod completions;
 mod dashboard;
+mod down;
+mod groups;
 mod man;
 mod media_arg;
 mod mount;
@@ -48,13 +51,22 @@ Examples:
 Each command has its own examples: nvmirage COMMAND --help. A command that asks a server takes
 --control unix:PATH, anywhere in the line, or the environment variable NVMIRAGE_CONTROL.";
 
+/// The version, and what it was built from.
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit: ",
+    env!("NVMIRAGE_COMMIT"),
+    "\ntarget: ",
+    env!("NVMIRAGE_TARGET"),
+);
+
 /// Software-emulated NVMe drives.
 ///
 /// A virtual machine, or another process, sees an NVMe PCIe controller and uses it with its
 /// existing NVMe driver; the controller is backed by memory, a file, or a block device. Hosts
 /// attach over vfio-user. The server needs no kernel module and no privileges.
 #[derive(Debug, Parser)]
-#[command(name = "nvmirage", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "nvmirage", version, long_version = VERSION, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
     /// Log filter for standard error, as in RUST_LOG: error, warn, info, debug, or
     /// nvmirage=debug,warn.
@@ -76,6 +88,7 @@ pub(crate) struct Cli {
 enum Command {
     Serve(serve::Serve),
     Up(up::Up),
+    Down(down::Down),
     Demo(demo::Demo),
     Bench(bench::Bench),
     Identify(identify::Identify),
@@ -121,7 +134,7 @@ pub(crate) fn main() -> ExitCode {
     live::complete(Cli::command);
     // If this fails, the signal ends the process, as it does by default.
     let _ = memory::survive_file_size_limit();
-    let matches = Cli::command().get_matches();
+    let matches = groups::grouped(Cli::command()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match check_control(&cli, &matches).and_then(|()| run(cli)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -130,7 +143,7 @@ pub(crate) fn main() -> ExitCode {
             if error.is::<UsageError>() {
                 ExitCode::from(2)
             } else {
-                ExitCode::FAILURE
+                ExitCode::from(terminal::interrupt::status().unwrap_or(1))
             }
         }
     }
@@ -169,6 +182,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Up(up) => up.run(),
+        Command::Down(down) => down.run(),
         Command::Demo(demo) => demo.run(),
         Command::Bench(bench) => bench.run(),
         Command::Identify(identify) => identify.run(),

@@ -1,6 +1,6 @@
 //! `nvmirage serve`: serves controllers until stopped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use api::config::{self, Config, Doorbells, Listen};
 use client::Address;
@@ -21,11 +21,16 @@ Examples:
       A drive in a file, created if missing
   nvmirage serve --media ram:size=8GiB --listen fuse:/mnt/drive
       A drive for this machine itself: the file /mnt/drive/ns1
+  nvmirage serve
+      Everything in /etc/nvmirage/nvmirage.toml
   nvmirage serve --config nvmirage.toml
       Everything in the file; `nvmirage check nvmirage.toml` prints it with all defaults
 
 It prints a line `ready: …` for each controller once hosts can attach. SIGTERM and SIGINT stop
 it, and SIGHUP has it read FILE again, as `nvmirage reload`.";
+
+/// The configuration that the Debian package installs.
+const DEFAULT_CONFIG: &str = "/etc/nvmirage/nvmirage.toml";
 
 /// Serve controllers until stopped
 ///
@@ -34,10 +39,12 @@ it, and SIGHUP has it read FILE again, as `nvmirage reload`.";
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
-    group = clap::ArgGroup::new("served").required(true).args(["config", "media"])
+    group = clap::ArgGroup::new("served").args(["config", "media"])
 )]
 pub(super) struct Serve {
     /// Configuration file in TOML
+    ///
+    /// Default, without --media: /etc/nvmirage/nvmirage.toml
     #[arg(long, value_name = "FILE", conflicts_with_all = ["media", "listen", "doorbells"])]
     config: Option<PathBuf>,
 
@@ -67,9 +74,13 @@ pub(super) struct Serve {
     #[arg(long, value_name = "unix:PATH", value_parser = parse::unix)]
     control: Option<PathBuf>,
 
+    /// Folder of identities and saved state, instead of the configuration's state_dir
+    #[arg(long, value_name = "FOLDER")]
+    state_dir: Option<PathBuf>,
+
     /// Start with only the configuration: the file of changes made over the control socket is
     /// renamed to *.old.json
-    #[arg(long, requires = "config")]
+    #[arg(long, conflicts_with = "media")]
     forget: bool,
 
     /// Stop also at the end of standard input, for a parent process that may be killed
@@ -77,8 +88,22 @@ pub(super) struct Serve {
     stop_at_eof: bool,
 }
 
+/// The configuration to serve where the command line names none.
+fn default_config(path: &Path) -> Result<PathBuf, UsageError> {
+    if path.exists() {
+        return Ok(path.to_owned());
+    }
+    let path = path.display();
+    Err(UsageError(format!(
+        "nothing to serve, and {path} does not exist: write --config FILE, or --media and --listen; `nvmirage up ram --size 8GiB` serves a first drive\n\nUsage: nvmirage serve [--config FILE | --media KIND --listen ADDRESS]"
+    )))
+}
+
 impl Serve {
-    pub(super) fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(mut self) -> anyhow::Result<()> {
+        if self.config.is_none() && self.media.is_empty() {
+            self.config = Some(default_config(Path::new(DEFAULT_CONFIG))?);
+        }
         let mut config = self.read()?;
         let source = self.config.as_ref();
         let source = source.map(|file| Source::new(file, &config)).transpose()?;
@@ -123,6 +148,9 @@ impl Serve {
         if let Some(control) = control {
             let asked_for = &mut config.control.get_or_insert_default().socket;
             *asked_for = Some(Listen::Unix(control));
+        }
+        if let Some(folder) = &self.state_dir {
+            config.state_dir = Some(std::path::absolute(folder)?);
         }
         config.read_presets(read_text);
         let problems = config.validate();

@@ -428,7 +428,7 @@ fn a_drive_that_another_host_has_says_so() {
     // it is there for others when it has ended
     let pid = Pid::from_raw(i32::try_from(other.id()).unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
-    assert_eq!(wait(&mut other).code(), Some(1));
+    assert_eq!(wait(&mut other).code(), Some(130));
     world.ok(&["identify", "--target", &target]);
 }
 

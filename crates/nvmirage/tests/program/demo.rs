@@ -75,7 +75,7 @@ fn interrupted_it_ends_its_server_and_removes_its_files() {
         Signal::INT,
     )
     .unwrap();
-    assert_eq!(wait(&mut child).code(), Some(1));
+    assert_eq!(wait(&mut child).code(), Some(130));
     let ran = ran(child.wait_with_output().unwrap());
     assert!(ran.err.contains("interrupted"), "{}", ran.err);
     assert_eq!(names(&temporary), [""; 0]);

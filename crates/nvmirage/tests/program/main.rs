@@ -42,6 +42,7 @@ mod metrics;
 mod moves;
 mod native;
 mod older_state;
+mod operators;
 mod partitions;
 mod pool;
 mod qemu;

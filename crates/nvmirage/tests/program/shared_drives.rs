@@ -201,7 +201,7 @@ fn a_reactor_sleeps_while_its_drive_works_and_is_woken_by_it() {
     let after = reactor(&world);
     let grew = |key: &str| after[key].as_u64().unwrap() - before[key].as_u64().unwrap();
     assert!(grew("sleeps") >= READS, "{} sleeps", grew("sleeps"));
-    let slept = Duration::from_nanos(grew("slept_ns"));
+    let slept = Duration::from_nanos(grew("asleep_ns"));
     assert!(slept >= took / 2, "it slept for {slept:?} of {took:?}");
     let mut times = times;
     times.sort_unstable();

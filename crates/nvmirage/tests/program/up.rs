@@ -188,7 +188,7 @@ fn ctrl_c_in_between_leaves_nothing() {
     thread::sleep(Duration::from_millis(100));
     server.signal(Signal::CONT);
     let ran = ran(up.wait_with_output().unwrap());
-    assert_eq!(ran.status.code(), Some(1), "{}{}", ran.out, ran.err);
+    assert_eq!(ran.status.code(), Some(130), "{}{}", ran.out, ran.err);
     assert!(
         ran.err.contains("removed what it had made: media fast"),
         "{}",

@@ -2,8 +2,10 @@
 
 use crate::world::{World, names};
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 28] = [
     "serve",
+    "up",
+    "down",
     "demo",
     "bench",
     "identify",
@@ -70,6 +72,17 @@ fn nothing_and_nonsense_have_status_2() {
 fn there_is_a_manual_page_for_each_command() {
     let world = World::new();
     assert!(world.ok(&["man"]).contains(".TH nvmirage 1"));
+    let sections = [
+        ".SH \"EXIT STATUS\"",
+        ".SH ENVIRONMENT",
+        ".SH FILES",
+        ".SH \"SEE ALSO\"",
+    ];
+    let page = world.ok(&["man"]);
+    assert!(
+        sections.iter().all(|section| page.contains(section)),
+        "{page}"
+    );
     world.ok(&["man", "--out", "pages"]);
     let pages = names(&world.path("pages"));
     for command in COMMANDS {
@@ -79,6 +92,11 @@ fn there_is_a_manual_page_for_each_command() {
         );
     }
     assert!(pages.contains(&"nvmirage-bench-floor.1".to_owned()));
+    let page = std::fs::read_to_string(world.path("pages/nvmirage-up.1")).unwrap();
+    assert!(
+        sections.iter().all(|section| page.contains(section)),
+        "{page}"
+    );
     world.write("file", "");
     assert!(
         world

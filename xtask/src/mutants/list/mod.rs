@@ -16,6 +16,7 @@ mod load;
 mod memory_map;
 mod models;
 mod observe;
+mod operators;
 mod partitions;
 mod physical;
 mod queues;
@@ -54,6 +55,7 @@ const ALL: &[&[Mutation]] = &[
     load::MUTATIONS,
     models::MUTATIONS,
     observe::MUTATIONS,
+    operators::MUTATIONS,
     partitions::MUTATIONS,
     physical::MUTATIONS,
     read_only::MUTATIONS,

@@ -13,7 +13,7 @@ use api::config::{
 use client::cli::parse;
 use client::cli::parse::Control;
 use client::cli::qemu_args::{self, DEFAULT_MEMORY};
-use client::{Address, requests};
+use client::{Address, requests, words};
 use machine::files::read_text;
 use machine::qemu;
 use model::Parameters;
@@ -31,6 +31,10 @@ Examples:
       A drive in a file, for a guest called vm1
   nvmirage up zns-prototype --size 4GiB
       A zoned drive, with the zones of its preset
+  nvmirage up samsung-970-pro --path pro.img --set program=200us --serial PRO1 --memory 8GiB
+      As large as the real drive, in a file, with a slower program, for a guest of 8 GiB
+  nvmirage down vm1
+      Delete the drive again
 
 Where your server runs, it gets the drive; where none does, this one serves until it is told to
 stop. Another server gets it where --control or NVMIRAGE_CONTROL names that. The same line again
@@ -49,8 +53,10 @@ pub(super) struct Up {
     what: String,
 
     /// Size of the drive
+    ///
+    /// Default: the size of the real drive for a preset, of the file for one that exists
     #[arg(long)]
-    size: Size,
+    size: Option<Size>,
 
     /// Name of the medium, its namespace and its controller
     #[arg(long, default_value = "nvme0")]
@@ -77,6 +83,30 @@ pub(super) struct Up {
     #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::listen)]
     listen: Option<Listen>,
 
+    /// Change a parameter of the preset's model; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+
+    /// File of the model's state, as `nvmirage precondition` and `clone` write it
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+
+    /// Serial number that guests see; default: derived from the name
+    #[arg(long)]
+    serial: Option<String>,
+
+    /// Memory size of the guest, for the QEMU options
+    #[arg(long, value_name = "SIZE", default_value_t = DEFAULT_MEMORY, value_parser = qemu_args::memory)]
+    memory: Size,
+
+    /// QEMU executable to check; default: the one on the PATH
+    #[arg(long, value_name = "PATH")]
+    qemu: Option<PathBuf>,
+
+    /// Folder of identities and saved state, if this command becomes the server
+    #[arg(long, value_name = "FOLDER")]
+    state_dir: Option<PathBuf>,
+
     #[command(flatten)]
     control: Control,
 }
@@ -102,9 +132,9 @@ impl Up {
         let socket = socket.context(
             "the socket path is not UTF-8, which QEMU's JSON requires: use another path",
         )?;
-        let options = qemu::options(&self.name, socket, DEFAULT_MEMORY.0);
+        let options = qemu::options(&self.name, socket, self.memory.0);
         // first of all: who has no QEMU for it wants to know before anything is made
-        if let Some(warning) = qemu_args::warning(None) {
+        if let Some(warning) = qemu_args::warning(self.qemu.as_deref()) {
             terminal::progress::note(&format!("warning: {warning}"));
         }
         if self.fresh {
@@ -132,7 +162,6 @@ impl Up {
         }
         let guest = format!("for a guest: {}\n", in_one_line(&options));
         if serves {
-            let dashboard = server::dashboard_address(&config.control.clone().unwrap_or_default());
             let serving = Serving {
                 config,
                 saved: None,
@@ -141,7 +170,7 @@ impl Up {
                 stop_at_eof: false,
             };
             return process::run(serving, || {
-                terminal::print(&format!("{guest}{dashboard}\n"))?;
+                terminal::print(&guest)?;
                 made.keep();
                 Ok(())
             });
@@ -200,8 +229,10 @@ impl Up {
         namespace.lba_size = self.lba_size;
         let mut controller = config::Controller::new(name.clone(), listen);
         controller.namespaces.push(name.clone());
+        controller.serial = self.serial.clone();
         let mut config = Config {
             short_form: Some(controller.listen.path().to_owned()),
+            state_dir: self.state_dir.clone().map(parse::absolute).transpose()?,
             media: vec![medium],
             namespace: vec![namespace],
             controller: vec![controller],
@@ -215,7 +246,7 @@ impl Up {
         let problems = config.validate();
         if !problems.is_empty() {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            return Err(UsageError(lines.join("\n")).into());
+            return Err(UsageError(words::of_command_line(&lines.join("\n"))).into());
         }
         Ok(config)
     }
@@ -223,11 +254,15 @@ impl Up {
     fn medium(&self) -> anyhow::Result<Medium> {
         let path = self.path.clone().map(parse::absolute).transpose()?;
         let of = |kind| MediumKeys {
-            size: Some(self.size),
+            size: self.size,
             path: path.clone(),
             read_only: self.read_only.then_some(true),
             ..MediumKeys::new(self.name.clone(), kind)
         };
+        let kinds = ["null", "ram", "file", "keyvalue"];
+        if kinds.contains(&self.what.as_str()) {
+            self.check_kind(path.as_deref())?;
+        }
         match self.what.as_str() {
             kind @ ("null" | "ram" | "file" | "keyvalue") if self.fresh => {
                 return Err(not_flash(&format!("{kind} has no timing model")));
@@ -238,14 +273,23 @@ impl Up {
             "keyvalue" => return Ok(of(MediumKind::KeyValue).into()),
             _ => {}
         }
-        let mut timing =
-            Timing::of(self.what.clone()).absolute(|path| std::path::absolute(path))?;
-        timing.find(read_text).map_err(|why| {
+        let mut timing = Timing::of(self.what.clone());
+        timing.state.clone_from(&self.state);
+        for change in &self.set {
+            let written = match change.split_once('=') {
+                Some((name, value)) => timing.write(name, value),
+                None => Err("write NAME=VALUE, as in read_latency=8us".to_owned()),
+            };
+            written.map_err(|why| UsageError(format!("--set {change}: {why}")))?;
+        }
+        let mut timing = timing.absolute(|path| std::path::absolute(path))?;
+        let drive = timing.find(read_text).map_err(|why| {
             let what = &self.what;
             UsageError(format!(
                 "{what}: {why}; or write a kind: null, ram, file or keyvalue"
             ))
         })?;
+        let size = self.size.unwrap_or(Size(drive.size_bytes()));
         if self.fresh {
             if !timing.has_state() {
                 return Err(not_flash(&format!("{} is of another kind", self.what)));
@@ -253,7 +297,7 @@ impl Up {
             timing.initial = Some(Initial::Fresh);
         }
         let parameters = timing
-            .parameters(self.size.0)
+            .parameters(size.0)
             .map_err(|problems| UsageError(problems.join("; ")))?;
         let in_memory_or_file = match path {
             Some(_) => MediumKind::File,
@@ -268,11 +312,39 @@ impl Up {
             _ => (in_memory_or_file, None),
         };
         let keys = MediumKeys {
+            size: Some(size),
             timing: Some(timing),
             zoned,
             ..of(kind)
         };
         Ok(keys.into())
+    }
+}
+
+impl Up {
+    /// Options that a kind without a model lacks, and the size that it needs.
+    fn check_kind(&self, path: Option<&Path>) -> Result<(), UsageError> {
+        let what = &self.what;
+        if let Some(option) = match (&self.set[..], &self.state) {
+            ([_, ..], _) => Some("--set"),
+            (_, Some(_)) => Some("--state"),
+            _ => None,
+        } {
+            return Err(UsageError(format!(
+                "{option}: `{what}` has no model: write a preset (nvmirage explain lists them)"
+            )));
+        }
+        if what == "file" && path.is_none() {
+            return Err(UsageError(
+                "file: write its path, as in --path disk.img".into(),
+            ));
+        }
+        if self.size.is_none() && !path.is_some_and(Path::exists) {
+            return Err(UsageError(format!(
+                "{what}: write the drive's size, as in --size 8GiB"
+            )));
+        }
+        Ok(())
     }
 }
 
