@@ -223,7 +223,8 @@ fn a_drive_in_memory_needs_no_folder_for_state() {
     let ran = command.output().unwrap();
     assert!(!ran.status.success());
     let err = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(err.contains("--state-dir"), "{err}");
+    let why = "error: subsystem nvme0: cannot save identities";
+    assert!(err.contains(why) && err.contains("--state-dir"), "{err}");
     let server = world.serve(&[
         "--media",
         "file:path=disk.img,size=16MiB",
