@@ -44,7 +44,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("zsh", "usr/share/zsh/vendor-completions/_nvmirage"),
     ("fish", "usr/share/fish/vendor_completions.d/nvmirage.fish"),
 ];
-const MANUAL: &str = "usr/share/man/man1";
+const MANUAL: &str = "usr/share/man";
 /// Stands in the dashboard's page, and in nothing else that a program has.
 const DASHBOARD: &[u8] = b"<div id=\"app\"></div>";
 
@@ -138,10 +138,12 @@ fn manual(program: &Path, root: &Path) -> Result<()> {
     let folder = root.join(MANUAL);
     done(Command::new(program).args(["man", "--out"]).arg(&folder))?;
     let mut pages = Vec::new();
-    for entry in fs::read_dir(&folder)? {
-        let path = entry?.path();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
-        pages.push(path);
+    for section in ["man1", "man5"] {
+        for entry in fs::read_dir(folder.join(section))? {
+            let path = entry?.path();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
+            pages.push(path);
+        }
     }
     let log = root.join("usr/share/doc/nvmirage/changelog");
     let changes = concat!(env!("CARGO_MANIFEST_DIR"), "/../CHANGELOG.md");

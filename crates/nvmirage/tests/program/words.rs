@@ -84,7 +84,7 @@ fn there_is_a_manual_page_for_each_command() {
         "{page}"
     );
     world.ok(&["man", "--out", "pages"]);
-    let pages = names(&world.path("pages"));
+    let pages = names(&world.path("pages/man1"));
     for command in COMMANDS {
         assert!(
             pages.contains(&format!("nvmirage-{command}.1")),
@@ -92,11 +92,14 @@ fn there_is_a_manual_page_for_each_command() {
         );
     }
     assert!(pages.contains(&"nvmirage-bench-floor.1".to_owned()));
-    let page = std::fs::read_to_string(world.path("pages/nvmirage-up.1")).unwrap();
+    let page = std::fs::read_to_string(world.path("pages/man1/nvmirage-up.1")).unwrap();
     assert!(
         sections.iter().all(|section| page.contains(section)),
         "{page}"
     );
+    let page = std::fs::read_to_string(world.path("pages/man5/nvmirage.toml.5")).unwrap();
+    assert!(page.contains("\n.SH \"[[MEDIA]]\"\n"), "{page}");
+    assert_eq!(world.ok(&["man", "--configuration"]), page);
     world.write("file", "");
     assert!(
         world

@@ -1,17 +1,20 @@
-//! `nvmirage man`: writes one manual page per command.
+//! `nvmirage man`: writes one manual page per command, and one of the configuration.
+
+mod configuration;
 
 use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::CommandFactory;
 
 const EXAMPLES: &str = "\
 Examples:
   nvmirage man | man -l -
       Read the first page
-  nvmirage man --out ~/.local/share/man/man1
-      Install all of them";
+  nvmirage man --configuration | man -l -
+      Read what a configuration file has
+  nvmirage man --out ~/.local/share/man
+      Install all of them, in man1 and man5";
 
 /// Sections that every page has, which clap knows nothing of.
 const SECTIONS: &str = "\
@@ -42,21 +45,29 @@ Control socket: your own server's, the system's.
 ~/.local/state/nvmirage
 Identities, changes at run time, and partition tables.
 .SH \"SEE ALSO\"
-nvmirage(1), qemu\\-system\\-x86_64(1), nvme(1), fio(1)
+nvmirage(1), nvmirage.toml(5), qemu\\-system\\-x86_64(1), nvme(1), fio(1)
 ";
 
-/// Print the manual page, or write the pages of all commands
+/// Print a manual page, or write all of them
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Man {
-    /// Folder for the pages of all commands; created if missing
-    #[arg(long, value_name = "DIR")]
+    /// Print nvmirage.toml(5), the page of configuration files, instead of nvmirage(1)
+    #[arg(long, conflicts_with = "out")]
+    configuration: bool,
+
+    /// Folder for all pages, in its folders man1 (commands) and man5 (configuration); created if
+    /// missing
+    #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }
 
 impl Man {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let command = super::Cli::command();
+        if self.configuration {
+            return terminal::print(&configuration::page());
+        }
+        let command = super::command();
         let Some(dir) = self.out else {
             let mut page = Vec::new();
             clap_mangen::Man::new(command).render(&mut page)?;
@@ -64,9 +75,12 @@ impl Man {
             return terminal::print(&String::from_utf8(page)?);
         };
         let write = || -> std::io::Result<()> {
-            std::fs::create_dir_all(&dir)?;
-            clap_mangen::generate_to(command, &dir)?;
-            for entry in std::fs::read_dir(&dir)? {
+            let (commands, formats) = (dir.join("man1"), dir.join("man5"));
+            std::fs::create_dir_all(&commands)?;
+            std::fs::create_dir_all(&formats)?;
+            std::fs::write(formats.join("nvmirage.toml.5"), configuration::page())?;
+            clap_mangen::generate_to(command, &commands)?;
+            for entry in std::fs::read_dir(&commands)? {
                 let path = entry?.path();
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 if name.starts_with("nvmirage") && name.ends_with(".1") {
