@@ -1,33 +1,12 @@
 //! Results of a job, as text and as JSON.
 
-use driver::workload::{JobResult, Latency};
+use driver::workload::JobResult;
 use serde::Serialize;
 use terminal::table::{Align, Table};
 use terminal::units;
 
+use crate::figures::{LatencyReport, bytes_per_s, rounded};
 use crate::placement::Placement;
-
-/// Latencies in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct LatencyReport {
-    pub(crate) mean: f64,
-    pub(crate) p50: u64,
-    pub(crate) p99: u64,
-    pub(crate) p999: u64,
-    pub(crate) max: u64,
-}
-
-impl LatencyReport {
-    pub(crate) fn new(latency: &Latency) -> Self {
-        LatencyReport {
-            mean: rounded(latency.mean),
-            p50: latency.p50,
-            p99: latency.p99,
-            p999: latency.p999,
-            max: latency.max,
-        }
-    }
-}
 
 /// First commands on an idle queue, measured beside the job.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -51,7 +30,8 @@ pub(crate) struct JobReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) placement: Option<Placement>,
     pub(crate) iops: f64,
-    pub(crate) mib_s: f64,
+    /// Bytes of data per second.
+    pub(crate) bytes_per_s: u64,
     pub(crate) latency_ns: LatencyReport,
     /// Commands that failed, and blocks that read back wrong.
     pub(crate) errors: u64,
@@ -100,11 +80,6 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Rounds to a thousandth; further digits are noise.
-fn rounded(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
-}
-
 impl JobReport {
     pub(crate) fn new(result: &JobResult, reactor_busy_ns_per_command: Option<f64>) -> Self {
         let status = result.first_error.map(|s| format!("a command failed: {s}"));
@@ -117,7 +92,7 @@ impl JobReport {
             queues: 1,
             placement: None,
             iops: rounded(result.iops),
-            mib_s: rounded(result.mib_s),
+            bytes_per_s: bytes_per_s(result.iops, result.block_size),
             latency_ns: LatencyReport::new(&result.latency_ns),
             errors: result.errors,
             // wrong data is worse than a command that reports its failure
@@ -145,7 +120,7 @@ impl JobReport {
         let time = |ns: u64| units::nanoseconds(ns as f64);
         vec![
             units::rate(self.iops),
-            units::mib_s(self.mib_s),
+            units::mib_s(self.bytes_per_s as f64 / f64::from(1 << 20)),
             units::nanoseconds(latency.mean),
             time(latency.p50),
             time(latency.p99),
@@ -230,7 +205,10 @@ mod tests {
                 mean: 25_900.5,
                 p50: 25_000,
                 p99: 40_000,
+                min: 7_000,
+                p90: 12_000,
                 p999: 90_000,
+                p9999: 95_000,
                 max: 1_500_000,
             },
             errors: 0,
@@ -257,7 +235,7 @@ mod tests {
             "block_size",
             "queue_depth",
             "iops",
-            "mib_s",
+            "bytes_per_s",
             "errors",
             "queues",
             "stalls",
@@ -267,7 +245,7 @@ mod tests {
         ] {
             assert!(value.get(key).is_some(), "{key}");
         }
-        for key in ["mean", "p50", "p99", "p999", "max"] {
+        for key in ["mean", "min", "p50", "p90", "p99", "p999", "p9999", "max"] {
             assert!(value["latency_ns"].get(key).is_some(), "{key}");
         }
         assert_eq!(value["reactor_busy_ns_per_command"], 123.457);

@@ -10,6 +10,7 @@ mod calibrate;
 pub mod cli;
 mod demo;
 mod doctor;
+mod figures;
 mod identity;
 mod job;
 mod line;

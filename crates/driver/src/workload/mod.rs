@@ -169,12 +169,18 @@ impl Default for Job {
 pub struct Latency {
     /// Arithmetic mean.
     pub mean: f64,
+    /// Shortest.
+    pub min: u64,
     /// Median.
     pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
     /// 99th percentile.
     pub p99: u64,
     /// 99.9th percentile.
     pub p999: u64,
+    /// 99.99th percentile.
+    pub p9999: u64,
     /// Longest.
     pub max: u64,
 }
@@ -525,9 +531,12 @@ fn result(job: &Job, record: &Record, ledger: Option<&Ledger>) -> JobResult {
 fn summary(latency: &Histogram<u64>) -> Latency {
     Latency {
         mean: latency.mean(),
+        min: latency.min(),
         p50: latency.value_at_quantile(0.5),
+        p90: latency.value_at_quantile(0.9),
         p99: latency.value_at_quantile(0.99),
         p999: latency.value_at_quantile(0.999),
+        p9999: latency.value_at_quantile(0.9999),
         max: latency.max(),
     }
 }

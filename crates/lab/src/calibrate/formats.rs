@@ -31,10 +31,10 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Read, String> {
             fio::points(&value)
         } else if value.get("runs").is_some() {
             of_simulate(value)
+        } else if value.get("value_size").is_some() {
+            of_keys(value)
         } else if value.get("jobs").is_some() {
             of_bench(value)
-        } else if value.get("put").is_some() {
-            of_keys(value)
         } else {
             Err("it has neither \"jobs\" nor \"runs\"".to_owned())
         };
@@ -265,31 +265,44 @@ fn of_keys(value: Value) -> Points {
         value_size: u64,
         queue_depth: u64,
         compound: Option<u64>,
-        put: Figure,
-        get: Figure,
-        del: Figure,
+        #[serde(default)]
+        jobs: Vec<Job>,
+        // as version 0.1.0 printed them
+        put: Option<Figure>,
+        get: Option<Figure>,
+        del: Option<Figure>,
+    }
+    #[derive(Deserialize)]
+    struct Job {
+        name: String,
+        latency_ns: Mean,
     }
     #[derive(Deserialize)]
     struct Figure {
         latency_ns_mean: f64,
     }
     let document: Document = parsed(value)?;
-    let figures = [
-        ("store", &document.put),
-        ("retrieve", &document.get),
-        ("delete", &document.del),
+    let of_before = [
+        ("store", document.put),
+        ("retrieve", document.get),
+        ("delete", document.del),
     ];
-    let points = figures.into_iter().map(|(rw, figure)| {
+    let of_before = of_before
+        .into_iter()
+        .filter_map(|(rw, figure)| Some((rw.to_owned(), figure?.latency_ns_mean)));
+    let jobs = document.jobs.into_iter();
+    let figures = jobs.map(|job| (job.name, job.latency_ns.mean));
+    let points = figures.chain(of_before).map(|(rw, mean_ns)| {
         let asked = Asked {
-            name: rw,
-            rw,
+            name: &rw,
+            rw: &rw,
             block_bytes: document.value_size,
             depth: document.queue_depth,
             queues: 1,
-            mean_ns: figure.latency_ns_mean,
+            mean_ns,
             errors: 0,
         };
-        let sample = match (rw, document.compound) {
+        let sample = match (rw.as_str(), document.compound) {
             ("store", Some(_)) => Err("each command stored several values".to_owned()),
             _ => asked.sample().map(|sample| Sample {
                 keys: Keys::Bench,

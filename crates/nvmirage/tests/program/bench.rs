@@ -35,7 +35,7 @@ fn verifies(media: &str) {
             assert_eq!(job["errors"], 0, "{job:#}");
             assert_eq!(job["rw"], rw);
             assert!(job["iops"].as_f64().unwrap() > 0.0, "{job:#}");
-            assert!(job["mib_s"].as_f64().unwrap() > 0.0, "{job:#}");
+            assert!(job["bytes_per_s"].as_f64().unwrap() > 0.0, "{job:#}");
             assert!(job["blocks_verified"].as_u64().unwrap() > 0, "{job:#}");
             assert!(job["latency_ns"]["p50"].as_u64() <= job["latency_ns"]["max"].as_u64());
             assert!(

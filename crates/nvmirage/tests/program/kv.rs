@@ -105,12 +105,18 @@ fn a_full_drive_says_so_and_a_bench_leaves_nothing() {
         (&figures["count"], &figures["queue_depth"]),
         (&json!(90), &json!(8))
     );
-    for op in ["put", "get", "del"] {
-        assert!(
-            figures[op]["ops_per_s"].as_f64().unwrap() > 0.0,
-            "{figures}"
-        );
-        assert!(figures[op]["latency_ns_p50"].as_u64() <= figures[op]["latency_ns_max"].as_u64());
+    let jobs = figures["jobs"].as_array().unwrap();
+    let names: Vec<_> = jobs
+        .iter()
+        .map(|job| job["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["store", "retrieve", "delete"]);
+    for job in jobs {
+        assert!(job["iops"].as_f64().unwrap() > 0.0, "{figures}");
+        assert_eq!(job["commands"], 90);
+        let latency = &job["latency_ns"];
+        assert!(latency["min"].as_u64() <= latency["p50"].as_u64());
+        assert!(latency["p50"].as_u64() <= latency["max"].as_u64());
     }
     assert_eq!(world.ok(&kv(&["ls"])), "");
     std::fs::write(world.path("big"), vec![1; 1 << 20]).unwrap();
@@ -143,9 +149,8 @@ fn a_bench_stores_many_keys_by_each_command() {
         (&figures["compound"], &figures["count"]),
         (&json!(8), &json!(92))
     );
-    for op in ["put", "get", "del"] {
-        let rate = figures[op]["ops_per_s"].as_f64().unwrap();
-        assert!(rate > 0.0, "{figures}");
+    for job in figures["jobs"].as_array().unwrap() {
+        assert!(job["iops"].as_f64().unwrap() > 0.0, "{figures}");
     }
     assert_eq!(world.ok(&kv(&world, "samsung", &["ls"])), "");
     let error = world.fails(&bench(

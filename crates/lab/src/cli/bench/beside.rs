@@ -10,7 +10,8 @@ use driver::workload::beside::{Cold, Stores, Storm};
 use driver::workload::{Clock, Job, Neighbour};
 use terminal::progress;
 
-use crate::job::{ColdReport, LatencyReport};
+use crate::figures::LatencyReport;
+use crate::job::ColdReport;
 use crate::load::idle::{DEPTH, DEPTH_MAX, Idle, Kept};
 use crate::load::{Host, Needs, Queue};
 

@@ -10,6 +10,7 @@ use terminal::table::{Align, Table};
 use terminal::{progress, units};
 
 use super::{Client, VALUE_MAX};
+use crate::figures::{LatencyReport, bytes_per_s, rounded};
 use crate::load::bench_key;
 
 /// Measure store and retrieve performance, with keys of its own, deleted at the end
@@ -54,21 +55,24 @@ struct Figures {
     /// Keys of each storing command; absent without compound commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     compound: Option<u8>,
-    put: Figure,
-    get: Figure,
-    del: Figure,
+    jobs: Vec<JobReport>,
 }
 
-/// Results of one kind of command. Operations are keys; latencies are those of commands, from their
-/// submission until the host sees their completions.
+/// Results of one kind of command, with the keys that all results have.
 #[derive(Debug, Serialize)]
-struct Figure {
-    ops_per_s: f64,
-    mib_per_s: f64,
-    latency_ns_mean: f64,
-    latency_ns_p50: u64,
-    latency_ns_p99: u64,
-    latency_ns_max: u64,
+struct JobReport {
+    /// `store`, `retrieve` or `delete`.
+    name: &'static str,
+    /// Number of commands, each of one key, or of as many as a compound command has.
+    commands: u64,
+    elapsed_ns: u64,
+    /// Keys per second.
+    iops: f64,
+    /// Bytes of values per second.
+    bytes_per_s: u64,
+    latency_ns: LatencyReport,
+    /// Failed commands: the benchmark ends with the first.
+    errors: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -133,9 +137,7 @@ impl Bench {
             queue_depth: client.queue.depth(),
             count: self.count,
             compound: self.compound,
-            put,
-            get,
-            del,
+            jobs: vec![put, get, del],
         };
         if self.json {
             return terminal::print_json(&figures);
@@ -158,7 +160,7 @@ impl Bench {
         op: Op,
         len: u32,
         buffers: &[Buffer],
-    ) -> anyhow::Result<Figure> {
+    ) -> anyhow::Result<JobReport> {
         let clock = client.host.clock();
         let now = || clock.now().0;
         // Keys per command.
@@ -220,7 +222,14 @@ impl Bench {
             Op::Put | Op::Get => len,
             Op::Exist | Op::Del => 0,
         };
-        Ok(Figure::of(&mut latencies, self.count, now() - start, len))
+        let elapsed_ns = now() - start;
+        Ok(JobReport::of(
+            op,
+            &mut latencies,
+            self.count,
+            elapsed_ns,
+            len,
+        ))
     }
 }
 
@@ -250,21 +259,30 @@ fn compound(keys: std::ops::Range<u32>, len: u32) -> anyhow::Result<Compound> {
     Ok(compound)
 }
 
-impl Figure {
+impl Op {
+    fn name(self) -> &'static str {
+        match self {
+            Op::Exist => "exist",
+            Op::Put => "store",
+            Op::Get => "retrieve",
+            Op::Del => "delete",
+        }
+    }
+}
+
+impl JobReport {
+    /// Results of commands for this many keys, with values of `len` bytes.
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-    /// Figure of commands for this many keys, with values of `len` bytes.
-    fn of(latencies: &mut [u64], keys: u32, time_ns: u64, len: u32) -> Self {
-        latencies.sort_unstable();
-        let count = latencies.len();
-        let at = |percent: usize| latencies[(count * percent).div_ceil(100).clamp(1, count) - 1];
-        let ops_per_s = f64::from(keys) * 1e9 / time_ns.max(1) as f64;
-        Figure {
-            ops_per_s,
-            mib_per_s: ops_per_s * f64::from(len) / f64::from(1 << 20),
-            latency_ns_mean: latencies.iter().sum::<u64>() as f64 / count as f64,
-            latency_ns_p50: at(50),
-            latency_ns_p99: at(99),
-            latency_ns_max: latencies[count - 1],
+    fn of(op: Op, latencies: &mut [u64], keys: u32, elapsed_ns: u64, len: u32) -> Self {
+        let iops = f64::from(keys) * 1e9 / elapsed_ns.max(1) as f64;
+        JobReport {
+            name: op.name(),
+            commands: latencies.len() as u64,
+            elapsed_ns,
+            iops: rounded(iops),
+            bytes_per_s: bytes_per_s(iops, len),
+            latency_ns: LatencyReport::of(latencies),
+            errors: 0,
         }
     }
 }
@@ -281,19 +299,19 @@ impl Figures {
             ("p99", Align::Right),
             ("max", Align::Right),
         ]);
-        for (name, figure) in [("put", &self.put), ("get", &self.get), ("del", &self.del)] {
-            let mib = match name {
-                "del" => "-".to_owned(),
-                _ => units::mib_s(figure.mib_per_s),
-            };
+        for job in &self.jobs {
+            let latency = &job.latency_ns;
             table.row(vec![
-                name.into(),
-                units::rate(figure.ops_per_s),
-                mib,
-                units::nanoseconds(figure.latency_ns_mean),
-                units::nanoseconds(figure.latency_ns_p50 as f64),
-                units::nanoseconds(figure.latency_ns_p99 as f64),
-                units::nanoseconds(figure.latency_ns_max as f64),
+                job.name.into(),
+                units::rate(job.iops),
+                match job.bytes_per_s {
+                    0 => "-".to_owned(),
+                    bytes => units::mib_s(bytes as f64 / f64::from(1 << 20)),
+                },
+                units::nanoseconds(latency.mean),
+                units::nanoseconds(latency.p50 as f64),
+                units::nanoseconds(latency.p99 as f64),
+                units::nanoseconds(latency.max as f64),
             ]);
         }
         let (size, depth) = (units::bytes(self.value_size.into()), self.queue_depth);
@@ -312,14 +330,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_the_sorted_times() {
-        let mut latencies: Vec<u64> = (1..=200).rev().collect();
-        let figure = Figure::of(&mut latencies, 200, 1_000_000, 1 << 20);
-        assert_eq!((figure.latency_ns_p50, figure.latency_ns_p99), (100, 198));
-        assert_eq!(figure.latency_ns_max, 200);
-        assert!((figure.ops_per_s - 200_000.0).abs() < 1e-6);
-        assert!((figure.mib_per_s - 200_000.0).abs() < 1e-6);
-        let one = Figure::of(&mut [7], 1, 7, 0);
-        assert_eq!((one.latency_ns_p50, one.latency_ns_p99), (7, 7));
+    fn rates_are_of_keys_and_of_the_bytes_of_values() {
+        let mut latencies: Vec<u64> = (1..=25).collect();
+        let store = JobReport::of(Op::Put, &mut latencies, 200, 1_000_000, 1 << 20);
+        assert_eq!((store.name, store.commands), ("store", 25));
+        assert!((store.iops - 200_000.0).abs() < 1e-6);
+        assert_eq!(store.bytes_per_s, 200_000 << 20);
+        assert_eq!((store.latency_ns.min, store.latency_ns.max), (1, 25));
     }
 }
