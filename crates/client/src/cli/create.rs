@@ -12,31 +12,16 @@ use super::options::Options;
 use super::parse::{self, Control};
 use crate::requests;
 
-const EXAMPLES: &str = "\
-Examples:
-  nvmirage create media disk --kind file --path disk.img --size 64GiB
-  nvmirage create namespace root --media disk --range 0GiB..16GiB
-  nvmirage create controller vm1 --namespaces root --listen vfio-user:/tmp/vm1.sock
-      A drive for one more guest, without a restart
-  nvmirage create namespace data --media disk --range 16GiB..32GiB && nvmirage attach data vm1
-      One more namespace for a running guest";
-
-/// Create a medium, a namespace, a tenant or a controller in a running server
-///
-/// A server that was started with a configuration creates the object again at its next start;
-/// `nvmirage export` prints it.
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub struct Create {
-    #[command(subcommand)]
-    what: What,
-}
-
+/// Create an object.
 #[derive(Debug, clap::Subcommand)]
-enum What {
+pub enum Create {
+    /// Create a medium, the storage behind namespaces
     Media(Box<MediumArgs>),
+    /// Create a namespace, a part of a medium
     Namespace(NamespaceArgs),
+    /// Create a tenant, which shares media with others by weight and limits
     Tenant(TenantArgs),
+    /// Create a controller that hosts attach to
     Controller(ControllerArgs),
 }
 
@@ -47,7 +32,7 @@ Examples:
   nvmirage create media scratch --kind ram --size 8GiB
   nvmirage create media disk --kind file --path disk.img --size 64GiB
   nvmirage create media pro --kind ram --size 8GiB --timing samsung-970-pro,program=200us")]
-struct MediumArgs {
+pub struct MediumArgs {
     #[command(flatten)]
     medium: Options<MediumKeys>,
 
@@ -61,7 +46,7 @@ struct MediumArgs {
 Examples:
   nvmirage create namespace root --media disk
   nvmirage create namespace boot --media disk --range 0GiB..1GiB --lba-size 512")]
-struct NamespaceArgs {
+pub struct NamespaceArgs {
     #[command(flatten)]
     namespace: Options<Namespace>,
 
@@ -76,7 +61,7 @@ Examples:
   nvmirage create tenant web --weight 300
   nvmirage create tenant backup --iops 20000 --bandwidth 200MiB
   nvmirage create controller vm3 --namespaces logs --listen vfio-user:/tmp/vm3.sock --tenant backup")]
-struct TenantArgs {
+pub struct TenantArgs {
     #[command(flatten)]
     tenant: Options<Tenant>,
 
@@ -92,7 +77,7 @@ Examples:
   nvmirage create controller vm2 --namespaces logs --listen vfio-user:/tmp/vm2.sock --queues 4 --serial LOGS1
   nvmirage create controller b --subsystem pair --namespaces shared --listen vfio-user:/tmp/b.sock
       One more controller of subsystem `pair`, for a second guest")]
-struct ControllerArgs {
+pub struct ControllerArgs {
     #[command(flatten)]
     controller: Options<Controller>,
 
@@ -106,11 +91,11 @@ impl Create {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        match self.what {
-            What::Media(args) => args.run(),
-            What::Namespace(args) => args.run(),
-            What::Tenant(args) => args.run(),
-            What::Controller(args) => args.run(),
+        match self {
+            Create::Media(args) => args.run(),
+            Create::Namespace(args) => args.run(),
+            Create::Tenant(args) => args.run(),
+            Create::Controller(args) => args.run(),
         }
     }
 }

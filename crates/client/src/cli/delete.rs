@@ -4,28 +4,9 @@ use super::live;
 use super::parse::Control;
 use crate::requests;
 
-const EXAMPLES: &str = "\
-Examples:
-  nvmirage delete controller vm1
-      Delete a controller; rejected while a host is attached
-  nvmirage delete namespace root && nvmirage delete media disk
-      Delete unused objects; files and their data are kept
-  nvmirage delete namespace vm1:3
-      A namespace that a host created";
-
-/// Delete a medium, a namespace, a tenant or a controller of a running server
-///
-/// Objects in use are not deleted: delete controllers first, then namespaces, then media; or detach
-/// a namespace from its controllers with `nvmirage detach`. Files are kept.
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub struct Delete {
-    #[command(subcommand)]
-    what: What,
-}
-
+/// Delete an object.
 #[derive(Debug, clap::Subcommand)]
-enum What {
+pub enum Delete {
     /// Close a medium; a file is kept, the contents of `ram` are lost
     #[command(after_help = "\
 Examples:
@@ -54,8 +35,9 @@ Examples:
     Controller(Controller),
 }
 
+/// An object by its name.
 #[derive(Debug, clap::Args)]
-struct Named {
+pub struct Named {
     /// Name of the object
     #[arg(add = live::of_kind())]
     name: String,
@@ -64,8 +46,9 @@ struct Named {
     control: Control,
 }
 
+/// A controller by its name.
 #[derive(Debug, clap::Args)]
-struct Controller {
+pub struct Controller {
     #[command(flatten)]
     named: Named,
 
@@ -80,8 +63,8 @@ impl Delete {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        let (kind, word, named) = match self.what {
-            What::Controller(Controller {
+        let (kind, word, named) = match self {
+            Delete::Controller(Controller {
                 named,
                 detach_hosts,
             }) => {
@@ -89,9 +72,9 @@ impl Delete {
                 requests::delete_controller(&socket, &named.name, detach_hosts)?;
                 return deleted("controller", &named.name);
             }
-            What::Media(named) => ("media", "media", named),
-            What::Namespace(named) => ("namespaces", "namespace", named),
-            What::Tenant(named) => ("tenants", "tenant", named),
+            Delete::Media(named) => ("media", "media", named),
+            Delete::Namespace(named) => ("namespaces", "namespace", named),
+            Delete::Tenant(named) => ("tenants", "tenant", named),
         };
         requests::delete(&named.control.to_change()?, kind, &named.name)?;
         deleted(word, &named.name)

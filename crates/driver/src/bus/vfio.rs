@@ -189,7 +189,7 @@ impl Vfio {
 fn find(devices: &Path, address: PciAddress) -> Result<u32, String> {
     let folder = devices.join(address.to_string());
     if !folder.is_dir() {
-        return Err("there is no such PCI function; `nvmirage drive list` lists drives".to_owned());
+        return Err("there is no such PCI function; `nvmirage drive ls` lists drives".to_owned());
     }
     let target = |link: &str| {
         let path = fs::read_link(folder.join(link)).ok()?;

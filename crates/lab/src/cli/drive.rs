@@ -8,7 +8,7 @@ use crate::physical::{Drive, System};
 
 const EXAMPLES: &str = "\
 Examples:
-  nvmirage drive list
+  nvmirage drive ls
       List drives and their users
   nvmirage drive bind 0000:01:00.0
       Bind a drive to vfio-pci; rejected while it is in use
@@ -30,7 +30,8 @@ pub struct DriveCommand {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    List(List),
+    #[command(alias = "list")]
+    Ls(Ls),
     Bind(Bind),
     Unbind(Unbind),
 }
@@ -39,12 +40,12 @@ enum What {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  nvmirage drive list
-  nvmirage drive list --json | jq -r '.[] | select(.in_use_by == []).address'
+  nvmirage drive ls
+  nvmirage drive ls --json | jq -r '.[] | select(.in_use_by == []).address'
       List unused drives
 
 Without root, processes of other users are not seen.")]
-struct List {
+struct Ls {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -61,7 +62,7 @@ Examples:
   nvmirage drive bind 0000:01:00.0
   nvmirage drive bind 01:00.0 02:00.0")]
 struct Bind {
-    /// PCI address of the drive, as `nvmirage drive list` shows it
+    /// PCI address of the drive, as `nvmirage drive ls` shows it
     #[arg(value_name = "ADDRESS", required = true)]
     addresses: Vec<PciAddress>,
 }
@@ -74,7 +75,7 @@ struct Bind {
 Examples:
   nvmirage drive unbind 0000:01:00.0")]
 struct Unbind {
-    /// PCI address of the drive, as `nvmirage drive list` shows it
+    /// PCI address of the drive, as `nvmirage drive ls` shows it
     #[arg(value_name = "ADDRESS", required = true)]
     addresses: Vec<PciAddress>,
 }
@@ -87,7 +88,7 @@ impl DriveCommand {
     pub fn run(self) -> anyhow::Result<()> {
         let system = System::this();
         match self.what {
-            What::List(List { json }) => {
+            What::Ls(Ls { json }) => {
                 let drives = system.drives()?;
                 if json { terminal::print_json(&drives) } else { terminal::print(&shown(&drives)) }
             }

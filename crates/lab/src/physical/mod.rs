@@ -101,11 +101,11 @@ impl System {
     pub(crate) fn drive(&self, address: PciAddress) -> anyhow::Result<Drive> {
         let folder = self.function(address);
         let class = line(&folder.join("class")).with_context(|| {
-            format!("there is no PCI function {address}; `nvmirage drive list` lists drives")
+            format!("there is no PCI function {address}; `nvmirage drive ls` lists drives")
         })?;
         anyhow::ensure!(
             class == CLASS,
-            "{address} is not an NVMe controller (its class is {class}); `nvmirage drive list` lists drives"
+            "{address} is not an NVMe controller (its class is {class}); `nvmirage drive ls` lists drives"
         );
         let id = |file: &str| {
             let text = line(&folder.join(file)).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 
 use super::{check, first_column, page};
 
@@ -11,7 +11,7 @@ const COMMON: [&str; 3] = ["help", "version", "log"];
 
 /// The complete definition.
 pub(super) fn command_line() -> Command {
-    let mut command = crate::cli::Cli::command();
+    let mut command = crate::cli::command();
     command.build();
     command
 }

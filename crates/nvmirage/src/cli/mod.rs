@@ -12,6 +12,7 @@ mod groups;
 mod man;
 mod media_arg;
 mod mount;
+mod objects;
 mod partition;
 mod serve;
 mod state;
@@ -26,8 +27,8 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use client::cli::{
-    attach, create, delete, events, export, latency, live, ls, move_queues, parse, qemu_args,
-    queues, reload, resize, set, show, stop, top,
+    attach, events, export, latency, live, ls, move_queues, parse, qemu_args, queues, reload,
+    resize, set, show, stop, top,
 };
 use lab::cli::{
     bench, calibrate, clone, conformance, demo, doctor, drive, explain, fidelity, identify, kv,
@@ -114,8 +115,8 @@ enum Command {
     Top(top::Top),
     Trace(trace::TraceCommand),
     Export(export::Export),
-    Create(create::Create),
-    Delete(delete::Delete),
+    Create(objects::Create),
+    Delete(objects::Delete),
     Attach(attach::Attach),
     Detach(attach::Detach),
     Resize(resize::Resize),
@@ -129,12 +130,24 @@ enum Command {
     Man(man::Man),
 }
 
+/// The program's command. Every command takes `--log`, and only the program's help explains it.
+pub(crate) fn command() -> clap::Command {
+    let log = || {
+        clap::Arg::new("log")
+            .long("log")
+            .value_name("FILTER")
+            .global(true)
+            .hide(true)
+    };
+    groups::grouped(Cli::command()).mut_subcommands(|command| command.arg(log()))
+}
+
 /// Runs the program and reports its error.
 pub(crate) fn main() -> ExitCode {
-    live::complete(Cli::command);
+    live::complete(command);
     // If this fails, the signal ends the process, as it does by default.
     let _ = memory::survive_file_size_limit();
-    let matches = groups::grouped(Cli::command()).get_matches();
+    let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match check_control(&cli, &matches).and_then(|()| run(cli)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -154,7 +167,7 @@ fn check_control(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     if cli.control.is_none() {
         return Ok(());
     }
-    let (mut command, mut matches) = (Cli::command(), matches);
+    let (mut command, mut matches) = (command(), matches);
     let mut names = Vec::new();
     while let Some((name, below)) = matches.subcommand() {
         let Some(found) = command.find_subcommand(name).cloned() else {

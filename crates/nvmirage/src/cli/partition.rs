@@ -20,11 +20,11 @@ const EXAMPLES: &str = "\
 Examples:
   nvmirage partition create pci:0000:01:00.0 vm1 100GiB
       A partition of a drive that no server uses
-  nvmirage partition list
+  nvmirage partition ls
       List partitions of all drives, and the free space
   nvmirage partition create nvme vm2 100GiB
       Create one on a running server's drive, by the name of its medium
-  nvmirage partition grow nvme vm1 150GiB
+  nvmirage partition resize nvme vm1 150GiB
       Its guest is notified; then grow partitions and file systems there
   nvmirage partition delete nvme vm2 --erase";
 
@@ -46,8 +46,10 @@ pub(super) struct PartitionCommand {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     Create(Create),
-    List(List),
-    Grow(Grow),
+    #[command(alias = "list")]
+    Ls(Ls),
+    #[command(alias = "grow")]
+    Resize(Resize),
     Delete(Delete),
 }
 
@@ -58,7 +60,7 @@ Examples:
   nvmirage partition create pci:0000:01:00.0 vm1 100GiB
   nvmirage partition create nvme vm2 100GiB --at 200GiB
       With room for vm1 to grow")]
-struct Create {
+pub(super) struct Create {
     #[command(flatten)]
     drive: Drive,
 
@@ -77,9 +79,9 @@ struct Create {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  nvmirage partition list
-  nvmirage partition list --json | jq -r '.[].partitions[].name'")]
-struct List {
+  nvmirage partition ls
+  nvmirage partition ls --json | jq -r '.[].partitions[].name'")]
+struct Ls {
     /// Folder of the partition tables: `state_dir` of the server's configuration
     ///
     /// Default: $XDG_STATE_HOME/nvmirage, or ~/.local/state/nvmirage.
@@ -98,8 +100,8 @@ struct List {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  nvmirage partition grow nvme vm1 150GiB")]
-struct Grow {
+  nvmirage partition resize nvme vm1 150GiB")]
+struct Resize {
     #[command(flatten)]
     drive: Drive,
 
@@ -118,7 +120,7 @@ struct Grow {
 #[command(after_help = "\
 Examples:
   nvmirage partition delete nvme vm2 --erase")]
-struct Delete {
+pub(super) struct Delete {
     #[command(flatten)]
     drive: Drive,
 
@@ -198,8 +200,8 @@ impl PartitionCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         match self.what {
             What::Create(create) => create.run(),
-            What::List(list) => list.run(),
-            What::Grow(grow) => grow.run(),
+            What::Ls(ls) => ls.run(),
+            What::Resize(resize) => resize.run(),
             What::Delete(delete) => delete.run(),
         }
     }
@@ -210,7 +212,7 @@ fn refused(refusal: api::Refusal) -> anyhow::Error {
 }
 
 impl Create {
-    fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         let Create {
             drive,
             name,
@@ -236,9 +238,9 @@ impl Create {
     }
 }
 
-impl Grow {
+impl Resize {
     fn run(self) -> anyhow::Result<()> {
-        let Grow { drive, name, size } = self;
+        let Resize { drive, name, size } = self;
         let range = match drive.open()? {
             Some(mut opened) => opened
                 .store
@@ -254,11 +256,12 @@ impl Grow {
 }
 
 impl Delete {
-    fn run(self) -> anyhow::Result<()> {
+    pub(super) fn run(self) -> anyhow::Result<()> {
         let Delete { drive, name, erase } = self;
         let Some(Opened { medium, mut store }) = drive.open()? else {
             let socket = drive.control.to_change()?;
-            return requests::delete_partition(&socket, &drive.drive, &name, erase);
+            requests::delete_partition(&socket, &drive.drive, &name, erase)?;
+            return deleted(&name);
         };
         if erase {
             let range = store
@@ -269,8 +272,13 @@ impl Delete {
                 format!("partition {name} is not fully erased, and cannot be used: delete it again")
             })?;
         }
-        store.change(|table| table.delete(&name)).map_err(refused)
+        store.change(|table| table.delete(&name)).map_err(refused)?;
+        deleted(&name)
     }
+}
+
+fn deleted(name: &str) -> anyhow::Result<()> {
+    terminal::print(&format!("deleted partition {name}\n"))
 }
 
 /// Output for one drive.
@@ -286,7 +294,7 @@ struct Listed {
     free: Vec<Range>,
 }
 
-impl List {
+impl Ls {
     fn run(self) -> anyhow::Result<()> {
         let tables = stored(&state_dir(self.state_dir)?)?;
         if self.json {

@@ -1,8 +1,8 @@
 //! The command line as a whole: accepted and rejected lines, and the messages.
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
-use super::{Cli, Command};
+use super::{Cli, Command, command};
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(std::iter::once("nvmirage").chain(line.split_whitespace()))
@@ -16,7 +16,26 @@ fn refused(line: &str) -> String {
 
 #[test]
 fn the_definition_is_consistent() {
-    Cli::command().debug_assert();
+    command().debug_assert();
+}
+
+#[test]
+fn the_log_is_explained_once_and_set_by_every_command() {
+    let mut all = command();
+    all.build();
+    assert!(
+        all.render_long_help()
+            .to_string()
+            .contains("--log <FILTER>")
+    );
+    let ls = all.find_subcommand_mut("ls").unwrap();
+    assert!(!ls.render_long_help().to_string().contains("--log"));
+    for line in ["--log debug ls", "ls --log debug", "trace --log debug ls"] {
+        let line = std::iter::once("nvmirage").chain(line.split_whitespace());
+        let matches = command().get_matches_from(line);
+        let cli: Cli = clap::FromArgMatches::from_arg_matches(&matches).unwrap();
+        assert_eq!(cli.log.as_deref(), Some("debug"));
+    }
 }
 
 #[test]
@@ -32,7 +51,7 @@ fn every_command_has_examples() {
             check(sub, &path);
         }
     }
-    check(&Cli::command(), "nvmirage");
+    check(&command(), "nvmirage");
 }
 
 /// A terminal breaks wider lines anywhere. Examples are meant to be copied, and stay whole.
@@ -46,7 +65,7 @@ fn what_help_says_below_is_no_wider_than_the_rest() {
         }
         command.get_subcommands().for_each(check);
     }
-    check(&Cli::command());
+    check(&command());
 }
 
 #[test]
@@ -65,7 +84,7 @@ fn examples_in_help_are_command_lines_that_work() {
             .for_each(|sub| collect(sub, found));
     }
     let mut examples = Vec::new();
-    collect(&Cli::command(), &mut examples);
+    collect(&command(), &mut examples);
     assert!(examples.len() > 20, "{examples:?}");
     for example in examples {
         let line = example.split([';', '|', '>', '&']).next().unwrap();
@@ -139,7 +158,7 @@ fn the_control_socket_stands_before_or_behind_the_verb() {
 /// Whether the command of a line talks to a server.
 fn asks_a_server(line: &str) -> bool {
     let line = std::iter::once("nvmirage").chain(line.split_whitespace());
-    let matches = Cli::command().get_matches_from(line);
+    let matches = command().get_matches_from(line);
     let cli = clap::FromArgMatches::from_arg_matches(&matches).unwrap();
     super::check_control(&cli, &matches).is_ok()
 }

@@ -34,7 +34,7 @@ fn serve(drive: &Drive, tenants: &[&str]) -> Server {
 
 /// What is listed of the one drive: names and ranges of its partitions.
 fn listed(world: &World) -> Vec<(String, String)> {
-    let all = world.json(&["partition", "list", "--json"]);
+    let all = world.json(&["partition", "ls", "--json"]);
     let [drive] = &all.as_array().unwrap()[..] else {
         panic!("{all}");
     };
@@ -77,7 +77,7 @@ fn tenants_of_partitions_have_them_and_nothing_else_changes() {
         assert!(is_untouched(&bytes), "{start} to {end} MiB");
     }
     // grown while nobody has it, and in use so at the next start
-    world.ok(&["partition", "grow", &target, "b", "16MiB"]);
+    world.ok(&["partition", "resize", &target, "b", "16MiB"]);
     let tenants = serve(&drive, &["a", "b"]);
     assert_eq!(Host::attach(world, "b").size(1), (16 * MIB, 512));
     tenants.stop();
@@ -97,10 +97,13 @@ fn a_partition_grows_while_its_guest_looks_on() {
     host.listen();
     // It has its own size, and nothing else gives it another one.
     let error = world.fails(&steer(&["resize", "a", "16MiB"]));
-    assert!(error.contains("nvmirage partition grow disk a"), "{error}");
-    let error = world.fails(&steer(&["partition", "grow", "disk", "a", "32MiB"]));
+    assert!(
+        error.contains("nvmirage partition resize disk a"),
+        "{error}"
+    );
+    let error = world.fails(&steer(&["partition", "resize", "disk", "a", "32MiB"]));
     assert!(error.contains("at most 24MiB: partition `b`"), "{error}");
-    let said = world.ok(&steer(&["partition", "grow", "disk", "a", "16MiB"]));
+    let said = world.ok(&steer(&["partition", "resize", "disk", "a", "16MiB"]));
     assert_eq!(said, "partition a has 0B..16MiB\n");
     assert_eq!(host.changed(), [1]);
     assert_eq!(host.size(1), (16 * MIB, 512));

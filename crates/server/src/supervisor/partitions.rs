@@ -210,7 +210,7 @@ impl State {
         let found = namespaces.find(|n| n.name == namespace);
         match found.and_then(|n| n.partition.as_ref().map(|partition| (n, partition))) {
             Some((found, partition)) => Err(Refusal::conflict(format!(
-                "namespace `{namespace}` has the size of partition `{partition}`: `nvmirage partition grow {} {partition} SIZE`",
+                "namespace `{namespace}` has the size of partition `{partition}`: `nvmirage partition resize {} {partition} SIZE`",
                 found.media
             ))),
             None => Ok(()),

@@ -224,7 +224,7 @@ fn a_guest_on_a_partition_of_a_modelled_drive_that_grows() {
     });
     let mut guest = served.boot("vm", include_str!("jobs/stacked.sh"), Options::default());
     wait(&mut guest, "grow");
-    served.steer(&["partition", "grow", "drive", "part", "192MiB"]);
+    served.steer(&["partition", "resize", "drive", "part", "192MiB"]);
     tell(&mut guest, "grown");
     let report = finish(guest);
     println!("{}", text(&report, "times"));

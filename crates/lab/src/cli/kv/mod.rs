@@ -71,7 +71,8 @@ enum DialectArg {
 enum What {
     Put(Put),
     Get(Get),
-    Del(Del),
+    #[command(alias = "del")]
+    Delete(Delete),
     Exist(Exist),
     Ls(Ls),
     Bench(bench::Bench),
@@ -120,8 +121,8 @@ struct Get {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  nvmirage kv --target vfio-user:/tmp/kv.sock del colour picture")]
-struct Del {
+  nvmirage kv --target vfio-user:/tmp/kv.sock delete colour picture")]
+struct Delete {
     #[arg(required = true)]
     keys: Vec<Key>,
 }
@@ -197,7 +198,7 @@ impl Kv {
         let done = match self.what {
             What::Put(put) => client.put(&put),
             What::Get(get) => client.get(&get),
-            What::Del(del) => client.del(&del),
+            What::Delete(delete) => client.delete(&delete),
             What::Exist(exist) => client.exist(&exist),
             What::Ls(ls) => client.ls(&ls),
             What::Bench(bench) => bench.run(&mut client),
@@ -298,9 +299,9 @@ impl Client {
         }
     }
 
-    fn del(&mut self, del: &Del) -> anyhow::Result<()> {
+    fn delete(&mut self, delete: &Delete) -> anyhow::Result<()> {
         let keys = self.keys;
-        for key in &del.keys {
+        for key in &delete.keys {
             let done = self.queue.kv_delete(&keys, key.bytes());
             done.map_err(|error| explained(error, key))?;
         }

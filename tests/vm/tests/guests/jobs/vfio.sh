@@ -29,7 +29,7 @@ loading() {
     nvmirage bench --target "pci:$drive" --qd 8 --time 60s --span 16MiB >/tmp/bench.log 2>&1 &
     loading_pid=$!
     loading_left=100
-    until nvmirage drive list | grep -q "nvmirage (process $loading_pid) has /dev/vfio/"; do
+    until nvmirage drive ls | grep -q "nvmirage (process $loading_pid) has /dev/vfio/"; do
         [ $loading_left -gt 0 ]
         loading_left=$((loading_left - 1))
         usleep 100000

@@ -4,7 +4,7 @@ step program program
 step vfio vfio
 appears /dev/nvme0n1
 drive=$(address nvme0)
-tell list nvmirage drive list
+tell list nvmirage drive ls
 
 pattern() {
     numbers 1000 | dd of=/dev/nvme0n1 bs=4096 count=1 seek=4096 iflag=fullblock conv=fsync
@@ -47,7 +47,7 @@ step held held
 
 step bind nvmirage drive bind "$drive"
 step gone test ! -e /dev/nvme0n1
-tell bound nvmirage drive list
+tell bound nvmirage drive ls
 step identify nvmirage identify --target "pci:$drive"
 tell identity nvmirage identify --target "pci:$drive" --json
 
