@@ -23,6 +23,9 @@
     )
 )]
 
+#[macro_use]
+mod policies;
+
 mod activity;
 mod code;
 mod error;

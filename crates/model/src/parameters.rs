@@ -88,16 +88,29 @@ pub struct KvParameters {
     pub compound: CompoundRule,
 }
 
-/// Which line is collected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CollectionPolicy {
-    /// The one with the fewest valid pages.
-    #[default]
-    Greedy,
-    /// By what is gained, and how old it is.
-    CostBenefit,
-    /// The oldest.
-    Fifo,
+macro_rules! declare {
+    ($($(#[$doc:meta])+ $module:ident::$name:ident, $word:literal;)+) => {
+        /// Which line is collected.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum CollectionPolicy {
+            $($(#[$doc])+ $name),+
+        }
+
+        impl CollectionPolicy {
+            /// Every policy.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+            /// Their words in a configuration, in the same order.
+            pub const WORDS: &[&str] = &[$($word),+];
+        }
+    };
+}
+
+collection_policies!(declare);
+
+impl Default for CollectionPolicy {
+    fn default() -> Self {
+        Self::ALL[0]
+    }
 }
 
 /// Conventional flash.

@@ -6,7 +6,8 @@ use model::{
     Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters, KvKind,
     KvOp, KvParameters, NvmParameters, Op, Parameters, ZoneOp, ZonesParameters,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Parameters and the commands that a drive of them is given.
 #[derive(Clone, Debug, Deserialize)]
@@ -235,12 +236,28 @@ struct KvJson {
     compound: CompoundRule,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "CollectionPolicy", rename_all = "snake_case")]
-enum PolicyJson {
-    Greedy,
-    CostBenefit,
-    Fifo,
+/// A policy by its word in a configuration, which the oracle has, too.
+struct PolicyJson;
+
+impl PolicyJson {
+    fn serialize<S: Serializer>(
+        policy: &CollectionPolicy,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut all = CollectionPolicy::ALL.iter().zip(CollectionPolicy::WORDS);
+        let word = all.find(|(one, _)| *one == policy).map(|(_, word)| *word);
+        serializer.serialize_str(word.unwrap_or_default())
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<CollectionPolicy, D::Error> {
+        let given = String::deserialize(deserializer)?;
+        let mut all = CollectionPolicy::ALL.iter().zip(CollectionPolicy::WORDS);
+        let found = all.find(|(_, word)| **word == given);
+        let found = found.map(|(policy, _)| *policy);
+        found.ok_or_else(|| D::Error::custom(format!("there is no policy {given}")))
+    }
 }
 
 #[derive(Serialize, Deserialize)]

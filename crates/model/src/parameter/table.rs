@@ -100,7 +100,24 @@ macro_rules! words {
 words! {
     Arithmetic, ARITHMETIC: "exact" => Exact, "code" => Code;
     CompoundRule, COMPOUND: "together" => Together, "in_order" => InOrder;
-    CollectionPolicy, POLICY: "greedy" => Greedy, "cost_benefit" => CostBenefit, "fifo" => Fifo;
+}
+
+const POLICY: &[&str] = CollectionPolicy::WORDS;
+const MAX_POLICY: u64 = POLICY.len() as u64 - 1;
+
+impl Field for CollectionPolicy {
+    fn get(&self) -> u64 {
+        let all = CollectionPolicy::ALL.iter().zip(0..);
+        all.filter(|(policy, _)| *policy == self)
+            .map(|(_, index)| index)
+            .sum()
+    }
+
+    fn put(&mut self, raw: u64) {
+        let found = CollectionPolicy::ALL.iter().zip(0..);
+        let mut found = found.filter(|(_, index)| *index == raw);
+        *self = found.next().map_or(*self, |(policy, _)| *policy);
+    }
 }
 
 impl Parameter {
@@ -273,7 +290,7 @@ table! { Flash, FTL,
     "overprovisioning" Percent 0..=10_000 Fixed (overprovisioning_permille) "overprovisioning: space beyond the size visible to hosts";
     "deallocate" Time 0..=MAX_NS Live (deallocate_ns) "latency of a deallocate or write zeroes";
     "collect_below" Count 2..=1024 Live (collect_below) "foreground collection threshold: free lines of a partition at which a line is collected";
-    "policy" Word[POLICY] 0..=2 Live (policy) "selection of the line to collect";
+    "policy" Word[POLICY] 0..=MAX_POLICY Live (policy) "selection of the line to collect";
 }
 
 table! { Flash, CHANCE,

@@ -1,4 +1,4 @@
-//! The example of the book's chapter *Extending the interface*, driven as a host does.
+//! The example of the book's chapter *Extend it*, driven as a host does.
 
 mod fetch_add;
 

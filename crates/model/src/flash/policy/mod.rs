@@ -1,9 +1,5 @@
-//! Choice of the line to collect. Another policy requires one file here, a variant of
-//! [`CollectionPolicy`] and a line in [`policy`].
-
-mod cost_benefit;
-mod fifo;
-mod greedy;
+//! Choice of the line to collect. A policy is one file here and one line in `policies.rs`; the
+//! configuration, `explain`, `simulate`, the API and completion then know it.
 
 use super::lines::Lines;
 use crate::parameters::CollectionPolicy;
@@ -14,11 +10,17 @@ pub trait Policy: std::fmt::Debug + Send {
     fn victim(&mut self, lines: &Lines) -> Option<u32>;
 }
 
-/// The policy of that name.
-pub(super) fn policy(named: CollectionPolicy) -> Box<dyn Policy> {
-    match named {
-        CollectionPolicy::Greedy => Box::new(greedy::Greedy),
-        CollectionPolicy::CostBenefit => Box::new(cost_benefit::CostBenefit),
-        CollectionPolicy::Fifo => Box::new(fifo::Fifo),
-    }
+macro_rules! modules {
+    ($($(#[$doc:meta])+ $module:ident::$name:ident, $word:literal;)+) => {
+        $(mod $module;)+
+
+        /// The policy of that name.
+        pub(super) fn policy(named: CollectionPolicy) -> Box<dyn Policy> {
+            match named {
+                $(CollectionPolicy::$name => Box::new($module::$name)),+
+            }
+        }
+    };
 }
+
+collection_policies!(modules);
