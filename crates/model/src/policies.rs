@@ -1,7 +1,7 @@
 //! The list of policies that choose the line to collect.
 
-/// Hands the list to the macro `$with`: documentation, module in `flash/policy` and type of the same
-/// name, and the word in a configuration. The first one is the default.
+/// Hands the list to the macro `$with`: documentation, module in `flash/policy` and type of the
+/// same name, and the word in a configuration. The first one is the default.
 macro_rules! collection_policies {
     ($with:ident) => {
         $with! {
