@@ -82,6 +82,9 @@ fn command(workspace: &Workspace) -> Result<Command> {
     workspace.cargo(&[
         "bench",
         "--locked",
+        // With the program's features, so that what it is made of is not built again.
+        "--package",
+        "nvmirage",
         "--package",
         "tests-counts",
         "--bench",

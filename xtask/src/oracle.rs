@@ -28,6 +28,10 @@ const ORACLE: [&str; 3] = [
     "crates/simulate/src/points/",
 ];
 
+/// The package that compares, and its program.
+const PACKAGE: &str = "tests-oracle";
+const NAME: &str = "oracle";
+
 /// Which comparisons.
 #[derive(Debug, Args)]
 pub(crate) struct OracleArgs {
@@ -57,6 +61,10 @@ pub(crate) struct OracleArgs {
 /// It cannot be built or run.
 pub(crate) fn run(workspace: &Workspace, args: &OracleArgs) -> Result<bool> {
     let points = args.only.is_none();
+    ensure!(
+        workspace.build_of_tests(PACKAGE, NAME)?.status()?.success(),
+        "it cannot be built"
+    );
     Ok(command(workspace, args, points)?.status()?.success())
 }
 
@@ -77,6 +85,7 @@ pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
         only: None,
         checks: if thorough { CHECKS } else { 0 },
     };
+    context.run(&mut context.workspace.build_of_tests(PACKAGE, NAME)?)?;
     let said = context.run(&mut command(context.workspace, &args, thorough)?)?;
     let passed = drives(&said);
     ensure!(passed > 0, "no drive was compared");
@@ -95,8 +104,7 @@ fn drives(output: &str) -> u32 {
 
 /// `points`: those where drives are compared, too.
 fn command(workspace: &Workspace, args: &OracleArgs, points: bool) -> Result<Command> {
-    let mut command = workspace.cargo(&["run", "--quiet", "--locked", "--release"])?;
-    command.args(["-p", "tests-oracle", "--"]);
+    let mut command = workspace.command(&workspace.of_tests(NAME))?;
     for (name, value) in [
         ("--seeds", args.seeds),
         ("--seed", args.seed),

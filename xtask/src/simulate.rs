@@ -7,13 +7,16 @@
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 
 use crate::counts::Counts;
 use crate::stages::Context;
 use crate::workspace::Workspace;
 
+/// The package that simulates, and its program.
+const PACKAGE: &str = "tests-sim";
+const NAME: &str = "simulate";
 /// I/O commands of a run.
 const COMMANDS: u64 = 50_000;
 /// Runs with seeds that are always the same, from 1 on, and runs with seeds of the commit.
@@ -42,6 +45,10 @@ pub(crate) struct SimulateArgs {
 /// # Errors
 /// They cannot be built or run.
 pub(crate) fn run(workspace: &Workspace, args: &SimulateArgs) -> Result<bool> {
+    ensure!(
+        workspace.build_of_tests(PACKAGE, NAME)?.status()?.success(),
+        "it cannot be built"
+    );
     let mut command = command(workspace, args.seed, args.commands, args.runs)?;
     if let Some(step) = args.trace {
         command.args(["--trace", &step.to_string()]);
@@ -54,6 +61,7 @@ pub(crate) fn run(workspace: &Workspace, args: &SimulateArgs) -> Result<bool> {
 /// # Errors
 /// A run finds something, or they cannot be built.
 pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
+    context.run(&mut context.workspace.build_of_tests(PACKAGE, NAME)?)?;
     context.run(&mut command(context.workspace, 1, COMMANDS, FIXED_RUNS)?)?;
     let seed = seed_of_commit(context.workspace)?;
     context.run(&mut command(context.workspace, seed, COMMANDS, OTHER_RUNS)?)?;
@@ -64,8 +72,7 @@ pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
 }
 
 fn command(workspace: &Workspace, seed: u64, commands: u64, runs: u64) -> Result<Command> {
-    let mut command = workspace.cargo(&["run", "--quiet", "--locked", "--release"])?;
-    command.args(["-p", "tests-sim", "--"]);
+    let mut command = workspace.command(&workspace.of_tests(NAME))?;
     for (name, value) in [("--seed", seed), ("--commands", commands), ("--runs", runs)] {
         command.args([name, &value.to_string()]);
     }

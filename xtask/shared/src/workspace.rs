@@ -60,6 +60,30 @@ impl Workspace {
         self.target.join("release/nvmirage")
     }
 
+    /// The release build of a program of tests.
+    pub fn of_tests(&self, name: &str) -> PathBuf {
+        self.target.join("release").join(name)
+    }
+
+    /// The command that builds [`Workspace::of_tests`]: with the features that crates have in the
+    /// program, so that what both are made of is built once.
+    ///
+    /// # Errors
+    /// See [`Workspace::cargo`].
+    pub fn build_of_tests(&self, package: &str, name: &str) -> Result<Command> {
+        self.cargo(&[
+            "build",
+            "--locked",
+            "--release",
+            "--package",
+            "nvmirage",
+            "--package",
+            package,
+            "--bin",
+            name,
+        ])
+    }
+
     /// A command of cargo's, run in the root.
     ///
     /// # Errors

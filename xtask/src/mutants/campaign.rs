@@ -217,10 +217,16 @@ impl Campaign<'_> {
     }
 
     fn cargo(&self, test: &Test) -> Result<Command> {
-        let args = ["test", "--locked", "--package", test.package];
-        let mut command = self.workspace.cargo(&args)?;
+        // With the features of the whole workspace where the name of a file of tests is enough, so
+        // that crates of others are those of all tests.
+        let of: &[&str] = match test.program {
+            ["--test", _] => &["--workspace"],
+            _ => &["--package", test.package],
+        };
+        let mut command = self.workspace.cargo(&["test", "--locked"])?;
         let ours = self.workspace.target.join("mutants/target");
         command
+            .args(of)
             .args(test.program)
             .current_dir(self.tree.root())
             // Programs of mutated code go elsewhere; what they are made of is beside ours, so that
