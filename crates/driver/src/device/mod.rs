@@ -391,7 +391,7 @@ impl<B: Bus> Device<B> {
         let taken = |qid: &u16| enabled.queues.iter().any(|(other, _)| other == qid);
         let Some(qid) = (1..=enabled.queues_max).find(|qid| !taken(qid)) else {
             return Err(DriverError::Unsupported(format!(
-                "all {} I/O queue pairs of the controller are in use",
+                "the controller has {} I/O queue pairs, and all of them are in use: use fewer queues",
                 enabled.queues_max
             )));
         };

@@ -445,7 +445,12 @@ fn check(job: &Job, namespace: &Namespace, depth: u16, queues: usize) -> Result<
             job.queue_depth
         ));
     }
-    let bytes = job.span.unwrap_or(u64::MAX).min(namespace.len());
+    let (bytes, len) = (job.span.unwrap_or(namespace.len()), namespace.len());
+    if bytes > len {
+        return unsupported(format!(
+            "a span of {bytes} bytes is more than the namespace, which has {len}"
+        ));
+    }
     let units = bytes / u64::from(block_size);
     if units == 0 {
         return unsupported(format!(

@@ -180,6 +180,8 @@ fn what_cannot_be_done_is_said_before_anything_is_written() {
         (["--bs", "1000B"], "is not 1 to 65536 times"),
         (["--bs", "8MiB"], "8388608"),
         (["--qd", "60000"], "holds 1 to"),
+        (["--span", "64MiB"], "is more than the namespace"),
+        (["--queues", "200"], "all of them are in use: use fewer"),
         (
             ["--cpu", "4000"],
             "cannot run on CPU 4000; this process may use",
@@ -192,6 +194,9 @@ fn what_cannot_be_done_is_said_before_anything_is_written() {
     let ran = bench(&["--bs", "64MiB"]);
     assert_eq!(ran.status.code(), Some(2));
     assert!(ran.err.contains("cannot be transferred"), "{}", ran.err);
+    let ran = world.run(&["bench", "--target", &target, "--time", "0s"]);
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(ran.err.contains("write at least 1ms"), "{}", ran.err);
 }
 
 #[test]

@@ -394,6 +394,10 @@ fn a_pipe_and_an_empty_file_delete_nothing() {
     let done = reload(&world, &[]);
     assert!(done.status.success(), "{}", done.err);
     assert_eq!(world.inventory()["media"], serde_json::json!([]));
+    // there is nothing left to lose
+    world.write("config.toml", "\n");
+    let done = reload(&world, &[]);
+    assert!(done.status.success(), "{}", done.err);
     server.stop();
 }
 

@@ -177,7 +177,7 @@ impl State {
                 "this server was started without --config: there is no file to read again; `nvmirage export` writes one that serves the same",
             ));
         };
-        let file = read_again(&source.file);
+        let file = read_again(&source.file, source.then == Objects::default());
         let file = file.map_err(|error| Refusal::invalid(format!("{error:#}")))?;
         let Merged { objects, lost } = merge(&source.then, &self.desired, &Objects::of(&file));
         let served = self.actual().map_err(|error| Refusal::failed(&error))?;
@@ -337,8 +337,8 @@ impl State {
 ///
 /// # Errors
 /// As [`config::from_file`]. Also where the file cannot be read twice, such as a pipe, or is empty,
-/// such as a file that is being rewritten.
-fn read_again(path: &Path) -> anyhow::Result<Config> {
+/// such as a file that is being rewritten, and had objects before.
+fn read_again(path: &Path, had_nothing: bool) -> anyhow::Result<Config> {
     let shown = path.display();
     let metadata = std::fs::metadata(path)
         .with_context(|| format!("cannot read the configuration {shown}"))?;
@@ -348,7 +348,7 @@ fn read_again(path: &Path) -> anyhow::Result<Config> {
     );
     let text = config::text_of(path, read_text)?;
     ensure!(
-        !text.trim().is_empty(),
+        had_nothing || !text.trim().is_empty(),
         "{shown} is empty, which would delete every object: write the new file elsewhere and rename it; to delete everything, put a comment in it"
     );
     config::from_text(&text, read_text).with_context(|| format!("{shown} cannot be used"))

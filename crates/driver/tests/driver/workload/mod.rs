@@ -326,6 +326,10 @@ fn jobs_that_do_not_fit_are_refused() {
             ..good.clone()
         },
         Job {
+            span: Some(1 << 40),
+            ..good.clone()
+        },
+        Job {
             verify: true,
             span: Some(7 * 4096),
             ..good.clone()
