@@ -185,6 +185,9 @@ pub struct NamespaceIdentity {
     pub nguid: String,
     /// EUI-64, as 16 hexadecimal digits.
     pub eui64: String,
+    /// UUID, as `nvme id-ns-descs` and `/sys/block/*/uuid` show it in a guest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
 }
 
 /// Identity of a controller's subsystem: as configured, else derived from its name.

@@ -23,6 +23,9 @@ fn a_drive_is_found_by_what_its_guest_sees() {
     assert!(nqn.starts_with("nqn.2014-08.org.nvmexpress:uuid:"), "{nqn}");
     let nguid = all["namespaces"][0]["identity"]["nguid"].as_str().unwrap();
     assert_eq!(nguid.len(), 32, "{nguid}");
+    let uuid = all["namespaces"][0]["identity"]["uuid"].as_str().unwrap();
+    let lengths: Vec<usize> = uuid.split('-').map(str::len).collect();
+    assert_eq!(lengths, [8, 4, 4, 4, 12], "{uuid}");
     let serial = controller["identity"]["serial"].as_str().unwrap();
     assert!(world.ok(&world.steer(&["ls"])).contains(serial));
     let shown = world.ok(&world.steer(&["show", "controller", "nvme0"]));

@@ -302,6 +302,7 @@ impl State {
             identity: Some(NamespaceIdentity {
                 nguid: digits(&namespace.namespace.nguid),
                 eui64: digits(&namespace.namespace.eui64),
+                uuid: uuid(namespace.namespace.nguid, namespace.namespace.eui64),
             }),
         }
     }
@@ -390,6 +391,13 @@ fn absolute(listen: &Listen) -> anyhow::Result<Listen> {
         Listen::Unix(_) => Listen::Unix(path),
         Listen::Fuse(_) => Listen::Fuse(path),
     })
+}
+
+/// The UUID of a namespace in the form of RFC 9562.
+fn uuid(nguid: [u8; 16], eui64: [u8; 8]) -> Option<String> {
+    let digits = digits(&controller::identity::uuid(nguid, eui64)?);
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
+    Some(parts.join("-"))
 }
 
 fn digits(bytes: &[u8]) -> String {

@@ -32,6 +32,7 @@ fn a_controller_says_one_thing_everywhere() {
         ..Options::default()
     };
     let report = served.run("vm", include_str!("jobs/identity.sh"), options);
+    let known = served.ask("/v1");
     let served = served.stop().start_again();
     let saved = served.run("vm", include_str!("jobs/saved.sh"), Options::default());
     served.stop();
@@ -40,6 +41,23 @@ fn a_controller_says_one_thing_everywhere() {
     check_logs(&report);
     check_registers(&report);
     check_namespace(&report);
+    check_known(&report, &known);
+}
+
+/// The server names drives as nvme-cli does in their guest.
+fn check_known(report: &Report, known: &Value) {
+    let word = |value: &Value| value.as_str().expect("a text").trim().to_owned();
+    let (controller, namespace) = (json(report, "id-ctrl"), json(report, "id-ns"));
+    let identity = &known["controllers"][0]["identity"];
+    assert_eq!(word(&identity["serial"]), word(&controller["sn"]));
+    assert_eq!(word(&identity["subnqn"]), word(&controller["subnqn"]));
+    let identity = &known["namespaces"][0]["identity"];
+    for key in ["nguid", "eui64"] {
+        assert_eq!(word(&identity[key]), word(&namespace[key]), "{key}");
+    }
+    let descriptors = json(report, "descriptors").to_string();
+    let uuid = word(&identity["uuid"]);
+    assert!(descriptors.contains(&uuid), "{uuid}: {descriptors}");
 }
 
 /// What a drive keeps while nobody serves it.
