@@ -1,6 +1,9 @@
 //! `nvmirage latency`: shows the latencies of a controller's commands, and the stages that take the
 //! time.
 
+use std::thread;
+
+use api::config::Span;
 use api::{Latency, LatencyReport};
 use terminal::table::{Align, Table};
 use terminal::units;
@@ -13,6 +16,8 @@ const EXAMPLES: &str = "\
 Examples:
   nvmirage latency vm1
       Percentiles of reads and writes, time by stage, and errors by status
+  nvmirage latency vm1 --for 10s
+      Only the commands of the next ten seconds
   nvmirage latency vm1 --last 20
       Also the last 20 timed commands, with the time in each stage
   nvmirage latency vm1 --json | jq '.latency[0].buckets'
@@ -33,6 +38,11 @@ pub struct LatencyCommand {
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     last: usize,
 
+    /// Wait this long, up to 1h, and show only what happened meanwhile; default: everything since
+    /// the controller was created
+    #[arg(long = "for", value_name = "TIME", value_parser = window)]
+    window: Option<Span>,
+
     #[command(flatten)]
     control: Control,
 
@@ -47,12 +57,62 @@ impl LatencyCommand {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        let report = requests::latency(&self.control.to_read()?, &self.controller)?;
+        let server = self.control.to_read()?;
+        let mut report = requests::latency(&server, &self.controller)?;
+        if let Some(window) = self.window {
+            thread::sleep(window.0);
+            report = since(requests::latency(&server, &self.controller)?, &report);
+        }
         if self.json {
             return terminal::print_json(&report);
         }
         terminal::print(&shown(&report, self.last))
     }
+}
+
+/// Reads how long to wait.
+fn window(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse()?;
+    if span.0.is_zero() || span.0.as_secs() > 3600 {
+        return Err("write a time above 0 and up to 1h".to_owned());
+    }
+    Ok(span)
+}
+
+/// What a report has more than an earlier one. A controller that was created again in between has
+/// everything.
+fn since(mut now: LatencyReport, before: &LatencyReport) -> LatencyReport {
+    for one in &mut now.latency {
+        let mut earlier = before.latency.iter();
+        let Some(then) = earlier.find(|then| then.operation == one.operation) else {
+            continue;
+        };
+        if then.count > one.count {
+            return now;
+        }
+        one.count -= then.count;
+        one.sum_ns = one.sum_ns.saturating_sub(then.sum_ns);
+        for (latency, count) in &mut one.buckets {
+            let then = then.buckets.iter().find(|(other, _)| other == latency);
+            *count = count.saturating_sub(then.map_or(0, |(_, count)| *count));
+        }
+        one.buckets.retain(|(_, count)| *count > 0);
+    }
+    for one in &mut now.stages {
+        let then = before.stages.iter().find(|then| then.stage == one.stage);
+        one.sum_ns = one
+            .sum_ns
+            .saturating_sub(then.map_or(0, |then| then.sum_ns));
+    }
+    for one in &mut now.errors_by_status {
+        let mut earlier = before.errors_by_status.iter();
+        let then = earlier.find(|then| then.status == one.status);
+        one.count = one.count.saturating_sub(then.map_or(0, |then| then.count));
+    }
+    now.errors_by_status.retain(|one| one.count > 0);
+    let last = before.commands.last().map_or(0, |last| last.time_ns);
+    now.commands.retain(|one| one.time_ns > last);
+    now
 }
 
 fn shown(report: &LatencyReport, last: usize) -> String {
@@ -106,7 +166,8 @@ fn stages(report: &LatencyReport, watched: u64) -> Table {
         ("share", Align::Right),
     ]);
     let all: u64 = report.stages.iter().map(|one| one.sum_ns).sum();
-    for one in &report.stages {
+    // fairness takes no time where there are no tenants
+    for one in report.stages.iter().filter(|one| one.sum_ns > 0) {
         table.row(vec![
             one.stage.clone(),
             units::nanoseconds(one.sum_ns as f64 / watched as f64),
@@ -165,6 +226,47 @@ fn commands(report: &LatencyReport, last: usize) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_has_what_happened_in_it() {
+        let report = |text: &str| serde_json::from_str::<LatencyReport>(text).unwrap();
+        let command = |time: u32| {
+            format!(
+                r#"{{"time_ns":{time},"queue":1,"cid":1,"opcode":2,"nsid":1,"lba":0,"bytes":512,"fua":false,"depth":1,
+                     "status":"Successful Completion","latency_ns":9,"stages":{{}}}}"#
+            )
+        };
+        let at = |count: u32, more: &str, errors: u32, commands: &str| {
+            format!(
+                r#"{{"sample":1,"latency":[{{"operation":"read","count":{count},"sum_ns":{count}00,"buckets":[[10,2]{more}]}}],
+                     "stages":[{{"stage":"ring","sum_ns":{count}0}}],
+                     "errors_by_status":[{{"status":"A","count":{errors}}},{{"status":"B","count":1}}],
+                     "commands":[{commands}]}}"#
+            )
+        };
+        let before = report(&at(2, "", 1, &command(5)));
+        let both = format!("{},{}", command(5), command(6));
+        let after = report(&at(5, ",[20,3]", 3, &both));
+        let window = since(after.clone(), &before);
+        let read = &window.latency[0];
+        assert_eq!(
+            (read.count, read.sum_ns, &read.buckets),
+            (3, 300, &vec![(20, 3)])
+        );
+        assert_eq!(window.stages[0].sum_ns, 30);
+        let errors: Vec<_> = window
+            .errors_by_status
+            .iter()
+            .map(|one| (&*one.status, one.count))
+            .collect();
+        assert_eq!(errors, [("A", 2)]);
+        assert_eq!(window.commands.len(), 1);
+        // created again meanwhile
+        assert_eq!(since(before.clone(), &after).latency[0].count, 2);
+        for wrong in ["0s", "2h", "x"] {
+            assert!(super::window(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn what_is_known_is_in_the_tables() {
