@@ -73,12 +73,12 @@ pub enum DriverError {
     #[error("{0}")]
     Unsupported(String),
     /// The socket cannot be reached.
-    #[error("cannot connect to {}: {source}; check that the server is running, and that this user may open its socket", path.display())]
+    #[error("cannot connect to {}: {}; check that the server is running, and that this user may open its socket", path.display(), why(error))]
     Connect {
         /// The socket.
         path: PathBuf,
         /// Why not.
-        source: ClientError,
+        error: ClientError,
     },
     /// The drive has another host.
     #[error("the drive has another host{}", of_process(*.host))]
@@ -113,6 +113,14 @@ pub enum DriverError {
         /// Why it failed.
         source: io::Error,
     },
+}
+
+/// Why there is no connection, in the words of the system where it is the reason.
+fn why(source: &ClientError) -> String {
+    match source {
+        ClientError::Connect(error) => error.to_string(),
+        other => other.to_string(),
+    }
 }
 
 /// The process of another host, for an error.

@@ -49,7 +49,7 @@ impl VfioUser {
             match source {
                 ClientError::InUse { host } => DriverError::InUse { path, host },
                 ClientError::Timeout => DriverError::NoAnswer { path, after },
-                source => DriverError::Connect { path, source },
+                error => DriverError::Connect { path, error },
             }
         })?;
         client.set_timeout(timeout);
