@@ -16,3 +16,20 @@ pub fn presets() -> ArgValueCompleter {
         offer(current, names.chain(variants))
     })
 }
+
+/// Names of presets, and kinds of media.
+#[must_use]
+pub fn presets_and_kinds() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let kinds = [
+            ("ram", "memory"),
+            ("file", "file or block device"),
+            ("null", "no data: discards writes"),
+            ("keyvalue", "keys and values in memory, or in a file"),
+        ];
+        let kinds = kinds.map(|(name, about)| (name.to_owned(), about.to_owned()));
+        let names = preset::presets().filter(|p| p.is_default);
+        let names = names.map(|p| (p.name.to_owned(), p.about.to_owned()));
+        offer(current, kinds.into_iter().chain(names))
+    })
+}

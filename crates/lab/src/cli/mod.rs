@@ -14,6 +14,7 @@ pub mod fidelity;
 pub mod floor;
 pub mod identify;
 pub mod kv;
+mod picture;
 pub mod precondition;
 mod set;
 pub mod simulate;
@@ -21,5 +22,5 @@ pub mod trace;
 pub mod wait;
 pub mod zone;
 
-pub use complete::presets;
+pub use complete::{presets, presets_and_kinds};
 pub(crate) use terminal::error::UsageError;

@@ -78,7 +78,11 @@ fn bash_completes_names_and_parameters_of_the_running_server() {
     assert_eq!(keys, live);
     // whatever needs no server is offered, too
     assert!(offered("nvmirage sim").contains(&"simulate".to_owned()));
-    assert!(offered("nvmirage explain opt").contains(&"optane-p4800x".to_owned()));
+    let optane = "optane-p4800x".to_owned();
+    assert!(offered("nvmirage explain opt").contains(&optane));
+    assert!(offered("nvmirage simulate --preset opt").contains(&optane));
+    assert_eq!(offered("nvmirage up opt"), ["optane-p4800x"]);
+    assert_eq!(offered("nvmirage up keyv"), ["keyvalue"]);
     server.stop();
     // without a server there is nothing to offer, and nothing is said
     assert_eq!(offered("nvmirage set @ media "), [""; 0]);

@@ -57,7 +57,7 @@ The same command line gives the same output, bit for bit, on any machine.";
 #[command(after_help = EXAMPLES)]
 pub struct Simulate {
     /// Preset, or file that describes a drive; nvmirage explain lists the presets
-    #[arg(long)]
+    #[arg(long, add = super::presets())]
     preset: String,
 
     /// Size of the drive; default: the real drive's
@@ -129,12 +129,12 @@ pub struct Simulate {
     csv: Option<PathBuf>,
 
     /// File for a plot of the series as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = crate::cli::picture::file)]
     plot: Option<PathBuf>,
 
     /// File for a plot of the results over the values of the first --sweep as SVG; further sweeps
     /// are lines
-    #[arg(long, value_name = "FILE", requires = "sweep")]
+    #[arg(long, value_name = "FILE", value_parser = crate::cli::picture::file, requires = "sweep")]
     plot_sweep: Option<PathBuf>,
 }
 

@@ -374,7 +374,7 @@ pub struct Plot {
     source: Source,
 
     /// Output file, SVG
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE", value_parser = crate::cli::picture::file)]
     output: PathBuf,
 }
 

@@ -19,6 +19,7 @@ use machine::qemu;
 use model::Parameters;
 use server::process::{self, Serving};
 use terminal::interrupt::Interrupt;
+use terminal::units;
 
 use self::made::Made;
 use super::UsageError;
@@ -49,7 +50,7 @@ changes nothing, and what it has made goes again where it fails.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct Up {
     /// Kind of a medium, preset, or file that describes a drive
-    #[arg(value_name = "PRESET|KIND", add = lab::cli::presets())]
+    #[arg(value_name = "PRESET|KIND", add = lab::cli::presets_and_kinds())]
     what: String,
 
     /// Size of the drive
@@ -141,6 +142,9 @@ impl Up {
             terminal::progress::note(
                 "warning: a new drive begins without data (a saved state takes precedence): reads of blocks that were never written cost no flash read, and are faster than those of the real drive",
             );
+        }
+        if let Some(warning) = too_large(&config.media[0], memory_bytes()) {
+            terminal::progress::note(&format!("warning: {warning}"));
         }
         let serves = match UnixStream::connect(server.path()) {
             Ok(_) => false,
@@ -348,6 +352,29 @@ impl Up {
     }
 }
 
+/// Memory of this machine.
+fn memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// A warning about a drive in memory that this machine has not.
+fn too_large(medium: &Medium, memory: Option<u64>) -> Option<String> {
+    let (size, memory) = (medium.size()?, memory?);
+    let in_memory = medium.path().is_none() && medium.kind() != MediumKind::Null;
+    (in_memory && size.0 > memory).then(|| {
+        format!(
+            "the drive has {}, and this machine {} of memory, which holds the drive: a guest can write more than there is room for. Add --path FILE, or a smaller --size",
+            units::bytes(size.0),
+            units::bytes(memory)
+        )
+    })
+}
+
 fn not_flash(why: &str) -> anyhow::Error {
     UsageError(format!(
         "--fresh is only for presets of kind flash, and {why}: remove it"
@@ -385,4 +412,30 @@ fn in_one_line(options: &[[String; 2]]) -> String {
         .map(|[option, value]| format!("{option} {}", qemu::shell_quoted(value)));
     let words: Vec<String> = words.collect();
     format!("qemu-system-x86_64 … {}", words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_larger_than_memory_is_warned_of() {
+        let medium = |kind, path: Option<&str>| -> Medium {
+            let mut keys = MediumKeys::new("m".to_owned(), kind);
+            keys.size = Some(Size(8 << 30));
+            keys.path = path.map(PathBuf::from);
+            keys.into()
+        };
+        let ram = medium(MediumKind::Ram, None);
+        assert!(too_large(&ram, Some(7 << 30)).unwrap().contains("--path"));
+        assert_eq!(too_large(&ram, Some(8 << 30)), None);
+        assert_eq!(too_large(&ram, None), None);
+        for other in [
+            medium(MediumKind::File, Some("/d")),
+            medium(MediumKind::Null, None),
+        ] {
+            assert_eq!(too_large(&other, Some(7 << 30)), None);
+        }
+        assert!(memory_bytes().unwrap() > 1 << 20);
+    }
 }
