@@ -82,6 +82,10 @@ export interface Queue {
 
 export interface Controller extends config.Controller {
   attached: boolean;
+  /** What hosts see; absent where the controller is not served. */
+  identity?: { serial: string; subnqn: string };
+  /** Process of the host, where the system reports it. */
+  host?: { process: number; command?: string };
   cntlid?: number;
   doorbell_messages: number;
   placement: { queue: number; reactor: number }[];

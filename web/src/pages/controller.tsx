@@ -59,6 +59,12 @@ export function ControllerPage({ name }: { name: string }) {
   );
 }
 
+/** The host of a controller in words, where it has one. */
+export function hostOf({ attached, host }: Controller): string | undefined {
+  if (!attached) return undefined;
+  return host === undefined ? "A host" : `${host.command ?? "Process"} (${host.process})`;
+}
+
 function Facts({ controller }: { controller: Controller }) {
   const { stats } = useStore();
   const media = new Set(
@@ -66,7 +72,7 @@ function Facts({ controller }: { controller: Controller }) {
   );
   return (
     <p class="facts">
-      {controller.attached ? "A host is attached" : "No host is attached"} at <code>{controller.listen}</code>; subsystem {controller.subsystem ?? controller.name}, namespaces{" "}
+      {hostOf(controller) ?? "No host"} is attached at <code>{controller.listen}</code>; subsystem {controller.subsystem ?? controller.name}, namespaces{" "}
       {controller.namespaces.join(", ") || "none"}
       {controller.tenant === undefined ? "" : `, tenant ${controller.tenant}`}; media{" "}
       {[...media].map((one, index) => (
@@ -75,6 +81,11 @@ function Facts({ controller }: { controller: Controller }) {
           <a href={link.medium(one)}>{one}</a>
         </span>
       ))}
+      {controller.identity !== undefined && (
+        <>
+          ; serial number <code>{controller.identity.serial}</code>, NQN <code>{controller.identity.subnqn}</code>
+        </>
+      )}
     </p>
   );
 }

@@ -5,6 +5,7 @@ import { Chart } from "../parts/chart.tsx";
 import { type Column, LongTable } from "../parts/table.tsx";
 import { amount, bandwidth, bytes, clock, NONE, percent, whole } from "../format.ts";
 import { KEPT } from "../happenings.ts";
+import { hostOf } from "./controller.tsx";
 import { useStore } from "../store.ts";
 import type { Controller, Happening, Namespace, Tenant } from "../types.ts";
 
@@ -100,6 +101,8 @@ export function Hosts() {
   const reactors = (one: Controller) => [...new Set(one.placement.map((place) => place.reactor))].sort((a, b) => a - b);
   const columns: Column<Controller>[] = [
     { title: "Controller", cell: (one) => <a href={link.controller(one.name)}>{one.name}</a>, by: (one) => one.name, text: true },
+    { title: "Process", cell: (one) => hostOf(one) ?? NONE, by: (one) => one.host?.process ?? -1, text: true },
+    { title: "Serial number", cell: (one) => one.identity?.serial ?? NONE, by: (one) => one.identity?.serial ?? "", text: true },
     { title: "Address", cell: (one) => one.listen, by: (one) => one.listen, text: true },
     { title: "I/O queues", cell: (one) => one.placement.length, by: (one) => one.placement.length },
     { title: "Reactors", cell: (one) => reactors(one).join(", ") || NONE, text: true },

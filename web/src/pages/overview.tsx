@@ -5,7 +5,7 @@ import { Chart } from "../parts/chart.tsx";
 import { type Column, LongTable } from "../parts/table.tsx";
 import { amount, bandwidth, percent, time } from "../format.ts";
 import { MOST, type NumberName, REACTOR_STATES } from "../history.ts";
-import { without } from "./controller.tsx";
+import { hostOf, without } from "./controller.tsx";
 import { useStore } from "../store.ts";
 import type { Controller } from "../types.ts";
 
@@ -61,7 +61,9 @@ function Controllers() {
   const all = stats?.controllers ?? [];
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const text = (one: Controller) =>
-    [one.name, one.subsystem ?? "", one.tenant ?? "", one.listen, ...one.namespaces, one.attached ? "attached" : ""].join(" ").toLowerCase();
+    [one.name, one.subsystem ?? "", one.tenant ?? "", one.listen, ...one.namespaces, one.identity?.serial ?? "", one.attached ? `attached ${hostOf(one)}` : ""]
+      .join(" ")
+      .toLowerCase();
   const found = words.length === 0 ? all : all.filter((one) => words.every((word) => text(one).includes(word)));
   const number = (one: Controller, name: NumberName) => history.controllers.get(one.name)?.last?.numbers[name] ?? null;
   const both = (one: Controller, a: NumberName, b: NumberName) => {
@@ -75,7 +77,7 @@ function Controllers() {
   });
   const columns: Column<Controller>[] = [
     { title: "Controller", cell: (one) => <a href={link.controller(one.name)}>{one.name}</a>, by: (one) => one.name, text: true },
-    { title: "Host", cell: (one) => (one.attached ? "attached" : "none"), by: (one) => (one.attached ? 0 : 1), text: true },
+    { title: "Host", cell: (one) => hostOf(one) ?? "none", by: (one) => (one.attached ? 0 : 1), text: true },
     rate("IOPS", (one) => both(one, "read_iops", "write_iops"), amount),
     rate("Bandwidth", (one) => both(one, "read_bandwidth", "write_bandwidth"), bandwidth),
     rate("p50", (one) => number(one, "p50"), time),
@@ -87,7 +89,7 @@ function Controllers() {
   return (
     <Card title="Controllers" {...(all.length > MOST ? { about: `${without(MOST)} Numbers of a second, those under way and errors are of these.` } : {})} wide>
       <div class="row">
-        <label for="search">Search by name, subsystem, tenant, namespace or “attached”</label>
+        <label for="search">Search by name, serial number, subsystem, tenant, namespace, host or “attached”</label>
         <input id="search" type="search" value={search} onInput={(event) => setSearch(event.currentTarget.value)} />
         <span role="status">
           {found.length} of {all.length}
