@@ -6,7 +6,7 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=NVMIRAGE_COMMIT");
-    // a source archive has no repository: whoever builds one sets the variable
+    // A source archive has no repository; NVMIRAGE_COMMIT then names its commit.
     let commit = std::env::var("NVMIRAGE_COMMIT").ok().or_else(commit);
     let commit = commit.unwrap_or_else(|| "unknown".to_owned());
     println!("cargo:rustc-env=NVMIRAGE_COMMIT={commit}");

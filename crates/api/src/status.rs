@@ -185,7 +185,7 @@ pub struct NamespaceIdentity {
     pub nguid: String,
     /// EUI-64, as 16 hexadecimal digits.
     pub eui64: String,
-    /// UUID, as `nvme id-ns-descs` and `/sys/block/*/uuid` show it in a guest.
+    /// UUID, as `nvme ns-descs` and `/sys/block/*/uuid` show it in a guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
 }

@@ -1,5 +1,5 @@
 //! Results of commands, in the JSON of every command that measures: rates per second, latencies in
-//! nanoseconds. `simulate` prints the same keys.
+//! nanoseconds. `simulate` prints the same keys for each kind of command.
 
 use driver::workload::Latency;
 use serde::Serialize;

@@ -82,14 +82,20 @@ fn window(text: &str) -> Result<Span, String> {
 /// What a report has more than an earlier one. A controller that was created again in between has
 /// everything.
 fn since(mut now: LatencyReport, before: &LatencyReport) -> LatencyReport {
+    let count = |report: &LatencyReport, operation: &str| {
+        let mut all = report.latency.iter();
+        all.find(|one| one.operation == operation)
+            .map_or(0, |one| one.count)
+    };
+    let mut earlier = before.latency.iter();
+    if earlier.any(|then| count(&now, &then.operation) < then.count) {
+        return now;
+    }
     for one in &mut now.latency {
         let mut earlier = before.latency.iter();
         let Some(then) = earlier.find(|then| then.operation == one.operation) else {
             continue;
         };
-        if then.count > one.count {
-            return now;
-        }
         one.count -= then.count;
         one.sum_ns = one.sum_ns.saturating_sub(then.sum_ns);
         for (latency, count) in &mut one.buckets {

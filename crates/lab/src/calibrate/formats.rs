@@ -282,6 +282,9 @@ fn of_keys(value: Value) -> Points {
         latency_ns_mean: f64,
     }
     let document: Document = parsed(value)?;
+    if document.jobs.is_empty() && document.put.is_none() {
+        return Err("it has no \"jobs\"".to_owned());
+    }
     let of_before = [
         ("store", document.put),
         ("retrieve", document.get),

@@ -157,6 +157,10 @@ fn what_up_makes_goes_with_down() {
     assert!(none.err.contains("--size 8GiB"), "{}", none.err);
     let none = world.fails(&world.steer(&["create", "media", "y", "--kind", "ram"]));
     assert!(none.contains("write --size 8GiB"), "{none}");
+    // a server that runs has its folder for state
+    let own = world.run(&world.steer(&["up", "null", "--size", "1MiB", "--state-dir", "s"]));
+    assert_eq!(own.status.code(), Some(2));
+    assert!(own.err.contains("has its own"), "{}", own.err);
     // a file that exists has a size
     std::fs::write(world.path("disk.img"), vec![0; 1 << 20]).unwrap();
     world.ok(&world.steer(&["up", "file", "--path", "disk.img", "--name", "x"]));

@@ -363,8 +363,8 @@ impl Bench {
                 "--open-zones is for --rw append; other jobs use a zone for each command in flight";
             return Err(UsageError(text.to_owned()).into());
         }
-        if self.time.0.is_zero() {
-            return Err(UsageError("--time 0s: write at least 1ms".to_owned()).into());
+        if self.time.0 < Duration::from_millis(1) {
+            return Err(UsageError(format!("--time {}: write at least 1ms", self.time)).into());
         }
         if self.rw == Rw::Append && self.record_trace.is_some() {
             let text = "--record-trace: the drive chooses where an append writes, so a trace of them does not tell: use --rw write";

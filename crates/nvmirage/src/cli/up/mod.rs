@@ -179,6 +179,12 @@ impl Up {
                 Ok(())
             });
         }
+        if self.state_dir.is_some() {
+            return Err(UsageError(format!(
+                "--state-dir: the server at {server} has its own: remove the option, or name another socket with --control"
+            ))
+            .into());
+        }
         self.make_in(server, &config, made)?;
         // the server's log has it, which is not here
         if let Some(path) = config.media[0].path() {
