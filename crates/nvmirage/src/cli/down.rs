@@ -34,6 +34,15 @@ impl Down {
         let server = self.control.to_change()?;
         let name = &self.name;
         let inventory = requests::inventory(&server)?;
+        // before anything is deleted: a host would have lost its drive for nothing
+        let mut namespaces = inventory.namespaces.iter();
+        if let Some(namespace) = namespaces.find(|n| n.config.name == *name)
+            && let Some(other) = namespace.controllers.iter().find(|c| *c != name)
+        {
+            anyhow::bail!(
+                "namespace {name} is attached to controller {other}, too: nvmirage detach {name} {other}"
+            );
+        }
         let mut deleted = Vec::new();
         if inventory.controllers.iter().any(|c| c.config.name == *name) {
             requests::delete_controller(&server, name, self.detach_hosts)?;

@@ -169,6 +169,25 @@ fn what_up_makes_goes_with_down() {
 }
 
 #[test]
+fn down_deletes_nothing_of_a_drive_that_another_controller_has() {
+    let world = World::new();
+    let file = world.write("config.toml", "");
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    world.ok(&world.steer(&["create", "media", "a", "--kind", "ram", "--size", "1MiB"]));
+    world.ok(&world.steer(&["create", "namespace", "a", "--media", "a"]));
+    for name in ["a", "b"] {
+        let listen = world.vfio_user(name);
+        let of = ["--subsystem", "s", "--namespaces", "a", "--listen", &listen];
+        world.ok(&world.steer(&[&["create", "controller", name], &of[..]].concat()));
+    }
+    let before = world.inventory();
+    let error = world.fails(&world.steer(&["down", "a"]));
+    assert!(error.contains("nvmirage detach a b"), "{error}");
+    assert_eq!(world.inventory(), before);
+    server.stop();
+}
+
+#[test]
 fn paths_are_absolute_for_clients_in_other_folders() {
     let world = World::new();
     let server = world.serve(&[
