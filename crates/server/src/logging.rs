@@ -11,12 +11,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use api::config;
 use api::config::log::{Filter, Format, Log};
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Layered, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
+use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::service;
 
@@ -41,7 +42,7 @@ struct Live {
     /// configuration.
     is_said: bool,
     /// A global filter beside the layer of lines. A filter around that layer could not be replaced.
-    filter: reload::Handle<EnvFilter, Written>,
+    filter: reload::Handle<Targets, Written>,
     lines: reload::Handle<Lines, Registry>,
     /// Current filter and format.
     now: Mutex<(Filter, Format)>,
@@ -148,9 +149,10 @@ pub(crate) fn change(change: &Log) -> Result<(), String> {
 
 /// A filter as the subscriber takes it. What its directives are is known to `config::log`, so that
 /// a module that does not exist is an error, and not a filter that passes nothing.
-fn filter(text: &Filter) -> Result<EnvFilter, String> {
+fn filter(text: &Filter) -> Result<Targets, String> {
     let text = config::log::filter(text.as_str())?;
-    EnvFilter::try_new(&text).map_err(|why| format!("invalid log filter `{text}`: {why}"))
+    text.parse()
+        .map_err(|why| format!("invalid log filter `{text}`: {why}"))
 }
 
 /// The current filter and format.
