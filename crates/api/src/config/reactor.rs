@@ -64,3 +64,13 @@ impl Default for Reactor {
         written.complete().expect("no key is required")
     }
 }
+
+/// The numbers of `count` reactors, for an error about a number that none of them has.
+pub fn reactors_in_words(count: usize) -> String {
+    match count {
+        0 | 1 => {
+            "there is one reactor, 0; each `[[reactor]]` of the configuration adds one".to_owned()
+        }
+        _ => format!("the reactors are 0 to {}", count - 1),
+    }
+}

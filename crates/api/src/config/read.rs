@@ -58,13 +58,41 @@ pub fn from_text(text: &str, read: Read) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Adds "did you mean" to serde's message for an unknown field or variant.
+/// serde's message with types in words, and with "did you mean" for an unknown field or variant.
 pub fn with_suggestion(message: &str) -> String {
-    let message = message.trim_end();
-    match nearest(message) {
+    let message = in_words(message.trim_end());
+    match nearest(&message) {
         Some(word) => format!("{message}\ndid you mean `{word}`?"),
-        None => message.to_owned(),
+        None => message,
     }
+}
+
+/// What serde expects, which it names by its Rust type, and the same for a reader.
+const TYPES: [(&str, &str); 9] = [
+    ("u8", "a number from 0 to 255"),
+    ("u16", "a number from 0 to 65535"),
+    ("u32", "a number from 0 to 4294967295"),
+    ("u64", "a number from 0"),
+    ("usize", "a number from 0"),
+    ("i64", "a whole number"),
+    ("f64", "a number"),
+    ("a boolean", "true or false"),
+    ("a sequence", "a list"),
+];
+
+/// The message with types in words.
+fn in_words(message: &str) -> String {
+    const EXPECTED: &str = ", expected ";
+    let Some(at) = message.rfind(EXPECTED).map(|at| at + EXPECTED.len()) else {
+        return message.to_owned();
+    };
+    let (before, expected) = message.split_at(at);
+    let named = TYPES.iter().find_map(|(name, words)| {
+        // What follows, if anything, is the place in the text.
+        let rest = expected.strip_prefix(name)?;
+        (!rest.starts_with(|c: char| c.is_alphanumeric())).then(|| format!("{before}{words}{rest}"))
+    });
+    named.unwrap_or_else(|| message.to_owned())
 }
 
 /// The word that serde expected which is nearest to the one it found.
@@ -85,7 +113,7 @@ pub(super) fn nearest_word<'a>(
 ) -> Option<&'a str> {
     words
         .map(|word| (strsim::damerau_levenshtein(found, word), word))
-        .filter(|(distance, word)| *distance <= word.len().max(found.len()).div_ceil(2))
+        .filter(|(distance, word)| *distance <= (word.len().max(found.len()) / 3).max(1))
         .min()
         .map(|(_, word)| word)
 }
@@ -107,6 +135,35 @@ mod tests {
         assert!(message.contains("did you mean `media`?"), "{message}");
         let message = error_of("[[media]]\nname = \"a\"\nkind = \"rma\"\n");
         assert!(message.contains("did you mean `ram`?"), "{message}");
+    }
+
+    #[test]
+    fn types_are_named_in_words() {
+        let controller = |key: &str| {
+            error_of(&format!(
+                "[[controller]]\nname = \"a\"\nlisten = \"vfio-user:/a\"\nnamespaces = [\"a\"]\n{key}\n"
+            ))
+        };
+        for (key, words) in [
+            (
+                "reactor = \"r\"",
+                "invalid type: string \"r\", expected a number from 0",
+            ),
+            ("reactor = -1", "expected a number from 0"),
+            ("queues = 100000", "expected a number from 0 to 65535"),
+            ("queues = 1.5", "expected a number from 0 to 65535"),
+        ] {
+            let message = controller(key);
+            assert!(message.contains(words), "{message}");
+        }
+        let message = error_of("[[media]]\nname = \"a\"\nkind = \"ram\"\nvolatile_cache = 1\n");
+        assert!(message.contains("expected true or false"), "{message}");
+        let places = in_words("x: invalid type: map, expected usize at line 1 column 2");
+        assert!(
+            places.ends_with("expected a number from 0 at line 1 column 2"),
+            "{places}"
+        );
+        assert_eq!(in_words("a, expected u8x"), "a, expected u8x");
     }
 
     #[test]

@@ -153,7 +153,7 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         ("queues = 64", "max_transfer = \"3MiB\"", "power of two"),
         ("queues = 64", "max_transfer = \"8MiB\"", "8KiB to 4MiB"),
         ("queues = 64", "max_transfer = \"4KiB\"", "8KiB to 4MiB"),
-        ("queues = 64", "reactor = 1", "there are 1, counted from 0"),
+        ("queues = 64", "reactor = 1", "there is one reactor, 0"),
         (
             "queues = 64",
             "reactors = [0, 1]",

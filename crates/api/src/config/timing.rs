@@ -442,7 +442,7 @@ impl Timing {
     }
 }
 
-/// An error, with the parameter that was probably meant, and the list of all.
+/// An error, with the parameter that was probably meant, or else the list of all.
 pub(super) fn told(error: &InvalidParameter) -> String {
     let InvalidParameter::Unknown { name, kind } = error else {
         return error.to_string();
@@ -457,7 +457,7 @@ pub(super) fn told(error: &InvalidParameter) -> String {
         kind.name()
     );
     if let Some(meant) = meant {
-        text += &format!("; {meant}");
+        return format!("{text}; {meant}");
     }
     for (change, when) in [
         (Change::Live, "live parameters, changeable at any time"),

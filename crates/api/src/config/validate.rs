@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::object::Object;
-use super::{Config, Controller, Listen, MediumKind, Namespace};
+use super::{Config, Controller, Listen, MediumKind, Namespace, reactors_in_words};
 
 /// One problem, and how to solve it.
 #[derive(Debug, PartialEq, Eq)]
@@ -205,13 +205,13 @@ impl Controller {
         if let Some(reactor) = self.reactor {
             let count = config.reactor.len().max(1);
             place.require(reactor < count, || {
-                format!("reactor = {reactor}: there are {count}, counted from 0")
+                format!("reactor = {reactor}: {}", reactors_in_words(count))
             });
         }
         for (index, reactor) in self.reactors.iter().enumerate() {
             let count = config.reactor.len().max(1);
             place.require(*reactor < count, || {
-                format!("reactors: {reactor}: there are {count}, counted from 0")
+                format!("reactors: {reactor}: {}", reactors_in_words(count))
             });
             place.require(!self.reactors[..index].contains(reactor), || {
                 format!("reactors: {reactor} is listed twice")

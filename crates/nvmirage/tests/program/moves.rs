@@ -133,10 +133,7 @@ fn a_move_that_cannot_be_is_refused_with_what_there_is() {
     let world = World::new();
     let server = serve(&world);
     for (args, said) in [
-        (
-            &["3"][..],
-            "there is no reactor 3; there are 3, counted from 0",
-        ),
+        (&["3"][..], "there is no reactor 3: the reactors are 0 to 2"),
         (&["1", "--queue", "7"], "its host has no completion queue 7"),
         (&["1", "1"], "a reactor is listed twice"),
         (

@@ -347,7 +347,7 @@ fn reactors_of_completions_are_checked() {
     for (keys, said) in [
         (
             "completions = 2\n",
-            "completions = 2: there are 2, counted from 0",
+            "completions = 2: the reactors are 0 to 1",
         ),
         ("heads = 1\n", "write completions = 1, or remove heads"),
         ("completions = 1\nheads = 1\n", "remove heads"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use api::Refusal;
+use api::config::reactors_in_words;
 
 use super::State;
 
@@ -49,7 +50,8 @@ impl State {
         let count = self.reactors.len();
         if let Some(reactor) = reactors.iter().find(|reactor| **reactor >= count) {
             return Err(Refusal::invalid(format!(
-                "there is no reactor {reactor}; there are {count}, counted from 0"
+                "there is no reactor {reactor}: {}",
+                reactors_in_words(count)
             )));
         }
         if (1..reactors.len()).any(|at| reactors[..at].contains(&reactors[at])) {

@@ -5,7 +5,7 @@ use model::Parameters;
 use super::{Backing, Direct, Drive, File, KeyValue, Medium, MediumKeys, MediumKind};
 use crate::config::object::Object;
 use crate::config::validate::Place;
-use crate::config::{Problem, allow};
+use crate::config::{Problem, allow, reactors_in_words};
 
 /// Largest key-value medium.
 const MAX_KEY_VALUE_LEN: u64 = 1 << 40;
@@ -88,7 +88,7 @@ impl Medium {
             let there_is = reactor.is_none_or(|reactor| reactor < reactors);
             place.require(there_is, || {
                 let reactor = reactor.unwrap_or_default();
-                format!("{key} = {reactor}: there are {reactors}, counted from 0")
+                format!("{key} = {reactor}: {}", reactors_in_words(reactors))
             });
         }
         place.require(drive.heads.is_none() || drive.completions.is_some(), || {
