@@ -88,6 +88,7 @@ fn nothing_is_allocated_for_a_command() {
         program_jitter_permille: 100,
         suspend_limit: 5,
         slc_cache_bytes: 16 << 20,
+        slc_program_ns: 100_000,
         slc_idle_ns: 100_000,
         map_cache_pages: 4,
         ..FlashExtras::default()

@@ -129,6 +129,12 @@ fn check_slc_cache(flash: &FlashParameters) -> Result<(), InvalidParameter> {
             size(least)
         )));
     }
+    if cache > 0 && flash.extras.slc_program_ns == 0 {
+        return Err(unfit(format!(
+            "slc_cache = \"{}\" with slc_program = \"0ns\" would program in no time: give slc_program, the program time of a wordline in the cache",
+            size(cache)
+        )));
+    }
     Ok(())
 }
 

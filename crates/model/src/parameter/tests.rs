@@ -302,6 +302,12 @@ fn values_that_do_not_fit_each_other() {
             &[("zone_buffer", "0B")],
             "buffer = \"0B\" does not hold one oneshot",
         ),
+        (
+            pro,
+            8 * gib,
+            &[("slc_cache", "1GiB")],
+            "slc_cache = \"1GiB\" with slc_program = \"0ns\" would program in no time",
+        ),
     ] {
         let error = unfit(name, size, changes);
         assert!(error.contains(says), "{changes:?}: {error}");
