@@ -178,6 +178,11 @@ impl Serve {
         };
         let (saved, lost) = Saved::take(&folder, file, config, self.forget)?;
         lost.iter().for_each(|line| tracing::warn!("{line}"));
+        if let Some(process) = saved.killed() {
+            tracing::warn!(
+                "the last server of this configuration (process {process}) was killed: flushed data is complete, state of timing models is that of their last checkpoint (state_interval, by default 60 s)"
+            );
+        }
         Ok(Some(saved))
     }
 

@@ -147,6 +147,11 @@ fn after_a_crash_the_last_checkpoint_counts() {
     crate::kept::wait_for_unlock(&world.path("pro.img"));
     let server = serve(&world, &config(timing));
     assert!(is_written(&world));
+    let killed = "was killed: flushed data is complete";
+    assert!(server.log().contains(killed), "{}", server.log());
+    server.stop();
+    let server = serve(&world, &config(timing));
+    assert!(!server.log().contains(killed), "{}", server.log());
     server.stop();
 }
 

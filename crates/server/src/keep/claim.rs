@@ -1,9 +1,13 @@
 //! Lock files: the process that holds the lock may write the files beside it.
+//!
+//! While it is held, the file has the number of its process; a clean end removes that. A number
+//! found in a free lock is thus that of a process that was killed.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::thread;
 
 use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, flock};
@@ -11,8 +15,12 @@ use rustix::fs::{FlockOperation, flock};
 /// A lock held by this process.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    _lock: File,
+    lock: File,
+    killed: Option<u32>,
 }
+
+/// Longest number of a process, with the end of its line.
+const MAX_NUMBER_LEN: u64 = 16;
 
 impl Claim {
     /// Takes the lock, in an existing folder. `taken` is the error if another process has it.
@@ -21,6 +29,7 @@ impl Claim {
     /// The lock is taken; the system's.
     pub(crate) fn take(path: &Path, taken: impl FnOnce() -> String) -> anyhow::Result<Self> {
         let file = OpenOptions::new()
+            .read(true)
             .write(true)
             .create(true)
             .truncate(false)
@@ -28,7 +37,11 @@ impl Claim {
             .open(path)
             .with_context(|| format!("cannot write {}", path.display()))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Claim { _lock: file }),
+            Ok(()) => {
+                let killed = process_in(&file);
+                note(&file, &format!("{}\n", std::process::id()));
+                Ok(Claim { lock: file, killed })
+            }
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let taken = taken();
                 match holder(&file) {
@@ -40,6 +53,36 @@ impl Claim {
                 .with_context(|| format!("cannot lock {}", path.display())),
         }
     }
+}
+
+impl Claim {
+    /// The process that held the lock before and ended without releasing it, as after SIGKILL or
+    /// the loss of power.
+    pub(crate) fn killed(&self) -> Option<u32> {
+        self.killed
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            note(&self.lock, "");
+        }
+    }
+}
+
+/// Replaces the text of a lock file. It is for a log line only, so a full disk is no error.
+fn note(file: &File, text: &str) {
+    let _ = file
+        .set_len(0)
+        .and_then(|()| file.write_all_at(text.as_bytes(), 0));
+}
+
+/// The number of a process in a lock file.
+fn process_in(file: &File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(MAX_NUMBER_LEN).read_to_string(&mut text).ok()?;
+    text.trim_end().parse().ok()
 }
 
 /// The process that has locked a file, where the system tells.
@@ -67,6 +110,25 @@ fn holder_of(place: &str, locks: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_was_killed_is_known_to_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let take = || Claim::take(&path, String::new).unwrap();
+        assert_eq!(take().killed(), None);
+        // The last one ended cleanly.
+        let claim = take();
+        assert_eq!(claim.killed(), None);
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, format!("{}\n", std::process::id()));
+        // SIGKILL: the system releases the lock, and the text remains.
+        let Claim { lock, .. } = &claim;
+        flock(lock, FlockOperation::Unlock).unwrap();
+        assert_eq!(take().killed(), Some(std::process::id()));
+        fs::write(&path, "no number").unwrap();
+        assert_eq!(take().killed(), None);
+    }
 
     #[test]
     fn the_process_that_has_a_file_is_named() {

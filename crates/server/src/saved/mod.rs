@@ -105,7 +105,7 @@ pub struct Saved {
     content: Content,
     /// How the file differs from `content`, if it has not been written since.
     behind: Option<Behind>,
-    _claim: Claim,
+    claim: Claim,
 }
 
 /// Difference between a file and the result of its merge.
@@ -186,9 +186,14 @@ impl Saved {
             path,
             content,
             behind,
-            _claim: claim,
+            claim,
         };
         Ok((saved, lost))
+    }
+
+    /// The server of this configuration that was killed, if the last one did not stop.
+    pub fn killed(&self) -> Option<u32> {
+        self.claim.killed()
     }
 
     /// What the last plan of an earlier process has not given back.
