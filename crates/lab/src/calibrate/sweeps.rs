@@ -17,8 +17,36 @@ pub(crate) struct Sweep {
     pub(crate) present: bool,
     /// Parameters that it identifies.
     pub(crate) tells: &'static str,
-    /// Command that measures it.
+    /// Command of a shell that measures it: of fio, for a drive of this machine, where fio can.
     pub(crate) command: String,
+    /// Command that measures the same with this program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) or: Option<String>,
+}
+
+/// A fio command of a shell for each of these sizes and of these values of an option, with a file
+/// for each result.
+fn fio(options: &str, sizes: &[&str], (name, values): (&str, &[u32])) -> String {
+    let list: Vec<String> = values.iter().map(u32::to_string).collect();
+    let kind = options.split("--rw=").nth(1).unwrap_or_default();
+    let kind = kind.split(' ').next().unwrap_or_default();
+    let loops = [("bs", sizes.join(" ")), (name, list.join(" "))];
+    let several = loops.iter().filter(|(_, all)| all.contains(' '));
+    let (mut before, mut after) = (String::new(), String::new());
+    for (variable, all) in several {
+        before += &format!("for {variable} in {all}; do ");
+        after += "; done";
+    }
+    let [size, value] = loops.map(|(variable, all)| {
+        if all.contains(' ') {
+            format!("${variable}")
+        } else {
+            all
+        }
+    });
+    format!(
+        "{before}{FIO} {options} --bs={size} --{name}={value} --output={kind}-{size}-{value}.json{after}"
+    )
 }
 
 /// Size of a large command, and a large number in flight.
@@ -54,6 +82,7 @@ pub(crate) fn needed(kind: Kind, samples: &[Sample]) -> Vec<Sweep> {
                 "{} --name=sustained --rw=randwrite --bs=4k --iodepth=32 --ramp_time=1h --runtime=5m --time_based",
                 FIO.trim_end_matches(" --name=points")
             ),
+            or: None,
         }),
         Kind::Zns => Some(Sweep {
             name: RESETS,
@@ -61,6 +90,7 @@ pub(crate) fn needed(kind: Kind, samples: &[Sample]) -> Vec<Sweep> {
             present: there(Act::Reset),
             tells: "the erase of a block, from zones that are full",
             command: format!("{FIO} --zonemode=zbd --rw=trim --bs=ZONE_SIZE --iodepth=1"),
+            or: None,
         }),
         Kind::Kv => Some(Sweep {
             name: ALONE,
@@ -68,6 +98,7 @@ pub(crate) fn needed(kind: Kind, samples: &[Sample]) -> Vec<Sweep> {
             present: there(Act::Delete),
             tells: "the time of one delete",
             command: format!("{KEYS} --value-size 4KiB --qd 1 --json"),
+            or: None,
         }),
     });
     all
@@ -90,7 +121,7 @@ impl Measured<'_> {
         name: &'static str,
         present: bool,
         tells: &'static str,
-        command: String,
+        (command, or): (String, Option<String>),
     ) -> Sweep {
         Sweep {
             name,
@@ -98,6 +129,7 @@ impl Measured<'_> {
             present,
             tells,
             command,
+            or,
         }
     }
 
@@ -120,26 +152,37 @@ impl Measured<'_> {
         let deep = self.own.iter().copied().any(|s| deep(&s));
         let rw = self.act.name();
         let consent = if rw == "write" { " --destroy-data" } else { "" };
-        let command = |sizes: &str, depths: &str| match self.kind {
-            Kind::Kv => {
-                let several = sizes.contains(',') || depths.contains(',');
-                let each = if several { "each of: " } else { "" };
-                format!("{each}{KEYS} --value-size {sizes} --qd {depths} --json")
+        let command = |sizes: &[&str], depths: &[u32]| {
+            let list: Vec<String> = depths.iter().map(u32::to_string).collect();
+            let (bytes, depth) = (sizes.join(","), list.join(","));
+            let mode = if self.kind == Kind::Zns {
+                "--zonemode=zbd "
+            } else {
+                ""
+            };
+            let options = format!("{mode}--rw=rand{rw} --runtime=10s --time_based");
+            match self.kind {
+                Kind::Kv => {
+                    let several = sizes.len() > 1 || depths.len() > 1;
+                    let each = if several { "each of: " } else { "" };
+                    let keys = format!("{each}{KEYS} --value-size {bytes} --qd {depth} --json");
+                    (keys, None)
+                }
+                Kind::Zns => (fio(&options, sizes, ("iodepth", depths)), None),
+                Kind::Nvm | Kind::Flash => {
+                    let bench = format!(
+                        "nvmirage bench --target vfio-user:PATH{consent} --rw rand{rw} --bs {bytes} --qd {depth} --json"
+                    );
+                    (fio(&options, sizes, ("iodepth", depths)), Some(bench))
+                }
             }
-            Kind::Zns => format!(
-                "{FIO} --zonemode=zbd --rw=rand{rw} --bs={} --iodepth={depths}",
-                sizes.replace("KiB", "k").replace("MiB", "m")
-            ),
-            Kind::Nvm | Kind::Flash => format!(
-                "nvmirage bench --target vfio-user:PATH{consent} --rw rand{rw} --bs {sizes} --qd {depths} --json"
-            ),
         };
         all.extend([
             self.sweep(
                 ALONE,
                 self.is_alone(),
                 "the time of one command",
-                command("4KiB", "1"),
+                command(&["4k"], &[1]),
             ),
             self.sweep(
                 DEPTHS,
@@ -150,29 +193,28 @@ impl Measured<'_> {
                     }
                     _ => "how many small commands a second are done at most",
                 },
-                command("4KiB", "1,2,4,8,16,32,64,128"),
+                command(&["4k"], &[1, 2, 4, 8, 16, 32, 64, 128]),
             ),
             self.sweep(
                 SIZES,
                 self.has_sizes(),
                 "what further bytes cost",
-                command("4KiB,16KiB,64KiB,256KiB,1MiB", "1"),
+                command(&["4k", "16k", "64k", "256k", "1m"], &[1]),
             ),
             self.sweep(
                 DEEP,
                 deep,
                 "how many bytes a second there are at most",
-                command("128KiB", "8,32"),
+                command(&["128k"], &[8, 32]),
             ),
         ]);
     }
 
     /// Sweeps of writes to zones, in order.
     fn by_writers(&self, all: &mut Vec<Sweep>) {
-        let command = |sizes: &str, writers: &str| {
-            format!(
-                "{FIO} --zonemode=zbd --rw=write --bs={sizes} --iodepth=1 --numjobs={writers} --size=8z --offset_increment=8z --group_reporting"
-            )
+        let command = |sizes: &[&str], writers: &[u32]| {
+            let options = "--zonemode=zbd --rw=write --iodepth=1 --size=8z --offset_increment=8z --group_reporting";
+            (fio(options, sizes, ("numjobs", writers)), None)
         };
         let one = |size: u32| {
             let of_size = self.own.iter().filter(move |s| s.block_bytes == size);
@@ -184,19 +226,19 @@ impl Measured<'_> {
                 ALONE,
                 self.is_alone(),
                 "the time of one command",
-                command("4k", "1"),
+                command(&["4k"], &[1]),
             ),
             self.sweep(
                 SIZES,
                 self.has_sizes(),
                 "what further bytes cost",
-                command("4k,16k,64k,192k,1m", "1"),
+                command(&["4k", "16k", "64k", "192k", "1m"], &[1]),
             ),
             self.sweep(
                 WRITERS,
                 writers.unwrap_or(0) >= POINTS,
                 "the program of a wordline, and how many bytes a second there are at most",
-                command("192k", "1,2,4,8,16"),
+                command(&["192k"], &[1, 2, 4, 8, 16]),
             ),
         ]);
     }
@@ -207,4 +249,36 @@ fn distinct(values: impl Iterator<Item = u32>) -> usize {
     values.sort_unstable();
     values.dedup();
     values.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_of_one_file_each_and_a_shell_runs_them() {
+        let one = fio("--rw=randread", &["4k"], ("iodepth", &[1]));
+        assert_eq!(
+            one,
+            format!("{FIO} --rw=randread --bs=4k --iodepth=1 --output=randread-4k-1.json")
+        );
+        let several = fio(
+            "--zonemode=zbd --rw=write",
+            &["4k", "1m"],
+            ("numjobs", &[1, 2]),
+        );
+        // The shell counts: two sizes, two numbers of writers.
+        let program = several.replace(FIO, "echo");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &program])
+            .output()
+            .unwrap();
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let all: Vec<_> = lines.lines().collect();
+        assert_eq!(all.len(), 4, "{lines}");
+        assert_eq!(
+            all[3],
+            "--zonemode=zbd --rw=write --bs=1m --numjobs=2 --output=write-1m-2.json"
+        );
+    }
 }

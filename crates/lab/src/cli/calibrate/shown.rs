@@ -57,6 +57,9 @@ fn sweeps(document: &Document) -> String {
         ]);
         if !sweep.present {
             let _ = writeln!(missing, "missing: {}", sweep.command);
+            if let Some(or) = &sweep.or {
+                let _ = writeln!(missing, "     or: {or}");
+            }
         }
     }
     format!("{table}{missing}")
