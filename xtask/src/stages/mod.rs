@@ -1,6 +1,6 @@
 //! The stages of `cargo xtask test`, cheap before dear.
 
-mod guests;
+mod long;
 mod schedule;
 mod since;
 
@@ -194,7 +194,7 @@ const STAGES: &[Stage] = &[
         minutes: 30,
         slow: false,
         uses: Uses::Machine,
-        run: guests::stage,
+        run: long::guests,
     },
     Stage {
         name: "guests-slow",
@@ -530,6 +530,8 @@ fn unit(context: &mut Context<'_>) -> Result<Counts> {
     let packages: Option<Vec<&str>> =
         packages.map(|names| names.iter().map(String::as_str).collect());
     let mut counts = nextest(context, "default", packages.as_deref())?;
+    let of = packages.as_deref().map(filter_of);
+    counts += long::slow_units(context, of.as_deref())?;
     if counts.failed > 0 {
         // What failed is then what the log ends with.
         return Ok(counts);
@@ -546,14 +548,16 @@ fn unit(context: &mut Context<'_>) -> Result<Counts> {
 /// Runs the tests that a profile of .config/nextest.toml selects, all or those of some packages.
 /// All of the workspace is named every time, so that it is built once.
 fn nextest(context: &mut Context<'_>, profile: &str, packages: Option<&[&str]>) -> Result<Counts> {
-    let of = packages.map(|packages| {
-        let of = packages.iter().map(|name| format!("package({name})"));
-        of.collect::<Vec<_>>().join(" + ")
-    });
-    match &of {
+    match &packages.map(filter_of) {
         Some(of) => nextest_with(context, profile, &["--no-tests=pass", "-E", of]),
         None => nextest_with(context, profile, &[]),
     }
+}
+
+/// The filter that selects packages.
+fn filter_of(packages: &[&str]) -> String {
+    let of = packages.iter().map(|name| format!("package({name})"));
+    of.collect::<Vec<_>>().join(" + ")
 }
 
 fn nextest_with(context: &mut Context<'_>, profile: &str, more: &[&str]) -> Result<Counts> {

@@ -179,15 +179,21 @@ mod tests {
 
     #[test]
     fn the_burst_comes_at_once_and_then_the_rate_without_drift() {
-        for (rate, burst) in [(1_000, 1), (1_000, 100), (333_333, 7), (7_777_777, 4096)] {
+        for (rate, burst, seconds) in [
+            (1_000, 1, 3600),
+            (1_000, 100, 3600),
+            (333_333, 7, 100),
+            (7_777_777, 4096, 10),
+        ] {
             let bucket = bucket(rate, burst);
             let mut purse = Purse::default();
             let start = 5_000_000_000;
             assert_eq!(taken(&bucket, &mut purse, 1, start, start + 1), burst);
-            // From here on each is earned: of an hour's, less than one is missing or too much.
-            let hour = start + 1 + 100_000_000_000;
-            let count = taken(&bucket, &mut purse, 1, start + 1, hour);
-            assert!(count.abs_diff(rate * 100) <= 1, "{count} at {rate}");
+            // From here on each is earned: less than one is missing or too much, in an hour, too.
+            let end = start + 1 + seconds * 1_000_000_000;
+            let count = taken(&bucket, &mut purse, 1, start + 1, end);
+            let earned = rate * seconds;
+            assert!(count.abs_diff(earned) <= 1, "{count} of {earned} at {rate}");
         }
     }
 

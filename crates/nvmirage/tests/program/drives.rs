@@ -232,62 +232,6 @@ fn a_drive_that_stands_still_holds_up_its_own_commands_alone() {
     tenants.stop();
 }
 
-#[test]
-fn two_on_a_drive_that_stands_still_are_bounded_and_those_of_another_drive_go_on() {
-    let (drive, server) = Drive::new();
-    let (other, _others) = Drive::new();
-    let text = format!(
-        "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n{}{}\
-         [[media]]\nname = \"other\"\nkind = \"drive\"\ntarget = \"{}\"\n{}",
-        drive.target(),
-        drive.tenant("a", "4MiB..20MiB"),
-        drive.tenant("b", "24MiB..40MiB"),
-        other.target(),
-        drive
-            .tenant("c", "4MiB..20MiB")
-            .replace("media = \"drive\"", "media = \"other\""),
-    );
-    let config = drive.world.write("tenants.toml", &text);
-    let tenants = drive.world.serve(&["--config", config.to_str().unwrap()]);
-    for tenant in ["a", "b", "c"] {
-        drive.fill(tenant);
-    }
-    server.stand_still();
-    let targets = ["a", "b"].map(|tenant| drive.world.vfio_user(tenant));
-    thread::scope(|scope| {
-        let wait = |target| {
-            let args = [
-                "bench", "--target", target, "--bs", "4KiB", "--qd", "4", "--time", "1s",
-            ];
-            drive.world.run(&args)
-        };
-        let both = targets
-            .each_ref()
-            .map(|target| scope.spawn(move || wait(target)));
-        until("the queue is given up", || {
-            drive.fill("c");
-            tenants.log().contains("a drive is lost")
-        });
-        // Both end, and are told so.
-        for one in both {
-            assert!(!one.join().unwrap().status.success());
-        }
-    });
-    server.signal(Signal::CONT);
-    until("it comes back", || {
-        tenants.log().contains("a drive is back")
-    });
-    for tenant in ["a", "b", "c"] {
-        drive.fill(tenant);
-    }
-    // Nothing outside of their parts has changed.
-    for (start, end) in [(0, 4), (20, 24), (40, 48)] {
-        let bytes = drive.read(start << 20, (end - start) << 20);
-        assert!(is_untouched(&bytes), "{start} to {end} MiB");
-    }
-    tenants.stop();
-}
-
 /// A tenant with one command at a time, which reads and writes the same place.
 struct Tenant {
     queue: QueuePair<VfioUser>,
@@ -608,4 +552,65 @@ fn blocks_are_as_large_as_the_drive_s_or_larger() {
     assert_eq!(host.block(1, last), [3; 4096]);
     drop(host);
     server.stop();
+}
+
+/// Only a part of these run at each commit (CONTRIBUTING.md).
+mod slow {
+    use super::*;
+
+    #[test]
+    fn two_on_a_drive_that_stands_still_are_bounded_and_those_of_another_drive_go_on() {
+        let (drive, server) = Drive::new();
+        let (other, _others) = Drive::new();
+        let text = format!(
+            "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n{}{}\
+             [[media]]\nname = \"other\"\nkind = \"drive\"\ntarget = \"{}\"\n{}",
+            drive.target(),
+            drive.tenant("a", "4MiB..20MiB"),
+            drive.tenant("b", "24MiB..40MiB"),
+            other.target(),
+            drive
+                .tenant("c", "4MiB..20MiB")
+                .replace("media = \"drive\"", "media = \"other\""),
+        );
+        let config = drive.world.write("tenants.toml", &text);
+        let tenants = drive.world.serve(&["--config", config.to_str().unwrap()]);
+        for tenant in ["a", "b", "c"] {
+            drive.fill(tenant);
+        }
+        server.stand_still();
+        let targets = ["a", "b"].map(|tenant| drive.world.vfio_user(tenant));
+        thread::scope(|scope| {
+            let wait = |target| {
+                let args = [
+                    "bench", "--target", target, "--bs", "4KiB", "--qd", "4", "--time", "1s",
+                ];
+                drive.world.run(&args)
+            };
+            let both = targets
+                .each_ref()
+                .map(|target| scope.spawn(move || wait(target)));
+            until("the queue is given up", || {
+                drive.fill("c");
+                tenants.log().contains("a drive is lost")
+            });
+            // Both end, and are told so.
+            for one in both {
+                assert!(!one.join().unwrap().status.success());
+            }
+        });
+        server.signal(Signal::CONT);
+        until("it comes back", || {
+            tenants.log().contains("a drive is back")
+        });
+        for tenant in ["a", "b", "c"] {
+            drive.fill(tenant);
+        }
+        // Nothing outside of their parts has changed.
+        for (start, end) in [(0, 4), (20, 24), (40, 48)] {
+            let bytes = drive.read(start << 20, (end - start) << 20);
+            assert!(is_untouched(&bytes), "{start} to {end} MiB");
+        }
+        tenants.stop();
+    }
 }

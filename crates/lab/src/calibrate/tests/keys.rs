@@ -48,40 +48,6 @@ fn sweeps(truth: &Parameters) -> Vec<Sample> {
 }
 
 #[test]
-fn a_drive_of_units_comes_back() {
-    let truth = kvssd(&[
-        ("units", "6"),
-        ("read_latency", "120us"),
-        ("read_bandwidth", "2GB/s"),
-        ("read_rate", "200K/s"),
-        ("write_latency", "70us"),
-        ("write_bandwidth", "1GB/s"),
-        ("write_rate", "90K/s"),
-        ("delete_latency", "80us"),
-    ]);
-    let samples = sweeps(&truth);
-    let found = found(&samples, None);
-    assert!(found.noise < 0.02, "{}", found.noise);
-    assert!(!found.held_out.is_empty());
-    for point in found.held_out.iter().chain(&found.fitted) {
-        assert!(point.error().abs() < 0.03, "{point:?}");
-    }
-    let units = finding(&found, "units");
-    assert_eq!(units.known[0].value.raw, 6, "{units:?}");
-    assert!(matches!(units.standing, Standing::Known(_)), "{units:?}");
-    assert_eq!(found.parameters.get("units").unwrap().raw, 6);
-    holds(&found, "read_latency", 120_000.0);
-    holds(&found, "read_bandwidth", 2e9);
-    holds(&found, "read_rate", 200e3);
-    holds(&found, "write_latency", 70_000.0);
-    holds(&found, "write_bandwidth", 1e9);
-    holds(&found, "write_rate", 90e3);
-    holds(&found, "delete_latency", 80_000.0);
-    let list = finding(&found, "list_latency");
-    assert_eq!(list.standing, Standing::NotIdentifiable);
-}
-
-#[test]
 fn one_at_a_time_does_not_tell_units() {
     let mut samples = sweeps(&kvssd(&[]));
     samples.retain(|sample| sample.depth == 1);
@@ -101,4 +67,43 @@ fn one_at_a_time_does_not_tell_units() {
             .unwrap_err()
             .contains("nothing was measured of stores")
     );
+}
+
+/// Only a part of these run at each commit (CONTRIBUTING.md).
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_drive_of_units_comes_back() {
+        let truth = kvssd(&[
+            ("units", "6"),
+            ("read_latency", "120us"),
+            ("read_bandwidth", "2GB/s"),
+            ("read_rate", "200K/s"),
+            ("write_latency", "70us"),
+            ("write_bandwidth", "1GB/s"),
+            ("write_rate", "90K/s"),
+            ("delete_latency", "80us"),
+        ]);
+        let samples = sweeps(&truth);
+        let found = found(&samples, None);
+        assert!(found.noise < 0.02, "{}", found.noise);
+        assert!(!found.held_out.is_empty());
+        for point in found.held_out.iter().chain(&found.fitted) {
+            assert!(point.error().abs() < 0.03, "{point:?}");
+        }
+        let units = finding(&found, "units");
+        assert_eq!(units.known[0].value.raw, 6, "{units:?}");
+        assert!(matches!(units.standing, Standing::Known(_)), "{units:?}");
+        assert_eq!(found.parameters.get("units").unwrap().raw, 6);
+        holds(&found, "read_latency", 120_000.0);
+        holds(&found, "read_bandwidth", 2e9);
+        holds(&found, "read_rate", 200e3);
+        holds(&found, "write_latency", 70_000.0);
+        holds(&found, "write_bandwidth", 1e9);
+        holds(&found, "write_rate", 90e3);
+        holds(&found, "delete_latency", 80_000.0);
+        let list = finding(&found, "list_latency");
+        assert_eq!(list.standing, Standing::NotIdentifiable);
+    }
 }

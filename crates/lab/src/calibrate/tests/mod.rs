@@ -313,38 +313,43 @@ fn the_times_of_flash_come_back() {
     holds(&found, "link_bandwidth", 3e9);
 }
 
-#[test]
-fn the_space_beyond_what_hosts_see_comes_back_from_steady_state() {
-    let size = 8 << 30;
-    let like = preset("samsung-970-pro").unwrap();
-    let like = like.parameters(size, None).unwrap();
-    let mut truth = like.clone();
-    truth
-        .set("overprovisioning", "15%", Moment::Creation)
-        .unwrap();
-    let writes = "rw=randwrite\nnorandommap\ntime_based\niodepth=32\n";
-    let mut samples = simulated(&truth, size, &format!("[sustained]\n{writes}"), 48_000);
-    samples.extend(simulated(&truth, size, &format!("[w]\n{writes}"), 100));
-    let found = found(&samples, Some(like));
-    let finding = finding(&found, "overprovisioning");
-    assert!(
-        matches!(finding.standing, Standing::Known(_)),
-        "{finding:?}"
-    );
-    let [known] = finding.known.as_slice() else {
-        panic!("{finding:?}");
-    };
-    let (low, high) = (known.low.unwrap().raw, known.high.unwrap().raw);
-    assert!(low <= 150 && 150 <= high, "{finding:?}");
-    assert!(low >= 115 && high <= 190, "{finding:?}");
-    assert!((141..=159).contains(&known.value.raw), "{finding:?}");
-    assert!(
-        found.sustained[0].error().abs() < 0.12,
-        "{:?}",
-        found.sustained
-    );
-    assert_eq!(
-        found.parameters.get("overprovisioning").unwrap(),
-        known.value
-    );
+/// Only a part of these run at each commit (CONTRIBUTING.md).
+mod slow {
+    use super::*;
+
+    #[test]
+    fn the_space_beyond_what_hosts_see_comes_back_from_steady_state() {
+        let size = 8 << 30;
+        let like = preset("samsung-970-pro").unwrap();
+        let like = like.parameters(size, None).unwrap();
+        let mut truth = like.clone();
+        truth
+            .set("overprovisioning", "15%", Moment::Creation)
+            .unwrap();
+        let writes = "rw=randwrite\nnorandommap\ntime_based\niodepth=32\n";
+        let mut samples = simulated(&truth, size, &format!("[sustained]\n{writes}"), 48_000);
+        samples.extend(simulated(&truth, size, &format!("[w]\n{writes}"), 100));
+        let found = found(&samples, Some(like));
+        let finding = finding(&found, "overprovisioning");
+        assert!(
+            matches!(finding.standing, Standing::Known(_)),
+            "{finding:?}"
+        );
+        let [known] = finding.known.as_slice() else {
+            panic!("{finding:?}");
+        };
+        let (low, high) = (known.low.unwrap().raw, known.high.unwrap().raw);
+        assert!(low <= 150 && 150 <= high, "{finding:?}");
+        assert!(low >= 115 && high <= 190, "{finding:?}");
+        assert!((141..=159).contains(&known.value.raw), "{finding:?}");
+        assert!(
+            found.sustained[0].error().abs() < 0.12,
+            "{:?}",
+            found.sustained
+        );
+        assert_eq!(
+            found.parameters.get("overprovisioning").unwrap(),
+            known.value
+        );
+    }
 }

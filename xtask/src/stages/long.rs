@@ -1,4 +1,5 @@
-//! Which of the real guests run.
+//! Which of the tests run that take long: real guests, and tests in modules named `slow`. Commits
+//! take turns with the parts into which they are divided.
 
 use anyhow::Result;
 
@@ -8,6 +9,8 @@ use crate::simulate::seed_of_commit;
 
 /// Parts into which real guests are divided; a run has one of them, unless it is for all.
 const GUEST_PARTS: u64 = 3;
+/// Parts into which slow tests without a guest are divided.
+const SLOW_PARTS: u64 = 6;
 /// Where a change needs every guest.
 const OF_GUESTS: [&str; 2] = ["tests/vm/", "crates/guest-rig/"];
 
@@ -15,7 +18,7 @@ const OF_GUESTS: [&str; 2] = ["tests/vm/", "crates/guest-rig/"];
 ///
 /// # Errors
 /// As [`Context::run_tests`]; git cannot name the commit.
-pub(super) fn stage(context: &mut Context<'_>) -> Result<Counts> {
+pub(super) fn guests(context: &mut Context<'_>) -> Result<Counts> {
     let seed = seed_of_commit(context.workspace)?;
     match part_of_guests(context.all, &context.changed(), seed) {
         None => nextest(context, "guests", None),
@@ -24,6 +27,23 @@ pub(super) fn stage(context: &mut Context<'_>) -> Result<Counts> {
             nextest_with(context, "guests", &["--partition", &part])
         }
     }
+}
+
+/// A part of the slow tests without a guest, or all of them; `of` selects some by a filter.
+///
+/// # Errors
+/// As [`guests`].
+pub(super) fn slow_units(context: &mut Context<'_>, of: Option<&str>) -> Result<Counts> {
+    let seed = seed_of_commit(context.workspace)?;
+    let part = format!("slice:{}/{SLOW_PARTS}", seed % SLOW_PARTS + 1);
+    let mut args = vec!["--no-tests=pass"];
+    if !context.all {
+        args.extend(["--partition", &part]);
+    }
+    if let Some(of) = of {
+        args.extend(["-E", of]);
+    }
+    nextest_with(context, "unit-slow", &args)
 }
 
 /// The part of the guests that runs, counted from 1; `None` for all of them. Commits take turns.
