@@ -18,9 +18,8 @@ use hyper::{Method, Request, Response, StatusCode, header};
 use serde::Serialize;
 use terminal::progress;
 
-use crate::Address;
 use crate::connection::{Connection, Interrupted, Sender};
-use crate::words;
+use crate::{Address, words};
 
 /// Largest reply that is accepted, in bytes: counters of many controllers, or commands in many
 /// queues.

@@ -6,18 +6,15 @@
 
 mod control;
 mod events;
-pub mod fuse;
 pub mod identity;
 mod interrupt;
 mod keep;
 pub mod logging;
-mod looks;
-mod memory_care;
-mod nodes;
+
 mod observe;
 pub mod partition;
 pub mod process;
-mod reactor;
+
 mod reconcile;
 pub mod saved;
 mod service;

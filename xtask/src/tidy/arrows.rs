@@ -46,6 +46,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "trace-file",
         ],
     ),
+    ("fuse", &["driver", "memory", "nvme-spec", "terminal"]),
     (
         "loopback",
         &["controller", "driver", "memory", "nvme-spec", "port"],
@@ -60,16 +61,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "nvmirage",
         &[
-            "api", "client", "lab", "machine", "media", "memory", "model", "server", "terminal",
+            "api", "client", "fuse", "lab", "machine", "media", "memory", "model", "server",
+            "terminal",
         ],
     ),
     (
-        "server",
+        "reactor",
         &[
             "api",
             "command-path",
             "controller",
-            "driver",
             "engine",
             "machine",
             "media",
@@ -77,6 +78,25 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "model",
             "nvme-spec",
             "port",
+            "transport",
+            "vfio-user",
+        ],
+    ),
+    (
+        "server",
+        &[
+            "api",
+            "controller",
+            "driver",
+            "engine",
+            "fuse",
+            "machine",
+            "media",
+            "memory",
+            "model",
+            "nvme-spec",
+            "port",
+            "reactor",
             "simulate",
             "terminal",
             "trace-file",

@@ -83,7 +83,7 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 24] = [
+const CRATES: [&str; 26] = [
     "api",
     "client",
     "command_path",
@@ -91,6 +91,7 @@ const CRATES: [&str; 24] = [
     "controller",
     "driver",
     "engine",
+    "fuse",
     "guest_rig",
     "lab",
     "loopback",
@@ -102,6 +103,7 @@ const CRATES: [&str; 24] = [
     "nvmirage",
     "plot",
     "port",
+    "reactor",
     "server",
     "simulate",
     "terminal",
@@ -114,31 +116,37 @@ const CRATES: [&str; 24] = [
 const PROGRAM: (&str, [&str; 2]) = ("nvmirage", ["book", "cli"]);
 /// Crates that a directive for the program stands for, beside its own: they are the program,
 /// divided.
-const PARTS: [&str; 6] = ["api", "client", "lab", "machine", "server", "terminal"];
+const PARTS: [&str; 8] = [
+    "api", "client", "fuse", "lab", "machine", "reactor", "server", "terminal",
+];
 /// The server's crate. `nvmirage::M` stands for each of its modules, too.
 const SERVER: &str = "server";
 /// The server's modules: a test of that crate compares them.
-pub const MODULES: [&str; 20] = [
+pub const MODULES: [&str; 15] = [
     "control",
     "events",
-    "fuse",
     "identity",
     "interrupt",
     "keep",
     "logging",
-    "looks",
-    "memory_care",
-    "nodes",
     "observe",
     "partition",
     "process",
-    "reactor",
     "reconcile",
     "saved",
     "service",
     "supervisor",
     "trace",
     "trouble",
+];
+
+/// Modules that were the server's, and what they are now.
+const MOVED: [(&str, &str); 5] = [
+    ("fuse", "fuse"),
+    ("looks", "reactor::maps"),
+    ("memory_care", "reactor::memory_care"),
+    ("nodes", "reactor::nodes"),
+    ("reactor", "reactor"),
 ];
 
 /// Dependencies that write log lines, or do so in some of their versions.
@@ -185,24 +193,27 @@ pub fn filter(text: &str) -> Result<String, String> {
 /// A directive that was checked, with the crates that it stands for.
 fn expanded(directive: &str) -> String {
     let (program, _) = PROGRAM;
-    let of_program = directive.strip_prefix(program);
-    match of_program.and_then(|rest| rest.split_once('=')) {
-        Some(("", level)) => PARTS
-            .iter()
-            .map(|part| format!("{part}={level}"))
-            .chain([directive.to_owned()])
-            .collect::<Vec<_>>()
-            .join(","),
-        Some((below, level))
-            if below
-                .split("::")
-                .nth(1)
-                .is_some_and(|m| MODULES.contains(&m)) =>
-        {
-            format!("{SERVER}{below}={level}")
-        }
-        _ => directive.to_owned(),
+    let Some((target, level)) = directive.split_once('=') else {
+        return directive.to_owned();
+    };
+    if target == program {
+        let parts = PARTS.iter().chain([&program]);
+        let all: Vec<String> = parts.map(|part| format!("{part}={level}")).collect();
+        return all.join(",");
     }
+    let below = [program, SERVER].into_iter().find_map(|name| {
+        let rest = target.strip_prefix(name)?.strip_prefix("::")?;
+        Some(rest.split_once("::").unwrap_or((rest, "")))
+    });
+    let (module, rest) = below.unwrap_or_default();
+    let moved = MOVED.iter().find(|(before, _)| *before == module);
+    let target = match moved {
+        Some((_, now)) => (*now).to_owned(),
+        None if MODULES.contains(&module) => format!("{SERVER}::{module}"),
+        None => return directive.to_owned(),
+    };
+    let separator = if rest.is_empty() { "" } else { "::" };
+    format!("{target}{separator}{rest}={level}")
 }
 
 /// Checks that a directive names a level and a module that exist.
@@ -254,6 +265,7 @@ fn check_target(target: &str) -> Result<(), String> {
     let known = || {
         let own = own.into_iter().filter(|_| name == program);
         own.chain(MODULES)
+            .chain(MOVED.into_iter().map(|(before, _)| before))
     };
     let is_checked = name == program || name == SERVER;
     match rest.first().filter(|_| is_checked) {
@@ -304,7 +316,7 @@ mod tests {
         let parsed = |text| filter(text).unwrap();
         assert_eq!(
             parsed("nvmirage=debug,warn"),
-            "api=debug,client=debug,lab=debug,machine=debug,server=debug,terminal=debug,nvmirage=debug,warn"
+            "api=debug,client=debug,fuse=debug,lab=debug,machine=debug,reactor=debug,server=debug,terminal=debug,nvmirage=debug,warn"
         );
         assert_eq!(
             parsed("off,nvmirage::control=info"),
@@ -313,6 +325,10 @@ mod tests {
         assert_eq!(
             parsed("nvmirage::control::routes=info,nvmirage::cli=debug"),
             "server::control::routes=info,nvmirage::cli=debug"
+        );
+        assert_eq!(
+            parsed("nvmirage::reactor::run=debug,server::reactor=info,server::looks=warn"),
+            "reactor::run=debug,reactor=info,reactor::maps=warn"
         );
     }
 

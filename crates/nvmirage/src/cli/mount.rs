@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::bail;
 use api::config::Size;
+use fuse::{End, Mount as Mounted, Options};
 use lab::cli::wait::WaitArg;
-use server::fuse::{End, Mount as Mounted, Options};
 use terminal::interrupt::Interrupt;
 
 use super::parse;

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use controller::subsystem::Record;
+use reactor::message::{Ended, Keep};
 
 use super::sidecar::{Basis, Place, Sidecar};
 
@@ -19,9 +20,6 @@ use super::sidecar::{Basis, Place, Sidecar};
 const PAUSE: Duration = Duration::from_millis(200);
 /// Longest time for which writing a record is retried; a host's command waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Called with whether the record was saved.
-pub(crate) type Ended = Box<dyn FnOnce(bool) + Send>;
 
 /// Where and when a subsystem's records are written.
 #[derive(Clone, Debug)]
@@ -53,9 +51,8 @@ enum Message {
 #[derive(Clone, Debug)]
 pub(crate) struct Sender(mpsc::Sender<Message>);
 
-impl Sender {
-    /// Saves a record, and calls `ended` later.
-    pub(crate) fn keep(&self, subsystem: &str, record: Record, ended: Ended) {
+impl Keep for Sender {
+    fn keep(&self, subsystem: &str, record: Record, ended: Ended) {
         let message = Message::Keep {
             subsystem: subsystem.to_owned(),
             record,
@@ -65,7 +62,9 @@ impl Sender {
             ended(false);
         }
     }
+}
 
+impl Sender {
     /// A subsystem is served, or its configuration has changed; later records are saved with this.
     pub(crate) fn serve(&self, subsystem: &str, kept: Kept) {
         self.send(Message::Serve {

@@ -6,8 +6,7 @@ use api::{
 use controller::inspect::{CommandView, CompletionView, SubmissionView};
 use controller::queue::BadDoorbell;
 use nvme_spec::command::QueuePriority;
-
-use crate::reactor::inspect::{Found, Inspection};
+use reactor::inspect::{Found, Inspection};
 
 /// Why a submission queue is frozen.
 fn frozen_sq(bad: BadDoorbell, entries: u32) -> String {

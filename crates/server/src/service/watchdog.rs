@@ -9,9 +9,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use reactor::Pulse;
 use sd_notify::NotifyState;
-
-use crate::reactor::Pulse;
 
 /// The notification interval is the manager's time limit divided by this (sd_watchdog_enabled(3)
 /// recommends half of the limit).
@@ -80,9 +79,9 @@ impl Drop for Watchdog {
 #[cfg(test)]
 mod tests {
     use engine::Mode;
+    use reactor::handle::ReactorHandle;
 
     use super::*;
-    use crate::reactor::handle::ReactorHandle;
 
     #[test]
     fn a_reactor_that_does_not_answer_is_named() {

@@ -6,17 +6,28 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use api::config::{Config, Controller, Doorbells};
-use api::{ControllerChange, ControllerIdentity, Refusal};
+use api::{ControllerChange, ControllerIdentity, Refusal, What};
 use controller::config::{ControllerConfig, DoorbellMode};
 use engine::{Mode, SubsystemSlot};
+use fuse::Mount;
+use reactor::message::NewController;
+use reactor::presence::Presence;
 use transport::vfio_user::Listener;
 
 use super::mounts::{Socket, mount};
 use super::{Served, State};
-use crate::fuse::Mount;
-use crate::identity;
-use crate::reactor::handle::NewController;
 use crate::reconcile::inventory::find;
+use crate::{events, identity};
+
+/// Reports that a host has attached or left.
+fn announce(controller: &str, is_there: bool) {
+    let what = if is_there {
+        What::HostAttached
+    } else {
+        What::HostDetached
+    };
+    events::tell(what, "controller", controller);
+}
 
 /// Identity of a subsystem, as its controllers report it to hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,7 +193,7 @@ impl State {
             config,
             subsystem,
             listener,
-            presence: Arc::default(),
+            presence: Arc::new(Presence::new(announce)),
             doorbell_messages: Arc::default(),
         })
     }

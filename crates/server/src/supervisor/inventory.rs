@@ -11,13 +11,13 @@ use api::{
 use controller::subsystem::Allocated;
 use machine::clock::Clock;
 use media::{Trouble, Troubles};
+use reactor::message::View;
 
 use super::media::range_of;
 use super::operate::label;
 use super::subsystems::{Live, id_of};
 use super::{OpenMedium, State, Supervisor};
 use crate::observe::{ControllerCounts, Snapshot};
-use crate::reactor::subsystems::View;
 
 impl Supervisor {
     /// The inventory of the server.

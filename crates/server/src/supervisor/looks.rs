@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use api::config::MediumKind;
 use api::{MapNamespace, MediumMap, MediumStatus, Refusal};
 use machine::clock::Clock;
+use reactor::maps::{Taken, Taking, Wanted};
 
 use super::{OpenMedium, State, Supervisor};
-use crate::looks::{Taken, Taking, Wanted};
 
 impl Supervisor {
     /// The internal state of a medium.

@@ -11,6 +11,8 @@ use api::{Refusal, ZoneLoss};
 use controller::subsystem::Allocated;
 use media::{Dialect, Direct, Duty, FileIo, Medium, MediumKind as Store, MediumSpec};
 use port::ChannelId;
+use reactor::memory_care::{self, Owner};
+use reactor::message::View;
 
 use super::operate::label;
 use super::recording::RecordingFile;
@@ -18,8 +20,6 @@ use super::subsystems::medium_basis;
 use super::{OpenMedium, State, timing};
 use crate::keep::memory::{Found, Image};
 use crate::keep::merge;
-use crate::memory_care::{self, Owner};
-use crate::reactor::subsystems::View;
 
 /// A namespace that a host created in a subsystem that is not served now. It keeps its range.
 #[derive(Debug)]

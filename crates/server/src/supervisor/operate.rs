@@ -11,11 +11,11 @@ use api::config::{Config, Controller, Range, Size, Text, Timing};
 use controller::subsystem::{Allocated, ControllerId, ControllerSet, OperatorRequest};
 use engine::SubsystemSlot;
 use nvme_spec::Status;
+use reactor::message::View;
 
 use super::media::range_of;
 use super::subsystems::id_of;
 use super::{State, refuse_problems, refused};
-use crate::reactor::subsystems::View;
 
 /// The name of a namespace; for one that a host created, the name of its subsystem with its
 /// identifier.

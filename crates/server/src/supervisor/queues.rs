@@ -1,9 +1,9 @@
 //! Queues of a controller, for the control API.
 
 use api::Refusal;
+use reactor::inspect::{InspectError, Inspection, Inspector};
 
 use super::Supervisor;
-use crate::reactor::inspect::{InspectError, Inspection, Inspector};
 
 impl Supervisor {
     /// The current state of a controller's queues, with at most `commands` commands of each

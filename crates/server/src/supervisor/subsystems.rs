@@ -13,6 +13,7 @@ use controller::subsystem::{
     ControllerId, ControllerRecord, NamespaceRecord, Record, Subsystem, SubsystemConfig,
 };
 use engine::SubsystemSlot;
+use reactor::message::{Keep, NewSubsystem, View};
 
 use super::State;
 use super::media::{Resting, range_of};
@@ -21,7 +22,6 @@ use crate::keep::claim::Claim;
 use crate::keep::keeper::Kept;
 use crate::keep::merge::{Merged, OpenMedium, Wanted, WantedNamespace, merge};
 use crate::keep::sidecar::{Basis, MediumBasis, NamespaceBasis, Place, Sidecar};
-use crate::reactor::subsystems::{NewSubsystem, View};
 use crate::reconcile::unfinished::Unfinished;
 
 /// Longest wait for the keeper, longer than it tries.
@@ -177,7 +177,9 @@ impl State {
         let controllers = config.controllers.clone();
         let expected = wanted.controllers.iter().cloned().collect();
         let restored = (!self.unfinished.is_empty()).then(|| config.clone());
-        let keeper = claimed.as_ref().map(|_| self.keeper.sender());
+        let keeper = claimed
+            .as_ref()
+            .map(|_| -> Box<dyn Keep> { Box::new(self.keeper.sender()) });
         let new = NewSubsystem { config, keeper };
         let kept = claimed.map(|(place, claim)| LiveKept {
             place,

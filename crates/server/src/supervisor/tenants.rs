@@ -8,9 +8,9 @@ use engine::tenants::{Budget, NamespaceKey, TenantFigures, TenantId};
 use engine::{ControllerSlot, EngineId};
 use machine::clock::Clock;
 use port::ChannelId;
+use reactor::TenantNews;
 
 use super::State;
-use crate::reactor::TenantNews;
 use crate::reconcile::inventory::find;
 
 /// State of tenants as sent to reactors.

@@ -37,7 +37,6 @@ mod foreign;
 mod own;
 
 use std::collections::BTreeMap;
-
 use std::io::{self, Write};
 
 pub use binary::{is_binary, text_of as text_of_binary};

@@ -6,7 +6,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-edges",
         guard: "a block that is written in part keeps the rest of its bytes",
-        file: "crates/server/src/fuse/plan.rs",
+        file: "crates/fuse/src/plan.rs",
         from: "if tail.end < block_len {",
         to: "if false {",
         test: integration(
@@ -29,7 +29,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-parts-alone",
         guard: "who writes a part of a block has the block for itself",
-        file: "crates/server/src/fuse/filesystem.rs",
+        file: "crates/fuse/src/filesystem.rs",
         from: "(plan.blocks.clone(), plan.exclusive)",
         to: "(plan.blocks.clone(), false)",
         test: integration(
@@ -41,40 +41,40 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-panic",
         guard: "a panic of the thread that takes completions ends its mount",
-        file: "crates/server/src/fuse/mod.rs",
+        file: "crates/fuse/src/lib.rs",
         from: "shared.give_up(&panicked);",
         to: "drop(panicked);",
         test: unit(
             "server",
-            "fuse::tests::a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other",
+            "supervisor::mounts::tests::a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other",
         ),
     },
     Mutation {
         name: "fuse-reader-panic",
         guard: "a panic of a thread that reads requests ends its mount",
-        file: "crates/server/src/fuse/guarded.rs",
+        file: "crates/fuse/src/guarded.rs",
         from: "self.0.0.give_up(&panicked);",
         to: "drop(panicked);",
         test: unit(
             "server",
-            "fuse::tests::a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other",
+            "supervisor::mounts::tests::a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other",
         ),
     },
     Mutation {
         name: "fuse-lost-in-tree",
         guard: "a mount that is lost is unmounted, also while its files are open",
-        file: "crates/server/src/fuse/watch.rs",
+        file: "crates/fuse/src/watch.rs",
         from: "                shared.end();\n",
         to: "                shared.loss.set_ended();\n",
         test: unit(
             "server",
-            "fuse::tests::a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other",
+            "supervisor::mounts::tests::a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other",
         ),
     },
     Mutation {
         name: "fuse-elsewhere",
         guard: "a copy of a mount in another mount namespace does not keep its server",
-        file: "crates/server/src/fuse/mod.rs",
+        file: "crates/fuse/src/lib.rs",
         from: "        if !within(UNREAD, is_over) {\n",
         to: "        if false {\n",
         test: integration(
@@ -86,7 +86,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-holes",
         guard: "a hole that begins inside of a block is zero from there on",
-        file: "crates/server/src/fuse/request.rs",
+        file: "crates/fuse/src/request.rs",
         from: "buffer.write_from(base + bytes.start, &vec![0; bytes.len()]);",
         to: "let _ = (buffer, base, bytes);",
         test: integration(
@@ -98,7 +98,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-dead",
         guard: "what a killed server has left mounted is unmounted",
-        file: "crates/server/src/fuse/mount.rs",
+        file: "crates/fuse/src/mount.rs",
         from: "== Some(Errno::NOTCONN)",
         to: "== Some(Errno::NOTTY)",
         test: integration(
@@ -122,7 +122,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "fuse-helper",
         guard: "a user who may not unmount has the helper do it",
-        file: "crates/server/src/fuse/mount.rs",
+        file: "crates/fuse/src/mount.rs",
         from: "Err(Errno::PERM) => ask_helper(dir, in_use),",
         to: "Err(Errno::PERM) => Ok(()),",
         test: integration(

@@ -34,7 +34,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "host-flood",
         guard: "connections that are no hosts take a bounded number of descriptors",
-        file: "crates/server/src/reactor/door.rs",
+        file: "crates/reactor/src/door.rs",
         from: "const MAX_CALLERS: usize = 8;",
         to: "const MAX_CALLERS: usize = 1000;",
         test: program("hosts::a_flood_of_connections_takes_few_descriptors_and_ends"),

@@ -55,7 +55,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "records-live",
         guard: "a controller's live keys reach its queues",
-        file: "crates/server/src/reactor/run.rs",
+        file: "crates/reactor/src/run.rs",
         from: "    watching.records = keys.records.into();",
         to: "    watching.records = watching.records.max(256);",
         test: integration(

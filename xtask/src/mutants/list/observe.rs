@@ -211,12 +211,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "map-in-parts",
         guard: "a look at a large drive takes a bounded part in a turn",
-        file: "crates/server/src/looks/mod.rs",
+        file: "crates/reactor/src/maps/mod.rs",
         from: "                if *most == 0 {\n                    return false;\n                }\n                *most -= 1;\n                self.take_line",
         to: "                *most = most.saturating_sub(1);\n                self.take_line",
         test: unit(
-            "server",
-            "looks::tests::a_map_is_the_same_however_it_is_taken_and_has_every_page",
+            "reactor",
+            "maps::tests::a_map_is_the_same_however_it_is_taken_and_has_every_page",
         ),
     },
     Mutation {

@@ -295,7 +295,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "zone-lost-told",
         guard: "hosts are told of a zone that their drive gives up",
-        file: "crates/server/src/reactor/run.rs",
+        file: "crates/reactor/src/run.rs",
         from: "controller.zone_changed(id, offset);",
         to: "controller.zone_changed(id, offset + u64::MAX / 2);",
         test: integration(

@@ -5,8 +5,7 @@ use port::Cause;
 use proptest::prelude::*;
 
 use super::rig::*;
-use crate::subsystem::SavedFeatures;
-use crate::subsystem::{ControllerId, ControllerRecord, SubsystemConfig};
+use crate::subsystem::{ControllerId, ControllerRecord, SavedFeatures, SubsystemConfig};
 
 const SV: u32 = 1 << 31;
 const CURRENT: u32 = 0;

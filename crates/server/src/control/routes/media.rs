@@ -6,6 +6,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
+use reactor::maps::Wanted;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -13,7 +14,6 @@ use utoipa_axum::routes;
 use super::item::{self, Done, Shown};
 use super::{Routes, Shared, blocking, body};
 use crate::control::Refused;
-use crate::looks::Wanted;
 use crate::supervisor::Supervisor;
 
 pub(super) fn routes() -> Routes {

@@ -13,32 +13,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use media::Medium;
+use reactor::snapshots::{Ask, Asked, Taken};
 
 use super::file::StateFile;
 
-/// Requests the state of a medium's drive from its reactor.
-pub(crate) type Ask = Box<dyn Fn(Asked) -> anyhow::Result<()> + Send>;
-
 /// Longest time for a snapshot, which takes a reactor some turns per megabyte.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A request to a reactor.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    /// Memory for the state; without it, only the change count is requested.
-    pub(crate) room: Option<Box<model::Room>>,
-    /// Where the answer goes; `None` if there is no such drive.
-    pub(crate) answer: mpsc::SyncSender<Option<Taken>>,
-}
-
-/// Answer of a reactor.
-#[derive(Debug)]
-pub(crate) struct Taken {
-    /// The change count of the drive; the state is the same as long as this is.
-    pub(crate) changes: u64,
-    /// The state at that count, if there was memory for it.
-    pub(crate) snapshot: Option<Box<model::Snapshot>>,
-}
 
 /// A medium whose state is saved periodically.
 pub(crate) struct Watched {

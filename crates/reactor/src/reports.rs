@@ -12,7 +12,7 @@ use super::hosted::Hosted;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Reports {
+pub(crate) struct Reports {
     /// Reports that controllers have.
     told: Vec<(ChannelId, Arc<DriveReport>)>,
     /// There is a controller without reports.
@@ -21,12 +21,12 @@ pub(super) struct Reports {
 
 impl Reports {
     /// Has the next call of [`Self::carry`] send all reports to a new controller.
-    pub(super) fn repeat(&mut self) {
+    pub(crate) fn repeat(&mut self) {
         self.is_new = true;
     }
 
     /// Sends new reports to controllers.
-    pub(super) fn carry(&mut self, engine: &mut Engine<media::Channel>, hosted: &[Option<Hosted>]) {
+    pub(crate) fn carry(&mut self, engine: &mut Engine<media::Channel>, hosted: &[Option<Hosted>]) {
         let mut told = self.told.iter();
         let mut is_known = !self.is_new;
         for (id, channel) in engine.channels_mut().iter() {

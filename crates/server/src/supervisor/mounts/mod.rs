@@ -1,15 +1,18 @@
 //! Controllers with `listen = "fuse:FOLDER"`: each has a mount as its host.
 
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use api::Refusal;
 use api::config::{Controller, Listen};
 use driver::wait::Wait;
+use fuse::{Mount, Options};
 use tempfile::TempDir;
 
 use super::State;
-use crate::fuse::{Mount, Options};
 
 /// Where the host of a controller attaches.
 #[derive(Debug)]

@@ -3,43 +3,15 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use api::config;
+use fuse::testing::{is_struck, set_struck};
 
 use crate::supervisor::Supervisor;
 
-/// Start of the name of the thread that must panic next.
-static STRUCK: Mutex<Option<String>> = Mutex::new(None);
 const LONG: Duration = Duration::from_secs(40);
-
-fn set_struck(thread: &str) {
-    *STRUCK.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread.to_owned());
-}
-
-fn is_struck() -> bool {
-    STRUCK
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .is_some()
-}
-
-/// Panics once, in the thread that a test has chosen.
-pub(super) fn strike() {
-    let mut struck = STRUCK.lock().unwrap_or_else(PoisonError::into_inner);
-    let current = thread::current();
-    let name = current.name().unwrap_or_default();
-    if struck
-        .as_deref()
-        .is_some_and(|thread| name.starts_with(thread))
-    {
-        *struck = None;
-        drop(struck);
-        panic!("as the test wants");
-    }
-}
 
 fn shell(script: &str) -> Child {
     let mut command = Command::new("sh");

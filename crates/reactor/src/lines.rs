@@ -5,46 +5,29 @@
 //! longer listens. A reactor that receives new lines therefore reports every queue with
 //! unacknowledged entries to the controller: one interrupt too many, and none too few.
 
-use controller::Interrupt;
-use engine::{ControllerSlot, EngineId, Interrupts};
+use engine::{ControllerSlot, EngineId};
 use memory::EventFd;
 
-use super::hosted::Hosted;
-
 /// Eventfd of each MSI-X vector; `None` where only the session can deliver the interrupt.
-pub(super) type Vectors = Vec<Option<EventFd>>;
+pub(crate) type Vectors = Vec<Option<EventFd>>;
 
 /// The lines of sessions on other reactors.
 #[derive(Debug, Default)]
-pub(super) struct Lines(Vec<(EngineId, ControllerSlot, Vectors)>);
+pub(crate) struct Lines(Vec<(EngineId, ControllerSlot, Vectors)>);
 
 impl Lines {
     /// Replaces the lines of a controller.
-    pub(super) fn set(&mut self, home: EngineId, controller: ControllerSlot, vectors: Vectors) {
+    pub(crate) fn set(&mut self, home: EngineId, controller: ControllerSlot, vectors: Vectors) {
         self.0
             .retain(|(id, slot, _)| (*id, *slot) != (home, controller));
         if !vectors.is_empty() {
             self.0.push((home, controller, vectors));
         }
     }
-}
 
-/// Delivers the interrupts of a turn.
-pub(super) struct Raiser<'a> {
-    pub(super) hosted: &'a mut [Option<Hosted>],
-    pub(super) lines: &'a Lines,
-}
-
-impl Interrupts for Raiser<'_> {
-    #[inline]
-    fn raise(&mut self, controller: ControllerSlot, interrupt: Interrupt) {
-        if let Some(Some(hosted)) = self.hosted.get_mut(controller.0) {
-            hosted.raise(interrupt);
-        }
-    }
-
-    fn raise_for(&mut self, home: EngineId, controller: ControllerSlot, vector: u16) -> bool {
-        let mut lines = self.lines.0.iter();
+    /// Signals a vector of a controller; false where only its session can.
+    pub(crate) fn raise(&self, home: EngineId, controller: ControllerSlot, vector: u16) -> bool {
+        let mut lines = self.0.iter();
         let found = lines.find(|(id, slot, _)| (*id, *slot) == (home, controller));
         let line = found.and_then(|(_, _, vectors)| vectors.get(usize::from(vector))?.as_ref());
         line.is_some_and(|line| line.signal().is_ok())

@@ -7,7 +7,7 @@ use engine::{ControllerSlot, Engine, EngineId};
 
 /// An update for a reactor.
 #[derive(Clone, Debug)]
-pub(crate) enum TenantNews {
+pub enum TenantNews {
     /// A tenant is new or changed.
     Tenant(TenantId, TenantSpec, Arc<Budget>),
     /// Tenant of a namespace, and its weight within the tenant.
@@ -20,7 +20,7 @@ pub(crate) enum TenantNews {
 
 impl TenantNews {
     /// Applies the update to an engine.
-    pub(crate) fn tell<C: port::Channel>(self, engine: &mut Engine<C>) {
+    pub fn tell<C: port::Channel>(self, engine: &mut Engine<C>) {
         match self {
             TenantNews::Tenant(id, spec, budget) => engine.set_tenant(id, spec, budget),
             TenantNews::Namespace(key, tenant, weight) => {

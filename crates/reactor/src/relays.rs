@@ -10,10 +10,10 @@ use super::poller::{Poller, Source};
 
 /// Duties of this reactor.
 #[derive(Debug, Default)]
-pub(super) struct Relays(Vec<(Arc<Medium>, Relay)>);
+pub(crate) struct Relays(Vec<(Arc<Medium>, Relay)>);
 
 impl Relays {
-    pub(super) fn open(
+    pub(crate) fn open(
         &mut self,
         medium: Arc<Medium>,
         duty: Duty,
@@ -25,7 +25,7 @@ impl Relays {
         Ok(())
     }
 
-    pub(super) fn close(&mut self, medium: &Arc<Medium>, poller: &Poller) {
+    pub(crate) fn close(&mut self, medium: &Arc<Medium>, poller: &Poller) {
         let of_it = |(of, _): &mut (Arc<Medium>, Relay)| Arc::ptr_eq(of, medium);
         for (_, relay) in self.0.extract_if(.., of_it) {
             if let Err(error) = poller.remove(relay.wait_fd()) {
@@ -36,7 +36,7 @@ impl Relays {
 
     /// Runs a turn of every relay; whether there was work.
     #[inline]
-    pub(super) fn carry(&mut self) -> bool {
+    pub(crate) fn carry(&mut self) -> bool {
         let mut worked = false;
         for (_, relay) in &mut self.0 {
             worked |= relay.carry();
@@ -45,17 +45,17 @@ impl Relays {
     }
 
     /// Handles messages from the drives' supervisors.
-    pub(super) fn tend(&mut self) {
+    pub(crate) fn tend(&mut self) {
         self.0.iter_mut().for_each(|(_, relay)| relay.tend());
     }
 
     /// The last check before sleeping; every relay needs it.
-    pub(super) fn are_due(&mut self) -> bool {
+    pub(crate) fn are_due(&mut self) -> bool {
         let each = self.0.iter_mut().map(|(_, relay)| relay.is_due());
         each.fold(false, |any, due| any | due)
     }
 
-    pub(super) fn are_polled(&self) -> bool {
+    pub(crate) fn are_polled(&self) -> bool {
         self.0.iter().any(|(_, relay)| relay.is_polled())
     }
 }

@@ -115,8 +115,8 @@ fn watch(
     // changes between the first look and the event request
     update(device, shared, notifier)?;
     while !stop.load(Ordering::Relaxed) && !shared.loss.is_declared() {
-        #[cfg(test)]
-        super::tests::strike();
+        #[cfg(feature = "testing")]
+        crate::testing::strike();
         device.bus().check_alive()?;
         if shared.is_abandoned() {
             shared.give_up(&"no thread reads its requests");

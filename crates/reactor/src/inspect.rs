@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use controller::inspect::{CompletionView, ControllerView};
 use engine::{ControllerSlot, EngineId};
 
-use super::handle::{Address, Answer, Message, ReactorHandle};
+use super::handle::ReactorHandle;
+use super::message::{Address, Answer, Message};
 
 /// Longest time for all reactors together.
 const BOUND: Duration = Duration::from_secs(2);
@@ -19,7 +20,7 @@ const TRIES: usize = 3;
 
 /// Why an inspection fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum InspectError {
+pub enum InspectError {
     /// A reactor is stalled, or too busy.
     #[error(
         "reactor {0} did not respond within 2 s: it is stalled or overloaded; retry, and check its load with `nvmirage ls`"
@@ -32,24 +33,29 @@ pub(crate) enum InspectError {
 
 /// A completion queue and its reactor. A queue that is moving has no view.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
-    pub(crate) cqid: u16,
-    pub(crate) reactor: usize,
-    pub(crate) view: Option<CompletionView>,
+pub struct Found {
+    /// Identifier of the completion queue.
+    pub cqid: u16,
+    /// Number of the reactor that it lives on.
+    pub reactor: usize,
+    /// Its state; `None`: it was moved or deleted meanwhile.
+    pub view: Option<CompletionView>,
 }
 
 /// Result of an inspection.
 #[derive(Clone, Debug)]
-pub(crate) struct Inspection {
-    pub(crate) controller: ControllerView,
+pub struct Inspection {
+    /// State of the controller.
+    pub controller: ControllerView,
     /// The controller's own reactor.
-    pub(crate) home: usize,
-    pub(crate) queues: Vec<Found>,
+    pub home: usize,
+    /// Its queues.
+    pub queues: Vec<Found>,
 }
 
 /// Inspects a controller, from any thread.
 #[derive(Debug)]
-pub(crate) struct Inspector {
+pub struct Inspector {
     reactors: Vec<Address>,
     home: EngineId,
     slot: ControllerSlot,
@@ -58,7 +64,7 @@ pub(crate) struct Inspector {
 
 impl Inspector {
     /// Inspects the controller in `slot` of the reactor `home`.
-    pub(crate) fn new(reactors: &[ReactorHandle], home: usize, slot: ControllerSlot) -> Self {
+    pub fn new(reactors: &[ReactorHandle], home: usize, slot: ControllerSlot) -> Self {
         Inspector {
             reactors: reactors.iter().map(ReactorHandle::address).collect(),
             home: EngineId(home as u16),
@@ -71,7 +77,7 @@ impl Inspector {
     ///
     /// # Errors
     /// A reactor does not answer in time, or the controller was deleted.
-    pub(crate) fn look(&self, commands: usize) -> Result<Inspection, InspectError> {
+    pub fn look(&self, commands: usize) -> Result<Inspection, InspectError> {
         let deadline = Instant::now() + self.bound;
         let (home, slot) = (self.home, self.slot);
         let message = |answer| Message::InspectController(slot, commands, answer);

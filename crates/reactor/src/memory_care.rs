@@ -38,10 +38,15 @@ const REST: u32 = 9;
 
 /// Owner of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub enum Owner {
     /// The host of the controller with this name, and the node of its reactor, where that matters
     /// and is known.
-    Host { name: String, near: Option<u32> },
+    Host {
+        /// Name of the controller.
+        name: String,
+        /// NUMA node of the reactor.
+        near: Option<u32>,
+    },
     /// The medium with this name.
     Medium(String),
 }
@@ -55,7 +60,7 @@ static CARE: OnceLock<SyncSender<Memory>> = OnceLock::new();
 
 /// Starts the thread, unless it runs already or would have nothing to do. `collapse`: collapse
 /// pages. The caller should not be pinned to a CPU, because the new thread inherits that.
-pub(crate) fn start(collapse: bool) -> io::Result<()> {
+pub fn start(collapse: bool) -> io::Result<()> {
     if CARE.get().is_some() || !(Nodes::of_machine().are_several() || collapse) {
         return Ok(());
     }
@@ -73,7 +78,7 @@ pub(crate) fn start(collapse: bool) -> io::Result<()> {
 }
 
 /// Registers memory for as long as it has another owner. Never waits.
-pub(crate) fn look_after(owner: &Owner, pieces: &Arc<dyn Pieces>) {
+pub fn look_after(owner: &Owner, pieces: &Arc<dyn Pieces>) {
     if let Some(care) = CARE.get() {
         // memory that does not fit into the queue stays as it is
         let _ = care.try_send(Memory {

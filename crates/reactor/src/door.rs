@@ -21,7 +21,7 @@ const PAUSE_NS: u64 = 100_000_000;
 
 /// Whether the drive has a host, as connections are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seat {
+pub(crate) enum Seat {
     /// No host, or one that is leaving.
     Free,
     /// Attached host, with its process where known.
@@ -36,7 +36,7 @@ impl Seat {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(crate) struct Door {
     listener: Listener,
     source: Source,
     /// In order of arrival.
@@ -57,7 +57,7 @@ struct Logged {
 }
 
 impl Door {
-    pub(super) fn new(listener: Listener, source: Source) -> Self {
+    pub(crate) fn new(listener: Listener, source: Source) -> Self {
         Door {
             listener,
             source,
@@ -70,7 +70,7 @@ impl Door {
 
     /// Watches the listening socket only while there is room: a full door would wake the reactor
     /// continuously.
-    pub(super) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
+    pub(crate) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
         let watches = self.callers.len() < MAX_CALLERS && self.accepts_at.is_none();
         if watches && !self.is_watched {
             poller.add(self.listener.as_fd(), self.source)?;
@@ -83,7 +83,7 @@ impl Door {
 
     /// Accepts connections, reads their introductions, and refuses or closes them. Returns whether
     /// it did anything.
-    pub(super) fn poll(&mut self, name: &str, seat: Seat, now: Time, poller: &Poller) -> bool {
+    pub(crate) fn poll(&mut self, name: &str, seat: Seat, now: Time, poller: &Poller) -> bool {
         let accepted = self.accept(name, now, poller);
         let dismissed = self.hear(name, seat, now, poller);
         self.rewatch(name, poller);
@@ -179,12 +179,12 @@ impl Door {
     }
 
     /// Whether a connection is ready to become the host.
-    pub(super) fn has_next(&self) -> bool {
+    pub(crate) fn has_next(&self) -> bool {
         self.callers.iter().any(Caller::is_introduced)
     }
 
     /// Takes the next host, whose socket is then no longer watched.
-    pub(super) fn take_next(&mut self, name: &str, poller: &Poller) -> Option<Caller> {
+    pub(crate) fn take_next(&mut self, name: &str, poller: &Poller) -> Option<Caller> {
         let at = self.callers.iter().position(Caller::is_introduced)?;
         let caller = self.callers.remove(at);
         self.rewatch(name, poller);
@@ -192,19 +192,19 @@ impl Door {
     }
 
     /// Resets the messages logged once per host, because a host has attached.
-    pub(super) fn host_came(&mut self) {
+    pub(crate) fn host_came(&mut self) {
         self.logged = Logged::default();
     }
 
     /// The next deadline of its connections.
-    pub(super) fn next_deadline(&self, seat: Seat) -> Option<Time> {
+    pub(crate) fn next_deadline(&self, seat: Seat) -> Option<Time> {
         let callers = self.callers.iter();
         let bounds = callers.filter_map(|caller| caller.deadline(seat.is_taken()));
         bounds.chain(self.accepts_at).min()
     }
 
     /// Closes all connections, and stops watching.
-    pub(super) fn close(&mut self, name: &str, poller: &Poller) {
+    pub(crate) fn close(&mut self, name: &str, poller: &Poller) {
         for caller in std::mem::take(&mut self.callers) {
             if !caller.is_introduced() {
                 forget(name, &caller, poller);

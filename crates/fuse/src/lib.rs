@@ -13,6 +13,7 @@
 //! Invariants: every wait is bounded, except for the kernel's next request; after a clean end, all
 //! written data is durable and no command is in flight. There are no files other than namespaces,
 //! and no persistent names, times or owners.
+#![forbid(unsafe_code)]
 
 mod carrier;
 mod claims;
@@ -26,8 +27,8 @@ mod memory;
 mod mount;
 mod plan;
 mod request;
-#[cfg(test)]
-mod tests;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod watch;
 
 use std::os::fd::AsFd;
@@ -109,7 +110,7 @@ impl fmt::Debug for Mount {
 #[error(
     "{} cannot be unmounted: {source}; unmount file systems on it, detach loop devices (losetup -d), close its files", dir.display()
 )]
-pub(crate) struct Busy {
+pub struct Busy {
     dir: PathBuf,
     source: io::Error,
 }
@@ -220,7 +221,7 @@ impl Mount {
     }
 
     /// Number of open files.
-    pub(crate) fn open_files(&self) -> usize {
+    pub fn open_files(&self) -> usize {
         // Open files of a lost mount do not count: they are no longer served.
         if self.shared.loss.is_declared() {
             0
@@ -233,7 +234,7 @@ impl Mount {
     ///
     /// # Errors
     /// [`Busy`]; the files continue to be served.
-    pub(crate) fn unmount(&mut self) -> Result<(), Busy> {
+    pub fn unmount(&mut self) -> Result<(), Busy> {
         self.try_unmount().map_err(|source| Busy {
             dir: self.dir.clone(),
             source,

@@ -8,7 +8,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use api::What;
 use controller::flight::WatchSpec;
 use controller::{Controller, Interrupt};
 use engine::ControllerSlot;
@@ -17,11 +16,10 @@ use port::time::Time;
 use transport::vfio_user::{Caller, Listener, Parting, Session, SessionConfig};
 
 use super::door::{Door, Seat};
-use super::handle::Answer;
 use super::lines::Vectors;
+use super::message::Answer;
 use super::poller::{Poller, Source};
 use super::presence::Presence;
-use crate::events;
 use crate::memory_care::{self, Owner};
 use crate::nodes::Nodes;
 
@@ -39,7 +37,7 @@ enum Host {
 
 /// A controller on this reactor.
 #[derive(Debug)]
-pub(super) struct Hosted {
+pub(crate) struct Hosted {
     name: String,
     slot: ControllerSlot,
     door: Door,
@@ -54,11 +52,11 @@ pub(super) struct Hosted {
     /// Where to report the end of a removal.
     removal: Option<Answer<()>>,
     /// Tracing and latency sampling of its commands.
-    pub(super) watching: WatchSpec,
+    pub(crate) watching: WatchSpec,
 }
 
 impl Hosted {
-    pub(super) fn new(
+    pub(crate) fn new(
         name: String,
         slot: ControllerSlot,
         listener: Listener,
@@ -81,12 +79,12 @@ impl Hosted {
         }
     }
 
-    pub(super) fn slot(&self) -> ControllerSlot {
+    pub(crate) fn slot(&self) -> ControllerSlot {
         self.slot
     }
 
     /// Starts to watch for hosts.
-    pub(super) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
+    pub(crate) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
         self.door.watch(poller)
     }
 
@@ -95,12 +93,12 @@ impl Hosted {
     }
 
     /// Whether its host's doorbells are plain stores, which wake no thread.
-    pub(super) fn is_unwoken(&self) -> bool {
+    pub(crate) fn is_unwoken(&self) -> bool {
         matches!(&self.host, Host::Attached(session) if session.doorbells_mapped())
     }
 
     /// Whether it must be polled without an event: replies wait for a drain, or a host is leaving.
-    pub(super) fn is_in_transition(&self) -> bool {
+    pub(crate) fn is_in_transition(&self) -> bool {
         match &self.host {
             // the next host waits until the controller is quiet
             Host::None => self.removal.is_some() || self.door.has_next(),
@@ -118,7 +116,7 @@ impl Hosted {
     }
 
     /// The next deadline of its sockets.
-    pub(super) fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         let of_host = match &self.host {
             Host::Attached(session) => session.next_deadline(),
             Host::Leaving(parting) => parting.deadline(),
@@ -132,14 +130,14 @@ impl Hosted {
 
     /// Raises an interrupt at its host.
     #[inline]
-    pub(super) fn raise(&mut self, interrupt: Interrupt) {
+    pub(crate) fn raise(&mut self, interrupt: Interrupt) {
         if let Host::Attached(session) = &mut self.host {
             session.raise(interrupt);
         }
     }
 
     /// The interrupt lines for its queues on other reactors.
-    pub(super) fn lines(&self) -> Vectors {
+    pub(crate) fn lines(&self) -> Vectors {
         match &self.host {
             Host::Attached(session) => session.lines(),
             Host::None | Host::Leaving(_) => Vec::new(),
@@ -147,7 +145,7 @@ impl Hosted {
     }
 
     /// Whether these lines have changed since the last call.
-    pub(super) fn have_lines_changed(&mut self) -> bool {
+    pub(crate) fn have_lines_changed(&mut self) -> bool {
         let now = match &self.host {
             Host::Attached(session) => session.line_changes(),
             Host::None | Host::Leaving(_) => 0,
@@ -156,7 +154,7 @@ impl Hosted {
     }
 
     /// Polls the session; true if it did something.
-    pub(super) fn poll(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
+    pub(crate) fn poll(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
         match &mut self.host {
             Host::None => self.admit(controller, poller),
             Host::Attached(session) => {
@@ -185,7 +183,7 @@ impl Hosted {
     }
 
     /// Polls the connections that are not hosts yet; true if it did something.
-    pub(super) fn poll_door(
+    pub(crate) fn poll_door(
         &mut self,
         controller: &mut Controller,
         now: Time,
@@ -210,8 +208,7 @@ impl Hosted {
         match self.attach(caller, controller, poller) {
             Ok(session) => {
                 tracing::info!(controller = self.name, "host attached");
-                self.presence.enter(session.as_fd());
-                events::tell(What::HostAttached, "controller", &self.name);
+                self.presence.enter(&self.name, session.as_fd());
                 self.door.host_came();
                 self.output_watched = false;
                 self.memory_told = 0;
@@ -256,8 +253,7 @@ impl Hosted {
             }
         }
         self.host = Host::Leaving(session.part());
-        self.presence.leave();
-        events::tell(What::HostDetached, "controller", &self.name);
+        self.presence.leave(&self.name);
         controller.function_reset();
     }
 
@@ -289,7 +285,7 @@ impl Hosted {
     }
 
     /// Begins the removal: the host is detached, and no other can attach.
-    pub(super) fn remove(
+    pub(crate) fn remove(
         &mut self,
         controller: &mut Controller,
         poller: &Poller,
@@ -301,12 +297,12 @@ impl Hosted {
     }
 
     /// Whether a removal is complete, and this can be dropped.
-    pub(super) fn is_removed(&self) -> bool {
+    pub(crate) fn is_removed(&self) -> bool {
         self.removal.is_some() && matches!(self.host, Host::None)
     }
 
     /// Reports the end of the removal. The listening socket is closed by then.
-    pub(super) fn finish(self) {
+    pub(crate) fn finish(self) {
         let Hosted { door, removal, .. } = self;
         drop(door);
         if let Some(answer) = removal {

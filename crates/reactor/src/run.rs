@@ -20,11 +20,12 @@ use port::ChannelId;
 use port::time::Time;
 use transport::vfio_user::SessionConfig;
 
-use super::handle::{Address, Answer, Message, NewController};
 use super::hosted::Hosted;
-use super::lines::{Lines, Raiser};
+use super::lines::Lines;
 use super::looks::Looks;
+use super::message::{Address, Answer, Message, NewController};
 use super::poller::{Poller, Source, source_of};
+use super::raiser::Raiser;
 use super::relays::Relays;
 use super::reports::Reports;
 use super::snapshots::Snapshots;
@@ -55,7 +56,7 @@ struct AskedMove {
 
 /// State of a reactor.
 #[derive(Debug)]
-pub(super) struct Reactor {
+pub(crate) struct Reactor {
     engine: Engine<media::Channel>,
     hosted: Vec<Option<Hosted>>,
     subsystems: Subsystems,
@@ -94,7 +95,7 @@ impl Reactor {
         clippy::too_many_arguments,
         reason = "what a thread is handed when it starts"
     )]
-    pub(super) fn new(
+    pub(crate) fn new(
         id: EngineId,
         mode: Mode,
         clock: Clock,
@@ -136,7 +137,7 @@ impl Reactor {
     }
 
     /// Serves until told to stop.
-    pub(super) fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         let mut next_look = Time(0);
         let mut now = self.clock.now();
         let mut last_work = now;

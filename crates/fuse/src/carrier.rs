@@ -104,8 +104,8 @@ impl State {
             let taken = self.queue.poll()?;
             let submitted = self.queue.submitted();
             while let Some(cqe) = self.queue.next_completion() {
-                #[cfg(test)]
-                super::tests::strike();
+                #[cfg(feature = "testing")]
+                crate::testing::strike();
                 let request = self.requests[usize::from(cqe.cid)].take();
                 let request =
                     request.expect("the queue pair gives completions of commands in flight");

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use media::Channel;
 use port::{ChannelId, Channels};
 
-use crate::looks::{Taken, Taking, Wanted};
+use crate::maps::{Taken, Taking, Wanted};
 
 /// Lines and zones inspected per turn; each takes some nanoseconds.
 const PER_TURN: u32 = 2048;
@@ -18,13 +18,13 @@ const MEDIUM: u32 = 512;
 /// `None` for a medium that is not open here.
 #[derive(Debug)]
 pub(crate) struct LookAsked {
-    pub(super) media: Vec<(ChannelId, Wanted)>,
-    pub(super) answer: mpsc::SyncSender<Vec<Option<Taken>>>,
+    pub(crate) media: Vec<(ChannelId, Wanted)>,
+    pub(crate) answer: mpsc::SyncSender<Vec<Option<Taken>>>,
 }
 
 /// Requests in progress.
 #[derive(Debug, Default)]
-pub(super) struct Looks(VecDeque<Going>);
+pub(crate) struct Looks(VecDeque<Going>);
 
 #[derive(Debug)]
 struct Going {
@@ -34,11 +34,11 @@ struct Going {
 }
 
 impl Looks {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn begin(&mut self, asked: LookAsked) {
+    pub(crate) fn begin(&mut self, asked: LookAsked) {
         let taken = Vec::with_capacity(asked.media.len());
         self.0.push_back(Going {
             asked,
@@ -48,7 +48,7 @@ impl Looks {
     }
 
     /// Discards the partial inspection of a closed channel: another medium may get its identifier.
-    pub(super) fn forget(&mut self, closed: ChannelId) {
+    pub(crate) fn forget(&mut self, closed: ChannelId) {
         for going in &mut self.0 {
             let now = going.asked.media.get(going.taken.len());
             if now.is_some_and(|(id, _)| *id == closed) {
@@ -58,7 +58,7 @@ impl Looks {
     }
 
     /// Continues, within the limit of one turn.
-    pub(super) fn look(&mut self, channels: &Channels<Channel>) {
+    pub(crate) fn look(&mut self, channels: &Channels<Channel>) {
         let mut left = PER_TURN;
         while let Some(first) = self.0.front_mut() {
             if !first.go_on(channels, &mut left) {

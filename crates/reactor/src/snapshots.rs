@@ -6,11 +6,30 @@ use std::sync::mpsc;
 use media::Channel;
 use port::{ChannelId, Channels};
 
-use crate::keep::timing::checkpoints::{Asked, Taken};
+/// Requests the state of a medium's drive from its reactor.
+pub type Ask = Box<dyn Fn(Asked) -> anyhow::Result<()> + Send>;
+
+/// A request to a reactor.
+#[derive(Debug)]
+pub struct Asked {
+    /// Memory for the state; without it, only the change count is requested.
+    pub room: Option<Box<model::Room>>,
+    /// Where the answer goes; `None` if there is no such drive.
+    pub answer: mpsc::SyncSender<Option<Taken>>,
+}
+
+/// Answer of a reactor.
+#[derive(Debug)]
+pub struct Taken {
+    /// The change count of the drive; the state is the same as long as this is.
+    pub changes: u64,
+    /// The state at that count, if there was memory for it.
+    pub snapshot: Option<Box<model::Snapshot>>,
+}
 
 /// Snapshots in progress.
 #[derive(Debug, Default)]
-pub(super) struct Snapshots(Vec<Taking>);
+pub(crate) struct Snapshots(Vec<Taking>);
 
 #[derive(Debug)]
 struct Taking {
@@ -21,12 +40,12 @@ struct Taking {
 }
 
 impl Snapshots {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Begins a snapshot of the drive's state; without room for one, reports the change count.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         channels: &mut Channels<Channel>,
         channel: ChannelId,
@@ -53,7 +72,7 @@ impl Snapshots {
     }
 
     /// Sends complete snapshots.
-    pub(super) fn look(&mut self, channels: &mut Channels<Channel>) {
+    pub(crate) fn look(&mut self, channels: &mut Channels<Channel>) {
         self.0.retain(|taking| {
             let channel = channels.get_mut(taking.channel);
             let is_there = channel.is_some();

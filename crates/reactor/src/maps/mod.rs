@@ -26,26 +26,31 @@ const BINS: usize = 10;
 
 /// The parts of a medium's state to capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     /// Approximate number of cells of the map; `None`: totals only.
-    pub(crate) cells: Option<u32>,
+    pub cells: Option<u32>,
     /// Zones to list individually: the first, and how many.
-    pub(crate) zones: (u32, u32),
+    pub zones: (u32, u32),
 }
 
 /// The captured state of a medium.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Taken {
-    pub(crate) model: Option<ModelStatus>,
-    pub(crate) zones: Option<ZonesStatus>,
-    pub(crate) pairs: Option<PairsStatus>,
-    pub(crate) flash_map: Option<FlashMap>,
-    pub(crate) zone_map: Option<ZoneMap>,
+pub struct Taken {
+    /// Counters of the timing model.
+    pub model: Option<ModelStatus>,
+    /// Totals of the zones.
+    pub zones: Option<ZonesStatus>,
+    /// Totals of keys and values.
+    pub pairs: Option<PairsStatus>,
+    /// Lines of a flash drive.
+    pub flash_map: Option<FlashMap>,
+    /// Zones.
+    pub zone_map: Option<ZoneMap>,
 }
 
 /// A capture in progress.
 #[derive(Debug)]
-pub(crate) struct Taking {
+pub struct Taking {
     wanted: Wanted,
     lines: LinesSeen,
     /// The next line: its partition, and its index there.
@@ -58,7 +63,8 @@ pub(crate) struct Taking {
 }
 
 impl Taking {
-    pub(crate) fn new(wanted: Wanted) -> Self {
+    /// Begins a capture.
+    pub fn new(wanted: Wanted) -> Self {
         Taking {
             wanted,
             lines: LinesSeen::default(),
@@ -72,7 +78,7 @@ impl Taking {
     }
 
     /// Captures a medium at once; no host waits for it.
-    pub(crate) fn take(wanted: Wanted, look: &Look<'_>) -> Taken {
+    pub fn take(wanted: Wanted, look: &Look<'_>) -> Taken {
         let mut taking = Taking::new(wanted);
         loop {
             if let Some(taken) = taking.go_on(look, &mut u32::MAX.clone()) {
@@ -83,7 +89,7 @@ impl Taking {
 
     /// Captures up to `most` more lines and zones, and subtracts them from it. Returns the result
     /// once it is complete.
-    pub(crate) fn go_on(&mut self, look: &Look<'_>, most: &mut u32) -> Option<Taken> {
+    pub fn go_on(&mut self, look: &Look<'_>, most: &mut u32) -> Option<Taken> {
         let flash = look.timing.as_ref().and_then(|timing| timing.model.flash());
         let lines_done = flash.is_none_or(|flash| self.take_lines(flash, most));
         let zones_done = look

@@ -24,8 +24,8 @@ macro_rules! guarded {
         fn $name(&self, asked: &Request, $($arg: $kind),*) {
             // A dropped reply answers with EIO.
             let answer = || {
-                #[cfg(test)]
-                super::tests::strike();
+                #[cfg(feature = "testing")]
+                crate::testing::strike();
                 self.0.$name(asked, $($arg),*);
             };
             if let Err(panicked) = loss::caught(answer) {

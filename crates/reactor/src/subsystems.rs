@@ -1,41 +1,18 @@
 //! The subsystems of a reactor: requests by operators, records to be saved, and removal.
 
 use controller::ConfigError;
-use controller::subsystem::{
-    Allocated, ControllerRecord, OperatorRequest, Subsystem, SubsystemConfig,
-};
+use controller::subsystem::{OperatorRequest, Subsystem};
 use engine::{Engine, SubsystemSlot};
 use nvme_spec::Status;
 
-use super::handle::{Address, Answer, Message};
-use crate::keep::keeper;
-
-/// A subsystem to serve.
-#[derive(Debug)]
-pub(crate) struct NewSubsystem {
-    /// Its configuration.
-    pub(crate) config: SubsystemConfig,
-    /// Where its records are saved; `None`: not at all.
-    pub(crate) keeper: Option<keeper::Sender>,
-}
-
-/// State of a subsystem at one moment.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct View {
-    /// Its namespaces.
-    pub(crate) namespaces: Vec<Allocated>,
-    /// Its controllers, current and earlier ones.
-    pub(crate) controllers: Vec<ControllerRecord>,
-    /// Configured namespaces that are deleted.
-    pub(crate) deleted: Vec<String>,
-}
+use super::message::{Address, Answer, Keep, Message, NewSubsystem, View};
 
 /// A subsystem on this reactor.
 #[derive(Debug)]
 struct Hosted {
     slot: SubsystemSlot,
     name: String,
-    keeper: Option<keeper::Sender>,
+    keeper: Option<Box<dyn Keep>>,
     /// Unanswered requests: token, and where to answer.
     requests: Vec<(u64, Answer<Result<u32, Status>>)>,
     requests_taken: u64,
@@ -47,7 +24,7 @@ struct Hosted {
 
 /// All subsystems of a reactor.
 #[derive(Debug)]
-pub(super) struct Subsystems {
+pub(crate) struct Subsystems {
     hosted: Vec<Hosted>,
     /// Number of subsystems that wait for their removal.
     ending: usize,
@@ -56,7 +33,7 @@ pub(super) struct Subsystems {
 }
 
 impl Subsystems {
-    pub(super) fn new(address: Address) -> Self {
+    pub(crate) fn new(address: Address) -> Self {
         Subsystems {
             hosted: Vec::new(),
             ending: 0,
@@ -68,7 +45,7 @@ impl Subsystems {
         self.hosted.iter_mut().find(|hosted| hosted.slot == slot)
     }
 
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         engine: &mut Engine<media::Channel>,
         new: NewSubsystem,
@@ -90,7 +67,7 @@ impl Subsystems {
     }
 
     /// Passes an operator's request to a subsystem.
-    pub(super) fn request(
+    pub(crate) fn request(
         &mut self,
         engine: &mut Engine<media::Channel>,
         slot: SubsystemSlot,
@@ -107,7 +84,7 @@ impl Subsystems {
     }
 
     /// The current state of a subsystem.
-    pub(super) fn view(engine: &mut Engine<media::Channel>, slot: SubsystemSlot) -> View {
+    pub(crate) fn view(engine: &mut Engine<media::Channel>, slot: SubsystemSlot) -> View {
         let mut subsystems = engine.subsystems_mut();
         let found = subsystems.find(|(other, _)| *other == slot);
         let view = found.map(|(_, subsystem)| {
@@ -123,7 +100,7 @@ impl Subsystems {
     }
 
     /// A record was saved, or could not be.
-    pub(super) fn ended(
+    pub(crate) fn ended(
         &mut self,
         engine: &mut Engine<media::Channel>,
         slot: SubsystemSlot,
@@ -144,7 +121,7 @@ impl Subsystems {
     }
 
     /// Removes a subsystem without controllers, once its changes are saved or saving has failed.
-    pub(super) fn end(&mut self, slot: SubsystemSlot, answer: Answer<bool>) {
+    pub(crate) fn end(&mut self, slot: SubsystemSlot, answer: Answer<bool>) {
         let mut hosted = self.hosted.iter_mut();
         match hosted.find(|hosted| hosted.slot == slot) {
             Some(hosted) => {
@@ -161,14 +138,14 @@ impl Subsystems {
     }
 
     /// Whether [`Subsystems::look`] would find something to do.
-    pub(super) fn has_news(&self, engine: &mut Engine<media::Channel>) -> bool {
+    pub(crate) fn has_news(&self, engine: &mut Engine<media::Channel>) -> bool {
         let news = |s: &Subsystem| s.has_record() || s.has_operator_answer();
         let ending = self.hosted.iter().any(|h| h.ending.is_some() && h.lost);
         ending || engine.subsystems_mut().any(|(_, s)| news(s))
     }
 
     /// Passes on answers and records, and completes removals; whether it did anything.
-    pub(super) fn look(&mut self, engine: &mut Engine<media::Channel>) -> bool {
+    pub(crate) fn look(&mut self, engine: &mut Engine<media::Channel>) -> bool {
         if !engine.take_subsystem_news() && self.ending == 0 {
             return false;
         }
@@ -226,39 +203,42 @@ impl Hosted {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, mpsc};
 
-    use controller::subsystem::{ControllerId, ControllerRecord, Record};
+    use controller::subsystem::{
+        Allocated, ControllerId, ControllerRecord, Record, SubsystemConfig,
+    };
     use engine::Mode;
     use memory::{Bell, EventFd};
     use port::time::Time;
 
     use super::*;
-    use crate::keep::keeper::{Keeper, Kept};
-    use crate::keep::sidecar::{Basis, Place};
+    use crate::message::Ended;
 
-    /// The saving side of a reactor, with a keeper but without a reactor's thread.
+    /// Saves at once, and counts.
+    #[derive(Clone, Debug, Default)]
+    struct Kept(Arc<AtomicUsize>);
+
+    impl Keep for Kept {
+        fn keep(&self, subsystem: &str, _: Record, ended: Ended) {
+            assert_eq!(subsystem, "s");
+            self.0.fetch_add(1, Ordering::Relaxed);
+            ended(true);
+        }
+    }
+
+    /// The saving side of a reactor, without a reactor's thread.
     struct Rig {
         engine: Engine<media::Channel>,
         subsystems: Subsystems,
         mailbox: memory::sync::mailbox::Receiver<Message>,
         slot: SubsystemSlot,
-        place: Place,
-        _keeper: Keeper,
-        _dir: tempfile::TempDir,
+        kept: Kept,
     }
 
     fn rig() -> Rig {
-        let dir = tempfile::tempdir().unwrap();
-        let place = Place::new(dir.path(), "s", "s").unwrap();
-        place.prepare().unwrap();
-        let keeper = Keeper::start().unwrap();
-        let kept = Kept {
-            place: place.clone(),
-            basis: Basis::default(),
-            plain: Some(Record::default()),
-        };
-        keeper.sender().serve("s", kept);
+        let kept = Kept::default();
         let (sender, mailbox) = memory::sync::mailbox::channel(4);
         let address = Address::new(sender, Arc::new(Bell::new()), EventFd::new().unwrap());
         let mut subsystems = Subsystems::new(address);
@@ -269,20 +249,15 @@ mod tests {
             deleted: vec!["x".to_owned()],
             ..SubsystemConfig::with_namespaces(4, [])
         };
-        let keeper_of = Some(keeper.sender());
-        let new = NewSubsystem {
-            config,
-            keeper: keeper_of,
-        };
+        let keeper: Option<Box<dyn Keep>> = Some(Box::new(kept.clone()));
+        let new = NewSubsystem { config, keeper };
         let slot = subsystems.add(&mut engine, new).unwrap();
         Rig {
             engine,
             subsystems,
             mailbox,
             slot,
-            place,
-            _keeper: keeper,
-            _dir: dir,
+            kept,
         }
     }
 
@@ -333,7 +308,7 @@ mod tests {
         assert!(rig.subsystems.look(&mut rig.engine));
         assert!(!rig.subsystems.has_news(&mut rig.engine));
         rig.take_kept();
-        assert!(rig.place.path().exists());
+        assert_eq!(rig.kept.0.load(Ordering::Relaxed), 1);
         assert!(rig.subsystems.has_news(&mut rig.engine), "an answer");
         assert!(answered.try_recv().is_err());
         assert!(rig.subsystems.look(&mut rig.engine));

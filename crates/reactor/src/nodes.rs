@@ -14,20 +14,20 @@ const ENOUGH_PAGES: usize = 16;
 
 /// The nodes of a machine, each with its CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Nodes(Vec<(u32, Vec<u32>)>);
+pub struct Nodes(Vec<(u32, Vec<u32>)>);
 
 /// Memory that is on a node other than its user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Far {
+pub struct Far {
     /// Node of the CPUs.
-    pub(crate) cpus: u32,
+    pub cpus: u32,
     /// Node of most of the memory.
-    pub(crate) memory: u32,
+    pub memory: u32,
 }
 
 impl Nodes {
     /// The nodes of this machine; none if the system does not report them.
-    pub(crate) fn of_machine() -> &'static Nodes {
+    pub fn of_machine() -> &'static Nodes {
         static NODES: OnceLock<Nodes> = OnceLock::new();
         NODES.get_or_init(|| match Topology::read(Path::new("/"), &[]) {
             Ok(topology) => Nodes::of(&topology),
@@ -38,19 +38,20 @@ impl Nodes {
         })
     }
 
-    pub(crate) fn of(topology: &Topology) -> Self {
+    /// The nodes of a topology.
+    pub fn of(topology: &Topology) -> Self {
         let nodes = topology.nodes.iter();
         Nodes(nodes.map(|node| (node.id, node.cpus.clone())).collect())
     }
 
     /// Whether there is more than one node.
-    pub(crate) fn are_several(&self) -> bool {
+    pub fn are_several(&self) -> bool {
         self.0.len() > 1
     }
 
     /// The node that all of these CPUs belong to. `None` if they do not, and on a machine with one
     /// node.
-    pub(crate) fn of_cpus(&self, cpus: &[u32]) -> Option<u32> {
+    pub fn of_cpus(&self, cpus: &[u32]) -> Option<u32> {
         if !self.are_several() {
             return None;
         }
@@ -60,7 +61,7 @@ impl Nodes {
     }
 
     /// The node of the CPUs on which the calling thread may run.
-    pub(crate) fn of_this_thread(&self) -> Option<u32> {
+    pub fn of_this_thread(&self) -> Option<u32> {
         if !self.are_several() {
             return None;
         }
@@ -69,7 +70,7 @@ impl Nodes {
 }
 
 /// Whether most of the pages, given as counts per node, are on a node other than the CPUs'.
-pub(crate) fn far(cpus: u32, pages: &[(u32, usize)]) -> Option<Far> {
+pub fn far(cpus: u32, pages: &[(u32, usize)]) -> Option<Far> {
     let all: usize = pages.iter().map(|(_, pages)| pages).sum();
     let (memory, most) = pages.iter().max_by_key(|(_, pages)| *pages)?;
     let is_far = all >= ENOUGH_PAGES && *memory != cpus && 2 * most > all;

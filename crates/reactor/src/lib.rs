@@ -1,0 +1,35 @@
+//! Reactors: the threads that serve. Each owns its lanes, controllers, channels and sockets, and
+//! shares none of them.
+//!
+//! [`handle`] starts a thread and sends it a [`message`]. `run` is the thread's loop; `hosted` is
+//! its state of each controller, `subsystems` of each subsystem. `poller` waits for events,
+//! [`snapshots`] captures the state of timing models, [`maps`] that of media, and `reports` passes
+//! reports of drives on. [`inspect`] inspects queues on any reactor. [`presence`] shows whether a
+//! host is attached. [`memory_care`] and [`nodes`] look after the memory that reactors copy.
+//!
+//! Files, HTTP and the objects of a configuration are the server's: this crate gets what is open,
+//! and reports by answers and the functions that it is given.
+#![forbid(unsafe_code)]
+
+mod door;
+pub mod handle;
+mod hosted;
+pub mod inspect;
+mod lines;
+mod looks;
+pub mod maps;
+pub mod memory_care;
+pub mod message;
+pub mod nodes;
+mod poller;
+pub mod presence;
+mod raiser;
+mod relays;
+mod reports;
+mod run;
+pub mod snapshots;
+mod subsystems;
+mod tenants;
+
+pub use message::Pulse;
+pub use tenants::TenantNews;

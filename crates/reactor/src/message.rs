@@ -1,0 +1,253 @@
+//! Messages to reactors, and the mailboxes that take them.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use api::config::Controller;
+use controller::counters::Counted;
+use controller::flight::TraceSpec;
+use controller::inspect::{CompletionView, ControllerView};
+use controller::subsystem::{
+    Allocated, ControllerRecord, OperatorRequest, Record, SubsystemConfig,
+};
+use controller::{ConfigError, ControllerConfig};
+use engine::{ControllerSlot, EngineId, Mail, MoveError, SubsystemSlot};
+use media::{Duty, Medium, ZoneLoss, ZoneLossError};
+use memory::{Bell, Counter, EventFd};
+use nvme_spec::Status;
+use port::ChannelId;
+
+use super::lines::Vectors;
+use super::looks::LookAsked;
+use super::presence::Presence;
+use super::tenants::TenantNews;
+use crate::snapshots::Asked;
+
+/// Capacity of a reactor's mailbox.
+pub(crate) const MAILBOX_LEN: usize = 256;
+/// Longest time for an answer: removing a controller drains its commands within 4 s, and saving a
+/// record is given up after 5 s.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause before retrying a message to a full mailbox.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
+
+/// Channel for an answer.
+pub(crate) type Answer<T> = mpsc::SyncSender<T>;
+
+/// Message to a reactor.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Addresses of all reactors, by number.
+    Peers(Vec<Address>),
+    /// Mail from another reactor.
+    Mail(EngineId, Mail),
+    /// Interrupt lines for the queues of another reactor's controller.
+    Lines(EngineId, ControllerSlot, Vectors),
+    /// Open a channel to a medium under an identifier, unless it is open.
+    OpenChannel(Arc<Medium>, ChannelId, Answer<io::Result<()>>),
+    /// Change the timing parameters of a medium.
+    Retune(
+        ChannelId,
+        Box<model::Parameters>,
+        Answer<Result<(), model::ParameterError>>,
+    ),
+    /// Change the state of a lost zone, and notify its hosts.
+    LoseZone(ChannelId, u32, ZoneLoss, Answer<Result<(), ZoneLossError>>),
+    /// Take a snapshot of a timing model's state.
+    Snapshot(ChannelId, Asked),
+    /// Close a medium's channel.
+    CloseChannel(Arc<Medium>, Answer<()>),
+    /// Take over one duty of a drive's completion queues, for the channels on all reactors.
+    OpenRelay(Arc<Medium>, Duty, Answer<io::Result<()>>),
+    /// Give up all duties for a drive.
+    CloseRelays(Arc<Medium>, Answer<()>),
+    /// Add a subsystem, without controllers.
+    AddSubsystem(
+        Box<NewSubsystem>,
+        Answer<Result<SubsystemSlot, ConfigError>>,
+    ),
+    /// Remove a subsystem without controllers.
+    EndSubsystem(SubsystemSlot, Answer<bool>),
+    /// Add a controller.
+    AddController(Box<NewController>, Answer<anyhow::Result<ControllerSlot>>),
+    /// Detach the host of a controller and remove the controller.
+    RemoveController(ControllerSlot, Answer<()>),
+    /// Set the reactors for queues that the controller's hosts create from now on.
+    Spread(ControllerSlot, Vec<EngineId>, Answer<()>),
+    /// Move a queue of a controller.
+    Move(ControllerSlot, u16, EngineId, Answer<Result<(), MoveError>>),
+    /// Report which reactor serves each queue of a controller.
+    Residences(ControllerSlot, Answer<Vec<(u16, EngineId)>>),
+    /// Pass an operator's request to a subsystem.
+    Request(SubsystemSlot, OperatorRequest, Answer<Result<u32, Status>>),
+    /// Report the state of a subsystem.
+    View(SubsystemSlot, Answer<View>),
+    /// Report whether a record of a subsystem was saved.
+    Kept(SubsystemSlot, u64, bool),
+    /// Update tenants and assignments.
+    Tenants(Vec<TenantNews>, Answer<()>),
+    /// Report the controller's part of an inspection.
+    InspectController(ControllerSlot, usize, Answer<Option<ControllerView>>),
+    /// Report the state of a completion queue of that reactor's controller, if it lives here.
+    InspectLane(
+        EngineId,
+        ControllerSlot,
+        u16,
+        usize,
+        Answer<Option<CompletionView>>,
+    ),
+    /// Report the state of media.
+    Look(LookAsked),
+    /// Report the counters of all controllers.
+    Counts(Answer<Vec<(ControllerSlot, Counted)>>),
+    /// Start or stop tracing the commands of a controller.
+    Trace(ControllerSlot, Option<TraceSpec>, Option<Answer<()>>),
+    /// Apply the live keys of a controller's configuration.
+    Configure(ControllerSlot, Arc<Controller>, Answer<()>),
+    /// Answer, to show that the thread handles messages.
+    Answer(Answer<()>),
+    /// End the thread.
+    Stop,
+}
+
+/// A controller to serve.
+#[derive(Debug)]
+pub struct NewController {
+    /// Its configuration.
+    pub config: ControllerConfig,
+    /// Its subsystem.
+    pub subsystem: SubsystemSlot,
+    /// Socket of its hosts.
+    pub listener: transport::vfio_user::Listener,
+    /// Whether a host is attached.
+    pub presence: Arc<Presence>,
+    /// Counter of doorbells that arrive as messages.
+    pub doorbell_messages: Arc<Counter>,
+    /// Its configuration file's keys, of which the reactor reads the live ones.
+    pub keys: Arc<Controller>,
+}
+
+/// Mailbox of a reactor.
+#[derive(Clone, Debug)]
+pub(crate) struct Address(Arc<Mailbox>);
+
+#[derive(Debug)]
+struct Mailbox {
+    /// Shared by the senders under a lock; the reactor itself takes no lock.
+    sender: Mutex<memory::sync::mailbox::Sender<Message>>,
+    bell: Arc<Bell>,
+    wake: EventFd,
+}
+
+impl Address {
+    pub(crate) fn new(
+        sender: memory::sync::mailbox::Sender<Message>,
+        bell: Arc<Bell>,
+        wake: EventFd,
+    ) -> Self {
+        Address(Arc::new(Mailbox {
+            sender: Mutex::new(sender),
+            bell,
+            wake,
+        }))
+    }
+
+    /// Address of a reactor that never reads its mailbox, and the mailbox.
+    #[cfg(any(test, feature = "testing"))]
+    #[expect(clippy::unwrap_used, reason = "for tests")]
+    pub(crate) fn of_nobody() -> (Self, impl Sized) {
+        let (sender, mailbox) = memory::sync::mailbox::channel::<Message>(MAILBOX_LEN);
+        let wake = EventFd::new().unwrap();
+        (Address::new(sender, Arc::new(Bell::new()), wake), mailbox)
+    }
+
+    pub(crate) fn try_send(&self, message: Message) -> Result<(), Message> {
+        let mailbox = &self.0;
+        let mut sender = mailbox
+            .sender
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        sender.try_send(message)?;
+        drop(sender);
+        if mailbox.bell.ring()
+            && let Err(error) = mailbox.wake.signal()
+        {
+            tracing::error!("a reactor cannot be woken: {error}");
+        }
+        Ok(())
+    }
+
+    /// Sends a message. Waits for room, at most as long as a reactor may take to answer.
+    ///
+    /// # Errors
+    /// The message, if the mailbox stayed full.
+    pub(crate) fn tell(&self, message: Message) -> Result<(), Message> {
+        self.tell_until(Instant::now() + ANSWER_TIMEOUT, message)
+    }
+
+    /// The same, with another deadline.
+    pub(crate) fn tell_until(
+        &self,
+        deadline: Instant,
+        mut message: Message,
+    ) -> Result<(), Message> {
+        while let Err(back) = self.try_send(message) {
+            if Instant::now() >= deadline {
+                return Err(back);
+            }
+            message = back;
+            std::thread::sleep(FULL_PAUSE);
+        }
+        Ok(())
+    }
+}
+
+/// A probe that any thread can use to see whether a reactor answers.
+#[derive(Clone, Debug)]
+pub struct Pulse(pub(crate) Address);
+
+impl Pulse {
+    /// Asks for an answer; `None` if the reactor's mailbox is full.
+    pub fn ask(&self) -> Option<mpsc::Receiver<()>> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let sent = self.0.try_send(Message::Answer(answer));
+        sent.is_ok().then_some(answered)
+    }
+
+    /// Probe of a reactor that never reads its mailbox, and the mailbox.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn of_nobody() -> (Self, impl Sized) {
+        let (address, mailbox) = Address::of_nobody();
+        (Pulse(address), mailbox)
+    }
+}
+
+/// Called with whether a record was saved.
+pub type Ended = Box<dyn FnOnce(bool) + Send>;
+
+/// Saves the records of subsystems, without making the caller wait.
+pub trait Keep: std::fmt::Debug + Send {
+    /// Saves a record, and calls `ended` later.
+    fn keep(&self, subsystem: &str, record: Record, ended: Ended);
+}
+
+/// A subsystem to serve.
+#[derive(Debug)]
+pub struct NewSubsystem {
+    /// Its configuration.
+    pub config: SubsystemConfig,
+    /// Where its records are saved; `None`: not at all.
+    pub keeper: Option<Box<dyn Keep>>,
+}
+
+/// State of a subsystem at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Its namespaces.
+    pub namespaces: Vec<Allocated>,
+    /// Its controllers, current and earlier ones.
+    pub controllers: Vec<ControllerRecord>,
+    /// Configured namespaces that are deleted.
+    pub deleted: Vec<String>,
+}
