@@ -215,6 +215,9 @@ def change(rng, p):
     if conventional and rng.random() < 0.4:
         unit = p["partitions"] * flash["oneshot_bytes"]
         extras["slc_cache_bytes"] = rng.choice([0, unit * rng.randrange(1, 24)])
+        # A cache needs the time of its programs.
+        if extras["slc_cache_bytes"] and not extras["slc_program_ns"]:
+            extras["slc_program_ns"] = flash["program_ns"] // 3 + 1
     for name in ("suspend_limit", "map_cache_pages") if conventional else ("suspend_limit",):
         if extras and rng.random() < 0.2:
             extras[name] = rng.randrange(4)
