@@ -7,11 +7,11 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "stages-guests-in-turn",
         guard: "every guest runs with one commit of three",
-        file: "xtask/src/stages/guests.rs",
+        file: "xtask/src/stages/long.rs",
         from: ".then_some(seed % GUEST_PARTS + 1)",
         to: ".then_some(1)",
         test: of_xtask(
-            "stages::guests::tests::commits_take_turns_with_the_guests_and_a_change_of_them_takes_all",
+            "stages::long::tests::commits_take_turns_with_the_guests_and_a_change_of_them_takes_all",
         ),
     },
     Mutation {
