@@ -106,14 +106,19 @@ fn nearest(message: &str) -> Option<String> {
     nearest_word(found, words).map(str::to_owned)
 }
 
-/// The word that is nearest to `found`, if any is similar.
+/// The word that is nearest to `found`, if any is similar: of which it is the begin, or of which up
+/// to a half differs.
 pub(super) fn nearest_word<'a>(
     found: &str,
     words: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    let is_similar = |distance: usize, word: &str| {
+        let begins = found.len() > 2 && word.starts_with(found);
+        begins || distance <= word.len().max(found.len()) / 2
+    };
     words
         .map(|word| (strsim::damerau_levenshtein(found, word), word))
-        .filter(|(distance, word)| *distance <= (word.len().max(found.len()) / 3).max(1))
+        .filter(|(distance, word)| is_similar(*distance, word))
         .min()
         .map(|(_, word)| word)
 }
@@ -156,7 +161,7 @@ mod tests {
             let message = controller(key);
             assert!(message.contains(words), "{message}");
         }
-        let message = error_of("[[media]]\nname = \"a\"\nkind = \"ram\"\nvolatile_cache = 1\n");
+        let message = error_of("[[media]]\nname = \"a\"\nkind = \"ram\"\nread_only = 1\n");
         assert!(message.contains("expected true or false"), "{message}");
         let places = in_words("x: invalid type: map, expected usize at line 1 column 2");
         assert!(

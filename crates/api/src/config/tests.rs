@@ -157,7 +157,7 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         (
             "queues = 64",
             "reactors = [0, 1]",
-            "reactors: 1: there are 1",
+            "reactors: 1: there is one reactor, 0",
         ),
         ("queues = 64", "reactors = [0, 0]", "0 is listed twice"),
         ("queues = 64", "serial = \"\"", "1 to 20 printable"),
@@ -279,7 +279,7 @@ fn what_controllers_of_a_subsystem_cannot_have_is_refused() {
         (
             "pool = [\"disk\"]",
             "pool = [\"dsk\"]",
-            "there is no media \"dsk\"; there are disk, other",
+            "there is no medium \"dsk\"; there are disk, other",
         ),
         (
             "pool = [\"disk\"]",

@@ -574,12 +574,12 @@ mod tests {
             ),
             (
                 "8GiB",
-                format!("{pro}read_latency = \"8us\""),
+                format!("{pro}zebra = \"8us\""),
                 "read_4k_cell0 (time), ",
             ),
             (
                 "8GiB",
-                format!("{pro}read_latency = \"8us\""),
+                format!("{pro}zebra = \"8us\""),
                 "channels (count), ",
             ),
             (
