@@ -31,7 +31,8 @@ pub enum Create {
 Examples:
   nvmirage create media scratch --kind ram --size 8GiB
   nvmirage create media disk --kind file --path disk.img --size 64GiB
-  nvmirage create media pro --kind ram --size 8GiB --timing samsung-970-pro,program=200us")]
+  nvmirage create media pro --kind ram --size 8GiB --timing samsung-970-pro,program=200us
+  nvmirage create media zns --kind ram --size 8GiB --zone-size 128MiB --zone-capacity 96MiB")]
 pub struct MediumArgs {
     #[command(flatten)]
     medium: Options<MediumKeys>,

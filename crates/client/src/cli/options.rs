@@ -66,7 +66,7 @@ pub(super) struct Options<T> {
 
 impl<T: Line> clap::Args for Options<T> {
     fn augment_args(command: Command) -> Command {
-        command.args(options(T::KEYS).map(|key| T::adapt(key, argument(key))))
+        command.args(options(T::KEYS).map(|(key, table)| T::adapt(key, argument(key, table))))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -88,24 +88,34 @@ impl<T: Line> clap::FromArgMatches for Options<T> {
     }
 }
 
-/// Keys with an option: those of a nested table take its place.
-fn options(keys: &'static [Key]) -> impl Iterator<Item = &'static Key> {
-    let keys = keys.iter().filter(|key| !key.only_in_files);
-    keys.flat_map(|key| match key.table {
-        [] => std::slice::from_ref(key),
-        table => table,
+/// Keys with an option, and the nested table that they are of: its keys take its place.
+fn options(keys: &'static [Key]) -> impl Iterator<Item = (&'static Key, &'static [Key])> {
+    keys.iter().flat_map(|key| {
+        let of_table = match key.table {
+            [] => std::slice::from_ref(key),
+            table => table,
+        };
+        of_table.iter().map(|one| (one, key.table))
     })
 }
 
-fn argument(key: &'static Key) -> Arg {
+/// The option of a key. A key that its table requires is required where another one of that is
+/// given.
+fn argument(key: &'static Key, table: &'static [Key]) -> Arg {
     let text = key.text();
     let help = text.strip_suffix('.').unwrap_or(&text).to_owned();
     let value = match key.value {
         "" => key.name.to_uppercase(),
         value => value.to_owned(),
     };
-    let required = key.default.is_none();
-    let arg = Arg::new(key.name).help(help).required(required);
+    let arg = Arg::new(key.name).help(help);
+    let arg = if table.is_empty() {
+        arg.required(key.default.is_none())
+    } else {
+        let needed = table.iter().filter(|other| other.default.is_none());
+        let needed = needed.filter(|other| other.name != key.name);
+        needed.fold(arg, |arg, other| arg.requires(other.name))
+    };
     let arg = match key.name {
         "name" => arg,
         name => arg.long(name.replace('_', "-")),
@@ -151,7 +161,7 @@ fn completed(arg: Arg, names: Names) -> Arg {
 
 fn given(keys: &'static [Key], matches: &ArgMatches) -> Map<String, Value> {
     let mut all = Map::new();
-    for key in keys.iter().filter(|key| !key.only_in_files) {
+    for key in keys {
         let value = match (key.shape)() {
             _ if !key.table.is_empty() => {
                 let table = given(key.table, matches);
@@ -251,6 +261,17 @@ mod tests {
             "timing": {"preset": "samsung-kvssd"},
         });
         assert_eq!(read::<MediumKeys>(&some), Ok(wanted));
+        let zones = ["z", "--kind", "ram", "--size", "1GiB", "--max-open", "8"];
+        let error = read::<MediumKeys>(&zones).unwrap_err();
+        assert!(error.contains("--zone-size <SIZE>"), "{error}");
+        let zones = [&zones[..], &["--zone-size", "16MiB"]].concat();
+        let wanted = json!({
+            "name": "z",
+            "kind": "ram",
+            "size": "1GiB",
+            "zoned": {"zone_size": "16MiB", "max_open": 8},
+        });
+        assert_eq!(read::<MediumKeys>(&zones), Ok(wanted));
         for (option, value, says) in [
             ("--kind", "rma", "ram"),
             ("--direct", "maybe", "possible values: auto, on, off"),

@@ -24,7 +24,7 @@ const WITHOUT: [&str; 3] = ["name", "kind", "timing"];
 /// Keys with a value of their own.
 fn keys() -> impl Iterator<Item = &'static Key> {
     let of_medium = MediumKeys::KEYS.iter();
-    let of_medium = of_medium.filter(|key| !key.only_in_files && !WITHOUT.contains(&key.name));
+    let of_medium = of_medium.filter(|key| key.table.is_empty() && !WITHOUT.contains(&key.name));
     let of_namespace = Namespace::KEYS.iter().filter(|key| key.name == "lba_size");
     of_medium.chain(of_namespace)
 }

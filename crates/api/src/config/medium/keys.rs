@@ -132,7 +132,6 @@ object! {
             kinds: &[MediumKind::Null, MediumKind::Ram, MediumKind::File],
             table: Zoned::KEYS,
             unset: "none",
-            only_in_files: true,
         };
     }
 }

@@ -84,8 +84,6 @@ pub struct Key {
     pub kinds: &'static [MediumKind],
     /// Whether these kinds require it.
     pub needed: bool,
-    /// Whether it has no option on the command line.
-    pub only_in_files: bool,
     /// Kind of its values.
     pub shape: fn() -> Shape,
     /// Reads it as it is written on a command line.
@@ -109,7 +107,6 @@ impl Key {
         table: &[],
         kinds: &[],
         needed: false,
-        only_in_files: false,
         shape: Shape::of::<String>,
         read: read::<String>,
     };
