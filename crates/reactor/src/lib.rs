@@ -7,8 +7,8 @@
 //! reports of drives on. [`inspect`] inspects queues on any reactor. [`presence`] shows whether a
 //! host is attached. [`memory_care`] and [`nodes`] look after the memory that reactors copy.
 //!
-//! Files, HTTP and the objects of a configuration are the server's: this crate gets what is open,
-//! and reports by answers and the functions that it is given.
+//! Files, HTTP and the plan of a configuration are the server's: this crate gets what is open, with
+//! the live keys of its controllers, and reports by answers and the functions that it is given.
 #![forbid(unsafe_code)]
 
 mod door;
