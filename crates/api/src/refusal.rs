@@ -69,6 +69,14 @@ pub struct FieldProblem {
     pub detail: String,
 }
 
+/// An object of that kind in a sentence: configurations and paths have the plural of *medium*.
+pub fn noun(kind: &str) -> &str {
+    match kind {
+        "media" => "medium",
+        kind => kind,
+    }
+}
+
 impl Refusal {
     /// An error of any kind.
     pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
@@ -113,6 +121,7 @@ impl Refusal {
 
     /// The object does not exist.
     pub fn not_found(kind: &str, name: &str) -> Self {
+        let kind = noun(kind);
         let detail = format!("there is no {kind} `{name}`; `nvmirage ls` shows what there is");
         Refusal::new(Kind::NotFound, detail)
     }

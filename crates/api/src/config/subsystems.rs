@@ -111,7 +111,7 @@ impl Config {
         for (index, name) in controller.pool.iter().enumerate() {
             place.require(self.media.iter().any(|m| &m.name == name), || {
                 let there_are = list("; there are", self.media.iter().map(|m| &m.name));
-                format!("pool: there is no media \"{name}\"{there_are}")
+                format!("pool: there is no medium \"{name}\"{there_are}")
             });
             let zoned = self
                 .media

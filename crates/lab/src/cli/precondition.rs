@@ -207,7 +207,8 @@ impl Precondition {
         let name = self.medium.as_deref().unwrap_or_default();
         let config = config::from_file(file, read_text)?;
         let medium = config.media.into_iter().find(|medium| medium.name == name);
-        let medium = medium.with_context(|| format!("{} has no media `{name}`", file.display()))?;
+        let medium =
+            medium.with_context(|| format!("{} has no medium `{name}`", file.display()))?;
         let timing = medium.timing.clone().with_context(|| {
             format!("media {name} has no timing model, so preconditioning has no effect: add [media.timing]")
         })?;

@@ -93,7 +93,7 @@ fn a_mediums_timing_is_shown_as_it_would_be_written() {
     let refused = world.ask("GET /v1/media/plain/timing", &[], "");
     refused.refuses(404, "has no timing");
     let refused = world.ask("GET /v1/media/none/timing", &[], "");
-    refused.refuses(404, "no media `none`");
+    refused.refuses(404, "no medium `none`");
     server.stop();
 }
 

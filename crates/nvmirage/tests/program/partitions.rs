@@ -139,7 +139,7 @@ fn partitions_come_and_go_while_others_are_in_use() {
     let error = world.fails(&steer(&["partition", "delete", "disk", "a"]));
     assert!(error.contains("is namespace `a`"), "{error}");
     let error = world.fails(&steer(&["partition", "create", "ram", "c", "4MiB"]));
-    assert!(error.contains("no media `ram`"), "{error}");
+    assert!(error.contains("no medium `ram`"), "{error}");
     world.ok(&steer(&["partition", "create", "disk", "c", "8MiB"]));
     // What overlaps one is no namespace, but the one that names it is.
     let namespace = |name: &str, part: &[&str]| {

@@ -268,7 +268,7 @@ fn what_is_exported_serves_the_same() {
         .find(|line| line.starts_with("timing.read_cell0"));
     assert!(line.is_some_and(|line| line.ends_with("300us")), "{shown}");
     let unknown = world.fails(&world.steer(&["show", "media", "slow"]));
-    assert!(unknown.contains("there is no media `slow`"), "{unknown}");
+    assert!(unknown.contains("there is no medium `slow`"), "{unknown}");
     server.stop();
 
     let file = world.write("exported.toml", &exported);

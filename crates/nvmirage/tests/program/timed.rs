@@ -160,7 +160,7 @@ fn a_live_parameter_changes_while_its_drive_is_served() {
         (&["low", "read_latency=8us"], "write timing.PARAMETER=VALUE"),
         (
             &["none", "timing.read_latency=8us"],
-            "there is no media `none`",
+            "there is no medium `none`",
         ),
     ] {
         let refused = set(args);

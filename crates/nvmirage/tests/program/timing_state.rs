@@ -277,7 +277,7 @@ fn a_drive_is_prepared_and_served_as_that() {
     assert!(error.contains("'pro.img' is in use"), "{error}");
     server.stop();
     for (args, says) in [
-        (&["pro2", "--config", file][..], "has no media `pro2`"),
+        (&["pro2", "--config", file][..], "has no medium `pro2`"),
         (
             &[
                 "--preset",

@@ -146,7 +146,7 @@ fn refused(world: &World) {
             "it has 8 zones: name one of 0 to 7",
         ),
         ("plain", "zone.0=offline", "it has no zones"),
-        ("other", "zone.0=offline", "there is no media `other`"),
+        ("other", "zone.0=offline", "there is no medium `other`"),
     ] {
         let error = world.fails(&world.steer(&["set", "media", media, change]));
         assert!(error.contains(says), "{error}");

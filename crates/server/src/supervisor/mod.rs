@@ -32,7 +32,7 @@ use ::port::ChannelId;
 use anyhow::Context;
 use api::config::tenant::Tenant;
 use api::config::{self, Config, HugePages};
-use api::{ControllerChange, MediumChange, Refusal, TenantChange, What};
+use api::{ControllerChange, MediumChange, Refusal, TenantChange, What, noun};
 use engine::{ControllerSlot, Mode};
 use fuse::Mount;
 use machine::files::read_text;
@@ -411,7 +411,8 @@ fn mode_of(reactor: &config::Reactor) -> Mode {
 
 fn exists(kind: &str, name: &str) -> Refusal {
     Refusal::conflict(format!(
-        "there is a {kind} `{name}` already; choose another name"
+        "there is a {} `{name}` already; choose another name",
+        noun(kind)
     ))
 }
 
