@@ -14,37 +14,43 @@ object! {
     pub struct Zoned(ZonedKeys, "zoned") {
         /// Distance between zone starts: a multiple of 4KiB; the medium holds a whole number of
         /// zones.
-        zone_size: Size => Fixed;
+        zone_size: Size => Fixed { value: "SIZE" };
         /// Writable bytes of a zone: a multiple of 4KiB, up to `zone_size`.
-        zone_capacity: Option<Size> | unset => Fixed { unset: "`zone_size`" };
+        zone_capacity: Option<Size> | unset => Fixed { unset: "`zone_size`", value: "SIZE" };
         /// Maximum number of open zones, up to `max_active`.
         max_open: Option<u32> | unset => Fixed {
             bounds: Bounds::Whole(1, u64::MAX),
             hint: NO_LIMIT,
             unset: "`max_active`",
+            value: "N",
         };
         /// Maximum number of active zones, open or closed.
         max_active: Option<u32> | unset => Fixed {
             bounds: Bounds::Whole(1, u64::MAX),
             hint: NO_LIMIT,
             unset: "unlimited",
+            value: "N",
         };
         /// Size of a zone's descriptor extension: a multiple of 64 bytes, up to 16320.
-        descriptor_extension: Option<Size> | unset => Fixed;
+        descriptor_extension: Option<Size> | unset => Fixed { value: "SIZE" };
         /// Maximum size of one Zone Append (ZASL): a power of two above 4KiB.
-        append_limit: Option<Size> | unset => Fixed { unset: "the limit of any command" };
+        append_limit: Option<Size> | unset => Fixed {
+            unset: "the limit of any command",
+            value: "SIZE",
+        };
         /// Size of a zone's random write area (ZRWASZ): a multiple of `random_granularity`, up to
         /// `zone_capacity`, less than 32MiB.
-        random_area: Option<Size> | unset => Fixed;
+        random_area: Option<Size> | unset => Fixed { value: "SIZE" };
         /// Step of the write pointer in a zone with a random write area (ZRWAFG): a multiple of
         /// 4KiB that divides `zone_capacity`. Only with `random_area`.
-        random_granularity: Option<Size> | unset => Fixed { unset: "4KiB" };
+        random_granularity: Option<Size> | unset => Fixed { unset: "4KiB", value: "SIZE" };
         /// Maximum number of zones with a random write area at a time (NUMZRWA), up to
         /// `max_active`. Only with `random_area`.
         random_zones: Option<u32> | unset => Fixed {
             bounds: Bounds::Whole(1, u64::MAX),
             hint: NO_LIMIT,
             unset: "`max_active`",
+            value: "N",
         };
     }
 }

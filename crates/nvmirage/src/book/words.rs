@@ -14,11 +14,9 @@ const KINDS: [(&str, &str); 4] = [
     ("controller", "Controller"),
 ];
 
-/// Keys without an option, because they are tables.
-const ONLY_IN_FILES: [(&str, &str); 2] = [("Controller", "fuse"), ("Medium", "zoned")];
-
-/// Options that are keys of a nested table.
-const OF_TABLES: [(&str, &str); 2] = [("Controller", "allow_other"), ("Controller", "page_cache")];
+/// Keys that are tables, and the types of those: options are the keys of a table.
+const TABLES: [(&str, &str, &str); 2] =
+    [("Controller", "fuse", "Fuse"), ("Medium", "zoned", "Zoned")];
 
 #[test]
 fn what_is_created_has_the_keys_of_the_configuration() {
@@ -29,13 +27,13 @@ fn what_is_created_has_the_keys_of_the_configuration() {
         let command = create.find_subcommand(kind).unwrap();
         let options: BTreeSet<String> = arguments(command)
             .map(|arg| arg.get_long().unwrap_or("name").replace('-', "_"))
-            .filter(|option| option != "control" && !OF_TABLES.contains(&(name, option)))
+            .filter(|option| option != "control")
             .collect();
-        let keys: BTreeSet<String> = properties(&schemas, name)
-            .keys()
-            .filter(|key| !ONLY_IN_FILES.contains(&(name, key)))
-            .cloned()
-            .collect();
+        let mut keys: BTreeSet<String> = properties(&schemas, name).keys().cloned().collect();
+        for (_, key, of_table) in TABLES.iter().filter(|(of, _, _)| *of == name) {
+            assert!(keys.remove(*key), "{name} has no table {key}");
+            keys.extend(properties(&schemas, of_table).keys().cloned());
+        }
         assert_eq!(
             options, keys,
             "options of create {kind}, and keys of {name}"
