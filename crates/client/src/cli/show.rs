@@ -61,7 +61,10 @@ impl Show {
         };
         let found = found.ok_or_else(|| {
             let (kind, name) = (&self.kind, &self.name);
-            anyhow::anyhow!("there is no {kind} `{name}`; `nvmirage ls` shows what there is")
+            anyhow::anyhow!(
+                "there is no {} `{name}`; `nvmirage ls` shows what there is",
+                api::noun(kind)
+            )
         })?;
         if self.json {
             return terminal::print_json(found);
