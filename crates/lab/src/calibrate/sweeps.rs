@@ -17,19 +17,17 @@ pub(crate) struct Sweep {
     pub(crate) present: bool,
     /// Parameters that it identifies.
     pub(crate) tells: &'static str,
-    /// Command of a shell that measures it: of fio, for a drive of this machine, where fio can.
+    /// Shell command that measures it: fio on a drive of this machine, where fio can.
     pub(crate) command: String,
     /// Command that measures the same with this program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) or: Option<String>,
 }
 
-/// A fio command of a shell for each of these sizes and of these values of an option, with a file
-/// for each result.
-fn fio(options: &str, sizes: &[&str], (name, values): (&str, &[u32])) -> String {
+/// A shell command that runs fio for each of these sizes and values of an option. Each result has a
+/// file.
+fn fio(rw: &str, options: &str, sizes: &[&str], (name, values): (&str, &[u32])) -> String {
     let list: Vec<String> = values.iter().map(u32::to_string).collect();
-    let kind = options.split("--rw=").nth(1).unwrap_or_default();
-    let kind = kind.split(' ').next().unwrap_or_default();
     let loops = [("bs", sizes.join(" ")), (name, list.join(" "))];
     let several = loops.iter().filter(|(_, all)| all.contains(' '));
     let (mut before, mut after) = (String::new(), String::new());
@@ -45,7 +43,7 @@ fn fio(options: &str, sizes: &[&str], (name, values): (&str, &[u32])) -> String 
         }
     });
     format!(
-        "{before}{FIO} {options} --bs={size} --{name}={value} --output={kind}-{size}-{value}.json{after}"
+        "{before}{FIO} --rw={rw} {options} --bs={size} --{name}={value} --output={rw}-{size}-{value}.json{after}"
     )
 }
 
@@ -160,7 +158,8 @@ impl Measured<'_> {
             } else {
                 ""
             };
-            let options = format!("{mode}--rw=rand{rw} --runtime=10s --time_based");
+            let options = format!("{mode}--runtime=10s --time_based");
+            let fio = || fio(&format!("rand{rw}"), &options, sizes, ("iodepth", depths));
             match self.kind {
                 Kind::Kv => {
                     let several = sizes.len() > 1 || depths.len() > 1;
@@ -168,12 +167,12 @@ impl Measured<'_> {
                     let keys = format!("{each}{KEYS} --value-size {bytes} --qd {depth} --json");
                     (keys, None)
                 }
-                Kind::Zns => (fio(&options, sizes, ("iodepth", depths)), None),
+                Kind::Zns => (fio(), None),
                 Kind::Nvm | Kind::Flash => {
                     let bench = format!(
                         "nvmirage bench --target vfio-user:PATH{consent} --rw rand{rw} --bs {bytes} --qd {depth} --json"
                     );
-                    (fio(&options, sizes, ("iodepth", depths)), Some(bench))
+                    (fio(), Some(bench))
                 }
             }
         };
@@ -213,8 +212,9 @@ impl Measured<'_> {
     /// Sweeps of writes to zones, in order.
     fn by_writers(&self, all: &mut Vec<Sweep>) {
         let command = |sizes: &[&str], writers: &[u32]| {
-            let options = "--zonemode=zbd --rw=write --iodepth=1 --size=8z --offset_increment=8z --group_reporting";
-            (fio(options, sizes, ("numjobs", writers)), None)
+            let options =
+                "--zonemode=zbd --iodepth=1 --size=8z --offset_increment=8z --group_reporting";
+            (fio("write", options, sizes, ("numjobs", writers)), None)
         };
         let one = |size: u32| {
             let of_size = self.own.iter().filter(move |s| s.block_bytes == size);
@@ -257,13 +257,16 @@ mod tests {
 
     #[test]
     fn commands_are_of_one_file_each_and_a_shell_runs_them() {
-        let one = fio("--rw=randread", &["4k"], ("iodepth", &[1]));
+        let one = fio("randread", "--runtime=1s", &["4k"], ("iodepth", &[1]));
         assert_eq!(
             one,
-            format!("{FIO} --rw=randread --bs=4k --iodepth=1 --output=randread-4k-1.json")
+            format!(
+                "{FIO} --rw=randread --runtime=1s --bs=4k --iodepth=1 --output=randread-4k-1.json"
+            )
         );
         let several = fio(
-            "--zonemode=zbd --rw=write",
+            "write",
+            "--zonemode=zbd",
             &["4k", "1m"],
             ("numjobs", &[1, 2]),
         );
@@ -278,7 +281,7 @@ mod tests {
         assert_eq!(all.len(), 4, "{lines}");
         assert_eq!(
             all[3],
-            "--zonemode=zbd --rw=write --bs=1m --numjobs=2 --output=write-1m-2.json"
+            "--rw=write --zonemode=zbd --bs=1m --numjobs=2 --output=write-1m-2.json"
         );
     }
 }
