@@ -38,7 +38,7 @@ pub struct Found {
     pub cqid: u16,
     /// Number of the reactor that it lives on.
     pub reactor: usize,
-    /// Its state; `None`: it was moved or deleted meanwhile.
+    /// Its state; `None`: it is moving, or was deleted meanwhile.
     pub view: Option<CompletionView>,
 }
 
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_reactor_that_hangs_is_named_and_not_waited_for() {
-        let (address, _mailbox) = Address::of_nobody();
+        let (address, _mailbox) = Address::unread();
         let inspector = Inspector {
             reactors: vec![address],
             home: EngineId(0),

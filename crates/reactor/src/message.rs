@@ -156,7 +156,7 @@ impl Address {
     /// Address of a reactor that never reads its mailbox, and the mailbox.
     #[cfg(any(test, feature = "testing"))]
     #[expect(clippy::unwrap_used, reason = "for tests")]
-    pub(crate) fn of_nobody() -> (Self, impl Sized) {
+    pub(crate) fn unread() -> (Self, impl Sized) {
         let (sender, mailbox) = memory::sync::mailbox::channel::<Message>(MAILBOX_LEN);
         let wake = EventFd::new().unwrap();
         (Address::new(sender, Arc::new(Bell::new()), wake), mailbox)
@@ -217,8 +217,8 @@ impl Pulse {
 
     /// Probe of a reactor that never reads its mailbox, and the mailbox.
     #[cfg(any(test, feature = "testing"))]
-    pub fn of_nobody() -> (Self, impl Sized) {
-        let (address, mailbox) = Address::of_nobody();
+    pub fn unread() -> (Self, impl Sized) {
+        let (address, mailbox) = Address::unread();
         (Pulse(address), mailbox)
     }
 }

@@ -106,8 +106,8 @@ fn nearest(message: &str) -> Option<String> {
     nearest_word(found, words).map(str::to_owned)
 }
 
-/// The word that is nearest to `found`, if any is similar: of which it is the begin, or of which up
-/// to a half differs.
+/// The word that is nearest to `found`, if any is similar: `found` is its beginning, or up to half
+/// of the longer one differs.
 pub(super) fn nearest_word<'a>(
     found: &str,
     words: impl Iterator<Item = &'a str>,
