@@ -9,6 +9,7 @@ mod control;
 mod controller;
 pub mod drive;
 mod initial;
+mod known;
 pub mod log;
 pub mod medium;
 mod namespace;
@@ -106,7 +107,7 @@ pub enum HugePages {
 }
 
 /// Address with its scheme.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Listen {
     /// `vfio-user:PATH`: vfio-user server on a UNIX socket.
     VfioUser(PathBuf),

@@ -1,12 +1,14 @@
 //! Controllers that share a subsystem: what they have in common, and its validation.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 
 use controller::config::DEFAULT_NAMESPACE_LIMIT;
 use controller::subsystem::MAX_CONTROLLERS;
 
+use super::known::{Known, before};
 use super::validate::{Place, list};
-use super::{Config, Controller, Medium, MediumKind, Namespace, Problem};
+use super::{Config, Controller, MediumKind, Namespace, Problem};
 
 /// Most namespaces of a subsystem.
 const MAX_NAMESPACES: usize = DEFAULT_NAMESPACE_LIMIT as usize;
@@ -62,92 +64,107 @@ impl Config {
     }
 
     /// Appends what is wrong with controllers that share something.
-    pub(super) fn validate_subsystems(&self, problems: &mut Vec<Problem>) {
-        for (index, controller) in self.controller.iter().enumerate() {
+    pub(super) fn validate_subsystems(&self, known: &Known<'_>, problems: &mut Vec<Problem>) {
+        for controller in &self.controller {
             let mut place = Place {
                 name: format!("controller {}", controller.name),
                 problems,
             };
-            self.validate_name(controller, &mut place);
-            self.validate_pool(controller, &mut place);
-            for other in &self.controller[..index] {
-                if other.subsystem() == controller.subsystem() {
-                    agree(controller, other, &mut place);
-                } else {
-                    are_apart(controller, other, &mut place);
-                }
+            controller.validate_name(known, &mut place);
+            controller.validate_pool(known, &mut place);
+            for other in before(known.of_subsystem(controller.subsystem()), controller) {
+                agree(controller, other, &mut place);
             }
-            self.validate_media(controller, &mut place);
+            controller.validate_apart(known, &mut place);
+            controller.validate_media(known, &mut place);
         }
         for name in self.subsystems() {
             let mut place = Place {
                 name: format!("subsystem {name}"),
                 problems,
             };
-            let count = self.namespaces_of(name).len();
+            let count = known.namespaces_in(name);
             place.require(count <= MAX_NAMESPACES, || {
                 format!("namespaces: {count} namespaces, more than the maximum of {MAX_NAMESPACES} per subsystem: remove some")
             });
-            let count = self.controllers_of(name).count();
+            let count = known.of_subsystem(name).len();
             place.require(count <= usize::from(MAX_CONTROLLERS), || {
                 format!("{count} controllers, more than the maximum of {MAX_CONTROLLERS} per subsystem: remove some")
             });
         }
     }
+}
 
-    fn validate_name(&self, controller: &Controller, place: &mut Place<'_>) {
-        let Some(name) = &controller.subsystem else {
+impl Controller {
+    fn validate_name(&self, known: &Known<'_>, place: &mut Place<'_>) {
+        let Some(name) = &self.subsystem else {
             return;
         };
-        let alone = |c: &&Controller| c.subsystem.is_none() && &c.name == name;
-        if self.controller.iter().any(|c| alone(&c)) {
+        let mut all = known.of_subsystem(name).iter();
+        if all.any(|c| c.subsystem.is_none()) {
             place.problem(format!(
                 "subsystem = \"{name}\": controller {name} has its own subsystem of that name; write the same subsystem there, or choose another name"
             ));
         }
     }
 
-    fn validate_pool(&self, controller: &Controller, place: &mut Place<'_>) {
-        for (index, name) in controller.pool.iter().enumerate() {
-            place.require(self.media.iter().any(|m| &m.name == name), || {
-                let there_are = list("; there are", self.media.iter().map(|m| &m.name));
-                format!("pool: there is no medium \"{name}\"{there_are}")
+    fn validate_pool(&self, known: &Known<'_>, place: &mut Place<'_>) {
+        for (index, name) in self.pool.iter().enumerate() {
+            place.require(!self.pool[..index].contains(name), || {
+                format!("pool: \"{name}\" is listed twice")
             });
-            let zoned = self
-                .media
-                .iter()
-                .any(|m| m.name == *name && m.zoned().is_some());
-            place.require(!zoned, || {
+            let Some(medium) = known.medium(name) else {
+                let there_are = list("; there are", known.config.media.iter().map(|m| &m.name));
+                place.problem(format!("pool: there is no medium \"{name}\"{there_are}"));
+                continue;
+            };
+            place.require(medium.zoned().is_none(), || {
                 format!("pool: media \"{name}\" has zones, in which hosts cannot create namespaces: remove it from the pool, and name it as `media` of a namespace")
             });
-            let key_value = |m: &&Medium| m.name == *name && m.kind() == MediumKind::KeyValue;
-            place.require(!self.media.iter().any(|m| key_value(&m)), || {
+            place.require(medium.kind() != MediumKind::KeyValue, || {
                 format!("pool: media \"{name}\" holds keys and values, in which hosts cannot create namespaces: remove it from the pool")
             });
-            let read_only =
-                |m: &&Medium| m.name == *name && m.file().is_some_and(|file| file.read_only);
-            place.require(!self.media.iter().any(|m| read_only(&m)), || {
+            let read_only = medium.file().is_some_and(|file| file.read_only);
+            place.require(!read_only, || {
                 format!("pool: media \"{name}\" is read_only, and hosts need to write to the namespaces that they create: remove it from the pool")
             });
-            let mut namespaces = self.namespace.iter();
-            let partitioned = namespaces.any(|n| n.media == *name && n.partition.is_some());
-            place.require(!partitioned, || {
+            let mut namespaces = known.on_medium(name).iter();
+            place.require(namespaces.all(|n| n.partition.is_none()), || {
                 format!("pool: media \"{name}\" has partitions, between which hosts cannot create namespaces: remove it from the pool")
-            });
-            place.require(!controller.pool[..index].contains(name), || {
-                format!("pool: \"{name}\" is listed twice")
             });
         }
     }
 
+    /// Checks that controllers of other subsystems share neither its namespaces nor its pool.
+    fn validate_apart(&self, known: &Known<'_>, place: &mut Place<'_>) {
+        let is_other = |c: &&Controller| c.subsystem() != self.subsystem();
+        for name in &self.namespaces {
+            for other in before(known.with_namespace(name), self).filter(is_other) {
+                place.problem(format!(
+                    "namespaces: \"{name}\" is in controller {} already: to share it, write the same subsystem = \"NAME\" in both",
+                    other.name
+                ));
+            }
+        }
+        for name in &self.pool {
+            for other in before(known.with_pool(name), self).filter(is_other) {
+                place.problem(format!(
+                    "pool: \"{name}\" is already in the pool of controller {} of another subsystem: keep a medium in the pool of one subsystem",
+                    other.name
+                ));
+            }
+        }
+    }
+
     /// Rejects namespaces on a medium that is in the pool of another subsystem.
-    fn validate_media(&self, controller: &Controller, place: &mut Place<'_>) {
-        for name in &controller.namespaces {
-            let Some(namespace) = self.namespace.iter().find(|n| &n.name == name) else {
+    fn validate_media(&self, known: &Known<'_>, place: &mut Place<'_>) {
+        for name in &self.namespaces {
+            let Some(namespace) = known.namespace(name) else {
                 continue;
             };
-            let owner = self.pool_owner(&namespace.media);
-            if let Some(owner) = owner.filter(|owner| *owner != controller.subsystem()) {
+            let owner = known.with_pool(&namespace.media).first();
+            let owner = owner.map(|c| c.subsystem());
+            if let Some(owner) = owner.filter(|owner| *owner != self.subsystem()) {
                 place.problem(format!(
                     "namespaces: \"{name}\" is on media {}, in the pool of subsystem {owner}: give it another medium, or remove the medium from the pool",
                     namespace.media
@@ -155,9 +172,7 @@ impl Config {
             }
         }
     }
-}
 
-impl Controller {
     /// Adds the subsystem-wide keys of another controller, where this one does not set them.
     pub fn say_too(&mut self, other: &Controller) {
         let mut pool = other.pool.clone();
@@ -211,33 +226,8 @@ fn agree(this: &Controller, other: &Controller, place: &mut Place<'_>) {
     );
 }
 
-/// Checks that controllers of different subsystems share neither namespaces nor pools.
-fn are_apart(this: &Controller, other: &Controller, place: &mut Place<'_>) {
-    for name in this
-        .namespaces
-        .iter()
-        .filter(|n| other.namespaces.contains(n))
-    {
-        place.problem(format!(
-            "namespaces: \"{name}\" is in controller {} already: to share it, write the same subsystem = \"NAME\" in both",
-            other.name
-        ));
-    }
-    for name in this.pool.iter().filter(|m| other.pool.contains(m)) {
-        place.problem(format!(
-            "pool: \"{name}\" is already in the pool of controller {} of another subsystem: keep a medium in the pool of one subsystem",
-            other.name
-        ));
-    }
-}
-
 /// Each name once, in the order of first mention.
 fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut seen = Vec::new();
-    for one in all {
-        if !seen.contains(&one) {
-            seen.push(one);
-        }
-    }
-    seen
+    let mut seen = HashSet::new();
+    all.filter(|one| seen.insert(*one)).collect()
 }

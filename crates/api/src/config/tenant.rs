@@ -1,5 +1,6 @@
 //! Tenants: groups of commands that share media by weights and rate limits.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use engine::tenants::{Cap, TenantSpec};
@@ -142,10 +143,11 @@ impl Config {
         let controllers = controllers.map(|c| (format!("controller {}", c.name), &c.tenant));
         let namespaces = self.namespace.iter();
         let namespaces = namespaces.map(|n| (format!("namespace {}", n.name), &n.tenant));
+        let known: HashSet<&String> = tenants.iter().map(|tenant| &tenant.name).collect();
         for (name, tenant) in controllers.chain(namespaces) {
             let mut place = Place { name, problems };
             if let Some(tenant) = tenant
-                && !tenants.iter().any(|one| one.name == *tenant)
+                && !known.contains(tenant)
             {
                 place.problem(format!(
                     "tenant = \"{tenant}\": there is no such tenant: write a [[tenant]] with that name"

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::known::{Known, before};
 use super::object::Object;
 use super::{Config, Controller, Listen, MediumKind, Namespace, reactors_in_words};
 
@@ -78,15 +79,16 @@ impl Config {
             medium.validate(&mut problems);
             medium.validate_relays(self.reactor.len().max(1), &mut problems);
         }
-        for (index, namespace) in self.namespace.iter().enumerate() {
-            namespace.validate(self, &self.namespace[..index], &mut problems);
+        let known = Known::new(self);
+        for namespace in &self.namespace {
+            namespace.validate(&known, &mut problems);
         }
         for (index, controller) in self.controller.iter().enumerate() {
-            controller.validate(self, &self.controller[..index], &mut problems);
+            controller.validate(&known, &self.controller[..index], &mut problems);
         }
         names("tenant", self.tenant.iter().map(|t| &t.name), &mut problems);
         self.validate_tenants(&mut problems);
-        self.validate_subsystems(&mut problems);
+        self.validate_subsystems(&known, &mut problems);
         problems
     }
 }
@@ -113,8 +115,8 @@ impl Namespace {
         self.range.is_some() || self.partition.is_some()
     }
 
-    /// Appends what is wrong with it, given the ones declared before it.
-    pub fn validate(&self, config: &Config, earlier: &[Namespace], problems: &mut Vec<Problem>) {
+    /// Appends what is wrong with it.
+    fn validate(&self, known: &Known<'_>, problems: &mut Vec<Problem>) {
         let mut place = Place {
             name: format!("namespace {}", self.name),
             problems,
@@ -129,11 +131,11 @@ impl Namespace {
         place.require(self.range.is_none() || self.partition.is_none(), || {
             "range: a partition defines its own range: remove range, or partition".into()
         });
-        let Some(medium) = config.media.iter().find(|m| m.name == self.media) else {
+        let Some(medium) = known.medium(&self.media) else {
             place.problem(format!(
                 "media = \"{}\": there is no such medium{}",
                 self.media,
-                list("; there are", config.media.iter().map(|m| &m.name))
+                list("; there are", known.config.media.iter().map(|m| &m.name))
             ));
             return;
         };
@@ -164,7 +166,7 @@ impl Namespace {
                 format!("range = \"{range}\" ends beyond the medium's size of {size}: write a smaller end")
             });
         }
-        for other in earlier.iter().filter(|n| n.media == self.media) {
+        for other in before(known.on_medium(&self.media), self) {
             let apart = match (self.range, other.range) {
                 (Some(mine), Some(theirs)) => !mine.overlaps(theirs),
                 // Partitions are known only when the medium is open.
@@ -186,7 +188,8 @@ impl Namespace {
 
 impl Controller {
     /// Appends what is wrong with it, given the ones declared before it.
-    pub fn validate(&self, config: &Config, earlier: &[Controller], problems: &mut Vec<Problem>) {
+    fn validate(&self, known: &Known<'_>, earlier: &[Controller], problems: &mut Vec<Problem>) {
+        let config = known.config;
         let mut place = Place {
             name: format!("controller {}", self.name),
             problems,
@@ -194,7 +197,7 @@ impl Controller {
         place.keys(self);
         self.validate_own(&mut place);
         for (index, name) in self.namespaces.iter().enumerate() {
-            place.require(config.namespace.iter().any(|n| &n.name == name), || {
+            place.require(known.namespace(name).is_some(), || {
                 let there_are = list("; there are", config.namespace.iter().map(|n| &n.name));
                 format!("namespaces: there is no namespace \"{name}\"{there_are}")
             });
@@ -218,7 +221,7 @@ impl Controller {
             });
         }
         self.validate_single(config, earlier, &mut place);
-        for other in earlier.iter().filter(|c| c.listen == self.listen) {
+        for other in before(known.at(&self.listen), self) {
             place.problem(format!(
                 "listen = \"{}\" is used by controller {} already",
                 self.listen, other.name
