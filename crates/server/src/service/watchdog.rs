@@ -88,8 +88,8 @@ mod tests {
         let reactor = ReactorHandle::start(0, None, Mode::Interrupt).unwrap();
         let bound = Duration::from_secs(30);
         assert_eq!(silent(&[reactor.pulse(), reactor.pulse()], bound), None);
-        let (nobody, _mailbox) = Pulse::unread();
+        let (unread, _mailbox) = Pulse::unread();
         let soon = Duration::from_millis(50);
-        assert_eq!(silent(&[reactor.pulse(), nobody], soon), Some(1));
+        assert_eq!(silent(&[reactor.pulse(), unread], soon), Some(1));
     }
 }
