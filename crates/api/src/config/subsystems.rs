@@ -6,7 +6,7 @@ use std::fmt::Display;
 use controller::config::DEFAULT_NAMESPACE_LIMIT;
 use controller::subsystem::MAX_CONTROLLERS;
 
-use super::known::{Known, before};
+use super::index::{Index, before};
 use super::validate::{Place, list};
 use super::{Config, Controller, MediumKind, Namespace, Problem};
 
@@ -41,14 +41,7 @@ impl Config {
     /// The namespaces of a subsystem in the order of their identifiers: those that its controllers
     /// name, then those that lie on its pool.
     pub fn namespaces_of(&self, subsystem: &str) -> Vec<&Namespace> {
-        let controllers = self.controllers_of(subsystem);
-        let named = controllers.flat_map(|c| c.namespaces.iter().map(String::as_str));
-        let pool = self.pool_of(subsystem);
-        let in_pool = self.namespace.iter();
-        let in_pool = in_pool.filter(|n| pool.contains(&n.media.as_str()));
-        let names = distinct(named.chain(in_pool.map(|n| n.name.as_str())));
-        let find = |name: &str| self.namespace.iter().find(|n| n.name == name);
-        names.into_iter().filter_map(find).collect()
+        Index::new(self).namespaces_of(subsystem)
     }
 
     /// Removes a controller. Another controller of its subsystem takes over the keys that apply to
@@ -64,30 +57,30 @@ impl Config {
     }
 
     /// Appends what is wrong with controllers that share something.
-    pub(super) fn validate_subsystems(&self, known: &Known<'_>, problems: &mut Vec<Problem>) {
+    pub(super) fn validate_subsystems(&self, objects: &Index<'_>, problems: &mut Vec<Problem>) {
         for controller in &self.controller {
             let mut place = Place {
                 name: format!("controller {}", controller.name),
                 problems,
             };
-            controller.validate_name(known, &mut place);
-            controller.validate_pool(known, &mut place);
-            for other in before(known.of_subsystem(controller.subsystem()), controller) {
+            controller.validate_name(objects, &mut place);
+            controller.validate_pool(objects, &mut place);
+            for other in before(objects.of_subsystem(controller.subsystem()), controller) {
                 agree(controller, other, &mut place);
             }
-            controller.validate_apart(known, &mut place);
-            controller.validate_media(known, &mut place);
+            controller.validate_apart(objects, &mut place);
+            controller.validate_media(objects, &mut place);
         }
         for name in self.subsystems() {
             let mut place = Place {
                 name: format!("subsystem {name}"),
                 problems,
             };
-            let count = known.namespaces_in(name);
+            let count = objects.namespaces_of(name).len();
             place.require(count <= MAX_NAMESPACES, || {
                 format!("namespaces: {count} namespaces, more than the maximum of {MAX_NAMESPACES} per subsystem: remove some")
             });
-            let count = known.of_subsystem(name).len();
+            let count = objects.of_subsystem(name).len();
             place.require(count <= usize::from(MAX_CONTROLLERS), || {
                 format!("{count} controllers, more than the maximum of {MAX_CONTROLLERS} per subsystem: remove some")
             });
@@ -96,11 +89,11 @@ impl Config {
 }
 
 impl Controller {
-    fn validate_name(&self, known: &Known<'_>, place: &mut Place<'_>) {
+    fn validate_name(&self, objects: &Index<'_>, place: &mut Place<'_>) {
         let Some(name) = &self.subsystem else {
             return;
         };
-        let mut all = known.of_subsystem(name).iter();
+        let mut all = objects.of_subsystem(name).iter();
         if all.any(|c| c.subsystem.is_none()) {
             place.problem(format!(
                 "subsystem = \"{name}\": controller {name} has its own subsystem of that name; write the same subsystem there, or choose another name"
@@ -108,38 +101,38 @@ impl Controller {
         }
     }
 
-    fn validate_pool(&self, known: &Known<'_>, place: &mut Place<'_>) {
+    fn validate_pool(&self, objects: &Index<'_>, place: &mut Place<'_>) {
         for (index, name) in self.pool.iter().enumerate() {
             place.require(!self.pool[..index].contains(name), || {
                 format!("pool: \"{name}\" is listed twice")
             });
-            let Some(medium) = known.medium(name) else {
-                let there_are = list("; there are", known.config.media.iter().map(|m| &m.name));
+            let Some(medium) = objects.medium(name) else {
+                let there_are = list("; there are", objects.config.media.iter().map(|m| &m.name));
                 place.problem(format!("pool: there is no medium \"{name}\"{there_are}"));
                 continue;
             };
             place.require(medium.zoned().is_none(), || {
-                format!("pool: media \"{name}\" has zones, in which hosts cannot create namespaces: remove it from the pool, and name it as `media` of a namespace")
+                format!("pool: medium \"{name}\" has zones, in which hosts cannot create namespaces: remove it from the pool, and name it as `media` of a namespace")
             });
             place.require(medium.kind() != MediumKind::KeyValue, || {
-                format!("pool: media \"{name}\" holds keys and values, in which hosts cannot create namespaces: remove it from the pool")
+                format!("pool: medium \"{name}\" holds keys and values, in which hosts cannot create namespaces: remove it from the pool")
             });
             let read_only = medium.file().is_some_and(|file| file.read_only);
             place.require(!read_only, || {
-                format!("pool: media \"{name}\" is read_only, and hosts need to write to the namespaces that they create: remove it from the pool")
+                format!("pool: medium \"{name}\" is read_only, and hosts need to write to the namespaces that they create: remove it from the pool")
             });
-            let mut namespaces = known.on_medium(name).iter();
+            let mut namespaces = objects.on_medium(name).iter();
             place.require(namespaces.all(|n| n.partition.is_none()), || {
-                format!("pool: media \"{name}\" has partitions, between which hosts cannot create namespaces: remove it from the pool")
+                format!("pool: medium \"{name}\" has partitions, between which hosts cannot create namespaces: remove it from the pool")
             });
         }
     }
 
     /// Checks that controllers of other subsystems share neither its namespaces nor its pool.
-    fn validate_apart(&self, known: &Known<'_>, place: &mut Place<'_>) {
+    fn validate_apart(&self, objects: &Index<'_>, place: &mut Place<'_>) {
         let is_other = |c: &&Controller| c.subsystem() != self.subsystem();
         for name in &self.namespaces {
-            for other in before(known.with_namespace(name), self).filter(is_other) {
+            for other in before(objects.with_namespace(name), self).filter(is_other) {
                 place.problem(format!(
                     "namespaces: \"{name}\" is in controller {} already: to share it, write the same subsystem = \"NAME\" in both",
                     other.name
@@ -147,7 +140,7 @@ impl Controller {
             }
         }
         for name in &self.pool {
-            for other in before(known.with_pool(name), self).filter(is_other) {
+            for other in before(objects.with_pool(name), self).filter(is_other) {
                 place.problem(format!(
                     "pool: \"{name}\" is already in the pool of controller {} of another subsystem: keep a medium in the pool of one subsystem",
                     other.name
@@ -157,16 +150,16 @@ impl Controller {
     }
 
     /// Rejects namespaces on a medium that is in the pool of another subsystem.
-    fn validate_media(&self, known: &Known<'_>, place: &mut Place<'_>) {
+    fn validate_media(&self, objects: &Index<'_>, place: &mut Place<'_>) {
         for name in &self.namespaces {
-            let Some(namespace) = known.namespace(name) else {
+            let Some(namespace) = objects.namespace(name) else {
                 continue;
             };
-            let owner = known.with_pool(&namespace.media).first();
+            let owner = objects.with_pool(&namespace.media).first();
             let owner = owner.map(|c| c.subsystem());
             if let Some(owner) = owner.filter(|owner| *owner != self.subsystem()) {
                 place.problem(format!(
-                    "namespaces: \"{name}\" is on media {}, in the pool of subsystem {owner}: give it another medium, or remove the medium from the pool",
+                    "namespaces: \"{name}\" is on medium {}, in the pool of subsystem {owner}: give it another medium, or remove the medium from the pool",
                     namespace.media
                 ));
             }

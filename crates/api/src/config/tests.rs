@@ -289,7 +289,7 @@ fn what_controllers_of_a_subsystem_cannot_have_is_refused() {
         (
             "pool = [\"disk\"]",
             "pool = [\"disk\", \"other\"]",
-            "\"own\" is on media other, in the pool of subsystem pair",
+            "\"own\" is on medium other, in the pool of subsystem pair",
         ),
         (
             "namespaces = [\"own\"]",
@@ -299,7 +299,7 @@ fn what_controllers_of_a_subsystem_cannot_have_is_refused() {
         (
             "namespaces = [\"own\"]",
             "namespaces = [\"unused\"]",
-            "\"unused\" is on media disk, in the pool of subsystem pair",
+            "\"unused\" is on medium disk, in the pool of subsystem pair",
         ),
         (
             "pool = [\"disk\"]",
@@ -437,7 +437,7 @@ fn a_medium_with_timing_is_one_reactor_s() {
     ] {
         let message = format!("{:#}", from_toml(&config(first, second)).unwrap_err());
         assert!(
-            message.contains("media m has timing, so one reactor serves it"),
+            message.contains("medium m has timing, so one reactor serves it"),
             "{message}"
         );
     }
@@ -499,7 +499,7 @@ fn zones_are_told_what_is_wrong_with_them() {
         ),
         (
             config(ram, size, "", "reactors = [0, 1]"),
-            "media m has zones, so one reactor serves it",
+            "medium m has zones, so one reactor serves it",
         ),
     ] {
         let message = format!("{:#}", from_toml(&text).unwrap_err());

@@ -300,7 +300,7 @@ impl Timing {
         let mut problems = Vec::new();
         for (name, text) in changes {
             if name == "initial" {
-                problems.push("initial: the state of a new drive is fixed at creation: delete the media and create it again with another one".to_owned());
+                problems.push("initial: the state of a new drive is fixed at creation: delete the medium and create it again with another one".to_owned());
                 continue;
             }
             let set = parameters.set(name, &text.0, Moment::Running);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::known::{Known, before};
+use super::index::{Index, before};
 use super::object::Object;
 use super::{Config, Controller, Listen, MediumKind, Namespace, reactors_in_words};
 
@@ -79,16 +79,16 @@ impl Config {
             medium.validate(&mut problems);
             medium.validate_relays(self.reactor.len().max(1), &mut problems);
         }
-        let known = Known::new(self);
+        let objects = Index::new(self);
         for namespace in &self.namespace {
-            namespace.validate(&known, &mut problems);
+            namespace.validate(&objects, &mut problems);
         }
         for (index, controller) in self.controller.iter().enumerate() {
-            controller.validate(&known, &self.controller[..index], &mut problems);
+            controller.validate(&objects, &self.controller[..index], &mut problems);
         }
         names("tenant", self.tenant.iter().map(|t| &t.name), &mut problems);
         self.validate_tenants(&mut problems);
-        self.validate_subsystems(&known, &mut problems);
+        self.validate_subsystems(&objects, &mut problems);
         problems
     }
 }
@@ -104,7 +104,7 @@ fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut
         let count = seen.entry(name).or_default();
         *count += 1;
         place.require(*count != 2, || {
-            format!("the name is used twice; give each {kind} its own name")
+            "the name is used twice; give each its own name".into()
         });
     }
 }
@@ -116,7 +116,7 @@ impl Namespace {
     }
 
     /// Appends what is wrong with it.
-    fn validate(&self, known: &Known<'_>, problems: &mut Vec<Problem>) {
+    fn validate(&self, objects: &Index<'_>, problems: &mut Vec<Problem>) {
         let mut place = Place {
             name: format!("namespace {}", self.name),
             problems,
@@ -131,17 +131,17 @@ impl Namespace {
         place.require(self.range.is_none() || self.partition.is_none(), || {
             "range: a partition defines its own range: remove range, or partition".into()
         });
-        let Some(medium) = known.medium(&self.media) else {
+        let Some(medium) = objects.medium(&self.media) else {
             place.problem(format!(
                 "media = \"{}\": there is no such medium{}",
                 self.media,
-                list("; there are", known.config.media.iter().map(|m| &m.name))
+                list("; there are", objects.config.media.iter().map(|m| &m.name))
             ));
             return;
         };
         place.require(medium.zoned().is_none() || self.range.is_none(), || {
             format!(
-                "range: media {} has zones, and its one namespace has all of them: remove range",
+                "range: medium {} has zones, and its one namespace has all of them: remove range",
                 self.media
             )
         });
@@ -156,7 +156,7 @@ impl Namespace {
             let has_some = matches!(medium.kind(), MediumKind::Drive | MediumKind::File);
             place.require(has_some && medium.zoned().is_none(), || {
                 format!(
-                    "partition: only drives, and files without zones, have partitions, and media {} is neither: remove it",
+                    "partition: only drives, and files without zones, have partitions, and medium {} is neither: remove it",
                     self.media
                 )
             });
@@ -166,7 +166,7 @@ impl Namespace {
                 format!("range = \"{range}\" ends beyond the medium's size of {size}: write a smaller end")
             });
         }
-        for other in before(known.on_medium(&self.media), self) {
+        for other in before(objects.on_medium(&self.media), self) {
             let apart = match (self.range, other.range) {
                 (Some(mine), Some(theirs)) => !mine.overlaps(theirs),
                 // Partitions are known only when the medium is open.
@@ -188,8 +188,8 @@ impl Namespace {
 
 impl Controller {
     /// Appends what is wrong with it, given the ones declared before it.
-    fn validate(&self, known: &Known<'_>, earlier: &[Controller], problems: &mut Vec<Problem>) {
-        let config = known.config;
+    fn validate(&self, objects: &Index<'_>, earlier: &[Controller], problems: &mut Vec<Problem>) {
+        let config = objects.config;
         let mut place = Place {
             name: format!("controller {}", self.name),
             problems,
@@ -197,7 +197,7 @@ impl Controller {
         place.keys(self);
         self.validate_own(&mut place);
         for (index, name) in self.namespaces.iter().enumerate() {
-            place.require(known.namespace(name).is_some(), || {
+            place.require(objects.namespace(name).is_some(), || {
                 let there_are = list("; there are", config.namespace.iter().map(|n| &n.name));
                 format!("namespaces: there is no namespace \"{name}\"{there_are}")
             });
@@ -221,7 +221,7 @@ impl Controller {
             });
         }
         self.validate_single(config, earlier, &mut place);
-        for other in before(known.at(&self.listen), self) {
+        for other in before(objects.at(&self.listen), self) {
             place.problem(format!(
                 "listen = \"{}\" is used by controller {} already",
                 self.listen, other.name
@@ -245,7 +245,7 @@ impl Controller {
             }
             place.require(named.len() < 2, || {
                 format!(
-                    "media {} has {why}, so one reactor serves it: write the same `reactor` for all controllers that use it, and no other one in `reactors`",
+                    "medium {} has {why}, so one reactor serves it: write the same `reactor` for all controllers that use it, and no other one in `reactors`",
                     medium.name,
                 )
             });

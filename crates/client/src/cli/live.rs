@@ -195,7 +195,7 @@ fn namespaces_of(served: &Inventory) -> Vec<(String, String)> {
     all.map(|n| {
         (
             n.config.name.clone(),
-            format!("on media {}", n.config.media),
+            format!("on medium {}", n.config.media),
         )
     })
     .collect()

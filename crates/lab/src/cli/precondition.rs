@@ -210,7 +210,7 @@ impl Precondition {
         let medium =
             medium.with_context(|| format!("{} has no medium `{name}`", file.display()))?;
         let timing = medium.timing.clone().with_context(|| {
-            format!("media {name} has no timing model, so preconditioning has no effect: add [media.timing]")
+            format!("medium {name} has no timing model, so preconditioning has no effect: add [media.timing]")
         })?;
         // Rejects what a server would reject: a file of another size, or with other contents.
         let found = match medium.file().filter(|file| file.path.exists()) {
@@ -222,9 +222,9 @@ impl Precondition {
         };
         let size = medium.size().map(|size| size.0).or(found);
         let size =
-            size.with_context(|| format!("media {name} has no size: write size = \"64GiB\""))?;
+            size.with_context(|| format!("medium {name} has no size: write size = \"64GiB\""))?;
         let state = timing.state_file(&medium, may_be_regular).with_context(|| {
-            format!("media {name} does not save the state of its timing model: write state = \"{name}.timing\" under [media.timing]")
+            format!("medium {name} does not save the state of its timing model: write state = \"{name}.timing\" under [media.timing]")
         })?;
         Ok((timing, size, state))
     }

@@ -227,12 +227,12 @@ fn files_have_partitions_too_and_what_cannot_be_is_told() {
     refused(
         &world,
         &whole,
-        "it has 0B..16MiB of media disk, and partition `a`",
+        "it has 0B..16MiB of medium disk, and partition `a`",
     );
     let pool = format!(
         "[[media]]\nname = \"disk\"\n{media}\n[[controller]]\nname = \"p\"\npool = [\"disk\"]\nlisten = \"vfio-user:p\"\n"
     );
-    refused(&world, &pool, "media disk has partition `a`");
+    refused(&world, &pool, "medium disk has partition `a`");
     refused(
         &world,
         &config(&media, &world, &["b"]),
@@ -240,7 +240,7 @@ fn files_have_partitions_too_and_what_cannot_be_is_told() {
     );
     let ram = "kind = \"ram\"\nsize = \"16MiB\"";
     for (text, says) in [
-        (config(ram, &world, &["a"]), "media disk is neither"),
+        (config(ram, &world, &["a"]), "medium disk is neither"),
         (
             config(&media, &world, &["a"]).replace("lba_size", "range = \"0MiB..4MiB\"\nlba_size"),
             "remove range, or partition",

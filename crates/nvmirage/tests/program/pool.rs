@@ -121,7 +121,7 @@ fn operators_work_beside_hosts() {
     let refused: [(&[&str], &str); 7] = [
         (
             &new_on_disk("20MiB..28MiB"),
-            "would overlap namespace `pair:2`, which has 16MiB..24MiB of media disk",
+            "would overlap namespace `pair:2`, which has 16MiB..24MiB of medium disk",
         ),
         (
             &["resize", "root", "17MiB"],

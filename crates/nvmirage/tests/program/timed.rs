@@ -127,8 +127,9 @@ fn one_reactor_serves_a_medium_with_timing() {
     ] {
         let moved = world.run(&world.steer(&["move", controller, to]));
         assert!(!moved.status.success());
-        let said =
-            format!("media {medium} has timing, so one reactor serves it, which is reactor {home}");
+        let said = format!(
+            "medium {medium} has timing, so one reactor serves it, which is reactor {home}"
+        );
         assert!(moved.err.contains(&said), "{}", moved.err);
     }
     server.stop();

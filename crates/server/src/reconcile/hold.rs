@@ -203,7 +203,7 @@ impl Holding<'_> {
             stays(medium) && controller.uses(&self.target, medium) && all.any(|r| r != *home)
         })?;
         Some(format!(
-            "media {medium} is served by one reactor, which is {home} as long as it is open: write that one, or restart"
+            "medium {medium} is served by one reactor, which is {home} as long as it is open: write that one, or restart"
         ))
     }
 
@@ -307,7 +307,7 @@ impl Holding<'_> {
     /// new medium of that name yet.
     fn keep_on(&mut self, medium: &Medium) {
         let name = &medium.name;
-        let why = format!("media {name} stays as it is");
+        let why = format!("medium {name} stays as it is");
         for namespace in &self.served.config.namespace.clone() {
             let ends = self.outcome(NamespaceId::new(&namespace.name)).ends();
             if namespace.media == *name && ends {

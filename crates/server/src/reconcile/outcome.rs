@@ -159,7 +159,7 @@ fn namespace(
 ) -> Outcome {
     let medium = outcomes.get(&MediumId::new(&now.media).into());
     if medium.is_some_and(|outcome| matches!(outcome, Outcome::Recreate(_))) {
-        return Outcome::Recreate(format!("media {} is recreated", now.media));
+        return Outcome::Recreate(format!("medium {} is recreated", now.media));
     }
     let placed = served.placed.get(&now.name);
     if let (Some(placed), Some(home)) = (placed, home(target, wanted))
@@ -221,7 +221,7 @@ fn subsystems(served: &Actual, target: &Config, outcomes: &mut BTreeMap<ObjectId
             outcome.is_some_and(Outcome::ends)
         };
         let pool = served.config.pool_of(name).into_iter().find(recreated);
-        let of_pool = pool.map(|medium| format!("media {medium} of its pool is recreated"));
+        let of_pool = pool.map(|medium| format!("medium {medium} of its pool is recreated"));
         let Some(why) = of_pool.or_else(|| wide(name, served, target)) else {
             continue;
         };

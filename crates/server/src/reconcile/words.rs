@@ -77,7 +77,7 @@ pub(super) fn namespace(namespace: &Namespace) -> String {
         (_, Some(partition)) => format!(", partition {partition}"),
         _ => String::new(),
     };
-    format!("on media {}{part}", namespace.media)
+    format!("on medium {}{part}", namespace.media)
 }
 
 pub(super) fn tenant(tenant: &Tenant) -> String {

@@ -29,7 +29,7 @@ impl Supervisor {
         } = match taken.pop().flatten() {
             // the medium is between two owners
             None if open.medium.why_single().is_some() => {
-                let text = format!("media {name} cannot be inspected now: retry");
+                let text = format!("medium {name} cannot be inspected now: retry");
                 return Err(Refusal::no_answer(text));
             }
             taken => taken.unwrap_or_default(),

@@ -104,7 +104,7 @@ impl State {
         }
         let name = &self.media[at].name;
         medium.sync().with_context(|| {
-            format!("media {name} could not be made durable; what was written since its last flush may be lost")
+            format!("medium {name} could not be made durable; what was written since its last flush may be lost")
         })?;
         let OpenMedium {
             name,
@@ -120,9 +120,9 @@ impl State {
         let recorded = recorded.with_context(|| format!("media {name}"));
         let bytes = image.map_or(Ok(()), |mut image| image.keep(&medium));
         let bytes =
-            bytes.with_context(|| format!("media {name} cannot be saved; its data is lost"));
+            bytes.with_context(|| format!("medium {name} cannot be saved; its data is lost"));
         let kept = state.map_or(Ok(()), |state| state.keep(&medium));
-        let kept = kept.with_context(|| format!("media {name}: the state of its timing model cannot be saved; an older state is used at the next start"));
+        let kept = kept.with_context(|| format!("medium {name}: the state of its timing model cannot be saved; an older state is used at the next start"));
         bytes.and(kept).and(recorded)
     }
 
@@ -130,19 +130,19 @@ impl State {
     pub(super) fn refuse_use_of_medium(&self, name: &str) -> Result<(), Refusal> {
         if let Some(user) = self.config.namespace.iter().find(|n| n.media == name) {
             return Err(Refusal::conflict(format!(
-                "media `{name}` holds namespace `{}`: delete that first",
+                "medium `{name}` holds namespace `{}`: delete that first",
                 user.name
             )));
         }
         if let Some(owner) = self.config.pool_owner(name) {
             return Err(Refusal::conflict(format!(
-                "media `{name}` is in the pool of subsystem `{owner}`: delete its controllers first"
+                "medium `{name}` is in the pool of subsystem `{owner}`: delete its controllers first"
             )));
         }
         let taken = self.taken(name).map_err(|error| Refusal::failed(&error))?;
         match taken.first() {
             Some(user) => Err(Refusal::conflict(format!(
-                "media `{name}` holds namespace `{}`: delete that first",
+                "medium `{name}` holds namespace `{}`: delete that first",
                 user.name
             ))),
             None => Ok(()),
@@ -155,7 +155,7 @@ impl State {
 
     pub(super) fn open(&self, name: &str) -> anyhow::Result<&OpenMedium> {
         let open = self.media.iter().find(|m| m.name == name);
-        open.with_context(|| format!("media {name} is not open"))
+        open.with_context(|| format!("medium {name} is not open"))
     }
 
     /// Opens a medium's channel on a reactor, unless it is open there.
@@ -163,7 +163,7 @@ impl State {
         let open = self.open(name)?;
         if let Some(home) = open.home.get().filter(|home| *home != reactor) {
             anyhow::bail!(
-                "media {name} has {}, so one reactor serves it, which is reactor {home}: write reactor = {home} for the controllers that use it, or create them there",
+                "medium {name} has {}, so one reactor serves it, which is reactor {home}: write reactor = {home} for the controllers that use it, or create them there",
                 open.medium.why_single().unwrap_or("a state")
             );
         }
@@ -210,7 +210,7 @@ impl State {
                 }
                 None => open.medium.lose_zone(*zone, to).map(drop),
             };
-            lost.map_err(|error| Refusal::conflict(format!("media `{name}`: {error}")))?;
+            lost.map_err(|error| Refusal::conflict(format!("medium `{name}`: {error}")))?;
             tracing::info!(media = name, zone, ?loss, "a zone is lost");
         }
         Ok(())
@@ -226,7 +226,7 @@ impl State {
     ) -> anyhow::Result<merge::OpenMedium> {
         let medium = self.medium(name)?;
         let config = self.config.media.iter().find(|m| m.name == name);
-        let config = config.with_context(|| format!("media {name} is no longer open"))?;
+        let config = config.with_context(|| format!("medium {name} is no longer open"))?;
         let channel = self.open_on(name, reactor)?;
         for reactor in self.reactors_of(subsystem) {
             self.open_on(name, reactor)?;
@@ -278,7 +278,7 @@ impl State {
         let least = medium.min_lba_bytes();
         if namespace.lba_size < least {
             anyhow::bail!(
-                "namespace {}: lba_size = {}: media {} supports no blocks below {least}: write lba_size = {least}, or direct = \"auto\" for a file",
+                "namespace {}: lba_size = {}: medium {} supports no blocks below {least}: write lba_size = {least}, or direct = \"auto\" for a file",
                 namespace.name,
                 namespace.lba_size,
                 namespace.media
@@ -289,7 +289,7 @@ impl State {
         let most = config.map_or(4096, |config| max_lba_bytes(medium, config));
         if namespace.lba_size > most {
             anyhow::bail!(
-                "namespace {}: lba_size = {}: media {} keeps only {most} bytes atomic across a power failure (AWUPF, NAWUPF), and each block needs that: write lba_size = 512, or awupf = \"4KiB\" in [[media]] if the drive is known to do so",
+                "namespace {}: lba_size = {}: medium {} keeps only {most} bytes atomic across a power failure (AWUPF, NAWUPF), and each block needs that: write lba_size = 512, or awupf = \"4KiB\" in [[media]] if the drive is known to do so",
                 namespace.name,
                 namespace.lba_size,
                 namespace.media
@@ -373,7 +373,7 @@ impl State {
             let mut others = taken.iter().filter(|t| !own(t));
             if let Some(other) = others.find(|t| t.range.overlaps(range)) {
                 anyhow::bail!(
-                    "namespace {mine} has {range} of media {}, and namespace {} of another subsystem has {} there: a namespace is in one subsystem; delete it in the other one, or give it another range",
+                    "namespace {mine} has {range} of medium {}, and namespace {} of another subsystem has {} there: a namespace is in one subsystem; delete it in the other one, or give it another range",
                     namespace.medium,
                     other.name,
                     other.range
@@ -416,7 +416,7 @@ impl State {
         let mut others = taken.iter().filter(|t| t.name != but);
         match others.find(|t| t.range.overlaps(range)) {
             Some(other) => Err(Refusal::conflict(format!(
-                "namespace `{but}` would overlap namespace `{}`, which has {} of media {medium}: `nvmirage ls` shows what is taken",
+                "namespace `{but}` would overlap namespace `{}`, which has {} of medium {medium}: `nvmirage ls` shows what is taken",
                 other.name, other.range
             ))),
             None => Ok(()),

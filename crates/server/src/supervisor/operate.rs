@@ -258,7 +258,7 @@ impl State {
         let medium = medium.ok_or_else(|| Refusal::not_found("media", name))?;
         let Some(timing) = &medium.timing else {
             return Err(Refusal::conflict(format!(
-                "media `{name}` has no timing model: create it with one, by `create media --timing PRESET` or [media.timing]"
+                "medium `{name}` has no timing model: create it with one, by `create media --timing PRESET` or [media.timing]"
             )));
         };
         let size = self.medium(name).map_err(failed)?.size();
@@ -324,7 +324,7 @@ impl State {
         match end.filter(|end| end.0 <= medium.size()) {
             Some(end) => Ok(Range { start, end }),
             None => Err(Refusal::conflict(format!(
-                "namespace `{name}` starts at {start} of media {}, which has {}: there is no room for {size}; an enlarged file gets its new size when the server is restarted",
+                "namespace `{name}` starts at {start} of medium {}, which has {}: there is no room for {size}; an enlarged file gets its new size when the server is restarted",
                 namespace.medium,
                 Size(medium.size())
             ))),

@@ -28,7 +28,7 @@ impl Supervisor {
         state.refuse_while_ending()?;
         if let Some(owner) = state.config.pool_owner(medium) {
             return Err(Refusal::conflict(format!(
-                "media `{medium}` is in the pool of subsystem `{owner}`, whose hosts create namespaces there: it cannot have partitions"
+                "medium `{medium}` is in the pool of subsystem `{owner}`, whose hosts create namespaces there: it cannot have partitions"
             )));
         }
         let taken = state.taken_beside_partitions(medium)?;
@@ -157,7 +157,7 @@ impl State {
     pub(super) fn partition(&self, medium: &str, name: &str) -> anyhow::Result<Range> {
         let store = self.store(medium)?;
         let found = store.table().usable(name).map_err(anyhow::Error::msg);
-        let found = found.with_context(|| format!("partition = \"{name}\" of media {medium}"));
+        let found = found.with_context(|| format!("partition = \"{name}\" of medium {medium}"));
         Ok(found?.range)
     }
 
@@ -197,7 +197,7 @@ impl State {
         let store = self.open(medium).map_err(failed)?.partitions.as_ref();
         match store.and_then(|store| store.table().overlapping(range)) {
             Some(partition) => Err(Refusal::conflict(format!(
-                "namespace {namespace}: it has {range} of media {medium}, and partition `{}` has {} there: write partition = \"{}\", or another range, or delete the partition",
+                "namespace {namespace}: it has {range} of medium {medium}, and partition `{}` has {} there: write partition = \"{}\", or another range, or delete the partition",
                 partition.name, partition.range, partition.name
             ))),
             None => Ok(()),
@@ -222,7 +222,7 @@ impl State {
         let store = self.open(medium)?.partitions.as_ref();
         match store.and_then(|store| store.table().partitions().first()) {
             Some(partition) => anyhow::bail!(
-                "pool: media {medium} has partition `{}`, beside which hosts cannot create namespaces: delete it, or remove the medium from the pool",
+                "pool: medium {medium} has partition `{}`, beside which hosts cannot create namespaces: delete it, or remove the medium from the pool",
                 partition.name
             ),
             None => Ok(()),
@@ -232,6 +232,6 @@ impl State {
 
 fn no_partitions(medium: &str) -> String {
     format!(
-        "media {medium} cannot have partitions: only drives with a serial number, and files without zones, can, and only with a state_dir"
+        "medium {medium} cannot have partitions: only drives with a serial number, and files without zones, can, and only with a state_dir"
     )
 }

@@ -1,7 +1,7 @@
 //! Subsystems: started from the configuration and their sidecars, and ended with their last
 //! controller.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -217,7 +217,7 @@ impl State {
         let of_others = |r: &&Resting| r.subsystem != name && pool.contains(&r.medium.as_str());
         match self.resting.iter().find(of_others) {
             Some(other) => anyhow::bail!(
-                "pool: media {} holds namespace {}, created by a host of subsystem {}: serve that subsystem and delete the namespace, or use another medium",
+                "pool: medium {} holds namespace {}, created by a host of subsystem {}: serve that subsystem and delete the namespace, or use another medium",
                 other.medium,
                 other.taken.name,
                 other.subsystem
@@ -284,13 +284,11 @@ impl State {
         let controllers: Vec<&Controller> = config.controllers_of(name).collect();
         // a subsystem with a name may get more controllers later
         let shared = controllers.iter().any(|c| c.subsystem.is_some());
-        let owned: Vec<&config::Namespace> = config
-            .subsystems()
-            .into_iter()
-            .flat_map(|name| config.namespaces_of(name))
-            .collect();
+        let all = || config.controller.iter();
+        let named: HashSet<&String> = all().flat_map(|c| &c.namespaces).collect();
+        let pools: HashSet<&String> = all().flat_map(|c| &c.pool).collect();
         let spare = config.namespace.iter();
-        let spare = spare.filter(|n| owned.iter().all(|o| o.name != n.name));
+        let spare = spare.filter(|n| !named.contains(&n.name) && !pools.contains(&n.media));
         Ok(Wanted {
             controllers: controllers.iter().map(|c| c.name.clone()).collect(),
             namespaces: config

@@ -30,7 +30,7 @@ async fn show_timing(
 fn of_medium(medium: &MediumStatus) -> Result<TimingStatus, Refusal> {
     let Some(timing) = &medium.config.timing else {
         let detail = format!(
-            "media `{}` has no timing model: its commands complete as soon as they are done",
+            "medium `{}` has no timing model: its commands complete as soon as they are done",
             medium.config.name
         );
         return Err(Refusal::new(Kind::NotFound, detail));

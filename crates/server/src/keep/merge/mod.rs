@@ -187,7 +187,7 @@ impl Merging<'_> {
             let mut all = self.wanted.namespaces.iter().chain(&self.wanted.spare);
             let Some(wanted) = all.find(|n| n.name() == name) else {
                 self.merged.losses.push(format!(
-                    "{place} existed before, and is no longer in a subsystem of the configuration: it is not served, and its data stays in media {}",
+                    "{place} existed before, and is no longer in a subsystem of the configuration: it is not served, and its data stays in medium {}",
                     record.medium
                 ));
                 return Ok(());
@@ -265,13 +265,13 @@ impl Merging<'_> {
     /// A medium, whose identity must not have changed.
     fn medium(&self, name: &str) -> anyhow::Result<&OpenMedium> {
         let Some(medium) = self.media.iter().find(|m| m.basis.name == name) else {
-            bail!("its media {name} is not in the configuration: add it");
+            bail!("its medium {name} is not in the configuration: add it");
         };
         let before = self.basis.media.iter().find(|m| m.name == name);
         let before = before.filter(|_| !self.unfinished.media.contains(name));
         if let Some(before) = before.filter(|before| **before != medium.basis) {
             bail!(
-                "media {name} is {}, but was {}: restore its earlier file, or give it another name",
+                "medium {name} is {}, but was {}: restore its earlier file, or give it another name",
                 described(&medium.basis),
                 described(before)
             );
@@ -298,7 +298,7 @@ impl Merging<'_> {
         let now = &wanted.namespace;
         ensure!(
             now.medium == record.medium,
-            "it is on media {} in the configuration, but was created on media {}",
+            "it is on medium {} in the configuration, but was created on medium {}",
             now.medium,
             record.medium
         );
@@ -317,7 +317,7 @@ impl Merging<'_> {
             None => "no range".to_owned(),
         };
         bail!(
-            "it has {said} in the configuration, but \"{actual}\" of media {}: write that, and change its size with `nvmirage resize` while it is served",
+            "it has {said} in the configuration, but \"{actual}\" of medium {}: write that, and change its size with `nvmirage resize` while it is served",
             record.medium
         );
     }
@@ -363,7 +363,7 @@ fn check_apart(namespaces: &[Allocated]) -> anyhow::Result<()> {
             let overlap = a.offset < b.offset + b.len && b.offset < a.offset + a.len;
             if this.medium == other.medium && overlap {
                 bail!(
-                    "{} and {} overlap on media {}: {} to {}, and {} to {}",
+                    "{} and {} overlap on medium {}: {} to {}, and {} to {}",
                     shown(other.nsid(), other.name.as_deref()),
                     shown(this.nsid(), this.name.as_deref()),
                     this.medium,

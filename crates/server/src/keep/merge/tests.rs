@@ -316,7 +316,7 @@ fn another_medium_is_an_error_that_names_both() {
     let both = [media(), vec![medium("tape", 16 * MIB)]].concat();
     let message = error(&moved, &both, &as_it_was);
     assert!(
-        message.contains("media tape") && message.contains("media disk"),
+        message.contains("medium tape") && message.contains("medium disk"),
         "{message}"
     );
     // the same name, another file
@@ -331,7 +331,7 @@ fn another_medium_is_an_error_that_names_both() {
     (other[0].basis.path, other[0].basis.kind) = (None, MediumKind::Ram);
     let message = error(&wanted(), &other, &as_it_was);
     assert!(
-        message.contains("media disk is ram, but was file"),
+        message.contains("medium disk is ram, but was file"),
         "{message}"
     );
 }
@@ -355,7 +355,7 @@ fn a_medium_that_shrank_or_is_gone_is_an_error() {
     });
     let message = error(&wanted(), &media(), &elsewhere);
     assert!(
-        message.contains("media lost is not in the configuration"),
+        message.contains("medium lost is not in the configuration"),
         "{message}"
     );
 }

@@ -279,10 +279,10 @@ fn what_is_used_goes_after_its_users_and_comes_before_them() {
     let then = now.replace("\"a\"", "\"b\"");
     let expected = [
         "- namespace n detached from controller c",
-        "- namespace n: to be recreated: media m is recreated",
+        "- namespace n: to be recreated: medium m is recreated",
         "- media m: to be recreated: path cannot change",
         "+ media m: file, b, 8GiB",
-        "+ namespace n: on media m, 0B..4GiB",
+        "+ namespace n: on medium m, 0B..4GiB",
         "+ namespace n attached to controller c",
     ];
     assert_eq!(lines(&served(&now, &[]), &then, false), expected);
@@ -313,7 +313,7 @@ fn what_may_change_under_a_host_does() {
         "~ tenant t: iops 1000 -> 2000",
         "~ media m: timing.read_latency none -> 20us",
         "~ namespace n: tenant none -> t",
-        "+ namespace o: on media m, 6GiB..8GiB",
+        "+ namespace o: on medium m, 6GiB..8GiB",
         "+ namespace o attached to controller c",
         "~ controller c: reactors its own -> 0",
         "~ controller c: sample 256 -> 16",
@@ -417,7 +417,7 @@ fn a_namespace_that_goes_to_a_pool_is_attached_to_nobody() {
         "- namespace n detached from controller a",
         "- namespace n detached from controller b",
         "- namespace n: to be recreated: it moves to subsystem p",
-        "+ namespace n: on media m, 0B..4GiB",
+        "+ namespace n: on medium m, 0B..4GiB",
         "+ controller p: vfio-user:/p, no namespaces",
     ];
     assert_eq!(lines(&served, &then, false), expected);
@@ -431,8 +431,8 @@ fn the_pool_of_a_host_stays_with_what_has_it() {
     let held = ["! media m"];
     assert_eq!(lines(&served(&now, &["b"]), &then, false), held);
     let expected = [
-        "- controller b: to be recreated: media m of its pool is recreated",
-        "- controller a: to be recreated: media m of its pool is recreated",
+        "- controller b: to be recreated: medium m of its pool is recreated",
+        "- controller a: to be recreated: medium m of its pool is recreated",
         "- media m: to be recreated: path cannot change",
         "+ media m: file, b, 8GiB",
         "+ controller a: vfio-user:/a, no namespaces",
@@ -526,8 +526,8 @@ fn a_pool_that_another_controller_mentions_is_the_same_pool() {
         &in_s("c", &said),
     ]);
     let expected = [
-        "+ namespace x: on media m, 0B..4GiB",
-        "+ namespace y: on media r, 0B..4GiB",
+        "+ namespace x: on medium m, 0B..4GiB",
+        "+ namespace y: on medium r, 0B..4GiB",
         "+ namespace y attached to controller a",
         "+ namespace x attached to controller b",
         "! media r",

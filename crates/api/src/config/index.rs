@@ -1,13 +1,13 @@
-//! Objects of a configuration by name, and who uses them, for its validation: a search through all
-//! objects for each of them would take time with the square of their number.
+//! Index of a configuration: its objects by name, and what uses them. The validation looks objects
+//! up here; a search for each of them would take time in proportion to the square of their number.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use super::{Config, Controller, Listen, Medium, Namespace};
 
-/// Lists are in the order of the configuration. Of objects with one name, the first is known.
-pub(super) struct Known<'a> {
+/// Lists are in the order of the configuration. Of objects with the same name, the first is found.
+pub(super) struct Index<'a> {
     pub(super) config: &'a Config,
     media: HashMap<&'a str, &'a Medium>,
     namespaces: HashMap<&'a str, &'a Namespace>,
@@ -18,7 +18,7 @@ pub(super) struct Known<'a> {
     at: HashMap<&'a Listen, Vec<&'a Controller>>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> Index<'a> {
     pub(super) fn new(config: &'a Config) -> Self {
         let controllers = || config.controller.iter();
         let with = |names: fn(&Controller) -> &Vec<String>| {
@@ -74,15 +74,24 @@ impl<'a> Known<'a> {
         self.at.get(listen).map_or(&[], Vec::as_slice)
     }
 
-    /// How many namespaces a subsystem has: those that its controllers name, and those on its pool.
-    pub(super) fn namespaces_in(&self, subsystem: &str) -> usize {
+    /// The namespaces of a subsystem in the order of their identifiers: those that its controllers
+    /// name, then those on its pool.
+    pub(super) fn namespaces_of(&self, subsystem: &str) -> Vec<&'a Namespace> {
         let controllers = self.of_subsystem(subsystem);
         let named = controllers.iter().flat_map(|c| &c.namespaces);
         let named = named.filter_map(|name| self.namespace(name));
-        let pool: BTreeSet<&String> = controllers.iter().flat_map(|c| &c.pool).collect();
-        let in_pool = pool.into_iter().flat_map(|m| self.on_medium(m)).copied();
-        let names: BTreeSet<&str> = named.chain(in_pool).map(|n| n.name.as_str()).collect();
-        names.len()
+        let pool: HashSet<&String> = controllers.iter().flat_map(|c| &c.pool).collect();
+        let all = if pool.is_empty() {
+            &[][..]
+        } else {
+            &self.config.namespace[..]
+        };
+        let in_pool = all.iter().filter(|n| pool.contains(&n.media));
+        let mut seen = HashSet::new();
+        named
+            .chain(in_pool)
+            .filter(|n| seen.insert(n.name.as_str()))
+            .collect()
     }
 }
 
