@@ -271,30 +271,31 @@ test("a knob raises the latency by what it says, and what is refused is said", a
   const alert = page.getByRole("alert").filter({ hasText: "read_latency" });
   await alert.waitFor();
   assert.match((await alert.textContent()) ?? "", /8us/);
-  // 50 ms more are far more than anything else here, also than what a busy machine adds
+  // 400 ms more are far more than anything else here, also than what a busy machine adds: where it gives the reactor and the host
+  // no processor for some milliseconds each, half of the commands wait for both
   const timing = (await (await daemon.ask("GET", "/v1/media/optane/timing")).json()) as { parameters: { name: string; raw: number }[] };
   const was = timing.parameters.find((one) => one.name === "read_latency")?.raw ?? 0;
   assert.ok(was > 0);
   // a knob's before are its last ten seconds
   await page.waitForTimeout(12_000);
   const before = await tab.value("Latency of db-replica", "p50");
-  await knob.fill(`${was + 50_000_000}ns`);
+  await knob.fill(`${was + 400_000_000}ns`);
   await page.getByRole("button", { name: "Apply read_latency" }).click();
   const row = page.locator('tr[data-row="read p50"]');
   const compared = async (cell: number) => Number(await row.locator("td").nth(cell).getAttribute("data-value"));
   await until("the page shows the step", async () => {
     if ((await row.count()) === 0) return false;
     const step = (await compared(1)) - (await compared(0));
-    return step > 45_000_000 && step < 65_000_000;
+    return step > 380_000_000 && step < 600_000_000;
   });
-  await until("its chart steps, too", async () => (await tab.value("Latency of db-replica", "p50")) - before > 40_000_000);
+  await until("its chart steps, too", async () => (await tab.value("Latency of db-replica", "p50")) - before > 300_000_000);
   // the chart says in words what its mark is
   const plot = page.locator("section[aria-label='Latency of db-replica'] .plot");
   assert.match((await plot.getAttribute("aria-label")) ?? "", / At \d\d:\d\d:\d\d: read_latency \d+ns\./);
   if (PICTURES !== null) await page.waitForTimeout(20_000);
   await picture(page, "dashboard-knob");
   await page.getByRole("button", { name: "Undo" }).click();
-  await until("it is undone", async () => (await tab.value("Latency of db-replica", "p50")) - before < 20_000_000);
+  await until("it is undone", async () => (await tab.value("Latency of db-replica", "p50")) - before < 200_000_000);
   await tab.close([/422 \(Unprocessable/]);
 });
 
@@ -481,7 +482,8 @@ test("who does not look holds no place for events, and is told what is lost by t
   await page.getByRole("button", { name: "Pause" }).click();
   await until("it is ended", async () => open === 0);
   // five more than the server keeps
-  for (let n = 0; n < 1029; n += 1) await change(100 + (n % 2));
+  await daemon.haveTenants(515);
+  await daemon.haveTenants(1);
   await page.getByRole("button", { name: "Go on" }).click();
   const lost = page.locator("[data-lost]");
   await lost.getByText(/^5 events were lost/).waitFor();
