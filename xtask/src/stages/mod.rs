@@ -576,14 +576,17 @@ fn nextest_with(context: &mut Context<'_>, profile: &str, more: &[&str]) -> Resu
 }
 
 fn loom(context: &mut Context<'_>) -> Result<Counts> {
+    // With the program's features, so that what both are made of is not built again.
     let args = [
         "test",
         "--locked",
         "--release",
-        "-p",
+        "--package",
+        "nvmirage",
+        "--package",
         "memory",
         "--features",
-        "loom",
+        "memory/loom",
         "--test",
         "loom",
     ];
