@@ -4,6 +4,17 @@ use super::super::{Mutation, integration, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "options-of-a-table",
+        guard: "an option of a table asks for those that the table cannot do without",
+        file: "crates/client/src/cli/options.rs",
+        from: "needed.fold(arg, |arg, other| arg.requires(other.name))",
+        to: "needed.fold(arg, |arg, _| arg)",
+        test: unit(
+            "client",
+            "cli::options::tests::a_medium_is_sent_as_it_is_written",
+        ),
+    },
+    Mutation {
         name: "identity-lasts-with-data",
         guard: "a drive that keeps data has the same identities at each start, or is not served",
         file: "crates/server/src/supervisor/subsystems.rs",

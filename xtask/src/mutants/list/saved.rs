@@ -6,6 +6,17 @@ const PROGRAM: &[&str] = &["--test", "program"];
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "saved-killed-is-known",
+        guard: "only a process that ends by itself takes its number out of the lock file",
+        file: "crates/server/src/keep/claim.rs",
+        from: "        if !thread::panicking() {\n            note(&self.lock, \"\");",
+        to: "        if thread::panicking() {\n            note(&self.lock, \"\");",
+        test: unit(
+            "server",
+            "keep::claim::tests::a_process_that_was_killed_is_known_to_the_next",
+        ),
+    },
+    Mutation {
         name: "saved-before-the-answer",
         guard: "what is changed is kept before it is answered",
         file: "crates/server/src/saved/mod.rs",

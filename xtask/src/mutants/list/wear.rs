@@ -14,6 +14,14 @@ const SNAPSHOT: &str = "flash::tests::state::a_snapshot_is_what_was_there_when_i
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "wear-cache-takes-time",
+        guard: "a cache of single-level cells programs in some time",
+        file: "crates/model/src/parameter/check.rs",
+        from: "if cache > 0 && flash.extras.slc_program_ns == 0 {",
+        to: "if cache == 0 && flash.extras.slc_program_ns == 0 {",
+        test: state("parameter::tests::values_that_do_not_fit_each_other"),
+    },
+    Mutation {
         name: "wear-keep",
         guard: "a page that gets another place before its turn is taken first",
         file: "crates/model/src/flash/ftl.rs",
