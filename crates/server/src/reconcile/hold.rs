@@ -8,7 +8,7 @@ use api::config::{Config, Controller, Medium, Namespace};
 use super::Actual;
 use super::id::{ControllerId, Identified, MediumId, NamespaceId, ObjectId, TenantId};
 use super::inventory::{Objects, find};
-use super::outcome::{Growth, Outcome, growth, wide};
+use super::outcome::{Growth, Outcome, growth, wide_by};
 
 /// What to do about an attached host.
 pub(crate) const CONSENT: &str = "end its host first, or let it lose its drive with --detach-hosts";
@@ -49,13 +49,8 @@ pub(super) fn all(
     holding.media();
     holding.namespaces();
     holding.controllers();
-    loop {
-        let count = holding.held.len();
-        holding.spread();
-        if holding.held.len() == count {
-            return holding.held;
-        }
-    }
+    while holding.spread() || holding.keep_subsystems() {}
+    holding.held
 }
 
 /// The objects after the reload: deferred ones as they are now, the others as wanted.
@@ -207,8 +202,9 @@ impl Holding<'_> {
         ))
     }
 
-    /// Defers changes that depend on deferred ones.
-    fn spread(&mut self) {
+    /// Defers changes that depend on deferred ones. Whether there were any.
+    fn spread(&mut self) -> bool {
+        let count = self.held.len();
         for controller in self.served.config.controller.clone() {
             if self.is_held(ControllerId::new(&controller.name)) {
                 self.keep_what_it_uses(&controller);
@@ -224,9 +220,17 @@ impl Holding<'_> {
                 self.keep_on(&medium);
             }
         }
+        self.held.len() > count
+    }
+
+    /// Defers what subsystems need to remain what they are. There is a choice, so this is done
+    /// when nothing else is to be deferred. Whether there was anything.
+    fn keep_subsystems(&mut self) -> bool {
+        let count = self.held.len();
         for name in self.served.config.clone().subsystems() {
             self.keep_subsystem(name);
         }
+        self.held.len() > count
     }
 
     /// A deferred controller keeps its namespaces, pool and tenant.
@@ -325,22 +329,24 @@ impl Holding<'_> {
     }
 
     /// If one controller of a subsystem is deferred, and the subsystem's common properties would
-    /// change, all its controllers are deferred.
+    /// change, a controller that changes them is deferred.
     fn keep_subsystem(&mut self, name: &str) {
         let mut now = self.served.config.controllers_of(name);
         let Some(held) = now.find(|c| self.is_held(ControllerId::new(&c.name))) else {
             return;
         };
         let why = format!("controller {} of its subsystem stays as it is", held.name);
-        if wide(name, self.served, &self.target).is_none() {
-            return;
+        if let Some(controller) = wide_by(name, self.served, &self.end()) {
+            self.hold(ControllerId::new(&controller), why);
         }
-        let now = self.served.config.controllers_of(name);
-        let all = now.chain(self.target.controllers_of(name));
-        let all: Vec<String> = all.map(|c| c.name.clone()).collect();
-        for controller in all {
-            self.hold(ControllerId::new(&controller), why.clone());
-        }
+    }
+
+    /// The wanted configuration with the controllers that are deferred so far.
+    fn end(&self) -> Config {
+        let (now, wanted) = (Objects::of(&self.served.config), Objects::of(&self.target));
+        let mut end = self.target.clone();
+        end.controller = what_is_in_the_end(&now, &wanted, &self.held).controller;
+        end
     }
 }
 

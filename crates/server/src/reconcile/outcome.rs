@@ -1,6 +1,6 @@
 //! The outcome of a reload for each object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::config::object::{Object, When};
 use api::config::{Config, Controller, Medium, Namespace, Range, Size};
@@ -236,40 +236,67 @@ fn subsystems(served: &Actual, target: &Config, outcomes: &mut BTreeMap<ObjectId
     }
 }
 
-/// The reason why a subsystem cannot change to its wanted state while a controller of it is served.
-pub(super) fn wide(subsystem: &str, served: &Actual, target: &Config) -> Option<String> {
-    let now = &served.config;
+/// What controllers of a subsystem say together, by key. It is fixed while one of them is served.
+fn said<'a>(
+    controllers: impl Iterator<Item = &'a Controller>,
+) -> [(&'static str, Vec<&'a str>); 3] {
+    let (mut pool, mut serial, mut subnqn) = (BTreeSet::new(), None, None);
+    for one in controllers {
+        pool.extend(one.pool.iter().map(String::as_str));
+        serial = serial.or(one.serial.as_deref());
+        subnqn = subnqn.or(one.subnqn.as_deref());
+    }
+    [
+        ("pool", pool.into_iter().collect()),
+        ("serial", serial.into_iter().collect()),
+        ("subnqn", subnqn.into_iter().collect()),
+    ]
+}
+
+/// The keys of which a subsystem's controllers say something else than now, or of which one of
+/// them alone does. Of a reactor: another one than that which serves the subsystem.
+fn differing(
+    subsystem: &str,
+    only: Option<&str>,
+    served: &Actual,
+    target: &Config,
+) -> Vec<&'static str> {
+    let is_one = |one: &&Controller| only.is_none_or(|only| one.name == only);
+    let now = said(served.config.controllers_of(subsystem).filter(is_one));
+    let then = said(target.controllers_of(subsystem).filter(is_one));
+    let differ = now.into_iter().zip(then).filter(|(now, then)| now != then);
+    let lives = served.reactors.get(subsystem);
+    let mut named = target.controllers_of(subsystem).filter(is_one);
+    let is_elsewhere =
+        named.any(|one| lives.is_some() && one.reactor.is_some() && one.reactor.as_ref() != lives);
+    let differ = differ.map(|((key, _), _)| key);
+    differ.chain(is_elsewhere.then_some("reactor")).collect()
+}
+
+/// The key because of which a subsystem cannot change to its wanted state while a controller of it
+/// is served.
+fn fixed_key(subsystem: &str, served: &Actual, target: &Config) -> Option<&'static str> {
     let is_there = |config: &Config| config.controllers_of(subsystem).next().is_some();
-    if !is_there(now) || !is_there(target) {
+    if !is_there(&served.config) || !is_there(target) {
         return None;
     }
-    let word = |config: &Config, of: fn(&Controller) -> Option<&String>| {
-        config.controllers_of(subsystem).find_map(of).cloned()
-    };
-    let pool = |config: &Config| {
-        let mut pool: Vec<String> = config
-            .pool_of(subsystem)
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
-        pool.sort();
-        pool
-    };
-    let serial: fn(&Controller) -> Option<&String> = |c| c.serial.as_ref();
-    let subnqn: fn(&Controller) -> Option<&String> = |c| c.subnqn.as_ref();
-    let reactor = target.controllers_of(subsystem).find_map(|c| c.reactor);
-    let lives = served.reactors.get(subsystem).copied();
-    let differs = [
-        ("pool", pool(now) != pool(target)),
-        ("serial", word(now, serial) != word(target, serial)),
-        ("subnqn", word(now, subnqn) != word(target, subnqn)),
-        (
-            "reactor",
-            lives.is_some() && reactor.is_some() && reactor != lives,
-        ),
-    ];
-    let key = differs.iter().find(|(_, differs)| *differs)?.0;
+    differing(subsystem, None, served, target).first().copied()
+}
+
+/// The reason why a subsystem cannot change to its wanted state while a controller of it is served.
+pub(super) fn wide(subsystem: &str, served: &Actual, target: &Config) -> Option<String> {
+    let key = fixed_key(subsystem, served, target)?;
     Some(format!(
         "{key} cannot change while a controller of subsystem {subsystem} is served"
     ))
+}
+
+/// The first controller because of which [`wide`] gives its reason. Others can join or leave the
+/// subsystem.
+pub(super) fn wide_by(subsystem: &str, served: &Actual, target: &Config) -> Option<String> {
+    let key = fixed_key(subsystem, served, target)?;
+    let now = served.config.controllers_of(subsystem);
+    let mut all = now.chain(target.controllers_of(subsystem));
+    let by = all.find(|one| differing(subsystem, Some(&one.name), served, target).contains(&key));
+    by.map(|one| one.name.clone())
 }

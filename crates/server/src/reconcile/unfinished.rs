@@ -80,23 +80,29 @@ impl Unfinished {
 
     /// A step of the plan is done.
     pub(crate) fn done(&mut self, step: &Step) {
-        match step {
+        let returned = match step {
             Step::Attach(namespace, controller) => {
-                self.is_attached(namespace.as_str(), controller.as_str());
+                self.given_back(namespace.as_str(), controller.as_str())
             }
             Step::Restore(controller, _) => self.forget_controller(&controller.name),
             Step::Delete(ObjectId::Namespace(id)) if self.namespaces.contains(id.as_str()) => {
                 self.deleted.insert(id.as_str().to_owned());
+                return;
             }
-            _ => {}
-        }
+            _ => return,
+        };
+        // its subsystem's own state says from now on who has it; but until the plan ends, those
+        // that list it without having it are known by this entry
+        let recreated = returned.into_iter().filter(|n| self.namespaces.contains(n));
+        let recreated: Vec<String> = recreated.collect();
+        self.placed.extend(recreated);
     }
 
     /// An operator made a change: what it replaces is no longer to be given back.
     pub(crate) fn overruled(&mut self, step: &Step) {
-        match step {
+        let returned = match step {
             Step::Attach(namespace, controller) | Step::Detach(namespace, controller) => {
-                self.is_attached(namespace.as_str(), controller.as_str());
+                self.given_back(namespace.as_str(), controller.as_str())
             }
             Step::Create(_) | Step::Restore(..) | Step::Delete(_) => match step.id() {
                 ObjectId::Namespace(id) => {
@@ -104,29 +110,35 @@ impl Unfinished {
                     for namespaces in self.controllers.values_mut() {
                         namespaces.remove(id.as_str());
                     }
+                    return;
                 }
                 ObjectId::Controller(id) => self.forget_controller(id.as_str()),
                 // whatever the new medium is, the one that a subsystem's state knows is gone
-                ObjectId::Media(_) | ObjectId::Tenant(_) | ObjectId::Log => {}
+                ObjectId::Media(_) | ObjectId::Tenant(_) | ObjectId::Log => return,
             },
-            _ => {}
+            _ => return,
+        };
+        for namespace in returned {
+            self.namespaces.remove(&namespace);
         }
     }
 
-    fn is_attached(&mut self, namespace: &str, controller: &str) {
+    /// The controller has the namespace again, or no longer gets it. The namespace, if that was
+    /// the last controller that is to have it.
+    fn given_back(&mut self, namespace: &str, controller: &str) -> Vec<String> {
         if let Some(namespaces) = self.controllers.get_mut(controller) {
             namespaces.remove(namespace);
         }
-        // it is in a subsystem, whose own state says so from now on
-        if self.users_of(namespace).next().is_none() {
-            self.namespaces.remove(namespace);
+        match self.users_of(namespace).next() {
+            None => vec![namespace.to_owned()],
+            Some(_) => Vec::new(),
         }
     }
 
-    fn forget_controller(&mut self, controller: &str) {
-        let owed = self.controllers.remove(controller);
-        for namespace in owed.unwrap_or_default() {
-            self.is_attached(&namespace, controller);
-        }
+    fn forget_controller(&mut self, controller: &str) -> Vec<String> {
+        let owed = self.controllers.remove(controller).unwrap_or_default();
+        let last = owed.into_iter();
+        last.filter(|namespace| self.users_of(namespace).next().is_none())
+            .collect()
     }
 }

@@ -39,6 +39,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "reload-who-states-waits",
+        guard: "a subsystem that a host keeps holds back those alone who state what it is",
+        file: "crates/server/src/reconcile/outcome.rs",
+        from: "differing(subsystem, Some(&one.name), served, target).contains(&key)",
+        to: "one.subsystem() == subsystem",
+        test: unit(
+            "server",
+            "reconcile::tests::only_who_states_what_a_subsystem_is_waits_with_it",
+        ),
+    },
+    Mutation {
+        name: "reload-detached-stays-so",
+        guard: "a plan that goes on attaches nothing that an operator has detached",
+        file: "crates/server/src/reconcile/unfinished.rs",
+        from: "        self.placed.extend(recreated);\n",
+        to: "        self.namespaces.retain(|name| !recreated.contains(name));\n",
+        test: unit(
+            "server",
+            "reconcile::tests::who_lists_a_namespace_that_it_does_not_have_does_not_get_it_by_a_second_plan",
+        ),
+    },
+    Mutation {
         name: "reload-unfinished-is-known",
         guard: "what a plan has taken away and not given back is known to the next one",
         file: "crates/server/src/reconcile/order.rs",

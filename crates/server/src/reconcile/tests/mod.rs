@@ -91,8 +91,21 @@ prop_compose! {
     }
 }
 
-fn any_config() -> impl Strategy<Value = String> {
-    any_text().prop_filter("it is none", |text| from_toml(text).is_ok())
+/// A configuration that is shown as its text.
+#[derive(Clone)]
+struct Written(String, Config);
+
+impl std::fmt::Debug for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+fn any_config() -> impl Strategy<Value = Written> {
+    any_text().prop_filter_map("it is none", |text| {
+        let config = from_toml(&text).ok()?;
+        Some(Written(text, config))
+    })
 }
 
 /// Run-time changes and attached hosts, beside the configuration.
@@ -127,8 +140,8 @@ fn meddle(model: &mut Model, hosts: u32, detached: u32, attached: u32) {
     }
 }
 
-/// Cases of a property, unless `PROPTEST_CASES` says otherwise.
-const CASES: u32 = 4000;
+/// Cases of each of the two properties, unless `PROPTEST_CASES` says otherwise.
+const CASES: u32 = 5000;
 
 /// Random files that do not fit run-time objects are frequent, so as many may be rejected.
 fn cases() -> ProptestConfig {
@@ -156,7 +169,7 @@ proptest! {
         consent: bool,
     ) {
         let then = if is_unchanged { end.clone() } else { then };
-        let [then, end, file] = [then, end, file].map(|text| from_toml(&text).unwrap());
+        let [then, end, file] = [then, end, file].map(|Written(_, config)| config);
         let mut model = Model::of(&end);
         meddle(&mut model, hosts, detached, attached);
         model.consent = consent;
@@ -210,7 +223,7 @@ proptest! {
         (detached, attached) in (0..16_u32, 0..16_u32),
     ) {
         let then = if is_unchanged { end.clone() } else { then };
-        let [then, end, file] = [then, end, file].map(|text| from_toml(&text).unwrap());
+        let [then, end, file] = [then, end, file].map(|Written(_, config)| config);
         let mut model = Model::of(&end);
         meddle(&mut model, 0, detached, attached);
         let (of_then, of_file) = (Objects::of(&then), Objects::of(&file));
@@ -561,4 +574,46 @@ fn a_pool_waits_for_a_namespace_of_a_host_on_its_medium() {
         "! controller p",
     ];
     assert_eq!(lines(&served(&now, &["c"]), &then, false), expected);
+}
+
+/// A host's subsystem keeps its serial number, and thus the controller that states it. Another one
+/// that states nothing can leave.
+#[test]
+fn only_who_states_what_a_subsystem_is_waits_with_it() {
+    let now = with(&[
+        &in_s("a", ""),
+        &in_s("b", "serial = \"x\"\n"),
+        &in_s("c", ""),
+    ]);
+    let then = now.replace("subsystem = \"s\"\n", "");
+    let expected = [
+        "- controller a: to be recreated: subsystem cannot change",
+        "+ controller a: vfio-user:/a, no namespaces",
+        "! controller b",
+        "! controller c",
+    ];
+    assert_eq!(lines(&served(&now, &["c"]), &then, false), expected);
+}
+
+/// An operator has detached a namespace from a controller that lists it. It is recreated, and the
+/// plan ends before its last step: the next one does not attach it where the first would not have.
+#[test]
+fn who_lists_a_namespace_that_it_does_not_have_does_not_get_it_by_a_second_plan() {
+    let now = with(&[
+        FILE,
+        NAMESPACE,
+        &in_s("a", "sample = 32\n"),
+        &in_s("b", "namespaces = [\"n\"]\n"),
+    ]);
+    let then = now
+        .replace("\"a\"\nsize", "\"other\"\nsize")
+        .replace("32", "16");
+    let mut model = Model::of(&from_toml(&now).unwrap());
+    let users = &mut model.served.placed.get_mut("n").unwrap().controllers;
+    *users = BTreeSet::from(["a".to_owned()]);
+    let wanted = Objects::of(&from_toml(&then).unwrap());
+    let first = plan(&model.served, &wanted, true).unwrap();
+    model.do_all(&first, first.steps.len() - 1);
+    let last = ["~ controller a: sample 32 -> 16"];
+    assert_eq!(lines(&model.served, &then, true), last);
 }
