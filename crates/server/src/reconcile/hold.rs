@@ -8,7 +8,7 @@ use api::config::{Config, Controller, Medium, Namespace};
 use super::Actual;
 use super::id::{ControllerId, Identified, MediumId, NamespaceId, ObjectId, TenantId};
 use super::inventory::{Objects, find};
-use super::outcome::{Growth, Outcome, growth, wide_by};
+use super::outcome::{Growth, Outcome, growth, wide, wide_by};
 
 /// What to do about an attached host.
 pub(crate) const CONSENT: &str = "end its host first, or let it lose its drive with --detach-hosts";
@@ -336,8 +336,11 @@ impl Holding<'_> {
             return;
         };
         let why = format!("controller {} of its subsystem stays as it is", held.name);
-        if let Some(controller) = wide_by(name, self.served, &self.end()) {
-            self.hold(ControllerId::new(&controller), why);
+        let end = self.end();
+        if wide(name, self.served, &end).is_some()
+            && let Some(controller) = wide_by(name, self.served, &end)
+        {
+            self.hold(controller.id(), why);
         }
     }
 

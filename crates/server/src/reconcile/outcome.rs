@@ -236,67 +236,57 @@ fn subsystems(served: &Actual, target: &Config, outcomes: &mut BTreeMap<ObjectId
     }
 }
 
-/// What controllers of a subsystem say together, by key. It is fixed while one of them is served.
+/// What controllers say of their subsystem, by key. It is fixed while one of them is served.
 fn said<'a>(
-    controllers: impl Iterator<Item = &'a Controller>,
-) -> [(&'static str, Vec<&'a str>); 3] {
-    let (mut pool, mut serial, mut subnqn) = (BTreeSet::new(), None, None);
-    for one in controllers {
-        pool.extend(one.pool.iter().map(String::as_str));
-        serial = serial.or(one.serial.as_deref());
-        subnqn = subnqn.or(one.subnqn.as_deref());
-    }
-    [
-        ("pool", pool.into_iter().collect()),
-        ("serial", serial.into_iter().collect()),
-        ("subnqn", subnqn.into_iter().collect()),
-    ]
+    controllers: impl IntoIterator<Item = &'a Controller>,
+) -> BTreeSet<(&'static str, &'a str)> {
+    let of = |one: &'a Controller| {
+        let pool = one.pool.iter().map(|medium| ("pool", medium.as_str()));
+        let serial = one.serial.iter().map(|serial| ("serial", serial.as_str()));
+        let subnqn = one.subnqn.iter().map(|subnqn| ("subnqn", subnqn.as_str()));
+        pool.chain(serial).chain(subnqn)
+    };
+    controllers.into_iter().flat_map(of).collect()
 }
 
-/// The keys of which a subsystem's controllers say something else than now, or of which one of
-/// them alone does. Of a reactor: another one than that which serves the subsystem.
-fn differing(
-    subsystem: &str,
-    only: Option<&str>,
-    served: &Actual,
-    target: &Config,
-) -> Vec<&'static str> {
-    let is_one = |one: &&Controller| only.is_none_or(|only| one.name == only);
-    let now = said(served.config.controllers_of(subsystem).filter(is_one));
-    let then = said(target.controllers_of(subsystem).filter(is_one));
-    let differ = now.into_iter().zip(then).filter(|(now, then)| now != then);
-    let lives = served.reactors.get(subsystem);
-    let mut named = target.controllers_of(subsystem).filter(is_one);
-    let is_elsewhere =
-        named.any(|one| lives.is_some() && one.reactor.is_some() && one.reactor.as_ref() != lives);
-    let differ = differ.map(|((key, _), _)| key);
-    differ.chain(is_elsewhere.then_some("reactor")).collect()
-}
-
-/// The key because of which a subsystem cannot change to its wanted state while a controller of it
-/// is served.
-fn fixed_key(subsystem: &str, served: &Actual, target: &Config) -> Option<&'static str> {
-    let is_there = |config: &Config| config.controllers_of(subsystem).next().is_some();
-    if !is_there(&served.config) || !is_there(target) {
-        return None;
-    }
-    differing(subsystem, None, served, target).first().copied()
+/// Whether a controller names another reactor than the one that serves its subsystem.
+fn is_elsewhere(controller: &Controller, served: &Actual) -> bool {
+    let lives = served.reactors.get(controller.subsystem());
+    lives.is_some() && controller.reactor.is_some() && controller.reactor.as_ref() != lives
 }
 
 /// The reason why a subsystem cannot change to its wanted state while a controller of it is served.
 pub(super) fn wide(subsystem: &str, served: &Actual, target: &Config) -> Option<String> {
-    let key = fixed_key(subsystem, served, target)?;
+    let now = || served.config.controllers_of(subsystem);
+    let then = || target.controllers_of(subsystem);
+    if now().next().is_none() || then().next().is_none() {
+        return None;
+    }
+    let (said_now, said_then) = (said(now()), said(then()));
+    let mut differs = said_now.symmetric_difference(&said_then);
+    let key = match differs.next() {
+        Some((key, _)) => key,
+        None if then().any(|one| is_elsewhere(one, served)) => "reactor",
+        None => return None,
+    };
     Some(format!(
         "{key} cannot change while a controller of subsystem {subsystem} is served"
     ))
 }
 
-/// The first controller because of which [`wide`] gives its reason. Others can join or leave the
+/// A controller because of which [`wide`] has a reason: one that says something new, else the
+/// first one of those that alone say something and would no longer. Others can join or leave the
 /// subsystem.
-pub(super) fn wide_by(subsystem: &str, served: &Actual, target: &Config) -> Option<String> {
-    let key = fixed_key(subsystem, served, target)?;
-    let now = served.config.controllers_of(subsystem);
-    let mut all = now.chain(target.controllers_of(subsystem));
-    let by = all.find(|one| differing(subsystem, Some(&one.name), served, target).contains(&key));
-    by.map(|one| one.name.clone())
+pub(super) fn wide_by<'a>(
+    subsystem: &'a str,
+    served: &'a Actual,
+    target: &'a Config,
+) -> Option<&'a Controller> {
+    let now = || served.config.controllers_of(subsystem);
+    let then = || target.controllers_of(subsystem);
+    let (said_now, said_then) = (said(now()), said(then()));
+    let is_new =
+        |one: &&Controller| !said([*one]).is_subset(&said_now) || is_elsewhere(one, served);
+    let is_missed = |one: &&Controller| !said([*one]).is_subset(&said_then);
+    then().find(is_new).or_else(|| now().find(is_missed))
 }
