@@ -11,6 +11,22 @@ export function slides(parameter: Parameter): boolean {
   return parameter.applies === "live" && parameter.raw > 0 && ["time", "bandwidth", "rate"].includes(parameter.unit);
 }
 
+/** Whether a drive has what it is about: one with two bits in a cell has two types of flash pages. */
+function isUsed({ name }: Parameter, all: readonly Parameter[]): boolean {
+  const type = /_cell(\d)$/.exec(name)?.[1];
+  const bits = all.find((one) => one.name === "cell_bits")?.raw;
+  return type === undefined || bits === undefined || Number(type) < bits;
+}
+
+/** Those that change something now, by the part of the drive that they are of. */
+export function groups(all: readonly Parameter[]): Map<string, Parameter[]> {
+  const found = new Map<string, Parameter[]>();
+  for (const one of all) {
+    if (one.applies === "live" && isUsed(one, all)) found.set(one.group, [...(found.get(one.group) ?? []), one]);
+  }
+  return found;
+}
+
 /** The value at a step of its slider, with three digits; 0 is what is there now. */
 export function atStep(parameter: Parameter, step: number): string {
   if (step === 0) return parameter.value;

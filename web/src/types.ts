@@ -165,6 +165,7 @@ export interface Timing {
 
 export interface Parameter {
   name: string;
+  group: string;
   value: string;
   raw: number;
   unit: string;

@@ -8,7 +8,7 @@ import * as format from "../src/format.ts";
 import { Happenings, KEPT as EVENTS } from "../src/happenings.ts";
 import { addToColumn, count, difference, merged, percentile, row, ROWS, rowStart } from "../src/histogram.ts";
 import { began, between, History, isAnother, KEPT, MEMORY, MOST, MOST_TENANTS, PER_CONTROLLER, reactorParts } from "../src/history.ts";
-import { atStep, changed, slides } from "../src/knobs.ts";
+import { atStep, changed, groups, slides } from "../src/knobs.ts";
 import { keyOf } from "../src/marks.ts";
 import type { Bucket, Controller, Happening, Parameter, Reactor, Stats, Tenant } from "../src/types.ts";
 
@@ -87,12 +87,24 @@ test("numbers are shown with the units of the command line", () => {
 
 const knob = (raw: number, unit: string, value: string): Parameter => ({
   name: "read_latency",
+  group: "device",
   value,
   raw,
   unit,
   range: "",
   applies: "live",
   description: "",
+});
+
+test("knobs are grouped, and a drive of two bits in a cell has no third type of pages", () => {
+  const of = (name: string, group: string, applies: Parameter["applies"] = "live"): Parameter => ({ ...knob(2, "count", "2"), name, group, applies });
+  const cells = ["read_cell0", "read_cell1", "read_cell2", "read_cell3"].map((name) => of(name, "cell times"));
+  const all = [of("cell_bits", "geometry", "fixed"), ...cells, of("erase", "cell times"), of("seed", "chance")];
+  const names = [...groups(all)].map(([group, parameters]) => [group, parameters.map(({ name }) => name)]);
+  assert.deepEqual(names, [
+    ["cell times", ["read_cell0", "read_cell1", "erase"]],
+    ["chance", ["seed"]],
+  ]);
 });
 
 test("a knob's steps are texts that the server reads", () => {

@@ -19,6 +19,9 @@ pub struct TimingStatus {
 pub struct ParameterStatus {
     /// Name of the parameter.
     pub name: String,
+    /// Part of the drive that it is of, in words.
+    #[serde(default)]
+    pub group: String,
     /// Current value, as in a configuration.
     pub value: String,
     /// Current value as a number: nanoseconds, bytes, bytes per second (0: unlimited), commands per

@@ -7,7 +7,7 @@ import { Alert, Card, link, useAsked } from "../parts/bits.tsx";
 import { Chart } from "../parts/chart.tsx";
 import { change, clock, time, whole } from "../format.ts";
 import { count, difference, merged, percentile } from "../histogram.ts";
-import { atStep, changed, slides, STEPS } from "../knobs.ts";
+import { atStep, changed, groups, slides, STEPS } from "../knobs.ts";
 import type { Mark } from "../marks.ts";
 import { store, useStore } from "../store.ts";
 import type { Bucket, Controller, Parameter, Stats } from "../types.ts";
@@ -84,7 +84,7 @@ export function Knobs({ medium, controllers }: { medium: string; controllers: st
       setSending(false);
     }
   };
-  const live = timing.parameters.filter((one) => one.applies === "live");
+  const live = groups(timing.parameters);
   const rest = timing.parameters.filter((one) => one.applies !== "live");
   const last = changes.at(-1);
   return (
@@ -104,11 +104,18 @@ export function Knobs({ medium, controllers }: { medium: string; controllers: st
             if (names.length > 0) void send(toSend);
           }}
         >
-          <div class="knobs">
-            {live.map((one) => (
-              <Knob key={one.name} parameter={one} text={texts.get(one.name)} write={(text) => write(one.name, text)} />
-            ))}
-          </div>
+          {[...live].map(([group, parameters], index) => (
+            <details key={group} class="group" open={index === 0}>
+              <summary>
+                {group} <span class="about">{parameters.map(({ name }) => name).join(", ")}</span>
+              </summary>
+              <div class="knobs">
+                {parameters.map((one) => (
+                  <Knob key={one.name} parameter={one} text={texts.get(one.name)} write={(text) => write(one.name, text)} />
+                ))}
+              </div>
+            </details>
+          ))}
           <Alert error={problem} />
           <div class="row sticky">
             <button type="submit" class="main" disabled={names.length === 0 || sending}>

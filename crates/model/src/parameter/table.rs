@@ -11,6 +11,8 @@ use crate::{
 pub struct Parameter {
     /// What it is called.
     pub name: &'static str,
+    /// The part of a drive that it is of, in words.
+    pub group: &'static str,
     /// What its number counts.
     pub unit: Unit,
     /// Least value.
@@ -197,14 +199,21 @@ impl Parameter {
 
 /// The parameters of a kind. Those of zones are those of the flash that they lie on, and their own.
 pub(super) fn of(kind: Kind) -> impl Iterator<Item = &'static Parameter> {
-    let tables: [&[Parameter]; 6] = match kind {
-        Kind::Nvm => [NVM, &[], &[], &[], &[], &[]],
-        Kind::Kv => [KV, &[], &[], &[], &[], &[]],
-        Kind::Flash => [FLASH, FTL, CHANCE, BACKGROUND, DIES, CACHES],
-        Kind::Zns => [FLASH, ZONES, CHANCE, DIES, &[], &[]],
+    let tables = match kind {
+        Kind::Nvm => OF_NVM,
+        Kind::Kv => OF_KV,
+        Kind::Flash => OF_FLASH,
+        Kind::Zns => OF_ZONES,
     };
-    tables.into_iter().flatten()
+    tables.iter().copied().flatten()
 }
+
+const OF_NVM: &[&[Parameter]] = &[NVM];
+const OF_KV: &[&[Parameter]] = &[KV];
+const OF_FLASH: &[&[Parameter]] = &[
+    GEOMETRY, CELLS, LINKS, BUFFER, FTL, CHANCE, BACKGROUND, DIES, CACHES,
+];
+const OF_ZONES: &[&[Parameter]] = &[GEOMETRY, CELLS, LINKS, BUFFER, ZONES, CHANCE, DIES];
 
 /// Mechanisms that are off unless they are asked for.
 const EXTRAS: &[&[Parameter]] = &[CHANCE, BACKGROUND, DIES, CACHES];
@@ -217,9 +226,10 @@ const MAX_BANDWIDTH: u64 = 1 << 40;
 const MAX_RATE: u64 = 1_000_000_000;
 
 macro_rules! table {
-    ($place:ident, $list:ident, $($name:literal $unit:ident $([$words:ident])? $min:literal..=$max:tt $change:ident ($($path:tt)+) $about:literal;)+) => {
+    ($place:ident, $list:ident, $group:literal, $($name:literal $unit:ident $([$words:ident])? $min:literal..=$max:tt $change:ident ($($path:tt)+) $about:literal;)+) => {
         static $list: &[Parameter] = &[$(Parameter {
             name: $name,
+            group: $group,
             unit: Unit::$unit $(($words))?,
             min: $min,
             max: $max,
@@ -230,7 +240,7 @@ macro_rules! table {
     };
 }
 
-table! { Nvm, NVM,
+table! { Nvm, NVM, "device",
     "arithmetic" Word[ARITHMETIC] 0..=1 Fixed (arithmetic) "calculation rules: exact, or code (those of the published program)";
     "read_latency" Time 1..=MAX_NS Live (read.latency_ns) "latency of a single 4 KiB read";
     "read_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (read.bandwidth_bytes_per_s) "total read bandwidth";
@@ -240,7 +250,7 @@ table! { Nvm, NVM,
     "write_rate" Rate 0..=MAX_RATE Live (write.rate_per_s) "maximum writes per second";
 }
 
-table! { Kv, KV,
+table! { Kv, KV, "device",
     "arithmetic" Word[ARITHMETIC] 0..=1 Fixed (arithmetic) "calculation rules: exact, or code (those of the published program)";
     "units" Count 1..=1024 Reset (units) "units that work in parallel; a key is always on the same unit";
     "read_latency" Time 1..=MAX_NS Live (read.latency_ns) "latency of a single 4 KiB retrieve";
@@ -255,7 +265,7 @@ table! { Kv, KV,
     "compound" Word[COMPOUND] 0..=1 Live (compound) "start of the parts of a compound command";
 }
 
-table! { Flash, FLASH,
+table! { Flash, GEOMETRY, "geometry",
     "arithmetic" Word[ARITHMETIC] 0..=1 Fixed (arithmetic) "calculation rules: exact, or code (those of the published program)";
     "channels" Count 1..=1024 Fixed (channels) "channels between controller and dies";
     "dies_per_channel" Count 1..=1024 Fixed (dies_per_channel) "dies per channel";
@@ -263,6 +273,9 @@ table! { Flash, FLASH,
     "oneshot" Size 4096..=67_108_864 Fixed (oneshot_bytes) "size of one program on a die, a multiple of flash_page";
     "block" Size 4096..=1_099_511_627_776 Fixed (block_bytes) "block size of a die, a multiple of oneshot";
     "cell_bits" Count 1..=4 Fixed (cell_bits) "bits per cell, which is the number of flash page types";
+}
+
+table! { Flash, CELLS, "cell times",
     "read_4k_cell0" Time 0..=MAX_NS Live (read_4k_ns[0]) "sense time of 4 KiB in the first type of flash page (LSB)";
     "read_4k_cell1" Time 0..=MAX_NS Live (read_4k_ns[1]) "sense time of 4 KiB in the second type (MSB); cell_bits 2 or more";
     "read_4k_cell2" Time 0..=MAX_NS Live (read_4k_ns[2]) "sense time of 4 KiB in the third type (CSB); cell_bits 3 or more";
@@ -273,10 +286,16 @@ table! { Flash, FLASH,
     "read_cell3" Time 0..=MAX_NS Live (read_ns[3]) "sense time of more than 4 KiB in the fourth type; cell_bits 4";
     "program" Time 0..=MAX_NS Live (program_ns) "program time of a wordline";
     "erase" Time 0..=MAX_NS Live (erase_ns) "erase time of a block";
+}
+
+table! { Flash, LINKS, "channels and host link",
     "channel_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (channel_bandwidth_bytes_per_s) "bandwidth of each channel";
     "max_channel_transfer" Size 4096..=67_108_864 Live (max_channel_transfer_bytes) "maximum bytes of one transfer from a die";
     "firmware_channel_transfer" Time 0..=MAX_NS Live (firmware_channel_transfer_ns) "firmware time for each 4 KiB over a channel";
     "link_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (link_bandwidth_bytes_per_s) "bandwidth of the host link, in each direction";
+}
+
+table! { Flash, BUFFER, "firmware and write buffer",
     "firmware_read_4k" Time 0..=MAX_NS Live (firmware_read_4k_ns) "firmware time before the senses of a read of up to 4 KiB per partition";
     "firmware_read" Time 0..=MAX_NS Live (firmware_read_ns) "firmware time before the senses of a larger read";
     "buffer" Size 0..=1_099_511_627_776 Reset (buffer_bytes) "size of the drive's write buffer";
@@ -285,7 +304,7 @@ table! { Flash, FLASH,
     "early_completion" Flag 0..=1 Live (early_completion) "complete writes without FUA when they are in the buffer";
 }
 
-table! { Flash, FTL,
+table! { Flash, FTL, "translation and collection",
     "partitions" Count 1..=256 Fixed (partitions) "independent translation layers; channels is a multiple of their number";
     "overprovisioning" Percent 0..=10_000 Fixed (overprovisioning_permille) "overprovisioning: space beyond the size visible to hosts";
     "deallocate" Time 0..=MAX_NS Live (deallocate_ns) "latency of a deallocate or write zeroes";
@@ -293,7 +312,7 @@ table! { Flash, FTL,
     "policy" Word[POLICY] 0..=MAX_POLICY Live (policy) "selection of the line to collect";
 }
 
-table! { Flash, CHANCE,
+table! { Flash, CHANCE, "random variation",
     "seed" Count 0..=9_007_199_254_740_992 Live (extras.seed) "seed of random numbers";
     "read_jitter" Percent 0..=2000 Live (extras.read_jitter_permille) "sigma of the lognormal distribution of sense times; 0%: constant";
     "program_jitter" Percent 0..=2000 Live (extras.program_jitter_permille) "sigma of the lognormal distribution of program times; 0%: constant";
@@ -301,19 +320,19 @@ table! { Flash, CHANCE,
     "read_retry_per_million" Count 0..=1_000_000 Live (extras.read_retry_ppm) "senses per million that are repeated; 0: none";
 }
 
-table! { Flash, BACKGROUND,
+table! { Flash, BACKGROUND, "background collection",
     "background_below" Count 0..=1_048_576 Live (extras.background_below) "background collection threshold: an idle drive collects in partitions with fewer free lines; 0: never";
     "background_idle" Time 0..=MAX_NS Live (extras.background_idle_ns) "time without a command after which the drive is idle";
 }
 
-table! { Flash, DIES,
+table! { Flash, DIES, "planes and suspension",
     "planes" Count 1..=64 Fixed (extras.planes) "planes of a die, which sense independently; oneshot is a multiple of planes times flash_page";
     "suspend_limit" Count 0..=1_000_000 Live (extras.suspend_limit) "maximum suspensions of one program or erase for reads; 0: never";
     "suspend" Time 0..=MAX_NS Live (extras.suspend_ns) "suspend time before the sense of the read";
     "resume" Time 0..=MAX_NS Live (extras.resume_ns) "resume time after the last sense";
 }
 
-table! { Flash, CACHES,
+table! { Flash, CACHES, "caches",
     "slc_cache" Size 0..=1_125_899_906_842_624 Live (extras.slc_cache_bytes) "size of the cache of single-bit cells for host writes; 0B: none";
     "slc_program" Time 0..=MAX_NS Live (extras.slc_program_ns) "program time of a wordline in the cache";
     "slc_read" Time 0..=MAX_NS Live (extras.slc_read_ns) "sense time of a wordline that is folded out of the cache";
@@ -321,7 +340,7 @@ table! { Flash, CACHES,
     "map_cache_pages" Count 0..=1_048_576 Live (extras.map_cache_pages) "map pages, each for 4 MiB, that a partition keeps in memory; 0: all";
 }
 
-table! { Zones, ZONES,
+table! { Zones, ZONES, "zones",
     "zone_size" Size 4096..=1_099_511_627_776 Fixed (zone_size_bytes) "distance between zone starts";
     "zone_capacity" Size 4096..=1_099_511_627_776 Fixed (zone_capacity_bytes) "writable bytes of a zone";
     "dies_per_zone" Count 1..=1_048_576 Fixed (dies_per_zone) "dies per zone";

@@ -59,6 +59,7 @@ fn of_medium(medium: &MediumStatus) -> Result<TimingStatus, Refusal> {
         };
         ParameterStatus {
             name: parameter.name.to_owned(),
+            group: parameter.group.to_owned(),
             value: value.to_string(),
             raw: value.raw,
             unit,
