@@ -1,5 +1,6 @@
 //! The outcome of a reload for each object.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::config::object::{Object, When};
@@ -274,9 +275,9 @@ pub(super) fn wide(subsystem: &str, served: &Actual, target: &Config) -> Option<
     ))
 }
 
-/// A controller because of which [`wide`] has a reason: one that says something new, else the
-/// first one of those that alone say something and would no longer. Others can join or leave the
-/// subsystem.
+/// A controller because of which [`wide`] has a reason: one that says something new, else the one
+/// that says most of what would no longer be said, by name among equals. Others can join or leave
+/// the subsystem.
 pub(super) fn wide_by<'a>(
     subsystem: &'a str,
     served: &'a Actual,
@@ -287,6 +288,10 @@ pub(super) fn wide_by<'a>(
     let (said_now, said_then) = (said(now()), said(then()));
     let is_new =
         |one: &&Controller| !said([*one]).is_subset(&said_now) || is_elsewhere(one, served);
-    let is_missed = |one: &&Controller| !said([*one]).is_subset(&said_then);
-    then().find(is_new).or_else(|| now().find(is_missed))
+    let missed = |one: &Controller| said([one]).difference(&said_then).count();
+    let most = || {
+        let all = now().filter(|one| missed(one) > 0);
+        all.min_by_key(|one| (Reverse(missed(one)), &one.name))
+    };
+    then().find(is_new).or_else(most)
 }

@@ -42,8 +42,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "reload-who-states-waits",
         guard: "a subsystem that a host keeps holds back those alone who state what it is",
         file: "crates/server/src/reconcile/outcome.rs",
-        from: "let is_missed = |one: &&Controller| !said([*one]).is_subset(&said_then);",
-        to: "let is_missed = |_: &&Controller| !said_now.is_subset(&said_then);",
+        from: "let all = now().filter(|one| missed(one) > 0);",
+        to: "let all = now().filter(|one| missed(one) == 0);",
         test: unit(
             "server",
             "reconcile::tests::only_who_states_what_a_subsystem_is_waits_with_it",
