@@ -153,7 +153,7 @@ export class Daemon {
     }
   }
 
-  /** Hosts begin to work, on the time that the server and the browser leave: a host polls, and there may be two processors. */
+  /** Starts the hosts, at a lower priority than the server and the browser: each polls, and there may be only two CPUs. */
   load(): void {
     for (const [name, args] of LOADS) {
       const target = `vfio-user:${join(this.dir, name)}.sock`;
@@ -223,21 +223,21 @@ export class Daemon {
     await this.have("controllers", text);
   }
 
-  /** Has so many tenants that nobody uses: each one that comes or goes is an event. */
+  /** Gives the server this many unused tenants. Each one that is created or deleted is an event. */
   async haveTenants(count: number): Promise<void> {
     const tenants = Array.from({ length: count }, (_, index) => `[[tenant]]\nname = "idle-${index}"\n`);
     await this.have("tenants", tenants.join(""));
   }
 
-  /** Writes a part of the configuration file anew, and the server reads the file again. */
+  /** Replaces a part of the configuration file, and reloads the file. */
   private async have(part: string, text: string): Promise<void> {
     this.more.set(part, text);
     this.write();
     const response = await this.ask("POST", "/v1/reload");
-    if (!response.ok) throw new Error(`the file is not read again: ${await response.text()}`);
+    if (!response.ok) throw new Error(`the reload failed: ${await response.text()}`);
   }
 
-  /** Writes the configuration file, and says where it is. */
+  /** Writes the configuration file. Its path. */
   private write(): string {
     const file = join(this.dir, "nvmirage.toml");
     writeFileSync(file, configuration(this.dir, this.port) + [...this.more.values()].join("\n"));
