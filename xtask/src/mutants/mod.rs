@@ -75,6 +75,11 @@ const fn unit(package: &'static str, name: &'static str) -> Test {
     }
 }
 
+/// A test of the whole program.
+const fn program(name: &'static str) -> Test {
+    integration("nvmirage", &["--test", "program"], name)
+}
+
 /// A test in a file of its own.
 const fn integration(
     package: &'static str,

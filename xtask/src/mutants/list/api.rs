@@ -1,14 +1,6 @@
 //! Control: who may steer, what holds while they do, and how much they may take.
 
-use super::super::{Mutation, Test, unit};
-
-const fn program(name: &'static str) -> Test {
-    Test {
-        package: "nvmirage",
-        program: &["--test", "program"],
-        name,
-    }
-}
+use super::super::{Mutation, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {

@@ -1,12 +1,7 @@
 //! Consent: what takes a drive from a host, data from a drive, or a change to another server, is
 //! done where that is meant.
 
-use super::super::{Mutation, integration, unit};
-
-/// A test of the whole program.
-const fn program(name: &'static str) -> super::super::Test {
-    integration("nvmirage", &["--test", "program"], name)
-}
+use super::super::{Mutation, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {

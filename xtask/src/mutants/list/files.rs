@@ -1,14 +1,6 @@
 //! How commands on files reach the kernel: registered memory, two rings, and files in memory.
 
-use super::super::{Mutation, Test, integration, unit};
-
-const fn program(name: &'static str) -> Test {
-    Test {
-        package: "nvmirage",
-        program: &["--test", "program"],
-        name,
-    }
-}
+use super::super::{Mutation, Test, integration, program, unit};
 
 /// Memory that is registered, given up, and another one at the same place.
 const REGISTERED: Test = integration(

@@ -1,6 +1,6 @@
 //! Drives that are mounted as files.
 
-use crate::mutants::{Mutation, integration, unit};
+use crate::mutants::{Mutation, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -9,11 +9,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/fuse/src/plan.rs",
         from: "if tail.end < block_len {",
         to: "if false {",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "fuse::namespaces_are_files_that_hold_what_is_written",
-        ),
+        test: program("fuse::namespaces_are_files_that_hold_what_is_written"),
     },
     Mutation {
         name: "fuse-identifiers",
@@ -32,9 +28,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/fuse/src/filesystem.rs",
         from: "(plan.blocks.clone(), plan.exclusive)",
         to: "(plan.blocks.clone(), false)",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
+        test: program(
             "fuse_bytes::writers_of_parts_of_the_same_blocks_do_not_change_each_others_bytes",
         ),
     },
@@ -77,9 +71,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/fuse/src/lib.rs",
         from: "        if !within(UNREAD, is_over) {\n",
         to: "        if false {\n",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
+        test: program(
             "fuse_bytes::a_copy_of_the_mount_in_another_mount_namespace_does_not_keep_the_server",
         ),
     },
@@ -89,11 +81,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/fuse/src/request.rs",
         from: "buffer.write_from(base + bytes.start, &vec![0; bytes.len()]);",
         to: "let _ = (buffer, base, bytes);",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "fuse::namespaces_are_files_that_hold_what_is_written",
-        ),
+        test: program("fuse::namespaces_are_files_that_hold_what_is_written"),
     },
     Mutation {
         name: "fuse-dead",
@@ -101,11 +89,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/fuse/src/mount.rs",
         from: "== Some(Errno::NOTCONN)",
         to: "== Some(Errno::NOTTY)",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "fuse::a_mount_of_a_killed_server_is_cleaned_by_the_next",
-        ),
+        test: program("fuse::a_mount_of_a_killed_server_is_cleaned_by_the_next"),
     },
     Mutation {
         name: "fuse-in-use",
@@ -113,11 +97,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/steps.rs",
         from: "            self.unmount(at)?;\n",
         to: "",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "fuse::files_follow_namespaces_while_they_are_mounted",
-        ),
+        test: program("fuse::files_follow_namespaces_while_they_are_mounted"),
     },
     Mutation {
         name: "fuse-helper",
@@ -125,10 +105,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/fuse/src/mount.rs",
         from: "Err(Errno::PERM) => ask_helper(dir, in_use),",
         to: "Err(Errno::PERM) => Ok(()),",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "fuse_user::a_user_has_the_helper_mount_and_unmount",
-        ),
+        test: program("fuse_user::a_user_has_the_helper_mount_and_unmount"),
     },
 ];

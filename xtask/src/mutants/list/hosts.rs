@@ -1,14 +1,6 @@
 //! Connections to a drive's socket, and commands whose other side goes away.
 
-use super::super::{Mutation, Test, integration, unit};
-
-const fn program(name: &'static str) -> Test {
-    Test {
-        package: "nvmirage",
-        program: &["--test", "program"],
-        name,
-    }
-}
+use super::super::{Mutation, integration, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {

@@ -1,6 +1,6 @@
 //! The tables of keys.
 
-use super::super::{Mutation, integration, unit};
+use super::super::{Mutation, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -58,11 +58,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/reactor/src/run.rs",
         from: "    watching.records = keys.records.into();",
         to: "    watching.records = watching.records.max(256);",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "sample::as_many_commands_are_kept_as_one_wants",
-        ),
+        test: program("sample::as_many_commands_are_kept_as_one_wants"),
     },
     Mutation {
         name: "records-ring",
@@ -70,10 +66,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/controller/src/controller/flights.rs",
         from: "records.filter(|records| records.room() == spec.records.max(1));",
         to: "records.filter(|_| true);",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "sample::as_many_commands_are_kept_as_one_wants",
-        ),
+        test: program("sample::as_many_commands_are_kept_as_one_wants"),
     },
 ];

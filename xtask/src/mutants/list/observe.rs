@@ -1,12 +1,8 @@
 //! What a running server shows of itself.
 
-use super::super::{Mutation, integration, unit};
+use super::super::{Mutation, Test, program, unit};
 
-const METRICS: super::super::Test = integration(
-    "nvmirage",
-    &["--test", "program"],
-    "metrics::a_scraper_reads_what_hosts_did",
-);
+const METRICS: Test = program("metrics::a_scraper_reads_what_hosts_did");
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -108,11 +104,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/controller/src/controller/flights.rs",
         from: "        past.namespaces.absorb(&cq.counters.namespaces);\n",
         to: "",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "metrics::a_scraper_reads_what_hosts_did",
-        ),
+        test: program("metrics::a_scraper_reads_what_hosts_did"),
     },
     Mutation {
         name: "namespaces-apart",
@@ -153,11 +145,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/client/src/top/screen.rs",
         from: "    let restored = ratatui::try_restore().context(\"cannot change the terminal back\");",
         to: "    let restored = Ok(());",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "top::a_terminal_shows_what_a_load_does_and_is_left_as_it_was",
-        ),
+        test: program("top::a_terminal_shows_what_a_load_does_and_is_left_as_it_was"),
     },
     Mutation {
         name: "watched-kept-of-the-gone",
@@ -225,10 +213,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/media/src/zoned/zones/mod.rs",
         from: "        self.states[place(from)] -= 1;\n",
         to: "",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "map::zones_are_as_a_host_is_told",
-        ),
+        test: program("map::zones_are_as_a_host_is_told"),
     },
 ];

@@ -1,6 +1,6 @@
 //! What operators ask of servers and drives: identities, hosts, states, statuses.
 
-use super::super::{Mutation, integration, unit};
+use super::super::{Mutation, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -20,11 +20,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/subsystems.rs",
         from: "Err(error) if !is_a_must => {",
         to: "Err(error) if !is_a_must || self.config.state_dir.is_none() => {",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "operators::a_drive_in_memory_needs_no_folder_for_state",
-        ),
+        test: program("operators::a_drive_in_memory_needs_no_folder_for_state"),
     },
     Mutation {
         name: "identity-lasts-with-later-data",
@@ -32,11 +28,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/subsystems.rs",
         from: "identities.are_saved() || !is_a_must,",
         to: "identities.are_saved() || self.config.state_dir.is_none(),",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "operators::a_drive_in_memory_needs_no_folder_for_state",
-        ),
+        test: program("operators::a_drive_in_memory_needs_no_folder_for_state"),
     },
     Mutation {
         name: "identity-shown",
@@ -44,11 +36,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/controllers.rs",
         from: "derived.map(|ids| ids.serial(&lasting))",
         to: "derived.map(|ids| ids.serial(&lasting[1..]))",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "operators::a_drive_is_found_by_what_its_guest_sees",
-        ),
+        test: program("operators::a_drive_is_found_by_what_its_guest_sees"),
     },
     Mutation {
         name: "size-whole",
@@ -72,10 +60,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/terminal/src/interrupt.rs",
         from: "signal => u8::try_from(128 + signal).ok(),",
         to: "signal => u8::try_from(128 + signal).ok().filter(|_| false),",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "demo::interrupted_it_ends_its_server_and_removes_its_files",
-        ),
+        test: program("demo::interrupted_it_ends_its_server_and_removes_its_files"),
     },
 ];

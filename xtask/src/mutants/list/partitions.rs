@@ -1,6 +1,6 @@
 //! Partitions of drives, and what drives say of themselves.
 
-use super::super::{Mutation, integration, unit};
+use super::super::{Mutation, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -42,11 +42,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/partitions.rs",
         from: "n.media == medium && n.partition.as_deref() == Some(name)",
         to: "n.media == medium && n.partition.is_none() && n.name == name",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "partitions::partitions_come_and_go_while_others_are_in_use",
-        ),
+        test: program("partitions::partitions_come_and_go_while_others_are_in_use"),
     },
     Mutation {
         name: "partition-range-over-it",
@@ -54,11 +50,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/media.rs",
         from: "        if namespace.partition.is_none() {\n            let refused",
         to: "        if false {\n            let refused",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "partitions::files_have_partitions_too_and_what_cannot_be_is_told",
-        ),
+        test: program("partitions::files_have_partitions_too_and_what_cannot_be_is_told"),
     },
     Mutation {
         name: "partition-erased-whole",

@@ -1,6 +1,6 @@
 //! Doorbells, queues, and going to sleep.
 
-use super::super::{Mutation, integration, unit};
+use super::super::{Mutation, integration, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -130,11 +130,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/transport/src/vfio_user/session.rs",
         from: "        self.busy_polls = 0;\n        controller.messages_read();\n",
         to: "        self.busy_polls = 0;\n",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "conformance::ram_conforms_however_it_is_rung",
-        ),
+        test: program("conformance::ram_conforms_however_it_is_rung"),
     },
     Mutation {
         name: "shared-minimum",

@@ -1,8 +1,6 @@
 //! Media that take no writes, and saves that fail.
 
-use super::super::{Mutation, Test, integration, unit};
-
-const PROGRAM: &[&str] = &["--test", "program"];
+use super::super::{Mutation, Test, program, unit};
 
 /// What hosts may do with a namespace that takes no writes.
 const WRITES: Test = unit(
@@ -36,9 +34,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/media/src/file/open.rs",
         from: "if is_block_device && !read_only && is_read_only_device(status.st_rdev) {",
         to: "if is_block_device && read_only && is_read_only_device(status.st_rdev) {",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
+        test: program(
             "read_only::a_read_only_device_is_refused_unless_it_is_to_be_served_write_protected",
         ),
     },
@@ -48,9 +44,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/protection.rs",
         from: "self.protect(media, read_only)",
         to: "self.protect(media, false)",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
+        test: program(
             "read_only::a_device_that_becomes_read_only_while_it_is_served_is_write_protected_until_it_is_not",
         ),
     },
@@ -71,9 +65,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/transport/src/vfio_user/memory_map.rs",
         from: "        self.refused += 1;\n",
         to: "        self.refused = 1;\n",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
+        test: program(
             "refused_memory::memory_that_is_refused_is_logged_with_the_reason_and_does_not_fill_the_log",
         ),
     },

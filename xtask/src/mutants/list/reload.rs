@@ -1,8 +1,6 @@
 //! The configuration file, read again.
 
-use super::super::{Mutation, integration, unit};
-
-const PROGRAM: &[&str] = &["--test", "program"];
+use super::super::{Mutation, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -77,9 +75,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/keep/merge/mod.rs",
         from: "    merging.merged.deleted.retain(|name| !is_recreated(name));\n",
         to: "",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
+        test: program(
             "reload_failed::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
         ),
     },
@@ -89,9 +85,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/reconcile/unfinished.rs",
         from: "self.namespaces.contains(namespace) && !self.placed.contains(namespace)",
         to: "self.namespaces.contains(namespace)",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
+        test: program(
             "reload_failed::a_namespace_that_has_returned_is_not_replaced_at_the_next_start",
         ),
     },
@@ -101,9 +95,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/steps.rs",
         from: "                self.have(controller, &listed.collect())?;",
         to: "                let _ = listed;",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
+        test: program(
             "reload_failed::a_controller_that_is_created_instead_of_the_reload_has_its_own_list",
         ),
     },
@@ -113,9 +105,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/keep/merge/mod.rs",
         from: "        let before = before.filter(|_| !self.unfinished.media.contains(name));\n",
         to: "",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
+        test: program(
             "reload_failed::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
         ),
     },
@@ -125,9 +115,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/subsystems.rs",
         from: "if let Some(restored) = restored {",
         to: "if let Some(restored) = restored.filter(|_| false) {",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
+        test: program(
             "reload_failed::what_a_reload_has_taken_away_returns_after_a_failed_step_a_stop_or_a_kill",
         ),
     },
@@ -148,11 +136,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/reload.rs",
         from: "        if request.dry_run {\n            return Ok(told);",
         to: "        if request.dry_run && told.steps.is_empty() {\n            return Ok(told);",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
-            "reload::an_edited_file_is_served_while_hosts_go_on_and_after_a_restart",
-        ),
+        test: program("reload::an_edited_file_is_served_while_hosts_go_on_and_after_a_restart"),
     },
     Mutation {
         name: "reload-held-stays",
@@ -193,11 +177,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/reconcile/order.rs",
         from: "match self.kept.get(&ControllerId::new(&one.name)) {",
         to: "match self.kept.get(&ControllerId::new(\"\")) {",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
-            "reload::a_controller_that_is_made_anew_has_what_it_had",
-        ),
+        test: program("reload::a_controller_that_is_made_anew_has_what_it_had"),
     },
     Mutation {
         name: "reload-list-tells-what-it-had",
@@ -216,11 +196,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/steps.rs",
         from: "let merged = merge(before, &self.desired, &now);",
         to: "let merged = merge(before, &now, &self.desired);",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
-            "reload_failed::after_a_step_that_fails_an_operator_can_go_on",
-        ),
+        test: program("reload_failed::after_a_step_that_fails_an_operator_can_go_on"),
     },
     Mutation {
         name: "reload-no-pipe",
@@ -228,11 +204,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/reload.rs",
         from: "        metadata.is_file(),",
         to: "        !metadata.is_dir(),",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
-            "reload::a_pipe_and_an_empty_file_delete_nothing",
-        ),
+        test: program("reload::a_pipe_and_an_empty_file_delete_nothing"),
     },
     Mutation {
         name: "reload-shorter-elsewhere",
@@ -284,11 +256,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/reconcile/mod.rs",
         from: "            controller.say_too(one);\n",
         to: "",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
-            "reload::what_a_subsystem_is_its_controllers_say_together",
-        ),
+        test: program("reload::what_a_subsystem_is_its_controllers_say_together"),
     },
     Mutation {
         name: "pool-outlives-who-named-it",
@@ -296,11 +264,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/api/src/config/subsystems.rs",
         from: "            heir.say_too(&gone);\n",
         to: "            let _ = heir;\n",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
-            "pool::a_pool_stays_when_the_controller_that_names_it_goes",
-        ),
+        test: program("pool::a_pool_stays_when_the_controller_that_names_it_goes"),
     },
     Mutation {
         name: "medium-gone-with-an-error",
@@ -308,10 +272,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/media.rs",
         from: "        self.config.media.retain(|m| m.name != name);\n        let recorded",
         to: "        let recorded",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
-            "reload::a_medium_that_closes_with_an_error_is_gone",
-        ),
+        test: program("reload::a_medium_that_closes_with_an_error_is_gone"),
     },
 ];

@@ -1,8 +1,6 @@
 //! What is made at run time, over a restart.
 
-use super::super::{Mutation, integration, unit};
-
-const PROGRAM: &[&str] = &["--test", "program"];
+use super::super::{Mutation, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -22,11 +20,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/saved/mod.rs",
         from: "        let before = std::mem::replace(&mut self.content, content);\n        let written = self.write();",
         to: "        let before = std::mem::replace(&mut self.content, content);\n        let written = Ok(());",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
-            "saved::it_is_there_again_after_a_stop_and_after_a_kill",
-        ),
+        test: program("saved::it_is_there_again_after_a_stop_and_after_a_kill"),
     },
     Mutation {
         name: "saved-edited-counts",
@@ -67,9 +61,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/saved/mod.rs",
         from: "path.with_extension(\"lock\")",
         to: "path.with_extension(std::process::id().to_string())",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
+        test: program(
             "saved::what_does_not_fit_any_more_or_cannot_be_read_ends_the_start_and_loses_nothing",
         ),
     },
@@ -79,10 +71,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/saved/mod.rs",
         from: "            keep_copy(&self.path)?;",
         to: "            return put_aside(&self.path);",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
-            "saved::what_the_file_changes_counts_for_what_it_changes",
-        ),
+        test: program("saved::what_the_file_changes_counts_for_what_it_changes"),
     },
 ];

@@ -1,6 +1,6 @@
 //! The service: who may connect, what a service manager is told, and what is logged.
 
-use super::super::{Mutation, integration, unit};
+use super::super::{Mutation, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -9,11 +9,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/service/mod.rs",
         from: "tell(&[NotifyState::Ready, NotifyState::Status(status)]);",
         to: "tell(&[NotifyState::Status(status)]);",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "service::a_manager_hears_that_it_is_ready_lives_and_stops",
-        ),
+        test: program("service::a_manager_hears_that_it_is_ready_lives_and_stops"),
     },
     Mutation {
         name: "watchdog-silent-reactor",
@@ -32,11 +28,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/control/server.rs",
         from: "        if self.inherited {",
         to: "        if false {",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "service::the_control_socket_may_be_the_managers_and_stays_when_we_end",
-        ),
+        test: program("service::the_control_socket_may_be_the_managers_and_stays_when_we_end"),
     },
     Mutation {
         name: "log-filter-live",
@@ -44,11 +36,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/logging.rs",
         from: "    live.filter.reload(filter).map_err(failed)?;",
         to: "    let _ = filter;",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "service::the_log_changes_while_it_runs",
-        ),
+        test: program("service::the_log_changes_while_it_runs"),
     },
     Mutation {
         name: "socket-mode-ours",

@@ -1,6 +1,6 @@
 //! Simulations in virtual time.
 
-use crate::mutants::{Mutation, Test, integration, unit};
+use crate::mutants::{Mutation, Test, integration, program, unit};
 
 const RUNS: &[&str] = &["--test", "runs"];
 
@@ -176,11 +176,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/lab/src/cli/calibrate/mod.rs",
         from: "        .create_new(true)\n",
         to: "        .create(true)\n        .truncate(true)\n",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "calibrate::what_was_measured_becomes_a_drive_that_everything_takes",
-        ),
+        test: program("calibrate::what_was_measured_becomes_a_drive_that_everything_takes"),
     },
     Mutation {
         name: "calibrate-depth",

@@ -1,6 +1,6 @@
 //! What the controllers of one subsystem share.
 
-use super::super::{Mutation, unit};
+use super::super::{Mutation, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -175,5 +175,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "controller",
             "subsystem::tests::operations::a_mark_is_checked_against_the_namespace_as_it_is_by_then",
         ),
+    },
+    Mutation {
+        name: "vendor-bytes-erased",
+        guard: "the bytes of a namespace with vendor commands are erased, too",
+        file: "crates/controller/src/subsystem/erase.rs",
+        from: "set.is_none_or(|set| set.keeps_bytes())",
+        to: "set.is_none()",
+        test: program("vendor::a_host_has_the_vendor_command_of_the_configuration"),
     },
 ];

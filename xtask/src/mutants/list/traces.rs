@@ -1,10 +1,6 @@
 //! Traces of controllers' commands.
 
-use super::super::{Mutation, integration, unit};
-
-const fn traces(name: &'static str) -> super::super::Test {
-    integration("nvmirage", &["--test", "program"], name)
-}
+use super::super::{Mutation, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -76,7 +72,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/trace/mod.rs",
         from: "        .create_new(true)",
         to: "        .create(true)\n        .truncate(true)",
-        test: traces("traces::every_command_of_a_host_is_in_the_file"),
+        test: program("traces::every_command_of_a_host_is_in_the_file"),
     },
     Mutation {
         name: "replay-destroys-nothing-unasked",
@@ -125,11 +121,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/controller/src/command/mod.rs",
         from: "        key,\n        ..Named::default()",
         to: "        ..Named::default()",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "traces_keys::keys_become_what_they_were",
-        ),
+        test: program("traces_keys::keys_become_what_they_were"),
     },
     Mutation {
         name: "sample-while-served",
@@ -137,10 +129,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/supervisor/steps.rs",
         from: "Object::Controller(one) => self.tell_of_controller(&one.name),",
         to: "Object::Controller(one) => Ok(drop(one.name.clone())),",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "sample::the_times_are_taken_of_as_many_commands_as_one_wants",
-        ),
+        test: program("sample::the_times_are_taken_of_as_many_commands_as_one_wants"),
     },
 ];

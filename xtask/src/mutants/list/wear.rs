@@ -1,13 +1,9 @@
 //! What modelled drives have become: their state, snapshots of it, and files that keep it.
 
-use crate::mutants::{Mutation, Test, integration, unit};
+use crate::mutants::{Mutation, Test, integration, program, unit};
 
 const fn state(name: &'static str) -> Test {
     unit("model", name)
-}
-
-const fn program(name: &'static str) -> Test {
-    integration("nvmirage", &["--test", "program"], name)
 }
 
 const SNAPSHOT: &str = "flash::tests::state::a_snapshot_is_what_was_there_when_it_was_begun";

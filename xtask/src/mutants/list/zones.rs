@@ -1,6 +1,6 @@
 //! Command sets by their identifiers, and zones.
 
-use super::super::{Mutation, Test, integration, unit};
+use super::super::{Mutation, Test, integration, program, unit};
 
 /// Zones over memory, asked as a lane asks.
 const fn media(name: &'static str) -> Test {
@@ -298,11 +298,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/reactor/src/run.rs",
         from: "controller.zone_changed(id, offset);",
         to: "controller.zone_changed(id, offset + u64::MAX / 2);",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "zones_lost::a_host_is_told_of_zones_that_its_drive_gives_up",
-        ),
+        test: program("zones_lost::a_host_is_told_of_zones_that_its_drive_gives_up"),
     },
     Mutation {
         name: "zone-lost-for-good",
