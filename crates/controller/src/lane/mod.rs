@@ -296,28 +296,31 @@ impl Lane {
             copying,
             queues,
         } = self;
-        let mut issuer = Issuer {
-            key: *key,
-            home_key: *home_key,
-            view,
-            namespaces,
-            channels,
-            near: view.near(hint),
-            copied: 0,
-            hint,
-            segments: Segments::new(),
-            ranges,
-            forwards,
-            mdts_bytes: *mdts_bytes,
-            write_through: *write_through,
-            copying: *copying,
-            gate,
-            clock: None,
-            handed: None,
-            range: None,
+        // Dropped where it is: `drop` would move it, all of its segments, wherever the compiler does
+        // not inline that.
+        let turn = {
+            let mut issuer = Issuer {
+                key: *key,
+                home_key: *home_key,
+                view,
+                namespaces,
+                channels,
+                near: view.near(hint),
+                copied: 0,
+                hint,
+                segments: Segments::new(),
+                ranges,
+                forwards,
+                mdts_bytes: *mdts_bytes,
+                write_through: *write_through,
+                copying: *copying,
+                gate,
+                clock: None,
+                handed: None,
+                range: None,
+            };
+            queues.turn(&mut issuer)
         };
-        let turn = queues.turn(&mut issuer);
-        drop(issuer);
         self.forward_clears();
         turn
     }
