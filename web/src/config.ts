@@ -30,6 +30,7 @@ export interface Medium {
   state?: string;
   target?: string;
   timing?: { [key: string]: unknown };
+  vendor?: "FetchAdd";
   zoned?: { [key: string]: unknown };
 }
 

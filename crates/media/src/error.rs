@@ -20,6 +20,9 @@ pub enum MediumError {
         /// The rule that the zones violate.
         what: &'static str,
     },
+    /// Vendor commands over a medium that is more than bytes, or over a drive.
+    #[error("vendor commands lie over null, ram or file, without zones")]
+    Vendor,
     /// A size of zero, or one that is no multiple of 512.
     #[error("size {} is not a positive multiple of 512 bytes: choose one that is", Bytes(*size))]
     Size {

@@ -22,6 +22,9 @@
     clippy::disallowed_macros
 )]
 
+#[macro_use]
+mod vendors;
+
 mod channel;
 #[cfg(test)]
 mod disk;
@@ -40,6 +43,7 @@ mod ram;
 pub mod scripted;
 mod size;
 mod trouble;
+mod vendor;
 mod zoned;
 
 pub use self::channel::Channel;
@@ -54,4 +58,5 @@ pub use self::medium::{MAX_DEPTH, Medium, MediumKind, MediumSpec, RECORD_MAX};
 pub type Relay = drive::Relay<driver::bus::place::AnyBus>;
 pub use self::drive::Duty;
 pub use self::trouble::{Trouble, TroubleLook, Troubles};
+pub use self::vendor::Vendor;
 pub use self::zoned::{ZoneLook, ZoneLoss, ZoneLossError, ZoneSpec, ZonesLook, ZonesState};

@@ -112,7 +112,8 @@ pub enum Request<'a> {
         fua: bool,
     },
     /// For media with a state: resets this part to new. Its bytes read as zero, its zones are
-    /// empty, its keys are gone. [`Cause::Unsupported`] if the medium has only bytes.
+    /// empty, its keys are gone. A set that keeps bytes ([`crate::set::CommandSet::keeps_bytes`])
+    /// resets only its own state. [`Cause::Unsupported`] if the medium has only bytes.
     Renew {
         /// The part: a whole namespace.
         extent: ByteRange,

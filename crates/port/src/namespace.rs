@@ -236,6 +236,13 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether its namespaces are bytes as those of the NVM command set are: erased and resized in
+    /// the same way. Where not, they have the size that their medium gave them, and
+    /// [`Request::Renew`](crate::Request::Renew) alone resets them.
+    fn keeps_bytes(&self) -> bool {
+        false
+    }
+
     /// Whether its namespaces have logical blocks, which the structures of the NVM command set
     /// describe, too.
     fn has_blocks(&self) -> bool {

@@ -34,7 +34,7 @@ pub use allow::AdminAllow;
 pub use control::Control;
 pub use controller::{Controller, Doorbells, Fuse};
 pub use initial::Initial;
-pub use medium::{Backing, Dialect, Direct, Medium, MediumKeys, MediumKind};
+pub use medium::{Backing, Dialect, Direct, Medium, MediumKeys, MediumKind, Vendor};
 pub use namespace::Namespace;
 pub use reactor::{Mode, Reactor, reactors_in_words};
 pub use read::{Read, from_file, from_text, from_toml, text_of, with_suggestion};

@@ -52,10 +52,12 @@ impl Erase {
     /// Adds a namespace, whatever its medium has.
     pub(super) fn add(&mut self, namespace: &Allocated) {
         let target = (namespace.namespace.channel, namespace.erasable());
-        match &namespace.namespace.set {
-            Some(_) => self.renewed.push((target.0, namespace.namespace.extent())),
-            None if target.1.len > 0 => self.targets.push(target),
-            None => {}
+        let set = namespace.namespace.set.as_ref();
+        if set.is_some() {
+            self.renewed.push((target.0, namespace.namespace.extent()));
+        }
+        if target.1.len > 0 && set.is_none_or(|set| set.keeps_bytes()) {
+            self.targets.push(target);
         }
     }
 }

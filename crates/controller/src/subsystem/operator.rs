@@ -157,7 +157,8 @@ impl Subsystem {
     ) -> Result<Vec<Step>, Status> {
         let blocks = len >> namespace.namespace.lba_shift;
         // What is more than bytes has the size that its medium gave it.
-        if blocks == 0 || namespace.namespace.set.is_some() {
+        let set = namespace.namespace.set.as_ref();
+        if blocks == 0 || set.is_some_and(|set| !set.keeps_bytes()) {
             return Err(Status::INVALID_FIELD_IN_COMMAND);
         }
         let (nsid, channel) = (namespace.nsid(), namespace.namespace.channel);

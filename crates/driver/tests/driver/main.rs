@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
-mod extension;
 mod in_process;
 mod rig;
 mod server;

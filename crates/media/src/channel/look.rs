@@ -21,6 +21,7 @@ impl Channel {
                 pairs: pairs.look(),
                 ..Look::default()
             },
+            Kind::Vendor(vendor) => vendor.below().look(),
             Kind::Null(_) | Kind::Scripted(_) | Kind::Ram(_) | Kind::File(_) | Kind::Drive(_) => {
                 Look::default()
             }

@@ -20,6 +20,7 @@ use crate::keyvalue::KeyValueChannel;
 use crate::null::NullChannel;
 use crate::ram::RamChannel;
 use crate::scripted::{self, ScriptedChannel};
+use crate::vendor::VendorChannel;
 use crate::zoned::{ZoneLoss, ZoneLossError, ZonedChannel};
 
 /// One reactor's handle on a medium: see [`port::Channel`] for how it is used.
@@ -40,6 +41,7 @@ pub(crate) enum Kind {
     KeyValue(Box<KeyValueChannel>),
     Timed(Box<TimedChannel>),
     Zoned(Box<ZonedChannel<Channel>>),
+    Vendor(Box<VendorChannel<Channel>>),
 }
 
 impl Channel {
@@ -57,6 +59,7 @@ impl Channel {
             Kind::Drive(drive) => Some(drive.wait_fd()),
             Kind::Timed(timed) => timed.inner().wait_fd(),
             Kind::Zoned(zoned) => zoned.below().wait_fd(),
+            Kind::Vendor(vendor) => vendor.below().wait_fd(),
         }
     }
 
@@ -77,6 +80,7 @@ impl Channel {
             Kind::Drive(drive) => drive.is_due(),
             Kind::Timed(timed) => timed.is_due(),
             Kind::Zoned(zoned) => zoned.has_to_record() || zoned.below_mut().is_due(),
+            Kind::Vendor(vendor) => vendor.below_mut().is_due(),
         }
     }
 }
@@ -88,6 +92,7 @@ impl Channel {
         match &self.0 {
             Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
             Kind::Scripted(_) | Kind::Drive(_) | Kind::KeyValue(_) | Kind::Timed(_) => None,
+            Kind::Vendor(_) => None,
             Kind::Zoned(zoned) => Some(zoned.happened()),
         }
     }
@@ -148,6 +153,7 @@ impl Channel {
                 zoned.tend();
                 zoned.below_mut().tend();
             }
+            Kind::Vendor(vendor) => vendor.below_mut().tend(),
         }
     }
 
@@ -171,6 +177,7 @@ impl Channel {
             Kind::Drive(drive) => drive.is_polled(),
             Kind::Timed(timed) => timed.inner().is_polled(),
             Kind::Zoned(zoned) => zoned.below().is_polled(),
+            Kind::Vendor(vendor) => vendor.below().is_polled(),
         }
     }
 
@@ -184,6 +191,7 @@ impl Channel {
             Kind::Scripted(channel) => channel.last_op(),
             Kind::Timed(timed) => timed.inner().last_op(),
             Kind::Null(_) | Kind::Ram(_) | Kind::File(_) | Kind::Zoned(_) | Kind::Drive(_) => None,
+            Kind::Vendor(_) => None,
         }
     }
 
@@ -199,6 +207,7 @@ impl Channel {
             Kind::File(file) => file.io_counts(),
             Kind::Timed(timed) => timed.inner().io_counts(),
             Kind::Zoned(zoned) => zoned.below().io_counts(),
+            Kind::Vendor(vendor) => vendor.below().io_counts(),
         }
     }
 }
@@ -221,6 +230,7 @@ impl Port for Channel {
             Kind::KeyValue(channel) => channel.add(ticket, request, segments, view),
             Kind::Timed(channel) => channel.add(ticket, request, segments, view),
             Kind::Zoned(channel) => channel.add(ticket, request, segments, view),
+            Kind::Vendor(channel) => channel.add(ticket, request, segments, view),
         }
     }
 
@@ -235,6 +245,7 @@ impl Port for Channel {
             Kind::KeyValue(channel) => channel.submit(),
             Kind::Timed(channel) => channel.submit(),
             Kind::Zoned(channel) => channel.submit(),
+            Kind::Vendor(channel) => channel.submit(),
         }
     }
 
@@ -249,6 +260,7 @@ impl Port for Channel {
             Kind::KeyValue(channel) => channel.reap(done),
             Kind::Timed(channel) => channel.reap(done),
             Kind::Zoned(channel) => channel.reap(done),
+            Kind::Vendor(channel) => channel.reap(done),
         }
     }
 
@@ -263,6 +275,7 @@ impl Port for Channel {
             Kind::KeyValue(channel) => channel.in_flight(),
             Kind::Timed(channel) => channel.in_flight(),
             Kind::Zoned(channel) => channel.in_flight(),
+            Kind::Vendor(channel) => channel.in_flight(),
         }
     }
 
@@ -277,6 +290,7 @@ impl Port for Channel {
             Kind::KeyValue(channel) => channel.is_full(request),
             Kind::Timed(channel) => channel.is_full(request),
             Kind::Zoned(channel) => channel.is_full(request),
+            Kind::Vendor(channel) => channel.is_full(request),
         }
     }
 
@@ -287,6 +301,7 @@ impl Port for Channel {
             Kind::Ram(_) | Kind::KeyValue(_) => true,
             Kind::Timed(timed) => timed.copies(),
             Kind::Zoned(zoned) => zoned.copies(),
+            Kind::Vendor(vendor) => vendor.copies(),
         }
     }
 
@@ -301,6 +316,7 @@ impl Port for Channel {
             Kind::Ram(channel) => channel.expect(offset, len),
             Kind::Timed(timed) => timed.expect(offset, len),
             Kind::Zoned(zoned) => zoned.expect(offset, len),
+            Kind::Vendor(vendor) => vendor.expect(offset, len),
         }
     }
 
@@ -328,7 +344,7 @@ impl Port for Channel {
             Kind::Null(_) | Kind::Scripted(_) | Kind::Drive(_) | Kind::Ram(_) | Kind::File(_) => {
                 None
             }
-            Kind::KeyValue(_) | Kind::Zoned(_) => None,
+            Kind::KeyValue(_) | Kind::Zoned(_) | Kind::Vendor(_) => None,
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::ram::{self, RamChannel};
 use crate::scripted::{ScriptedChannel, ScriptedSet};
 use crate::size::Bytes;
 use crate::trouble::Troubles;
+use crate::vendor::{Vendor, VendorMedium};
 use crate::zoned::{ZoneLoss, ZoneLossError, ZoneSpec, ZonedMedium};
 
 mod look;
@@ -64,6 +65,13 @@ pub enum MediumKind {
         of: Box<MediumKind>,
         /// Parameters of the zones.
         zones: ZoneSpec,
+    },
+    /// Vendor commands over null, ram or file.
+    Vendor {
+        /// The medium that executes all other commands.
+        of: Box<MediumKind>,
+        /// The commands.
+        commands: Vendor,
     },
     /// A regular file or a block device.
     File {
@@ -114,6 +122,8 @@ pub struct Medium {
     timing: Arc<Timing>,
     /// Its zones, if it has any.
     zoned: Option<Arc<ZonedMedium>>,
+    /// Its vendor commands, if it has any; without zones.
+    vendor: Option<Arc<VendorMedium>>,
 }
 
 enum Backing {
@@ -134,22 +144,33 @@ impl Medium {
         Ok(Arc::new(Self::backed(spec)?))
     }
 
-    /// The feature that limits it to one channel at a time: timing, zones, or keys. `None` without
-    /// a limit.
+    /// The feature that limits it to one channel at a time: timing, zones, vendor commands, or
+    /// keys. `None` without a limit.
     #[must_use]
     pub fn why_single(&self) -> Option<&'static str> {
         if self.has_timing() {
             Some("timing")
         } else if self.zoned.is_some() {
             Some("zones")
+        } else if self.vendor.is_some() {
+            Some("vendor commands")
         } else {
             matches!(self.backing, Backing::KeyValue(_)).then_some("keys")
         }
     }
 
     fn backed(spec: &MediumSpec) -> Result<Medium, MediumError> {
-        let MediumKind::Zoned { of, zones } = &spec.kind else {
-            return Self::plain(&spec.kind);
+        let (of, zones) = match &spec.kind {
+            MediumKind::Zoned { of, zones } => (of, zones),
+            MediumKind::Vendor { of, commands } => {
+                let mut medium = Self::plain(of)?;
+                if matches!(medium.backing, Backing::KeyValue(_) | Backing::Drive(_)) {
+                    return Err(MediumError::Vendor);
+                }
+                medium.vendor = Some(Arc::new(VendorMedium::new(*commands)));
+                return Ok(medium);
+            }
+            plain => return Self::plain(plain),
         };
         if let MediumKind::File {
             path,
@@ -181,6 +202,7 @@ impl Medium {
                 let what = "zones cannot be nested";
                 return Err(MediumError::Zones { what });
             }
+            MediumKind::Vendor { .. } => return Err(MediumError::Vendor),
             MediumKind::Null { size } => (checked(*size)?, Backing::Null),
             MediumKind::Scripted { size } => {
                 (checked(*size)?, Backing::Scripted(Arc::new(ScriptedSet)))
@@ -236,6 +258,7 @@ impl Medium {
             is_placed: AtomicBool::new(false),
             timing: Arc::default(),
             zoned: None,
+            vendor: None,
         }
     }
 
@@ -315,6 +338,9 @@ impl Medium {
     pub fn set(&self) -> Option<Arc<dyn CommandSet>> {
         if let Some(zoned) = &self.zoned {
             return Some(zoned.set());
+        }
+        if let Some(vendor) = &self.vendor {
+            return Some(vendor.set());
         }
         match &self.backing {
             Backing::KeyValue(medium) => Some(medium.set()),
@@ -486,6 +512,14 @@ impl Medium {
     /// Creates a handle without timing.
     fn with_zones(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
         let below = self.bytes(depth)?;
+        if let Some(vendor) = &self.vendor {
+            let channel = vendor.channel(below).ok_or_else(|| {
+                io::Error::other(
+                    "a medium with vendor commands is served by one reactor: give all controllers that use it the same `reactor`",
+                )
+            })?;
+            return Ok(Channel(Kind::Vendor(Box::new(channel))));
+        }
         let Some(zoned) = &self.zoned else {
             return Ok(below);
         };

@@ -148,7 +148,7 @@ impl Channel {
             Kind::Null(_) | Kind::Scripted(_) | Kind::Drive(_) | Kind::Ram(_) | Kind::File(_) => {
                 None
             }
-            Kind::KeyValue(_) | Kind::Zoned(_) => None,
+            Kind::KeyValue(_) | Kind::Zoned(_) | Kind::Vendor(_) => None,
         }
     }
 

@@ -254,7 +254,13 @@ mod tests {
         assert_eq!(offered("k"), ["keyvalue"]);
         assert_eq!(
             offered("ram:"),
-            ["ram:size=", "ram:state=", "ram:lba_size=", "ram:preset="]
+            [
+                "ram:size=",
+                "ram:state=",
+                "ram:vendor=",
+                "ram:lba_size=",
+                "ram:preset="
+            ]
         );
         assert_eq!(offered("file:size=1GiB,pa"), ["file:size=1GiB,path="]);
         assert_eq!(offered("file:size=1G"), [""; 0]);

@@ -130,7 +130,7 @@ impl Host {
         let mut page = [0; 384];
         page[0..8].copy_from_slice(&blocks.to_le_bytes());
         page[8..16].copy_from_slice(&blocks.to_le_bytes());
-        page[26] = self.format_index(4096);
+        page[26] = self.format_index(u32::MAX, 4096);
         page[30] = u8::from(shared);
         self.command(AdminOpcode::NAMESPACE_MANAGEMENT, 0, (0, 0), Some(&page))
     }
@@ -150,13 +150,14 @@ impl Host {
 
     /// Formats a namespace with blocks of that size.
     pub(crate) fn format(&mut self, nsid: u32, block_len: u32) {
-        let index = self.format_index(block_len);
+        let index = self.format_index(nsid, block_len);
         self.command(AdminOpcode::FORMAT_NVM, nsid, (index.into(), 0), None);
     }
 
-    /// The index of the format with blocks of that size, as Identify for all namespaces has it.
-    fn format_index(&mut self, block_len: u32) -> u8 {
-        let common = self.0.identify_namespace(u32::MAX).unwrap();
+    /// The index of the format with blocks of that size, as Identify has it for a namespace, or for
+    /// all of them.
+    fn format_index(&mut self, nsid: u32, block_len: u32) -> u8 {
+        let common = self.0.identify_namespace(nsid).unwrap();
         let shift = block_len.ilog2();
         let at = common
             .lbaf

@@ -68,6 +68,7 @@ mod traces;
 mod traces_keys;
 mod traces_zoned;
 mod up;
+mod vendor;
 mod words;
 mod world;
 mod zones_kept;

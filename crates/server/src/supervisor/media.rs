@@ -502,12 +502,16 @@ pub fn spec_of(config: &config::Medium) -> MediumSpec {
             },
         },
     };
-    let kind = match config.zoned() {
-        Some(zoned) => Store::Zoned {
+    let kind = match (config.zoned(), config.vendor) {
+        (Some(zoned), _) => Store::Zoned {
             of: Box::new(store),
             zones: zoned.spec(),
         },
-        None => store,
+        (None, Some(vendor)) => Store::Vendor {
+            of: Box::new(store),
+            commands: vendor.into(),
+        },
+        (None, None) => store,
     };
     MediumSpec { kind }
 }

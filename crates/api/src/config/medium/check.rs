@@ -11,12 +11,15 @@ use crate::config::{Problem, allow, reactors_in_words};
 const MAX_KEY_VALUE_LEN: u64 = 1 << 40;
 
 impl Medium {
-    /// Reason why only one reactor may serve it: a timing model, zones, or keys.
+    /// Reason why only one reactor may serve it: a timing model, zones, vendor
+    /// commands, or keys.
     pub(in crate::config) fn why_single(&self) -> Option<&'static str> {
         if self.timing.is_some() {
             Some("timing")
         } else if self.zoned().is_some() {
             Some("zones")
+        } else if self.vendor.is_some() {
+            Some("vendor commands")
         } else {
             (self.kind() == MediumKind::KeyValue).then_some("keys")
         }
@@ -48,6 +51,9 @@ impl Medium {
         }
         if let Some(zoned) = self.zoned() {
             zoned.validate(size, &mut place);
+            place.require(self.vendor.is_none(), || {
+                "vendor: a medium with zones has no vendor commands: remove vendor, or zoned".into()
+            });
         }
         self.validate_timing(&mut place);
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use driver::bus::place::Place as Target;
 use serde_json::Value;
 
-use super::{Backing, Dialect, Direct, Drive, File, Kept, KeyValue, Medium, MediumKind};
+use super::{Backing, Dialect, Direct, Drive, File, Kept, KeyValue, Medium, MediumKind, Vendor};
 use crate::config::object::{Bounds, Key, Names, Object, json, object};
 use crate::config::{AdminAllow, Size, Timing, Zoned};
 
@@ -126,16 +126,20 @@ object! {
             unset: "none; commands complete as soon as they are done",
             value: "PRESET[,NAME=VALUE...]",
         };
+        /// Vendor commands of its namespaces, in addition to the NVM command set: `fetch_add` adds
+        /// to a counter. Not with zones.
+        vendor: Option<Vendor> | unset => Fixed { kinds: BYTES, unset: "none" };
         /// Zones, which hosts write sequentially and reset as a whole. A `file` has to be a regular
         /// one.
         zoned: Option<Zoned> | unset => Fixed {
-            kinds: &[MediumKind::Null, MediumKind::Ram, MediumKind::File],
+            kinds: BYTES,
             table: Zoned::KEYS,
             unset: "none",
         };
     }
 }
 
+const BYTES: &[MediumKind] = &[MediumKind::Null, MediumKind::Ram, MediumKind::File];
 const FILE: &[MediumKind] = &[MediumKind::File];
 const DRIVE: &[MediumKind] = &[MediumKind::Drive];
 const KEY_VALUE: &[MediumKind] = &[MediumKind::KeyValue];
@@ -160,7 +164,7 @@ impl From<Medium> for MediumKeys {
         }
         let (kind, in_full) = (medium.kind(), medium.in_full);
         let mut keys = MediumKeys::new(medium.name, kind);
-        keys.timing = medium.timing;
+        (keys.timing, keys.vendor) = (medium.timing, medium.vendor);
         let unless = |value, default| written(value, default, in_full);
         match medium.backing {
             Backing::Null { size, zoned } => (keys.size, keys.zoned) = (Some(size), zoned),
@@ -254,6 +258,7 @@ impl From<MediumKeys> for Medium {
         Medium {
             name: keys.name,
             timing: keys.timing,
+            vendor: keys.vendor,
             backing,
             faults,
             in_full: false,
@@ -343,7 +348,7 @@ mod tests {
     use super::*;
 
     /// One medium of every key, as in a file.
-    const ALL: [(&str, &str); 18] = [
+    const ALL: [(&str, &str); 19] = [
         ("path", "\"p\""),
         ("size", "\"1MiB\""),
         ("target", "\"pci:0000:01:00.0\""),
@@ -361,6 +366,7 @@ mod tests {
         ("max_keys", "1"),
         ("state", "\"s\""),
         ("timing", "{ preset = \"samsung-970-pro\" }"),
+        ("vendor", "\"fetch_add\""),
         ("zoned", "{ zone_size = \"1MiB\" }"),
     ];
 
@@ -374,11 +380,11 @@ mod tests {
             tried.collect::<BTreeSet<_>>()
         );
         for (kind, own) in [
-            ("null", "size timing zoned"),
-            ("ram", "size state timing zoned"),
+            ("null", "size timing vendor zoned"),
+            ("ram", "size state timing vendor zoned"),
             (
                 "file",
-                "path size direct poll_submissions poll_completions register_memory read_only timing zoned",
+                "path size direct poll_submissions poll_completions register_memory read_only timing vendor zoned",
             ),
             (
                 "drive",

@@ -6,6 +6,7 @@
 
 mod check;
 mod keys;
+mod vendor;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,6 +17,7 @@ pub use keys::MediumKeys;
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
+pub use vendor::Vendor;
 
 use super::{AdminAllow, Read, Size, Span, Timing, Zoned};
 
@@ -79,6 +81,8 @@ pub struct Medium {
     pub name: String,
     /// Timing model that delays the completion of commands.
     pub timing: Option<Timing>,
+    /// Vendor commands of its namespaces.
+    pub vendor: Option<Vendor>,
     /// Where the data is.
     pub backing: Backing,
     /// What is wrong with the keys that it was written with; empty for one that was made here.
@@ -199,6 +203,7 @@ impl Medium {
         Medium {
             name,
             timing: None,
+            vendor: None,
             backing,
             faults: Vec::new(),
             in_full: false,

@@ -1,0 +1,24 @@
+//! The vendor commands that a medium can have, by their words.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+macro_rules! words {
+    ($($(#[$doc:meta])+ $module:ident::$name:ident, $word:literal;)+) => {
+        /// Vendor commands of a medium.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        pub enum Vendor {
+            $($(#[$doc])+ #[serde(rename = $word)] $name),+
+        }
+
+        impl From<Vendor> for media::Vendor {
+            fn from(vendor: Vendor) -> Self {
+                match vendor {
+                    $(Vendor::$name => media::Vendor::$name),+
+                }
+            }
+        }
+    };
+}
+
+media::vendor_commands!(words);

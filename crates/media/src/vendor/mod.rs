@@ -1,0 +1,228 @@
+//! Vendor commands of a medium, beside the NVM command set. The commands of one vendor are one file
+//! here and one line in `vendors.rs`; the configuration, its checks, completion, the API
+//! description and the book then know their word.
+//!
+//! The medium below executes everything else. Commands have a state of the medium, so one reactor
+//! serves it; the state stays when another reactor takes over.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use memory::{DmaView, Segment};
+use nvme_spec::log::CommandEffects;
+use nvme_spec::opcode::Csi;
+use nvme_spec::{Sqe, Status};
+use port::namespace::Namespace;
+use port::set::{Asked, CommandSet};
+use port::ticket::Ticket;
+use port::{Added, ByteRange, Channel as Port, Done, Outcome, Request};
+
+/// Vendor commands, as the controller sees them.
+trait Commands: fmt::Debug + Send + Sync {
+    /// Examines a submission queue entry, and returns whether the command reads or changes data,
+    /// and the direction and bytes of its data. `None`: the command is not one of these.
+    ///
+    /// # Errors
+    /// The status that rejects the command.
+    fn command(&self, sqe: &Sqe, namespace: &Namespace) -> Result<Option<Asked>, Status>;
+
+    /// Name of a command; `None`: the command is not one of these.
+    fn name(&self, opcode: u8) -> Option<&'static str>;
+
+    /// Effects of a command, for the log of effects; `None`: the command is not one of these.
+    fn effects(&self, opcode: u8) -> Option<CommandEffects>;
+
+    /// Their state for a new medium.
+    fn start(&self) -> Box<dyn Execute>;
+}
+
+/// State of vendor commands, and their execution on the reactor's thread: it must not block.
+trait Execute: fmt::Debug + Send {
+    /// Executes a command: its submission queue entry, copied from the host once, the range of its
+    /// namespace in the medium, and its data, at most as many bytes as [`Commands::command`]
+    /// returned.
+    fn execute(&mut self, sqe: &Sqe, namespace: ByteRange, data: &[Segment<'_>]) -> Outcome;
+
+    /// Resets the state of a namespace, which was formatted or is new.
+    fn renew(&mut self, namespace: ByteRange);
+}
+
+macro_rules! declare {
+    ($($(#[$doc:meta])+ $module:ident::$name:ident, $word:literal;)+) => {
+        $(mod $module;)+
+
+        /// Vendor commands that a medium can have.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Vendor {
+            $($(#[$doc])+ $name),+
+        }
+
+        impl Vendor {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// Word in a configuration.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word),+
+                }
+            }
+
+            fn commands(self) -> Box<dyn Commands> {
+                match self {
+                    $(Self::$name => Box::new($module::$name)),+
+                }
+            }
+        }
+    };
+}
+
+vendor_commands!(declare);
+
+/// The command set of namespaces with them: NVM, and these commands.
+#[derive(Debug)]
+struct Extended(Box<dyn Commands>);
+
+impl CommandSet for Extended {
+    fn csi(&self) -> Csi {
+        Csi::NVM
+    }
+
+    fn keeps_bytes(&self) -> bool {
+        true
+    }
+
+    fn command(&self, sqe: &Sqe, namespace: &Namespace) -> Result<Option<Asked>, Status> {
+        self.0.command(sqe, namespace)
+    }
+
+    fn opcode_name(&self, opcode: u8) -> Option<&'static str> {
+        self.0.name(opcode)
+    }
+
+    fn effects(&self, opcode: u8) -> Option<CommandEffects> {
+        self.0.effects(opcode)
+    }
+}
+
+/// The vendor commands of a medium.
+#[derive(Debug)]
+pub(crate) struct VendorMedium {
+    set: Arc<dyn CommandSet>,
+    /// `None` while a channel has it.
+    #[expect(clippy::disallowed_types, reason = "no command comes here")]
+    state: std::sync::Mutex<Option<Box<dyn Execute>>>,
+}
+
+impl VendorMedium {
+    pub(crate) fn new(vendor: Vendor) -> Self {
+        let commands = vendor.commands();
+        VendorMedium {
+            state: Some(commands.start()).into(),
+            set: Arc::new(Extended(commands)),
+        }
+    }
+
+    /// The command set of its namespaces.
+    pub(crate) fn set(&self) -> Arc<dyn CommandSet> {
+        Arc::clone(&self.set)
+    }
+
+    /// Creates the channel over `below`; `None` while there is another one.
+    pub(crate) fn channel<C>(self: &Arc<Self>, below: C) -> Option<VendorChannel<C>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(VendorChannel {
+            state: Some(state.take()?),
+            home: Arc::clone(self),
+            below,
+        })
+    }
+}
+
+/// A reactor's handle on a medium with vendor commands.
+#[derive(Debug)]
+pub(crate) struct VendorChannel<C> {
+    below: C,
+    /// Present until the drop.
+    state: Option<Box<dyn Execute>>,
+    home: Arc<VendorMedium>,
+}
+
+impl<C> VendorChannel<C> {
+    pub(crate) fn below(&self) -> &C {
+        &self.below
+    }
+
+    pub(crate) fn below_mut(&mut self) -> &mut C {
+        &mut self.below
+    }
+
+    fn state(&mut self) -> &mut dyn Execute {
+        &mut **self.state.as_mut().expect("there until the drop")
+    }
+}
+
+impl<C> Drop for VendorChannel<C> {
+    fn drop(&mut self) {
+        let mut home = self
+            .home
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *home = self.state.take();
+    }
+}
+
+impl<C: Port> Port for VendorChannel<C> {
+    #[inline]
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        match *request {
+            Request::Command { sqe, extent, .. } => {
+                Added::Done(ticket, self.state().execute(sqe, extent, segments))
+            }
+            Request::Renew { extent } => {
+                self.state().renew(extent);
+                Added::Done(ticket, Outcome::OK)
+            }
+            _ => self.below.add(ticket, request, segments, view),
+        }
+    }
+
+    #[inline]
+    fn submit(&mut self) {
+        self.below.submit();
+    }
+
+    #[inline]
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        self.below.reap(done);
+    }
+
+    #[inline]
+    fn in_flight(&self) -> u32 {
+        self.below.in_flight()
+    }
+
+    #[inline]
+    fn is_full(&self, request: &Request<'_>) -> bool {
+        let is_ours = matches!(request, Request::Command { .. } | Request::Renew { .. });
+        !is_ours && self.below.is_full(request)
+    }
+
+    #[inline]
+    fn copies(&self) -> bool {
+        self.below.copies()
+    }
+
+    #[inline]
+    fn expect(&self, offset: u64, len: u64) {
+        self.below.expect(offset, len);
+    }
+}
