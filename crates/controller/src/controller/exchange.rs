@@ -250,6 +250,11 @@ impl Controller {
                 let (QueueName::Submission(qid) | QueueName::Completion(qid)) = queue;
                 self.bad_doorbell(qid);
             }
+            LaneEvent::Fault(LaneFault::RingAbsent { queue }) => tracing::debug!(
+                controller = self.config.name,
+                ?queue,
+                "a doorbell was rung for a queue whose memory is not mapped: nothing is fetched from it until it is mapped again"
+            ),
             LaneEvent::Fault(LaneFault::RingLost { .. }) => self.fail(Failure::QueueLost),
             // Taken before: it needs the table of lanes.
             LaneEvent::Stopped => (),

@@ -127,6 +127,10 @@ impl Queues {
         let left = self.available(position);
         turn.fetched += available - left;
         self.count_fetched(available - left);
+        if self.is_absent(position) {
+            self.ring_absent(position);
+            return;
+        }
         // What another turn can do: as much as there is room for, and what waits for its channel.
         let room = room.saturating_sub(available - left);
         turn.pending += match went {
@@ -216,6 +220,7 @@ impl Queues {
                     self.issue(index, position, &sqe, issuer)
                 }
                 Met::Asked(index, asked) => self.asked(index, position, asked),
+                Met::RingAbsent => Went::NoPlace,
                 Met::RingLost(queue) => {
                     self.ring_lost(queue);
                     Went::NoPlace
@@ -243,9 +248,7 @@ impl Queues {
         let words = match member.sq.fetch_into(slot, saved, self.ticks) {
             Ok(words) => words,
             Err(RingAbsent) => {
-                let queue = QueueName::Submission(member.sq.id());
                 self.cq.release(entry);
-                self.ring_lost(queue);
                 return None;
             }
         };

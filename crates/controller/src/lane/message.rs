@@ -164,8 +164,14 @@ pub enum LaneFault {
         /// The value found.
         value: u32,
     },
-    /// A ring was used while its page was not mapped: the lane has stopped, and the controller
-    /// cannot go on.
+    /// The doorbell of a submission queue was rung while its page was not mapped. Nothing is fetched
+    /// from it until the map changes. Told once for each change.
+    RingAbsent {
+        /// The ring's queue.
+        queue: QueueName,
+    },
+    /// A completion was to be posted to a page that was not mapped: the lane has stopped, and the
+    /// controller cannot go on.
     RingLost {
         /// The ring's queue.
         queue: QueueName,

@@ -103,6 +103,26 @@ impl Queues {
         self.reports.add(LaneEvent::Fault(fault));
     }
 
+    /// Whether the last fetch from the submission queue at a position found no memory.
+    #[inline]
+    pub(super) fn is_absent(&self, position: usize) -> bool {
+        let member = self.sqs[position].as_ref();
+        member.is_some_and(|member| member.sq.is_absent())
+    }
+
+    /// The submission queue at a position has a doorbell that was rung, and no memory. Its host may
+    /// be about to delete it, or to map the memory again; the other queues go on. Told once for each
+    /// change of the map.
+    #[cold]
+    pub(super) fn ring_absent(&mut self, position: usize) {
+        if let Some(member) = self.member(position) {
+            member.sq.forget_tail();
+            let queue = QueueName::Submission(member.sq.id());
+            let fault = LaneFault::RingAbsent { queue };
+            self.reports.add(LaneEvent::Fault(fault));
+        }
+    }
+
     /// A ring was used while its page was not mapped: nothing more is fetched or posted. Told once.
     #[cold]
     pub(super) fn ring_lost(&mut self, queue: QueueName) {

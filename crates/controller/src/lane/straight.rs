@@ -30,7 +30,9 @@ pub(super) enum Met {
     Other(u16),
     /// This plain command was asked for, and it went another way than most.
     Asked(u16, Asked),
-    /// A ring was used while its page was not mapped.
+    /// The next entry's page is not mapped.
+    RingAbsent,
+    /// An entry was posted to a page that is not mapped.
     RingLost(QueueName),
 }
 
@@ -89,7 +91,7 @@ impl Queues {
             };
             let Ok(words) = member.sq.fetch_into(slot, saved, ticks) else {
                 batch.put_back(entry);
-                return (Met::RingLost(QueueName::Submission(sqid)), batch);
+                return (Met::RingAbsent, batch);
             };
             let left = batch.left();
             if left >= PREFETCH {

@@ -18,6 +18,9 @@ pub struct Sq {
     tail: u32,
     fetched: u32,
     frozen: Option<BadDoorbell>,
+    /// An entry could not be fetched, because its page is not mapped. Until the map changes the
+    /// queue is as if nothing were submitted.
+    absent: bool,
     doorbell: Doorbell,
 }
 
@@ -59,6 +62,7 @@ impl Sq {
             tail: 0,
             fetched: 0,
             frozen: None,
+            absent: false,
             doorbell,
         }
     }
@@ -96,14 +100,14 @@ impl Sq {
         distance(self.head, self.tail, self.entries)
     }
 
-    /// Checks the doorbell and takes the new tail. A frozen queue is not checked.
+    /// Checks the doorbell and takes the new tail. A queue that is frozen or absent is not checked.
     ///
     /// # Errors
     /// The value cannot be: it is outside the ring, or passes the free entries. The queue is frozen
     /// now, what was submitted before included. Told once.
     #[inline]
     pub fn look(&mut self, bells: Bells<'_>) -> Result<(), BadDoorbell> {
-        if self.frozen.is_some() {
+        if self.is_still() {
             return Ok(());
         }
         match self.doorbell.look(bells) {
@@ -146,7 +150,7 @@ impl Sq {
     #[must_use]
     pub fn has_news(&self, bells: Bells<'_>) -> bool {
         let mut doorbell = self.doorbell;
-        self.frozen.is_none() && doorbell.look(bells).is_some_and(|value| value != self.tail)
+        !self.is_still() && doorbell.look(bells).is_some_and(|value| value != self.tail)
     }
 
     /// Tells the processor to bring the entry `ahead` of the head.
@@ -196,7 +200,10 @@ impl Sq {
     #[inline]
     pub fn fetch(&mut self) -> Result<([u64; 8], u32), RingAbsent> {
         debug_assert!(self.available() > 0);
-        let words = self.ring.load(self.head).ok_or(RingAbsent)?;
+        let Some(words) = self.ring.load(self.head) else {
+            self.absent = true;
+            return Err(RingAbsent);
+        };
         self.head = next(self.head, self.entries);
         let number = self.fetched;
         self.fetched = number.wrapping_add(1);
@@ -225,6 +232,23 @@ impl Sq {
         Ok(words)
     }
 
+    /// Its doorbell is not checked.
+    #[inline]
+    fn is_still(&self) -> bool {
+        self.frozen.is_some() | self.absent
+    }
+
+    /// An entry could not be fetched, and the map has not changed since.
+    #[inline]
+    pub(crate) fn is_absent(&self) -> bool {
+        self.absent
+    }
+
+    /// Drops the tail of an absent queue: once the map changes, the doorbell tells it again.
+    pub(crate) fn forget_tail(&mut self) {
+        self.tail = self.head;
+    }
+
     /// A bad doorbell value was found, and nothing more is fetched.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
@@ -244,6 +268,7 @@ impl Sq {
 
     /// The host's memory map changed.
     pub fn resolve(&mut self, view: &Arc<DmaView>) {
+        self.absent = false;
         self.ring.resolve(view);
     }
 
@@ -255,7 +280,7 @@ impl Sq {
     /// Asks the host to ring the doorbell from the next submission on, where it registered buffers.
     pub fn arm(&self, bells: Bells<'_>) {
         if let Some(shadow) = bells.shadow
-            && self.frozen.is_none()
+            && !self.is_still()
         {
             shadow.store_event_idx(self.doorbell.slot, self.tail);
         }

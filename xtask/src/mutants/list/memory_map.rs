@@ -128,4 +128,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "map::the_last_page_may_end_where_the_address_space_does",
         ),
     },
+    Mutation {
+        name: "absent-queue-waits",
+        guard: "a queue whose memory is gone is no work, and fails nothing",
+        file: "crates/controller/src/queue/sq.rs",
+        from: "            self.absent = true;",
+        to: "            self.absent = false;",
+        test: unit(
+            "controller",
+            "lane::tests::maps::a_submission_ring_used_while_absent_goes_on_when_it_returns",
+        ),
+    },
 ];

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use memory::DoorbellPages;
+use memory::{DoorbellPages, Iova};
 use nvme_spec::Sqe;
 use port::testing::Manner;
 
@@ -543,19 +543,50 @@ fn wrong_configurations_are_refused_with_the_field() {
     assert!(config().check().is_ok());
 }
 
-#[test]
-fn a_queue_in_use_that_is_unmapped_fails_the_controller() {
-    let mut rig = Rig::enabled();
-    rig.create_pair(1, 8);
-    // Everything but the page of submission queue 1.
-    let hole = (rig.sq_page(1).0 - rig.host.page(0).0) / 4096;
+/// Unmaps a page and leaves everything else.
+fn unmap(rig: &mut Rig, page: Iova) {
+    let hole = (page.0 - rig.host.page(0).0) / 4096;
     rig.host.unmap_pages(0, PAGES);
     rig.host.map_pages(0, hole);
     rig.host.map_pages(hole + 1, PAGES - hole - 1);
     rig.tell_view();
     rig.turns(4);
     assert_eq!(rig.csts(), RDY, "it may come back");
+}
+
+/// A driver in user space that ends may unmap a ring and clear its doorbell's buffer before it
+/// deletes the queue.
+#[test]
+fn a_submission_queue_whose_memory_is_gone_waits_until_it_is_deleted() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    rig.create_pair(2, 8);
+    let page = rig.sq_page(1);
+    unmap(&mut rig, page);
     rig.write32(0x1008, 1);
+    rig.turns(8);
+    assert_eq!(rig.csts(), RDY);
+    // Everything else goes on.
+    let read = rig.read_sqe(0, 8);
+    rig.submit_io(2, 0, read);
+    rig.turns(8);
+    assert!(rig.io_cqe(2, 0).is_some());
+    assert_eq!(rig.delete_sq(1), OK);
+    assert_eq!(rig.delete_cq(1), OK);
+    rig.host.unmap_pages(0, PAGES);
+    rig.host.map_pages(0, PAGES);
+    rig.tell_view();
+    rig.create_pair(1, 8);
+}
+
+#[test]
+fn a_completion_queue_in_use_that_is_unmapped_fails_the_controller() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    let page = rig.cq_page(1);
+    unmap(&mut rig, page);
+    let read = rig.read_sqe(0, 8);
+    rig.submit_io(1, 0, read);
     rig.turns(8);
     assert_eq!(rig.csts(), RDY | CFS);
     assert_eq!(rig.lanes.live(), 0);
