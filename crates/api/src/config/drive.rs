@@ -17,7 +17,7 @@ use model::{Kind, Parameters};
 use serde::{Deserialize, Serialize};
 
 use super::read::nearest_word;
-use super::timing::told;
+use super::timing::parameter_error;
 use super::{Read, Size};
 
 /// Version of the format; no other is read.
@@ -204,7 +204,7 @@ impl Drive {
                 Ok(parameters)
             }),
         }
-        .map_err(|error| told(&error))
+        .map_err(|error| parameter_error(&error))
     }
 }
 
@@ -243,7 +243,9 @@ impl PresetFile {
         }
         let file: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         file.kind()?;
-        let parameters = file.parameters(file.size.0).map_err(|error| told(&error))?;
+        let parameters = file
+            .parameters(file.size.0)
+            .map_err(|error| parameter_error(&error))?;
         parameters.check().map_err(|error| error.to_string())?;
         Ok(file)
     }

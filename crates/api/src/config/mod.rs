@@ -41,7 +41,7 @@ pub use read::{Read, from_file, from_text, from_toml, text_of, with_suggestion};
 use serde::{Deserialize, Serialize};
 pub use size::{Range, Size, Span};
 pub use socket_mode::SocketMode;
-pub use timing::{Text, Timing};
+pub use timing::{Text, Timing, parameter_error};
 use utoipa::ToSchema;
 pub use validate::Problem;
 pub use zoned::Zoned;

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use model::parameter::Change;
 use model::preset::MeasuredBy;
 use model::{InvalidParameter, Kind, Moment, Parameters};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -306,7 +305,7 @@ impl Timing {
             let set = parameters.set(name, &text.0, Moment::Running);
             let host_ns = by.unwrap_or_default().host_ns(name).unwrap_or(0);
             let set = set.and_then(|()| parameters.subtract_host(name, host_ns));
-            problems.extend(set.err().map(|error| told(&error)));
+            problems.extend(set.err().map(|error| parameter_error(&error)));
             timing.changes.insert(name.clone(), text.clone());
         }
         problems.extend(parameters.check().err().map(|error| error.to_string()));
@@ -344,7 +343,7 @@ impl Timing {
             let set = parameters.set(name, &text.0, Moment::Creation);
             let host_ns = by.unwrap_or_default().host_ns(name).unwrap_or(0);
             let set = set.and_then(|()| parameters.subtract_host(name, host_ns));
-            problems.extend(set.err().map(|error| told(&error)));
+            problems.extend(set.err().map(|error| parameter_error(&error)));
         }
         if problems.is_empty() {
             Ok(parameters)
@@ -442,8 +441,8 @@ impl Timing {
     }
 }
 
-/// An error, with the parameter that was probably meant, or else the list of all.
-pub(super) fn told(error: &InvalidParameter) -> String {
+/// An error, with the parameter that was probably meant, or else where all are listed.
+pub fn parameter_error(error: &InvalidParameter) -> String {
     let InvalidParameter::Unknown { name, kind } = error else {
         return error.to_string();
     };
@@ -452,26 +451,8 @@ pub(super) fn told(error: &InvalidParameter) -> String {
         None => nearest_word(name, kind.parameters().map(|p| p.name))
             .map(|word| format!("did you mean `{word}`?")),
     };
-    let mut text = format!(
-        "there is no parameter `{name}` for a model of kind {}",
-        kind.name()
-    );
-    if let Some(meant) = meant {
-        return format!("{text}; {meant}");
-    }
-    for (change, when) in [
-        (Change::Live, "live parameters, changeable at any time"),
-        (Change::Reset, "parameters changed at a controller reset"),
-        (Change::Fixed, "parameters fixed at creation"),
-    ] {
-        let those = kind.parameters().filter(|p| p.change == change);
-        let those = those.map(|p| format!("{} ({})", p.name, p.unit.name()));
-        let those: Vec<String> = those.collect();
-        if !those.is_empty() {
-            text += &format!("\n{when}: {}", those.join(", "));
-        }
-    }
-    text
+    let meant = meant.unwrap_or_else(|| "`nvmirage explain PRESET` lists them".to_owned());
+    format!("{error}; {meant}")
 }
 
 /// The parameters that replace a single latency in a flash model.
@@ -575,12 +556,7 @@ mod tests {
             (
                 "8GiB",
                 format!("{pro}zebra = \"8us\""),
-                "read_4k_cell0 (time), ",
-            ),
-            (
-                "8GiB",
-                format!("{pro}zebra = \"8us\""),
-                "channels (count), ",
+                "for a model of kind flash; `nvmirage explain PRESET` lists them",
             ),
             (
                 "8GiB",

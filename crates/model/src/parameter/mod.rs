@@ -108,7 +108,7 @@ pub enum Moment {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidParameter {
     /// No parameter is called so.
-    #[error("there is no parameter `{name}` for a model of kind {}: there are {}", kind.name(), names(*kind))]
+    #[error("there is no parameter `{name}` for a model of kind {}", kind.name())]
     Unknown {
         /// What was asked for.
         name: String,
@@ -146,11 +146,6 @@ pub enum InvalidParameter {
     /// Values that do not fit each other.
     #[error("{0}")]
     Unfit(String),
-}
-
-fn names(kind: Kind) -> String {
-    let names: Vec<&str> = kind.parameters().map(|p| p.name).collect();
-    names.join(", ")
 }
 
 fn parameter_range(kind: Kind, name: &str) -> String {

@@ -88,7 +88,7 @@ fn text_that_says_nothing_is_told_what_to_write() {
         (
             "read_latncy",
             "8us",
-            "there is no parameter `read_latncy` for a model of kind nvm: there are arithmetic, read_latency,",
+            "there is no parameter `read_latncy` for a model of kind nvm",
         ),
     ] {
         let error = set(name, text).unwrap_err();

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use api::config::parameter_error;
 use model::Kind;
 use simulate::fio;
 
@@ -79,7 +80,8 @@ pub(super) fn points(sweeps: &[Sweep], kind: Kind) -> Result<Vec<Point>, String>
             Err(_) if fio::is_key(name) => Key::Job,
             Err(error) => {
                 return Err(format!(
-                    "--sweep {name}: not a key of a job file, and {error}"
+                    "--sweep {name}: not a key of a job file, and {}",
+                    parameter_error(&error)
                 ));
             }
         };
