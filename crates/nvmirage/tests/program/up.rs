@@ -160,11 +160,17 @@ fn a_drive_that_a_server_refuses_leaves_nothing_there() {
 fn a_drive_that_cannot_be_served_here_leaves_no_file_and_no_folder() {
     let world = World::new();
     let before = names(&world.path(""));
-    let control = world.unix("typo/below/control");
     let listen = world.vfio_user("missing/nvme.sock");
-    let args = ["up", "file", "--size", "1MiB", "--path", "disk.img"];
-    let error = world.fails(&[&args[..], &["--listen", &listen, "--control", &control]].concat());
-    assert!(error.contains("removed what it had made: file "), "{error}");
+    for (control, says) in [
+        ("typo/control", "create the folder "),
+        ("control", "removed what it had made: file "),
+    ] {
+        let control = world.unix(control);
+        let args = ["up", "file", "--size", "1MiB", "--path", "disk.img"];
+        let at = ["--listen", &listen, "--control", &control];
+        let error = world.fails(&[&args[..], &at].concat());
+        assert!(error.contains(says), "{says} in {error}");
+    }
     let mut after = names(&world.path(""));
     // what tells drives apart is kept for all that come
     after.retain(|name| name != "state");

@@ -31,14 +31,11 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Binds `path` with mode 0600.
+    /// Binds `path`, in a folder that exists, with mode 0600.
     ///
     /// # Errors
     /// `AddrInUse` if another process listens there; otherwise the system's.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
         // created under another name with restricted permissions, then renamed: at no time can
         // others open it
         let made = path.with_extension(format!("new.{}", std::process::id()));

@@ -67,10 +67,16 @@ fn control_socket(asked_for: Option<&Listen>, default: &Path) -> anyhow::Result<
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error).with_context(|| {
                 format!("the control socket {listen} is in use by another server: stop it, or name another socket with --control")
             }),
-            Err(error) => Err(error).with_context(|| format!("cannot listen on the control socket {listen}")),
+            Err(error) => {
+                // A folder that is misspelt is not created.
+                let folder = listen.path().parent().filter(|folder| !folder.exists());
+                let remedy = folder.map(|folder| format!(": create the folder {}, or name another socket with --control", folder.display()));
+                Err(error).with_context(|| format!("cannot listen on the control socket {listen}{}", remedy.unwrap_or_default()))
+            }
         };
     }
-    match Socket::bind(default) {
+    let folder = default.parent().map_or(Ok(()), std::fs::create_dir_all);
+    match folder.and_then(|()| Socket::bind(default)) {
         Ok(socket) => Ok(Some(socket)),
         Err(error) => {
             let why = match error.kind() {

@@ -153,7 +153,11 @@ impl Up {
                 return Err(error).with_context(|| format!("cannot ask the server at {server}"));
             }
         };
-        if serves && let Some(folder) = server.path().parent() {
+        let is_default = server.path() == Address::default_of_server();
+        if serves
+            && is_default
+            && let Some(folder) = server.path().parent()
+        {
             made.folder(folder).with_context(|| {
                 format!(
                     "cannot create {}: name another control socket with --control",
