@@ -102,6 +102,8 @@ async function get<T>(path: string): Promise<T> {
 const name = encodeURIComponent;
 
 export const stats = () => get<Stats>("/v1/stats");
+/** What the server counted in the last ten minutes, every few seconds, the oldest first. */
+export const past = () => get<Stats[]>("/v1/stats/history");
 export const timing = (medium: string) => get<Timing>(`/v1/media/${name(medium)}/timing`);
 export const map = (medium: string) => get<MediumMap>(`/v1/media/${name(medium)}/map?cells=2048&count=0`);
 export const queues = (controller: string) => get<Inspector>(`/v1/controllers/${name(controller)}/queues?commands=64`);

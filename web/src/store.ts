@@ -16,6 +16,15 @@ export type Connection =
 
 const EVERY_MS = 1000;
 
+/** What the server counted before. One that keeps nothing, an older one, has no past. */
+async function recall(): Promise<Stats[]> {
+  try {
+    return await api.past();
+  } catch {
+    return [];
+  }
+}
+
 export class Store {
   connection: Connection = { is: "connecting" };
   stats: Stats | null = null;
@@ -31,6 +40,8 @@ export class Store {
   private readonly told = new Set<() => void>();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private hearing: AbortController | null = null;
+  /** Whether the history has what the server counted before this page was open. */
+  private recalled = false;
   /** The question that is under way. The answer to one that is no longer here is not looked at. */
   private asking: object | null = null;
 
@@ -92,8 +103,9 @@ export class Store {
     const begun = performance.now();
     try {
       const stats = await api.stats();
+      const past = this.recalled ? [] : await recall();
       if (this.asking !== asking) return;
-      this.take(stats);
+      this.take(stats, past);
     } catch (error) {
       if (this.asking !== asking) return;
       this.failed(error);
@@ -105,7 +117,9 @@ export class Store {
     this.timer = setTimeout(() => void this.poll(), Math.max(100, EVERY_MS - (performance.now() - begun)));
   }
 
-  private take(stats: Stats): void {
+  private take(stats: Stats, past: Stats[]): void {
+    this.recalled = true;
+    for (const before of past) if (before.time_ns < stats.time_ns) this.history.add(before);
     if (this.stats !== null && isAnother(stats, this.stats)) {
       // it counts everything anew, events too, and what the one before did is not its past
       this.stopHearing();

@@ -22,6 +22,9 @@ class Around {
   started = Date.now() - 60_000;
   streams: Stream[] = [];
   asked = 0;
+  /** Seconds before now of which the server has samples; none if it keeps nothing. */
+  past: number[] | null = null;
+  recalled = 0;
   /** Answers wait for it. */
   held: Promise<void> = Promise.resolve();
   readonly document = Object.assign(new EventTarget(), { hidden: false });
@@ -43,6 +46,11 @@ class Around {
     return this.streams.filter((one) => !one.aborted);
   }
 
+  private sample(ms: number) {
+    const none = { reactors: [], media: [], namespaces: [], tenants: [], controllers: [] };
+    return { time_ns: (ms - this.started) * 1e6, unix_time_ms: ms, ...none };
+  }
+
   private async answer(path: string, init: RequestInit): Promise<Response> {
     const sent = (init.headers as Record<string, string>)["Authorization"];
     const refused = this.wanted !== null && sent !== `Bearer ${this.wanted}`;
@@ -50,9 +58,13 @@ class Around {
       this.asked += 1;
       await this.held;
       if (refused) return Response.json({ status: 401, title: "no token", detail: "" }, { status: 401 });
+      return Response.json(this.sample(Date.now()));
+    }
+    if (path === "/v1/stats/history") {
+      this.recalled += 1;
+      if (this.past === null) return Response.json({ status: 404, title: "not found", detail: "" }, { status: 404 });
       const now = Date.now();
-      const none = { reactors: [], media: [], namespaces: [], tenants: [], controllers: [] };
-      return Response.json({ time_ns: (now - this.started) * 1e6, unix_time_ms: now, ...none });
+      return Response.json(this.past.map((seconds) => this.sample(now - seconds * 1000)));
     }
     const since = Number(/^\/v1\/events\?since=(\d+)$/.exec(path)?.[1]);
     const body = new TransformStream<Uint8Array, Uint8Array>();
@@ -93,6 +105,28 @@ async function started(): Promise<void> {
 }
 
 afterEach(() => around.hide(true));
+
+test("what the server counted before the page was open is there, once", async () => {
+  around = new Around();
+  // the last one was taken after the page had asked for numbers
+  around.past = [20, 15, 10, 5, -5];
+  store = new Store();
+  store.start();
+  await until("it has two answers", () => store.history.timeline.length === 4 + 2);
+  const seconds = store.history.timeline.seconds();
+  assert.deepEqual(
+    seconds,
+    [...seconds].sort((a, b) => a - b),
+  );
+  assert.ok((seconds[4] ?? 0) - (seconds[0] ?? 0) > 19);
+  assert.equal(around.recalled, 1);
+});
+
+test("a server that keeps no past is shown from now on", async () => {
+  await started();
+  await until("it has two answers", () => store.history.timeline.length === 2);
+  assert.equal(around.recalled, 1);
+});
 
 test("who does not look hears of no events, and then of all since", async () => {
   await started();

@@ -1,8 +1,11 @@
 //! Objects of the control socket by name: read, made twice, changed under a condition, refused.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{BOUND, World};
 
 /// A server with a medium, half of which a namespace has, that a controller has.
 const CONFIG: &str = r#"
@@ -193,5 +196,39 @@ fn the_description_is_served() {
     );
     assert_eq!(reply.body, std::fs::read_to_string(book).unwrap());
     assert_eq!(reply.json()["openapi"], "3.1.0");
+    server.stop();
+}
+
+#[test]
+fn what_was_counted_before_one_asks_is_there() {
+    let world = World::new();
+    let server = world.serve_media("ram:size=16MiB");
+    let ask = || world.ask("GET /v1/stats/history", &[], "").is(200).json();
+    let end = Instant::now() + BOUND;
+    let samples = loop {
+        let samples = ask().as_array().unwrap().clone();
+        if samples.len() >= 2 {
+            break samples;
+        }
+        assert!(Instant::now() < end, "{samples:?}");
+        thread::sleep(Duration::from_millis(200));
+    };
+    let now = world.ask("GET /v1/stats", &[], "").is(200).json();
+    let keys = |stats: &Value| {
+        stats
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    for sample in &samples {
+        assert_eq!(keys(sample), keys(&now));
+        assert_eq!(sample["controllers"].as_array().unwrap().len(), 1);
+    }
+    let time = |stats: &Value| stats["time_ns"].as_u64().unwrap();
+    let apart = time(&samples[1]) - time(&samples[0]);
+    assert!(apart >= 4_000_000_000, "{apart} ns");
+    assert!(time(&now) >= time(&samples[1]));
     server.stop();
 }

@@ -7,6 +7,7 @@
 pub mod dashboard;
 mod guard;
 mod limits;
+mod past;
 mod problem;
 mod routes;
 pub(crate) mod server;

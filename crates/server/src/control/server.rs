@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-use super::routes::{Desk, router};
+use super::routes::{Desk, remember, router};
 use super::stalling::Stalling;
 use super::token::Token;
 use super::{guard, limits};
@@ -169,6 +169,7 @@ async fn serve(
     desk: Desk,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
+    tokio::spawn(remember(desk.clone()));
     let answers = guard::with_whole_bodies(router(desk));
     let (open, mut all_closed) = mpsc::channel(1);
     let gate = |router: Router| Gate {

@@ -37,6 +37,7 @@ use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::limits::{CHANGES, READERS};
+use super::past::{EVERY, Past};
 use super::{MAX_BODY_LEN, Refused, dashboard};
 use crate::supervisor::Supervisor;
 
@@ -54,6 +55,8 @@ pub(super) struct Desk {
     changes: Arc<Semaphore>,
     /// Permits for readers of events.
     readers: Arc<Semaphore>,
+    /// Counters of the last minutes.
+    past: Arc<Past>,
 }
 
 impl Desk {
@@ -64,6 +67,7 @@ impl Desk {
             work,
             changes: Arc::new(Semaphore::new(CHANGES)),
             readers: Arc::new(Semaphore::new(READERS)),
+            past: Arc::default(),
         }
     }
 }
@@ -98,6 +102,20 @@ pub(super) fn router(desk: Desk) -> Router {
         .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_LEN))
         .with_state(desk)
+}
+
+/// Samples all counters periodically, for views that are opened later. Never returns.
+pub(super) async fn remember(desk: Desk) {
+    let mut next = tokio::time::interval(EVERY);
+    // after a sleep of the machine, one sample
+    next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        next.tick().await;
+        // a server that cannot answer now has a gap
+        if let Ok(snapshot) = blocking(desk.clone(), |s| s.snapshot()).await {
+            desk.past.add(&snapshot.into());
+        }
+    }
 }
 
 impl std::ops::Deref for Desk {
