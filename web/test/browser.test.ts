@@ -98,7 +98,7 @@ class Tab {
   }
 }
 
-const opened = () => Tab.open(`${daemon.origin}/#token=${daemon.token}`);
+const opened = (options?: Parameters<typeof Tab.open>[1]) => Tab.open(`${daemon.origin}/#token=${daemon.token}`, options);
 
 /** Waits until it is so. */
 async function until(what: string, check: () => Promise<boolean>): Promise<void> {
@@ -323,6 +323,27 @@ test("maps show what flash and zones have become, by keyboard, too", async () =>
   await page.keyboard.press("ArrowRight");
   await page.getByRole("status").filter({ hasText: /zone 0: empty/ }).waitFor();
   assert.equal((await quiet(page, "section[aria-label='Zone map']")).said, 0);
+  await tab.close();
+});
+
+test("where a table is cut at the right, it says so until one has scrolled there", async () => {
+  const tab = await opened({ viewport: { width: 400, height: 900 } });
+  await tab.live();
+  const { page } = tab;
+  const region = page.getByRole("region", { name: "Controllers: scrolls" });
+  const hint = page.locator(".scroll[aria-label='Controllers: scrolls'] + .cut");
+  await region.waitFor();
+  await hint.waitFor();
+  await region.evaluate((box) => {
+    box.scrollLeft = box.scrollWidth;
+  });
+  await hint.waitFor({ state: "detached" });
+  await page.setViewportSize({ width: 2400, height: 900 });
+  await region.evaluate((box) => {
+    box.scrollLeft = 0;
+  });
+  await page.waitForTimeout(300);
+  assert.equal(await hint.count(), 0);
   await tab.close();
 });
 

@@ -1,4 +1,4 @@
-import { Card, link, Parts, Tile } from "../parts/bits.tsx";
+import { Card, link, Parts, Sideways, Tile } from "../parts/bits.tsx";
 import { Chart } from "../parts/chart.tsx";
 import { HeatMap } from "../parts/heatmap.tsx";
 import { Inspector } from "./inspector.tsx";
@@ -150,7 +150,7 @@ function ByOperation({ controller, its }: { controller: Controller; its: Control
   const all = controller.stages.reduce((sum, one) => sum + one.sum_ns, 0);
   return (
     <Card title="Latency by operation" about="Watched commands of the last second, and of all since the server counts." wide>
-      <div class="sideways" tabIndex={0} role="region" aria-label="Latency by operation: scrolls">
+      <Sideways label="Latency by operation">
         <table>
           <thead>
             <tr>
@@ -181,7 +181,7 @@ function ByOperation({ controller, its }: { controller: Controller; its: Control
             ))}
           </tbody>
         </table>
-      </div>
+      </Sideways>
       <h4>Stages of all of them</h4>
       {all === 0 ? (
         <p>{controller.sample === 0 ? "No command is watched." : `No command was watched yet: one of ${controller.sample} is.`}</p>

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 
 import * as api from "../api.ts";
-import { Alert, Card, useAsked } from "../parts/bits.tsx";
+import { Alert, Card, Sideways, useAsked } from "../parts/bits.tsx";
 import { bytes, NONE, time, whole } from "../format.ts";
 import type { CompletionQueue, QueuedCommand, SubmissionQueue } from "../types.ts";
 
@@ -33,7 +33,7 @@ function Rings({ name }: { name: string }) {
         Doorbells are {value.doorbells}. {whole(commands.length + leftOut)} commands are in rings or under way
         {stuck > 0 ? <strong>, and {whole(stuck)} of them are stuck: older than {time(value.stuck_after_ns)}</strong> : ""}.
       </p>
-      <div class="sideways" tabIndex={0} role="region" aria-label="Rings: scrolls">
+      <Sideways label="Rings">
         <table class="rings" aria-label="Rings">
           <thead>
             <tr>
@@ -51,7 +51,7 @@ function Rings({ name }: { name: string }) {
             ])}
           </tbody>
         </table>
-      </div>
+      </Sideways>
       <Commands commands={commands} leftOut={leftOut} />
     </>
   );
@@ -130,7 +130,7 @@ function Commands({ commands, leftOut }: { commands: QueuedCommand[]; leftOut: n
   return (
     <>
       <h4>Commands under way, the oldest first</h4>
-      <div class="sideways" tabIndex={0} role="region" aria-label="Commands: scrolls">
+      <Sideways label="Commands">
         <table aria-label="Commands under way">
           <thead>
             <tr>
@@ -160,7 +160,7 @@ function Commands({ commands, leftOut }: { commands: QueuedCommand[]; leftOut: n
             ))}
           </tbody>
         </table>
-      </div>
+      </Sideways>
       {more > 0 && <p>and {whole(more)} more.</p>}
     </>
   );

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 
 import * as api from "../api.ts";
-import { Alert, Card, link, useAsked } from "../parts/bits.tsx";
+import { Alert, Card, link, Sideways, useAsked } from "../parts/bits.tsx";
 import { Chart } from "../parts/chart.tsx";
 import { change, clock, time, whole } from "../format.ts";
 import { count, difference, merged, percentile } from "../histogram.ts";
@@ -181,7 +181,7 @@ function Fixed({ parameters }: { parameters: Parameter[] }) {
   return (
     <details>
       <summary>Parameters that do not change while hosts use it ({parameters.length})</summary>
-      <div class="sideways" tabIndex={0} role="region" aria-label="Parameters: scrolls">
+      <Sideways label="Parameters">
         <table>
           <thead>
             <tr>
@@ -212,7 +212,7 @@ function Fixed({ parameters }: { parameters: Parameter[] }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Sideways>
     </details>
   );
 }
@@ -258,7 +258,7 @@ function BeforeAfter({ change: last, controllers, undo }: { change: Change; cont
       {rows.length === 0 ? (
         <p>No command was watched before or since.</p>
       ) : (
-        <div class="sideways" tabIndex={0} role="region" aria-label="Before and after: scrolls">
+        <Sideways label="Before and after">
           <table class="compare" aria-label="Before and after">
             <thead>
               <tr>
@@ -295,7 +295,7 @@ function BeforeAfter({ change: last, controllers, undo }: { change: Change; cont
               )}
             </tbody>
           </table>
-        </div>
+        </Sideways>
       )}
       <button type="button" onClick={undo}>
         Undo

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 
-import { Card, Readout, Tile } from "../parts/bits.tsx";
+import { Card, Readout, Sideways, Tile } from "../parts/bits.tsx";
 import { bytes, NONE, percent, time, whole } from "../format.ts";
 import type { FlashMap, FlashPartition, MediumMap, Model, ZoneMap } from "../types.ts";
 
@@ -134,7 +134,7 @@ function Histogram({ flash }: { flash: FlashMap }) {
   return (
     <>
       <h4>Full lines by valid pages</h4>
-      <div class="sideways" tabIndex={0} role="region" aria-label="Full lines by valid pages: scrolls">
+      <Sideways label="Full lines by valid pages">
         <table aria-label="Full lines by valid pages" class="columns">
           <thead>
             <tr>
@@ -169,7 +169,7 @@ function Histogram({ flash }: { flash: FlashMap }) {
             </tr>
           </tbody>
         </table>
-      </div>
+      </Sideways>
     </>
   );
 }
@@ -277,7 +277,7 @@ function Busy({ model }: { model: Model }) {
   if (all === 0) return null;
   return (
     <Card title="Component activity" about="Busy time of each kind of component by kind of work, summed over components, since the server started." wide>
-      <div class="sideways" tabIndex={0} role="region" aria-label="Work: scrolls">
+      <Sideways label="Work">
         <table aria-label="Work">
           <thead>
             <tr>
@@ -302,7 +302,7 @@ function Busy({ model }: { model: Model }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Sideways>
     </Card>
   );
 }

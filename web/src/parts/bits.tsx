@@ -1,6 +1,6 @@
 // Small parts that several pages use.
 
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Problem } from "../api.ts";
@@ -120,4 +120,45 @@ export function useAsked<T>(ask: () => Promise<T>, key: string, everyMs: number)
   }, [key, turn]);
   const mine = state.key === key;
   return { value: mine ? state.value : null, error: mine ? state.error : null, again: () => again((n) => n + 1) };
+}
+
+/** Whether the contents of a box that scrolls are cut at the right. */
+export function useCut(box: RefObject<HTMLElement>): boolean {
+  const [isCut, set] = useState(false);
+  useEffect(() => {
+    const element = box.current;
+    if (element === null) return;
+    const look = () => set(element.scrollLeft + element.clientWidth < element.scrollWidth - 1);
+    const sizes = new ResizeObserver(look);
+    for (const one of [element, ...element.children]) sizes.observe(one);
+    element.addEventListener("scroll", look, { passive: true });
+    return () => {
+      sizes.disconnect();
+      element.removeEventListener("scroll", look);
+    };
+  }, []);
+  return isCut;
+}
+
+/** A hint below a box that is cut. Those who hear the page know that the box scrolls. */
+export function CutHint({ isCut }: { isCut: boolean }) {
+  return isCut ? (
+    <p class="cut" aria-hidden="true">
+      more columns at the right →
+    </p>
+  ) : null;
+}
+
+/** A table that may be wider than the page: it scrolls. */
+export function Sideways({ label, children }: { label: string; children: ComponentChildren }) {
+  const box = useRef<HTMLDivElement>(null);
+  const isCut = useCut(box);
+  return (
+    <>
+      <div class="sideways" ref={box} tabIndex={0} role="region" aria-label={`${label}: scrolls`}>
+        {children}
+      </div>
+      <CutHint isCut={isCut} />
+    </>
+  );
 }

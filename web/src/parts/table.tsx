@@ -3,6 +3,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
+import { CutHint, useCut } from "./bits.tsx";
+
 export interface Column<T> {
   title: string;
   /** What stands in a cell. */
@@ -27,6 +29,7 @@ interface Props<T> {
 
 export function LongTable<T>({ label, items, name, columns, empty }: Props<T>) {
   const scroll = useRef<HTMLDivElement>(null);
+  const isCut = useCut(scroll);
   const [top, setTop] = useState(0);
   const [order, setOrder] = useState<{ column: number; down: boolean } | null>(null);
   const sorted = order === null ? items : sort(items, columns[order.column], order.down);
@@ -39,64 +42,67 @@ export function LongTable<T>({ label, items, name, columns, empty }: Props<T>) {
   const turn = (column: number) =>
     setOrder((now) => (now?.column === column ? { column, down: !now.down } : { column, down: columns[column]?.text !== true }));
   return (
-    <div
-      class="scroll"
-      ref={scroll}
-      tabIndex={0}
-      role="region"
-      aria-label={`${label}: scrolls`}
-      onScroll={(event) => setTop(event.currentTarget.scrollTop)}
-    >
-      <table class="long" aria-label={label} aria-rowcount={sorted.length + 1}>
-        <thead>
-          <tr aria-rowindex={1}>
-            {columns.map((column, index) => (
-              <th
-                key={column.title}
-                scope="col"
-                class={column.text ? "text" : ""}
-                aria-sort={order?.column === index ? (order.down ? "descending" : "ascending") : "none"}
-              >
-                {column.by === undefined ? (
-                  column.title
-                ) : (
-                  <button type="button" class="sort" onClick={() => turn(index)}>
-                    {column.title}
-                    <span aria-hidden="true">{order?.column === index ? (order.down ? " ▼" : " ▲") : ""}</span>
-                  </button>
+    <>
+      <div
+        class="scroll"
+        ref={scroll}
+        tabIndex={0}
+        role="region"
+        aria-label={`${label}: scrolls`}
+        onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+      >
+        <table class="long" aria-label={label} aria-rowcount={sorted.length + 1}>
+          <thead>
+            <tr aria-rowindex={1}>
+              {columns.map((column, index) => (
+                <th
+                  key={column.title}
+                  scope="col"
+                  class={column.text ? "text" : ""}
+                  aria-sort={order?.column === index ? (order.down ? "descending" : "ascending") : "none"}
+                >
+                  {column.by === undefined ? (
+                    column.title
+                  ) : (
+                    <button type="button" class="sort" onClick={() => turn(index)}>
+                      {column.title}
+                      <span aria-hidden="true">{order?.column === index ? (order.down ? " ▼" : " ▲") : ""}</span>
+                    </button>
+                  )}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {first > 0 && <Room height={first * ROW} columns={columns.length} />}
+            {sorted.slice(first, last).map((item, index) => (
+              <tr key={name(item)} aria-rowindex={first + index + 2}>
+                {columns.map((column, at) =>
+                  at === 0 ? (
+                    <th key={column.title} scope="row" class="text">
+                      {column.cell(item)}
+                    </th>
+                  ) : (
+                    <td key={column.title} class={column.text ? "text" : ""}>
+                      {column.cell(item)}
+                    </td>
+                  ),
                 )}
-              </th>
+              </tr>
             ))}
-          </tr>
-        </thead>
-        <tbody>
-          {first > 0 && <Room height={first * ROW} columns={columns.length} />}
-          {sorted.slice(first, last).map((item, index) => (
-            <tr key={name(item)} aria-rowindex={first + index + 2}>
-              {columns.map((column, at) =>
-                at === 0 ? (
-                  <th key={column.title} scope="row" class="text">
-                    {column.cell(item)}
-                  </th>
-                ) : (
-                  <td key={column.title} class={column.text ? "text" : ""}>
-                    {column.cell(item)}
-                  </td>
-                ),
-              )}
-            </tr>
-          ))}
-          {last < sorted.length && <Room height={(sorted.length - last) * ROW} columns={columns.length} />}
-          {sorted.length === 0 && (
-            <tr>
-              <td class="text" colSpan={columns.length}>
-                {empty}
-              </td>
-            </tr>
-          )}
-        </tbody>
-      </table>
-    </div>
+            {last < sorted.length && <Room height={(sorted.length - last) * ROW} columns={columns.length} />}
+            {sorted.length === 0 && (
+              <tr>
+                <td class="text" colSpan={columns.length}>
+                  {empty}
+                </td>
+              </tr>
+            )}
+          </tbody>
+        </table>
+      </div>
+      <CutHint isCut={isCut} />
+    </>
   );
 }
 
