@@ -164,8 +164,8 @@ pub enum LaneFault {
         /// The value found.
         value: u32,
     },
-    /// The doorbell of a submission queue was rung while its page was not mapped. Nothing is fetched
-    /// from it until the map changes. Told once for each change.
+    /// The doorbell of a submission queue was rung while its page was not mapped. Nothing is
+    /// fetched from it until the map changes. Told once for each change.
     RingAbsent {
         /// The ring's queue.
         queue: QueueName,

@@ -296,8 +296,8 @@ impl Lane {
             copying,
             queues,
         } = self;
-        // Dropped where it is: `drop` would move it, all of its segments, wherever the compiler does
-        // not inline that.
+        // Dropped where it is: `drop` would move it, all of its segments, wherever the compiler
+        // does not inline that.
         let turn = {
             let mut issuer = Issuer {
                 key: *key,

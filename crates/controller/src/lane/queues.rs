@@ -111,8 +111,8 @@ impl Queues {
     }
 
     /// The submission queue at a position has a doorbell that was rung, and no memory. Its host may
-    /// be about to delete it, or to map the memory again; the other queues go on. Told once for each
-    /// change of the map.
+    /// be about to delete it, or to map the memory again; the other queues go on. Told once for
+    /// each change of the map.
     #[cold]
     pub(super) fn ring_absent(&mut self, position: usize) {
         if let Some(member) = self.member(position) {
