@@ -17,11 +17,19 @@ pub struct Sq {
     head: u32,
     tail: u32,
     fetched: u32,
-    frozen: Option<BadDoorbell>,
+    /// Why its doorbell is not checked, where it is not.
+    still: Option<Still>,
+    doorbell: Doorbell,
+}
+
+/// Why a queue's doorbell is not checked.
+#[derive(Clone, Copy, Debug)]
+enum Still {
+    /// A value that cannot be was found.
+    Frozen(BadDoorbell),
     /// An entry could not be fetched, because its page is not mapped. Until the map changes the
     /// queue is as if nothing were submitted.
-    absent: bool,
-    doorbell: Doorbell,
+    Absent,
 }
 
 impl Sq {
@@ -61,8 +69,7 @@ impl Sq {
             head: 0,
             tail: 0,
             fetched: 0,
-            frozen: None,
-            absent: false,
+            still: None,
             doorbell,
         }
     }
@@ -138,7 +145,7 @@ impl Sq {
     fn advance(&mut self, value: u32) -> Result<(), BadDoorbell> {
         if !self.can_be(value) {
             let bad = BadDoorbell { value };
-            self.frozen = Some(bad);
+            self.still = Some(Still::Frozen(bad));
             self.tail = self.head;
             return Err(bad);
         }
@@ -201,7 +208,7 @@ impl Sq {
     pub fn fetch(&mut self) -> Result<([u64; 8], u32), RingAbsent> {
         debug_assert!(self.available() > 0);
         let Some(words) = self.ring.load(self.head) else {
-            self.absent = true;
+            self.still = Some(Still::Absent);
             return Err(RingAbsent);
         };
         self.head = next(self.head, self.entries);
@@ -235,13 +242,13 @@ impl Sq {
     /// Its doorbell is not checked.
     #[inline]
     fn is_still(&self) -> bool {
-        self.frozen.is_some() | self.absent
+        self.still.is_some()
     }
 
     /// An entry could not be fetched, and the map has not changed since.
     #[inline]
     pub(crate) fn is_absent(&self) -> bool {
-        self.absent
+        matches!(self.still, Some(Still::Absent))
     }
 
     /// Drops the tail of an absent queue: once the map changes, the doorbell tells it again.
@@ -252,12 +259,19 @@ impl Sq {
     /// A bad doorbell value was found, and nothing more is fetched.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
-        self.frozen.is_some()
+        self.frozen().is_some()
+    }
+
+    fn frozen(&self) -> Option<BadDoorbell> {
+        match self.still {
+            Some(Still::Frozen(bad)) => Some(bad),
+            Some(Still::Absent) | None => None,
+        }
     }
 
     /// Current values of its doorbells, and the value that has frozen it.
     pub(crate) fn bell(&self, bells: Bells<'_>) -> BellView {
-        self.doorbell.show(bells, self.frozen)
+        self.doorbell.show(bells, self.frozen())
     }
 
     /// Commands fetched since it was created, modulo 2^32.
@@ -268,7 +282,9 @@ impl Sq {
 
     /// The host's memory map changed.
     pub fn resolve(&mut self, view: &Arc<DmaView>) {
-        self.absent = false;
+        if self.is_absent() {
+            self.still = None;
+        }
         self.ring.resolve(view);
     }
 

@@ -174,8 +174,9 @@ impl<C> Drop for VendorChannel<C> {
     }
 }
 
+// Not inlined: the channels of other kinds are dispatched beside it.
 impl<C: Port> Port for VendorChannel<C> {
-    #[inline]
+    #[inline(never)]
     fn add(
         &mut self,
         ticket: Ticket,
@@ -195,33 +196,33 @@ impl<C: Port> Port for VendorChannel<C> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn submit(&mut self) {
         self.below.submit();
     }
 
-    #[inline]
+    #[inline(never)]
     fn reap(&mut self, done: &mut Vec<Done>) {
         self.below.reap(done);
     }
 
-    #[inline]
+    #[inline(never)]
     fn in_flight(&self) -> u32 {
         self.below.in_flight()
     }
 
-    #[inline]
+    #[inline(never)]
     fn is_full(&self, request: &Request<'_>) -> bool {
         let is_ours = matches!(request, Request::Command { .. } | Request::Renew { .. });
         !is_ours && self.below.is_full(request)
     }
 
-    #[inline]
+    #[inline(never)]
     fn copies(&self) -> bool {
         self.below.copies()
     }
 
-    #[inline]
+    #[inline(never)]
     fn expect(&self, offset: u64, len: u64) {
         self.below.expect(offset, len);
     }

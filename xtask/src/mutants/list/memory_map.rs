@@ -132,8 +132,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "absent-queue-waits",
         guard: "a queue whose memory is gone is no work, and fails nothing",
         file: "crates/controller/src/queue/sq.rs",
-        from: "            self.absent = true;",
-        to: "            self.absent = false;",
+        from: "self.still = Some(Still::Absent);",
+        to: "self.still = None;",
         test: unit(
             "controller",
             "lane::tests::maps::a_submission_ring_used_while_absent_goes_on_when_it_returns",
