@@ -446,6 +446,15 @@ impl Rig {
         }
     }
 
+    /// Unmaps a page, and maps everything else.
+    pub(super) fn unmap(&mut self, page: Iova) {
+        let hole = (page.0 - self.host.page(0).0) / 4096;
+        self.host.unmap_pages(0, PAGES);
+        self.host.map_pages(0, hole);
+        self.host.map_pages(hole + 1, PAGES - hole - 1);
+        self.tell_view();
+    }
+
     pub(super) fn cq_page(&self, qid: u16) -> Iova {
         self.host.page(IO + 2 * u64::from(qid))
     }

@@ -77,7 +77,7 @@ impl Driver {
     }
 
     /// Create I/O Completion Queue and Submission Queue, without interrupts.
-    fn pair(mut self) -> (Rig, Pair) {
+    fn pair(&mut self) -> Pair {
         let (cq, sq) = (self.rig.cq_page(1), self.rig.sq_page(1));
         for (opcode, base, cdw11) in [(CREATE_CQ, cq, PC), (CREATE_SQ, sq, 1 << 16 | PC)] {
             let sqe = Sqe {
@@ -92,7 +92,29 @@ impl Driver {
         }
         let mut pair = Pair::new(1, 64);
         pair.buffers = Some(self.buffers);
-        (self.rig, pair)
+        pair
+    }
+
+    /// Takes the memory of queue pair 1 away and clears its doorbells' buffers, then deletes it.
+    fn delete_pair(&mut self) {
+        let queues = [
+            (self.rig.sq_page(1), 2, DELETE_SQ),
+            (self.rig.cq_page(1), 3, DELETE_CQ),
+        ];
+        for (page, slot, opcode) in queues {
+            self.rig.unmap(page);
+            for buffer in [self.buffers.shadow, self.buffers.event_idx] {
+                self.rig.host.write_u32(Iova(buffer.0 + 4 * slot), 0);
+            }
+            self.rig.turns(4);
+            let sqe = Sqe {
+                opcode,
+                cid: 9,
+                cdw10: 1,
+                ..Sqe::default()
+            };
+            assert_eq!(self.admin(sqe), OK);
+        }
     }
 }
 
@@ -109,10 +131,21 @@ fn uses_doorbell_buffers_for_the_admin_queue_too() {
         };
         assert_eq!(driver.admin(identify), OK, "{cid}");
     }
-    let (mut rig, mut pair) = driver.pair();
+    let mut pair = driver.pair();
     for slba in 0..150 {
-        write_and_read(&mut rig, &mut pair, 1, slba);
+        write_and_read(&mut driver.rig, &mut pair, 1, slba);
     }
+}
+
+#[test]
+fn deletes_queues_whose_memory_it_has_taken_away() {
+    let mut driver = Driver::start(Rig::new());
+    let mut pair = driver.pair();
+    for slba in 0..5 {
+        write_and_read(&mut driver.rig, &mut pair, 1, slba);
+    }
+    driver.delete_pair();
+    assert_eq!(driver.rig.csts(), RDY);
 }
 
 #[test]
