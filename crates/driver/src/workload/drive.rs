@@ -1,4 +1,4 @@
-//! The loop: submit while there is room, ring once, take what completed.
+//! The loop: submit while there is room, ring (once, or for each command), take what completed.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use nvme_spec::{Cqe, Status};
 use super::beside::{Beside, Submitted};
 use super::places::Places;
 use super::traffic::{Kind, Op, Traffic};
-use super::{Clock, Job, Phase, Progress};
+use super::{Clock, Job, Phase, Progress, Ring};
 use crate::bus::Bus;
 use crate::io::{Blocks, Namespace};
 use crate::{DriverError, QueuePair};
@@ -108,6 +108,8 @@ pub(super) struct Line<'a, B: Bus> {
     pub(super) queue: &'a mut QueuePair<B>,
     places: Places,
     slots: Vec<Slot>,
+    /// Each command is rung by itself.
+    rings_each: bool,
 }
 
 /// Time as the loop sees it.
@@ -199,7 +201,7 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
         };
         let mut going = !self.stopped;
         loop {
-            let submitted = going && self.submit(traffic);
+            let submitted = going && self.submit(traffic)?;
             let busy = self.in_flight();
             let pausing = going && self.times.now < self.times.resume;
             going &= submitted || busy || pausing;
@@ -234,10 +236,10 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
 
     /// Fills the queues; whether anything was submitted.
     #[inline]
-    fn submit(&mut self, traffic: &mut impl Traffic) -> bool {
+    fn submit(&mut self, traffic: &mut impl Traffic) -> Result<bool, DriverError> {
         let now = self.times.now;
         if now < self.times.resume {
-            return false;
+            return Ok(false);
         }
         let mut any = false;
         let blocks_per_unit = self.blocks_per_unit;
@@ -252,9 +254,9 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
                     offset: op.unit * unit_len,
                     len: unit_len,
                 });
-            });
+            })?;
         }
-        any
+        Ok(any)
     }
 
     /// Rings, and takes completions.
@@ -419,6 +421,7 @@ impl<'a, B: Bus> Line<'a, B> {
             queue,
             places,
             slots: (0..slots).map(slot).collect(),
+            rings_each: job.ring == Ring::Command,
         })
     }
 
@@ -429,7 +432,7 @@ impl<'a, B: Bus> Line<'a, B> {
         now: u64,
         blocks_per_unit: u64,
         mut submitted: impl FnMut(Op),
-    ) -> bool {
+    ) -> Result<bool, DriverError> {
         let mut any = false;
         while let Some(slot) = self
             .queue
@@ -464,9 +467,12 @@ impl<'a, B: Bus> Line<'a, B> {
             if op.kind.moves_data() {
                 submitted(op);
             }
+            if self.rings_each {
+                self.queue.ring()?;
+            }
             any = true;
         }
-        any
+        Ok(any)
     }
 
     #[inline]

@@ -101,6 +101,30 @@ impl fmt::Display for Rw {
     }
 }
 
+/// When a job writes the tail doorbell of its queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ring {
+    /// Once for all commands that take the places of those that completed together.
+    #[default]
+    Batch,
+    /// For each command.
+    Command,
+}
+
+impl Ring {
+    /// The name that a command line has for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Batch => "batch",
+            Self::Command => "command",
+        }
+    }
+
+    /// Every one, in the order of a help text.
+    pub const ALL: [Self; 2] = [Self::Batch, Self::Command];
+}
+
 /// A job.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -128,6 +152,8 @@ pub struct Job {
     pub buffers: Option<u64>,
     /// Pause whenever everything submitted is done.
     pub pause: Duration,
+    /// When doorbells are written.
+    pub ring: Ring,
     /// Zones that [`Rw::Write`] and [`Rw::Append`] use, with as many of them at a time; `None` for
     /// a namespace without zones. They are reset first, and again whenever they are full.
     pub zones: Option<JobZones>,
@@ -159,6 +185,7 @@ impl Default for Job {
             span: None,
             buffers: None,
             pause: Duration::ZERO,
+            ring: Ring::Batch,
             zones: None,
         }
     }

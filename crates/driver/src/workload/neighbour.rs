@@ -117,7 +117,7 @@ impl<B: Bus, K: Clock> Beside for Neighbour<'_, B, K> {
                 self.clock.now_ns()
             };
             self.line
-                .submit(&mut self.traffic, at, self.blocks_per_unit, |_| {});
+                .submit(&mut self.traffic, at, self.blocks_per_unit, |_| {})?;
         }
         self.line.queue.ring()
     }

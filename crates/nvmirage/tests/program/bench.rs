@@ -127,6 +127,20 @@ fn doorbells_are_rung_as_asked_or_it_says_why_not() {
         auto["doorbells"], "trapped",
         "neither of the others is offered"
     );
+    // Registers are written once for eight commands, or for each of them.
+    let mut messages = Vec::new();
+    for ring in ["batch", "command"] {
+        let mut args = bench("trapped").to_vec();
+        args.extend(["--ring", ring, "--qd", "8"]);
+        let output = world.json(&args);
+        assert_eq!(output["ring"], ring);
+        let job = &output["jobs"][0];
+        messages.push(job["doorbell_messages_per_command"].as_f64().unwrap());
+    }
+    assert!(
+        messages[1] >= 1.0 && messages[1] > messages[0],
+        "{messages:?}"
+    );
     server.stop();
     let cases = [
         (

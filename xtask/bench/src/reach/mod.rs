@@ -5,6 +5,7 @@
 //! fails.
 
 mod blocks;
+mod clients;
 mod doorbells;
 mod footprint;
 mod media;
@@ -54,9 +55,10 @@ const MORE_ROUNDS: usize = 3;
 /// Measures one group of rows.
 type Measure = fn(&Reach<'_>) -> Result<Vec<Row>>;
 
-const GROUPS: [(&str, Measure); 14] = [
+const GROUPS: [(&str, Measure); 15] = [
     ("null", media::null),
     ("ram", media::ram),
+    ("clients", clients::clients),
     ("idle-120", neighbours::idle_120),
     ("idle-1000", neighbours::idle_1000),
     ("cold", neighbours::cold),
@@ -70,10 +72,10 @@ const GROUPS: [(&str, Measure); 14] = [
     ("blocks", blocks::blocks),
     ("footprint", footprint::footprint),
 ];
-const NAMES: [&str; 14] = names();
+const NAMES: [&str; 15] = names();
 
-const fn names() -> [&'static str; 14] {
-    let mut names = [""; 14];
+const fn names() -> [&'static str; 15] {
+    let mut names = [""; 15];
     let mut at = 0;
     while at < GROUPS.len() {
         names[at] = GROUPS[at].0;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use controller::config::DoorbellMode;
 use driver::bus::Bus;
 use driver::program::{self, Command, Pace, Ran, Rules, Target, Worker};
-use driver::workload::{Job, JobResult, Phase, Rw, Setting, run, run_in};
+use driver::workload::{Job, JobResult, Phase, Ring, Rw, Setting, run, run_in};
 use driver::{DriverError, Options};
 use port::Cause;
 
@@ -52,6 +52,32 @@ fn run_on(device: &mut RamDevice, job: &Job) -> Result<JobResult, DriverError> {
     let result = run(job, &namespace, &mut queue, device.memory(), &clock, go_on);
     device.delete_queue_pair(queue).unwrap();
     result
+}
+
+#[test]
+fn doorbells_are_written_for_each_command_or_for_each_batch() {
+    for ring in Ring::ALL {
+        let mut device = device();
+        let namespace = device.namespace(1).unwrap();
+        let mut queue = device.create_queue_pair(32, false).unwrap();
+        let now = Cell::new(0);
+        let clock = || {
+            now.set(now.get() + 1000);
+            now.get()
+        };
+        let job = Job {
+            ring,
+            ..job(Rw::RandRead)
+        };
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let result = run(&job, &namespace, &mut queue, device.memory(), &clock, go_on).unwrap();
+        let rung = queue.rung().submissions;
+        match ring {
+            Ring::Command => assert_eq!(rung, result.commands),
+            // The first eight go together.
+            Ring::Batch => assert!(rung + 7 <= result.commands, "{rung}, {}", result.commands),
+        }
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use driver::Doorbells;
 use driver::bus::place::Place;
 use driver::io::Namespace;
-use driver::workload::{Job, JobZones, Neighbour, Rw};
+use driver::workload::{Job, JobZones, Neighbour, Ring, Rw};
 use driver::zoned::Zone;
 use machine::cpu;
 use nvme_spec::opcode::Csi;
@@ -112,6 +112,11 @@ pub struct Bench {
     #[arg(long, value_name = "HOW", value_parser = doorbells(), default_value = "auto")]
     doorbells: Doorbells,
 
+    /// When the doorbell of submissions is written: once for all commands that replace those that
+    /// completed together, or for each command
+    #[arg(long, value_name = "WHEN", value_parser = ring(), default_value = "batch")]
+    ring: Ring,
+
     /// Allow data to be overwritten; required by jobs that write, and by --verify
     #[arg(long)]
     destroy_data: bool,
@@ -170,6 +175,13 @@ fn doorbells() -> impl TypedValueParser<Value = Doorbells> {
     })
 }
 
+fn ring() -> impl TypedValueParser<Value = Ring> {
+    PossibleValuesParser::new(Ring::ALL.map(Ring::name)).try_map(|word| {
+        let found = Ring::ALL.into_iter().find(|ring| ring.name() == word);
+        found.ok_or("no such word")
+    })
+}
+
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Output {
@@ -177,6 +189,8 @@ struct Output {
     nsid: u32,
     /// Doorbell method in use.
     doorbells: &'static str,
+    /// When they are written: `batch` or `command`.
+    ring: &'static str,
     /// Idle queue pairs beside those of the jobs.
     idle_queues: u32,
     jobs: Vec<JobReport>,
@@ -221,6 +235,7 @@ impl Bench {
                 .device()
                 .doorbells()
                 .map_or("none", load::doorbells_name),
+            ring: self.ring.name(),
             idle_queues: self.beside.idle_queues,
             jobs: Vec::new(),
         };
@@ -387,6 +402,7 @@ impl Bench {
                     span: self.span.map(|span| span.0),
                     buffers: self.buffers.map(|size| size.0),
                     pause: self.pause.map_or(Duration::ZERO, |span| span.0),
+                    ring: self.ring,
                     zones: None,
                 });
             }
