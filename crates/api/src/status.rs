@@ -52,9 +52,10 @@ pub struct ReactorStatus {
     pub asleep_ns: u64,
     /// Number of times the reactor went to sleep.
     pub sleeps: u64,
-    /// Turns longer than any work takes, because the system ran something else.
+    /// Turns during which the system ran something else for more than 200 us.
     pub stalls: u64,
-    /// Time of stalled turns, in nanoseconds; counted in no other time.
+    /// Time that the system ran something else in turns longer than 200 us, in nanoseconds; counted
+    /// in no other time.
     pub stalled_ns: u64,
 }
 

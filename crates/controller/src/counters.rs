@@ -123,10 +123,10 @@ pub struct ReactorCounters {
     pub turns_with_work: Counter,
     /// Nanoseconds of turns that found none.
     pub spun_ns: Counter,
-    /// Turns that took longer than any work does: the system let something else run. They are in no
-    /// time of the others.
+    /// Turns during which the system ran something else for more than 200 us.
     pub stalls: Counter,
-    /// Nanoseconds of those.
+    /// Nanoseconds that the system ran something else in turns longer than 200 us. They are in no
+    /// time of the others.
     pub stalled_ns: Counter,
     /// Nanoseconds asleep.
     pub slept_ns: Counter,

@@ -29,6 +29,7 @@ mod reports;
 mod run;
 pub mod snapshots;
 mod subsystems;
+mod taken;
 mod tenants;
 
 pub use message::Pulse;

@@ -30,6 +30,7 @@ use super::relays::Relays;
 use super::reports::Reports;
 use super::snapshots::Snapshots;
 use super::subsystems::Subsystems;
+use super::taken::{STALL_NS, Taken};
 use crate::nodes::Nodes;
 
 /// Nanoseconds between polls of the sockets, while there is work and while the reactor spins
@@ -38,8 +39,6 @@ const SOCKET_LOOK_BUSY_NS: u64 = 20_000;
 const SOCKET_LOOK_IDLE_NS: u64 = 2_000;
 /// Time after the last work in which more is likely.
 const RECENTLY_NS: u64 = 10_000;
-/// A turn takes tens of microseconds at most; during a longer one, the system ran something else.
-const STALL_NS: u64 = 200_000;
 /// A completion that falls due within the length of a turn is waited for with the clock alone, at
 /// most for this time.
 const DUE_WAIT_MAX_NS: u64 = 1_000;
@@ -142,6 +141,7 @@ impl Reactor {
         let mut now = self.clock.now();
         let mut last_work = now;
         let mut turn_ns = 0;
+        let mut taken = Taken::new(now);
         while !self.stopped {
             let mut raiser = Raiser {
                 hosted: &mut self.hosted,
@@ -173,21 +173,22 @@ impl Reactor {
                 self.counters.turns_with_work.add(1);
                 self.counters.completions.add(turn.completions);
             }
+            taken.slept(slept_ns);
             if awake_ns > STALL_NS {
-                self.counters.stalls.add(1);
-                self.counters.stalled_ns.add(awake_ns);
-            } else if turn_worked {
+                taken.count_long_turn(&self.counters, (after, awake_ns), turn_worked);
+                now = after;
+                continue;
+            }
+            taken.look(after);
+            if turn_worked {
                 self.counters.busy_ns.add(awake_ns);
             } else {
                 if !looks {
                     turn_ns = awake_ns.min(DUE_WAIT_MAX_NS);
                 }
-                let idle_at = now;
-                let slept = slept_ns;
                 after = self.wait_for_due(after, turn_ns);
-                self.counters
-                    .spun_ns
-                    .add(after.since(idle_at).saturating_sub(slept));
+                let spun_ns = after.since(now).saturating_sub(slept_ns);
+                self.counters.spun_ns.add(spun_ns);
             }
             now = after;
         }

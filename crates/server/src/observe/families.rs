@@ -92,7 +92,7 @@ const REACTORS: &[Metric<ReactorStatus>] = &[
         name: "nvmirage_reactor_stalls",
         kind: Counter,
         unit: Count,
-        help: "Turns longer than 200 us, which is longer than any work takes.",
+        help: "Turns during which the system ran something else for more than 200 us.",
         values: |r| one(r.stalls),
     },
 ];
