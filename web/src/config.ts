@@ -30,7 +30,7 @@ export interface Medium {
   state?: string;
   target?: string;
   timing?: { [key: string]: unknown };
-  vendor?: "FetchAdd";
+  vendor?: "fetch_add";
   zoned?: { [key: string]: unknown };
 }
 

@@ -48,7 +48,7 @@ trait Execute: fmt::Debug + Send {
 }
 
 macro_rules! declare {
-    ($($(#[$doc:meta])+ $module:ident::$name:ident, $word:literal;)+) => {
+    ($($(#[$doc:meta])+ $module:ident::$name:ident;)+) => {
         $(mod $module;)+
 
         /// Vendor commands that a medium can have.
@@ -58,17 +58,6 @@ macro_rules! declare {
         }
 
         impl Vendor {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name),+];
-
-            /// Word in a configuration.
-            #[must_use]
-            pub const fn word(self) -> &'static str {
-                match self {
-                    $(Self::$name => $word),+
-                }
-            }
-
             fn commands(self) -> Box<dyn Commands> {
                 match self {
                     $(Self::$name => Box::new($module::$name)),+

@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 macro_rules! words {
-    ($($(#[$doc:meta])+ $module:ident::$name:ident, $word:literal;)+) => {
+    ($($(#[$doc:meta])+ $module:ident::$name:ident;)+) => {
         /// Vendor commands of a medium.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "snake_case")]
         pub enum Vendor {
-            $($(#[$doc])+ #[serde(rename = $word)] $name),+
+            $($(#[$doc])+ $name),+
         }
 
         impl From<Vendor> for media::Vendor {
