@@ -1,13 +1,18 @@
 //! Runs mutations in a copy of the tree, one after the other, with one target folder: each is an
 //! incremental build and one test.
 //!
-//! Invariant: a mutation counts as caught only where it builds and its test runs and fails. A test
-//! that does not end is none that fails: it would hold up whoever runs it.
+//! Invariants:
+//! - a mutation counts as caught only where it builds and its test runs and fails. A test that does
+//!   not end is none that fails: it would hold up whoever runs it;
+//! - a test's time is its own: its program is run without cargo, which would wait for the builds of
+//!   others.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
 
 use super::tree::Tree;
 use super::{Mutation, Test};
@@ -161,11 +166,11 @@ impl Campaign<'_> {
             "{} tests of {package} without mutations",
             tests.len()
         ));
-        let (said, ended) = self.build(&tests[0])?;
-        if let Ended::Badly(why) = ended {
-            bail!("{package} does not build without mutations: {why}\n{said}");
-        }
-        let (said, ended) = self.test(&tests)?;
+        let built = match self.build(&tests[0])? {
+            Build::Done(program) => program,
+            Build::Failed(why) => bail!("{package} does not build without mutations: {why}"),
+        };
+        let (said, ended) = self.test(&built, &tests)?;
         if let Ended::Badly(why) = ended {
             bail!("a test fails without mutations: {why}\n{said}");
         }
@@ -190,44 +195,60 @@ impl Campaign<'_> {
     }
 
     fn try_mutated(&mut self, test: &Test) -> Result<Fate> {
-        if let (_, Ended::Badly(_)) = self.build(test)? {
+        let Build::Done(built) = self.build(test)? else {
             return Ok(Fate::DoesNotBuild);
-        }
+        };
         let start = Instant::now();
-        Ok(match self.test(&[*test])? {
+        Ok(match self.test(&built, &[*test])? {
             (_, Ended::Well) => Fate::Survived,
             _ if start.elapsed() >= TEST => Fate::Hung,
             _ => Fate::Caught,
         })
     }
 
-    fn build(&mut self, test: &Test) -> Result<(String, Ended)> {
-        let mut command = self.cargo(test)?;
-        command.arg("--no-run");
-        self.run(&mut command, BUILD)
-    }
-
-    /// Runs tests of one program.
-    fn test(&mut self, tests: &[Test]) -> Result<(String, Ended)> {
-        let mut command = self.cargo(&tests[0])?;
-        command
-            .args(["--", "--exact"])
-            .args(tests.iter().map(|test| test.name));
-        self.run(&mut command, TEST * u32::try_from(tests.len())?)
-    }
-
-    fn cargo(&self, test: &Test) -> Result<Command> {
+    /// Builds a program of tests.
+    fn build(&mut self, test: &Test) -> Result<Build> {
         // With the features of the whole workspace where the name of a file of tests is enough, so
         // that crates of others are those of all tests.
         let of: &[&str] = match test.program {
             ["--test", _] => &["--workspace"],
             _ => &["--package", test.package],
         };
-        let mut command = self.workspace.cargo(&["test", "--locked"])?;
+        let mut command = self.cargo(&["test", "--locked", "--no-run"])?;
+        command.args(of).args(test.program);
+        let (said, ended) = self.run(&mut command, BUILD)?;
+        Ok(match ended {
+            Ended::Well => Build::Done(executable(&said)?),
+            Ended::Badly(why) => Build::Failed(format!("{why}\n{said}")),
+        })
+    }
+
+    /// Runs tests of a program that was built.
+    fn test(&mut self, program: &Path, tests: &[Test]) -> Result<(String, Ended)> {
+        let folder = self.folder(tests[0].package)?;
+        let mut command = self.workspace.command(program)?;
+        command
+            .arg("--exact")
+            .args(tests.iter().map(|test| test.name))
+            .current_dir(folder);
+        self.run(&mut command, TEST * u32::try_from(tests.len())?)
+    }
+
+    /// The folder of a package in the copy, where cargo runs its tests.
+    fn folder(&self, package: &str) -> Result<PathBuf> {
+        let output = self
+            .cargo(&["metadata", "--no-deps", "--format-version=1", "--offline"])?
+            .output()?;
+        folder_of(package, &output.stdout).with_context(|| {
+            let said = String::from_utf8_lossy(&output.stderr);
+            format!("cargo metadata names no folder of {package}: {said}")
+        })
+    }
+
+    fn cargo(&self, args: &[&str]) -> Result<Command> {
+        let mut command = self.workspace.cargo(args)?;
         let ours = self.workspace.target.join("mutants/target");
         command
-            .args(of)
-            .args(test.program)
             .current_dir(self.tree.root())
             // Programs of mutated code go elsewhere; what they are made of is beside ours, so that
             // crates of others are built once.
@@ -255,6 +276,39 @@ impl Campaign<'_> {
     }
 }
 
+/// What became of the build of a program of tests.
+enum Build {
+    /// The program.
+    Done(PathBuf),
+    /// Why there is none, and what the compiler said.
+    Failed(String),
+}
+
+/// The program that cargo says it built, as in `  Executable tests/vectors.rs (/a/vectors-1f)`.
+///
+/// # Errors
+/// It says none, or more than one.
+fn executable(output: &str) -> Result<PathBuf> {
+    let of_line = |line: &str| {
+        let (_, path) = line.trim().strip_prefix("Executable ")?.split_once(" (")?;
+        Some(PathBuf::from(path.strip_suffix(')')?))
+    };
+    let mut all = output.lines().filter_map(of_line);
+    match (all.next(), all.next()) {
+        (Some(program), None) => Ok(program),
+        _ => bail!("cargo does not say which program of tests it built:\n{output}"),
+    }
+}
+
+/// The folder of a package in what `cargo metadata` says.
+fn folder_of(package: &str, metadata: &[u8]) -> Option<PathBuf> {
+    let metadata: Value = serde_json::from_slice(metadata).ok()?;
+    let packages = metadata["packages"].as_array()?;
+    let ours = packages.iter().find(|other| other["name"] == package)?;
+    let manifest = Path::new(ours["manifest_path"].as_str()?);
+    manifest.parent().map(Path::to_owned)
+}
+
 /// Whether libtest says in `output` that a test was run and passed.
 fn passed(output: &str, test: &Test) -> bool {
     let name = test.name;
@@ -266,6 +320,18 @@ fn passed(output: &str, test: &Test) -> bool {
 mod tests {
     use super::*;
     use crate::mutants::unit;
+
+    #[test]
+    fn the_program_and_its_folder_are_those_that_cargo_names() {
+        let line = "  Executable unittests src/lib.rs (/a b/deps/model-1f)\n";
+        let built = format!("   Compiling model v0.1.0 (/a b)\n    Finished in 1 s\n{line}");
+        assert_eq!(executable(&built).unwrap(), Path::new("/a b/deps/model-1f"));
+        assert!(executable("    Finished in 1 s\n").is_err());
+        assert!(executable(&line.repeat(2)).is_err());
+        let metadata = br#"{"packages": [{"name": "a", "manifest_path": "/a b/Cargo.toml"}]}"#;
+        assert_eq!(folder_of("a", metadata).unwrap(), Path::new("/a b"));
+        assert_eq!(folder_of("b", metadata), None);
+    }
 
     #[test]
     fn a_test_that_was_not_run_has_not_passed() {
