@@ -7,6 +7,7 @@
 //! [`Budget`] bounds that, over everything that is erased in one turn.
 
 use memory::{DmaView, Need, Scratch, Segment};
+use port::namespace::Namespace;
 use port::ticket::{OwnerKey, Ticket};
 use port::{Added, ByteRange, Cause, Channel, ChannelId, Channels, Outcome, Request};
 
@@ -46,6 +47,14 @@ impl Erase {
             targets,
             rounds,
             renewed,
+        }
+    }
+
+    /// Adds what the medium has of a namespace beside its bytes, where that is not its content.
+    pub(super) fn add_state(&mut self, namespace: &Allocated) {
+        let Namespace { channel, set, .. } = &namespace.namespace;
+        if set.as_ref().is_some_and(|set| set.keeps_bytes()) {
+            self.renewed.push((*channel, namespace.namespace.extent()));
         }
     }
 

@@ -223,7 +223,8 @@ impl Subsystem {
         ])
     }
 
-    /// Hosts lose it first, and their commands in flight end; only then its space can be reused.
+    /// Hosts lose it first, and their commands in flight end; only then its space can be reused. Its
+    /// bytes stay, for the operator may want them; the state of its vendor commands goes.
     pub(super) fn plan_delete(
         &self,
         nsid: u32,
@@ -247,8 +248,12 @@ impl Subsystem {
                 controllers,
             })
         });
+        let mut forget = Erase::zero(Vec::new());
+        for nsid in &nsids {
+            forget.add_state(self.existing(*nsid)?);
+        }
         let delete = nsids.iter().map(|nsid| Change::Delete { nsid: *nsid });
-        let steps = detach.chain([Step::Drain]);
+        let steps = detach.chain([Step::Drain, Step::Erase(forget)]);
         Ok(steps
             .chain(delete.map(Step::Change))
             .chain([Step::Keep])

@@ -43,7 +43,7 @@ trait Execute: fmt::Debug + Send {
     /// returned.
     fn execute(&mut self, sqe: &Sqe, namespace: ByteRange, data: &[Segment<'_>]) -> Outcome;
 
-    /// Resets the state of a namespace, which was formatted or is new.
+    /// Removes the state of a namespace, which was formatted or deleted.
     fn renew(&mut self, namespace: ByteRange);
 }
 

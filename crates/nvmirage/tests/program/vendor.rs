@@ -100,6 +100,19 @@ fn a_host_has_the_vendor_command_of_the_configuration() {
     assert_eq!(host.block(1, 0), [0; 4096]);
     assert_eq!(add(&mut host, 2, 0), Ok(7));
     assert_eq!(host.block(2, 0), [0xa5; 4096]);
+
+    // Another namespace in the place of a deleted one has its bytes, and a counter of its own.
+    world.ok(&world.steer(&["detach", "second", "vm", "--detach-hosts"]));
+    world.ok(&world.steer(&["delete", "namespace", "second"]));
+    let again = "create namespace again --media counting --range 32MiB..64MiB";
+    world.ok(&world.steer(&again.split(' ').collect::<Vec<_>>()));
+    world.ok(&world.steer(&["attach", "again", "vm"]));
+    let inventory = world.inventory();
+    let namespaces = inventory["namespaces"].as_array().unwrap();
+    let again = namespaces.iter().find(|one| one["name"] == "again");
+    let nsid = u32::try_from(again.unwrap()["nsid"].as_u64().unwrap()).unwrap();
+    assert_eq!(add(&mut host, nsid, 0), Ok(0));
+    assert_eq!(host.block(nsid, 0), [0xa5; 4096]);
     server.stop();
 }
 

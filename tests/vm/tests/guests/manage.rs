@@ -1,5 +1,5 @@
 //! A guest that manages its drive with nvme-cli: formats, namespaces of its own making, copies,
-//! uncorrectable blocks, sanitizing; and what of it is still there when the server has started
+//! uncorrectable blocks, sanitizing, a vendor command; and what of it is still there when the server has started
 //! again.
 
 use guest_rig::Options;
@@ -15,6 +15,7 @@ name = "disk"
 kind = "file"
 path = "DIR/disk.img"
 size = "96MiB"
+vendor = "fetch_add"
 
 [[namespace]]
 name = "root"

@@ -184,4 +184,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "set.is_none()",
         test: program("vendor::a_host_has_the_vendor_command_of_the_configuration"),
     },
+    Mutation {
+        name: "vendor-state-forgotten",
+        guard: "the state of vendor commands goes with its namespace",
+        file: "crates/controller/src/subsystem/plan.rs",
+        from: "forget.add_state(self.existing(*nsid)?);",
+        to: "self.existing(*nsid)?;",
+        test: program("vendor::a_host_has_the_vendor_command_of_the_configuration"),
+    },
 ];

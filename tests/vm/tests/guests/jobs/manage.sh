@@ -84,6 +84,27 @@ namespaces() {
 }
 step namespaces namespaces
 
+# add NAME NUMBER NSID: Fetch and Add on a disk; prints the counter before it.
+add() {
+    nvme io-passthru "/dev/$(readlink "/dev/$1")" --opcode=0xc0 --cdw10="$2" "--namespace-id=$3" 2>&1 |
+        sed -n 's/.*result: *0x0*\([0-9a-f]\)/\1/p'
+}
+vendor() {
+    [ "$(add root 5 1)" = 0 ]
+    [ "$(add root 3 1)" = 5 ]
+    [ "$(add raw 0 2)" = 0 ]
+    # a format resets the counter of its namespace only
+    [ "$(add raw 7 2)" = 0 ]
+    nvme format /dev/nvme0 -n 2 --block-size=4096 --force
+    [ "$(add raw 0 2)" = 0 ]
+    [ "$(add root 0 1)" = 8 ]
+    # Commands Supported and Effects: I/O commands begin at byte 1024, 4 bytes each
+    nvme get-log /dev/nvme0 --log-id=5 --log-len=4096 --raw-binary >/tmp/effects
+    [ "$(od -A n -t x4 -j 1792 -N 4 /tmp/effects)" = " 00000001" ]
+    refused "Invalid Command Opcode" nvme io-passthru "/dev/$(readlink /dev/root)" --opcode=0xc4 --namespace-id=1
+}
+step vendor vendor
+
 copies() {
     written /dev/raw
     disk=/dev/$(readlink /dev/raw)
