@@ -1,9 +1,10 @@
 //! Figures: time or throughput over the points, in virtual time and in real time (the paper's
-//! figure 4); the distribution of times of 16 KiB commands (5a); and percentiles over the runs of a
-//! drive that takes no time (3).
+//! figure 4); the distribution of times of 16 KiB commands (5a); percentiles over the runs of a
+//! drive that takes no time (3); and what others measured with the real drive.
 
 mod compound;
 mod courses;
+mod real;
 
 use std::fs;
 use std::path::Path;
@@ -47,6 +48,9 @@ pub(super) fn draw(folder: &Path, drive: &Drive<'_>, points: &[PointReport]) -> 
             ..Picture::default()
         };
         write(folder, &format!("{preset}-{name}"), &picture)?;
+    }
+    if let Some(picture) = real::picture(preset, points) {
+        write(folder, &format!("{preset}-published"), &picture)?;
     }
     Ok(())
 }
