@@ -67,6 +67,11 @@ impl Events {
         (lost, behind.take(most).cloned().collect())
     }
 
+    /// Number of the newest event; 0 before the first.
+    pub(crate) fn last(&self) -> u64 {
+        *self.last.borrow()
+    }
+
     /// A receiver that is notified of new events.
     pub(crate) fn bell(&self) -> watch::Receiver<u64> {
         self.last.subscribe()

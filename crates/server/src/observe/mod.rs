@@ -14,12 +14,32 @@ mod queues;
 mod stats;
 mod text;
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use api::{ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus};
 use controller::counters::Counted;
 pub(crate) use latency::report as latency_report;
+use machine::clock::Clock;
 use port::time::Time;
 pub(crate) use queues::report as queues_report;
 pub(crate) use text::Format;
+
+/// The time on the reactors' clock, and on the system clock in milliseconds since 1970.
+pub(crate) fn now() -> (Time, u64) {
+    let day = SystemTime::now().duration_since(UNIX_EPOCH);
+    let day = day.map_or(0, |since| since.as_millis());
+    let day = u64::try_from(day).unwrap_or(u64::MAX);
+    (Clock::of_process().now(), day)
+}
+
+/// What tells whether counters can have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stir {
+    /// Completions of all reactors.
+    pub(crate) completions: u64,
+    /// Number of the newest event.
+    pub(crate) events: u64,
+}
 
 /// All counters at one time.
 #[derive(Debug, Default)]

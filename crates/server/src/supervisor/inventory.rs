@@ -1,7 +1,5 @@
 //! Status of all objects, for the control API.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use api::config::{self, Config, Listen};
 use api::{
     ControllerStatus, DriveStatus, FileStatus, HostProcess, HostStatus, Inventory, IoStatus,
@@ -9,15 +7,16 @@ use api::{
     QueuePlacement, ReactorStatus, Refusal, TenantStatus,
 };
 use controller::subsystem::Allocated;
-use machine::clock::Clock;
 use media::{Trouble, Troubles};
+use reactor::handle::ReactorHandle;
 use reactor::message::View;
 
 use super::media::range_of;
 use super::operate::label;
 use super::subsystems::{Live, id_of};
 use super::{OpenMedium, State, Supervisor};
-use crate::observe::{ControllerCounts, Snapshot};
+use crate::events;
+use crate::observe::{ControllerCounts, Snapshot, Stir, now};
 
 impl Supervisor {
     /// The inventory of the server.
@@ -57,6 +56,16 @@ impl Supervisor {
         let state = self.lock();
         let views = state.views().map_err(failed)?;
         state.controller_statuses(&views).map_err(failed)
+    }
+
+    /// What has happened, without asking a reactor.
+    pub(crate) fn stir(&self) -> Stir {
+        let state = self.lock();
+        let of = |reactor: &ReactorHandle| reactor.counters().completions.get();
+        Stir {
+            completions: state.reactors.iter().map(of).sum(),
+            events: events::all().last(),
+        }
     }
 
     /// All counters.
@@ -126,11 +135,10 @@ impl State {
             counted: counted(&status.config.name).unwrap_or_default(),
             status,
         });
-        let day = SystemTime::now().duration_since(UNIX_EPOCH);
-        let day = day.map_or(0, |since| since.as_millis());
+        let (time, day) = now();
         Ok(Snapshot {
-            time: Clock::of_process().now(),
-            day: u64::try_from(day).unwrap_or(u64::MAX),
+            time,
+            day,
             controllers: controllers.collect(),
             reactors,
             media,

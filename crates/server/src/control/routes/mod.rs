@@ -39,6 +39,7 @@ use utoipa_axum::router::OpenApiRouter;
 use super::limits::{CHANGES, READERS};
 use super::past::{EVERY, Past};
 use super::{MAX_BODY_LEN, Refused, dashboard};
+use crate::observe::now;
 use crate::supervisor::Supervisor;
 
 /// Routes of one resource.
@@ -111,9 +112,17 @@ pub(super) async fn remember(desk: Desk) {
     next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         next.tick().await;
+        // before the sample, so that what happens meanwhile is in the next one
+        let Ok(stir) = blocking(desk.clone(), |s| Ok(s.stir())).await else {
+            continue;
+        };
+        let (time, day) = now();
+        if desk.past.repeat(stir, time.0, day) {
+            continue;
+        }
         // a server that cannot answer now has a gap
         if let Ok(snapshot) = blocking(desk.clone(), |s| s.snapshot()).await {
-            desk.past.add(&snapshot.into());
+            desk.past.add(stir, &snapshot.into());
         }
     }
 }
