@@ -223,8 +223,8 @@ impl Subsystem {
         ])
     }
 
-    /// Hosts lose it first, and their commands in flight end; only then its space can be reused. Its
-    /// bytes stay, for the operator may want them; the state of its vendor commands goes.
+    /// Hosts lose it first, and their commands in flight end; only then its space can be reused.
+    /// Its bytes stay, for the operator may want them; the state of its vendor commands goes.
     pub(super) fn plan_delete(
         &self,
         nsid: u32,

@@ -1,6 +1,6 @@
 //! Fetch and Add (opcode C0h): adds Dword 10 to the counter of the namespace, and returns the
-//! previous value in Dwords 0 and 1 of the completion. The counter is 0 when the server starts, when
-//! the namespace is created, and after a format. It wraps.
+//! previous value in Dwords 0 and 1 of the completion. The counter is 0 when the server starts,
+//! when the namespace is created, and after a format. It wraps.
 
 use std::collections::BTreeMap;
 

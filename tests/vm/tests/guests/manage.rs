@@ -1,6 +1,6 @@
 //! A guest that manages its drive with nvme-cli: formats, namespaces of its own making, copies,
-//! uncorrectable blocks, sanitizing, a vendor command; and what of it is still there when the server has started
-//! again.
+//! uncorrectable blocks, sanitizing, a vendor command; and what of it is still there when the
+//! server has started again.
 
 use guest_rig::Options;
 
