@@ -40,11 +40,13 @@ pub(crate) struct JobReport {
     pub(crate) first_error: Option<String>,
     /// Commands completed in the measured time.
     pub(crate) commands: u64,
-    /// The measured time, without stalls.
+    /// The measured time, without stalls unless they are included.
     pub(crate) elapsed_ns: u64,
-    /// Times at which the machine did not run the host, and their total; excluded from all results.
+    /// Times at which the machine did not run the host, and their total.
     pub(crate) stalls: u64,
     pub(crate) stalled_ns: u64,
+    /// Whether all results include them, because the drive went on meanwhile.
+    pub(crate) stalls_included: bool,
     /// The same for this program's own server, by its reactor's time stamps; omitted where they
     /// account for all that the host saw.
     pub(crate) server_stalls: u64,
@@ -101,6 +103,7 @@ impl JobReport {
             elapsed_ns: result.elapsed_ns,
             stalls: result.stalls,
             stalled_ns: result.stalled_ns,
+            stalls_included: result.stalls_included,
             server_stalls: 0,
             server_stalled_ns: 0,
             batch: rounded(result.batch),
@@ -126,6 +129,35 @@ impl JobReport {
             time(latency.p99),
             time(latency.p999),
         ]
+    }
+
+    /// What a reader of the table must know: that the machine did not run the host, or the server,
+    /// for a good part of the time.
+    pub(crate) fn note(&self) -> Option<String> {
+        let excluded = match self.stalls_included {
+            true => 0,
+            false => self.stalled_ns,
+        };
+        let whole = self.elapsed_ns + excluded + self.server_stalled_ns;
+        let stalled = self.stalled_ns.max(self.server_stalled_ns);
+        if stalled < whole / 20 {
+            return None;
+        }
+        let (who, is_in) = match self.stalled_ns >= self.server_stalled_ns {
+            true => ("this host", self.stalls_included),
+            false => ("the server", false),
+        };
+        #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+        let time = |ns: u64| units::nanoseconds(ns as f64);
+        let how = match is_in {
+            true => "the drive went on, so the figures include that time",
+            false => "the figures exclude that time",
+        };
+        let title = self.title();
+        let (stalled, whole) = (time(stalled), time(whole));
+        Some(format!(
+            "{title}: the machine did not run {who} for {stalled} of {whole}; {how}"
+        ))
     }
 
     /// `4 KiB randread, QD 32`.
@@ -220,10 +252,45 @@ mod tests {
             elapsed_ns: u64::try_from(Duration::from_secs(1).as_nanos()).unwrap(),
             stalls: 0,
             stalled_ns: 0,
+            stalls_included: false,
             lulls: Lulls::default(),
             batch: 3.5,
             messages_per_command: 0.0625,
         }
+    }
+
+    #[test]
+    fn a_machine_that_did_not_run_the_host_for_long_is_told() {
+        let quiet = JobReport::new(&result(), None);
+        let busy = |stalled_ns, stalls_included| JobReport {
+            stalled_ns,
+            stalls_included,
+            ..quiet.clone()
+        };
+        assert_eq!(quiet.note(), None);
+        assert_eq!(busy(40_000_000, false).note(), None);
+        let note = busy(1_000_000_000, false).note().unwrap();
+        assert!(
+            note.ends_with(
+                "did not run this host for 1.00 s of 2.00 s; the figures exclude that time"
+            ),
+            "{note}"
+        );
+        let note = busy(600_000_000, true).note().unwrap();
+        assert!(
+            note.contains("600 ms of 1.00 s; the drive went on"),
+            "{note}"
+        );
+        let server = JobReport {
+            server_stalled_ns: 1_000_000_000,
+            ..quiet
+        };
+        assert!(
+            server
+                .note()
+                .unwrap()
+                .contains("did not run the server for")
+        );
     }
 
     #[test]
@@ -242,6 +309,7 @@ mod tests {
             "server_stalls",
             "server_stalled_ns",
             "stalled_ns",
+            "stalls_included",
         ] {
             assert!(value.get(key).is_some(), "{key}");
         }

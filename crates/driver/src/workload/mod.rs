@@ -228,8 +228,8 @@ pub struct JobResult {
     /// Data moved per second, in units of 2^20 bytes.
     pub mib_s: f64,
     /// Latency from just before a command's batch is submitted until just after its completion is
-    /// seen, of commands that were not in flight in a stall. If there were none, as with a slow
-    /// drive on a busy machine, of all commands, and so are rates and times.
+    /// seen, of commands that were not in flight in a stall. If there were none, or the drive went
+    /// on during the stalls, of all commands, and so are rates and times.
     pub latency_ns: Latency,
     /// Commands that failed, and blocks that read back wrong.
     pub errors: u64,
@@ -243,12 +243,14 @@ pub struct JobResult {
     pub zone_resets: u64,
     /// Logical blocks whose every byte was checked.
     pub blocks_verified: u64,
-    /// The measured time, in nanoseconds, without stalls.
+    /// The measured time, in nanoseconds; without stalls, unless they are included.
     pub elapsed_ns: u64,
     /// Stalls: how often this thread did not run for longer than a turn takes.
     pub stalls: u64,
     /// Total time of stalls, in nanoseconds.
     pub stalled_ns: u64,
+    /// Whether the figures include them.
+    pub stalls_included: bool,
     /// When nothing completed although this thread ran: among the figures.
     pub lulls: Lulls,
     /// Commands of all phases per move of a submission queue's tail.
@@ -425,20 +427,27 @@ fn rung<B: Bus>(queues: &[QueuePair<B>]) -> RungSoFar {
 
 impl JobResult {
     /// Excludes lulls, completions at their ends, and the latency of commands that were in flight
-    /// in one: for callers that know that the server did not run then.
+    /// in one: for callers that know that the server did not run then. `None` where nothing would
+    /// remain, or the drive went on.
     #[must_use]
-    pub fn without_lulls(self) -> Self {
+    pub fn without_lulls(&self) -> Option<Self> {
         let commands = self.commands - self.lulls.commands;
         let elapsed_ns = self.elapsed_ns - self.lulls.ns;
+        if self.stalls_included
+            || went_on((self.lulls.commands, self.lulls.ns), (commands, elapsed_ns))
+            || self.lulls.latency_ns_of_others.max == 0
+        {
+            return None;
+        }
         let iops = rate(commands, elapsed_ns);
-        Self {
+        Some(Self {
             iops,
             mib_s: mib_s(iops, self.block_size),
             latency_ns: self.lulls.latency_ns_of_others,
             commands,
             elapsed_ns,
-            ..self
-        }
+            ..self.clone()
+        })
     }
 
     #[expect(clippy::cast_precision_loss, reason = "means of counts")]
@@ -517,6 +526,15 @@ fn rate(count: u64, elapsed_ns: u64) -> f64 {
     }
 }
 
+/// Whether a drive completed in the excluded time, in commands and nanoseconds, at least half as
+/// many commands per second as in the rest. A queue of a drive that waits for the host completes at
+/// most its depth in a stall, which is nothing beside what a fast drive does otherwise; one that a
+/// disk keeps busy goes on, and without the stall its figures would be too low.
+fn went_on(excluded: (u64, u64), rest: (u64, u64)) -> bool {
+    let ((commands, ns), (other, other_ns)) = (excluded, rest);
+    2 * u128::from(commands) * u128::from(other_ns) >= u128::from(other) * u128::from(ns)
+}
+
 fn mib_s(iops: f64, block_size: u32) -> f64 {
     iops * f64::from(block_size) / f64::from(1 << 20)
 }
@@ -525,9 +543,11 @@ fn result(job: &Job, record: &Record, ledger: Option<&Ledger>) -> JobResult {
     let mut all = record.latency.clone();
     all.add(&record.late).expect("the bounds are the same");
     let (mut commands, mut elapsed_ns) = (record.commands, record.elapsed_ns);
-    if all.is_empty() {
-        // What can be said is what they took with that.
-        all.clone_from(&record.stalled);
+    let excluded = (record.commands_in_stalls, record.stalled_ns);
+    let stalls_included =
+        record.stalls > 0 && (all.is_empty() || went_on(excluded, (commands, elapsed_ns)));
+    if stalls_included {
+        all.add(&record.stalled).expect("the bounds are the same");
         commands += record.commands_in_stalls;
         elapsed_ns += record.stalled_ns;
     }
@@ -549,6 +569,7 @@ fn result(job: &Job, record: &Record, ledger: Option<&Ledger>) -> JobResult {
         elapsed_ns,
         stalls: record.stalls,
         stalled_ns: record.stalled_ns,
+        stalls_included,
         lulls: Lulls {
             count: record.lulls,
             ns: record.lulled_ns,
@@ -570,5 +591,27 @@ fn summary(latency: &Histogram<u64>) -> Latency {
         p999: latency.value_at_quantile(0.999),
         p9999: latency.value_at_quantile(0.9999),
         max: latency.max(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_that_went_on_in_a_stall_is_one_that_did_as_much_as_otherwise() {
+        // commands and milliseconds in stalls, and outside of them
+        for (excluded, rest, expected) in [
+            // 32 of a fast drive's queue, which then waited
+            ((32, 5), (5_000_000, 1_000), false),
+            // a disk of 1,000 commands per second
+            ((3_800, 3_400), (120, 600), true),
+            ((2_500, 2_600), (1_392, 1_400), true),
+            // its host had less than half of the time for the queue
+            ((5_000, 2_900), (11_000, 1_100), false),
+            ((1, 5), (0, 100), true),
+        ] {
+            assert_eq!(went_on(excluded, rest), expected, "{excluded:?} {rest:?}");
+        }
     }
 }

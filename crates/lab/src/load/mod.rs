@@ -206,14 +206,16 @@ impl Host {
         let busy = reactor.and_then(|(before, after)| busy_ns(&before, &after));
         let did_not_run =
             reactor.is_some_and(|(before, after)| explains(&before, &after, &result.lulls));
-        Ok(if !did_not_run {
-            JobReport::new(&result, busy)
-        } else {
-            let Lulls { count, ns, .. } = result.lulls;
-            JobReport {
-                server_stalls: count,
-                server_stalled_ns: ns,
-                ..JobReport::new(&result.without_lulls(), busy)
+        let without = result.without_lulls().filter(|_| did_not_run);
+        Ok(match without {
+            None => JobReport::new(&result, busy),
+            Some(without) => {
+                let Lulls { count, ns, .. } = result.lulls;
+                JobReport {
+                    server_stalls: count,
+                    server_stalled_ns: ns,
+                    ..JobReport::new(&without, busy)
+                }
             }
         })
     }
