@@ -7,11 +7,14 @@
 //! Invariants:
 //! - Counts never decrease.
 //! - A cause is current from a failure until a request of the kind that failed succeeds; a lasting
-//!   one is current until the medium is reopened.
+//!   one is current until the medium is reopened;
+//! - a write to allocated blocks succeeds on a full file system, so lack of space there is current
+//!   until the reporting thread has seen free space as well.
 //!
 //! Not included: the status that a host gets, and logging.
 
 use std::num::NonZeroI32;
+use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64};
@@ -19,6 +22,8 @@ use std::thread::Thread;
 
 use nvme_spec::Status;
 use port::{Cause, Outcome};
+use rustix::fs::{StatVfs, fstatvfs};
+use rustix::process::geteuid;
 
 /// Cause of failed requests to a medium's backing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,10 +122,29 @@ pub struct Troubles {
     counts: [AtomicU64; Trouble::ALL.len()],
     errnos: [AtomicI32; Trouble::ALL.len()],
     watcher: OnceLock<Thread>,
+    /// A file of the file system whose free space counts.
+    room: Option<OwnedFd>,
 }
 
 // Relaxed: the numbers are independent, and the woken thread reads them after the unpark.
 impl Troubles {
+    /// Those of a file, of which `room` is a handle: it may be opened without access.
+    pub(crate) fn of_file(room: Option<OwnedFd>) -> Self {
+        Troubles {
+            room,
+            ..Self::default()
+        }
+    }
+
+    /// Ends a lack of space if the file system has some. It is a system call, for the reporting
+    /// thread.
+    pub fn look_for_room(&self) {
+        let is_current = self.current.load(Relaxed) & Trouble::NoSpace.bit() != 0;
+        if is_current && self.room.as_ref().is_some_and(has_room) {
+            self.pass(Trouble::NoSpace);
+        }
+    }
+
     /// Counts the cause of a failed request, if it has one.
     #[cold]
     pub fn note(&self, outcome: &Outcome) {
@@ -173,8 +197,11 @@ impl Troubles {
     fn end(&self, reads: bool) {
         let ended = Trouble::ALL.iter().filter(|t| t.ends_with(reads));
         let ended = ended.fold(0, |bits, trouble| bits | trouble.bit());
-        let lasting = self.lasting.load(Relaxed);
-        self.current.fetch_and(!ended | lasting, Relaxed);
+        let mut stays = self.lasting.load(Relaxed);
+        if self.room.is_some() {
+            stays |= Trouble::NoSpace.bit();
+        }
+        self.current.fetch_and(!ended | stays, Relaxed);
     }
 
     /// Wakes a thread whenever a cause becomes current. Only the first call has an effect.
@@ -196,6 +223,16 @@ impl Troubles {
             }
         })
     }
+}
+
+/// Whether a file system has a free block for this process.
+fn has_room(file: &OwnedFd) -> bool {
+    let free = |told: StatVfs| match geteuid().is_root() {
+        true => told.f_bfree,
+        false => told.f_bavail,
+    };
+    // one that does not tell takes the next write, or fails it
+    fstatvfs(file).map_or(true, |told| free(told) > 0)
 }
 
 #[cfg(test)]
@@ -249,6 +286,17 @@ mod tests {
         assert_eq!(current(&troubles), [""; 0]);
         let [no_space, ..] = troubles.look();
         assert_eq!((no_space.count, no_space.os_error), (2, Some(libc::ENOSPC)));
+    }
+
+    #[test]
+    fn a_file_lacks_space_until_its_file_system_has_some() {
+        let file = tempfile::tempfile().unwrap();
+        let troubles = Troubles::of_file(Some(file.into()));
+        troubles.note(&outcome(Cause::NoSpace, libc::ENOSPC));
+        troubles.succeeded(false);
+        assert_eq!(current(&troubles), ["no-space"]);
+        troubles.look_for_room();
+        assert_eq!(current(&troubles), [""; 0]);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //!
 //! Channels count failures ([`media::Troubles`]), and the first failure of a cause wakes this
 //! thread; while all media work, it sleeps. A cause has passed once a request of the failed kind
-//! has succeeded and none has failed for [`QUIET`]. A disk that is full intermittently therefore
-//! gets two lines per such period, not two per request.
+//! has succeeded, or a full file system has free space, and none has failed for [`QUIET`]. A disk
+//! that is full intermittently therefore gets two lines per such period, not two per request.
 //!
 //! The thread does not log errors of hosts, and no command waits for it.
 
@@ -186,6 +186,7 @@ fn look(entries: &mut [Entry], now: Instant) -> bool {
         reports,
     } in entries
     {
+        troubles.look_for_room();
         let looks = Trouble::ALL.into_iter().zip(troubles.look());
         for ((trouble, look), report) in looks.zip(reports) {
             if let Some(say) = report.take(look, now) {

@@ -162,6 +162,16 @@ impl FileMedium {
         self.plain.fetch_add(more.plain, Relaxed);
     }
 
+    /// Whether the file is in memory.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.opened.is_memory
+    }
+
+    /// Whether the file was created when it was opened.
+    pub(crate) fn is_new(&self) -> bool {
+        self.opened.is_new
+    }
+
     /// Errors of its channels.
     pub(crate) fn troubles(&self) -> &Arc<Troubles> {
         &self.troubles
@@ -220,7 +230,7 @@ impl FileMedium {
             submissions: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
             health: Health::default(),
-            troubles: Arc::default(),
+            troubles: Arc::new(Troubles::of_file(opened.room())),
             is_read_only: AtomicBool::new(io.read_only),
             opened,
         })

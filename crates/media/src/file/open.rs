@@ -34,6 +34,8 @@ pub(super) struct Opened {
     /// Size in bytes; fixed from here on.
     pub(super) size: u64,
     pub(super) is_block_device: bool,
+    /// Whether it was created.
+    pub(super) is_new: bool,
     /// Whether it was opened read-only.
     pub(super) read_only: bool,
     /// Whether it exists only in memory.
@@ -63,7 +65,9 @@ pub(super) fn open(
     {
         return Err(MediumError::Size { size });
     }
-    let (fd, is_block_device, actual) = match (open_existing(path, read_only)?, size) {
+    let found = open_existing(path, read_only)?;
+    let is_new = found.is_none();
+    let (fd, is_block_device, actual) = match (found, size) {
         (Some((fd, is_block_device)), _) => {
             patiently(|| lock(&fd, path, read_only))?;
             let actual = length(&fd, path, is_block_device)?;
@@ -85,6 +89,7 @@ pub(super) fn open(
     }
     Ok(Opened {
         punches: !read_only && punches(&fd, is_block_device, actual, status.st_rdev),
+        is_new,
         read_only,
         path: path.into(),
         size: actual,
@@ -99,6 +104,16 @@ pub(super) fn open(
         optimal_bytes: preferred.clamp(SECTOR as u32, 1 << 20).next_power_of_two(),
         fd,
     })
+}
+
+impl Opened {
+    /// A handle whose file system tells how much is free; `None` for a block device. It holds
+    /// neither the lock nor the content.
+    pub(super) fn room(&self) -> Option<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let path = (!self.is_block_device).then_some(&self.path)?;
+        rustix::fs::open(path, flags, Mode::empty()).ok()
+    }
 }
 
 /// Releases the lock at once. Closing would do it too, but a ring that is being destroyed can keep

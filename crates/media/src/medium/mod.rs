@@ -426,6 +426,28 @@ impl Medium {
         }
     }
 
+    /// Whether its bytes outlive the machine's next start: it is no memory, nor a file in memory.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        let is_lasting = |file: &FileMedium| !file.is_in_memory();
+        match &self.backing {
+            Backing::Null | Backing::Scripted(_) | Backing::Ram(_) => false,
+            Backing::File(file) => is_lasting(file),
+            Backing::Drive(_) => true,
+            Backing::KeyValue(medium) => medium.file().is_some_and(is_lasting),
+        }
+    }
+
+    /// Whether its file did not exist before.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        match &self.backing {
+            Backing::File(file) => file.is_new(),
+            Backing::KeyValue(medium) => medium.file().is_some_and(FileMedium::is_new),
+            Backing::Null | Backing::Scripted(_) | Backing::Ram(_) | Backing::Drive(_) => false,
+        }
+    }
+
     /// Failures of its backing, by cause; `None` for memory, which cannot fail.
     #[must_use]
     pub fn troubles(&self) -> Option<&Arc<Troubles>> {

@@ -354,6 +354,12 @@ fn a_full_disk_is_told_once_and_again_when_it_has_room() {
         format!("nvmirage_medium_errors_total{{media=\"disk\",cause=\"{cause}\"}} {failed}");
     assert!(metrics.contains(&counted), "{metrics}");
 
+    if small.mounted.is_some() {
+        // a block that has its space already, while the disk has no other
+        drive.write(0, &pattern(1)).unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(4));
+        assert_eq!(log(&server, "works again"), 0, "it is still full");
+    }
     small.make_room(&mut server);
     drive.write(2900, &pattern(2)).unwrap();
     wait_for("a line that it works", || log(&server, "works again") > 0);
