@@ -92,6 +92,53 @@ fn listed(world: &World) -> Value {
 }
 
 #[test]
+fn a_file_that_was_there_and_is_gone_is_not_made_anew() {
+    let world = World::new();
+    let media = "file:path=disk.img,size=8MiB";
+    world.serve_media(media).stop();
+    let (file, away) = (world.path("disk.img"), world.path("away.img"));
+    std::fs::rename(&file, &away).unwrap();
+    let listen = world.vfio_user("nvme.sock");
+    let serve = ["serve", "--media", media, "--listen", &listen];
+    let error = world.fails(&serve);
+    assert!(
+        error.contains("its file is gone") && !file.exists(),
+        "{error}"
+    );
+
+    // put back, it is served; a medium that was deleted may be made again
+    std::fs::rename(&away, &file).unwrap();
+    let server = world.serve_media(media);
+    assert!(!server.log().contains("file is new"), "{}", server.log());
+    let path = world.path("other.img");
+    let path = path.to_str().unwrap();
+    let create = [
+        "create", "media", "other", "--kind", "file", "--path", path, "--size", "1MiB",
+    ];
+    for _ in 0..2 {
+        world.ok(&world.steer(&create));
+        world.ok(&world.steer(&["delete", "media", "other"]));
+        std::fs::remove_file(path).unwrap();
+    }
+    server.stop();
+
+    // the error names what to remove for an empty one
+    std::fs::remove_file(&file).unwrap();
+    let error = world.fails(&serve);
+    let mark = error
+        .split("rm '")
+        .nth(1)
+        .unwrap()
+        .split('\'')
+        .next()
+        .unwrap();
+    std::fs::remove_file(mark).unwrap();
+    let server = world.serve_media(media);
+    assert!(server.log().contains("file is new"), "{}", server.log());
+    server.stop();
+}
+
+#[test]
 fn nothing_is_written_while_nothing_differs() {
     let world = World::new();
     let server = serve(&world);

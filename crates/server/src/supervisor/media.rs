@@ -20,6 +20,7 @@ use super::subsystems::medium_basis;
 use super::{OpenMedium, State, timing};
 use crate::keep::memory::{Found, Image};
 use crate::keep::merge;
+use crate::keep::presence::Mark;
 
 /// A namespace that a host created in a subsystem that is not served now. It keeps its range.
 #[derive(Debug)]
@@ -45,6 +46,10 @@ impl State {
     pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
         let place = || format!("media {}", config.name);
         let spec = spec_of(&config);
+        let mark = self.mark_of(&config).with_context(place)?;
+        mark.as_ref()
+            .map_or(Ok(()), Mark::check)
+            .with_context(place)?;
         let mut medium = Medium::open(&spec).with_context(place)?;
         let state = timing::give(&config, &mut medium).with_context(place)?;
         let recording = RecordingFile::begin(&config, &medium).with_context(place)?;
@@ -56,6 +61,21 @@ impl State {
         // Last of the steps that can fail: the file's content now exists only in memory.
         let image = take_image(&config, &medium).with_context(place)?;
         tracing::info!(media = config.name, "{}", medium.describe());
+        if medium.is_new() {
+            tracing::info!(media = config.name, "its file is new");
+        }
+        match mark {
+            Some(mark) if medium.is_lasting() => {
+                if let Err(error) = mark.set() {
+                    tracing::warn!(
+                        media = config.name,
+                        "if its file is gone at the next start, an empty one is created: {error:#}"
+                    );
+                }
+            }
+            Some(mark) => mark.remove(),
+            None => {}
+        }
         if let Some(pieces) = medium.pieces().filter(|pieces| pieces.count() > 0) {
             memory_care::look_after(&Owner::Medium(config.name.clone()), &pieces);
         }
@@ -72,6 +92,17 @@ impl State {
         });
         self.config.media.push(config);
         Ok(())
+    }
+
+    /// The mark of the medium's file, if it has one.
+    pub(super) fn mark_of(&self, config: &config::Medium) -> anyhow::Result<Option<Mark>> {
+        let Some(path) = config.path() else {
+            return Ok(None);
+        };
+        // without a folder nothing is known of earlier starts
+        let state_dir = self.state_dir().ok();
+        let mark = state_dir.map(|dir| Mark::of(&dir, path)).transpose()?;
+        Ok(mark)
     }
 
     /// Assigns the reactors in `completions` and `heads` to a drive, before it has channels.

@@ -287,8 +287,15 @@ impl State {
         let at = self.media.iter().position(|m| m.name == name);
         let at = at.ok_or_else(|| Refusal::not_found("media", name))?;
         self.refuse_use_of_medium(name)?;
+        let config = self.config.media.iter().find(|medium| medium.name == name);
+        let mark = config.map(|medium| self.mark_of(medium));
         self.close_medium(at)
-            .map_err(|error| Refusal::failed(&error))
+            .map_err(|error| Refusal::failed(&error))?;
+        // its file may go now
+        if let Some(Ok(Some(mark))) = mark {
+            mark.remove();
+        }
+        Ok(())
     }
 
     /// Deletes a controller. An attached host loses the drive only with `consent`.

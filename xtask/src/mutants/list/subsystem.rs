@@ -185,6 +185,25 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: program("vendor::a_host_has_the_vendor_command_of_the_configuration"),
     },
     Mutation {
+        name: "presence-checked",
+        guard: "a medium's file that was there and is gone is not created again",
+        file: "crates/server/src/supervisor/media.rs",
+        from: ".map_or(Ok(()), Mark::check)",
+        to: ".map_or(Ok(()), |_| Ok(()))",
+        test: program("kept::a_file_that_was_there_and_is_gone_is_not_made_anew"),
+    },
+    Mutation {
+        name: "room-looked-for",
+        guard: "a full file system is not said to work again by a write that needs no space",
+        file: "crates/media/src/trouble.rs",
+        from: "if self.room.is_some() {",
+        to: "if false {",
+        test: unit(
+            "media",
+            "trouble::tests::a_file_lacks_space_until_its_file_system_has_some",
+        ),
+    },
+    Mutation {
         name: "vendor-state-forgotten",
         guard: "the state of vendor commands goes with its namespace",
         file: "crates/controller/src/subsystem/plan.rs",
