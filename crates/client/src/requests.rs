@@ -458,7 +458,7 @@ fn ask(
     }
     let bytes = whole(&mut server, socket, deadline, response)?;
     match serde_json::from_slice::<Document>(&bytes) {
-        Ok(document) => bail!("{}", document.detail),
+        Ok(document) => bail!(words::of_parameters(&document.detail)),
         Err(_) => bail!(
             "the server rejected the request with status {status} without a reason; check that server and client have the same version"
         ),

@@ -1,13 +1,23 @@
 //! Refusals in the words of the command line: the server and the rules of configurations speak of
 //! keys and of HTTP methods, which an operator at a prompt has not written.
 
+/// The text with options in the place of parameters of requests, as `--detach-hosts`.
+#[must_use]
+pub(crate) fn of_parameters(text: &str) -> String {
+    replaced(text, &PARAMETERS)
+}
+
+fn replaced(text: &str, all: &[(&str, &str)]) -> String {
+    let one = |text: String, (of_api, of_command_line): &(&str, &str)| {
+        text.replace(of_api, of_command_line)
+    };
+    all.iter().fold(text.to_owned(), one)
+}
+
 /// The text with options in the place of keys: `write size = "8GiB"` becomes `write --size 8GiB`.
 #[must_use]
 pub fn of_command_line(text: &str) -> String {
-    let text = text.replace(
-        "Change it with PATCH where possible",
-        "Change it with `nvmirage set` where possible",
-    );
+    let text = replaced(&of_parameters(text), &KEYS);
     let mut shown = String::new();
     let mut rest = text.as_str();
     while let Some(at) = rest.find("write ") {
@@ -23,6 +33,24 @@ pub fn of_command_line(text: &str) -> String {
     }
     shown + rest
 }
+
+/// What the API says of parameters, and the same on the command line.
+const PARAMETERS: [(&str, &str); 2] = [
+    ("with ?detach_hosts=true", "with --detach-hosts"),
+    ("with shrink = true", "with --shrink"),
+];
+
+/// What the API says of its methods and of configurations, and the same on the command line.
+const KEYS: [(&str, &str); 2] = [
+    (
+        "Change it with PATCH where possible",
+        "Change it with `nvmirage set` where possible",
+    ),
+    (
+        "write a [[tenant]] with that name",
+        "create it: nvmirage create tenant NAME",
+    ),
+];
 
 /// The option for `KEY = "VALUE"` at the begin of a text, and the text behind it.
 fn option(text: &str) -> Option<(String, &str)> {
@@ -61,6 +89,11 @@ mod tests {
                 "a: write --lba-size 512, or write --path d.",
             ),
             ("write 512 or 4096", "write 512 or 4096"),
+            (
+                "end its host first, or let it lose its drive with ?detach_hosts=true",
+                "end its host first, or let it lose its drive with --detach-hosts",
+            ),
+            ("allow that with shrink = true", "allow that with --shrink"),
             ("write Size = \"8\"", "write Size = \"8\""),
             ("write size = \"8", "write size = \"8"),
             (

@@ -142,7 +142,10 @@ impl std::str::FromStr for Listen {
                 path => Ok(Listen::Fuse(path.into())),
             };
         }
-        if path.is_empty() || path.len() > MAX_SOCKET_PATH_LEN {
+        if path.is_empty() {
+            return Err(format!("`{text}`: name a socket"));
+        }
+        if path.len() > MAX_SOCKET_PATH_LEN {
             return Err(format!(
                 "`{text}`: a socket path has 1 to {MAX_SOCKET_PATH_LEN} bytes; shorten it"
             ));

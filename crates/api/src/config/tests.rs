@@ -143,7 +143,7 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         (
             "vfio-user:/run/nvmirage/vm1.sock",
             "vfio-user:",
-            "1 to 107 bytes",
+            "name a socket",
         ),
         ("queues = 64", "queues = 65", "write 1 to 64"),
         ("queues = 64", "queues = 0", "write 1 to 64"),

@@ -11,7 +11,8 @@ use super::inventory::{Objects, find};
 use super::outcome::{Growth, Outcome, growth, wide, wide_by};
 
 /// What to do about an attached host.
-pub(crate) const CONSENT: &str = "end its host first, or let it lose its drive with --detach-hosts";
+pub(crate) const CONSENT: &str =
+    "end its host first, or let it lose its drive with ?detach_hosts=true";
 
 struct Holding<'a> {
     served: &'a Actual,

@@ -347,7 +347,7 @@ fn what_would_lose_something_stays_and_says_what_to_do() {
     let queues = with(&[&now, "queues = 3\n"]);
     let said = why(&host, &queues);
     assert!(
-        said.contains("queues cannot change") && said.contains("--detach-hosts"),
+        said.contains("queues cannot change") && said.contains("detach_hosts=true"),
         "{said}"
     );
     let gone = with(&[FILE, NAMESPACE]);
