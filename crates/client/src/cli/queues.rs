@@ -4,10 +4,11 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::ensure;
 use api::config::Span;
 use api::{CompletionQueue, QueuesReport, SubmissionQueue};
 use terminal::table::{Align, Table};
-use terminal::units;
+use terminal::{hangup, units};
 
 use super::live;
 use super::parse::Control;
@@ -75,15 +76,21 @@ impl QueuesCommand {
         let Some(Span(interval)) = self.watch else {
             return terminal::print(&shown(&look()?));
         };
+        ensure!(
+            interval >= SHORTEST,
+            "--watch: write at least {}ms",
+            SHORTEST.as_millis()
+        );
         let before = if io::stdout().is_terminal() {
             CLEAR
         } else {
             ""
         };
+        hangup::end_with_reader()?;
         loop {
             let text = shown(&look()?);
             terminal::print(&format!("{before}{text}\n"))?;
-            thread::sleep(interval.max(SHORTEST));
+            thread::sleep(interval);
         }
     }
 }

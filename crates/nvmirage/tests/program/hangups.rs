@@ -174,6 +174,7 @@ fn a_command_whose_reader_goes_away_ends_in_silence() {
         steered(&world, &["top", "--batch", "100000", "--interval", "100ms"]),
         steered(&world, &["ls"]),
         steered(&world, &["queues", "vm1"]),
+        steered(&world, &["queues", "vm1", "--watch=100ms"]),
         steered(&world, &["latency", "vm1"]),
     ];
     for mut command in commands {
