@@ -3,13 +3,14 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, FileHandle, Filesystem, INodeNo, KernelConfig, LockOwner, OpenFlags, ReplyAttr,
-    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request,
-    TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, Filesystem, INodeNo, KernelConfig, LockOwner, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
 use super::filesystem::Mounted;
@@ -31,6 +32,16 @@ macro_rules! guarded {
             if let Err(panicked) = loss::caught(answer) {
                 self.0.0.give_up(&panicked);
             }
+        }
+    )*};
+}
+
+/// Requests that would change which files there are, by name and kinds of arguments. The files are
+/// the namespaces of the drive; without an answer they would not be implemented (ENOSYS).
+macro_rules! refused {
+    ($($name:ident($($kind:ty),*) -> $reply:ty;)*) => {$(
+        fn $name(&self, _: &Request, $(_: $kind,)* reply: $reply) {
+            reply.error(Errno::EPERM);
         }
     )*};
 }
@@ -61,5 +72,16 @@ impl Filesystem for Guarded {
         fallocate(ino: INodeNo, fh: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty);
         readdir(ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectory);
         statfs(ino: INodeNo, reply: ReplyStatfs);
+    }
+
+    refused! {
+        mknod(INodeNo, &OsStr, u32, u32, u32) -> ReplyEntry;
+        mkdir(INodeNo, &OsStr, u32, u32) -> ReplyEntry;
+        unlink(INodeNo, &OsStr) -> ReplyEmpty;
+        rmdir(INodeNo, &OsStr) -> ReplyEmpty;
+        symlink(INodeNo, &OsStr, &Path) -> ReplyEntry;
+        rename(INodeNo, &OsStr, INodeNo, &OsStr, RenameFlags) -> ReplyEmpty;
+        link(INodeNo, INodeNo, &OsStr) -> ReplyEntry;
+        create(INodeNo, &OsStr, u32, u32, i32) -> ReplyCreate;
     }
 }

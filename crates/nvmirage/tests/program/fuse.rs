@@ -406,3 +406,24 @@ name = "a"
 listen = "vfio-user:a.sock"
 fuse = { page_cache = true }
 "#;
+
+#[test]
+fn files_of_a_mount_are_not_made_or_removed_by_its_users() {
+    let world = world();
+    let server = serve(&world, &["ram:size=4MiB"]);
+    let folder = world.path("drive");
+    let (ours, other) = (folder.join("ns1"), folder.join("other"));
+    for (what, ended) in [
+        ("create", fs::write(&other, b"x")),
+        ("mkdir", fs::create_dir(&other)),
+        ("unlink", fs::remove_file(&ours)),
+        ("rename", fs::rename(&ours, &other)),
+        ("link", fs::hard_link(&ours, &other)),
+        ("symlink", std::os::unix::fs::symlink(&ours, &other)),
+    ] {
+        let error = ended.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(1), "EPERM: {what}: {error}");
+    }
+    assert!(ours.exists() && !other.exists());
+    server.stop();
+}
