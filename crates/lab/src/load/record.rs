@@ -65,13 +65,14 @@ impl Recorder {
         true
     }
 
-    /// Writes the commands as a trace.
+    /// Writes the commands as a trace into `file`, opened at `path`.
     ///
     /// # Errors
     /// Some commands found no room, or the file cannot be written.
-    pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, file: File, path: &Path) -> anyhow::Result<()> {
         let write = || -> std::io::Result<()> {
-            let mut out = BufWriter::new(File::create(path)?);
+            file.set_len(0)?;
+            let mut out = BufWriter::new(file);
             trace::write(&mut out, self.pieces.iter().flatten(), &[])?;
             out.flush()
         };
@@ -105,14 +106,17 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("trace");
-        recorder.write(&file).unwrap();
+        recorder.write(File::create(&file).unwrap(), &file).unwrap();
         let trace = trace::parse(&std::fs::read_to_string(&file).unwrap()).unwrap();
         assert_eq!(trace.arrivals.len(), PIECE + 2);
         let last = trace.arrivals[PIECE + 1];
         assert_eq!((last.at, last.queue), (PIECE as u64 + 1, 1));
         assert_eq!(last.op.kind, Kind::Write);
         assert_eq!(last.op.offset, (PIECE as u64 + 1) * 4096);
-        let error = recorder.write(&dir.path().join("no/such")).unwrap_err();
+        // not opened for writing
+        let error = recorder
+            .write(File::open(&file).unwrap(), &file)
+            .unwrap_err();
         assert!(error.to_string().starts_with("cannot write"));
     }
 
@@ -131,7 +135,10 @@ mod tests {
         };
         (0..PIECE + 3).for_each(|_| recorder.submitted(command));
         let dir = tempfile::tempdir().unwrap();
-        let error = recorder.write(&dir.path().join("trace")).unwrap_err();
+        let file = dir.path().join("trace");
+        let error = recorder
+            .write(File::create(&file).unwrap(), &file)
+            .unwrap_err();
         assert!(error.to_string().contains("shorter run"));
         assert_eq!(recorder.left_out, 3);
     }

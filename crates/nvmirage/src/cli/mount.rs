@@ -51,8 +51,8 @@ pub(super) struct Mount {
     /// Maximum number of queue pairs, with one thread each
     ///
     /// Default: one for every two CPUs, up to 8.
-    #[arg(long)]
-    queues: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    queues: Option<u16>,
 
     #[command(flatten)]
     wait: WaitArg,
@@ -64,7 +64,7 @@ impl Mount {
         let options = Options {
             allow_other: self.allow_other,
             page_cache: self.page_cache,
-            queues: self.queues.unwrap_or(usize::MAX),
+            queues: self.queues.map_or(usize::MAX, usize::from),
             name: self.target.display().to_string(),
             wait: self.wait.get(),
             interrupt: Some(interrupt.clone()),

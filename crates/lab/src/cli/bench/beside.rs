@@ -1,6 +1,8 @@
 //! Background load of `nvmirage bench`: idle queue pairs, a cold queue pair, a neighbour that
 //! writes its doorbells continuously, and further drives that run the same jobs.
 
+use std::time::Duration;
+
 use api::config::Span;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use driver::Doorbells;
@@ -34,11 +36,11 @@ pub(super) struct BesideArgs {
     idle_at: Vec<Place>,
 
     /// Commands that an idle queue pair can hold
-    #[arg(long, value_name = "N", default_value_t = DEPTH, value_parser = clap::value_parser!(u16).range(1..=i64::from(DEPTH_MAX)))]
+    #[arg(long, value_name = "N", default_value_t = DEPTH, value_parser = clap::value_parser!(u16).range(1..=i64::from(DEPTH_MAX)), requires = "idle_queues")]
     idle_qd: u16,
 
     /// Interval of a single read on a queue pair of its own: the first command on a cold queue
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = above_zero)]
     cold_every: Option<Span>,
 
     /// Address of a controller whose doorbells are written continuously, on the same thread
@@ -46,7 +48,7 @@ pub(super) struct BesideArgs {
     storm_at: Option<Place>,
 
     /// Values of these writes: any value, or only the current one
-    #[arg(long, value_name = "WHAT", value_parser = stores(), default_value = "wild")]
+    #[arg(long, value_name = "WHAT", value_parser = stores(), default_value = "wild", requires = "storm_at")]
     storm: Stores,
 
     /// Addresses of further drives that run each job at the same time, on the same thread; several
@@ -64,6 +66,13 @@ pub(super) struct BesideArgs {
     /// Queue depth on the drives of --also; default: that of --qd
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), requires = "also")]
     also_qd: Option<u16>,
+}
+
+fn above_zero(text: &str) -> Result<Span, String> {
+    match text.parse()? {
+        Span(Duration::ZERO) => Err("write a time above 0".to_owned()),
+        span => Ok(span),
+    }
 }
 
 fn stores() -> impl TypedValueParser<Value = Stores> {

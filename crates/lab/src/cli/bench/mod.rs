@@ -2,8 +2,9 @@
 
 mod beside;
 
+use std::fs::{self, File};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -19,6 +20,7 @@ use machine::cpu;
 use nvme_spec::opcode::Csi;
 use serde::Serialize;
 use terminal::interrupt::Interrupt;
+use terminal::progress;
 
 use super::floor::Floor;
 use super::wait::WaitArg;
@@ -71,9 +73,9 @@ pub struct Bench {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     open_zones: Option<u16>,
 
-    /// Share of reads in randrw, in percent
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
-    reads: u8,
+    /// Share of reads in randrw, in percent; default: 50
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=100))]
+    reads: Option<u8>,
 
     /// Block size of commands; several separated by commas
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "4k")]
@@ -212,6 +214,9 @@ impl Bench {
         let target = self.target.as_ref().context("--target is missing")?;
         let jobs = self.jobs()?;
         self.refuse_without_consent(target)?;
+        self.refuse_memory(&jobs)?;
+        // before the job, not after it
+        let record = self.record_trace.as_deref().map(writable).transpose()?;
         // Called before this thread is pinned: a pinned thread sees only its own CPU.
         let pair = Pair::new(self.cpu, self.server_cpu)?;
         if let Some(cpu) = self.cpu {
@@ -239,12 +244,23 @@ impl Bench {
             idle_queues: self.beside.idle_queues,
             jobs: Vec::new(),
         };
-        let done = self.measure(&mut host, needs, &jobs, &pair, &interrupt, &mut output.jobs);
+        let done = self.measure(
+            &mut host,
+            needs,
+            &jobs,
+            &pair,
+            &interrupt,
+            (&mut output.jobs, record),
+        );
         // If a later job failed, show the results of the earlier ones.
         match (output.jobs.is_empty(), self.json) {
             (true, _) => {}
             (false, true) => terminal::print_json(&output)?,
-            (false, false) => terminal::print(&crate::job::table(&output.jobs).to_string())?,
+            (false, false) => {
+                terminal::print(&crate::job::table(&output.jobs).to_string())?;
+                let notes = output.jobs.iter().filter_map(JobReport::note);
+                notes.for_each(|note| progress::note(&note));
+            }
         }
         done?;
         host.leave_measured()?;
@@ -259,7 +275,7 @@ impl Bench {
         jobs: &[Job],
         pair: &Pair,
         interrupt: &Interrupt,
-        reports: &mut Vec<JobReport>,
+        (reports, record): (&mut Vec<JobReport>, Option<File>),
     ) -> anyhow::Result<()> {
         let csi = host.command_set(self.nsid)?;
         ensure!(
@@ -280,7 +296,7 @@ impl Bench {
             host.refuse_forgetful(&mut queues[0], &namespace)?;
         }
         let mut besides = self.beside.open(host, self.doorbells, (needs, self.nsid))?;
-        let mut recorder = self.record_trace.is_some().then(Recorder::default);
+        let mut recorder = record.is_some().then(Recorder::default);
         for job in jobs {
             let job = &Job {
                 zones: zones.clone(),
@@ -304,8 +320,26 @@ impl Bench {
             host.device().delete_queue_pair(queue)?;
         }
         besides.leave()?;
-        match (recorder, &self.record_trace) {
-            (Some(recorder), Some(path)) => recorder.write(path),
+        match (recorder, record, &self.record_trace) {
+            (Some(recorder), Some(file), Some(path)) => recorder.write(file, path),
+            _ => Ok(()),
+        }
+    }
+
+    /// Buffers that this machine has no memory for would end other programs.
+    fn refuse_memory(&self, jobs: &[Job]) -> anyhow::Result<()> {
+        let of_job = |job: &Job| {
+            let in_flight = u64::from(job.queue_depth) * u64::from(self.queues);
+            let needed = in_flight.saturating_mul(job.block_size.into());
+            job.buffers.map_or(needed, |buffers| buffers.max(needed))
+        };
+        let needed = jobs.iter().map(of_job).max().unwrap_or(0);
+        match available_memory() {
+            Some(available) if needed > available => bail!(
+                "the buffers of a job take {}, and this machine has {} of memory available: use fewer commands in flight, smaller blocks or smaller --buffers",
+                Size(needed),
+                Size(available)
+            ),
             _ => Ok(()),
         }
     }
@@ -348,7 +382,7 @@ impl Bench {
     fn refuse_without_consent(&self, target: &Place) -> anyhow::Result<()> {
         let writes = match self.rw {
             Rw::RandRead | Rw::Read => false,
-            Rw::RandRw => self.reads < 100,
+            Rw::RandRw => self.reads.is_none_or(|reads| reads < 100),
             Rw::RandWrite | Rw::Write | Rw::Append => true,
         };
         if self.destroy_data || !(writes || self.verify) {
@@ -378,6 +412,10 @@ impl Bench {
                 "--open-zones is for --rw append; other jobs use a zone for each command in flight";
             return Err(UsageError(text.to_owned()).into());
         }
+        if self.rw != Rw::RandRw && self.reads.is_some() {
+            let text = "--reads is for --rw randrw: remove it";
+            return Err(UsageError(text.to_owned()).into());
+        }
         if self.time.0 < Duration::from_millis(1) {
             return Err(UsageError(format!("--time {}: write at least 1ms", self.time)).into());
         }
@@ -393,7 +431,7 @@ impl Bench {
                 jobs.push(Job {
                     name: format!("{}-{bs}-qd{queue_depth}", self.rw),
                     rw: self.rw,
-                    reads_percent: self.reads,
+                    reads_percent: self.reads.unwrap_or(50),
                     block_size,
                     queue_depth,
                     runtime: self.time.0,
@@ -409,6 +447,23 @@ impl Bench {
         }
         Ok(jobs)
     }
+}
+
+/// Memory that can be allocated without swapping, in bytes.
+fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let rest = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// A file to be written later. What it holds stays until then.
+fn writable(path: &Path) -> anyhow::Result<File> {
+    let mut options = File::options();
+    let file = options.write(true).create(true).truncate(false).open(path);
+    file.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Runs one job with a progress line, and checks the placement before and after.

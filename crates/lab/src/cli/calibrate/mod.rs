@@ -3,6 +3,7 @@
 mod document;
 mod shown;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,10 @@ use api::config::timing::Timing;
 use api::config::{Size, Span};
 use machine::files::read_text;
 use model::Parameters;
-use terminal::progress;
+use terminal::{progress, units};
 
 use self::document::{Document, Like};
-use super::UsageError;
+use super::{UsageError, drive_size, read_at_most};
 use crate::calibrate::{self, Given, Sample};
 
 const EXAMPLES: &str = "\
@@ -58,7 +59,7 @@ pub struct Calibrate {
     set: Vec<String>,
 
     /// Size of the drive; default: that of --like
-    #[arg(long)]
+    #[arg(long, value_parser = drive_size)]
     size: Option<Size>,
 
     /// Host software overhead in each measured command
@@ -96,7 +97,9 @@ impl Calibrate {
         if self.output.is_some() && size.is_none() {
             return Err(UsageError("--size is missing: write the size of the drive".into()).into());
         }
+        self.check_files()?;
         let (samples, passed_over) = self.samples()?;
+        self.check_host_cost(&samples)?;
         let given = Given {
             samples: &samples,
             like: timing
@@ -123,6 +126,33 @@ impl Calibrate {
             terminal::print_json(&document)
         } else {
             terminal::print(&shown::text(&document))
+        }
+    }
+
+    /// A file that is named twice would make its noise appear smaller.
+    fn check_files(&self) -> Result<(), UsageError> {
+        let mut files = BTreeSet::new();
+        let known = |path: &PathBuf| fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        match self.from.iter().find(|path| !files.insert(known(path))) {
+            None => Ok(()),
+            Some(path) => Err(UsageError(format!(
+                "--from: {} is named twice: its points would count twice",
+                path.display()
+            ))),
+        }
+    }
+
+    /// A command takes longer than the host's part of it.
+    fn check_host_cost(&self, samples: &[Sample]) -> Result<(), UsageError> {
+        let host_ns = self.host_cost.0.as_nanos() as f64;
+        match samples.iter().find(|sample| sample.mean_ns <= host_ns) {
+            None => Ok(()),
+            Some(sample) => Err(UsageError(format!(
+                "--host-cost {}: a command of {} took {} as a whole; write the time of the host's software alone",
+                self.host_cost,
+                sample.title(),
+                units::nanoseconds(sample.mean_ns)
+            ))),
         }
     }
 
@@ -153,10 +183,7 @@ impl Calibrate {
         let mut passed_over = Vec::new();
         for path in &self.from {
             let shown = path.display();
-            let len = fs::metadata(path).map(|data| data.len());
-            let len = len.with_context(|| format!("cannot read {shown}"))?;
-            anyhow::ensure!(len <= FILE_MAX, "{shown} is larger than {FILE_MAX} bytes");
-            let bytes = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+            let bytes = read_at_most(path, FILE_MAX)?;
             let read = calibrate::read(&bytes);
             let read =
                 read.map_err(|why| anyhow::anyhow!("{shown} is not a measurement: {why}"))?;

@@ -32,7 +32,7 @@ pub struct Explain {
     preset: Option<String>,
 
     /// Size of the drive; default: the real drive's
-    #[arg(long, requires = "preset")]
+    #[arg(long, requires = "preset", value_parser = super::drive_size)]
     size: Option<Size>,
 
     /// Parameter that differs from the preset; may be repeated

@@ -8,6 +8,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use api::config::drive::Drive;
@@ -23,8 +24,8 @@ use terminal::interrupt::Interrupt;
 use terminal::progress;
 
 use self::sweep::{Key, Point, Sweep};
-use super::UsageError;
 use super::set::{State, read_state, set_all};
+use super::{UsageError, drive_size, read_at_most};
 use crate::line::Line;
 use crate::trace::reading::{self, Part};
 
@@ -61,7 +62,7 @@ pub struct Simulate {
     preset: String,
 
     /// Size of the drive; default: the real drive's
-    #[arg(long)]
+    #[arg(long, value_parser = drive_size)]
     size: Option<Size>,
 
     /// Parameter that differs from the preset, or state=FILE: the state that the drive begins with,
@@ -106,9 +107,9 @@ pub struct Simulate {
     #[arg(long)]
     wrap: bool,
 
-    /// Queue depth per queue of a trace
-    #[arg(long, value_name = "N", default_value_t = 1023, value_parser = clap::value_parser!(u16).range(1..=4095))]
-    trace_depth: u16,
+    /// Queue depth per queue of a trace; default: 1023
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4095))]
+    trace_depth: Option<u16>,
 
     /// Start with a preconditioned flash drive, as after `nvmirage precondition` (initial=steady);
     /// default: a drive of which every block was written once, in order (initial=filled)
@@ -155,8 +156,15 @@ fn nanoseconds(span: Span) -> u64 {
     u64::try_from(span.0.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Default of `--trace-depth`.
+const TRACE_DEPTH: u16 = 1023;
+/// Bytes of a job file or a trace at most: it is read as a whole.
+const WORKLOAD_MAX: u64 = 4 << 30;
+/// Rows of a series at most.
+const ROWS_MAX: u64 = 1_000_000;
+
 fn read(path: &Path) -> anyhow::Result<String> {
-    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = read_at_most(path, WORKLOAD_MAX)?;
     if trace::is_binary(&bytes) {
         let text = trace::text_of_binary(&bytes).map_err(|why| anyhow::anyhow!(why));
         return text.with_context(|| format!("cannot read {}", path.display()));
@@ -216,7 +224,9 @@ impl Simulate {
             ))
             .into());
         }
+        self.check_interval()?;
         let text = read(&self.workload)?;
+        self.check_trace_options(&text)?;
         let state = self.state(&drive)?;
         let points = sweep::points(&self.sweep, drive.kind()).map_err(UsageError)?;
         if let Some(point) = points.first().filter(|_| !trace::is_trace(&text))
@@ -302,7 +312,7 @@ impl Simulate {
             interval_ns: self.interval_ns(),
             cost: self.host_cost,
             wrap: self.wrap,
-            trace_depth: self.trace_depth,
+            trace_depth: self.trace_depth.unwrap_or(TRACE_DEPTH),
             initial: initial.map_or(model::Initial::Fresh, Into::into),
             state,
             ..Plan::new(
@@ -331,6 +341,38 @@ impl Simulate {
 
     fn size_of(&self, drive: &Drive) -> u64 {
         self.size.map_or(drive.size_bytes(), |size| size.0)
+    }
+
+    /// A series of an interval that is too short would fill the memory.
+    fn check_interval(&self) -> Result<(), UsageError> {
+        let Some(interval) = self.interval else {
+            return Ok(());
+        };
+        let shortest = (nanoseconds(self.virtual_time) / ROWS_MAX).max(1);
+        if nanoseconds(interval) < shortest {
+            let at_least = Span(Duration::from_nanos(shortest));
+            return Err(UsageError(format!(
+                "--interval {interval}: write at least {at_least}, for {ROWS_MAX} rows in --virtual-time {}",
+                self.virtual_time
+            )));
+        }
+        Ok(())
+    }
+
+    /// Options of traces have no effect on a job file.
+    fn check_trace_options(&self, text: &str) -> Result<(), UsageError> {
+        let options = [
+            ("--wrap", self.wrap),
+            ("--trace-depth", self.trace_depth.is_some()),
+        ];
+        let given = options.into_iter().find(|(_, is_given)| *is_given);
+        match given.filter(|_| !trace::is_trace(text)) {
+            None => Ok(()),
+            Some((option, _)) => Err(UsageError(format!(
+                "{option} is only for traces, and {} is a job file: remove it",
+                self.workload.display()
+            ))),
+        }
     }
 
     fn interval_ns(&self) -> u64 {
@@ -405,7 +447,7 @@ impl Simulate {
             "host_completion_ns": self.host_cost.completion_ns,
             "device": self.device,
             "wrap": self.wrap,
-            "trace_depth": self.trace_depth,
+            "trace_depth": self.trace_depth.unwrap_or(TRACE_DEPTH),
             "initial": self.initial(&timing).filter(|_| state.is_none()).map(Initial::name),
             "state_sha256": state.map(sha256),
         }))

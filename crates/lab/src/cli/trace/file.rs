@@ -52,6 +52,12 @@ impl Source {
         };
         let loaded = reading::load(&self.file, &part)?;
         loaded.notes().iter().for_each(|note| progress::note(note));
+        let is_part = self.queue.is_some() || self.nsid.is_some() || self.within.is_some();
+        if loaded.records.is_empty() && (is_part || !self.from.0.is_zero()) {
+            progress::note(
+                "no command is in that part: change --queue, --nsid, --from or --within",
+            );
+        }
         Ok(loaded)
     }
 }

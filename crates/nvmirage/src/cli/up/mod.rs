@@ -67,9 +67,9 @@ pub(super) struct Up {
     #[arg(long)]
     path: Option<PathBuf>,
 
-    /// Bytes of a logical block: 512 or 4096
-    #[arg(long, value_name = "N", default_value_t = config::DEFAULT_LBA_SIZE, value_parser = lba_size)]
-    lba_size: u32,
+    /// Bytes of a logical block: 512 or 4096; default: 4096
+    #[arg(long, value_name = "N", value_parser = lba_size)]
+    lba_size: Option<u32>,
 
     /// Open the file or device read-only, and serve it write protected
     #[arg(long, requires = "path")]
@@ -194,7 +194,7 @@ impl Up {
         if let Some(path) = config.media[0].path() {
             let found = machine::image::look(path, 0).unwrap_or_default();
             let how = "start again with --lba-size";
-            if let Some(advice) = found.and_then(|found| found.advice(self.lba_size, how)) {
+            if let Some(advice) = found.and_then(|found| found.advice(self.lba_size(), how)) {
                 terminal::progress::note(&format!("warning: {}: {advice}", path.display()));
             }
         }
@@ -225,6 +225,10 @@ impl Up {
         note(is_new, "controllers", "controller")
     }
 
+    fn lba_size(&self) -> u32 {
+        self.lba_size.unwrap_or(config::DEFAULT_LBA_SIZE)
+    }
+
     /// The complete configuration of the drive.
     fn config(&self, server: &Address) -> anyhow::Result<Config> {
         let name = &self.name;
@@ -239,8 +243,12 @@ impl Up {
             return Err(UsageError(text).into());
         }
         let medium = self.medium()?;
+        if self.lba_size.is_some() && medium.kind() == MediumKind::KeyValue {
+            let text = "--lba-size: a key-value drive has no blocks; remove the option";
+            return Err(UsageError(text.to_owned()).into());
+        }
         let mut namespace = config::Namespace::new(name.clone(), name.clone());
-        namespace.lba_size = self.lba_size;
+        namespace.lba_size = self.lba_size();
         let mut controller = config::Controller::new(name.clone(), listen);
         controller.namespaces.push(name.clone());
         controller.serial = self.serial.clone();
