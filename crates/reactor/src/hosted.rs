@@ -215,7 +215,7 @@ impl Hosted {
                 self.host = Host::Attached(Box::new(session));
             }
             Err(error) => {
-                tracing::error!(controller = self.name, "cannot take a host: {error:#}");
+                tracing::warn!(controller = self.name, "cannot take a host: {error:#}");
             }
         }
         true
