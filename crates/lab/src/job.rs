@@ -134,24 +134,27 @@ impl JobReport {
     /// What a reader of the table must know: that the machine did not run the host, or the server,
     /// for a good part of the time.
     pub(crate) fn note(&self) -> Option<String> {
-        let excluded = match self.stalls_included {
-            true => 0,
-            false => self.stalled_ns,
+        let excluded = if self.stalls_included {
+            0
+        } else {
+            self.stalled_ns
         };
         let whole = self.elapsed_ns + excluded + self.server_stalled_ns;
         let stalled = self.stalled_ns.max(self.server_stalled_ns);
         if stalled < whole / 20 {
             return None;
         }
-        let (who, is_in) = match self.stalled_ns >= self.server_stalled_ns {
-            true => ("this host", self.stalls_included),
-            false => ("the server", false),
+        let (who, is_in) = if self.stalled_ns >= self.server_stalled_ns {
+            ("this host", self.stalls_included)
+        } else {
+            ("the server", false)
         };
         #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
         let time = |ns: u64| units::nanoseconds(ns as f64);
-        let how = match is_in {
-            true => "the drive went on, so the figures include that time",
-            false => "the figures exclude that time",
+        let how = if is_in {
+            "the drive went on, so the figures include that time"
+        } else {
+            "the figures exclude that time"
         };
         let title = self.title();
         let (stalled, whole) = (time(stalled), time(whole));

@@ -227,9 +227,12 @@ impl Troubles {
 
 /// Whether a file system has a free block for this process.
 fn has_room(file: &OwnedFd) -> bool {
-    let free = |told: StatVfs| match geteuid().is_root() {
-        true => told.f_bfree,
-        false => told.f_bavail,
+    let free = |told: StatVfs| {
+        if geteuid().is_root() {
+            told.f_bfree
+        } else {
+            told.f_bavail
+        }
     };
     // one that does not tell takes the next write, or fails it
     fstatvfs(file).map_or(true, |told| free(told) > 0)

@@ -6,8 +6,8 @@
 //! changes, no file is written.
 //!
 //! The state of timing models is saved separately, in [`timing`], and the contents of media in
-//! memory in [`memory`]. Both are files that one process [owns](owned) at a time. [`presence`] knows
-//! which files of media have been there.
+//! memory in [`memory`]. Both are files that one process [owns](owned) at a time. [`presence`]
+//! knows which files of media have been there.
 
 pub(crate) mod claim;
 pub(crate) mod keeper;
