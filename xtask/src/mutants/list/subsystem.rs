@@ -187,9 +187,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "presence-checked",
         guard: "a medium's file that was there and is gone is not created again",
-        file: "crates/server/src/supervisor/media.rs",
-        from: ".map_or(Ok(()), Mark::check)",
-        to: ".map_or(Ok(()), |_| Ok(()))",
+        file: "crates/server/src/keep/presence.rs",
+        from: "if !self.mark.exists() || self.file.exists() {",
+        to: "if self.mark.exists() || self.file.exists() {",
         test: program("kept::a_file_that_was_there_and_is_gone_is_not_made_anew"),
     },
     Mutation {
