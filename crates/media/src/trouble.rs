@@ -17,7 +17,7 @@ use std::num::NonZeroI32;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64};
 use std::thread::Thread;
 
 use nvme_spec::Status;
@@ -124,6 +124,8 @@ pub struct Troubles {
     watcher: OnceLock<Thread>,
     /// A file of the file system whose free space counts.
     room: Option<OwnedFd>,
+    /// Whether a write has succeeded since the last lack of space.
+    has_written: AtomicBool,
 }
 
 // Relaxed: the numbers are independent, and the woken thread reads them after the unpark.
@@ -136,11 +138,12 @@ impl Troubles {
         }
     }
 
-    /// Ends a lack of space if the file system has some. It is a system call, for the reporting
-    /// thread.
+    /// Ends a lack of space if a write has succeeded since, and the file system has some. It is a
+    /// system call, for the reporting thread.
     pub fn look_for_room(&self) {
         let is_current = self.current.load(Relaxed) & Trouble::NoSpace.bit() != 0;
-        if is_current && self.room.as_ref().is_some_and(has_room) {
+        let may_end = is_current && self.has_written.load(Relaxed);
+        if may_end && self.room.as_ref().is_some_and(has_room) {
             self.pass(Trouble::NoSpace);
         }
     }
@@ -177,6 +180,9 @@ impl Troubles {
     }
 
     fn begin(&self, trouble: Trouble) {
+        if trouble == Trouble::NoSpace {
+            self.has_written.store(false, Relaxed);
+        }
         let before = self.current.fetch_or(trouble.bit(), Relaxed);
         if before & trouble.bit() == 0
             && let Some(watcher) = self.watcher.get()
@@ -200,6 +206,9 @@ impl Troubles {
         let mut stays = self.lasting.load(Relaxed);
         if self.room.is_some() {
             stays |= Trouble::NoSpace.bit();
+            if !reads {
+                self.has_written.store(true, Relaxed);
+            }
         }
         self.current.fetch_and(!ended | stays, Relaxed);
     }
@@ -296,6 +305,11 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let troubles = Troubles::of_file(Some(file.into()));
         troubles.note(&outcome(Cause::NoSpace, libc::ENOSPC));
+        // there is room, but a quota may be exceeded
+        troubles.look_for_room();
+        troubles.succeeded(true);
+        troubles.look_for_room();
+        assert_eq!(current(&troubles), ["no-space"]);
         troubles.succeeded(false);
         assert_eq!(current(&troubles), ["no-space"]);
         troubles.look_for_room();

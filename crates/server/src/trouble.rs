@@ -3,8 +3,9 @@
 //!
 //! Channels count failures ([`media::Troubles`]), and the first failure of a cause wakes this
 //! thread; while all media work, it sleeps. A cause has passed once a request of the failed kind
-//! has succeeded, or a full file system has free space, and none has failed for [`QUIET`]. A disk
-//! that is full intermittently therefore gets two lines per such period, not two per request.
+//! has succeeded (for a full file system, and it has free space) and none has failed for
+//! [`QUIET`]. A disk that is full intermittently therefore gets two lines per such period, not two
+//! per request.
 //!
 //! The thread does not log errors of hosts, and no command waits for it.
 
