@@ -175,6 +175,9 @@ fn a_drive_that_cannot_be_served_here_leaves_no_file_and_no_folder() {
     // what tells drives apart is kept for all that come
     after.retain(|name| name != "state");
     assert_eq!(after, before);
+    let marks = std::fs::read_dir(world.path("state/nvmirage/presence"));
+    let marks = marks.map_or(0, Iterator::count);
+    assert_eq!(marks, 0, "the file that was removed is not missed");
 }
 
 #[test]
@@ -218,4 +221,13 @@ fn until_it_catches_sigint(child: &Child) {
         assert!(Instant::now() < deadline, "it does not take over SIGINT");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn a_drive_of_keys_has_no_block_size() {
+    let world = World::new();
+    let args = ["up", "keyvalue", "--size", "64MiB", "--lba-size", "512"];
+    let ran = world.run(&world.steer(&args));
+    assert_eq!(ran.status.code(), Some(2), "{}", ran.err);
+    assert!(ran.err.contains("has no blocks"), "{}", ran.err);
 }

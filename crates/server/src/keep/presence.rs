@@ -43,7 +43,7 @@ impl Mark {
     /// # Errors
     /// For the operator.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        if !self.mark.exists() || self.file.exists() {
+        if !self.mark.exists() || !self.is_gone() {
             return Ok(());
         }
         bail!(
@@ -51,6 +51,11 @@ impl Mark {
             self.file.display(),
             self.mark.display()
         )
+    }
+
+    /// Whether the file is known not to be there.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self.file.try_exists(), Ok(false))
     }
 
     /// Notes that the file is there.
@@ -68,7 +73,9 @@ impl Mark {
         };
         let path = self.file.as_os_str().as_bytes();
         let text = [FORMAT.as_bytes(), b"\n", path, b"\n"].concat();
+        let durable = || fs::File::open(folder)?.sync_all();
         let written = file.write_all(&text).and_then(|()| file.sync_all());
+        let written = written.and_then(|()| durable());
         written.with_context(|| format!("cannot write {shown}"))
     }
 

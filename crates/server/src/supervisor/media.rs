@@ -94,6 +94,17 @@ impl State {
         Ok(())
     }
 
+    /// Takes back the marks of files that a start has created which then failed: whoever asked for
+    /// it may remove them.
+    pub(super) fn forget_new_files(&self) {
+        for open in self.media.iter().filter(|open| open.medium.is_new()) {
+            let config = self.config.media.iter().find(|m| m.name == open.name);
+            if let Some(Ok(Some(mark))) = config.map(|config| self.mark_of(config)) {
+                mark.remove();
+            }
+        }
+    }
+
     /// The mark of the medium's file, if it has one.
     pub(super) fn mark_of(&self, config: &config::Medium) -> anyhow::Result<Option<Mark>> {
         let Some(path) = config.path() else {

@@ -197,6 +197,7 @@ impl Supervisor {
         let unfinished = unfinished.cloned().unwrap_or_default();
         let served = supervisor.lock().serve_all(&config, unfinished);
         if let Err(error) = served {
+            supervisor.lock().forget_new_files();
             // Close everything as usual: media in memory have consumed their files and must write
             // them again.
             if let Err(error) = supervisor.stop() {

@@ -291,8 +291,11 @@ impl State {
         let mark = config.map(|medium| self.mark_of(medium));
         self.close_medium(at)
             .map_err(|error| Refusal::failed(&error))?;
-        // its file may go now
-        if let Some(Ok(Some(mark))) = mark {
+        // Its file may go now. One that is gone already may be missed: the medium may come again in
+        // the same reload.
+        if let Some(Ok(Some(mark))) = mark
+            && !mark.is_gone()
+        {
             mark.remove();
         }
         Ok(())

@@ -188,8 +188,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "presence-checked",
         guard: "a medium's file that was there and is gone is not created again",
         file: "crates/server/src/keep/presence.rs",
-        from: "if !self.mark.exists() || self.file.exists() {",
-        to: "if self.mark.exists() || self.file.exists() {",
+        from: "if !self.mark.exists() || !self.is_gone() {",
+        to: "if self.mark.exists() || !self.is_gone() {",
         test: program("kept::a_file_that_was_there_and_is_gone_is_not_made_anew"),
     },
     Mutation {
