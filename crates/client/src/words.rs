@@ -36,8 +36,8 @@ pub fn of_command_line(text: &str) -> String {
 
 /// What the API says of parameters, and the same on the command line.
 const PARAMETERS: [(&str, &str); 2] = [
-    ("with ?detach_hosts=true", "with --detach-hosts"),
-    ("with shrink = true", "with --shrink"),
+    ("with detach_hosts=true", "with --detach-hosts"),
+    ("with shrink=true", "with --shrink"),
 ];
 
 /// What the API says of its methods and of configurations, and the same on the command line.
@@ -90,10 +90,10 @@ mod tests {
             ),
             ("write 512 or 4096", "write 512 or 4096"),
             (
-                "end its host first, or let it lose its drive with ?detach_hosts=true",
+                "end its host first, or let it lose its drive with detach_hosts=true",
                 "end its host first, or let it lose its drive with --detach-hosts",
             ),
-            ("allow that with shrink = true", "allow that with --shrink"),
+            ("allow that with shrink=true", "allow that with --shrink"),
             ("write Size = \"8\"", "write Size = \"8\""),
             ("write size = \"8", "write size = \"8"),
             (

@@ -3,7 +3,7 @@
 use api::{Reload, ReloadRequest};
 
 use super::parse::Control;
-use crate::requests;
+use crate::{requests, words};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,7 +75,7 @@ fn shown(reload: &Reload) -> String {
         text += &format!("! {line}\n");
     }
     for line in reload.lines() {
-        text += &format!("{line}\n");
+        text += &format!("{}\n", words::of_parameters(&line.to_string()));
     }
     let count = reload.steps.len();
     let last = match (count, reload.dry_run) {

@@ -12,7 +12,7 @@ use super::outcome::{Growth, Outcome, growth, wide, wide_by};
 
 /// What to do about an attached host.
 pub(crate) const CONSENT: &str =
-    "end its host first, or let it lose its drive with ?detach_hosts=true";
+    "end its host first, or let it lose its drive with detach_hosts=true";
 
 struct Holding<'a> {
     served: &'a Actual,

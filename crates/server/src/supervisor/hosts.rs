@@ -88,7 +88,7 @@ fn refuse(hosts: &[AttachedHost]) -> Result<(), Refusal> {
         [] => return Ok(()),
         [one] => format!("controller {one}: a host is attached: {CONSENT}"),
         all => format!(
-            "hosts are attached to controllers {}: end them first, or let them lose their drives with ?detach_hosts=true",
+            "hosts are attached to controllers {}: end them first, or let them lose their drives with detach_hosts=true",
             all.join(", ")
         ),
     };

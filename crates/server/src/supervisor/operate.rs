@@ -314,7 +314,7 @@ impl State {
         let used = namespace.namespace.blocks * block;
         if size.0 < used && !shrink {
             return Err(Refusal::conflict(format!(
-                "namespace `{name}` has {}: data behind {size} would be lost; allow that with shrink = true",
+                "namespace `{name}` has {}: data behind {size} would be lost; allow that with shrink=true",
                 Size(used)
             )));
         }
