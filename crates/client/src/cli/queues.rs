@@ -4,12 +4,12 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::ensure;
 use api::config::Span;
 use api::{CompletionQueue, QueuesReport, SubmissionQueue};
 use terminal::table::{Align, Table};
 use terminal::{hangup, units};
 
+use super::UsageError;
 use super::live;
 use super::parse::Control;
 use crate::requests;
@@ -76,11 +76,10 @@ impl QueuesCommand {
         let Some(Span(interval)) = self.watch else {
             return terminal::print(&shown(&look()?));
         };
-        ensure!(
-            interval >= SHORTEST,
-            "--watch: write at least {}ms",
-            SHORTEST.as_millis()
-        );
+        if interval < SHORTEST {
+            let at_least = Span(SHORTEST);
+            return Err(UsageError(format!("--watch: write at least {at_least}")).into());
+        }
         let before = if io::stdout().is_terminal() {
             CLEAR
         } else {
