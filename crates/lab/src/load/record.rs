@@ -71,7 +71,10 @@ impl Recorder {
     /// Some commands found no room, or the file cannot be written.
     pub(crate) fn write(&self, file: File, path: &Path) -> anyhow::Result<()> {
         let write = || -> std::io::Result<()> {
-            file.set_len(0)?;
+            // a pipe has no length
+            if file.metadata()?.is_file() {
+                file.set_len(0)?;
+            }
             let mut out = BufWriter::new(file);
             trace::write(&mut out, self.pieces.iter().flatten(), &[])?;
             out.flush()

@@ -4,7 +4,7 @@
 
 mod compound;
 mod courses;
-mod real;
+mod validity;
 
 use std::fs;
 use std::path::Path;
@@ -49,7 +49,7 @@ pub(super) fn draw(folder: &Path, drive: &Drive<'_>, points: &[PointReport]) -> 
         };
         write(folder, &format!("{preset}-{name}"), &picture)?;
     }
-    if let Some(picture) = real::picture(preset, points) {
+    if let Some(picture) = validity::picture(preset, points) {
         write(folder, &format!("{preset}-published"), &picture)?;
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Bar chart of the model at the points where a figure of the real drive is published, each in the
-//! unit of the publication.
+//! Bar chart of the model at the points where a figure of the real drive is published, in percent
+//! of that figure, which stands below in its own unit.
 
 use plot::{Axis, Mark, Panel, Picture, Point, Series};
 use terminal::units;
