@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //! - a mutation counts as caught only where it builds and its test runs and fails. A test that does
-//!   not end is none that fails: it would hold up whoever runs it;
+//!   not end has not failed;
 //! - a test's time is its own: its program is run without cargo, which would wait for the builds of
 //!   others.
 

@@ -253,8 +253,10 @@ impl Subsystem {
             forget.add_state(self.existing(*nsid)?);
         }
         let delete = nsids.iter().map(|nsid| Change::Delete { nsid: *nsid });
-        let steps = detach.chain([Step::Drain, Step::Erase(forget)]);
+        let forget = (!forget.renewed.is_empty()).then_some(Step::Erase(forget));
+        let steps = detach.chain([Step::Drain]);
         Ok(steps
+            .chain(forget)
             .chain(delete.map(Step::Change))
             .chain([Step::Keep])
             .collect())

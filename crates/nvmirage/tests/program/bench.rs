@@ -205,6 +205,26 @@ fn what_cannot_be_done_is_said_before_anything_is_written() {
         assert_eq!(ran.status.code(), Some(1), "{args:?}: {}", ran.err);
         assert!(ran.err.contains(words), "{args:?}: {}", ran.err);
     }
+    let ran = bench(&["--buffers", "1024TiB"]);
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(ran.err.contains("of memory available"), "{}", ran.err);
+    for (args, words) in [
+        (["--reads", "50"], "--reads is for --rw randrw"),
+        (["--idle-qd", "5"], "--idle-queues"),
+        (["--storm", "wild"], "--storm-at"),
+        (["--cold-every", "0s"], "write a time above 0"),
+    ] {
+        let ran = bench(&args);
+        assert_eq!(ran.status.code(), Some(2), "{args:?}: {}", ran.err);
+        assert!(ran.err.contains(words), "{args:?}: {}", ran.err);
+    }
+    let trace = world.path("none/trace");
+    let ran = bench(&["--record-trace", trace.to_str().unwrap()]);
+    assert!(
+        ran.err.contains("cannot write") && ran.out.is_empty(),
+        "{}",
+        ran.err
+    );
     let ran = bench(&["--bs", "64MiB"]);
     assert_eq!(ran.status.code(), Some(2));
     assert!(ran.err.contains("cannot be transferred"), "{}", ran.err);

@@ -185,6 +185,12 @@ fn what_is_missing_is_said() {
         assert!(run.err.contains(says), "{}", run.err);
     };
     wrong(&set, "--like");
+    let again = ["calibrate", "--from", "reads.json", "./reads.json"];
+    wrong(&again, "is named twice");
+    let cost = ["calibrate", "--from", "reads.json", "--host-cost", "1s"];
+    wrong(&cost, "as a whole");
+    let size = ["calibrate", "--from", "reads.json", "--size", "0B"];
+    wrong(&size, "positive multiple of 512");
     let set = [&set[..], &["--like", "optane-p4800x"]].concat();
     wrong(&set, "a parameter of kind nvm");
     let error = world.fails(&["explain", "nothing.toml"]);

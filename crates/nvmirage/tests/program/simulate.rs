@@ -211,6 +211,30 @@ fn what_cannot_be_simulated_is_refused_with_what_to_do() {
             "a drive of kind kv has no such command",
         ),
         ("optane-p4800x", "none.fio", &[], "cannot read none.fio"),
+        (
+            "optane-p4800x",
+            "reads.fio",
+            &["--interval", "0s"],
+            "write at least 1ns",
+        ),
+        (
+            "optane-p4800x",
+            "reads.fio",
+            &["--virtual-time", "1s", "--interval", "999ns"],
+            "write at least 1us",
+        ),
+        (
+            "optane-p4800x",
+            "reads.fio",
+            &["--wrap"],
+            "--wrap is only for traces",
+        ),
+        (
+            "optane-p4800x",
+            "reads.fio",
+            &["--trace-depth", "4"],
+            "--trace-depth is only for traces",
+        ),
         ("optane-p4800x", "bad.fio", &[], "line 3: verify"),
         ("optane-p4800x", "far.trace", &[], "--wrap"),
         (
