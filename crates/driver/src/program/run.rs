@@ -6,6 +6,7 @@ use memory::Buffer;
 
 use super::command::{Command, Target};
 use crate::bus::Bus;
+use crate::workload::went_on;
 use crate::{DriverError, QueuePair};
 
 /// A drive on which nothing completes for so long does nothing any more.
@@ -56,18 +57,29 @@ pub struct Worker<'a, B: Bus> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
     /// For each worker's commands, in their order: nanoseconds from the doorbell to the completion;
-    /// `None` if a stall lay between. Commands that were not submitted before the end have no
-    /// entry.
+    /// `None` if a stall may have delayed the doorbell or the look at the completion. A stall that
+    /// ended before the command did has delayed neither, so that long commands are left out no more
+    /// often than short ones. Commands that were not submitted before the end have no entry.
     pub latencies_ns: Vec<Vec<Option<u64>>>,
     /// For each worker's commands, in their order: when its completion was seen, since the first
     /// command. As many as were submitted.
     pub done_ns: Vec<Vec<u64>>,
-    /// From the first command to the last completion, without stalls.
+    /// From the first command to the last completion, without the stalls in which the drive waited
+    /// for this thread.
     pub elapsed_ns: u64,
     /// Times at which the machine did not let this thread run.
     pub stalls: u64,
     /// How long they were.
     pub stalled_ns: u64,
+}
+
+/// A command in flight.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    index: usize,
+    submitted: u64,
+    /// Whether a stall may have delayed its doorbell.
+    doubtful: bool,
 }
 
 /// A running worker.
@@ -78,8 +90,10 @@ struct Running<'w, 'a, B: Bus> {
     next: usize,
     /// From when on each further command may be submitted.
     free: VecDeque<u64>,
-    /// By command identifier: which command, and when it was submitted.
-    slots: Vec<(usize, u64)>,
+    /// By command identifier.
+    slots: Vec<Slot>,
+    /// A look at the clock before the last one at the queue.
+    polled: u64,
     /// Identifiers that wait for the doorbell.
     waiting: Vec<u16>,
     latencies: Vec<Option<u64>>,
@@ -101,7 +115,8 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
             commands: worker.commands,
             next: 0,
             free: (0..depth).map(|_| now).collect(),
-            slots: vec![(0, 0); usize::from(most)],
+            slots: vec![Slot::default(); usize::from(most)],
+            polled: now,
             waiting: Vec::with_capacity(usize::from(depth)),
             latencies: vec![None; count],
             done: vec![0; count],
@@ -123,7 +138,7 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
                 .queue
                 .submit(entry)
                 .expect("the queue has just named a free slot");
-            self.slots[usize::from(cid)] = (self.next, 0);
+            self.slots[usize::from(cid)].index = self.next;
             self.waiting.push(cid);
             self.free.pop_front();
             self.next += 1;
@@ -131,19 +146,22 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
         Ok(())
     }
 
-    fn ring(&mut self, now: u64) -> Result<(), DriverError> {
+    fn submitted(&mut self, now: u64, doubtful: bool) {
         for cid in self.waiting.drain(..) {
-            self.slots[usize::from(cid)].1 = now;
+            let slot = &mut self.slots[usize::from(cid)];
+            (slot.submitted, slot.doubtful) = (now, doubtful);
         }
-        self.worker.queue.ring()
     }
 
-    fn finished(&mut self, cid: u16, now: u64, stall_end: u64, rules: Rules) {
-        let (index, submitted) = self.slots[usize::from(cid)];
-        self.latencies[index] = (submitted >= stall_end).then(|| now - submitted);
-        self.done[index] = now;
+    /// Returns whether the command's time is known.
+    fn finished(&mut self, cid: u16, now: u64, look: &Look, rules: Rules) -> bool {
+        let slot = self.slots[usize::from(cid)];
+        let known = !slot.doubtful && look.stall_end <= self.polled;
+        self.latencies[slot.index] = known.then(|| now - slot.submitted);
+        self.done[slot.index] = now;
         self.free.push_back(now + rules.delay_ns);
         self.left -= 1;
+        known
     }
 
     /// Submits nothing more.
@@ -161,22 +179,49 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
     }
 }
 
-/// When the clock was looked at last, and when the last stall ended.
+/// Looks at the clock.
 struct Look {
     last: u64,
+    /// End and length of the last stall.
     stall_end: u64,
+    stall_ns: u64,
+    /// Whether it has delayed a command.
+    harmful: bool,
+    /// Length of the stalls that have, and number of commands that they have delayed.
+    lost_ns: u64,
+    delayed: u64,
 }
 
 impl Look {
+    fn new(now: u64) -> Self {
+        Look {
+            last: now,
+            stall_end: 0,
+            stall_ns: 0,
+            harmful: false,
+            lost_ns: 0,
+            delayed: 0,
+        }
+    }
+
     fn at(&mut self, now: u64, rules: Rules, ran: &mut Ran) -> u64 {
         let since = now - self.last;
         if rules.stall_ns > 0 && since > rules.stall_ns {
             ran.stalls += 1;
             ran.stalled_ns += since;
-            self.stall_end = now;
+            (self.stall_end, self.stall_ns, self.harmful) = (now, since, false);
         }
         self.last = now;
         now
+    }
+
+    /// The last stall has delayed a command.
+    fn delayed(&mut self) {
+        self.delayed += 1;
+        if !self.harmful {
+            self.harmful = true;
+            self.lost_ns += self.stall_ns;
+        }
     }
 }
 
@@ -195,29 +240,31 @@ pub fn run<B: Bus>(
     let mut all: Vec<Running<'_, '_, B>> = all.collect::<Result<_, _>>()?;
     let mut ran = Ran::default();
     let mut last_taken = begun;
-    let mut look = Look {
-        last: begun,
-        stall_end: 0,
-    };
+    let mut look = Look::new(begun);
     while all.iter().any(|running| running.left > 0) {
         for running in &mut all {
             running.fill(target, look.last)?;
             if !running.waiting.is_empty() {
-                let now = pace.now_ns();
-                running.ring(now)?;
+                let now = look.at(pace.now_ns(), rules, &mut ran);
+                running.worker.queue.ring()?;
+                look.at(pace.now_ns(), rules, &mut ran);
+                running.submitted(now, look.stall_end > now);
             }
         }
         pace.pass(all.iter().filter_map(Running::wake).min())?;
         for running in &mut all {
-            if running.worker.queue.poll()? == 0 {
-                continue;
+            let before = look.last;
+            if running.worker.queue.poll()? > 0 {
+                let now = look.at(pace.now_ns(), rules, &mut ran);
+                last_taken = now;
+                while let Some(cqe) = running.worker.queue.next_completion() {
+                    DriverError::check("a command of a program", cqe.status.status())?;
+                    if !running.finished(cqe.cid, now, &look, rules) {
+                        look.delayed();
+                    }
+                }
             }
-            let now = look.at(pace.now_ns(), rules, &mut ran);
-            last_taken = now;
-            while let Some(cqe) = running.worker.queue.next_completion() {
-                DriverError::check("a command of a program", cqe.status.status())?;
-                running.finished(cqe.cid, now, look.stall_end, rules);
-            }
+            running.polled = before;
         }
         look.at(pace.now_ns(), rules, &mut ran);
         if pace.is_over(look.last - begun) {
@@ -234,7 +281,15 @@ pub fn run<B: Bus>(
         // The controller learns that the last entries are free.
         running.worker.queue.ring()?;
     }
-    ran.elapsed_ns = last_taken - begun - ran.stalled_ns.min(last_taken - begun);
+    let elapsed_ns = last_taken - begun;
+    let rest_ns = elapsed_ns.saturating_sub(look.lost_ns);
+    let count: usize = all.iter().map(|running| running.commands.len()).sum();
+    let rest = count as u64 - look.delayed;
+    ran.elapsed_ns = if went_on((look.delayed, look.lost_ns), (rest, rest_ns)) {
+        elapsed_ns
+    } else {
+        rest_ns
+    };
     for running in all {
         ran.latencies_ns.push(running.latencies);
         let since = running.done.into_iter().map(|at| at - begun);

@@ -530,7 +530,7 @@ fn rate(count: u64, elapsed_ns: u64) -> f64 {
 /// many commands per second as in the rest. A queue of a drive that waits for the host completes at
 /// most its depth in a stall, which is nothing beside what a fast drive does otherwise; one that a
 /// disk keeps busy goes on, and without the stall its figures would be too low.
-fn went_on(excluded: (u64, u64), rest: (u64, u64)) -> bool {
+pub(crate) fn went_on(excluded: (u64, u64), rest: (u64, u64)) -> bool {
     let ((commands, ns), (other, other_ns)) = (excluded, rest);
     2 * u128::from(commands) * u128::from(other_ns) >= u128::from(other) * u128::from(ns)
 }
