@@ -274,10 +274,14 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
             let stalled = self.look(record);
             let lull = self.ends_lull(record);
             let times = self.times;
-            record.commands_ending_lulls += if lull { taken as u64 } else { 0 };
             let line = &mut self.lines[at];
+            let before = record.commands;
             while let Some(cqe) = line.queue.next_completion() {
                 line.complete(traffic, &cqe, &times, stalled, record);
+            }
+            // of those that count, like all others
+            if lull {
+                record.commands_ending_lulls += record.commands - before;
             }
             self.times.last_taken = times.now;
             record.elapsed_ns = times.now - times.started - record.stalled_ns;

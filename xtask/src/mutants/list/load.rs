@@ -118,6 +118,30 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "load-program-stall",
+        guard: "a stall that ended before a command did does not exclude it",
+        file: "crates/driver/src/program/run.rs",
+        from: "let known = !slot.doubtful && look.stall_end <= self.polled;",
+        to: "let known = look.stall_end <= slot.submitted;",
+        test: integration(
+            "driver",
+            &["--test", "driver"],
+            "workload::a_long_command_counts_although_the_machine_stalled_within_it",
+        ),
+    },
+    Mutation {
+        name: "load-failures-in-lulls",
+        guard: "commands that failed are not among those that ended a lull",
+        file: "crates/driver/src/workload/drive.rs",
+        from: "                record.commands_ending_lulls += record.commands - before;\n",
+        to: "                record.commands_ending_lulls += taken as u64 + before - before;\n",
+        test: integration(
+            "driver",
+            &["--test", "driver"],
+            "workload::failures_that_end_lulls_are_no_commands_to_leave_out",
+        ),
+    },
+    Mutation {
         name: "load-plot-names",
         guard: "a bar has all of its name, in lines",
         file: "crates/plot/src/draw.rs",

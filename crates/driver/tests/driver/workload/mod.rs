@@ -526,6 +526,31 @@ fn lulls_are_counted_and_left_out_for_who_knows_that_the_server_did_not_run() {
 }
 
 #[test]
+fn failures_that_end_lulls_are_no_commands_to_leave_out() {
+    let mut device = device();
+    with_ram(&device, |ram| {
+        (ram.manner, ram.lulls) = (Manner::LaterInReverse, 1000);
+        ram.fault = Some(Cause::ReadFailed);
+    });
+    let namespace = device.namespace(1).unwrap();
+    let mut queue = device.create_queue_pair(8, false).unwrap();
+    let now = Cell::new(0u64);
+    let clock = || {
+        now.set(now.get() + 150_000);
+        now.get()
+    };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let job = Job {
+        runtime: Duration::from_millis(500),
+        ..job(Rw::RandRead)
+    };
+    let all = run(&job, &namespace, &mut queue, device.memory(), &clock, go_on).unwrap();
+    assert!(all.errors > 0 && all.lulls.count > 1, "{all:?}");
+    assert_eq!((all.commands, all.lulls.commands), (0, 0));
+    assert!(all.without_lulls().is_none(), "nothing would remain");
+}
+
+#[test]
 fn a_drive_that_takes_long_stalls_nobody() {
     let mut device = device();
     with_ram(&device, |ram| {
@@ -579,11 +604,20 @@ fn a_pause_follows_whenever_everything_is_done() {
 struct Looks {
     now_ns: u64,
     bound_ns: u64,
+    /// Every so many looks, one comes so much later than it should.
+    stalls: Option<(u64, u64)>,
+    looks: u64,
 }
 
 impl Pace for Looks {
     fn now_ns(&mut self) -> u64 {
         self.now_ns += 1000;
+        self.looks += 1;
+        if let Some((each, late)) = self.stalls
+            && self.looks.is_multiple_of(each)
+        {
+            self.now_ns += late;
+        }
         self.now_ns
     }
 
@@ -617,8 +651,64 @@ fn run_program(device: &mut RamDevice, count: usize, bound_ns: u64) -> Ran {
         // Clocks begin anywhere.
         now_ns: 123_456_789_000,
         bound_ns,
+        stalls: None,
+        looks: 0,
     };
     program::run(&mut workers, &target, Rules::default(), &mut pace).unwrap()
+}
+
+/// Commands that are done at once, and now and then one that takes 500 looks; each 83rd look comes
+/// 50 us late. Long commands meet several stalls each, and count as the short ones do, with the
+/// stalls in which the drive went on; no short one has a stall in its time.
+#[test]
+fn a_long_command_counts_although_the_machine_stalled_within_it() {
+    let mut device = device();
+    with_ram(&device, |ram| {
+        (ram.manner, ram.lulls) = (Manner::LaterInReverse, 500);
+    });
+    let target = Target::Blocks(device.namespace(1).unwrap());
+    let mut queue = device.create_queue_pair(8, false).unwrap();
+    let buffer = device.alloc(4096).unwrap();
+    let write = Command::Write {
+        offset: 0,
+        len: 4096,
+    };
+    let commands = vec![write; 10_000];
+    let mut workers = [Worker {
+        queue: &mut queue,
+        buffer: &buffer,
+        depth: 1,
+        commands: &commands,
+    }];
+    let rules = Rules {
+        delay_ns: 0,
+        stall_ns: 20_000,
+    };
+    let mut pace = Looks {
+        now_ns: 123_456_789_000,
+        bound_ns: u64::MAX,
+        stalls: Some((83, 50_000)),
+        looks: 0,
+    };
+    let ran = program::run(&mut workers, &target, rules, &mut pace).unwrap();
+    let (latencies, done) = (&ran.latencies_ns[0], &ran.done_ns[0]);
+    let took = |at: usize| done[at] - if at > 0 { done[at - 1] } else { 0 };
+    let (long, short): (Vec<usize>, Vec<usize>) = (0..10_000).partition(|&at| took(at) > 400_000);
+    assert!(long.len() >= 10, "{}", long.len());
+    let known = long.iter().filter(|&&at| latencies[at].is_some());
+    assert!(known.count() * 10 >= long.len() * 8, "{} long", long.len());
+    let known: Vec<u64> = short.iter().filter_map(|&at| latencies[at]).collect();
+    assert!(known.len() < short.len() && known.len() * 10 >= short.len() * 8);
+    assert!(
+        known.iter().all(|ns| *ns < 50_000),
+        "{:?}",
+        known.iter().max()
+    );
+    // of each stall within a long command, none is taken from the time of the program
+    let all = *done.last().unwrap();
+    let long: u64 = long.into_iter().map(took).sum();
+    assert!(ran.stalls > 100 && ran.elapsed_ns > long, "{ran:?}");
+    assert!(ran.elapsed_ns <= all && ran.elapsed_ns > all - ran.stalled_ns);
 }
 
 #[test]
