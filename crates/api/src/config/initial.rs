@@ -87,7 +87,7 @@ mod tests {
         for (timing, says) in [
             (
                 "preset = \"samsung-970-pro\"\ninitial = \"full\"",
-                "unknown variant `full`",
+                "unknown value `full`",
             ),
             (
                 "preset = \"optane-p4800x\"\ninitial = \"filled\"",

@@ -58,7 +58,7 @@ pub fn from_text(text: &str, read: Read) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// serde's message with types in words, and with "did you mean" for an unknown field or variant.
+/// serde's message with types in words, and with "did you mean" for an unknown key or value.
 pub fn with_suggestion(message: &str) -> String {
     let message = in_words(message.trim_end());
     match nearest(&message) {
@@ -68,7 +68,7 @@ pub fn with_suggestion(message: &str) -> String {
 }
 
 /// What serde expects, which it names by its Rust type, and the same for a reader.
-const TYPES: [(&str, &str); 9] = [
+const TYPES: [(&str, &str); 13] = [
     ("u8", "a number from 0 to 255"),
     ("u16", "a number from 0 to 65535"),
     ("u32", "a number from 0 to 4294967295"),
@@ -78,13 +78,34 @@ const TYPES: [(&str, &str); 9] = [
     ("f64", "a number"),
     ("a boolean", "true or false"),
     ("a sequence", "a list"),
+    ("a string", "text in quotes"),
+    ("path string", "a path in quotes"),
+    ("a map", "a table of keys"),
+    (
+        "struct Timing",
+        "a table of keys, as in { preset = \"optane-p4800x\" }",
+    ),
+];
+
+/// What serde and the reader of TOML call what they found or miss, and the same for a reader.
+const FOUND: [(&str, &str); 7] = [
+    ("unknown field `", "unknown key `"),
+    ("unknown variant `", "unknown value `"),
+    ("invalid type: map,", "invalid type: table,"),
+    ("invalid type: sequence,", "invalid type: list,"),
+    ("invalid type: floating point ", "invalid type: number "),
+    ("missing field `", "missing key `"),
+    ("wanted string or table", "expected text in quotes"),
 ];
 
 /// The message with types in words.
 fn in_words(message: &str) -> String {
     const EXPECTED: &str = ", expected ";
+    let message = FOUND.iter().fold(message.to_owned(), |text, (from, to)| {
+        text.replacen(from, to, 1)
+    });
     let Some(at) = message.rfind(EXPECTED).map(|at| at + EXPECTED.len()) else {
-        return message.to_owned();
+        return message;
     };
     let (before, expected) = message.split_at(at);
     let named = TYPES.iter().find_map(|(name, words)| {
@@ -92,15 +113,15 @@ fn in_words(message: &str) -> String {
         let rest = expected.strip_prefix(name)?;
         (!rest.starts_with(|c: char| c.is_alphanumeric())).then(|| format!("{before}{words}{rest}"))
     });
-    named.unwrap_or_else(|| message.to_owned())
+    named.unwrap_or(message)
 }
 
 /// The word that serde expected which is nearest to the one it found.
 fn nearest(message: &str) -> Option<String> {
     let at = message
-        .find("unknown field")
-        .or_else(|| message.find("unknown variant"))?;
-    // serde writes: unknown field `a`, expected one of `b`, `c` (or: expected `b`, or: `b` or `c`)
+        .find("unknown key")
+        .or_else(|| message.find("unknown value"))?;
+    // as serde has it: unknown key `a`, expected one of `b`, `c` (or: expected `b`, or: `b` or `c`)
     let mut words = message[at..].split('`').skip(1).step_by(2);
     let found = words.next()?;
     nearest_word(found, words).map(str::to_owned)
@@ -159,6 +180,29 @@ mod tests {
             ("queues = 1.5", "expected a number from 0 to 65535"),
         ] {
             let message = controller(key);
+            assert!(message.contains(words), "{message}");
+        }
+        for (text, words) in [
+            (
+                "timing = \"optane-p4800x\"",
+                "expected a table of keys, as in { preset",
+            ),
+            ("timing = {}", "missing key `preset`"),
+            ("zoned = 5", "expected a table of keys"),
+            ("path = 5", "expected a path in quotes"),
+            ("size = 8.5", "invalid type: number `8.5`"),
+        ] {
+            let media = "[[media]]\nname = \"a\"\nkind = \"ram\"\n";
+            let message = error_of(&format!("{media}{text}\n"));
+            assert!(message.contains(words), "{message}");
+        }
+        for (text, words) in [
+            ("huge_pages = true", "expected text in quotes"),
+            ("state_dir = 5", "expected a path in quotes"),
+            ("[[media]]\nname = 5", "expected text in quotes"),
+            ("[[controller]]\nfuse = 1", "expected a table of keys"),
+        ] {
+            let message = error_of(&format!("{text}\n"));
             assert!(message.contains(words), "{message}");
         }
         let message = error_of("[[media]]\nname = \"a\"\nkind = \"ram\"\nread_only = 1\n");

@@ -541,7 +541,7 @@ mod tests {
             (
                 "8GiB",
                 "program = \"1us\"".to_owned(),
-                "missing field `preset`",
+                "missing key `preset`",
             ),
             (
                 "8GiB",
@@ -588,7 +588,7 @@ mod tests {
             (
                 "8GiB",
                 format!("{optane}as_measured_by = \"windows\""),
-                "unknown variant `windows`",
+                "unknown value `windows`",
             ),
             (
                 "8GiB",

@@ -3,8 +3,8 @@
 use std::iter;
 
 use api::config::log::{Format, Log};
-use api::config::object::Object;
-use api::config::{Controller, Text};
+use api::config::object::{Key, Object};
+use api::config::{Controller, Tenant, Text};
 use api::{ControllerChange, MediumChange, TenantChange, ZoneLoss};
 use serde_json::{Map, Value};
 
@@ -77,6 +77,7 @@ impl Set {
         if self.kind == "tenant" {
             let changes = self.changes.iter().map(|change| {
                 let (key, value) = key_and_value(change, "iops=50000")?;
+                checked(Tenant::live(key), key, value)?;
                 Ok((key.to_owned(), value.to_owned()))
             });
             let changes = changes.collect::<Result<_, UsageError>>()?;
@@ -123,17 +124,22 @@ fn key_and_value<'a>(change: &'a str, as_in: &str) -> Result<(&'a str, &'a str),
     both.ok_or_else(|| UsageError(format!("`{change}`: write KEY=VALUE, as in {as_in}")))
 }
 
+/// The value of a key that may change; null for `none`.
+fn checked(key: Result<&Key, String>, name: &str, value: &str) -> Result<Value, UsageError> {
+    let key = key.map_err(UsageError)?;
+    let value = match value {
+        "none" => Ok(Value::Null),
+        value => key.parse(value),
+    };
+    value.map_err(|error| UsageError(format!("{name}: {error}")))
+}
+
 /// Changes of a controller. `none` restores a key's default.
 fn controller_change(changes: &[String]) -> Result<ControllerChange, UsageError> {
     let mut all = ControllerChange::default();
     for change in changes {
         let (name, value) = key_and_value(change, "sample=16")?;
-        let key = Controller::live(name).map_err(UsageError)?;
-        let value = match value {
-            "none" => Ok(Value::Null),
-            value => key.parse(value),
-        };
-        let value = value.map_err(|error| UsageError(format!("{name}: {error}")))?;
+        let value = checked(Controller::live(name), name, value)?;
         all.0.insert(name.to_owned(), value);
     }
     Ok(all)

@@ -263,23 +263,27 @@ fn tenants_come_and_go_while_others_are_served() {
 fn changes_that_cannot_be_are_refused() {
     let world = World::new();
     let server = serve(&world);
-    for (tenant, change, why) in [
-        ("commands", "weight=0", "weight = 0: write 1 to 10000"),
+    for (tenant, change, status, why) in [
+        ("commands", "weight=0", 1, "weight = 0: write 1 to 10000"),
         (
             "commands",
             "name=other",
+            2,
             "the name of a tenant cannot change",
         ),
-        ("commands", "speed=9", "unknown field `speed`"),
+        ("commands", "speed=9", 2, "unknown key `speed`"),
+        ("commands", "weight=heavy", 2, "weight: "),
         (
             "commands",
             "goal=1ms",
+            1,
             "goal is only for class = \"latency\"",
         ),
-        ("nobody", "weight=1", "nobody"),
+        ("nobody", "weight=1", 1, "nobody"),
     ] {
-        let error = world.fails(&world.steer(&["set", "tenant", tenant, change]));
-        assert!(error.contains(why), "{change}: {error}");
+        let ran = world.run(&world.steer(&["set", "tenant", tenant, change]));
+        assert_eq!(ran.status.code(), Some(status), "{change}: {}", ran.err);
+        assert!(ran.err.contains(why), "{change}: {}", ran.err);
     }
     server.stop();
 }

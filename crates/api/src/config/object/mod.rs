@@ -255,7 +255,7 @@ pub trait Object: Listed + Serialize + for<'de> Deserialize<'de> + Clone + Parti
                 live.join(", ")
             )),
             None => Err(with_suggestion(&format!(
-                "unknown field `{name}`, expected one of `{}`",
+                "unknown key `{name}`, expected one of `{}`",
                 live.join("`, `")
             ))),
         }
