@@ -39,7 +39,7 @@ pub use plan::{Held, Kind, PlannedStep, Reload, ReloadRequest, StepAction};
 pub use queues::{
     CommandUnderWay, CompletionQueue, CompletionRing, DoorbellWords, QueuesReport, SubmissionQueue,
 };
-pub use refusal::{FieldProblem, Refusal, noun};
+pub use refusal::{FieldProblem, Refusal, in_a_line, noun};
 pub use request::{
     Attachment, ControllerChange, MediumChange, NewPartition, NewPlacement, NewSize, PartitionEnd,
     PartitionPlace, PartitionSize, TenantChange, ZoneLoss,

@@ -143,12 +143,51 @@ impl Refusal {
 
     /// An error of this program, or of the system.
     pub fn failed(error: &anyhow::Error) -> Self {
-        Refusal::new(Kind::Failed, format!("{error:#}"))
+        Refusal::new(Kind::Failed, in_a_line(error))
     }
+}
+
+/// The error and its causes in a line. A cause that the one before it repeats is left out.
+pub fn in_a_line(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    let mut before = String::new();
+    for cause in error.chain() {
+        let said = cause.to_string();
+        if before.contains(&said) && !before.is_empty() {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&said);
+        before = said;
+    }
+    text
 }
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.detail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_that_is_said_already_is_not_repeated() {
+        let missing = std::io::Error::other("no such thing");
+        let error = Err::<(), _>(missing)
+            .context("cannot create a: no such thing")
+            .context("medium m")
+            .unwrap_err();
+        assert_eq!(
+            in_a_line(&error),
+            "medium m: cannot create a: no such thing"
+        );
+        assert_eq!(Refusal::failed(&error).to_string(), in_a_line(&error));
     }
 }

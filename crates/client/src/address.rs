@@ -76,7 +76,7 @@ impl Surroundings<'_> {
             Ok(Listen::VfioUser(_) | Listen::Fuse(_)) => Err(wrong(
                 "that is the address of a controller: write unix:PATH, the control socket of its server",
             )),
-            Err(why) => Err(wrong(&format!("{why}; a control socket is unix:PATH"))),
+            Err(why) => Err(wrong(&why)),
         }
     }
 

@@ -41,6 +41,7 @@ pub use read::{Read, from_file, from_text, from_toml, text_of, with_suggestion};
 use serde::{Deserialize, Serialize};
 pub use size::{Range, Size, Span};
 pub use socket_mode::SocketMode;
+pub use tenant::Tenant;
 pub use timing::{Text, Timing, parameter_error};
 use utoipa::ToSchema;
 pub use validate::Problem;
@@ -48,7 +49,6 @@ pub use zoned::Zoned;
 
 use self::log::Log;
 use self::object::object;
-use self::tenant::Tenant;
 
 /// Most I/O queue pairs of a controller.
 pub const MAX_QUEUES: u16 = 64;
@@ -129,13 +129,17 @@ impl Listen {
     }
 }
 
+/// The addresses there are.
+const SCHEMES: &str =
+    "vfio-user:PATH or fuse:FOLDER for a controller, unix:PATH for a control socket";
+
 impl std::str::FromStr for Listen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, path) = text
             .split_once(':')
-            .ok_or_else(|| format!("`{text}` has no scheme: write vfio-user:/path/to/socket"))?;
+            .ok_or_else(|| format!("`{text}` has no scheme: write {SCHEMES}"))?;
         if scheme == "fuse" {
             return match path {
                 "" => Err(format!("`{text}`: name a folder")),
@@ -154,7 +158,7 @@ impl std::str::FromStr for Listen {
             "vfio-user" => Ok(Listen::VfioUser(path.into())),
             "unix" => Ok(Listen::Unix(path.into())),
             _ => Err(format!(
-                "`{text}` has an unknown scheme `{scheme}`: use vfio-user:PATH or fuse:FOLDER for a controller, unix:PATH for control"
+                "`{text}` has an unknown scheme `{scheme}`: write {SCHEMES}"
             )),
         }
     }

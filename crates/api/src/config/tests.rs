@@ -87,6 +87,21 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         ("mode = \"adaptive\"", "spin = \"2s\"", "mode = \"poll\""),
         ("cpu = 0", "budget = 0", "mode = \"interrupt\""),
         ("cpu = 0", "budget = 101", "in percent of a CPU"),
+        (
+            "vfio-user:/run/nvmirage/vm1.sock\"",
+            "fuse:/mnt\"\nsocket_mode = \"0660\"",
+            "socket_mode: a mount has no socket",
+        ),
+        (
+            "\"adaptive\"",
+            "\"poll\"\nspin = \"20us\"",
+            "spin: only mode",
+        ),
+        (
+            "\"adaptive\"",
+            "\"interrupt\"\nbudget = 20",
+            "budget: only mode",
+        ),
         ("path = \"disk.img\"", "", "write path ="),
         ("size = \"64GiB\"", "size = \"64\"", "has no unit"),
         ("size = \"64GiB\"", "size = \"1KiB\"", "at least 64KiB"),

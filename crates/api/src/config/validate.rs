@@ -5,7 +5,9 @@ use std::fmt;
 
 use super::index::{Index, before};
 use super::object::Object;
-use super::{Config, Controller, Listen, MediumKind, Namespace, reactors_in_words};
+use super::{
+    Config, Controller, Listen, MediumKind, Mode, Namespace, Reactor, SocketMode, reactors_in_words,
+};
 
 /// One problem, and how to solve it.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,6 +65,14 @@ impl Config {
                 problems: &mut problems,
             };
             place.keys(reactor);
+            let usual = Reactor::default();
+            let spins = reactor.mode == Mode::Adaptive;
+            place.require(spins || reactor.spin == usual.spin, || {
+                format!("spin: only mode = \"adaptive\" spins for a while, and this is mode = \"{}\": remove it", reactor.mode.name())
+            });
+            place.require(spins || reactor.budget == usual.budget, || {
+                format!("budget: only mode = \"adaptive\" spins on a budget, and this is mode = \"{}\": remove it", reactor.mode.name())
+            });
         }
         names("media", self.media.iter().map(|m| &m.name), &mut problems);
         names(
@@ -277,6 +287,9 @@ impl Controller {
         });
         place.require(!is_mounted || self.msix, || {
             "msix: a mount uses no interrupts: remove it".into()
+        });
+        place.require(!is_mounted || self.socket_mode == SocketMode::default(), || {
+            "socket_mode: a mount has no socket: remove it, and write allow_other in its `fuse` for other users".into()
         });
         if let Some(subnqn) = &self.subnqn {
             place.require(subnqn.starts_with("nqn.") && !subnqn.contains(' '), || {

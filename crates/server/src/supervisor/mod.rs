@@ -418,7 +418,7 @@ fn exists(kind: &str, name: &str) -> Refusal {
 }
 
 fn refused(error: anyhow::Error) -> Refusal {
-    Refusal::invalid(format!("{error:#}"))
+    Refusal::invalid(api::in_a_line(&error))
 }
 
 fn refuse_problems(config: &Config) -> Result<(), Refusal> {

@@ -178,7 +178,7 @@ impl State {
             ));
         };
         let file = read_again(&source.file, source.then == Objects::default());
-        let file = file.map_err(|error| Refusal::invalid(format!("{error:#}")))?;
+        let file = file.map_err(|error| Refusal::invalid(api::in_a_line(&error)))?;
         let Merged { objects, lost } = merge(&source.then, &self.desired, &Objects::of(&file));
         let served = self.actual().map_err(|error| Refusal::failed(&error))?;
         let plan = reconcile::plan(&served, &objects, consent);

@@ -112,7 +112,7 @@ impl State {
         }
         let known = self
             .begin_trace(config, served)
-            .map_err(|error| Refusal::conflict(format!("{error:#}")))?;
+            .map_err(|error| Refusal::conflict(api::in_a_line(&error)))?;
         tracing::info!(
             trace = known.config.name,
             controller = known.config.controller,
