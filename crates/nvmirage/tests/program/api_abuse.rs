@@ -56,7 +56,11 @@ fn whatever_is_sent_it_says_what_is_wrong_and_serves_on() {
         ("{", 422, "EOF"),
         ("nvme", 422, "line 1"),
         ("[1, 2]", 422, "expected a table of keys"),
-        (r#"{"name": 7, "kind": "ram"}"#, 422, "expected a string"),
+        (
+            r#"{"name": 7, "kind": "ram"}"#,
+            422,
+            "expected text in quotes",
+        ),
         (
             r#"{"name": "a", "kind": {"ram": {}}, "size": "1GiB"}"#,
             422,
@@ -65,7 +69,7 @@ fn whatever_is_sent_it_says_what_is_wrong_and_serves_on() {
         (
             r#"{"name": "a", "kind": "ram", "size": "1GiB", "color": "red"}"#,
             422,
-            "unknown field `color`",
+            "unknown key `color`",
         ),
         (
             r#"{"name": "a", "kind": "ram", "size": "1GiB"} {}"#,
@@ -90,6 +94,21 @@ fn whatever_is_sent_it_says_what_is_wrong_and_serves_on() {
     world
         .ask("DELETE /v1/namespaces/ns1", &[], "")
         .refuses(409, "is in controller `nvme0`");
+
+    // what no route reads
+    for (request, body, words) in [
+        ("GET /v1/media?foo=1", "", "no parameters"),
+        ("POST /v1/media?dry_run=true", "{}", "no parameters"),
+        (
+            "DELETE /v1/media/disk",
+            r#"{"detach_hosts": true}"#,
+            "no body",
+        ),
+        ("GET /v1", "{}", "no body"),
+        ("GET /v1/events?sicne=4", "", "sicne"),
+    ] {
+        world.ask(request, &[], body).refuses(422, words);
+    }
 
     // bodies that are too large, said beforehand or not
     let huge = "POST /v1/media HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 99999999999\r\n\r\n";

@@ -20,6 +20,22 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: program("api::objects_have_names_tags_and_conditions"),
     },
     Mutation {
+        name: "api-unread-body",
+        guard: "a body that a request does not read is refused",
+        file: "crates/server/src/control/routes/unread.rs",
+        from: "if !self.has_body && !request.body().is_end_stream() {",
+        to: "if false {",
+        test: program("api_abuse::whatever_is_sent_it_says_what_is_wrong_and_serves_on"),
+    },
+    Mutation {
+        name: "api-unread-query",
+        guard: "a parameter that a request does not read is refused",
+        file: "crates/server/src/control/routes/unread.rs",
+        from: "if !self.has_query && !query.is_empty() {",
+        to: "if false {",
+        test: program("api_abuse::whatever_is_sent_it_says_what_is_wrong_and_serves_on"),
+    },
+    Mutation {
         name: "api-token",
         guard: "over TCP nobody is heard without the token",
         file: "crates/server/src/control/token.rs",

@@ -23,6 +23,7 @@ mod stats;
 mod tenants;
 mod timing;
 mod traces;
+mod unread;
 
 use std::sync::Arc;
 
@@ -96,8 +97,8 @@ fn resources() -> Routes {
 
 /// The router of all routes.
 pub(super) fn router(desk: Desk) -> Router {
-    let (routes, _) = resources().split_for_parts();
-    routes
+    let (routes, document) = resources().split_for_parts();
+    unread::refused(routes, document)
         .merge(dashboard::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(other_method)

@@ -116,7 +116,9 @@ fn open_parts(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
 }
 
 /// The operations of a path.
-fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
+pub(super) fn operations(
+    item: &mut PathItem,
+) -> impl Iterator<Item = (&'static str, &mut Operation)> {
     [
         ("GET", &mut item.get),
         ("PUT", &mut item.put),
