@@ -162,7 +162,7 @@ pub struct NamespaceStatus {
     /// `SUBSYSTEM:NSID`.
     #[serde(flatten)]
     pub config: config::Namespace,
-    /// Number of logical blocks.
+    /// Number of logical blocks; 0 on a medium of keys and values.
     pub blocks: u64,
     /// Subsystem of the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]

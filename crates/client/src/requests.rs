@@ -289,7 +289,14 @@ pub fn events(
         None => "/v1/events".to_owned(),
     };
     let deadline = Instant::now() + REQUEST_TIMEOUT;
-    let (response, mut server) = ask(socket, deadline, Method::GET, &path, None)?;
+    let asked = ask(socket, deadline, Method::GET, &path, None);
+    let (response, mut server) = asked.map_err(|error| {
+        if error.is::<Late>() {
+            no_reply(socket, REQUEST_TIMEOUT, false)
+        } else {
+            error
+        }
+    })?;
     let mut body = response.into_body();
     let mut text = Vec::new();
     loop {
@@ -299,7 +306,11 @@ pub fn events(
             Ok(None) | Err(Interrupted::Closed) => {
                 bail!("the server has stopped: its log says why")
             }
-            Err(Interrupted::Late) => bail!("no data from {socket} for one minute"),
+            Err(Interrupted::Late) => {
+                bail!(
+                    "no data from {socket} for one minute: the server may be stopped or busy; see its log"
+                )
+            }
         };
         text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
         while let Some(end) = text.windows(2).position(|two| two == b"\n\n") {
@@ -380,7 +391,7 @@ fn answer_within(
     let changes = method != Method::GET;
     let _line = changes.then(|| progress::waiting("the server is processing the request"));
     let deadline = Instant::now() + bound;
-    let late = || no_reply(socket, bound);
+    let late = || no_reply(socket, bound, changes);
     let (response, mut server) = ask(socket, deadline, method, path, body)
         .map_err(|error| if error.is::<Late>() { late() } else { error })?;
     let status = response.status();
@@ -389,10 +400,15 @@ fn answer_within(
     Ok((status, bytes))
 }
 
-fn no_reply(socket: &Address, bound: Duration) -> anyhow::Error {
+fn no_reply(socket: &Address, bound: Duration, changes: bool) -> anyhow::Error {
     let (shown, bound) = (socket, bound.as_secs());
+    if changes {
+        return anyhow!(
+            "no reply from {shown} within {bound} s: the request may still be carried out; check with `nvmirage ls`, and the server's log"
+        );
+    }
     anyhow!(
-        "no reply from {shown} within {bound} s: the request may still be carried out; check with `nvmirage ls`, and the server's log"
+        "no reply from {shown} within {bound} s: the server may be stopped or busy; see its log, and whether `ps` shows it as stopped (T)"
     )
 }
 

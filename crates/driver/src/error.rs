@@ -14,7 +14,7 @@ use crate::pci_address::PciAddress;
 pub enum DriverError {
     /// The controller did not answer in the time allowed.
     #[error(
-        "{what} did not complete within {after:?}; reset the controller, or allow more time for a slow drive"
+        "{what} did not complete within {after:?}: the drive or its server may be stopped or overloaded; try again, or reset the controller"
     )]
     Timeout {
         /// The action that timed out.

@@ -167,12 +167,18 @@ pub(crate) fn now() -> Log {
     }
 }
 
+/// Whether lines have colours: on a terminal, unless the user does not want them (no-color.org).
+fn has_colours() -> bool {
+    let is_off = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !is_off
+}
+
 fn lines(format: Format, default: Default) -> Lines {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         // it would report to standard error, and panic if that is closed
         .log_internal_errors(false)
-        .with_ansi(format == Format::Text && std::io::stderr().is_terminal());
+        .with_ansi(format == Format::Text && has_colours());
     match (format, default) {
         (Format::Json, _) => lines.json().flatten_event(true).boxed(),
         (Format::Journal, _) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use api::config::Listen;
+use api::config::{Listen, MediumKind};
 use api::{ControllerStatus, Inventory, IoStatus, MediumStatus, TenantStatus};
 use terminal::table::{Align, Table};
 use terminal::units;
@@ -130,13 +130,26 @@ fn namespaces(inventory: &Inventory) -> Table {
     ]);
     for namespace in &inventory.namespaces {
         let lba_size = namespace.config.lba_size;
+        let mut media = inventory.media.iter();
+        let keys = media.find(|medium| {
+            medium.config.name == namespace.config.media
+                && medium.config.kind() == MediumKind::KeyValue
+        });
+        let (size, blocks, block) = match keys {
+            Some(medium) => (medium.bytes, "-".to_owned(), "-".to_owned()),
+            None => (
+                namespace.blocks.saturating_mul(lba_size.into()),
+                namespace.blocks.to_string(),
+                units::block(lba_size),
+            ),
+        };
         table.row(vec![
             namespace.config.name.clone(),
             namespace.nsid.map_or("-".into(), |nsid| nsid.to_string()),
             namespace.config.media.clone(),
-            units::bytes(namespace.blocks.saturating_mul(lba_size.into())),
-            namespace.blocks.to_string(),
-            units::block(lba_size),
+            units::bytes(size),
+            blocks,
+            block,
             listed(&namespace.controllers),
         ]);
     }

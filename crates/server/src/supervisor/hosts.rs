@@ -20,7 +20,8 @@ impl AttachedHost {
     /// Details of the host, beside its controller.
     fn about(&self) -> Option<String> {
         if let Some(files) = self.open_files {
-            return Some(format!("{files} open files of its mount"));
+            let noun = if files == 1 { "file" } else { "files" };
+            return Some(format!("{files} open {noun} of its mount"));
         }
         let process = self.process?;
         let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();

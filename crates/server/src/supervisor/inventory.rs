@@ -1,6 +1,6 @@
 //! Status of all objects, for the control API.
 
-use api::config::{self, Config, Listen};
+use api::config::{self, Config, Listen, MediumKind};
 use api::{
     ControllerStatus, DriveStatus, FileStatus, HostProcess, HostStatus, Inventory, IoStatus,
     MediumErrors, MediumStatus, NamespaceIdentity, NamespaceStatus, Partition, PartitionStatus,
@@ -262,7 +262,11 @@ impl State {
                     self.namespace_status(config.clone(), live, view, namespace)
                 }
                 None => NamespaceStatus {
-                    blocks: self.extent(config)?.len() / u64::from(config.lba_size),
+                    blocks: if self.has_keys(&config.media) {
+                        0
+                    } else {
+                        self.extent(config)?.len() / u64::from(config.lba_size)
+                    },
                     config: config.clone(),
                     subsystem: None,
                     nsid: None,
@@ -285,6 +289,13 @@ impl State {
             }
         }
         Ok(all)
+    }
+
+    /// Whether a medium has keys and values, and so no blocks.
+    pub(super) fn has_keys(&self, medium: &str) -> bool {
+        let mut media = self.config.media.iter();
+        let found = media.find(|config| config.name == medium);
+        found.is_some_and(|config| config.kind() == MediumKind::KeyValue)
     }
 
     fn namespace_status(

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use api::config::MediumKind;
 use api::{MapNamespace, MediumMap, MediumStatus, Refusal};
 use machine::clock::Clock;
 use reactor::maps::{Taken, Taking, Wanted};
@@ -98,9 +97,7 @@ impl State {
         let views = self.views()?;
         let all = self.namespaces(&views)?.into_iter();
         let here = all.filter(|namespace| namespace.config.media == open.name);
-        let configs = self.config.media.iter();
-        let mut kinds = configs.filter(|config| config.name == open.name);
-        let has_blocks = kinds.all(|config| config.kind() != MediumKind::KeyValue);
+        let has_blocks = !self.has_keys(&open.name);
         here.map(|namespace| {
             let extent = self.extent(&namespace.config)?;
             let lba_size = namespace.config.lba_size;
