@@ -32,6 +32,9 @@ pub struct Run {
     pub elapsed_ns: u64,
     /// Total number of commands, including the warm-up.
     pub commands: u64,
+    /// Number of arrivals of a trace that come after the simulated time.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unsubmitted: u64,
     /// Whether it was stopped early.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
@@ -42,6 +45,11 @@ pub struct Run {
     pub drive: Option<DriveReport>,
     /// The same over time.
     pub series: Vec<PointReport>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Results of a job.
@@ -185,6 +193,7 @@ impl Run {
             point,
             elapsed_ns: ran.elapsed_ns,
             commands: ran.commands,
+            unsubmitted: ran.unsubmitted,
             interrupted: ran.stopped,
             jobs: jobs.map(|(job, ns)| JobReport::new(job, *ns)).collect(),
             drive: DriveReport::new(&ran.drive),
@@ -378,6 +387,7 @@ mod tests {
             commands: 0,
             turns: 0,
             instants: 0,
+            unsubmitted: 0,
             stopped: false,
         };
         let text = csv(&[Run::new(&ran, Vec::new())]);

@@ -73,6 +73,8 @@ pub struct Ran {
     pub turns: u64,
     /// See there.
     pub instants: u64,
+    /// Arrivals of a trace that come after the end.
+    pub unsubmitted: u64,
     /// It was ended early.
     pub stopped: bool,
 }

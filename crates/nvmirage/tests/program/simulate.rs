@@ -169,6 +169,46 @@ fn what_bench_has_submitted_can_be_replayed() {
     let kinds = run["jobs"][0]["kinds"].as_array().unwrap();
     let counted: u64 = kinds.iter().map(|k| k["commands"].as_u64().unwrap()).sum();
     assert_eq!((counted, kinds.len()), (submitted, 2));
+    // the first half of it, and what comes after is said
+    let half = [
+        "simulate",
+        "--preset",
+        "optane-p4800x",
+        "--size",
+        "1GiB",
+        "--workload",
+        "recorded.trace",
+        "--virtual-time",
+        "50ms",
+    ];
+    let words = world.ok(&half);
+    assert!(words.contains("come after --virtual-time"), "{words}");
+    let cut = world.json(&[&half[..], &["--json"]].concat());
+    let run = &cut["runs"][0];
+    let done = run["commands"].as_u64().unwrap();
+    assert_eq!(run["unsubmitted"], submitted - done);
+    assert!(replayed["runs"][0].get("unsubmitted").is_none());
+}
+
+#[test]
+fn a_measured_time_without_commands_is_told() {
+    let world = World::new();
+    world.write("slow.fio", "[slow]\nrw=randread\nrate_iops=1\n");
+    let args = [
+        "simulate",
+        "--preset",
+        "optane-p4800x",
+        "--size",
+        "1GiB",
+        "--workload",
+        "slow.fio",
+        "--virtual-time",
+        "500ms",
+        "--warmup",
+        "400ms",
+    ];
+    let words = world.ok(&args);
+    assert!(words.contains("no command completed"), "{words}");
 }
 
 #[test]

@@ -423,7 +423,7 @@ fn sections_of_several_drives() {
         of("/dev/sda")
             .unwrap_err()
             .why
-            .contains("there are /dev/nvme0n1")
+            .contains("are /dev/nvme0n1")
     );
     for (text, word) in [
         ("[a]\nfilename=/dev/a:/dev/b\n", "a section for each"),

@@ -159,7 +159,8 @@ impl Stream {
         let units = len / unit;
         let mut random = Random::new(job.seed.unwrap_or(seed));
         let places = Places::of(job, (units, unit), &mut random).map_err(unfit)?;
-        let once = job.io_size.map_or(len, |size| size.of(drive));
+        // as in fio, of the size a rest that is smaller than a command is left out
+        let once = job.io_size.map_or(units * unit, |size| size.of(drive));
         let endless = job.time_based;
         Ok(Self {
             kinds: job.kinds.clone(),

@@ -436,7 +436,13 @@ impl<'a> World<'a> {
             (*last).min(ended).saturating_sub(from)
         });
         let before = self.before.unwrap_or_default();
+        let unsubmitted = match &self.plan.workload {
+            // all that was submitted is completed by now
+            Workload::Trace(trace) => (trace.arrivals.len() as u64).saturating_sub(self.posted),
+            Workload::Jobs(_) => 0,
+        };
         Ran {
+            unsubmitted,
             elapsed_ns: ended.saturating_sub(measured),
             runtime_ns: times.collect(),
             jobs: self.jobs,

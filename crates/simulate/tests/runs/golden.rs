@@ -66,7 +66,7 @@ fn keys() {
     let ran = run_on(&parameters, SIZE, &plan).unwrap();
     assert_eq!(
         hash(&json(&ran)),
-        "1f9bcdb40932b8945fb841a2ed2607f08fe6ffce89b80d27b916a8f748b644a6"
+        "a6cebaad3df52648da75f49877e5f3d248f6a7e69bb56f4a86ef11e862c0fb79"
     );
 }
 

@@ -4,6 +4,9 @@ use simulate::output::{KindReport, Run};
 use terminal::table::{Align, Table};
 use terminal::units;
 
+/// The note below a table without rows.
+const NOTHING: &str = "no command completed in the measured time: simulate longer, or with a shorter warm-up or ramp_time\n";
+
 /// A table for each run, and the drive's internal counters.
 pub(super) fn text(runs: &[Run]) -> String {
     let mut text = String::new();
@@ -19,6 +22,15 @@ pub(super) fn text(runs: &[Run]) -> String {
             text.push_str(&format!("{}\n", values.collect::<Vec<_>>().join(", ")));
         }
         text.push_str(&table(run).to_string());
+        if run.jobs.iter().all(|job| job.kinds.is_empty()) {
+            text.push_str(NOTHING);
+        }
+        if run.unsubmitted > 0 {
+            text.push_str(&format!(
+                "{} commands of the trace come after --virtual-time: they were not submitted\n",
+                run.unsubmitted
+            ));
+        }
         if let Some(drive) = &run.drive {
             text.push_str(&format!(
                 "write amplification {}: {} pages written, {} collected from {} lines; {} lines free\n",
