@@ -51,16 +51,16 @@ impl ZoneSpec {
     pub(super) fn zones(&self, size: u64) -> Result<(Geometry, Zoned), MediumError> {
         let refused = |what: &'static str| Err(MediumError::Zones { what });
         if self.zone_size == 0 || !self.zone_size.is_multiple_of(UNIT) {
-            return refused("the zone size is a positive multiple of 4096 bytes");
+            return refused("the zone size must be a positive multiple of 4096 bytes");
         }
         if self.zone_capacity == 0 || !self.zone_capacity.is_multiple_of(UNIT) {
-            return refused("the zone capacity is a positive multiple of 4096 bytes");
+            return refused("the zone capacity must be a positive multiple of 4096 bytes");
         }
         if self.zone_capacity > self.zone_size {
-            return refused("the capacity of a zone is at most its size");
+            return refused("the capacity of a zone must not exceed its size");
         }
         if !size.is_multiple_of(self.zone_size) {
-            return refused("the size of the medium is a multiple of the zone size");
+            return refused("the size of the medium must be a multiple of the zone size");
         }
         let zones = u32::try_from(size / self.zone_size).ok();
         let Some(zones) = zones.filter(|zones| *zones < u32::MAX) else {
@@ -74,11 +74,11 @@ impl ZoneSpec {
             .ok()
             .filter(|_| self.descriptor_extension.is_multiple_of(64))
         else {
-            return refused("a descriptor extension is a multiple of 64 bytes, at most 16320");
+            return refused("a descriptor extension must be a multiple of 64 bytes, at most 16320");
         };
         let limit = self.append_limit;
         if limit > 0 && (!limit.is_power_of_two() || u64::from(limit) <= UNIT) {
-            return refused("the append limit is a power of two above 4096 bytes");
+            return refused("the append limit must be a power of two above 4096 bytes");
         }
         if let Some(what) = self.random.and_then(|areas| self.why_not(areas)) {
             return refused(what);

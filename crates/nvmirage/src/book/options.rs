@@ -44,6 +44,9 @@ fn shown(arg: &Arg) -> String {
         .collect();
     let takes = arg.get_action().takes_values();
     match arg.get_long() {
+        Some(long) if takes && arg.is_require_equals_set() => {
+            format!("--{long}[={}]", values.join(" "))
+        }
         Some(long) if takes => format!("--{long} {}", values.join(" ")),
         Some(long) => format!("--{long}"),
         None => values.join(" "),

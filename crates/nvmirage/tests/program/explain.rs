@@ -81,6 +81,8 @@ fn what_cannot_be_explained_says_what_to_write() {
     for args in [
         &["explain", "optane-p4800x", "--set", "read_latency"][..],
         &["explain", "--size", "8GiB"],
+        &["explain", "optane-p4800x", "--size", "8GiB"],
+        &["explain", "samsung-kvssd", "--size", "8GiB"],
     ] {
         assert_eq!(world.run(args).status.code(), Some(2), "{args:?}");
     }

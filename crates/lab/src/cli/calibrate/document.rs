@@ -164,8 +164,8 @@ impl Document {
             nvmirage_preset: FILE_VERSION,
             name: name.to_owned(),
             about: format!(
-                "calibrated from {} points that were measured{like}",
-                self.points
+                "calibrated from {}{like}",
+                super::shown::measured(self.points)
             ),
             kind: kind.name().to_owned(),
             size,

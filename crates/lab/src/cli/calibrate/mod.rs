@@ -200,7 +200,9 @@ const REASONS: usize = 20;
 
 /// Why no drive comes out, with what was found of the points that were passed over.
 fn not_enough(points: usize, passed_over: &[String]) -> String {
-    let mut text = format!("{points} points are not enough for a drive");
+    let are = if points == 1 { "is" } else { "are" };
+    let points = shown::points_in_words(points);
+    let mut text = format!("{points} {are} not enough for a drive");
     for why in passed_over.iter().take(REASONS) {
         text += &format!("\npassed over: {why}");
     }

@@ -9,9 +9,9 @@ use super::document::{Document, Point};
 
 pub(super) fn text(document: &Document) -> String {
     let mut text = format!(
-        "A drive of kind {}, from {} points, {} held out; noise {:.2} %\n",
+        "A drive of kind {}, from {}, {} held out; noise {:.2} %\n",
         document.kind,
-        document.points,
+        points_in_words(document.points),
         document.held_out.len(),
         document.noise * 100.0
     );
@@ -83,6 +83,19 @@ fn parameters(document: &Document) -> String {
     table.to_string()
 }
 
+/// `1 point`, `2 points`.
+pub(super) fn points_in_words(count: usize) -> String {
+    match count {
+        1 => "1 point".to_owned(),
+        _ => format!("{count} points"),
+    }
+}
+
+/// `1 measured point`, `2 measured points`.
+pub(super) fn measured(count: usize) -> String {
+    points_in_words(count).replacen(' ', " measured ", 1)
+}
+
 /// All points one by one, or only a summary of their errors.
 fn points(points: &[Point], each: bool) -> String {
     if points.is_empty() {
@@ -95,8 +108,8 @@ fn points(points: &[Point], each: bool) -> String {
     let count = f64::from(u32::try_from(points.len()).unwrap_or(u32::MAX));
     let mean = points.iter().map(|p| p.error_percent.abs()).sum::<f64>() / count;
     let sum = format!(
-        "{} points, off by {mean:.2} % on the average, {worst:.2} % at most\n",
-        points.len()
+        "{}, off by {mean:.2} % on the average, {worst:.2} % at most\n",
+        points_in_words(points.len())
     );
     if !each {
         return sum;

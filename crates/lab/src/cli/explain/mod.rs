@@ -11,6 +11,7 @@ use model::preset::{self, Preset};
 use model::{Ceiling, Explanation, Latency, Parameters, ZoneShape};
 use serde::Serialize;
 
+use super::UsageError;
 use super::set::{State, set_all};
 use crate::amplification::Amplification;
 
@@ -203,6 +204,12 @@ impl Explain {
         set_all(&mut timing, &self.set, ("explain", State::Unused))?;
         let wrong = |problems: Vec<String>| anyhow::anyhow!(problems.join("\n"));
         let parameters = timing.parameters(size_bytes).map_err(wrong)?;
+        if self.size.is_some() && matches!(parameters, Parameters::Nvm(_) | Parameters::Kv(_)) {
+            return Err(UsageError(format!(
+                "--size: nothing of {name} depends on its size: remove --size"
+            ))
+            .into());
+        }
         let report = Report::of(&drive, &timing, &parameters, size_bytes)?;
         if self.json {
             return terminal::print_json(&report);

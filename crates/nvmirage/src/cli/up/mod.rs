@@ -143,6 +143,12 @@ impl Up {
                 "warning: a new drive begins without data (a saved state takes precedence): reads of blocks that were never written cost no flash read, and are faster than those of the real drive",
             );
         }
+        if let Some(file) = self.state.as_ref().filter(|file| !file.exists()) {
+            terminal::progress::note(&format!(
+                "note: {} does not exist: the drive begins anew, and its state is kept there",
+                file.display()
+            ));
+        }
         if let Some(warning) = too_large(&config.media[0], memory_bytes()) {
             terminal::progress::note(&format!("warning: {warning}"));
         }
