@@ -7,6 +7,7 @@
 //! race could only produce a mixture of old and new bytes.
 
 pub mod pieces;
+mod stream;
 
 use std::ptr::NonNull;
 use std::{io, ptr};
@@ -159,6 +160,13 @@ impl Store {
     pub fn copy_from(&self, offset: u64, segment: &Segment<'_>) {
         let (host, len) = segment.as_raw();
         let ours = self.at(offset, len);
+        if len >= stream::STREAM_MIN && self.map.len() >= stream::STORE_MIN {
+            // SAFETY: as in `copy_to`.
+            let copied = unsafe { stream::copy(host, ours, len) };
+            if copied {
+                return;
+            }
+        }
         // SAFETY: as in `copy_to`.
         unsafe { ptr::copy_nonoverlapping(host, ours, len) };
     }

@@ -51,7 +51,8 @@ fn verifies(media: &str) {
 
 #[test]
 fn every_byte_on_ram_is_as_it_was_written() {
-    verifies("ram:size=32MiB");
+    // as large as one that is written past the caches
+    verifies("ram:size=64MiB");
 }
 
 #[test]

@@ -4,6 +4,17 @@ use super::super::{Mutation, integration, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "stream-whole-lines",
+        guard: "only whole cache lines are stored past the caches",
+        file: "crates/memory/src/store/stream.rs",
+        from: "    if !(to as usize | len).is_multiple_of(LINE) {\n",
+        to: "    if !(to as usize).is_multiple_of(LINE) {\n",
+        test: unit(
+            "memory",
+            "store::stream::tests::every_byte_is_copied_or_none",
+        ),
+    },
+    Mutation {
         name: "epoch-drain",
         guard: "a lane is drained when nothing issued before is in flight",
         file: "crates/controller/src/lane/epochs.rs",

@@ -1,0 +1,105 @@
+//! Copies past the processor's caches.
+//!
+//! A usual store first fetches the line that it writes. Where a medium is larger than the caches,
+//! that line comes from memory although nothing of it is read, and the copy of a write takes about
+//! twice as long as necessary. Non-temporal stores write whole lines without fetching them.
+
+/// Bytes from which a copy goes past the caches: below that, a fence and the way to memory take
+/// longer than they save.
+pub(super) const STREAM_MIN: usize = 4096;
+/// Bytes of a store from which on most of it is in no cache: twice the last level of a group of
+/// cores of the larger server processors.
+pub(super) const STORE_MIN: usize = 64 << 20;
+
+/// A cache line.
+const LINE: usize = 64;
+
+/// Copies `len` bytes past the caches; false: nothing was copied, because this processor or these
+/// addresses do not allow it. What was stored is visible to other processors before anything that
+/// this thread stores afterwards.
+///
+/// # Safety
+/// As for [`std::ptr::copy_nonoverlapping`], except that others may write to the bytes meanwhile:
+/// any mixture is a valid result.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    const WORD: usize = size_of::<__m128i>();
+    if !(to as usize | len).is_multiple_of(LINE) {
+        return false;
+    }
+    for at in (0..len).step_by(LINE) {
+        // SAFETY: the line lies inside both ranges; the destination is aligned, as checked above.
+        // Every processor of this architecture has SSE2.
+        unsafe {
+            let from = from.add(at).cast::<__m128i>();
+            let to = to.add(at).cast::<__m128i>();
+            let words = [
+                _mm_loadu_si128(from),
+                _mm_loadu_si128(from.byte_add(WORD)),
+                _mm_loadu_si128(from.byte_add(2 * WORD)),
+                _mm_loadu_si128(from.byte_add(3 * WORD)),
+            ];
+            _mm_stream_si128(to, words[0]);
+            _mm_stream_si128(to.byte_add(WORD), words[1]);
+            _mm_stream_si128(to.byte_add(2 * WORD), words[2]);
+            _mm_stream_si128(to.byte_add(3 * WORD), words[3]);
+        }
+    }
+    // Non-temporal stores are not ordered with later ones (SDM 12.2.2), so that a host could
+    // otherwise see the completion first.
+    // SAFETY: every processor of this architecture has it.
+    unsafe { _mm_sfence() };
+    true
+}
+
+/// Nothing: other processors find out by themselves that whole lines are written.
+///
+/// # Safety
+/// None is needed.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(super) unsafe fn copy(_: *const u8, _: *mut u8, _: usize) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines, aligned as the pages of a store.
+    #[repr(align(64))]
+    struct Lines([u8; 1024]);
+
+    #[test]
+    fn every_byte_is_copied_or_none() {
+        let from: Vec<u8> = (0..1100u32).map(|at| (at % 251) as u8).collect();
+        for (start, at, len) in [
+            (0, 0usize, 1024usize),
+            (3, 64, 128),
+            (1, 960, 64),
+            (0, 16, 64),
+            (0, 0, 100),
+        ] {
+            let mut to = Lines([255; 1024]);
+            let whole =
+                at.is_multiple_of(LINE) && len.is_multiple_of(LINE) && cfg!(target_arch = "x86_64");
+            // SAFETY: both ranges lie inside.
+            let copied = unsafe { copy(from.as_ptr().add(start), to.0.as_mut_ptr().add(at), len) };
+            assert_eq!(copied, whole, "{start} {at} {len}");
+            let expected = if whole {
+                &from[start..start + len]
+            } else {
+                &[255; 1024][..len]
+            };
+            assert_eq!(&to.0[at..at + len], expected);
+            assert!(
+                to.0[..at]
+                    .iter()
+                    .chain(&to.0[at + len..])
+                    .all(|byte| *byte == 255)
+            );
+        }
+    }
+}
