@@ -114,7 +114,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "driver",
             &["--test", "driver"],
-            "workload::nothing_is_submitted_once_it_is_over",
+            "workload::program::nothing_is_submitted_once_it_is_over",
         ),
     },
     Mutation {
@@ -126,7 +126,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "driver",
             &["--test", "driver"],
-            "workload::a_long_command_counts_although_the_machine_stalled_within_it",
+            "workload::program::a_long_command_counts_although_the_machine_stalled_within_it",
         ),
     },
     Mutation {
