@@ -20,7 +20,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use api::config::{Config, Controller, Listen};
+use api::config::{Config, Controller, Listen, SocketMode};
 use machine::files::read_text;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -58,6 +58,17 @@ struct Content {
 }
 
 impl Content {
+    /// Removes the `socket_mode` of mounts: it has no effect and is refused, and earlier programs
+    /// accepted it.
+    fn drop_modes_of_mounts(&mut self) {
+        let all = self.then.controller.iter_mut();
+        for one in all.chain(&mut self.now.controller) {
+            if matches!(one.listen, Listen::Fuse(_)) {
+                one.socket_mode = SocketMode::default();
+            }
+        }
+    }
+
     /// Whether it says the same as another one, whatever the version.
     fn is_as(&self, other: &Content) -> bool {
         *self
@@ -348,8 +359,9 @@ fn read(path: &Path) -> anyhow::Result<Option<Content>> {
         ),
         _ => {}
     }
-    let content = serde_json::from_slice(&bytes).with_context(|| {
+    let mut content: Content = serde_json::from_slice(&bytes).with_context(|| {
         format!("cannot read the saved run-time changes in {shown}: repair the file, or start without it (--forget)")
     })?;
+    content.drop_modes_of_mounts();
     Ok(Some(content))
 }

@@ -75,6 +75,19 @@ fn a_controller_made_at_run_time_follows_its_subsystem() {
 }
 
 #[test]
+fn a_mode_of_a_mount_that_an_earlier_program_accepted_is_dropped() {
+    let text = r#"{ "version": 1, "configuration": "/c.toml", "then": {}, "now": { "controller": [
+        { "name": "a", "listen": "fuse:/m", "socket_mode": "0660" },
+        { "name": "b", "listen": "vfio-user:/b", "socket_mode": "0660" } ] } }"#;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("saved.json");
+    std::fs::write(&path, text).unwrap();
+    let content = read(&path).unwrap().unwrap();
+    let modes = content.now.controller.iter().map(|c| c.socket_mode.bits());
+    assert_eq!(modes.collect::<Vec<_>>(), [0o600, 0o660]);
+}
+
+#[test]
 fn a_file_that_does_not_name_the_default_is_of_the_first_version() {
     let text = r#"{ "version": 1, "configuration": "/c.toml", "then": {}, "now": {} }"#;
     let content: Content = serde_json::from_str(text).unwrap();
