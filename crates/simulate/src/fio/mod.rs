@@ -192,15 +192,14 @@ pub fn parse_with(text: &str, with: &With<'_>) -> Result<Vec<Job>, FioError> {
 
 /// Keeps the sections of one file.
 fn choose(jobs: &mut Vec<(usize, Job)>, chosen: Option<&str>) -> Result<(), (usize, String)> {
-    let shown = |job: &Job| job.file.clone().unwrap_or_else(|| "none".to_owned());
+    let shown = |job: &Job| job.file.clone().unwrap_or_else(|| "no filename".to_owned());
     let files: BTreeSet<String> = jobs.iter().map(|(_, job)| shown(job)).collect();
     let all: Vec<String> = files.into_iter().collect();
     if let Some(chosen) = chosen {
         jobs.retain(|(_, job)| job.file.as_deref() == Some(chosen));
         if jobs.is_empty() {
             let all = all.join(", ");
-            let why =
-                format!("no section has filename={chosen}: the files of the sections are {all}");
+            let why = format!("no section has filename={chosen}: the sections have {all}");
             return Err((1, why));
         }
         return Ok(());

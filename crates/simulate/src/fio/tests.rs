@@ -419,7 +419,12 @@ fn sections_of_several_drives() {
     let jobs = of("/dev/nvme1n1").unwrap();
     assert_eq!(jobs.len(), 1);
     assert_eq!(jobs[0].name, "second");
-    assert!(of("/dev/sda").unwrap_err().why.contains("are /dev/nvme0n1"));
+    assert!(
+        of("/dev/sda")
+            .unwrap_err()
+            .why
+            .contains("have /dev/nvme0n1")
+    );
     for (text, word) in [
         ("[a]\nfilename=/dev/a:/dev/b\n", "a section for each"),
         ("[a]\nfilename=/dev/a\n[b]\n", "no filename"),
