@@ -4,11 +4,10 @@
 //! that line comes from memory although nothing of it is read, and the copy of a write takes about
 //! twice as long as necessary. Non-temporal stores write whole lines without fetching them.
 
-/// Bytes from which a copy goes past the caches: below that, a fence and the way to memory take
-/// longer than they save.
+/// Length in bytes from which a copy goes past the caches. Shorter ones were not measured.
 pub(super) const STREAM_MIN: usize = 4096;
-/// Bytes of a store from which on most of it is in no cache: twice the last level of a group of
-/// cores of the larger server processors.
+/// Length in bytes of a store from which on most of it is in no cache: twice the last-level cache
+/// of the processor that was measured.
 pub(super) const STORE_MIN: usize = 64 << 20;
 
 /// A cache line.
@@ -47,8 +46,8 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
             _mm_stream_si128(to.byte_add(3 * WORD), words[3]);
         }
     }
-    // Non-temporal stores are not ordered with later ones (SDM 12.2.2), so that a host could
-    // otherwise see the completion first.
+    // Non-temporal stores are weakly ordered (Intel SDM, MOVNTDQ): without a fence a host could see
+    // the completion before the data.
     // SAFETY: every processor of this architecture has it.
     unsafe { _mm_sfence() };
     true

@@ -94,8 +94,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes back the marks of files that a start has created which then failed: whoever asked for
-    /// it may remove them.
+    /// Removes the marks of files that a failed start created: its caller may remove these files.
     pub(super) fn forget_new_files(&self) {
         for open in self.media.iter().filter(|open| open.medium.is_new()) {
             let config = self.config.media.iter().find(|m| m.name == open.name);

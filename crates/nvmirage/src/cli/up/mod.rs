@@ -145,7 +145,7 @@ impl Up {
         }
         if let Some(file) = self.state.as_ref().filter(|file| !file.exists()) {
             terminal::progress::note(&format!(
-                "note: {} does not exist: the drive begins anew, and its state is kept there",
+                "note: {} does not exist: a new drive is created, and its state is saved to this file",
                 file.display()
             ));
         }

@@ -49,16 +49,15 @@ impl Input {
     }
 }
 
-/// Inputs by method and path.
-type Inputs = HashMap<(&'static str, String), Input>;
+/// Inputs by path, for each method.
+type Inputs = HashMap<String, Vec<(&'static str, Input)>>;
 
 /// Adds the check to the routes that `document` describes.
 pub(super) fn refused(routes: Router<super::Desk>, mut document: OpenApi) -> Router<super::Desk> {
     let mut inputs = Inputs::new();
     for (path, item) in &mut document.paths.paths {
-        for (method, operation) in operations(item) {
-            inputs.insert((method, path.clone()), Input::of(operation));
-        }
+        let methods = operations(item).map(|(method, operation)| (method, Input::of(operation)));
+        inputs.insert(path.clone(), methods.collect());
     }
     routes.route_layer(middleware::from_fn_with_state(Arc::new(inputs), check))
 }
@@ -69,10 +68,8 @@ async fn check(
     request: Request,
     next: Next,
 ) -> Response {
-    let asked = (request.method().as_str(), path.as_str());
-    let input = inputs
-        .iter()
-        .find(|((method, path), _)| (*method, path.as_str()) == asked);
+    let mut methods = inputs.get(path.as_str()).into_iter().flatten();
+    let input = methods.find(|(method, _)| request.method() == method);
     match input.map(|(_, input)| input.check(&request)) {
         Some(Err(refusal)) => Refused::from(refusal).into_response(),
         Some(Ok(())) | None => next.run(request).await,
