@@ -1,11 +1,10 @@
 // The dashboard in a real browser, against a real server under load.
 //
-// `node browser.test.js --screenshots DIR` also takes the pictures of the book. NVMIRAGE_BIN is the program, CHROMIUM the browser.
+// NVMIRAGE_BIN is the program, CHROMIUM the browser.
 
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { join } from "node:path";
 import { after, before, test } from "node:test";
 
 import { type Browser, type BrowserContext, chromium, type ConsoleMessage, type Page, type Request } from "playwright-core";
@@ -13,8 +12,6 @@ import { type Browser, type BrowserContext, chromium, type ConsoleMessage, type 
 import { Daemon } from "./daemon.ts";
 
 const CHROMIUM = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
-const flag = process.argv.indexOf("--screenshots");
-const PICTURES = flag < 0 ? null : (process.argv[flag + 1] ?? ".");
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 /** How long anything may take on a machine that is busy. */
 const BOUND = 60_000;
@@ -295,8 +292,6 @@ test("a knob raises the latency by what it says, and what is refused is said", a
   // the chart says in words what its mark is
   const plot = page.locator("section[aria-label='Latency of db-replica'] .plot");
   assert.match((await plot.getAttribute("aria-label")) ?? "", / At \d\d:\d\d:\d\d: read_latency \d+ns\./);
-  if (PICTURES !== null) await page.waitForTimeout(20_000);
-  await picture(page, "dashboard-knob");
   await page.getByRole("button", { name: "Undo" }).click();
   await until("it is undone", async () => (await tab.value("Latency of db-replica", "p50")) - before < 200_000_000);
   await tab.close([/422 \(Unprocessable/]);
@@ -548,44 +543,3 @@ test("a server that is gone is said, and one that is back is shown", async () =>
   await until("numbers come again", async () => (await tab.value("Commands of all controllers", "reads")) > 0);
   await tab.close([/ERR_CONNECTION_(REFUSED|RESET)/, /ERR_EMPTY_RESPONSE/, /ERR_INCOMPLETE_CHUNKED_ENCODING/, /ERR_SOCKET/]);
 });
-
-async function picture(page: Page, name: string): Promise<void> {
-  if (PICTURES === null) return;
-  mkdirSync(PICTURES, { recursive: true });
-  await page.evaluate(() => {
-    (document.activeElement as HTMLElement | null)?.blur();
-    scrollTo(0, 0);
-  });
-  await page.mouse.move(0, 0);
-  await page.waitForTimeout(1200);
-  await page.screenshot({ path: join(PICTURES, `${name}.png`) });
-}
-
-async function pictures(): Promise<void> {
-  for (const colorScheme of ["light", "dark"] as const) {
-    const tab = await Tab.open(`${daemon.origin}/#token=${daemon.token}`, { colorScheme });
-    await tab.live();
-    const { page } = tab;
-    await tab.at("#/controllers/db-primary");
-    await page.waitForTimeout(90_000);
-    await picture(page, `dashboard-controller-${colorScheme}`);
-    await tab.at("#/");
-    await picture(page, `dashboard-overview-${colorScheme}`);
-    if (colorScheme === "dark") {
-      await tab.close();
-      continue;
-    }
-    await tab.at("#/tenants");
-    await picture(page, "dashboard-tenants");
-    await tab.at("#/media/flash");
-    await page.waitForTimeout(3000);
-    await page.locator("section[aria-label='Flash map']").screenshot({ path: join(PICTURES ?? ".", "dashboard-flash.png") });
-    await tab.at("#/controllers/build-ci");
-    await page.getByRole("button", { name: "Open the inspector" }).click();
-    await page.getByRole("table", { name: "Rings" }).waitFor();
-    await page.locator("section[aria-label='Queues']").screenshot({ path: join(PICTURES ?? ".", "dashboard-inspector.png") });
-    await tab.close();
-  }
-}
-
-if (PICTURES !== null) test("pictures for the book", pictures);

@@ -28,7 +28,7 @@ const TESTS: &str = "node_modules/.test/test";
 /// What is looked at.
 #[derive(Debug, Args)]
 pub(crate) struct WebArgs {
-    /// Take the book's pictures, too
+    /// Take the book's pictures of it, and test nothing
     #[arg(long, value_name = "FOLDER")]
     screenshots: Option<PathBuf>,
 }
@@ -104,7 +104,7 @@ pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Tests it in a browser on the terminal; whether all passed.
+/// Tests it in a browser on the terminal, or takes pictures of it; whether all went well.
 ///
 /// # Errors
 /// Something is missing, or cannot be run.
@@ -121,11 +121,15 @@ pub(crate) fn run(workspace: &Workspace, args: &WebArgs) -> Result<bool> {
         ])
         .current_dir(&web);
     tools::checked(&mut types)?;
-    let mut tests = command(workspace, &web, "browser.test.js")?;
-    if let Some(folder) = &args.screenshots {
-        tests.arg("--screenshots").arg(std::path::absolute(folder)?);
-    }
-    Ok(tests.status()?.success())
+    let mut command = match &args.screenshots {
+        None => command(workspace, &web, "browser.test.js")?,
+        Some(folder) => {
+            let mut pictures = command(workspace, &web, "pictures.js")?;
+            pictures.arg(std::path::absolute(folder)?);
+            pictures
+        }
+    };
+    Ok(command.status()?.success())
 }
 
 fn command(workspace: &Workspace, web: &Path, file: &str) -> Result<Command> {

@@ -1,0 +1,91 @@
+// The pictures of the dashboard in the book: `node pictures.js DIR`. NVMIRAGE_BIN is the program, CHROMIUM the browser.
+
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { type Browser, type Page, chromium } from "playwright-core";
+
+import { Daemon } from "./daemon.ts";
+
+const [, , folder = "."] = process.argv;
+/** How long anything may take on a machine that is busy. */
+const BOUND_MS = 60_000;
+/** What the charts of a picture show: the load, and nothing before it. */
+const HISTORY_MS = 100_000;
+/** From a change of a parameter to its picture. */
+const AFTER_MS = 25_000;
+
+/** A tab at a page of the dashboard. */
+async function open(browser: Browser, daemon: Daemon, hash: string, colorScheme: "light" | "dark"): Promise<Page> {
+  const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, colorScheme });
+  const page = await context.newPage();
+  page.setDefaultTimeout(BOUND_MS);
+  await page.goto(`${daemon.origin}/#token=${daemon.token}`);
+  await page.locator('[data-connection="live"]').waitFor();
+  await go(page, hash);
+  return page;
+}
+
+async function go(page: Page, hash: string): Promise<void> {
+  await page.evaluate((to) => {
+    location.hash = to;
+  }, hash);
+  await page.locator("h2").first().waitFor();
+}
+
+/** The part of a page that a window shows, or a section alone. */
+async function take(page: Page, name: string, section?: string): Promise<void> {
+  const path = join(folder, `dashboard-${name}.png`);
+  await page.evaluate(() => {
+    (document.activeElement as HTMLElement | null)?.blur();
+    scrollTo(0, 0);
+  });
+  await page.mouse.move(0, 0);
+  await sleep(1500);
+  if (section === undefined) await page.screenshot({ path });
+  else await page.locator(`section[aria-label='${section}']`).screenshot({ path });
+  console.log(path);
+}
+
+async function pictures(browser: Browser, daemon: Daemon): Promise<void> {
+  const dark = await open(browser, daemon, "#/controllers/db-primary", "dark");
+  await sleep(HISTORY_MS);
+  await take(dark, "controller-dark");
+  await dark.context().close();
+
+  const page = await open(browser, daemon, "#/", "light");
+  await sleep(3000);
+  await take(page, "overview-light");
+  await go(page, "#/tenants");
+  await take(page, "tenants");
+  await go(page, "#/media/flash");
+  await sleep(3000);
+  await take(page, "flash", "Flash map");
+  await go(page, "#/controllers/build-ci");
+  await page.getByRole("button", { name: "Open the inspector" }).click();
+  await page.getByRole("table", { name: "Rings" }).waitFor();
+  await take(page, "inspector", "Queues");
+
+  await go(page, "#/media/optane");
+  await page.getByLabel("read_latency live").fill("5ms");
+  await page.getByRole("button", { name: "Apply read_latency" }).click();
+  await sleep(AFTER_MS);
+  await take(page, "knob");
+}
+
+mkdirSync(folder, { recursive: true });
+const daemon = new Daemon();
+try {
+  await daemon.start();
+  daemon.load();
+  const executablePath = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+  try {
+    await pictures(browser, daemon);
+  } finally {
+    await browser.close();
+  }
+} finally {
+  await daemon.stop();
+}
