@@ -107,5 +107,5 @@ pub(crate) fn run(input: Input) {
     export::fio(&mut out, few_lines(&records)).unwrap();
     export::blktrace(&mut out, &records).unwrap();
     export::chrome(&mut out, &Header::default(), &records).unwrap();
-    export::csv(&mut out, &records).unwrap();
+    export::csv(&mut out, 0, &records).unwrap();
 }

@@ -536,6 +536,18 @@ fn other_programs_read_what_is_exported() {
 
     let table = export("csv", "t.csv");
     assert_eq!(table.lines().count(), 1 + did.len());
+    // a part of it has the times that `dump` prints
+    let part = ["t.trace", "--from", "1ms"];
+    let dump = world.ok(&[&["trace", "dump"][..], &part, &["--json"]].concat());
+    let dumped = dump.lines().map(|line| serde_json::from_str(line).unwrap());
+    let dumped: Vec<u64> = dumped
+        .filter_map(|line: Value| line["time_ns"].as_u64())
+        .collect();
+    let table = world.ok(&[&["trace", "export"][..], &part, &["--format", "csv"]].concat());
+    let lines = table.lines().skip(1);
+    let times = lines.filter_map(|line| line.split(',').next()?.parse::<u64>().ok());
+    assert_eq!(times.collect::<Vec<_>>(), dumped);
+    assert!(dumped[0] >= 1_000_000, "{}", dumped[0]);
     world.ok(&["trace", "plot", "t.trace", "--output", "t.svg"]);
     let svg = std::fs::read_to_string(world.path("t.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("commands in flight"));

@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use crate::{Record, STAGES};
 
-/// Writes the records; times count from the first.
+/// Writes the records. Times count from the start of the recording, `start_ns`, as they are printed
+/// otherwise: a part of a trace keeps its own.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn csv(out: &mut impl Write, records: &[Record]) -> io::Result<()> {
+pub fn csv(out: &mut impl Write, start_ns: u64, records: &[Record]) -> io::Result<()> {
     write!(
         out,
         "time_ns,cq,sq,cid,command,opcode,nsid,slba,blocks,lba_size,bytes,fua,detail,key,depth,status,latency_ns"
@@ -17,7 +18,6 @@ pub fn csv(out: &mut impl Write, records: &[Record]) -> io::Result<()> {
         write!(out, ",{stage}_ns")?;
     }
     writeln!(out)?;
-    let first = records.first().map_or(0, |record| record.at_ns);
     for record in records {
         let lba_size = match record.lba_shift {
             shift @ 9..=16 => 1u32 << shift,
@@ -27,7 +27,7 @@ pub fn csv(out: &mut impl Write, records: &[Record]) -> io::Result<()> {
         write!(
             out,
             "{},{},{},{},{},{},{},{},{},{lba_size},{},{},{},{key},{},{},{}",
-            record.at_ns - first,
+            record.at_ns.saturating_sub(start_ns),
             record.cqid,
             record.sqid,
             record.cid,

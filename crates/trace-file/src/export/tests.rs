@@ -186,12 +186,12 @@ fn many_commands_in_flight_are_many_tracks() {
 #[test]
 fn a_table_has_a_line_of_as_many_columns_for_each() {
     let mut out = Vec::new();
-    csv(&mut out, &records()).unwrap();
+    csv(&mut out, 4_000_000, &records()).unwrap();
     let text = String::from_utf8(out).unwrap();
     let columns: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
     assert_eq!(columns, [23; 7]);
     assert!(
-        text.contains("\n20000,1,2,1,Write,1,1,16,8,512,4096,1,0,,1,0,10000,100,"),
+        text.contains("\n1020000,1,2,1,Write,1,1,16,8,512,4096,1,0,,1,0,10000,100,"),
         "{text}"
     );
 }

@@ -475,7 +475,7 @@ impl Export {
                 LeftOut::new()
             }
             Format::Csv => {
-                export::csv(&mut out, records)?;
+                export::csv(&mut out, loaded.header.start_ns, records)?;
                 LeftOut::new()
             }
             Format::Simulate => {
