@@ -61,7 +61,7 @@ impl Terminal {
         tcsetwinsize(&master, size(80, 24)).unwrap();
         let before = tcgetattr(&slave).unwrap();
         let end = || Stdio::from(slave.try_clone().unwrap());
-        command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
+        command.env("TERM", "xterm-256color");
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn();
         let screen = Arc::new(Mutex::new(Parser::new(24, 80, 0)));
         let mut from = File::from(master.try_clone().unwrap());
@@ -155,7 +155,7 @@ fn top(world: &World, args: &[&str]) -> Terminal {
     let mut all = vec!["top", "--interval", "200ms"];
     all.extend(args);
     let mut command = world.program();
-    command.args(world.steer(&all));
+    command.args(world.steer(&all)).env_remove("NO_COLOR");
     Terminal::start(command)
 }
 
@@ -266,4 +266,28 @@ fn without_a_terminal_it_says_what_to_do_and_prints_frames() {
         "{text}"
     );
     server.stop();
+}
+
+#[test]
+fn a_log_in_a_terminal_has_colours_unless_the_user_wants_none() {
+    // "when present and not an empty string (regardless of its value)": no-color.org
+    for (no_color, coloured) in [(None, true), (Some(""), true), (Some("0"), false)] {
+        let world = World::new();
+        let file = world.write("drive.toml", DRIVE);
+        let mut command = world.program();
+        command.args(["serve", "--config", file.to_str().unwrap()]);
+        match no_color {
+            Some(value) => command.env("NO_COLOR", value),
+            None => command.env_remove("NO_COLOR"),
+        };
+        let terminal = Terminal::start(command);
+        terminal.until(|text| text.contains("INFO") && text.contains("ready:"));
+        let parser = terminal.screen.lock().unwrap();
+        let screen = parser.screen();
+        let (rows, columns) = screen.size();
+        let cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+        let mut colours = cells.filter_map(|(row, column)| Some(screen.cell(row, column)?.fgcolor()));
+        let has_colours = colours.any(|colour| colour != vt100::Color::Default);
+        assert_eq!(has_colours, coloured, "NO_COLOR={no_color:?}");
+    }
 }

@@ -181,6 +181,30 @@ fn a_drive_that_cannot_be_served_here_leaves_no_file_and_no_folder() {
 }
 
 #[test]
+fn a_file_of_state_that_is_not_there_yet_is_said() {
+    let world = World::new();
+    let file = world.write("config.toml", "");
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    let state = world.path("aged.state");
+    let state = state.to_str().unwrap();
+    let up = |name: &str| {
+        let args = ["up", "samsung-970-pro", "--size", "1GiB", "--name", name];
+        let args = [&args[..], &["--state", state]].concat();
+        let ran = world.run(&world.steer(&args));
+        assert!(ran.status.success(), "{}", ran.err);
+        ran.err
+    };
+    let said = up("first");
+    let expected = format!("note: {state} does not exist: a new drive is created");
+    assert!(said.contains(&expected), "{said}");
+    world.ok(&world.steer(&["down", "first"]));
+    assert!(world.path("aged.state").is_file(), "it was not saved");
+    let said = up("second");
+    assert!(!said.contains("does not exist"), "{said}");
+    server.stop();
+}
+
+#[test]
 fn ctrl_c_in_between_leaves_nothing() {
     let world = World::new();
     let file = world.write("config.toml", "");
