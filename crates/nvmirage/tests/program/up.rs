@@ -188,7 +188,7 @@ fn a_file_of_state_that_is_not_there_yet_is_said() {
     let state = world.path("aged.state");
     let state = state.to_str().unwrap();
     let up = |name: &str| {
-        let args = ["up", "samsung-970-pro", "--size", "1GiB", "--name", name];
+        let args = ["up", "samsung-970-pro", "--size", "5GiB", "--name", name];
         let args = [&args[..], &["--state", state]].concat();
         let ran = world.run(&world.steer(&args));
         assert!(ran.status.success(), "{}", ran.err);
