@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use driver::bus::Bus as _;
 use driver::bus::vfio_user::VfioUser;
 use driver::io::Namespace;
 use driver::{Device, DriverError, Options, QueuePair};
-use memory::Buffer;
+use memory::{Buffer, HostMemory, Iova};
 use nvme_spec::log::LogPageId;
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::{Sqe, Status};
@@ -237,7 +238,7 @@ struct Tenant {
     queue: QueuePair<VfioUser>,
     namespace: Namespace,
     buffer: Buffer,
-    _device: Device<VfioUser>,
+    device: Device<VfioUser>,
 }
 
 impl Tenant {
@@ -251,7 +252,7 @@ impl Tenant {
             queue,
             namespace: device.namespace(1).unwrap(),
             buffer: device.alloc(4096).unwrap(),
-            _device: device,
+            device,
         }
     }
 
@@ -286,6 +287,10 @@ impl Tenant {
 /// this machine's, and the time of a server that is asked for a register (2 s) while others wait
 /// for it.
 const SLOWEST: Duration = Duration::from_secs(10);
+/// Regions of a host's memory, each large enough to be mapped for a drive: at 2 s each they are more
+/// than [`SLOWEST`].
+const REGIONS: usize = 12;
+const REGION: usize = 2 << 20;
 /// What another drive's tenant may wait: less than anything that the one that stands still takes.
 const PROMPT: Duration = Duration::from_secs(2);
 
@@ -342,6 +347,47 @@ fn a_drive_stands_still_and_the_slowest_answer_of_the_other_one_is_prompt() {
     assert!(turns > 100, "{turns} turns");
     assert!(slowest < PROMPT, "the slowest command took {slowest:?}");
     assert!(tenants.log().contains("a drive is back"));
+    drop((a, b));
+    tenants.stop();
+}
+
+/// Memory of a host that attaches is mapped for the drive region by region, and each mapping has an
+/// answer of its own to wait for: of a drive that stands still, the first one ends them all.
+#[test]
+fn a_host_with_much_memory_holds_up_nobody_at_a_drive_that_stands_still() {
+    let (drive, server) = Drive::new();
+    let text = format!(
+        "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n{}{}",
+        drive.target(),
+        drive.tenant("a", "4MiB..20MiB"),
+        drive.tenant("b", "24MiB..40MiB"),
+    );
+    let world = &drive.world;
+    let config = world.write("tenants.toml", &text);
+    let tenants = world.serve(&["--config", config.to_str().unwrap()]);
+    let mut a = Tenant::attach(world, "a");
+    assert_eq!(a.turn(1).0, Ok(()));
+    server.stand_still();
+    let mut b = Tenant::attach(world, "b");
+    let regions: Vec<_> = (0..REGIONS)
+        .map(|_| HostMemory::new(REGION).unwrap())
+        .collect();
+    for (at, region) in (1u64..).zip(&regions) {
+        let shared = b.device.shared_bus().share(region, Iova(at << 40));
+        shared.unwrap();
+    }
+    for tenant in [&mut b, &mut a] {
+        let (ended, took) = tenant.turn(2);
+        assert_eq!(ended, Err(Status::COMMAND_INTERRUPTED));
+        assert!(took < SLOWEST, "{took:?}");
+    }
+    server.signal(Signal::CONT);
+    let deadline = Instant::now() + BOUND;
+    for tenant in [&mut a, &mut b] {
+        while tenant.turn(3).0.is_err() {
+            assert!(Instant::now() < deadline, "it does not come back");
+        }
+    }
     drop((a, b));
     tenants.stop();
 }

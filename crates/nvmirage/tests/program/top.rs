@@ -286,7 +286,8 @@ fn a_log_in_a_terminal_has_colours_unless_the_user_wants_none() {
         let screen = parser.screen();
         let (rows, columns) = screen.size();
         let cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-        let mut colours = cells.filter_map(|(row, column)| Some(screen.cell(row, column)?.fgcolor()));
+        let mut colours =
+            cells.filter_map(|(row, column)| Some(screen.cell(row, column)?.fgcolor()));
         let has_colours = colours.any(|colour| colour != vt100::Color::Default);
         assert_eq!(has_colours, coloured, "NO_COLOR={no_color:?}");
     }

@@ -1,6 +1,6 @@
 //! Drives that guests share.
 
-use super::super::{Mutation, integration, unit};
+use super::super::{Mutation, integration, program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -45,6 +45,16 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit(
             "media",
             "drive::tests::windows::what_a_host_takes_back_is_taken_back_from_the_drive",
+        ),
+    },
+    Mutation {
+        name: "drive-silence",
+        guard: "a mapping without an answer is the last one that a drive is asked for",
+        file: "crates/media/src/drive/keeper/mod.rs",
+        from: "Err(error) if is_silence(error) => silent = Some(error.to_string()),",
+        to: "",
+        test: program(
+            "drives::a_host_with_much_memory_holds_up_nobody_at_a_drive_that_stands_still",
         ),
     },
     Mutation {

@@ -3,9 +3,11 @@
 use std::sync::mpsc::Sender;
 
 use driver::bus::Bus;
+use driver::{Device, DriverError};
 use memory::EventFd;
 
-use super::News;
+use super::relays::{Made, Relays};
+use super::{BOUNCE_BYTES, BOUNCES, News, Queue};
 
 /// A channel as the keeper knows it.
 pub(super) struct Client<B: Bus> {
@@ -27,5 +29,25 @@ impl<B: Bus> Client<B> {
         let _ = self.news.send(news);
         // A full counter is signalled already.
         let _ = self.wake.signal();
+    }
+
+    /// A queue pair for it, with the memory that its commands may use.
+    pub(super) fn make_queue(
+        &self,
+        device: &mut Device<B>,
+        relays: &mut Relays<B>,
+    ) -> Result<Queue<B>, DriverError> {
+        let bounce = (0..BOUNCES).map(|_| device.alloc(BOUNCE_BYTES as usize));
+        let bounce = bounce.collect::<Result<Vec<_>, _>>()?;
+        let zeros = device.alloc(4096)?;
+        let depth = self.depth.min(device.depth_max());
+        let Made { pair, wakes, bell } = relays.make_pair(device, self, depth)?;
+        Ok(Queue {
+            pair,
+            bounce,
+            zeros,
+            wakes,
+            bell,
+        })
     }
 }

@@ -39,7 +39,7 @@ mod client;
 mod relays;
 mod wakes;
 
-use relays::{Made, Relays};
+use relays::Relays;
 use wakes::connect;
 
 use self::client::Client;
@@ -404,7 +404,7 @@ impl<B: Bus> Keeper<B> {
                 return;
             };
             let client = &mut self.clients[at];
-            match make_queue(device, client, &mut self.relays) {
+            match client.make_queue(device, &mut self.relays) {
                 Ok(mut queue) => {
                     client.is_served = true;
                     client.vector = queue.pair.interrupt_vector();
@@ -552,15 +552,27 @@ impl<B: Bus> Keeper<B> {
         match opened {
             Ok(device) => {
                 tracing::info!(drive = self.name, "a drive is back");
-                let bus = device.bus();
-                let open = self
-                    .windows
-                    .open_again(|lent, at| bus.lend(lent, Iova(at)).is_ok());
+                let (bus, mut silent) = (device.bus(), None);
+                let open = self.windows.open_again(|lent, at| {
+                    if silent.is_some() {
+                        return false;
+                    }
+                    let shared = bus.lend(lent, Iova(at));
+                    silent = shared
+                        .as_ref()
+                        .err()
+                        .filter(|e| is_silence(e))
+                        .map(ToString::to_string);
+                    shared.is_ok()
+                });
                 if let Some(tell) = &self.tell_warden {
                     open.iter()
                         .for_each(|opening| tell.opened(device.shared_bus(), opening));
                 }
                 self.device = Some(device);
+                if let Some(why) = silent {
+                    return self.lose(&why);
+                }
                 self.counting.is_there.store(true, Ordering::Relaxed);
                 self.report_at = Some(self.now);
                 self.tell_windows();
@@ -570,14 +582,17 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// Maps requested memory that still exists.
+    /// Maps requested memory that still exists. A drive that does not answer is lost: each further
+    /// region would wait for as long, and all users of the drive with it.
     fn open_windows(&mut self) {
-        let mut changed = false;
+        let (mut changed, mut silent) = (false, None);
         // Regions may end before they are shared; while the drive is lost, only this removal
         // happens.
         self.asked.retain(|(_, lent)| lent.strong_count() > 0);
         let Some(device) = &self.device else { return };
-        while let Some((since, lent)) = self.asked.pop_front() {
+        while silent.is_none()
+            && let Some((since, lent)) = self.asked.pop_front()
+        {
             if since == self.now {
                 self.asked.push_front((since, lent));
                 break;
@@ -590,6 +605,7 @@ impl<B: Bus> Keeper<B> {
                     Ok(()) => {
                         tracing::debug!(drive = name, bytes, "a drive reaches memory of a host")
                     }
+                    Err(error) if is_silence(error) => silent = Some(error.to_string()),
                     Err(error) => tracing::info!(
                         drive = name,
                         bytes,
@@ -603,8 +619,10 @@ impl<B: Bus> Keeper<B> {
             }
             changed |= opened.is_some();
         }
-        if changed {
-            self.tell_windows();
+        match silent {
+            Some(why) => self.lose(&why),
+            None if changed => self.tell_windows(),
+            None => {}
         }
     }
 
@@ -674,21 +692,10 @@ impl<B: Bus> Keeper<B> {
     }
 }
 
-fn make_queue<B: Bus>(
-    device: &mut Device<B>,
-    client: &Client<B>,
-    relays: &mut Relays<B>,
-) -> Result<Queue<B>, DriverError> {
-    let bounce = (0..BOUNCES).map(|_| device.alloc(BOUNCE_BYTES as usize));
-    let bounce = bounce.collect::<Result<Vec<_>, _>>()?;
-    let zeros = device.alloc(4096)?;
-    let depth = client.depth.min(device.depth_max());
-    let Made { pair, wakes, bell } = relays.make_pair(device, client, depth)?;
-    Ok(Queue {
-        pair,
-        bounce,
-        zeros,
-        wakes,
-        bell,
-    })
+/// Whether a request had no answer, which is not a rejection.
+fn is_silence(error: &DriverError) -> bool {
+    matches!(
+        error,
+        DriverError::Timeout { .. } | DriverError::Gone | DriverError::Broken(_)
+    )
 }
