@@ -13,6 +13,10 @@ const [, , folder = "."] = process.argv;
 const BOUND_MS = 60_000;
 /** What the charts of a picture show: the load, and nothing before it. */
 const HISTORY_MS = 100_000;
+/** Rows of the inspector: four rings, and commands of a host that are under way together. */
+const BATCH = 16;
+/** A page compares with its last ten seconds before a change of a parameter. */
+const BEFORE_MS = 15_000;
 /** From a change of a parameter to its picture. */
 const AFTER_MS = 25_000;
 
@@ -42,7 +46,7 @@ async function take(page: Page, name: string, section?: string): Promise<void> {
     scrollTo(0, 0);
   });
   await page.mouse.move(0, 0);
-  await sleep(1500);
+  if (section === undefined) await sleep(1500);
   if (section === undefined) await page.screenshot({ path });
   else await page.locator(`section[aria-label='${section}']`).screenshot({ path });
   console.log(path);
@@ -50,12 +54,10 @@ async function take(page: Page, name: string, section?: string): Promise<void> {
 
 async function pictures(browser: Browser, daemon: Daemon): Promise<void> {
   const dark = await open(browser, daemon, "#/controllers/db-primary", "dark");
+  const page = await open(browser, daemon, "#/", "light");
   await sleep(HISTORY_MS);
   await take(dark, "controller-dark");
   await dark.context().close();
-
-  const page = await open(browser, daemon, "#/", "light");
-  await sleep(3000);
   await take(page, "overview-light");
   await go(page, "#/tenants");
   await take(page, "tenants");
@@ -64,10 +66,21 @@ async function pictures(browser: Browser, daemon: Daemon): Promise<void> {
   await take(page, "flash", "Flash map");
   await go(page, "#/controllers/build-ci");
   await page.getByRole("button", { name: "Open the inspector" }).click();
-  await page.getByRole("table", { name: "Rings" }).waitFor();
+  // the host sends batches: a look between two of them finds none, so the page is paused at one that finds many
+  await page.getByRole("button", { name: "Pause" }).evaluate(async (pause, { enough, bound }) => {
+    const end = Date.now() + bound;
+    const rows = () => document.querySelectorAll("section[aria-label='Queues'] tbody tr").length;
+    while (rows() < enough) {
+      if (Date.now() > end) throw new Error("the host's commands are never under way together");
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    (pause as HTMLElement).click();
+  }, { enough: BATCH, bound: BOUND_MS });
   await take(page, "inspector", "Queues");
+  await page.getByRole("button", { name: "Go on" }).click();
 
   await go(page, "#/media/optane");
+  await sleep(BEFORE_MS);
   await page.getByLabel("read_latency live").fill("5ms");
   await page.getByRole("button", { name: "Apply read_latency" }).click();
   await sleep(AFTER_MS);
