@@ -10,6 +10,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
+use driver::DriverError;
 use memory::{Iova, Lent, Reach};
 
 /// Address of the first window: above the memory that the driver itself shares.
@@ -291,6 +292,14 @@ impl Windows {
         windows.sort_unstable_by_key(|window| window.id);
         windows.into()
     }
+}
+
+/// Whether a request to map memory had no answer, which is not a rejection.
+pub(super) fn is_silence(error: &DriverError) -> bool {
+    matches!(
+        error,
+        DriverError::Timeout { .. } | DriverError::Gone | DriverError::Broken(_)
+    )
 }
 
 impl State {

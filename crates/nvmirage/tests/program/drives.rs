@@ -287,8 +287,8 @@ impl Tenant {
 /// this machine's, and the time of a server that is asked for a register (2 s) while others wait
 /// for it.
 const SLOWEST: Duration = Duration::from_secs(10);
-/// Regions of a host's memory, each large enough to be mapped for a drive: at 2 s each they are more
-/// than [`SLOWEST`].
+/// Regions of a host's memory, each large enough to be mapped for a drive: at 2 s each they are
+/// more than [`SLOWEST`].
 const REGIONS: usize = 12;
 const REGION: usize = 2 << 20;
 /// What another drive's tenant may wait: less than anything that the one that stands still takes.

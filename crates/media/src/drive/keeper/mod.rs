@@ -33,7 +33,7 @@ use super::facts::Facts;
 use super::relay::{Duty, Order, Sleeper};
 use super::report::{self, ShownPage};
 use super::warden::{Tell, Warden};
-use super::windows::{Window, Windows};
+use super::windows::{Window, Windows, is_silence};
 
 mod client;
 mod relays;
@@ -690,12 +690,4 @@ impl<B: Bus> Keeper<B> {
         });
         flushed.map(drop).map_err(|error| error.to_string())
     }
-}
-
-/// Whether a request had no answer, which is not a rejection.
-fn is_silence(error: &DriverError) -> bool {
-    matches!(
-        error,
-        DriverError::Timeout { .. } | DriverError::Gone | DriverError::Broken(_)
-    )
 }
