@@ -294,12 +294,10 @@ impl Windows {
     }
 }
 
-/// Whether a request to map memory had no answer, which is not a rejection.
+/// Whether a request to map memory had no answer. After a rejection, or a failure on this side, the
+/// data is copied instead.
 pub(super) fn is_silence(error: &DriverError) -> bool {
-    matches!(
-        error,
-        DriverError::Timeout { .. } | DriverError::Gone | DriverError::Broken(_)
-    )
+    matches!(error, DriverError::Timeout { .. } | DriverError::Gone)
 }
 
 impl State {

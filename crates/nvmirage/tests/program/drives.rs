@@ -354,7 +354,7 @@ fn a_drive_stands_still_and_the_slowest_answer_of_the_other_one_is_prompt() {
 /// Memory of a host that attaches is mapped for the drive region by region, and each mapping has an
 /// answer of its own to wait for: of a drive that stands still, the first one ends them all.
 #[test]
-fn a_host_with_much_memory_holds_up_nobody_at_a_drive_that_stands_still() {
+fn a_host_with_many_regions_does_not_delay_others_of_a_stalled_drive() {
     let (drive, server) = Drive::new();
     let text = format!(
         "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n{}{}",

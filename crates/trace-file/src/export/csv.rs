@@ -4,8 +4,7 @@ use std::io::{self, Write};
 
 use crate::{Record, STAGES};
 
-/// Writes the records. Times count from the start of the recording, `start_ns`, as they are printed
-/// otherwise: a part of a trace keeps its own.
+/// Writes the records, with times in nanoseconds since the start of the recording, `start_ns`.
 ///
 /// # Errors
 /// Those of `out`.

@@ -53,9 +53,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/media/src/drive/keeper/mod.rs",
         from: "Err(error) if is_silence(error) => silent = Some(error.to_string()),",
         to: "",
-        test: program(
-            "drives::a_host_with_much_memory_holds_up_nobody_at_a_drive_that_stands_still",
-        ),
+        test: program("drives::a_host_with_many_regions_does_not_delay_others_of_a_stalled_drive"),
     },
     Mutation {
         name: "drive-hang",
