@@ -60,7 +60,7 @@ function Rings({ name }: { name: string }) {
 function Completion({ queue }: { queue: CompletionQueue }) {
   const notes = [
     queue.moving === true ? "is moved to another reactor" : "",
-    queue.full === true ? "full: its submission queues wait for the host" : "",
+    queue.full === true ? "full until the host takes completions" : "",
     queue.vector === undefined ? "" : `vector ${queue.vector}`,
     queue.phase === undefined ? "" : `phase ${queue.phase ? 1 : 0}`,
     (queue.reserved ?? 0) > 0 ? `${queue.reserved} reserved` : "",

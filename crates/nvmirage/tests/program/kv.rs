@@ -20,6 +20,15 @@ fn values_come_back_and_keys_are_listed() {
     let kv = |args: &[&str]| kv(&world, "auto", args);
     assert_eq!(world.ok(&kv(&["put", "colour", "blue"])), "");
     assert_eq!(world.ok(&kv(&["get", "colour"])), "blue");
+    // The options of all verbs stand before the verb or after it.
+    let target = world.vfio_user("nvme.sock");
+    let after = ["kv", "get", "colour", "--wait=2s", "--target", &target];
+    assert_eq!(world.ok(&after), "blue");
+    let error = world.fails(&["kv", "--target", &target, "get", "colour", "--nsid", "7"]);
+    assert!(error.contains("no namespace 7"), "{error}");
+    let none = world.run(&["kv", "get", "colour"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(none.err.contains("--target vfio-user:PATH"), "{}", none.err);
     // From a file to a file, of a size that is no multiple of anything.
     let bytes: Vec<u8> = (0..100_003u32).map(|n| ((n * 7) >> 3) as u8).collect();
     std::fs::write(world.path("in"), &bytes).unwrap();

@@ -20,10 +20,9 @@ fn two_tenants_of_a_drive_have_their_parts_and_no_more() {
     let report = finish(boot(&dir, Kernel::Stable, job));
     // beside a drive whose server stands still, every two seconds had their commands
     let stopped = text(&report, "stopped");
-    println!("{stopped}");
-    assert_eq!(stopped.matches("part ").count(), 6, "{stopped}");
     let (served, reset) = (text(&report, "served"), text(&report, "reset"));
-    println!("{served}{reset}");
+    println!("{stopped}{served}{reset}");
+    assert_eq!(stopped.matches("part ").count(), 6, "{stopped}");
     // a reset that was under load of both: each had commands that were lost, and told so; what came
     // later was verified
     assert_eq!(

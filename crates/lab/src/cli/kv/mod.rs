@@ -14,6 +14,7 @@ use driver::{Doorbells, DriverError};
 use nvme_spec::opcode::Csi;
 use nvme_spec::{Status, samsung};
 use serde::Serialize;
+use terminal::error::UsageError;
 
 use self::key::Key;
 use super::wait::WaitArg;
@@ -41,15 +42,16 @@ const LIST_LEN: u32 = 64 << 10;
 #[command(after_help = EXAMPLES)]
 pub struct Kv {
     /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
-    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
-    target: Place,
+    // Required, which clap does not allow of an option that may stand after the verb.
+    #[arg(long, global = true, value_name = "vfio-user:PATH|pci:ADDRESS")]
+    target: Option<Place>,
 
     /// Namespace identifier
-    #[arg(long, default_value_t = 1, value_name = "NSID")]
+    #[arg(long, global = true, default_value_t = 1, value_name = "NSID")]
     nsid: u32,
 
     /// Command set; auto: the Key Value command set, or an error
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, global = true, value_enum, default_value_t)]
     dialect: DialectArg,
 
     #[command(flatten)]
@@ -182,12 +184,16 @@ impl Kv {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
+        let Some(target) = &self.target else {
+            let text = "an address is needed: --target vfio-user:PATH or pci:ADDRESS";
+            return Err(UsageError(text.to_owned()).into());
+        };
         let (depth, block_size) = match &self.what {
             What::Bench(bench) => bench.needs(),
             _ => (1, VALUE_MAX),
         };
         let needs = Needs::of(depth, block_size).waiting(self.wait.get());
-        let mut host = Host::connect_to_all_sets(&self.target, Doorbells::Auto, needs)?;
+        let mut host = Host::connect_to_all_sets(target, Doorbells::Auto, needs)?;
         let keys = Keys {
             nsid: self.nsid,
             dialect: dialect(&mut host, self.nsid, self.dialect)?,
