@@ -24,6 +24,7 @@ export interface Medium {
   path?: string;
   poll_completions?: boolean;
   poll_submissions?: boolean;
+  preallocate?: boolean;
   read_only?: boolean;
   register_memory?: boolean;
   size: string;

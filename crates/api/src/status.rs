@@ -81,6 +81,9 @@ pub struct MediumStatus {
     /// Partitions, if any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<Partition>,
+    /// Bytes of memory allocated in advance; with `preallocate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preallocated_bytes: Option<u64>,
     /// Commands by memory registration; for a file with `register_memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoStatus>,

@@ -1,13 +1,12 @@
 //! Media and their specifications.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::{fmt, io};
 
 use driver::bus::place::{AnyBus, Place};
-use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
+use memory::{Claims, MAX_CLAIMANTS, Store};
 use port::MediumTraits;
 use port::set::CommandSet;
 
@@ -18,7 +17,7 @@ use crate::file::{Direct, FileCounts, FileIo, FileMedium, IoCounts};
 use crate::journal::{self, StateError, Superblock};
 use crate::keyvalue::{Dialect, KeyValueMedium};
 use crate::null::{self, NullChannel};
-use crate::ram::{self, RamChannel};
+use crate::ram::{self, Preallocation, RamChannel};
 use crate::scripted::{ScriptedChannel, ScriptedSet};
 use crate::size::Bytes;
 use crate::trouble::Troubles;
@@ -26,6 +25,8 @@ use crate::vendor::{Vendor, VendorMedium};
 use crate::zoned::{ZoneLoss, ZoneLossError, ZoneSpec, ZonedMedium};
 
 mod look;
+
+mod pages;
 mod records;
 mod timing;
 
@@ -118,6 +119,8 @@ pub struct Medium {
     claims: Claims,
     /// Whether a NUMA node was chosen for it.
     is_placed: AtomicBool,
+    /// Its allocation in advance, if that was asked for.
+    preallocation: OnceLock<Preallocation>,
     /// Its timing model; empty if it runs at full speed.
     timing: Arc<Timing>,
     /// Its zones, if it has any.
@@ -256,6 +259,7 @@ impl Medium {
             backing,
             claims: Claims::new(),
             is_placed: AtomicBool::new(false),
+            preallocation: OnceLock::new(),
             timing: Arc::default(),
             zoned: None,
             vendor: None,
@@ -395,7 +399,7 @@ impl Medium {
                     Bytes(self.size)
                 )
             }
-            Backing::Ram(store) => ram::describe(store),
+            Backing::Ram(store) => ram::describe(store, self.preallocated()),
             Backing::File(file) => file.describe(),
             Backing::Drive(drive) => drive.describe(),
             Backing::KeyValue(medium) => medium.describe(),
@@ -586,41 +590,6 @@ impl Medium {
                 Kind::KeyValue(Box::new(channel))
             }
         }))
-    }
-
-    /// Allocates further memory of the medium from a NUMA node, as long as the node has some: for a
-    /// reactor there that is about to use it. The first call decides. No effect on media that are
-    /// not in memory.
-    ///
-    /// # Errors
-    /// The system's: the node does not exist.
-    pub fn prefer_node(&self, node: u32) -> io::Result<()> {
-        match &self.backing {
-            Backing::Ram(store) if !self.is_placed.swap(true, Relaxed) => store.prefer_node(node),
-            _ => Ok(()),
-        }
-    }
-
-    /// The memory that holds its bytes; `None` if they are elsewhere, or if it has keys and values.
-    #[must_use]
-    pub fn memory(&self) -> Option<&Store> {
-        match &self.backing {
-            Backing::Ram(store) => Some(store),
-            _ => None,
-        }
-    }
-
-    /// Its memory, for maintenance; `None` if it has none.
-    #[must_use]
-    pub fn pieces(&self) -> Option<Arc<dyn Pieces>> {
-        match &self.backing {
-            Backing::Ram(store) => Some(Arc::clone(store) as Arc<dyn Pieces>),
-            Backing::Null
-            | Backing::Scripted(_)
-            | Backing::Drive(_)
-            | Backing::File(_)
-            | Backing::KeyValue(_) => None,
-        }
     }
 
     /// Blocks until everything completed is on the media; for a clean stop.

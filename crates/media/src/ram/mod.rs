@@ -5,6 +5,7 @@
 //! several reactors, commands first claim their bytes ([`memory::sync::claims`]), and if that fails
 //! wait among the slices.
 
+mod preallocation;
 mod slices;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use memory::{Claim, Claimant, DmaView, Segment, Store, StorePages};
 use port::ticket::Ticket;
 use port::{Added, ByteRange, Cause, Channel, Done, FUSED_BYTES, MediumTraits, Outcome, Request};
 
+pub(crate) use self::preallocation::Preallocation;
 use self::slices::{Op, Slices};
 pub(crate) use self::slices::{SLICE, TIMED_SLICE};
 use crate::size::Bytes;
@@ -26,14 +28,21 @@ pub(crate) const TRAITS: MediumTraits = MediumTraits {
     read_only: false,
 };
 
-/// Description in one line, for the log.
-pub(crate) fn describe(store: &Store) -> String {
+/// Description in one line. `preallocated`: bytes that were allocated in advance.
+pub(crate) fn describe(store: &Store, preallocated: Option<u64>) -> String {
     let pages = match store.pages() {
         StorePages::Reserved => "on reserved huge pages",
         StorePages::HugeAsWritten => "on transparent huge pages",
         StorePages::Usual => "on pages of the default size",
     };
-    format!("ram, {} {pages}, not persistent", Bytes(store.len()))
+    let text = format!("ram, {} {pages}, not persistent", Bytes(store.len()));
+    match preallocated {
+        None => text,
+        Some(bytes) if bytes < store.len() => {
+            format!("{text}, {} allocated in advance so far", Bytes(bytes))
+        }
+        Some(_) => format!("{text}, all allocated in advance"),
+    }
 }
 
 /// A reactor's handle on the memory.

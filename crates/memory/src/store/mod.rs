@@ -86,6 +86,38 @@ impl Store {
         (self.pages == StorePages::Usual && count > 0).then_some((first, count))
     }
 
+    /// Makes the system allocate a range without changing its bytes.
+    ///
+    /// # Errors
+    /// The system's: there is no memory, or the kernel is older than 5.14.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the store.
+    pub fn populate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let (at, len) = self.whole_pages(offset, len);
+        self.map.advise(at, len, Advice::LinuxPopulateWrite)
+    }
+
+    /// Whether the system has allocated all pages of a range.
+    ///
+    /// # Errors
+    /// The system's.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the store.
+    pub fn is_populated(&self, offset: u64, len: u64) -> io::Result<bool> {
+        let (at, len) = self.whole_pages(offset, len);
+        self.map.is_resident(at, len)
+    }
+
+    /// The pages of a range: where they begin in the mapping, and their bytes.
+    fn whole_pages(&self, offset: u64, len: u64) -> (usize, usize) {
+        let fits = |bytes| usize::try_from(bytes).expect("a range of the store fits an address");
+        let (offset, len) = (fits(offset), fits(len));
+        let start = offset / PAGE_LEN * PAGE_LEN;
+        (start, offset + len - start)
+    }
+
     /// Its page type.
     #[must_use]
     pub fn pages(&self) -> StorePages {

@@ -257,6 +257,7 @@ mod tests {
             [
                 "ram:size=",
                 "ram:state=",
+                "ram:preallocate=",
                 "ram:vendor=",
                 "ram:lba_size=",
                 "ram:preset="

@@ -2,11 +2,13 @@
 
 use std::os::unix::fs::FileTypeExt;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use nvme_spec::features::FeatureId;
 use rustix::process::Signal;
 
 use crate::host::Host;
+use crate::metrics::samples;
 use crate::world::{Server, World, names};
 
 #[test]
@@ -279,6 +281,10 @@ fn a_command_line_that_is_wrong_has_status_2() {
         ("file:size=1GiB", "a file needs a path"),
         ("ram:size=1KiB", "at least 64KiB"),
         ("ram:size=1GiB,lba_size=4097", "write 512 or 4096"),
+        (
+            "file:path=a,size=1MiB,preallocate=true",
+            "only kind = \"ram\" has `preallocate`",
+        ),
     ] {
         let ran = world.run(&["serve", "--media", media, "--listen", &listen]);
         assert_eq!(ran.status.code(), Some(2), "{media}: {}", ran.err);
@@ -295,6 +301,50 @@ fn a_command_line_that_is_wrong_has_status_2() {
     ]);
     assert_eq!(ran.status.code(), Some(2));
     assert!(ran.err.contains("invalid log filter"), "{}", ran.err);
+}
+
+/// What the inventory says of a medium in memory: its bytes allocated in advance, and its
+/// description.
+fn allocated(world: &World) -> (Option<u64>, String) {
+    let medium = &world.inventory()["media"][0];
+    let description = medium["description"].as_str().unwrap().to_owned();
+    (medium["preallocated_bytes"].as_u64(), description)
+}
+
+#[test]
+fn memory_is_allocated_in_advance_where_asked() {
+    const SIZE: u64 = 65 << 20;
+    let world = World::new();
+    let mut server = world.serve_media("ram:size=65MiB,preallocate=true");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while allocated(&world).0 != Some(SIZE) {
+        assert!(Instant::now() < deadline, "{}", server.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let (_, description) = allocated(&world);
+    assert!(
+        description.ends_with("all allocated in advance"),
+        "{description}"
+    );
+    let scraped = world.ask("GET /metrics", &[], "").is(200).body;
+    let name = "nvmirage_medium_preallocated_bytes{";
+    let mut samples = samples(&scraped).into_iter();
+    let sample = samples.find(|(sample, _)| sample.starts_with(name));
+    assert_eq!(
+        sample.map(|(_, bytes)| bytes),
+        Some(SIZE as f64),
+        "{scraped}"
+    );
+    let memory = format!("/proc/{}/statm", server.child().id());
+    let memory = std::fs::read_to_string(memory).unwrap();
+    let pages: u64 = memory.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!(pages * 4096 > SIZE, "{memory}");
+    server.stop();
+
+    let _server = world.serve_media("ram:size=65MiB");
+    let (bytes, description) = allocated(&world);
+    assert_eq!(bytes, None);
+    assert!(description.ends_with("not persistent"), "{description}");
 }
 
 #[test]

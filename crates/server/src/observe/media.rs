@@ -27,6 +27,13 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         values: |m| one(m.bytes),
     },
     Metric {
+        name: "nvmirage_medium_preallocated_bytes",
+        kind: Gauge,
+        unit: Bytes,
+        help: "Memory allocated in advance, of a medium with preallocate.",
+        values: |m| maybe(m.preallocated_bytes),
+    },
+    Metric {
         name: "nvmirage_medium_commands",
         kind: Counter,
         unit: Count,

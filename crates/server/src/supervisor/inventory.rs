@@ -183,6 +183,7 @@ impl State {
                 bytes: open.medium.size(),
                 description: open.medium.describe(),
                 partitions: open.partitions().to_vec(),
+                preallocated_bytes: open.medium.preallocated(),
                 io: open.medium.io_counts().map(|counts| IoStatus {
                     registered: counts.registered,
                     plain: counts.plain,

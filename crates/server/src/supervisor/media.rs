@@ -17,7 +17,7 @@ use reactor::message::View;
 use super::operate::label;
 use super::recording::RecordingFile;
 use super::subsystems::medium_basis;
-use super::{OpenMedium, State, timing};
+use super::{OpenMedium, State, preallocation, timing};
 use crate::keep::memory::{Found, Image};
 use crate::keep::merge;
 use crate::keep::presence::Mark;
@@ -78,6 +78,15 @@ impl State {
         }
         if let Some(pieces) = medium.pieces().filter(|pieces| pieces.count() > 0) {
             memory_care::look_after(&Owner::Medium(config.name.clone()), &pieces);
+        }
+        if let Backing::Ram { preallocate, .. } = config.backing
+            && preallocate
+            && let Err(error) = preallocation::start(&medium, &config.name)
+        {
+            tracing::warn!(
+                media = config.name,
+                "its memory is not allocated in advance: {error}"
+            );
         }
         self.troubles.watch(&config.name, &medium);
         self.media.push(OpenMedium {

@@ -14,6 +14,7 @@ mod mounts;
 mod moves;
 mod operate;
 mod partitions;
+mod preallocation;
 mod protection;
 mod queues;
 mod recording;

@@ -119,6 +119,12 @@ object! {
             value: "FILE",
             names: Names::Files,
         };
+        /// Allocate all memory when the medium is made, in the background: a first write takes no
+        /// longer than others. Blocks that hosts deallocate are freed again.
+        preallocate: Option<bool> | unset => Fixed {
+            kinds: &[MediumKind::Ram],
+            unset: "false; memory is allocated as it is written",
+        };
         /// Timing model that delays the completion of commands: a preset, and parameters that
         /// differ from it. Parameters that `nvmirage explain PRESET` lists as live change while
         /// hosts use the medium.
@@ -168,8 +174,14 @@ impl From<Medium> for MediumKeys {
         let unless = |value, default| written(value, default, in_full);
         match medium.backing {
             Backing::Null { size, zoned } => (keys.size, keys.zoned) = (Some(size), zoned),
-            Backing::Ram { size, state, zoned } => {
+            Backing::Ram {
+                size,
+                state,
+                preallocate,
+                zoned,
+            } => {
                 (keys.size, keys.state, keys.zoned) = (Some(size), state, zoned);
+                keys.preallocate = unless(preallocate, false);
             }
             Backing::File(file) => {
                 keys.path = Some(file.path);
@@ -221,6 +233,7 @@ impl From<MediumKeys> for Medium {
             MediumKind::Ram => Backing::Ram {
                 size: required(keys.size),
                 state: keys.state,
+                preallocate: keys.preallocate.unwrap_or(false),
                 zoned: keys.zoned,
             },
             MediumKind::KeyValue => Backing::KeyValue(KeyValue {
@@ -348,7 +361,7 @@ mod tests {
     use super::*;
 
     /// One medium of every key, as in a file.
-    const ALL: [(&str, &str); 19] = [
+    const ALL: [(&str, &str); 20] = [
         ("path", "\"p\""),
         ("size", "\"1MiB\""),
         ("target", "\"pci:0000:01:00.0\""),
@@ -365,6 +378,7 @@ mod tests {
         ("dialect", "\"nvme\""),
         ("max_keys", "1"),
         ("state", "\"s\""),
+        ("preallocate", "true"),
         ("timing", "{ preset = \"samsung-970-pro\" }"),
         ("vendor", "\"fetch_add\""),
         ("zoned", "{ zone_size = \"1MiB\" }"),
@@ -381,7 +395,7 @@ mod tests {
         );
         for (kind, own) in [
             ("null", "size timing vendor zoned"),
-            ("ram", "size state timing vendor zoned"),
+            ("ram", "size state preallocate timing vendor zoned"),
             (
                 "file",
                 "path size direct poll_submissions poll_completions register_memory read_only timing vendor zoned",

@@ -107,6 +107,8 @@ pub enum Backing {
         size: Size,
         /// File in which the medium is saved when the server stops.
         state: Option<PathBuf>,
+        /// Whether all memory is allocated when the medium is made.
+        preallocate: bool,
         /// Zones.
         zoned: Option<Zoned>,
     },
@@ -215,6 +217,7 @@ impl Medium {
         let backing = Backing::Ram {
             size,
             state: None,
+            preallocate: false,
             zoned: None,
         };
         Medium::new(name, backing)

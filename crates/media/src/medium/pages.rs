@@ -1,0 +1,68 @@
+//! The memory of a medium in memory: where it comes from, and when.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use memory::{Pieces, Store};
+
+use super::{Backing, Medium};
+use crate::ram::Preallocation;
+
+impl Medium {
+    /// Allocates further memory of the medium from a NUMA node, as long as the node has some: for a
+    /// reactor there that is about to use it. The first call decides. No effect on media that are
+    /// not in memory.
+    ///
+    /// # Errors
+    /// The system's: the node does not exist.
+    pub fn prefer_node(&self, node: u32) -> io::Result<()> {
+        match &self.backing {
+            Backing::Ram(store) if !self.is_placed.swap(true, Relaxed) => store.prefer_node(node),
+            _ => Ok(()),
+        }
+    }
+
+    /// The memory that holds its bytes; `None` if they are elsewhere, or if it has keys and values.
+    #[must_use]
+    pub fn memory(&self) -> Option<&Store> {
+        match &self.backing {
+            Backing::Ram(store) => Some(store),
+            _ => None,
+        }
+    }
+
+    /// Its memory, for maintenance; `None` if it has none.
+    #[must_use]
+    pub fn pieces(&self) -> Option<Arc<dyn Pieces>> {
+        match &self.backing {
+            Backing::Ram(store) => Some(Arc::clone(store) as Arc<dyn Pieces>),
+            Backing::Null
+            | Backing::Scripted(_)
+            | Backing::Drive(_)
+            | Backing::File(_)
+            | Backing::KeyValue(_) => None,
+        }
+    }
+
+    /// Allocates the next 2 MiB of its memory in advance. False where all of it is, and for media
+    /// that are not in memory.
+    ///
+    /// # Errors
+    /// The system's: there is no memory, or the kernel is older than 5.14.
+    pub fn allocate_more(&self) -> io::Result<bool> {
+        match &self.backing {
+            Backing::Ram(store) => self
+                .preallocation
+                .get_or_init(Default::default)
+                .advance(store),
+            _ => Ok(false),
+        }
+    }
+
+    /// Bytes that were allocated in advance; `None` if that was not asked for.
+    #[must_use]
+    pub fn preallocated(&self) -> Option<u64> {
+        self.preallocation.get().map(Preallocation::allocated)
+    }
+}
