@@ -178,6 +178,13 @@ impl Store {
         segment.assert_writable();
         let (host, len) = segment.as_raw();
         let ours = self.at(offset, len);
+        if len >= stream::PARTS_MIN && self.map.len() >= stream::STORE_MIN {
+            // SAFETY: as below.
+            let copied = unsafe { stream::copy_in_parts(ours, host, len) };
+            if copied {
+                return;
+            }
+        }
         // SAFETY: both ranges are mapped for as long as `self` and the segment's view live, and
         // they are different mappings. Host and other reactors may write meanwhile: the copy is of
         // bytes, any mixture is a valid result.
