@@ -15,6 +15,25 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "copy-in-parts",
+        guard: "the parts of a copy are all of it",
+        file: "crates/memory/src/store/stream.rs",
+        from: "len.is_multiple_of(PARTS * LINE) && ",
+        to: "len.is_multiple_of(LINE) && ",
+        test: unit("memory", "store::stream::tests::parts_are_the_whole"),
+    },
+    Mutation {
+        name: "preallocate-end",
+        guard: "an allocation in advance ends with its medium",
+        file: "crates/media/src/ram/preallocation.rs",
+        from: "let len = SLICE.min(store.len() - done);",
+        to: "let len = SLICE;",
+        test: unit(
+            "media",
+            "ram::preallocation::tests::memory_is_there_before_it_is_touched_and_keeps_its_bytes",
+        ),
+    },
+    Mutation {
         name: "epoch-drain",
         guard: "a lane is drained when nothing issued before is in flight",
         file: "crates/controller/src/lane/epochs.rs",
