@@ -42,6 +42,18 @@ impl Found {
     }
 }
 
+/// Why a file that cannot be opened as a medium is none, where it has another format.
+#[must_use]
+pub fn why_no_medium(path: &Path) -> Option<String> {
+    match look(path, 0) {
+        Ok(Some(Found::Format(format))) => Some(format!(
+            "'{}' is {format}: convert it to a raw image first, for example with `qemu-img convert -O raw`",
+            path.display()
+        )),
+        _ => None,
+    }
+}
+
 /// Looks at a regular file or a block device from byte `offset` on.
 ///
 /// # Errors

@@ -54,6 +54,32 @@ fn an_image_of_another_format_is_reported() {
     );
 }
 
+/// The length of such an image need not be a multiple of 512 bytes, and must not be made one.
+#[test]
+fn an_image_of_another_format_and_an_odd_length_is_named() {
+    let world = World::new();
+    let mut image = vec![0; 196_616];
+    image[..8].copy_from_slice(b"QFI\xfb\0\0\0\x03");
+    fs::write(world.path("disk.qcow2"), &image).unwrap();
+    let (listen, control) = (world.vfio_user("nvme.sock"), world.unix("control"));
+    let media = "file:path=disk.qcow2";
+    let error = world.fails(&[
+        "serve",
+        "--media",
+        media,
+        "--listen",
+        &listen,
+        "--control",
+        &control,
+    ]);
+    assert!(
+        error.contains("is a qcow2 image: convert it to a raw image"),
+        "{error}"
+    );
+    assert!(!error.contains("truncate"), "{error}");
+    assert!(fs::read(world.path("disk.qcow2")).unwrap() == image);
+}
+
 #[test]
 fn up_takes_the_size_of_blocks() {
     let world = World::new();

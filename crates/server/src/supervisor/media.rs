@@ -50,7 +50,11 @@ impl State {
         mark.as_ref()
             .map_or(Ok(()), Mark::check)
             .with_context(place)?;
-        let mut medium = Medium::open(&spec).with_context(place)?;
+        let why = |error| match config.path().and_then(machine::image::why_no_medium) {
+            Some(why) => anyhow::anyhow!(why),
+            None => anyhow::Error::new(error),
+        };
+        let mut medium = Medium::open(&spec).map_err(why).with_context(place)?;
         let state = timing::give(&config, &mut medium).with_context(place)?;
         let recording = RecordingFile::begin(&config, &medium).with_context(place)?;
         let mut ids = (0..=u16::MAX).map(ChannelId);
