@@ -324,10 +324,6 @@ impl State {
     pub(super) fn check_namespace(&self, namespace: &config::Namespace) -> anyhow::Result<()> {
         let extent = self.extent(namespace)?;
         let len = extent.len();
-        if namespace.partition.is_none() {
-            let refused = self.refuse_partition(&namespace.media, extent, &namespace.name);
-            refused.map_err(|refusal| anyhow::Error::msg(refusal.detail))?;
-        }
         let medium = self.medium(&namespace.media)?;
         let least = medium.min_lba_bytes();
         if namespace.lba_size < least {

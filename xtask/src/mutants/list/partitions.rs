@@ -48,8 +48,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "partition-range-over-it",
         guard: "a namespace that names no partition has no byte of one",
         file: "crates/server/src/supervisor/media.rs",
-        from: "        if namespace.partition.is_none() {\n            let refused",
-        to: "        if false {\n            let refused",
+        from: "None => self.refuse_partition(&namespace.media, range, &namespace.name),",
+        to: "None => Ok(()),",
         test: program("partitions::files_have_partitions_too_and_what_cannot_be_is_told"),
     },
     Mutation {
