@@ -7,8 +7,7 @@ use driver::wait::Wait;
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct WaitArg {
     /// Maximum time to wait while another host uses the drive. Default: fail after one second
-    // Global: of a command with verbs, it may stand after the verb.
-    #[arg(long, global = true, value_name = "TIME", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
     #[expect(
         clippy::option_option,
         reason = "as clap has an option whose value may be left out"

@@ -39,7 +39,7 @@ const LIST_LEN: u32 = 64 << 10;
 
 /// Store and retrieve values on a key-value drive over vfio-user
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("wait", |arg| arg.global(true)))]
 pub struct Kv {
     /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
     // Required, which clap does not allow of an option that may stand after the verb.
