@@ -42,9 +42,9 @@ impl Found {
     }
 }
 
-/// Why a file that cannot be opened as a medium is none, where it has another format.
+/// Error text for a file of another format than raw bytes; `None` for other files.
 #[must_use]
-pub fn why_no_medium(path: &Path) -> Option<String> {
+pub fn not_raw(path: &Path) -> Option<String> {
     match look(path, 0) {
         Ok(Some(Found::Format(format))) => Some(format!(
             "'{}' is {format}: convert it to a raw image first, for example with `qemu-img convert -O raw`",

@@ -9,7 +9,7 @@ use api::config::medium::Kept;
 use api::config::{self, Backing, Range, Size};
 use api::{Refusal, ZoneLoss};
 use controller::subsystem::Allocated;
-use media::{Dialect, Direct, Duty, FileIo, Medium, MediumKind as Store, MediumSpec};
+use media::{Dialect, Direct, Duty, FileIo, Medium, MediumError, MediumKind as Store, MediumSpec};
 use port::ChannelId;
 use reactor::memory_care::{self, Owner};
 use reactor::message::View;
@@ -50,11 +50,8 @@ impl State {
         mark.as_ref()
             .map_or(Ok(()), Mark::check)
             .with_context(place)?;
-        let why = |error| match config.path().and_then(machine::image::why_no_medium) {
-            Some(why) => anyhow::anyhow!(why),
-            None => anyhow::Error::new(error),
-        };
-        let mut medium = Medium::open(&spec).map_err(why).with_context(place)?;
+        let opened = Medium::open(&spec).map_err(|error| explained(error, &config));
+        let mut medium = opened.with_context(place)?;
         let state = timing::give(&config, &mut medium).with_context(place)?;
         let recording = RecordingFile::begin(&config, &medium).with_context(place)?;
         let mut ids = (0..=u16::MAX).map(ChannelId);
@@ -494,6 +491,18 @@ fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option
         ),
     }
     Ok(Some(image))
+}
+
+/// The error of a medium that cannot be opened. A file of another format often has a length that no
+/// medium has, and neither extending it nor another size would help.
+fn explained(error: MediumError, config: &config::Medium) -> anyhow::Error {
+    let format = match error {
+        MediumError::FileSize { .. } | MediumError::SizeMismatch { .. } => {
+            config.path().and_then(machine::image::not_raw)
+        }
+        _ => None,
+    };
+    format.map_or_else(|| error.into(), anyhow::Error::msg)
 }
 
 /// The largest logical block that stays whole across a power failure: as the medium reports, or as
