@@ -25,7 +25,6 @@ use crate::vendor::{Vendor, VendorMedium};
 use crate::zoned::{ZoneLoss, ZoneLossError, ZoneSpec, ZonedMedium};
 
 mod look;
-
 mod pages;
 mod records;
 mod timing;

@@ -45,6 +45,14 @@ impl Medium {
         }
     }
 
+    /// Says that its memory is to be allocated in advance. No effect on media that are not in
+    /// memory.
+    pub fn expect_preallocation(&self) {
+        if let Backing::Ram(_) = self.backing {
+            self.preallocation.get_or_init(Default::default);
+        }
+    }
+
     /// Allocates the next 2 MiB of its memory in advance. False where all of it is, and for media
     /// that are not in memory.
     ///

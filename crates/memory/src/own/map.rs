@@ -154,18 +154,6 @@ impl OwnMap {
         }
     }
 
-    /// Whether the system has allocated whole pages.
-    pub(crate) fn is_resident(&self, at: usize, len: usize) -> io::Result<bool> {
-        let address = self.at(at, len).cast();
-        let mut is_there = vec![0u8; len.div_ceil(4096)];
-        // SAFETY: the range lies inside our mapping, and has as many pages as the vector bytes.
-        let status = unsafe { libc::mincore(address, len, is_there.as_mut_ptr()) };
-        if status != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(is_there.iter().all(|page| page & 1 == 1))
-    }
-
     /// Gives the system advice about whole pages.
     pub(crate) fn advise(&self, at: usize, len: usize, advice: Advice) -> io::Result<()> {
         let address = self.at(at, len).cast();

@@ -94,28 +94,11 @@ impl Store {
     /// # Panics
     /// If the range does not lie inside the store.
     pub fn populate(&self, offset: u64, len: u64) -> io::Result<()> {
-        let (at, len) = self.whole_pages(offset, len);
-        self.map.advise(at, len, Advice::LinuxPopulateWrite)
-    }
-
-    /// Whether the system has allocated all pages of a range.
-    ///
-    /// # Errors
-    /// The system's.
-    ///
-    /// # Panics
-    /// If the range does not lie inside the store.
-    pub fn is_populated(&self, offset: u64, len: u64) -> io::Result<bool> {
-        let (at, len) = self.whole_pages(offset, len);
-        self.map.is_resident(at, len)
-    }
-
-    /// The pages of a range: where they begin in the mapping, and their bytes.
-    fn whole_pages(&self, offset: u64, len: u64) -> (usize, usize) {
         let fits = |bytes| usize::try_from(bytes).expect("a range of the store fits an address");
         let (offset, len) = (fits(offset), fits(len));
         let start = offset / PAGE_LEN * PAGE_LEN;
-        (start, offset + len - start)
+        let populate = Advice::LinuxPopulateWrite;
+        self.map.advise(start, offset + len - start, populate)
     }
 
     /// Its page type.
@@ -378,6 +361,20 @@ mod tests {
         let after = resident_pages();
         assert!(written > before + 12_000, "{before} {written}");
         assert!(after < written - 8_000, "{written} {after}");
+    }
+
+    #[test]
+    fn a_range_is_allocated_before_it_is_touched() {
+        const PART: u64 = 64 << 20;
+        let store = Store::new(1 << 40).unwrap();
+        store.write_bytes(1 << 39, b"before");
+        let before = resident_pages();
+        store.populate(1 << 39, PART).unwrap();
+        let after = resident_pages();
+        assert!(after > before + 12_000, "{before} {after}");
+        let mut bytes = [0; 7];
+        store.read_bytes(1 << 39, &mut bytes);
+        assert_eq!(&bytes, b"before\0");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use rustix::process::nice;
 
 /// Priority, as of `nice`: reactors come first.
 const PRIORITY: i32 = 10;
-/// A thread rests for as long as it worked, and for this long at most: whoever waits for the same
-/// memory of the machine waits for half of it.
+/// Longest rest. A thread rests for as long as it worked, so that it takes at most half of the
+/// time of what it shares with reactors: a processor, and the machine's memory.
 const REST_MAX: Duration = Duration::from_millis(50);
 /// How long a thread waits until reactors have chosen a NUMA node for the memory.
 const PLACING: Duration = Duration::from_millis(500);
@@ -24,6 +24,7 @@ const PLACING: Duration = Duration::from_millis(500);
 /// # Errors
 /// The thread cannot be started.
 pub(super) fn start(medium: &Arc<Medium>, name: &str) -> io::Result<()> {
+    medium.expect_preallocation();
     let (medium, name) = (Arc::downgrade(medium), name.to_owned());
     thread::Builder::new()
         .name("preallocate".to_owned())

@@ -30,7 +30,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "let len = SLICE;",
         test: unit(
             "media",
-            "ram::preallocation::tests::memory_is_there_before_it_is_touched_and_keeps_its_bytes",
+            "ram::preallocation::tests::it_goes_on_to_the_end_and_changes_no_bytes",
         ),
     },
     Mutation {
