@@ -4,9 +4,9 @@
 //! The queues of a controller belong to several lanes, so before each turn the controller grants
 //! each of them a number of commands to fetch. While a queue of the urgent class has commands, no
 //! other gets any. The others share by credits: a round gives each priority level as many as its
-//! weight; the highest level that has credits and commands goes first; within a level the queues
-//! take turns, an Arbitration Burst each. A round that does not fit into a turn continues in the
-//! next one, so that shares are exact to the command for any weights.
+//! weight; the highest level with credits and commands is served before the others; within a level
+//! the queues take turns, an Arbitration Burst each. A round that does not fit into a turn
+//! continues in the next one, so that shares are exact to the command for any weights.
 //!
 //! The controller handles the Admin class itself: it serves the admin queue before it grants
 //! shares.

@@ -1,4 +1,4 @@
-//! How long whoever stops something waits for commands in flight.
+//! Deadline for commands in flight when a controller, a lane or a medium stops.
 
 /// How long a stage of a reset, shutdown or deletion waits for commands in flight before it gives
 /// them up.

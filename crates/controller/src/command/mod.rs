@@ -178,7 +178,7 @@ pub fn plain(words: &[u64; 8]) -> Option<Plain> {
 pub fn parse(sqe: &Sqe) -> Result<Command, Status> {
     let flags = sqe.flags;
     if flags.fuse() != Fuse::NORMAL || flags.psdt() > Psdt::SGL_METADATA_SGL {
-        // An opcode that is not known is told first.
+        // An unknown opcode is reported before anything else.
         return Err(refusal(sqe));
     }
     match sqe.nvm_opcode() {

@@ -10,8 +10,8 @@ use memory::{Counter, DoorbellPages};
 use port::ticket::OwnerKey;
 
 use super::Controller;
+use super::admin::error_log::LoggedError;
 use super::admin::events::Event;
-use super::admin::logs::LoggedError;
 use super::watch::Watch;
 use crate::config::{ConfigError, ControllerConfig};
 use crate::lane::ShadowSpec;

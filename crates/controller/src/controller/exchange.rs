@@ -9,8 +9,8 @@ use port::ticket::OwnerKey;
 use port::time::Time;
 use port::{Channel, ChannelId, Channels};
 
+use super::admin::error_log::{LoggedCommand, LoggedError};
 use super::admin::events::Event;
-use super::admin::logs::{LoggedCommand, LoggedError};
 use super::admin::{Waiting, abort_dw0};
 use super::lifecycle::Phase;
 use super::news::Due;

@@ -482,7 +482,7 @@ impl Controller {
     fn way(&self, vector: u16, is_unacknowledged: impl FnOnce() -> bool) -> Option<Interrupt> {
         let interrupt = match self.interrupts.mechanism {
             Mechanism::Vectors => return Some(Interrupt::Vector(vector)),
-            // The pin is told of elsewhere, and only where it is not disabled.
+            // The pin is set elsewhere, and only where it is not disabled.
             Mechanism::Pin | Mechanism::Silent => return None,
             // Fewer messages than vectors: a message carries several (PCI 3.0, 6.8.1.3, leaves the
             // folding to the function).

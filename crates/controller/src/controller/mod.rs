@@ -16,6 +16,7 @@ mod attached;
 mod bus;
 mod doorbells;
 mod exchange;
+mod failure;
 mod flights;
 mod flush;
 mod function;
@@ -41,12 +42,12 @@ use self::admin::{AdminSide, HealthState, IoQueues, temperature};
 use self::attached::Attached;
 use self::bus::Bus;
 use self::doorbells::{Doorbells, check_doorbells};
+pub use self::failure::{EnableError, Failure};
 use self::flights::Flights;
 use self::flush::Flushes;
 use self::function::Function;
 pub use self::interrupts::Interrupt;
 use self::interrupts::Interrupts;
-pub use self::lifecycle::{EnableError, Failure};
 use self::lifecycle::{Life, Phase, Warned};
 use self::news::News;
 use self::saved::Saved;
@@ -60,8 +61,8 @@ use crate::registers::Registers;
 use crate::subsystem::{ControllerId, Subsystem};
 
 /// How long a medium's flush may take that a controller makes by itself, at a shutdown say. A disk
-/// may have much to write, and to give up means that the host is told of data at risk; Linux waits
-/// for a shutdown for up to 60 s.
+/// may have much to write, and a failed flush warns the host of data at risk; Linux waits for a
+/// shutdown for up to 60 s.
 const FLUSH_DEADLINE_NS: u64 = 30_000_000_000;
 
 /// One NVMe controller: one PCI function.

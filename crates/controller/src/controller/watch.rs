@@ -84,7 +84,7 @@ impl Watch {
     pub(crate) fn heed(&mut self, queue: QueueName) {
         if let Some((seen, half)) = self.half(queue) {
             seen.watched |= half;
-            // Where it begins, whatever stood there while it was nobody's.
+            // Where it begins, whatever value it had before it had a queue.
             seen.value &= !half;
         }
     }

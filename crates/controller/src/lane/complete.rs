@@ -71,7 +71,7 @@ impl Queues {
                 self.uncount(index);
                 self.stepped(index, status);
             }
-            // Issued in part: it waits for a channel, and holds nothing of the host meanwhile.
+            // Issued in part: it waits for a channel, and holds no address of the host meanwhile.
             _ => self.uncount(index),
         }
     }

@@ -7,8 +7,9 @@ use nvme_spec::Status;
 
 use super::Lane;
 use super::fetch::BATCH;
+use super::member::Member;
 use super::message::{Demand, LaneCommand, LaneEvent, QueueName, Quota, SqSpec};
-use super::queues::{Member, Queues};
+use super::queues::Queues;
 use super::service::Awaits;
 use super::watch::Watch;
 use crate::flight::Watching;

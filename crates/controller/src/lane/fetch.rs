@@ -3,11 +3,12 @@
 use nvme_spec::Sqe;
 use port::Channel;
 
-use super::issue::{Asked, Issued, Issuer};
+use super::issue::Issuer;
 use super::message::{QueueName, Quota};
+use super::outcome::{Asked, Issued, Went};
 use super::queues::Queues;
-use super::straight::Met;
-use super::{LaneTurn, held};
+use super::straight::{Met, PREFETCH};
+use super::{LaneTurn, admission};
 use crate::gate::{FlowId, Gate};
 use crate::queue::RingAbsent;
 use crate::state::{CommandState, Counted};
@@ -15,24 +16,6 @@ use crate::state::{CommandState, Counted};
 /// Commands fetched from one submission queue in one turn. Large enough to share the cost of a
 /// turn, small enough that a flooded queue holds up the others for microseconds only.
 pub const BATCH: u32 = 32;
-
-/// How many entries ahead of the one being fetched are prefetched.
-pub(super) const PREFETCH: u32 = 4;
-
-/// Outcome of an issued command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Went {
-    /// It is done, or with a medium.
-    On,
-    /// As well, and the next one of its queue with it.
-    Two,
-    /// Its channel was full: it waits at the head of its queue.
-    Full,
-    /// It waits there for a place in the completion queue.
-    NoPlace,
-    /// It waits beside its queue for its flow's turn.
-    Held,
-}
 
 impl Queues {
     /// One look at every queue; a bounded batch from each, beginning with another one each turn.
@@ -100,8 +83,8 @@ impl Queues {
         if available == 0 || !self.service.fetches() {
             return;
         }
-        // There is nobody behind what is held back that it could hold up: the host's ring is where
-        // the others wait.
+        // With one namespace all commands behind a deferred one wait for the same flow: they stay
+        // in the host's ring.
         if G::HOLDS && self.held.count() > 0 && issuer.namespaces.len() == 1 {
             return;
         }
@@ -267,7 +250,7 @@ impl Queues {
         sqe: &Sqe,
         issuer: &mut Issuer<'_, C, G>,
     ) -> Went {
-        // What was issued in part is not held back half-way.
+        // A command that was issued in part is not deferred half-way.
         let flow = if G::HOLDS && self.slots.get(index).outstanding == 0 {
             match issuer.may_pass(sqe.nsid) {
                 Ok(flow) => flow,
@@ -317,7 +300,7 @@ impl Queues {
             Issued::Fused => return self.issue_fused(index, position, sqe, issuer, flow),
         };
         let bytes = slot.bytes;
-        held::tell(&mut issuer.gate, flow, slot, bytes, &asked);
+        admission::report(&mut issuer.gate, flow, slot, bytes, &asked);
         if G::WATCHES && issuer.clock.is_some() {
             self.note_handed(index, issuer);
         }

@@ -6,99 +6,14 @@
 //! change of the map or of namespaces waits for it, because it may have requested that change.
 
 use nvme_spec::{Sqe, Status};
-use port::namespace::Restrictions;
 use port::prp::Segments;
-use port::set::Access;
 use port::ticket::Ticket;
 
 use super::Lane;
+use super::message::{DATA_LEN, Forward};
 use super::queues::Queues;
 use crate::command::{self, Command};
 use crate::state::CommandState;
-
-/// Most bytes of data that a forwarded command comes with: two keys (Base 2.1, 7.5 and 7.6).
-pub(super) const DATA_LEN: usize = 16;
-
-/// A command for the subsystem.
-#[derive(Debug)]
-pub struct Forward {
-    /// The duty to complete it.
-    pub ticket: Ticket,
-    /// The command; its namespace is attached, its blocks are inside of it.
-    pub sqe: Sqe,
-    /// Its data, padded with zeros.
-    pub data: [u8; DATA_LEN],
-}
-
-/// Length of a forwarded command's data, in bytes.
-pub(super) fn data_len(command: &Command) -> u32 {
-    match command {
-        Command::ReservationRegister | Command::ReservationAcquire => 16,
-        Command::ReservationRelease => 8,
-        _ => 0,
-    }
-}
-
-/// Whether the restrictions, which are rare, allow the command; and if so, whether it may write to
-/// blocks that are marked as uncorrectable.
-///
-/// # Errors
-/// What it ends with.
-#[cold]
-pub(super) fn check(restrictions: &Restrictions, command: &Command) -> Result<bool, Status> {
-    let Restrictions {
-        all,
-        reads,
-        writes,
-        read_only: _,
-        uncorrectable,
-    } = restrictions;
-    let refuse = |status: Option<Status>| status.map_or(Ok(()), Err);
-    refuse(*all)?;
-    match command {
-        Command::Read { blocks, .. }
-        | Command::Compare { blocks, .. }
-        | Command::Verify { blocks, .. } => {
-            refuse(*reads)?;
-            if uncorrectable.overlaps(blocks.slba, blocks.count.into()) {
-                return Err(Status::UNRECOVERED_READ_ERROR);
-            }
-            Ok(false)
-        }
-        Command::Write { blocks, .. } | Command::WriteZeroes { blocks, .. } => {
-            refuse(restrictions.write_refusal())?;
-            Ok(uncorrectable.overlaps(blocks.slba, blocks.count.into()))
-        }
-        Command::Copy { .. } => {
-            refuse(restrictions.write_refusal())?;
-            // Its length is not known yet, and clearing too often does no harm.
-            Ok(!uncorrectable.is_empty())
-        }
-        Command::WriteUncorrectable { .. } | Command::Deallocate { .. } => {
-            refuse(restrictions.write_refusal()).map(|()| false)
-        }
-        // They change nothing, and may be sent to a namespace that is write protected (Base 2.1,
-        // figure 623).
-        Command::Flush | Command::Hint => refuse(*writes).map(|()| false),
-        Command::ReservationRegister
-        | Command::ReservationAcquire
-        | Command::ReservationRelease
-        | Command::ReservationReport => Ok(false),
-    }
-}
-
-/// Whether the restrictions allow a command of the namespace's own set.
-///
-/// # Errors
-/// What it ends with.
-#[cold]
-pub(super) fn check_access(restrictions: &Restrictions, access: Access) -> Result<(), Status> {
-    let refusal = match access {
-        Access::Reads => restrictions.reads,
-        Access::Changes => restrictions.write_refusal(),
-    };
-    restrictions.all.or(refusal).map_or(Ok(()), Err)
-}
 
 impl Lane {
     /// Forwards commands with marks of uncorrectable blocks to clear to the subsystem; each

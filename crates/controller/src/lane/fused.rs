@@ -19,9 +19,9 @@ use nvme_spec::{Sqe, Status};
 use port::prp::Segments;
 use port::{ByteRange, Channel, FUSED_BYTES, Request};
 
-use super::fetch::Went;
-use super::held;
-use super::issue::{Asked, Issuer, permit, range, walk};
+use super::admission;
+use super::issue::{Issuer, permit, range, walk};
+use super::outcome::{Asked, Went};
 use super::queues::Queues;
 use crate::command::{self, Command};
 use crate::gate::{FlowId, Gate};
@@ -108,7 +108,7 @@ impl Queues {
                 partner.bytes = bytes;
                 partner.error = write;
                 let slot = self.slots.slot(first);
-                held::tell(&mut issuer.gate, flow, slot, 2 * bytes, &asked);
+                admission::report(&mut issuer.gate, flow, slot, 2 * bytes, &asked);
                 match asked {
                     Asked::Done(status) => self.finish_pair(first, status),
                     Asked::Pending => {

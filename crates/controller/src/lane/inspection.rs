@@ -11,7 +11,8 @@ use port::namespace::NamespaceTable;
 use port::{Channel, Channels};
 
 use super::Lane;
-use super::queues::{Member, Queues};
+use super::member::Member;
+use super::queues::Queues;
 use crate::inspect::{self, CommandView, CompletionView, Look, Place, SubmissionView};
 use crate::state::{CommandState, MAX_SQS, SlotState};
 

@@ -18,42 +18,15 @@ use port::ticket::{OwnerKey, Ticket};
 use port::time::Time;
 use port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request, status};
 
-use super::forward::{self, Forward};
-use super::held;
-use super::message::Copying;
+use super::message::{self, Copying, Forward};
+use super::outcome::{Asked, Issued};
 use super::watch::{self, Handed};
+use super::{admission, restrictions};
 use crate::command::{self, Blocks, Command, DeallocateRanges, Plain};
-use crate::gate::{Gate, Pass};
+use crate::gate::{FlowId, Gate, Pass};
 use crate::queue::Sq;
 use crate::sgl;
 use crate::state::SlotState;
-
-/// Outcome of a command.
-pub(super) enum Issued {
-    /// It is done; no ticket is out.
-    Ended(Status),
-    /// Wholly issued, and a ticket is out.
-    Pending,
-    /// It takes several steps, of which none was begun.
-    InSteps,
-    /// It is one of two fused commands, and not looked at yet.
-    Fused,
-    /// Handed to the subsystem, with a ticket.
-    Forwarded,
-    /// A channel was full; try again after a reap. Of a command that goes to several media some
-    /// tickets may be out.
-    Full,
-}
-
-/// Outcome of a request.
-pub(super) enum Asked {
-    /// It is done.
-    Done(Status),
-    /// A ticket is out.
-    Pending,
-    /// The channel was full; try again after a reap.
-    Full,
-}
 
 /// Data for issuing beside the slot; assembled once per turn.
 pub(super) struct Issuer<'t, C, G> {
@@ -120,6 +93,15 @@ const AHEAD: u32 = 4;
 /// room.
 const LONG_WALK: u32 = 8 << 10;
 
+/// Length of a forwarded command's data, in bytes.
+pub(super) fn data_len(command: &Command) -> u32 {
+    match command {
+        Command::ReservationRegister | Command::ReservationAcquire => 16,
+        Command::ReservationRelease => 8,
+        _ => 0,
+    }
+}
+
 impl Next<'_> {
     /// Announces the next commands to the channel, as far as a glance shows.
     #[inline(never)]
@@ -143,6 +125,23 @@ impl Next<'_> {
 }
 
 impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
+    /// Whether a fetched command may go, as far as it is known: its flow, if it has one.
+    ///
+    /// # Errors
+    /// The flow that it waits for.
+    #[inline]
+    pub(super) fn may_pass(&mut self, nsid: u32) -> Result<Option<FlowId>, FlowId> {
+        // What names no namespace, or all of them, is no flow's.
+        let Some(namespace) = self.namespaces.get(nsid) else {
+            return Ok(None);
+        };
+        match self.gate.pass(namespace) {
+            Pass::Free => Ok(None),
+            Pass::Go(flow) => Ok(Some(flow)),
+            Pass::Wait(flow) => Err(flow),
+        }
+    }
+
     /// Issues `sqe`, the command in `slot`, which has the number `index`.
     pub(super) fn issue(&mut self, index: u16, slot: &mut SlotState, sqe: &Sqe) -> Issued {
         match self.dispatch(index, slot, sqe) {
@@ -187,7 +186,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         if let Some(segment) = prp::straight(&self.near, plain.prp, len, need) {
             let memory = (std::slice::from_ref(&segment), self.view);
             let asked = ask(self.key, index, slot, channel, &request, memory);
-            held::tell(&mut self.gate, flow, slot, len, &asked);
+            admission::report(&mut self.gate, flow, slot, len, &asked);
             return Some(asked);
         }
         let [prp1, prp2] = plain.prp;
@@ -204,7 +203,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         self.near = self.view.near(self.hint);
         let memory = (&self.segments[..], self.view);
         let asked = ask(self.key, index, slot, channel, &request, memory);
-        held::tell(&mut self.gate, flow, slot, len, &asked);
+        admission::report(&mut self.gate, flow, slot, len, &asked);
         Some(asked)
     }
 
@@ -223,7 +222,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
             return self.command(index, slot, sqe, namespace, &asked);
         }
         if let Some(restrictions) = &namespace.restrictions
-            && forward::check(restrictions, &command)?
+            && restrictions::check(restrictions, &command)?
         {
             slot.marks.set_clears(true);
         }
@@ -331,7 +330,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         asked: &set::Asked,
     ) -> Result<Issued, Status> {
         if let Some(restrictions) = &namespace.restrictions {
-            forward::check_access(restrictions, asked.access)?;
+            restrictions::check_access(restrictions, asked.access)?;
         }
         let request = Request::Command {
             sqe,
@@ -421,8 +420,8 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         sqe: &Sqe,
         command: &Command,
     ) -> Result<Issued, Status> {
-        let mut data = [0; forward::DATA_LEN];
-        let len = forward::data_len(command);
+        let mut data = [0; message::DATA_LEN];
+        let len = data_len(command);
         if len > 0 {
             self.walk(sqe, len, Need::DeviceReads)?;
             let mut rest = &mut data[..len as usize];
@@ -644,7 +643,7 @@ pub(super) fn walk<'v>(
 #[inline]
 pub(super) fn permit(namespace: &Namespace, command: &Command) -> Result<(), Status> {
     match &namespace.restrictions {
-        Some(restrictions) => forward::check(restrictions, command).map(|_| ()),
+        Some(restrictions) => restrictions::check(restrictions, command).map(|_| ()),
         None => Ok(()),
     }
 }

@@ -28,6 +28,8 @@
 //! when to sleep: the engine does. It does NOT know whether doorbells are mapped: mapped or
 //! trapped, values are stored in the same slots.
 
+mod admission;
+mod advance;
 mod complete;
 mod control;
 mod doorbells;
@@ -38,12 +40,16 @@ mod fused;
 mod held;
 mod inspection;
 mod issue;
+mod member;
 mod message;
+mod outcome;
 mod place;
 mod plan;
 mod polling;
 mod queues;
+mod release;
 mod reports;
+mod restrictions;
 mod service;
 mod share;
 mod slots;
@@ -51,6 +57,7 @@ mod steps;
 mod straight;
 mod unannounced;
 mod watch;
+mod watched;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -66,11 +73,10 @@ use port::{ByteRange, Channel, Channels, Outcome};
 use self::doorbells::Doorbells;
 use self::epochs::Epochs;
 pub use self::fetch::BATCH;
-pub use self::forward::Forward;
 use self::issue::Issuer;
 pub use self::message::{
-    Answered, Copying, Demand, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable,
-    LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
+    Answered, Copying, Demand, FailedCommand, Forward, LaneCommand, LaneEvent, LaneFault,
+    LaneTable, LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
 };
 use self::place::Place;
 use self::queues::Queues;

@@ -20,12 +20,14 @@ use port::namespace::Namespace;
 use port::{ByteRange, Channel, ChannelId, Request};
 
 use super::issue::{Issuer, permit, range};
-use super::steps::MOST;
 use crate::command::{
     self, Blocks, COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES, Command, CopyRanges,
 };
 use crate::gate::Gate;
 use crate::state::SlotState;
+
+/// Commands that go on at a time.
+pub(super) const MOST: usize = 4;
 
 /// Bytes that Copy carries in one step.
 pub(super) const SCRATCH_BYTES: u32 = 128 << 10;

@@ -8,6 +8,7 @@ use memory::{DmaView, ShadowDoorbells};
 use super::doorbells::Doorbells;
 use super::epochs::Epochs;
 use super::held::Held;
+use super::member::Member;
 use super::message::{LaneEvent, LaneFault, QueueName, Quota, Registration};
 use super::place::Place;
 use super::reports::Reports;
@@ -18,22 +19,8 @@ use super::steps::Steps;
 use super::unannounced::Unannounced;
 use super::watch::Watch;
 use crate::counters::LaneCounters;
-use crate::queue::{BadDoorbell, Cq, Sq};
+use crate::queue::{BadDoorbell, Cq};
 use crate::state::MAX_SQS;
-
-/// A submission queue of the lane.
-#[derive(Debug)]
-pub(super) struct Member {
-    pub(super) sq: Sq,
-    /// Commands fetched and not completed.
-    pub(super) outstanding: u32,
-    /// The slot of the command that found its channel full. Nothing behind it is fetched.
-    pub(super) waiting: Option<u16>,
-    /// Being deleted.
-    pub(super) removing: bool,
-    /// Number of commands that may be fetched in a turn.
-    pub(super) quota: u32,
-}
 
 #[derive(Debug)]
 pub(super) struct Queues {

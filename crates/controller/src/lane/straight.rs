@@ -13,14 +13,17 @@
 use nvme_spec::{Cqe, Status};
 use port::Channel;
 
-use super::fetch::PREFETCH;
-use super::issue::{Asked, COPIED_PER_TURN, Issuer, Next};
+use super::issue::{COPIED_PER_TURN, Issuer, Next};
 use super::message::QueueName;
+use super::outcome::Asked;
 use super::queues::Queues;
 use crate::command;
 use crate::counters::LaneCounters;
 use crate::gate::Gate;
 use crate::queue::{Batch, RingAbsent};
+
+/// How many entries ahead of the one being fetched are prefetched.
+pub(super) const PREFETCH: u32 = 4;
 
 /// Why the straight way ended.
 pub(super) enum Met {

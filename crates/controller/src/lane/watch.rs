@@ -1,22 +1,14 @@
-//! Sampling of a lane's commands ([`crate::flight`]): which ones, and their times.
+//! The state of sampling a lane's commands ([`crate::flight`]): which command of each queue is
+//! next, and the times of those that are watched.
 //!
-//! Invariants:
-//! - With sampling off, the only cost is one test per doorbell check and per batch.
-//! - With sampling on, only the sampled commands cost more: a batch is split at them, and they take
-//!   the general path.
-//! - A sampled command is treated like any other: it may wait, be aborted, or end with its queue. A
-//!   command that finds no room is not sampled.
+//! It does NOT fetch ([`super::watched`] does), or see a command itself.
 
-use nvme_spec::Status;
 use nvme_spec::command::DsmRange;
 use nvme_spec::opcode::Csi;
 use port::Channel;
 use port::time::Time;
 
-use super::fetch::Went;
-use super::issue::{COPIED_PER_TURN, Issuer};
-use super::queues::{Member, Queues};
-use crate::command;
+use super::member::Member;
 use crate::flight::{FlightRecord, Stage, Watching};
 use crate::gate::Gate;
 use crate::state::{MAX_SAMPLES, MAX_SQS};
@@ -73,17 +65,17 @@ fn lies_behind(one: u32, other: u32) -> bool {
 
 /// The times of a command that is watched.
 #[derive(Clone, Copy, Debug)]
-struct Open {
-    seen: Time,
-    fetched: Time,
+pub(super) struct Open {
+    pub(super) seen: Time,
+    pub(super) fetched: Time,
     /// Its tenant's turn came.
-    passed: Time,
-    handed: Option<Handed>,
-    depth: u16,
-    csi: Csi,
-    lba_shift: u8,
+    pub(super) passed: Time,
+    pub(super) handed: Option<Handed>,
+    pub(super) depth: u16,
+    pub(super) csi: Csi,
+    pub(super) lba_shift: u8,
     /// For Dataset Management, its first range.
-    range: Option<(u64, u32)>,
+    pub(super) range: Option<(u64, u32)>,
 }
 
 /// A request was handed to a channel.
@@ -176,7 +168,7 @@ impl Watch {
 
     /// Number of commands of a queue to fetch before the sampled one.
     #[inline]
-    fn before(&mut self, position: usize, member: &Member) -> u32 {
+    pub(super) fn before(&mut self, position: usize, member: &Member) -> u32 {
         let fetched = fetched(member);
         let chosen = self.chosen[position];
         let before = chosen.number.wrapping_sub(fetched);
@@ -191,7 +183,7 @@ impl Watch {
     /// `available` commands of a queue can be fetched: if the one to watch is among them, this is
     /// when its doorbell was seen.
     #[inline]
-    fn look(&mut self, position: usize, member: &Member, available: u32) {
+    pub(super) fn look(&mut self, position: usize, member: &Member, available: u32) {
         if self.watching.trace.is_some() {
             let fetched = fetched(member);
             let now = (self.watching.clock)();
@@ -204,7 +196,7 @@ impl Watch {
     }
 
     /// Watches a command that was fetched; where, if there is room.
-    fn open(&mut self, position: usize, member: &Member) -> Option<u16> {
+    pub(super) fn open(&mut self, position: usize, member: &Member) -> Option<u16> {
         let now = (self.watching.clock)();
         let next = fetched(member);
         let seen = match &self.watching.trace {
@@ -232,8 +224,27 @@ impl Watch {
         Some(at)
     }
 
-    fn get(&mut self, at: u16) -> Option<&mut Open> {
+    pub(super) fn get(&mut self, at: u16) -> Option<&mut Open> {
         self.open.get_mut(usize::from(at))?.as_mut()
+    }
+
+    /// Ends the watch of a command: its place is free for another.
+    pub(super) fn close(&mut self, at: u16) -> Option<Open> {
+        let open = self.open.get_mut(usize::from(at))?.take()?;
+        self.free.push(at);
+        Some(open)
+    }
+
+    pub(super) fn clock(&self) -> fn() -> Time {
+        self.watching.clock
+    }
+
+    /// Keeps the record of a command that was posted at `now` until its interrupt is raised.
+    pub(super) fn post(&mut self, record: FlightRecord, now: Time) {
+        if self.posted.len() == self.posted.capacity() {
+            self.land_all();
+        }
+        self.posted.push((record, now));
     }
 
     /// A batch has ended, and the interrupts of its posted entries are raised.
@@ -291,7 +302,7 @@ fn fetched(member: &Member) -> u32 {
 }
 
 /// Nanoseconds from one moment to another, as far as they fit.
-fn span(from: Time, to: Time) -> u32 {
+pub(super) fn span(from: Time, to: Time) -> u32 {
     u32::try_from(to.since(from)).unwrap_or(u32::MAX)
 }
 
@@ -323,187 +334,4 @@ pub(super) fn end<C: Channel>(
 pub(super) fn first_of<G: Gate>(ranges: &[DsmRange]) -> Option<(u64, u32)> {
     let first = ranges.first().filter(|_| G::WATCHES)?;
     Some((first.slba, first.nlb))
-}
-
-impl Queues {
-    /// `available` commands can be fetched.
-    #[inline]
-    pub(super) fn look_for_watched(&mut self, position: usize, available: u32) {
-        if available > 0
-            && let (Some(watch), Some(member)) = (&mut self.watch, &self.sqs[position])
-        {
-            watch.look(position, member, available);
-        }
-    }
-
-    /// Fetches `count` commands, or up to one that has to wait, where some are watched.
-    pub(super) fn fetch_some_watched<C: Channel, G: Gate>(
-        &mut self,
-        position: usize,
-        count: u32,
-        issuer: &mut Issuer<'_, C, G>,
-    ) -> Went {
-        match self.before_watched(position) {
-            before if before >= count => self.fetch(position, count, issuer),
-            _ => self.fetch_watched(position, count, issuer),
-        }
-    }
-
-    #[inline]
-    fn before_watched(&mut self, position: usize) -> u32 {
-        match (&mut self.watch, &self.sqs[position]) {
-            (Some(watch), Some(member)) => watch.before(position, member),
-            _ => u32::MAX,
-        }
-    }
-
-    /// The same where one of them is among those.
-    #[cold]
-    fn fetch_watched<C: Channel, G: Gate>(
-        &mut self,
-        position: usize,
-        count: u32,
-        issuer: &mut Issuer<'_, C, G>,
-    ) -> Went {
-        let mut left = count;
-        while left > 0 && issuer.copied < COPIED_PER_TURN {
-            let before = self.before_watched(position).min(left);
-            let went = if before > 0 {
-                let available = self.available(position);
-                let went = self.fetch(position, before, issuer);
-                let fetched = available - self.available(position);
-                left = left.saturating_sub(fetched);
-                if fetched < before {
-                    return went;
-                }
-                went
-            } else {
-                left -= 1;
-                self.fetch_one_watched(position, issuer)
-            };
-            match went {
-                _ if !self.service.is_serving() => return Went::NoPlace,
-                Went::On => {}
-                Went::Held if issuer.namespaces.len() > 1 => {}
-                Went::Two => {}
-                wait => return wait,
-            }
-            left = left.min(self.available(position)).min(self.room(position));
-        }
-        Went::On
-    }
-
-    fn fetch_one_watched<C: Channel, G: Gate>(
-        &mut self,
-        position: usize,
-        issuer: &mut Issuer<'_, C, G>,
-    ) -> Went {
-        let Some((index, sqe)) = self.fetch_one(position) else {
-            return Went::NoPlace;
-        };
-        if let (Some(watch), Some(member)) = (&mut self.watch, &self.sqs[position])
-            && let Some(at) = watch.open(position, member)
-        {
-            self.slots.slot(index).marks.set_sample(Some(at));
-        }
-        self.issue(index, position, &sqe, issuer)
-    }
-
-    /// The turn of a watched command has come: from now on its channel's times are noted.
-    #[cold]
-    pub(super) fn note_passed<C, G>(&mut self, index: u16, issuer: &mut Issuer<'_, C, G>) {
-        let marks = self.slots.get(index).marks;
-        let (Some(at), Some(watch)) = (marks.sample(), &mut self.watch) else {
-            return;
-        };
-        let clock = watch.watching.clock;
-        let now = clock();
-        let namespace = issuer.namespaces.get(self.slots.get(index).nsid());
-        if let Some(open) = watch.get(at)
-            && open.handed.is_none()
-        {
-            if let Some(namespace) = namespace {
-                open.csi = namespace.csi();
-                open.lba_shift = namespace.lba_shift;
-            }
-            open.passed = now;
-            (issuer.handed, issuer.range) = (None, None);
-            issuer.clock = Some(clock);
-        }
-    }
-
-    /// A watched command was handed to a channel, or refused before.
-    #[cold]
-    pub(super) fn note_handed<C, G>(&mut self, index: u16, issuer: &mut Issuer<'_, C, G>) {
-        issuer.clock = None;
-        let (handed, range) = (issuer.handed.take(), issuer.range.take());
-        let marks = self.slots.get(index).marks;
-        if let (Some(at), Some(watch)) = (marks.sample(), &mut self.watch)
-            && let Some(open) = watch.get(at)
-        {
-            open.range = range.or(open.range);
-            if let Some(handed) = handed {
-                open.handed.get_or_insert(handed);
-            }
-        }
-    }
-
-    /// A watched command completes with `status`.
-    #[cold]
-    pub(super) fn note_end(&mut self, index: u16, status: Status) {
-        let slot = self.slots.slot(index);
-        let marks = std::mem::take(&mut slot.marks);
-        let (Some(at), Some(watch)) = (marks.sample(), &mut self.watch) else {
-            return;
-        };
-        let Some(open) = watch.open.get_mut(usize::from(at)).and_then(Option::take) else {
-            return;
-        };
-        watch.free.push(at);
-        let now = (watch.watching.clock)();
-        let mut stages = [0; Stage::ALL.len()];
-        stages[Stage::Ring as usize] = span(open.seen, open.fetched);
-        stages[Stage::Fairness as usize] = span(open.fetched, open.passed);
-        // One that was refused went to no channel; one of several steps went there in ways that are
-        // not looked at.
-        let begun = if status.is_success() {
-            open.passed
-        } else {
-            now
-        };
-        let handed = open.handed.unwrap_or(Handed {
-            begun,
-            ended: now,
-            timed: false,
-        });
-        stages[Stage::Translation as usize] = span(open.passed, handed.begun);
-        let done = if handed.timed { handed.ended } else { now };
-        stages[Stage::Medium as usize] = span(handed.begun, done);
-        stages[Stage::Model as usize] = span(done, now);
-        let sqe = slot.sqe();
-        let named = command::named(&sqe, open.csi);
-        let (slba, blocks) = open.range.unwrap_or((named.slba, named.blocks));
-        let record = FlightRecord {
-            begun: open.seen,
-            stages,
-            sqid: slot.sqid(),
-            cid: slot.cid(),
-            opcode: sqe.opcode,
-            fua: named.fua,
-            status,
-            nsid: sqe.nsid,
-            csi: open.csi,
-            lba_shift: open.lba_shift,
-            slba,
-            blocks,
-            detail: named.detail,
-            key: named.key,
-            bytes: slot.bytes,
-            depth: open.depth,
-        };
-        if watch.posted.len() == watch.posted.capacity() {
-            watch.land_all();
-        }
-        watch.posted.push((record, now));
-    }
 }

@@ -11,7 +11,7 @@ use port::namespace::Namespace;
 use port::ticket::{OwnerKey, Ticket};
 use port::{Added, ByteRange, Cause, Channel, ChannelId, Channels, Outcome, Request};
 
-use super::directory::Allocated;
+use super::allocated::Allocated;
 
 /// Bytes of one request: a medium in memory clears them in well under a millisecond.
 const SLICE: u64 = 1 << 20;

@@ -18,14 +18,19 @@
 //! only when the record was kept. It does NOT write files: the program takes records and reports
 //! when they are kept.
 
+mod allocated;
 mod directory;
 mod erase;
 mod operation;
 mod operator;
 mod plan;
+mod progress;
 mod record;
+mod request;
 mod reservation;
+mod reserve;
 mod sanitize;
+mod sanitizing;
 mod schedule;
 mod set;
 
@@ -40,15 +45,15 @@ use port::ticket::{OwnerKey, Ticket};
 use port::time::Time;
 use port::{Channel, Channels, Outcome};
 
-pub use self::directory::{Allocated, Busy, Change, Directory, GRANULE, Pool};
+pub use self::allocated::{Allocated, Busy, GRANULE, Pool};
+pub use self::directory::{Change, Directory};
 pub use self::erase::{Erase, Round};
 pub use self::operation::{Answer, NSID_NONE, Operation, Requester, Step};
-pub use self::operator::OperatorRequest;
-pub use self::plan::Plan;
 pub use self::record::{ControllerRecord, NamespaceRecord, Record, RestoreError, SavedFeatures};
-pub(crate) use self::reservation::Notice;
-use self::reservation::keys;
+pub use self::request::{OperatorRequest, Plan};
 pub use self::reservation::{Host, Registrant, Reservation, ReservationCommand};
+pub(crate) use self::reserve::Notice;
+use self::reserve::keys;
 pub(crate) use self::sanitize::SanitizeNews;
 pub use self::sanitize::{Sanitize, SanitizeChange, SanitizeOutcome, SanitizeRecord};
 use self::schedule::Operations;
@@ -417,8 +422,8 @@ impl Subsystem {
         let after = self.directory.attachments(nsid);
         for member in &mut self.members {
             let (had, has) = (before.contains(member.id), after.contains(member.id));
-            // Whoever has it before and after sees no difference when another controller gets or
-            // loses it.
+            // A controller that has it before and after sees no difference when another one gets
+            // or loses it.
             let concerned = if moves { had != has } else { had || has };
             let told = member.present && concerned && Some(member.id) != by;
             if told && !member.changed.contains(&nsid) {

@@ -4,52 +4,12 @@ use nvme_spec::Status;
 use port::ByteRange;
 
 use super::Subsystem;
-use super::directory::{Allocated, Busy, Change};
+use super::allocated::{Allocated, Busy};
+use super::directory::Change;
 use super::erase::Erase;
 use super::operation::{Operation, Requester, Step};
-use super::plan::Plan;
+use super::request::{OperatorRequest, Plan};
 use super::set::ControllerSet;
-
-/// A request of the operator's. Hosts that are concerned learn of it by an asynchronous event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OperatorRequest {
-    /// Create a namespace, with the identifier and attachments in it.
-    Create(Box<Allocated>),
-    /// A namespace is gone; its bytes stay.
-    Delete {
-        /// Which.
-        nsid: u32,
-    },
-    /// Controllers get a namespace.
-    Attach {
-        /// Which.
-        nsid: u32,
-        /// Who.
-        controllers: ControllerSet,
-    },
-    /// Controllers lose a namespace.
-    Detach {
-        /// Which.
-        nsid: u32,
-        /// Who.
-        controllers: ControllerSet,
-    },
-    /// A namespace gets another size; its start stays. The operator has seen to it that the medium
-    /// has room.
-    Resize {
-        /// Which.
-        nsid: u32,
-        /// Bytes of it in its medium from now on.
-        len: u64,
-    },
-    /// The medium of a namespace takes no writes from now on, or takes them again.
-    SetReadOnly {
-        /// Which.
-        nsid: u32,
-        /// Whether.
-        read_only: bool,
-    },
-}
 
 impl Subsystem {
     /// Begins a request of the operator. [`Subsystem::take_operator_answer`] returns the outcome
@@ -89,7 +49,7 @@ impl Subsystem {
             }
             OperatorRequest::SetReadOnly { nsid, read_only } => {
                 exists(nsid)?;
-                // Nothing of it is in the record.
+                // The record does not hold it.
                 let change = Change::SetReadOnly { nsid, read_only };
                 return Ok(vec![Step::Change(change), Step::Drain]);
             }

@@ -5,86 +5,19 @@
 //! step. It does NOT check conditions that are independent of other commands: fields of the command
 //! are checked before.
 
-use nvme_spec::sanitize::SanitizeCdw10;
 use nvme_spec::{NSID_ALL, Status};
 use port::BlockRanges;
 use port::namespace::Namespace;
 
 use super::Subsystem;
-use super::directory::{Allocated, Busy, Change, GRANULE};
+use super::allocated::{Allocated, Busy, GRANULE};
+use super::directory::Change;
 use super::erase::Erase;
 use super::operation::{Operation, Step};
-use super::operator::OperatorRequest;
+use super::request::Plan;
 use super::reservation::Reservation;
 use super::set::{ControllerId, ControllerSet};
 use crate::identity;
-
-/// A request of a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Plan {
-    /// Create a namespace, attached to no controller.
-    Create {
-        /// Its size in logical blocks, at least 1.
-        blocks: u64,
-        /// Size of a logical block as a power of two.
-        lba_shift: u8,
-        /// It may be attached to several controllers.
-        shared: bool,
-    },
-    /// Delete a namespace, or (`NSID_ALL`) all of them.
-    Delete {
-        /// Which.
-        nsid: u32,
-    },
-    /// Controllers get a namespace: all of them, or none.
-    Attach {
-        /// Which.
-        nsid: u32,
-        /// Who; at least one.
-        controllers: ControllerSet,
-    },
-    /// Controllers lose a namespace: all of them, or none.
-    Detach {
-        /// Which.
-        nsid: u32,
-        /// Who; at least one.
-        controllers: ControllerSet,
-    },
-    /// A namespace gets another block size and loses its data; or (`NSID_ALL`) all that the
-    /// controller has attached.
-    Format {
-        /// Which.
-        nsid: u32,
-        /// Size of a logical block as a power of two.
-        lba_shift: u8,
-        /// The requester.
-        controller: ControllerId,
-    },
-    /// Blocks read as errors from now on.
-    MarkUncorrectable {
-        /// The namespace.
-        nsid: u32,
-        /// First block.
-        slba: u64,
-        /// Number of blocks.
-        blocks: u64,
-        /// The requester.
-        controller: ControllerId,
-    },
-    /// Everything that ever held user data is erased.
-    Sanitize {
-        /// As in the command.
-        cdw10: SanitizeCdw10,
-        /// Pattern of an overwrite.
-        pattern: u32,
-        /// The requester.
-        controller: ControllerId,
-    },
-    /// A sanitize operation that failed is left at that.
-    ExitFailureMode,
-    /// A request of the operator.
-    Operator(OperatorRequest),
-}
 
 impl Subsystem {
     /// The steps of a plan, or why it cannot be.
@@ -179,7 +112,7 @@ impl Subsystem {
         let len = blocks.checked_mul(lba_bytes.into());
         let len = len.filter(|len| *len <= u64::MAX - GRANULE);
         let len = len.ok_or(Status::NAMESPACE_INSUFFICIENT_CAPACITY)?;
-        // What the host is told where there is less.
+        // The size that would be needed, for the host, where there is less.
         operation.information = len.next_multiple_of(GRANULE);
         let found = self.directory.allocate(len, lba_bytes);
         let (pool, range) = found.ok_or(Status::NAMESPACE_INSUFFICIENT_CAPACITY)?;

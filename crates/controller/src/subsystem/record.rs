@@ -8,7 +8,7 @@ use port::BlockRanges;
 use port::namespace::Namespace;
 use serde::{Deserialize, Serialize};
 
-use super::directory::{Allocated, Busy, Pool};
+use super::allocated::{Allocated, Busy, Pool};
 use super::reservation::Reservation;
 use super::sanitize::SanitizeRecord;
 use super::set::ControllerId;

@@ -98,7 +98,7 @@ impl Operations {
         })
     }
 
-    /// The generation that a drain waits for that takes too long.
+    /// The generation of a drain that has timed out.
     pub(super) fn late_drain(&self, now: Time) -> Option<u64> {
         let late = self
             .drains()

@@ -118,8 +118,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "restrictions",
         guard: "a namespace that is restricted takes no such command",
         file: "crates/controller/src/lane/issue.rs",
-        from: "&& forward::check(restrictions, &command)?",
-        to: "&& forward::check(restrictions, &command).unwrap_or_default()",
+        from: "&& restrictions::check(restrictions, &command)?",
+        to: "&& restrictions::check(restrictions, &command).unwrap_or_default()",
         test: unit(
             "controller",
             "controller::tests::reservations::a_write_exclusive_reservation_lets_the_other_host_read",

@@ -47,8 +47,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "watched-makes-room",
         guard: "a watched command that is given up leaves its place",
         file: "crates/controller/src/lane/watch.rs",
-        from: "        watch.free.push(at);",
-        to: "        if status != Status::COMMAND_ABORT_REQUESTED {\n            watch.free.push(at);\n        }",
+        from: "        self.free.push(at);\n        Some(open)",
+        to: "        if open.handed.is_none() {\n            self.free.push(at);\n        }\n        Some(open)",
         test: unit(
             "controller",
             "lane::tests::watch::what_is_given_up_makes_room_for_others",
@@ -57,7 +57,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "watched-one-only",
         guard: "of a batch every chosen command is watched",
-        file: "crates/controller/src/lane/watch.rs",
+        file: "crates/controller/src/lane/watched.rs",
         from: "            left = left.min(self.available(position)).min(self.room(position));\n        }\n        Went::On",
         to: "            return Went::On;\n        }\n        Went::On",
         test: unit(

@@ -12,7 +12,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "read-only-writes",
         guard: "a namespace whose medium takes no writes refuses them",
-        file: "crates/controller/src/subsystem/directory.rs",
+        file: "crates/controller/src/subsystem/allocated.rs",
         from: "            read_only: self.namespace.traits.read_only,\n            uncorrectable",
         to: "            read_only: false,\n            uncorrectable",
         test: WRITES,

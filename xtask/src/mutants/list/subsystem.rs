@@ -36,7 +36,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "reservation-drain",
         guard: "a reservation is told when no older write is in flight",
-        file: "crates/controller/src/subsystem/reservation/serve.rs",
+        file: "crates/controller/src/subsystem/reserve.rs",
         from: "operation.steps.extend([step, Step::Drain, Step::Keep]);",
         to: "operation.steps.extend([step, Step::Keep]);",
         test: unit(
@@ -47,7 +47,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "reservation-keep",
         guard: "a reservation that persists is kept before it is told",
-        file: "crates/controller/src/subsystem/reservation/serve.rs",
+        file: "crates/controller/src/subsystem/reserve.rs",
         from: "operation.steps.extend([step, Step::Drain, Step::Keep]);",
         to: "operation.steps.extend([step, Step::Drain]);",
         test: unit(
@@ -58,7 +58,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "drain-all",
         guard: "an operation waits for every controller",
-        file: "crates/controller/src/subsystem/operation.rs",
+        file: "crates/controller/src/subsystem/progress.rs",
         from: "present.all(|m| m.acknowledged >= generation)",
         to: "present.any(|m| m.acknowledged >= generation)",
         test: unit(
@@ -69,7 +69,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kept-version",
         guard: "an answer waits for the record that has its change",
-        file: "crates/controller/src/subsystem/operation.rs",
+        file: "crates/controller/src/subsystem/progress.rs",
         from: "                if self.kept_version >= *version {\n",
         to: "                if self.kept_version > 0 || self.version >= *version {\n",
         test: unit(
@@ -135,7 +135,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "uncorrectable",
         guard: "blocks marked as uncorrectable are not read",
-        file: "crates/controller/src/lane/forward.rs",
+        file: "crates/controller/src/lane/restrictions.rs",
         from: "            if uncorrectable.overlaps(blocks.slba, blocks.count.into()) {\n                return Err",
         to: "            if uncorrectable.overlaps(blocks.slba, 0) {\n                return Err",
         test: unit(

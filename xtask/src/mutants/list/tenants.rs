@@ -69,7 +69,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "tenants-leave",
         guard: "what a medium has of a tenant is counted until it has ended",
-        file: "crates/controller/src/lane/held.rs",
+        file: "crates/controller/src/lane/release.rs",
         from: "            && slot.outstanding == 1\n",
         to: "            && slot.outstanding == u16::MAX\n",
         test: unit(

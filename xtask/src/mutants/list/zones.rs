@@ -132,7 +132,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "set-reservations",
         guard: "commands of a set are refused where somebody else has a reservation",
-        file: "crates/controller/src/lane/forward.rs",
+        file: "crates/controller/src/lane/restrictions.rs",
         from: "        Access::Changes => restrictions.write_refusal(),",
         to: "        Access::Changes => restrictions.reads,",
         test: unit(

@@ -280,7 +280,7 @@ mod tests {
         events.raise(Event::TemperatureThreshold, 0xfd.into());
         events.raise(Event::NamespaceChanged, 0xfeff.into());
         assert_eq!(events.next(), None);
-        // An error is told whatever was asked for.
+        // Errors are reported whatever the event configuration says.
         events.raise(Event::InvalidDoorbellRegister, none);
         assert_eq!(events.next(), Some((1, 0x0001_0000)));
         // What was raised and is not asked for any more is forgotten.

@@ -81,7 +81,7 @@ impl Health {
             (log.available_spare, log.available_spare_threshold) = drives.spare;
             log.percentage_used = drives.used;
             (log.warning_temperature_time, log.critical_temperature_time) = drives.warm;
-            // Errors that hosts here met are among the drive's, but for those of other media.
+            // The drive's count includes the errors of hosts here, except those of other media.
             media_errors = media_errors.max(drives.media_errors);
         }
         let units = |bytes: u64| u128::from(bytes.div_ceil(DATA_UNIT));

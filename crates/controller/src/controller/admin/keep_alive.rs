@@ -9,7 +9,7 @@ use nvme_spec::Status;
 use port::time::Time;
 
 use super::Reply;
-use super::logs::LoggedError;
+use super::error_log::LoggedError;
 use crate::controller::{Controller, Failure};
 
 /// KAS of Identify Controller, in units of 100 ms.

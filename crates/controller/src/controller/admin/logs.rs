@@ -4,19 +4,18 @@
 //! and bytes past a page's end are zeros. All log data survives a reset of the controller. Only the
 //! counters of SMART / Health Information and the count of errors survive a restart of the process.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use nvme_spec::command::{
     GetLogPageCdw10, GetLogPageCdw14, get_log_page_numd_z, get_log_page_offset,
 };
-use nvme_spec::cqe::StatusField;
 use nvme_spec::identify::ascii_field;
 use nvme_spec::lba_status::LbaStatusInformationHeader;
 use nvme_spec::log::{
     ActiveFirmwareInfo, ChangedNamespaceList, CommandsSupportedAndEffectsLog, ErrorLogEntry,
-    FeatureIdsSupportedAndEffectsLog, FirmwareSlotLog, LidSupportedAndEffects, LogPageId,
-    ParameterErrorLocation, SmartLog, SupportedLogPages,
+    FeatureIdsSupportedAndEffectsLog, FirmwareSlotLog, LidSupportedAndEffects, LogPageId, SmartLog,
+    SupportedLogPages,
 };
 use nvme_spec::opcode::{AdminOpcode, Csi};
 use nvme_spec::reservation::ReservationNotificationLog;
@@ -27,18 +26,16 @@ use port::namespace::{Namespace, NamespaceTable};
 use port::set::CommandSet;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
+use super::attached::has_zones;
 use super::drives::Drives;
 use super::effects;
+use super::error_log::{ERROR_ENTRIES, ErrorLog};
 use super::health::Health;
 use super::reservations::Notifications;
 use crate::counters::ReactorCounters;
 
-/// Entries of the Error Information log.
-pub(crate) const ERROR_ENTRIES: usize = 64;
 /// Bytes of NVMe-MI Commands Supported and Effects (Base 2.1, 5.1.12.1.19).
 const MI_EFFECTS_LEN: usize = 4096;
-/// Log Page Version of an error log entry that includes opcode and command set.
-const ERROR_LPVER: u8 = 1;
 /// Capacity of the Changed Attached Namespace List; with one more id it reports "many".
 const CHANGED_MAX: usize = 1024;
 
@@ -103,81 +100,6 @@ impl Logs {
             changed_zones: ChangedZones::default(),
             reactor: None,
         }
-    }
-}
-
-/// The errors of commands and of no command, newest first (Base 2.1, 5.1.12.1.2).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ErrorLog {
-    entries: VecDeque<ErrorLogEntry>,
-    count: u64,
-}
-
-/// Contents of an error log entry.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LoggedError {
-    /// `None` where the error belongs to no command.
-    pub(crate) command: Option<LoggedCommand>,
-    pub(crate) status: Status,
-    pub(crate) nsid: u32,
-    pub(crate) lba: u64,
-}
-
-/// The command that an entry of the error log is about.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LoggedCommand {
-    pub(crate) sqid: u16,
-    pub(crate) cid: u16,
-    pub(crate) opcode: u8,
-}
-
-impl ErrorLog {
-    /// Without entries, after so many that are forgotten.
-    pub(crate) fn after(count: u64) -> Self {
-        ErrorLog {
-            entries: VecDeque::new(),
-            count,
-        }
-    }
-
-    /// Adds an entry; the oldest goes where there are too many.
-    pub(crate) fn add(&mut self, error: LoggedError) {
-        self.count += 1;
-        self.entries.truncate(ERROR_ENTRIES - 1);
-        let mut entry = ErrorLogEntry::new_zeroed();
-        entry.error_count = self.count;
-        (entry.sqid, entry.cid) = (0xffff, 0xffff);
-        entry.lpver = ERROR_LPVER;
-        if let Some(LoggedCommand { sqid, cid, opcode }) = error.command {
-            (entry.sqid, entry.cid, entry.csi) = (sqid, cid, Csi::NVM.0);
-            entry.opc = opcode;
-        }
-        entry.status = StatusField::new().with_status(error.status);
-        entry.pel = ParameterErrorLocation::NONE;
-        (entry.lba, entry.nsid) = (error.lba, error.nsid);
-        self.entries.push_front(entry);
-    }
-
-    /// Adds Command Specific Information to the last entry.
-    pub(crate) fn describe_last(&mut self, information: u64) {
-        if let Some(entry) = self.entries.front_mut() {
-            entry.command_specific = information;
-        }
-    }
-
-    /// The page. A sanitize operation in progress hides the addresses of data (NVM 1.1, 5.8).
-    fn page(&self, hide_lba: bool) -> Vec<u8> {
-        let shown = |entry: &ErrorLogEntry| ErrorLogEntry {
-            lba: if hide_lba { 0 } else { entry.lba },
-            ..*entry
-        };
-        let entries = self.entries.iter().map(shown);
-        entries.flat_map(|e| e.as_bytes().to_vec()).collect()
-    }
-
-    /// Entries ever added.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
     }
 }
 
@@ -437,11 +359,6 @@ fn lba_status() -> LbaStatusInformationHeader {
         lslplen: size_of::<LbaStatusInformationHeader>() as u32,
         ..LbaStatusInformationHeader::default()
     }
-}
-
-/// Whether a namespace has zones: only then there is a log of changed ones.
-pub(crate) fn has_zones(namespaces: &NamespaceTable) -> bool {
-    namespaces.iter().any(|n| n.csi() == Csi::ZONED_NAMESPACE)
 }
 
 fn supported(namespaces: &NamespaceTable, drives: &Drives) -> SupportedLogPages {

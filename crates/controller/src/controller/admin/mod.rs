@@ -6,9 +6,11 @@
 //! completed once, or held as a request for an event, or dies with a reset. Nothing here blocks: a
 //! lane's answer arrives in a later turn.
 
+mod attached;
 mod data;
 pub(super) mod drives;
 mod effects;
+pub(super) mod error_log;
 pub(super) mod events;
 pub(super) mod features;
 mod firmware;
@@ -41,7 +43,7 @@ use port::status;
 pub(crate) use queues::IoQueues;
 pub(crate) use side::AdminSide;
 
-use self::logs::{LoggedCommand, LoggedError};
+use self::error_log::{LoggedCommand, LoggedError};
 use crate::config::DoorbellMode;
 use crate::controller::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
@@ -545,7 +547,7 @@ impl Controller {
             cid,
             status: status::field(status).with_more(is_logged(status)),
         };
-        // What a completion tells must be kept before it is told.
+        // The state that a completion reports must be kept before it is posted.
         self.save_posting(&cqe);
         let Some(admin) = &mut self.admin.queue else {
             return;

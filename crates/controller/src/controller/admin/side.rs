@@ -1,7 +1,7 @@
 //! What a controller knows of its admin queue: the queue, the commands that wait, and the events
 //! and notifications that are still to be reported.
 //!
-//! Invariant: all of it ends with a reset, as the host expects nothing of an earlier life.
+//! Invariant: all of it ends with a reset, as the host expects no answer of an earlier life.
 
 use port::time::Time;
 
@@ -38,7 +38,7 @@ impl AdminSide {
         }
     }
 
-    /// A reset: everything ends, and nothing of it is answered.
+    /// A reset: everything ends, without an answer.
     pub(crate) fn forget(&mut self) {
         *self = AdminSide {
             keep_alive_from: self.keep_alive_from,

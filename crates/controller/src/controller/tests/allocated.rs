@@ -7,7 +7,7 @@ use port::{ChannelId, MediumTraits};
 use super::rig::*;
 use crate::subsystem::{Allocated, Busy, ControllerId, Pool, Subsystem, SubsystemConfig};
 
-/// Namespace 1 is attached to both controllers, 2 to controller 2, 4 to nobody, and 7 is being
+/// Namespace 1 is attached to both controllers, 2 to controller 2, 4 to none, and 7 is being
 /// created.
 fn subsystem() -> SubsystemConfig {
     let allocated = |nsid: u32, attached: &[u16]| {

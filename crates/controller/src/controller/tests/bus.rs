@@ -37,7 +37,7 @@ impl Rig {
         }
     }
 
-    /// Everything that the host has, but for the pages of its own rings.
+    /// All memory of the host except the pages of its own rings.
     fn memory(&self) -> Vec<u8> {
         self.host.read(self.host.page(0), (PAGES * 4096) as usize)
     }
@@ -180,7 +180,7 @@ fn a_change_back_and_forth_is_followed_as_the_last_one_says() {
     let mut rig = rig();
     for _ in 0..3 {
         rig.leave_bus();
-        // None of these is told to a lane before the last.
+        // A lane gets none of these before the last.
         rig.set_bus(COMMAND, MEMORY_AND_MASTER);
         rig.set_bus(COMMAND, MEMORY);
         assert!(

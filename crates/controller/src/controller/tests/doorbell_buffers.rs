@@ -211,7 +211,7 @@ fn a_buffered_tail_of_queue_0_is_found_without_its_register_write_before_a_sleep
     let mut host = Buffers::new();
     host.rig.turns(2);
     host.put(7);
-    // The host saw an EventIdx of before, so it wrote no register.
+    // The host saw a previous EventIdx, so it wrote no register.
     let tail = host.tail;
     let shadow = host.at(SHADOW, 0);
     host.rig.host.write(shadow, &tail.to_le_bytes());

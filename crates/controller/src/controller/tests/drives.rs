@@ -102,7 +102,7 @@ fn of_several_drives_the_worst_is_told_and_others_do_not_count() {
         });
     }
     let smart = rig.log(0x02, 0, 512).unwrap();
-    // The drive's own temperature threshold is nobody's here, and there is no persistent memory
+    // No host has the drive's own temperature threshold, and there is no persistent memory
     // region.
     assert_eq!(smart[0], 0b0001_0100);
     assert_eq!(u16_at(&smart, 1), 300);
@@ -123,7 +123,7 @@ fn a_warning_that_a_drive_begins_to_give_is_an_event_where_it_is_asked_for() {
         rig.turns(2);
         assert_eq!(rig.reap().map(|cqe| cqe.dw0), Some(dw0), "{warning:#b}");
         rig.log(0x02, 0, 512).unwrap();
-        // It is told once, for as long as it lasts.
+        // It is reported once, for as long as it lasts.
         warn(rig, 0, warning);
         rig.turns(2);
         assert!(rig.peek().is_none());
@@ -146,7 +146,7 @@ fn a_warning_that_a_drive_begins_to_give_is_an_event_where_it_is_asked_for() {
     });
     rig.turns(2);
     assert_eq!(rig.reap().map(|cqe| cqe.dw0), Some(0x0002_0101));
-    // Nobody asked for it any more.
+    // The host no longer has a request for it.
     rig.log(0x02, 0, 512).unwrap();
     rig.set_feature(0x0b, 0);
     rig.async_event();

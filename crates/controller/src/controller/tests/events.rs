@@ -229,8 +229,8 @@ fn a_bad_admin_doorbell_freezes_the_admin_queue_until_a_reset() {
     assert!(rig.identify(1, 0, 0).is_ok());
 }
 
-/// Doorbells are nobody's before a queue is made and after its value was one that cannot be: what
-/// is stored there then reaches nobody (Base 2.1, 5.1.2 gives a host an event for the first of them
+/// A doorbell has no queue before one is created, and none after an invalid value: what
+/// is stored there then has no effect (Base 2.1, 5.1.2 gives a host an event for the first of them
 /// only).
 #[test]
 fn doorbells_of_frozen_and_absent_queues_are_not_looked_at() {
@@ -288,7 +288,7 @@ fn a_temperature_threshold_that_is_crossed_is_an_event() {
     let mut rig = Rig::enabled();
     rig.async_event();
     rig.turns(2);
-    // 290 K is below the room's 298 K; nobody asked for the event yet.
+    // 290 K is below the room's 298 K; the host has not enabled the event yet.
     assert_eq!(code(&rig.set_feature(0x04, 290)), OK);
     assert!(rig.peek().is_none());
     assert_eq!(

@@ -203,7 +203,7 @@ fn while_it_goes_on_commands_to_the_namespace_end_with_format_in_progress() {
     assert_eq!(code(&rig.io_cqe(1, 0).unwrap()), FORMAT_IN_PROGRESS);
     assert!(!rig.io_cqe(1, 0).unwrap().status.dnr(), "later it will do");
     assert_eq!(code(&rig.io_cqe(1, 1).unwrap()), OK, "another namespace");
-    // FPI: 100 percent are left but for what the medium was asked for.
+    // FPI: 100 percent are left, less the part that the medium was asked for.
     let ns = rig.identify(0x00, 1, 0).unwrap();
     assert_eq!(ns[32] & 0x80, 0x80);
     let (sanitize, format) = (SANITIZE, FORMAT);

@@ -197,7 +197,7 @@ proptest! {
         prop_assert_eq!(rig.csts() & RDY, 0);
         prop_assert_eq!(rig.lanes.live(), 0);
         prop_assert!(rig.controller.is_quiet());
-        // A flush of a shutdown while it was disabled holds up nobody.
+        // A flush of a shutdown while it was disabled delays no command.
         rig.wait(30 * SECOND);
         prop_assert_eq!(rig.controller.next_deadline(), None);
         // And the next host finds a controller, which it lets have the bus, in D0.

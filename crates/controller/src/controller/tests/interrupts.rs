@@ -380,7 +380,7 @@ fn a_level_that_was_told_is_not_told_again_before_the_handler_had_its_time() {
     rig.turn();
     assert_eq!(rig.raised(), [Pin(false)]);
     assert_eq!(rig.controller.next_deadline(), None);
-    // What follows an acknowledgement is told soon.
+    // Entries that follow an acknowledgement raise the interrupt soon.
     assert_eq!(rig.raised_by_read(1, 2), []);
     assert_eq!(rig.controller.next_deadline(), Some(rig.now + NEXT_QUEUE));
     rig.now = rig.now + NEXT_QUEUE;

@@ -78,7 +78,7 @@ fn what_was_submitted_while_disabled_is_not_done() {
         ..Sqe::default()
     };
     rig.submit(abort);
-    // by a doorbell that it has mapped, of which we are told nothing
+    // by a doorbell that it has mapped, so no write reaches the controller
     rig.doorbells.store(0, 1);
     rig.turns(4);
     rig.write32(CC, CC_ENABLE);
@@ -244,7 +244,7 @@ fn a_host_that_was_never_ready_meets_no_stale_failure() {
     rig.write32(CC, CC_ENABLE | 1 << 7);
     rig.turns(4);
     assert_eq!(rig.csts(), CFS);
-    // RDY is 0 already: it need not wait, and enables anew before any turn.
+    // RDY is 0 already: the host need not wait, and enables again before any turn.
     rig.write32(CC, 0);
     assert_eq!(rig.csts(), 0);
     rig.write32(CC, CC_ENABLE);
@@ -312,7 +312,7 @@ fn disable_is_bounded_where_a_medium_hangs() {
     assert_eq!(rig.csts(), 0, "given up after four seconds");
     rig.enable();
     rig.create_pair(1, 8);
-    // The late completion of the former life finds nobody.
+    // The late completion of the former life finds no command.
     rig.medium(0).release(1);
     rig.turns(4);
     assert!(rig.io_cqe(1, 0).is_none());

@@ -273,7 +273,7 @@ fn act(
     Ok(())
 }
 
-/// What hosts are told, and what the medium holds, is what the model says.
+/// Identify data and the bytes of the medium are those of the model.
 fn compare(world: &mut World, model: &Model) -> Result<(), TestCaseError> {
     let all: Vec<u32> = model.namespaces.keys().copied().collect();
     let free = model.owners().iter().filter(|owner| **owner == 0).count() as u64;

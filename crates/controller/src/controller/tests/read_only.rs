@@ -1,5 +1,5 @@
-//! Namespaces whose medium takes no writes (Base 2.1, 8.1.16.2; NVM 1.1, 3.2): what hosts are told,
-//! and what they may do.
+//! Namespaces whose medium takes no writes (Base 2.1, 8.1.16.2; NVM 1.1, 3.2): their Identify data,
+//! and the commands that they accept.
 
 use nvme_spec::Sqe;
 use port::testing::Seen;

@@ -410,7 +410,7 @@ fn what_persists_is_kept_before_it_is_told() {
         ..Sqe::default()
     };
     assert_eq!(pair.rig(1).admin(get).dw0, 1, "PTPL is the namespace's");
-    // Cleared by the feature, nothing of it is kept.
+    // Cleared by the feature, no part of it is kept.
     let clear = pair.rig(0).submit(Sqe {
         opcode: SET_FEATURES,
         nsid: 1,

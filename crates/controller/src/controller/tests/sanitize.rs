@@ -242,7 +242,7 @@ fn its_end_is_told_to_the_controller_that_was_asked_for_it() {
     // I/O command specific: Sanitize Operation Completed, log page 81h.
     assert_eq!((told.cid, told.dw0), (cids[1], 0x0081_0106));
     assert_eq!(world.at(0).peek(), None);
-    // Until the page is read it is told once; a new operation clears what was told.
+    // Until the page is read the event is sent once; a new operation clears it.
     world.at(1).async_event();
     assert_eq!(world.admin(1, sqe(BLOCK_ERASE)).0, OK);
     for _ in 0..8 {

@@ -288,7 +288,7 @@ fn a_save_is_told_when_it_is_on_stable_storage() {
     let features = kept(&rig);
     assert_eq!(features.interrupt_coalescing, Some(0x0a07));
     assert_eq!(features.volatile_write_cache, Some(false));
-    // What is not saved is told at once, and keeps nothing.
+    // A feature that is not saved is answered at once, and writes no record.
     assert_eq!(set(&mut rig, 0x08, 0x0101), OK);
     assert!(rig.subsystem.take_record().is_none());
 }
@@ -404,7 +404,7 @@ fn a_reset_ends_what_waits_to_be_kept() {
     assert_eq!(get(&mut rig, 0x08, CURRENT, 0), 0x0a07);
 }
 
-/// What a host, or whoever runs the program, does to features.
+/// What a host or the operator does to features.
 #[derive(Clone, Debug)]
 enum Deed {
     /// Set the value at this index of [`SAVEABLE`], or its default; to be saved or not.

@@ -144,7 +144,7 @@ fn identify_namespace_of_keys_is_answered_and_tells_of_no_blocks() {
     }
     // The structure of the command set itself is that of a namespace of it.
     assert_eq!(rig.identify(0x05, 2, 0), Err(INVALID_IO_COMMAND_SET));
-    // A host that has not enabled all command sets is shown nothing of it.
+    // A host that has not enabled all command sets does not see it.
     rig.disable();
     rig.enable();
     assert_eq!(rig.identify(0x00, 2, 0), Ok(vec![0; 4096]));

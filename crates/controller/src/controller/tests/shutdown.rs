@@ -58,7 +58,7 @@ fn a_disabled_controller_shuts_down_as_well() {
     rig.turns(8);
     assert_eq!(rig.csts(), SHST_COMPLETE);
     assert_eq!(rig.medium(0).seen, [Seen::Flush]);
-    // Enabling without a notification starts anew.
+    // Enabling without a notification starts again.
     rig.enable();
     assert_eq!(rig.csts(), RDY);
 }
@@ -96,7 +96,7 @@ fn a_flush_that_hangs_is_bounded_and_told_by_cfs() {
     assert_eq!(rig.csts(), RDY | SHST_OCCURRING);
     rig.wait(1);
     assert_eq!(rig.csts(), RDY | CFS | SHST_COMPLETE);
-    // The flush ends after the next start: it belongs to nobody.
+    // The flush ends after the next start: no shutdown waits for it.
     rig.disable();
     rig.enable();
     rig.medium(0).release(1);

@@ -28,7 +28,7 @@ fn quirk_a_bad_tail_freezes_that_queue_and_is_told_once() {
     assert_eq!(rig.events(), [bad(QueueName::Submission(1), 16)]);
     assert!(rig.is_idle());
     rig.lane.arm();
-    // It can be deleted and made anew.
+    // It can be deleted and created again.
     rig.lane
         .command(crate::lane::LaneCommand::RemoveQueue { sqid: 1 });
     assert_eq!(rig.events(), [LaneEvent::QueueRemoved { sqid: 1 }]);

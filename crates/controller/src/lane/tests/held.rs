@@ -242,7 +242,7 @@ fn every_command_that_a_medium_has_leaves_the_gate_once() {
     rig.medium().release(2);
     rig.turn_through(&mut gate);
     assert_eq!(gate.inside, [(1, 2), (2, 2)].into());
-    // What is given up is with the medium still.
+    // The aborted command is still with the medium.
     rig.lane.command(LaneCommand::AbandonAll);
     rig.turn_through(&mut gate);
     assert_eq!(gate.inside, [(1, 2), (2, 2)].into());

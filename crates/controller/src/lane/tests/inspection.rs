@@ -139,7 +139,7 @@ fn what_waits_for_its_tenant_is_told() {
     rig.ring(1);
     rig.turn_through(&mut doorman);
     let view = look(&rig, 9, 0);
-    // Of one namespace what is behind the first that is held back stays in the ring.
+    // With one namespace the commands behind the first deferred one stay in the ring.
     let expected = [Place::Medium, Place::Fairness, Place::Ring];
     assert_eq!(places(&view, 1), expected);
 }

@@ -31,7 +31,7 @@ enum Step {
     },
     /// The map changes.
     Map,
-    /// The queue is deleted and, once gone, made anew.
+    /// The queue is deleted and, once gone, created again.
     Replace {
         sq: u16,
     },
@@ -178,7 +178,8 @@ impl World {
         assert!(number < queue.head && queue.head <= queue.tail, "{queue:?}");
     }
 
-    /// The controller's part: what was deleted is made anew once its last completion was consumed.
+    /// The controller's part: a deleted queue is created again when its last completion was
+    /// consumed.
     fn events(&mut self) {
         let mut epoch = 0;
         for event in self.rig.events() {

@@ -153,7 +153,7 @@ impl Rig {
     }
 
     /// One turn, and one reap.
-    /// One turn; what only a subsystem could do, nobody does.
+    /// One turn; commands for a subsystem stay unanswered.
     pub(super) fn turn(&mut self) -> LaneTurn {
         let turn = self.lane.turn(&mut self.channels);
         while let Some(forward) = self.lane.take_forward() {

@@ -1,5 +1,5 @@
-//! What a process that dies leaves behind, read from the state file as its keeper would read it, at
-//! the moments when somebody else can act on what was done: when a medium is asked, and when the
+//! State that a process leaves behind when it dies, read from the state file as its successor reads
+//! it, at the moments when another party can act on it: when a medium gets a request, and when the
 //! host sees a completion.
 
 use std::fs::File;
@@ -137,7 +137,7 @@ fn queues_are_saved_as_they_come_and_go() {
     let sq = queue.sqs[2];
     assert_eq!((sq.sqid, sq.entries, sq.base), (3, 16, rig.sq_base(3).0));
     assert_eq!((sq.life, sq.progress.into_bits()), (SqLife::LIVE, 0));
-    // In flight, given up, gone.
+    // In flight, aborted, gone.
     rig.submit(3, read(9));
     rig.turn();
     let (_, slots) = saved(&file, 8);

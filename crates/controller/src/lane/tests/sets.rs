@@ -81,7 +81,7 @@ fn the_status_of_a_set_is_the_hosts() {
         let mut rig = rig(manner);
         rig.medium().answer = Outcome::status(Status::ZONE_IS_FULL);
         assert_eq!(rig.run(append()), Status::ZONE_IS_FULL);
-        // Nothing of a medium's is wrong.
+        // It is no error of a medium.
         assert_eq!(rig.lane.counters().media_errors.get(), 0);
         assert_eq!(rig.events(), []);
     }
@@ -130,7 +130,7 @@ fn mistakes_do_not_reach_the_medium() {
     let mut reserved = append();
     reserved.flags = 0xc0.into();
     assert_eq!(rig.run(reserved), field);
-    // An opcode of nobody's, and one of the NVM command set that zones do not have.
+    // An opcode of no command set, and one of the NVM command set that zones do not have.
     for opcode in [0x7b, 0x80, 0x04] {
         let status = rig.run(command(opcode, 1));
         assert_eq!(status, Status::INVALID_COMMAND_OPCODE, "{opcode:#x}");

@@ -103,8 +103,8 @@ fn quirk_a_shadow_that_comes_round_to_its_first_value_still_counts() {
 
 #[test]
 fn quirk_what_the_shadow_held_before_is_no_doorbell() {
-    // A queue made anew after a host let its shadow stand: 5 of the old queue is not a tail of the
-    // new one.
+    // A queue created again after a host let its shadow stand: 5 of the old queue is not a tail of
+    // the new one.
     let mut rig = Rig::new(16, &[], Manner::Synchronous);
     let at = rig.host.page(SHADOW).0 + 4 * sq_tail_slot(1) as u64;
     rig.host.write_u32(Iova(at), 5);

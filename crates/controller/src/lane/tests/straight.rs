@@ -1,4 +1,4 @@
-//! What a channel that copies is told beforehand, and how much it is asked for in a turn.
+//! Announcements to a channel that copies, and the bytes that it is asked for in a turn.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -190,7 +190,7 @@ fn a_turn_copies_no_more_than_a_batch_of_small_commands() {
     }
 }
 
-/// Nobody waits for longer than for 16 KiB to be told that a time has come.
+/// A channel with a clock looks for due work after at most 16 KiB of copies.
 #[test]
 fn a_turn_copies_less_where_a_channel_keeps_time() {
     let mut rig = Rig::new();

@@ -10,7 +10,6 @@
 //! to notify.
 
 mod report;
-mod serve;
 
 use nvme_spec::Status;
 use nvme_spec::reservation::{
@@ -19,9 +18,8 @@ use nvme_spec::reservation::{
     ReservationType,
 };
 use serde::{Deserialize, Serialize};
-pub(crate) use serve::Notice;
-pub(super) use serve::keys;
 
+pub(super) use self::report::{Registered, report};
 use super::set::{ControllerId, MAX_CONTROLLERS};
 
 /// The most registrants of a namespace: one host for each controller that can be, and as many that
@@ -328,8 +326,8 @@ impl Reservation {
         }
         self.check_key(host, crkey)?;
         if action != AcquireAction::ACQUIRE {
-            // Nothing of whoever was preempted is in flight when this completes: there is nothing
-            // more to abort.
+            // No command of the preempted hosts is in flight when this completes: there is none to
+            // abort.
             return self.preempt(host, rtype, prkey);
         }
         match self.held {

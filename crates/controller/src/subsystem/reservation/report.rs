@@ -10,11 +10,11 @@ use super::{Host, Reservation};
 use crate::subsystem::ControllerId;
 
 /// A controller that has the namespace attached, and its host.
-pub(super) type Registered = (ControllerId, Host);
+pub(in crate::subsystem) type Registered = (ControllerId, Host);
 
 /// The whole structure: one entry for each controller of a registered host, and one for a
 /// registered host that has no controller now. `extended`: with identifiers of 128 bits.
-pub(super) fn report(
+pub(in crate::subsystem) fn report(
     reservation: &Reservation,
     controllers: &[Registered],
     extended: bool,

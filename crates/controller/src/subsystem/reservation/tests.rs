@@ -204,7 +204,7 @@ fn preempting_the_holder_takes_its_place() {
         assert_eq!(r.held.map(|held| held.rtype), Some(2));
         assert_eq!(r.hosts().collect::<Vec<_>>(), [B, C]);
     }
-    // Those who stay and lose the access that the old type gave them are told.
+    // Registrants that stay and lose the access of the old type get a notification.
     let mut r = held(3);
     register(&mut r, C, 0, 0, 3).unwrap();
     let told = vec![
@@ -366,7 +366,7 @@ mod model {
     #[derive(Clone, Debug, Default, PartialEq)]
     pub(super) struct Model {
         pub(super) keys: BTreeMap<u8, u64>,
-        /// Type and holder; nobody in particular with types 5 and 6.
+        /// Type and holder; no single holder with types 5 and 6.
         pub(super) held: Option<(u32, Option<u8>)>,
     }
 

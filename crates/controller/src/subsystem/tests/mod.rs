@@ -1,4 +1,4 @@
-//! Operations and the directory, with members that acknowledge as they are told to.
+//! Operations and the directory, with members that acknowledge as the test says.
 
 mod operations;
 mod space;

@@ -452,7 +452,7 @@ fn a_drain_gives_up_only_what_it_waits_for() {
     assert!(!subsystem.wants_abandon(b), "it is not what is waited for");
 }
 
-/// Whatever a host manages: a power failure after the answer takes nothing of it back.
+/// Whatever a host manages: a power failure after the answer undoes no change.
 #[test]
 fn what_a_host_manages_is_kept_before_it_is_told() {
     let mut subsystem = Subsystem::new(SubsystemConfig {

@@ -27,7 +27,7 @@ pub use values::FeatureValues;
 pub(crate) use values::Values;
 use values::host_identifier_len;
 
-use super::identify::volatile_cache;
+use super::attached::volatile_cache;
 use crate::subsystem::SavedFeatures;
 
 /// Values beside their own on which features depend.

@@ -10,7 +10,7 @@ use super::values::{
     write_atomicity,
 };
 use super::{FeatureContext, Features};
-use crate::controller::admin::logs::has_zones;
+use crate::controller::admin::attached::has_zones;
 use crate::subsystem::SavedFeatures;
 
 impl Features {

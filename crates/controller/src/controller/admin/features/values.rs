@@ -20,8 +20,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use super::{FeatureAnswer, FeatureContext};
 use crate::arbitration::RECOMMENDED_BURST;
 use crate::config::MAX_IO_QUEUES;
+use crate::controller::admin::attached::has_zones;
 use crate::controller::admin::keep_alive::KEEP_ALIVE_UNIT_MS;
-use crate::controller::admin::logs::has_zones;
 
 /// Words of one bit per interrupt vector: one of the admin queue, one per I/O queue pair.
 pub(super) const VECTOR_WORDS: usize = (MAX_IO_QUEUES as usize + 1).div_ceil(32);

@@ -25,9 +25,10 @@ use port::namespace::NamespaceTable;
 use port::set::CommandSet;
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::attached::{has_zones, volatile_cache};
+use super::error_log::ERROR_ENTRIES;
 use super::events::AERL_Z;
 use super::keep_alive::KAS;
-use super::logs::{ERROR_ENTRIES, has_zones};
 use super::sanitize::SANICAP;
 use super::{ABORT_LIMIT, firmware};
 use crate::arbitration::RECOMMENDED_BURST;
@@ -45,11 +46,6 @@ const RESUME_LATENCY_US: u32 = 1_000_000;
 const MAX_POWER: u16 = 2500;
 /// Revision of the NVM command set specification: 1.1.
 const NVM_1_1: Version = Version::new().with_mjr(1).with_mnr(1);
-
-/// Whether any namespace may lose unflushed data: then there is a volatile write cache.
-pub(crate) fn volatile_cache(namespaces: &NamespaceTable) -> bool {
-    namespaces.iter().any(|n| n.traits.volatile_cache)
-}
 
 /// The data structure that an Identify command asks for.
 pub(crate) fn identify(

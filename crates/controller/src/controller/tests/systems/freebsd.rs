@@ -104,7 +104,7 @@ fn one_pin_serves_all_queues() {
             "nothing is left: it would be called for ever"
         );
     }
-    // What came while it was masked is told by unmasking.
+    // Unmasking raises the interrupt that came while it was masked.
     let read = io(&rig, READ, 1, 0, 1);
     rig.write32(INTMS, 1);
     rig.interrupts.clear();

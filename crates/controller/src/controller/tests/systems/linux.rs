@@ -230,7 +230,7 @@ fn a_namespace_that_comes_is_scanned() {
 }
 
 /// nvme_timeout: an Abort, and when the command still does not come, a reset; then everything is
-/// built anew.
+/// created again.
 #[test]
 fn a_command_that_hangs_is_aborted_and_then_reset() {
     use port::testing::Manner;

@@ -1,7 +1,7 @@
 //! U-Boot, drivers/nvme/nvme.c.
 //!
 //! From the driver's public source: admin and I/O queues have two entries; it asks for one I/O
-//! queue; Create I/O Completion Queue enables interrupts, on vector 0, though nobody handles them;
+//! queue; Create I/O Completion Queue enables interrupts, on vector 0, without a handler for them;
 //! completions are polled; namespaces up to NN are identified; transfers are cut to MDTS. It leaves
 //! the controller enabled when it starts a system.
 
@@ -44,7 +44,7 @@ fn loads_a_kernel_in_pieces_of_mdts() {
     }
 }
 
-/// Interrupts that nobody takes hold nothing up, and the system that comes finds the controller
+/// Interrupts without a handler delay no command, and the next system finds the controller
 /// enabled.
 #[test]
 fn hands_over_without_a_shutdown() {

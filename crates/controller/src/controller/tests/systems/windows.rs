@@ -1,11 +1,11 @@
 //! Windows 10, 11 and Server: stornvme.sys.
 //!
-//! Its source is not public; what is told here is its behaviour on the bus. AQA, ASQ and ACQ are
-//! expected to read back while the controller is enabled, and requests for events to be held, not
-//! failed (24H2 and Server 2025). Coalescing and arbitration are set before the queues; queues have
-//! a vector each; data always goes by PRPs; a failure that a host may clear is met by a controller
-//! reset. Hibernation and crash dumps use a second, polling driver that starts the controller anew
-//! with small queues and one I/O pair without interrupts.
+//! Its source is not public; this is its behaviour on the bus. AQA, ASQ and ACQ are expected to
+//! read back while the controller is enabled, and requests for events to be held, not failed (24H2
+//! and Server 2025). Coalescing and arbitration are set before the queues; queues have a vector
+//! each; data always goes by PRPs; a failure that a host may clear is met by a controller reset.
+//! Hibernation and crash dumps use a second, polling driver that enables the controller again with
+//! small queues and one I/O pair without interrupts.
 
 use super::super::rig::*;
 use super::*;
@@ -96,7 +96,7 @@ fn starts_and_works() {
     start(&mut rig);
     identify(&mut rig);
     features(&mut rig);
-    // Four requests are held; they are not failed, and one of them is told when something happens.
+    // Four requests are held; they are not failed, and an event completes one of them.
     let requests: Vec<u16> = (0..4).map(|_| rig.async_event()).collect();
     rig.turns(4);
     assert!(rig.peek().is_none());

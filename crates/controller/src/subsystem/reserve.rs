@@ -11,10 +11,12 @@ use nvme_spec::reservation::{
 };
 use nvme_spec::{Sqe, Status};
 
-use super::report::{Registered, report};
-use super::{Host, ReservationCommand};
+use super::Subsystem;
+use super::directory::Change;
+use super::operation::{Operation, Requester, Step};
+use super::reservation::{Host, Registered, ReservationCommand, report};
+use super::set::ControllerId;
 use crate::lane::Forward;
-use crate::subsystem::{Change, ControllerId, Operation, Requester, Step, Subsystem};
 
 /// Notifications that wait for a controller; more are lost, and their count shows that (Base 2.1,
 /// 5.1.12.1.32).
@@ -29,11 +31,7 @@ pub(crate) struct Notice {
 
 impl Subsystem {
     /// Takes a reservation command of a controller's.
-    pub(in crate::subsystem) fn reservation_command(
-        &mut self,
-        controller: ControllerId,
-        forward: Forward,
-    ) {
+    pub(super) fn reservation_command(&mut self, controller: ControllerId, forward: Forward) {
         let Forward { ticket, sqe, data } = forward;
         let host = self.host_of(controller);
         let by = Requester::Io { controller, ticket };
@@ -80,7 +78,7 @@ impl Subsystem {
     ///
     /// # Errors
     /// Its status; nothing changed.
-    pub(in crate::subsystem) fn reserve(
+    pub(super) fn reserve(
         &mut self,
         nsid: u32,
         host: Host,
@@ -217,7 +215,7 @@ fn parse(sqe: &Sqe, data: &[u8; 16]) -> Option<ReservationCommand> {
 }
 
 /// The two 64-bit values that the data of a forwarded command are.
-pub(in crate::subsystem) fn keys(data: &[u8; 16]) -> [u64; 2] {
+pub(super) fn keys(data: &[u8; 16]) -> [u64; 2] {
     let value = |at: usize| {
         let bytes = data[at..at + 8].try_into();
         u64::from_le_bytes(bytes.expect("eight bytes are eight bytes"))
