@@ -9,7 +9,7 @@ use port::{Outcome, status};
 use super::message::{FailedCommand, LaneEvent, QueueName};
 use super::queues::Queues;
 use crate::command;
-use crate::queue::RingAbsent;
+use crate::queue::{Claim, RingAbsent};
 use crate::state::{CommandState, SqState};
 
 // Commands of zones, among those of blocks.
@@ -90,7 +90,7 @@ impl Queues {
             return;
         }
         let (queue, slot) = self.slots.parts(index);
-        let Some(entry) = slot.claim() else {
+        let Some(Claim { slot, entry }) = slot.claim() else {
             debug_assert!(false, "a command completed twice");
             return;
         };

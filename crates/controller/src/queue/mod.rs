@@ -17,7 +17,7 @@ mod sq;
 pub use cq::Cq;
 use memory::{DoorbellPages, RingError, ShadowDoorbells};
 pub use reservation::Reservation;
-pub(crate) use reservation::{Batch, Pool};
+pub(crate) use reservation::{Batch, Claim, Pool};
 pub use sq::Sq;
 
 use crate::state::MAX_SQS;

@@ -84,12 +84,28 @@ impl SlotState {
         reservation.consume();
     }
 
-    /// Returns the reservation of the command in this slot, or none if it has completed. The caller
-    /// completes the command and changes the slot's state.
+    /// Returns the reservation of the command in this slot with the slot, or none if the command
+    /// has completed. The caller completes the command and changes the slot's state.
     #[inline(always)]
-    pub(crate) fn claim(&self) -> Option<Reservation> {
-        self.state().has_reservation().then(Reservation::new)
+    pub(crate) fn claim(&mut self) -> Option<Claim<'_>> {
+        let has_reservation = self.state().has_reservation();
+        has_reservation.then(|| Claim {
+            slot: self,
+            entry: Reservation::new(),
+        })
     }
+}
+
+/// The reservation of the command in a slot, and the slot: while one is claimed no other claim of
+/// it exists. [`Cq::post_from`] and [`Cq::release`] consume its reservation.
+///
+/// [`Cq::post_from`]: super::Cq::post_from
+/// [`Cq::release`]: super::Cq::release
+#[must_use = "dropping a reservation loses its entry of the queue"]
+#[derive(Debug)]
+pub(crate) struct Claim<'s> {
+    pub(crate) slot: &'s mut SlotState,
+    pub(crate) entry: Reservation,
 }
 
 /// The reservations of admin commands that have not completed. They have no slots: one is as good
@@ -120,15 +136,15 @@ mod tests {
 
     #[test]
     fn a_command_completes_once() {
-        let slot = SlotState::in_state(CommandState::FETCHED);
+        let mut slot = SlotState::in_state(CommandState::FETCHED);
         slot.park(Reservation::new());
-        slot.claim().expect("it was parked").consume();
+        slot.claim().expect("it was parked").entry.consume();
         for state in [
             CommandState::POSTING,
             CommandState::ZOMBIE,
             CommandState::FREE,
         ] {
-            let slot = SlotState::in_state(state);
+            let mut slot = SlotState::in_state(state);
             assert!(slot.claim().is_none(), "it has completed: {state:?}");
         }
 
