@@ -6,8 +6,11 @@ use serde_json::Value;
 
 use super::Finding;
 
+/// Crates, each with those that it may use.
+pub(super) type Table<'a> = &'a [(&'a str, &'a [&'a str])];
+
 /// For each crate, those of ours that it may depend on. A crate that is not here may not exist.
-const ALLOWED: &[(&str, &[&str])] = &[
+pub(super) const ALLOWED: Table<'static> = &[
     (
         "api",
         &[
@@ -228,8 +231,6 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
 pub(super) fn check(metadata: &str) -> Result<Vec<Finding>> {
     check_against(metadata, ALLOWED, ALLOWED_IN_TESTS)
 }
-
-type Table<'a> = &'a [(&'a str, &'a [&'a str])];
 
 fn check_against(metadata: &str, allowed: Table<'_>, in_tests: Table<'_>) -> Result<Vec<Finding>> {
     let metadata: Value = serde_json::from_str(metadata).context("cargo metadata is not JSON")?;

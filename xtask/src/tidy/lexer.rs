@@ -2,13 +2,15 @@
 //!
 //! What it does not do: know any grammar. It expects source that the compiler accepts.
 
-/// A file's text in two copies of the same shape: what belongs to the other copy, or to a literal,
-/// is blanked, and lines stay.
+/// A file's text in three copies of the same shape: what belongs to another copy is blanked, and
+/// lines stay.
 pub(super) struct Split {
     /// Code, with comments and the insides of literals blanked.
     pub(super) code: String,
     /// Comments, with all else blanked.
     pub(super) comments: String,
+    /// Literals, with all else blanked.
+    pub(super) literals: String,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -28,6 +30,7 @@ pub(super) fn split(source: &str) -> Split {
     let mut split = Split {
         code: String::new(),
         comments: String::new(),
+        literals: String::new(),
     };
     let mut state = State::Code;
     let mut at = 0;
@@ -36,16 +39,17 @@ pub(super) fn split(source: &str) -> Split {
         let comment = |state| matches!(state, State::LineComment | State::BlockComment(_));
         for &c in &chars[at..at + length] {
             // What opens or closes a comment belongs to the comment.
-            let (code, text) = match () {
-                () if c == '\n' => ('\n', '\n'),
-                () if comment(state) || comment(next) => (' ', c),
+            let (code, text, inside) = match () {
+                () if c == '\n' => ('\n', '\n', '\n'),
+                () if comment(state) || comment(next) => (' ', c, ' '),
                 () if state == State::Code && next == State::Code && !literal(&chars, at) => {
-                    (c, ' ')
+                    (c, ' ', ' ')
                 }
-                () => (' ', ' '),
+                () => (' ', ' ', c),
             };
             split.code.push(code);
             split.comments.push(text);
+            split.literals.push(inside);
         }
         state = next;
         at += length;

@@ -1,15 +1,17 @@
 //! Rules of the project that no compiler checks: which crate may use which, that modules use each
-//! other in no circle, what source text may hold, where links lead, and how the book's blocks are
-//! marked.
+//! other in no circle, the size of crates, the order of imports, what source text may hold, where
+//! links lead, and how the book's blocks are marked.
 //!
 //! Each rule is a function from text to findings, so that its tests show it failing; [`run`] feeds
 //! them the working tree.
 
 mod arrows;
 mod cycles;
+mod imports;
 mod lexer;
 mod links;
 mod prose;
+mod size;
 mod text;
 mod truth;
 
@@ -82,11 +84,16 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Finding>> {
         );
     }
     findings.extend(cycles::check(&sources));
+    findings.extend(size::check(&sources));
     findings.extend(links::check(&pages, &|path| root.join(path).exists()));
     for (name, text) in &pages {
         findings.extend(prose::check(name, text));
     }
-    findings.extend(truth::check(&pages));
+    for (name, text) in &sources {
+        findings.extend(prose::check_source(name, text));
+        findings.extend(imports::check(name, text));
+    }
+    findings.extend(truth::check(&pages, &sources));
     findings.extend(book::check(root, &pages)?);
     Ok(findings)
 }

@@ -1,9 +1,11 @@
-//! Words that the project does not use in its documentation, each with its replacement.
+//! Words that the project does not use, each with its replacement.
 //!
-//! Only prose is checked: no code block, code span, comment or link target. The changelog keeps the
-//! words of its time.
+//! In pages only prose is checked: no code block, code span, comment or link target. In sources
+//! comments are checked, and the literals of what is not a test. The changelog keeps the words of
+//! its time. A phrase that is broken over two lines is not found.
 
 use super::Finding;
+use super::lexer::split;
 
 /// The changelog, whose older entries stay as they are.
 const HISTORY: &str = "CHANGELOG.md";
@@ -11,17 +13,43 @@ const HISTORY: &str = "CHANGELOG.md";
 /// Phrases in lower case, and what to write instead.
 const PHRASES: &[(&str, &str)] = &[
     ("anew", "again, or recreated"),
+    ("are told", "are notified, or name who sends or reports it"),
+    ("asks for completions", "polls"),
     ("brought near", "prefetched"),
     ("but for", "except"),
+    ("given up", "aborted, or abandoned"),
+    ("goes first", "is in the latency class, or has priority"),
+    ("gone when the program ends", "not persistent"),
+    ("held back", "deferred, or rejected"),
+    ("holds back", "defers, or rejects"),
+    ("is told", "is notified, or name who sends or reports it"),
+    (
+        "its keeper",
+        "the drive supervisor, or the name of the type",
+    ),
     ("knob", "parameter"),
+    ("knobs", "parameters"),
     ("let go of", "release"),
     ("lets go of", "releases"),
+    ("looks for submissions", "polls"),
     (
         "nobody",
         "the host, the reactor, the operator or the caller that does not",
     ),
+    ("nothing of", "none of, or say what there is"),
+    ("of before", "previous"),
+    ("over the host's head", "bypassing the host"),
+    ("past us", "bypassing the server"),
     ("put aside", "renamed to its new name"),
+    ("said of", "reported of"),
+    ("says of itself", "reports"),
+    ("stands in the queue", "is queued"),
+    ("taken back", "unmapped, released, or undone"),
+    ("takes too long", "times out"),
+    ("the time of a drive", "the timing model"),
     ("under way", "in flight"),
+    ("what it is worth", "the quantity"),
+    ("who polls", "the reactor or the host that polls"),
     (
         "whoever",
         "the host, the reactor, the operator or the caller",
@@ -44,16 +72,45 @@ pub(super) fn check(name: &str, text: &str) -> Vec<Finding> {
         if fenced {
             continue;
         }
-        let line = prose(line, &mut commented).to_lowercase();
-        for (phrase, replacement) in PHRASES.iter().filter(|(phrase, _)| holds(&line, phrase)) {
-            findings.push(Finding {
-                file: name.to_owned(),
-                line: number,
-                what: format!("{phrase:?}: write {replacement:?}"),
-            });
+        findings.extend(phrases(name, number, &prose(line, &mut commented)));
+    }
+    findings
+}
+
+/// Checks a Rust source: its comments, and, tests apart, its literals.
+pub(super) fn check_source(name: &str, text: &str) -> Vec<Finding> {
+    let split = split(text);
+    let is_test = |line: &str| line.trim() == "#[cfg(test)]";
+    let production = match is_of_tests(name) {
+        true => 0,
+        false => text.lines().take_while(|line| !is_test(line)).count(),
+    };
+    let mut findings = Vec::new();
+    let lines = split.comments.lines().zip(split.literals.lines());
+    for (number, (comment, literal)) in (1..).zip(lines) {
+        findings.extend(phrases(name, number, &prose(comment, &mut false)));
+        if number <= production {
+            findings.extend(phrases(name, number, literal));
         }
     }
     findings
+}
+
+/// Whether a source is of tests alone, or is this list.
+fn is_of_tests(name: &str) -> bool {
+    let is_test = |part: &str| matches!(part, "tests" | "tests.rs") || part.starts_with("tests-");
+    name.split('/').any(is_test) || name.ends_with("tidy/prose.rs")
+}
+
+fn phrases(name: &str, number: usize, line: &str) -> Vec<Finding> {
+    let line = line.to_lowercase();
+    let found = PHRASES.iter().filter(|(phrase, _)| holds(&line, phrase));
+    let finding = |(phrase, replacement): &(&str, &str)| Finding {
+        file: name.to_owned(),
+        line: number,
+        what: format!("{phrase:?}: write {replacement:?}"),
+    };
+    found.map(finding).collect()
 }
 
 /// A line without its code spans, comments and link targets.
@@ -115,10 +172,31 @@ mod tests {
 
     #[test]
     fn whole_words_of_prose_alone_are_looked_at() {
-        assert!(lines("a whatnobody and knobs").is_empty());
+        assert!(lines("a whatnobody and doorknobs").is_empty());
         assert!(lines("`nobody` and [text](images/knob.png)").is_empty());
         assert!(lines("```sh\nuseradd nobody\n```\n<!-- nobody\nnobody --> fine").is_empty());
         assert_eq!(lines("<!-- x --> nobody"), [1]);
+    }
+
+    #[test]
+    fn comments_and_messages_of_sources_are_looked_at() {
+        let source = concat!(
+            "//! Nobody waits.\n",
+            "fn nobody() -> u8 {\n",
+            "    fail(\"served anew\") // `nobody` reads this\n",
+            "}\n",
+            "#[cfg(test)]\n",
+            "mod tests {\n",
+            "    const TEXT: &str = \"nobody\"; // whoever\n",
+            "}\n",
+        );
+        let lines = |name: &str| -> Vec<usize> {
+            let findings = check_source(name, source);
+            findings.iter().map(|finding| finding.line).collect()
+        };
+        assert_eq!(lines("crates/x/src/a.rs"), [1, 3, 7]);
+        assert_eq!(lines("crates/x/src/a/tests.rs"), [1, 7]);
+        assert_eq!(lines("crates/tests-x/src/a.rs"), [1, 7]);
     }
 
     #[test]

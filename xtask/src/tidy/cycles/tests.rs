@@ -56,9 +56,12 @@ fn modules_in_an_order_pass() {
             "a/mod.rs",
             "mod one; mod two; use crate::b::B; use crate::c::C;",
         ),
-        // Within a module anything goes.
+        // A module and its children are one subject.
         ("a/one.rs", "use super::two::T; use super::A;"),
-        ("a/two.rs", "use super::one::T; use crate::a::A;"),
+        (
+            "a/two.rs",
+            "use crate::a::A; use super::super::b::two::one::B;",
+        ),
         (
             "b.rs",
             "use crate::c::C; use c::a::A; fn f() { a::f(); self::a::f(); x.a::<u8>(); }",
@@ -69,6 +72,35 @@ fn modules_in_an_order_pass() {
         ),
     ]);
     assert_eq!(found, [""; 0]);
+}
+
+#[test]
+fn children_of_a_module_are_looked_at_as_well() {
+    let a = ("a/mod.rs", "mod one; mod two; pub use self::two::{T, U};");
+    let one = ("a/one.rs", "use super::T;");
+    for takes in [
+        "use super::one::O;",
+        "use crate::a::one::O;",
+        "mod deep { use super::super::one::O; }",
+        "use super::super::a::one;",
+    ] {
+        let found = said(&[a, one, ("a/two.rs", takes)]);
+        assert_eq!(found.len(), 1, "{takes}: {found:?}");
+        assert!(found[0].starts_with("crates/x/a: the modules one, two "));
+    }
+    // What a parent has from elsewhere is no child's.
+    let a = (
+        "a/mod.rs",
+        "mod one; mod two; use crate::b::T; use other::U;",
+    );
+    let two = ("a/two.rs", "use super::one::O;");
+    assert_eq!(said(&[a, ("b.rs", ""), one, two]), [""; 0]);
+    // And deeper.
+    let found = said(&[
+        ("a/b/c/one.rs", "use super::two::T;"),
+        ("a/b/c/two.rs", "use crate::a::b::c::one::O;"),
+    ]);
+    assert_eq!(found.len(), 1, "{found:?}");
 }
 
 #[test]
