@@ -6,9 +6,8 @@ use memory::{Buffer, HostMemory};
 use nvme_spec::Sqe;
 use nvme_spec::opcode::NvmOpcode;
 
-use super::drive::{LATENCY_MAX_NS, STALL_NS};
 use super::random::Random;
-use super::{Clock, Latency, summary};
+use super::{Clock, LATENCY_MAX_NS, Latency, STALL_NS, summary};
 use crate::bus::{Bus, MappedDoorbells};
 use crate::io::{Blocks, Namespace};
 use crate::{DriverError, QueuePair};

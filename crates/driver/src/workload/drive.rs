@@ -12,7 +12,7 @@ use nvme_spec::{Cqe, Status};
 use super::beside::{Beside, Submitted};
 use super::places::Places;
 use super::traffic::{Kind, Op, Traffic};
-use super::{Clock, Job, Phase, Progress, Ring};
+use super::{Clock, Job, LATENCY_MAX_NS, Phase, Progress, Ring, STALL_NS};
 use crate::bus::Bus;
 use crate::io::{Blocks, Namespace};
 use crate::{DriverError, QueuePair};
@@ -24,12 +24,6 @@ const LOOKS_PER_CLOCK: u32 = 256;
 const LOOKS_BEFORE_YIELD: u32 = 1 << 14;
 /// Time between two reports of progress.
 const TICK_NS: u64 = 100_000_000;
-/// Longest latency that is distinguished, in nanoseconds: a minute.
-pub(super) const LATENCY_MAX_NS: u64 = 60_000_000_000;
-/// A turn takes microseconds, and the clock is read every few of them. If two reads are further
-/// apart, the machine has not let this thread run, and that time says nothing about the drive.
-pub(super) const STALL_NS: u64 = 200_000;
-
 /// The little-endian words of an entry that hold its opcode, its data pointers
 /// and its first block.
 const OPCODE_WORD: usize = 0;

@@ -47,6 +47,12 @@ use crate::{DriverError, QueuePair, Rung};
 /// Units of a job's block size that can be verified: each takes four bytes.
 const VERIFIED_UNITS_MAX: u64 = 1 << 26;
 
+/// Longest latency that is distinguished, in nanoseconds: a minute.
+const LATENCY_MAX_NS: u64 = 60_000_000_000;
+/// A turn takes microseconds, and the clock is read every few of them. If two reads are further
+/// apart, the machine has not let this thread run, and that time says nothing about the drive.
+const STALL_NS: u64 = 200_000;
+
 /// Commands of a job, and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rw {

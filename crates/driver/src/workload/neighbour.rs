@@ -6,9 +6,9 @@
 use memory::HostMemory;
 
 use super::beside::Beside;
-use super::drive::{Line, Record, STALL_NS, Times, entry};
+use super::drive::{Line, Record, Times, entry};
 use super::traffic::Plain;
-use super::{Clock, Job, JobResult, check, result};
+use super::{Clock, Job, JobResult, STALL_NS, check, result};
 use crate::bus::Bus;
 use crate::io::Namespace;
 use crate::{DriverError, QueuePair};

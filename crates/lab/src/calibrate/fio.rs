@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use simulate::fio as jobs;
 
 use super::float;
-use super::formats::{Asked, Points};
+use super::points::{Asked, Points};
 use super::samples::{Act, Sample};
 
 type Options = Map<String, Value>;

@@ -7,17 +7,20 @@
 //! would help ([`sweeps`]). Some points are held out of the fit, and show how well it predicts.
 //!
 //! Reading order: [`samples`], [`formats`], [`unknowns`], [`start`], [`forward`], [`fit`],
-//! [`result`], [`units`], [`steady`].
+//! [`search`], [`units`], [`steady`], [`result`].
 //!
 //! Not included: the shape of a drive. Channels, dies, pages, cells and zones are those of the
 //! given preset.
 
+mod findings;
 mod fio;
 mod fit;
 mod formats;
 mod forward;
+mod points;
 mod result;
 mod samples;
+mod search;
 mod start;
 mod steady;
 mod sweeps;
@@ -27,8 +30,9 @@ mod unknowns;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use findings::{Calibration, Finding, Foretold, Given, Standing};
 pub(crate) use formats::read;
-pub(crate) use result::{Calibration, Finding, Foretold, Given, Standing, calibrate};
+pub(crate) use result::calibrate;
 pub(crate) use samples::{Act, Sample};
 pub(crate) use sweeps::{Sweep, needed};
 

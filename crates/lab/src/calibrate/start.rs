@@ -3,7 +3,7 @@
 
 use model::{Arithmetic, Direction, Kind, Parameters};
 
-use super::result::Given;
+use super::findings::Given;
 use super::{Act, Sample, float, whole};
 
 /// The kind of the measured drive: that of the preset, or derived from the commands.

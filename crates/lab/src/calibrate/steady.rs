@@ -2,7 +2,7 @@
 
 use model::{FlashParameters, Moment, Parameters, Value};
 
-use super::result::{Finding, Foretold, Known, Standing};
+use super::findings::{Finding, Foretold, Known, Standing};
 use super::unknowns::STEADY;
 use super::{Act, Sample, float, forward, whole};
 

@@ -5,7 +5,8 @@
 
 use model::{Kind, Moment, Parameters, Value};
 
-use super::result::{Finding, Known, POSSIBLE, Search, Standing};
+use super::findings::{Finding, Known, Standing};
+use super::search::{POSSIBLE, Search};
 use super::start;
 use super::unknowns::DEPTHS;
 

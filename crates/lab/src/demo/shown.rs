@@ -93,13 +93,6 @@ pub(super) fn findings(findings: &Findings) -> String {
     text
 }
 
-/// Announces the guest.
-pub(super) fn booting(server: u32) -> String {
-    format!(
-        "server: process {server}; booting a Debian guest with both drives, its processor emulated by QEMU"
-    )
-}
-
 /// Result of the guest.
 pub(super) fn seen(seen: &Seen) -> String {
     let mut text = format!("\n`nvme list` in the guest:\n{}\n", seen.nvme_list);

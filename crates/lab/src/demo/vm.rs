@@ -14,8 +14,8 @@ use serde::Serialize;
 use terminal::interrupt::Interrupt;
 use terminal::progress;
 
+use super::configuration;
 use super::server::Server;
-use super::{configuration, shown};
 
 /// Time limit of the guest.
 const BOUND: Duration = Duration::from_secs(240);
@@ -66,7 +66,10 @@ pub(super) fn run_in(dir: &Path, interrupt: &Interrupt) -> anyhow::Result<Seen> 
         .iter()
         .map(|c| c.listen.path().to_owned())
         .collect();
-    progress::note(&shown::booting(server.id()));
+    progress::note(&format!(
+        "server: process {}; booting a Debian guest with both drives, its processor emulated by QEMU",
+        server.id()
+    ));
     let options = Options {
         job: Some(JOB.to_owned()),
         sockets,

@@ -10,7 +10,8 @@ use model::{Kind, Moment, Parameters};
 use simulate::output::Run;
 use simulate::{Plan, Workload, fio};
 
-use super::result::{Calibration, Finding, Given, Standing, calibrate};
+use super::findings::{Calibration, Finding, Given, Standing};
+use super::result::calibrate;
 use super::samples::{Keys, Writers};
 use super::{Act, Sample, read};
 

@@ -163,10 +163,7 @@ impl Document {
         PresetFile {
             nvmirage_preset: FILE_VERSION,
             name: name.to_owned(),
-            about: format!(
-                "calibrated from {}{like}",
-                super::shown::measured(self.points)
-            ),
+            about: format!("calibrated from {}{like}", measured(self.points)),
             kind: kind.name().to_owned(),
             size,
             parameters,
@@ -176,6 +173,19 @@ impl Document {
 
 fn is_on(parameter: &model::parameter::Parameter, parameters: &Parameters) -> bool {
     parameter.get(parameters).raw != 0
+}
+
+/// `1 point`, `2 points`.
+pub(super) fn points_in_words(count: usize) -> String {
+    match count {
+        1 => "1 point".to_owned(),
+        _ => format!("{count} points"),
+    }
+}
+
+/// `1 measured point`, `2 measured points`.
+fn measured(count: usize) -> String {
+    points_in_words(count).replacen(' ', " measured ", 1)
 }
 
 /// Source of a value, as the preset names it.

@@ -201,7 +201,7 @@ const REASONS: usize = 20;
 /// Why no drive comes out, with what was found of the points that were passed over.
 fn not_enough(points: usize, passed_over: &[String]) -> String {
     let are = if points == 1 { "is" } else { "are" };
-    let points = shown::points_in_words(points);
+    let points = document::points_in_words(points);
     let mut text = format!("{points} {are} not enough for a drive");
     for why in passed_over.iter().take(REASONS) {
         text += &format!("\npassed over: {why}");

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use terminal::table::{Align, Table};
 use terminal::units;
 
-use super::document::{Document, Point};
+use super::document::{Document, Point, points_in_words};
 
 pub(super) fn text(document: &Document) -> String {
     let mut text = format!(
@@ -81,19 +81,6 @@ fn parameters(document: &Document) -> String {
         ]);
     }
     table.to_string()
-}
-
-/// `1 point`, `2 points`.
-pub(super) fn points_in_words(count: usize) -> String {
-    match count {
-        1 => "1 point".to_owned(),
-        _ => format!("{count} points"),
-    }
-}
-
-/// `1 measured point`, `2 measured points`.
-pub(super) fn measured(count: usize) -> String {
-    points_in_words(count).replacen(' ', " measured ", 1)
 }
 
 /// All points one by one, or only a summary of their errors.

@@ -8,14 +8,11 @@ use serde::Serialize;
 use simulate::points::{self, Points};
 use terminal::interrupt::Interrupt;
 
-use super::measure::{Drive, PointReport};
+use super::measure::{Drive, PointReport, ZONES};
 use super::real::{Bytes, Rig, Serve, Setup};
 
 /// Minimum number of intervals of a course.
 const INTERVALS: u64 = 50;
-
-/// Name of the course of zone writers.
-pub(super) const ZONES: &str = "zones";
 
 /// Throughput over time of the same commands, in virtual time and in real time.
 #[derive(Debug, Serialize)]

@@ -7,13 +7,15 @@ use simulate::points::{self, Latencies, Measured, Point, PointOp, Points};
 
 use super::Emulation;
 use super::compound::Compound;
-use super::courses::ZONES;
 use super::published::{self, Comparison};
 use super::real::{Bytes, Excluded, Rig, Run, Setup};
 use crate::placement::Placement;
 
 /// A completion that the host sees more than this after its modelled time is late.
 const LATE_NS: i64 = 2_000;
+
+/// Name of the course of zone writers, and of the points of zone writes.
+pub(super) const ZONES: &str = "zones";
 
 /// Results of one point.
 #[derive(Clone, Debug, Serialize)]
