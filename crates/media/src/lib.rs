@@ -47,16 +47,16 @@ mod vendor;
 mod zoned;
 
 pub use self::channel::Channel;
-pub use self::drive::DriveCounts;
+pub use self::drive::{DriveCounts, Duty};
 pub use self::error::MediumError;
 pub use self::file::{Direct, FileCounts, FileIo, IoCounts};
 pub use self::journal::{RecordSink, StateError};
 pub use self::keyvalue::Dialect;
 pub use self::look::{Asked, Look, PairsLook, Stalls, TimingLook};
 pub use self::medium::{MAX_DEPTH, Medium, MediumKind, MediumSpec, RECORD_MAX};
-/// A reactor's part in the completions of a drive's channels.
-pub type Relay = drive::Relay<driver::bus::place::AnyBus>;
-pub use self::drive::Duty;
 pub use self::trouble::{Trouble, TroubleLook, Troubles};
 pub use self::vendor::Vendor;
 pub use self::zoned::{ZoneLook, ZoneLoss, ZoneLossError, ZoneSpec, ZonesLook, ZonesState};
+
+/// A reactor's part in the completions of a drive's channels.
+pub type Relay = drive::Relay<driver::bus::place::AnyBus>;

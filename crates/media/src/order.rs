@@ -3,8 +3,8 @@
 //!
 //! A command that waits for one of its own channel holds either no claim or a complete one, so
 //! commands cannot wait for each other in a circle. Claims end with their commands, also if a
-//! command is given up that the kernel still has: the code that gives up a channel has waited for
-//! that as long as possible.
+//! channel abandons a command that the kernel still has: the code that drops the channel has waited
+//! for the command as long as possible.
 //!
 //! Not included: wake-ups. While [`Order::is_waiting`], the channel must be reaped.
 

@@ -1,4 +1,4 @@
-//! The longest that one call of a model takes, which nobody else on its reactor is served in:
+//! The longest duration of one call of a model, during which its reactor serves nothing else:
 //! `cargo run --release -p model --example longest`.
 //!
 //! Drives in steady state under random writes, and then deallocated. The same commands are run
@@ -70,7 +70,7 @@ fn run(model: &mut Model, size: u64, len: u32, calls: &mut Calls) -> u64 {
             submitted += 1;
             under_way += 1;
         }
-        now = model.next_event().expect("commands are under way");
+        now = model.next_event().expect("commands are in flight");
         let begin = Instant::now();
         model.advance(now, &mut done);
         calls.advance.push(begin.elapsed().as_nanos() as u64);

@@ -1,8 +1,8 @@
 //! How many commands a model takes in a second of wall time, on one core:
 //! `cargo run --release -p model --example speed`.
 //!
-//! Closed loops: as many commands are under way as the depth says, and each that is done is
-//! followed by the next.
+//! Closed loops: the depth is the number of commands in flight, and the next command follows each
+//! completion.
 
 use std::time::Instant;
 
@@ -67,7 +67,7 @@ fn run(case: &Case) {
             under_way += 1;
             next = op();
         }
-        now = model.next_event().expect("commands are under way");
+        now = model.next_event().expect("commands are in flight");
         model.advance(now, &mut done);
         under_way -= done.len() as u64;
         done.clear();

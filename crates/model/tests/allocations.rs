@@ -23,7 +23,7 @@ fn parameters(name: &str, size: u64) -> Parameters {
     preset.parameters(size, None).expect("a size that will do")
 }
 
-/// Keeps `depth` commands under way until `count` were submitted.
+/// Keeps `depth` commands in flight until `count` were submitted.
 fn drive(model: &mut Model, depth: usize, count: u64, mut next: impl FnMut(u64) -> Op<'static>) {
     let mut done = Vec::with_capacity(depth);
     let (mut now, mut under_way) = (0, 0);

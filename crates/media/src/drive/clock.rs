@@ -2,8 +2,11 @@
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use super::keeper::TICK;
+/// One tick of a drive's clock. The keeper shares requested memory after one tick, so that it does
+/// not share memory that is mapped only for a moment, as firmware does.
+pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// Clock of a drive's keeper and its channels, in [`TICK`]s.
 ///

@@ -16,8 +16,8 @@ use zerocopy::IntoBytes;
 
 use super::data::{self, Pieces};
 use super::facts::Facts;
-use super::keeper::{BOUNCE_BYTES, Queue};
 use super::op::{Cursor, Fused, Kind, Op};
+use super::queue::{BOUNCE_BYTES, Queue};
 
 const PAGE: u64 = 4096;
 

@@ -1,4 +1,5 @@
-//! Counters of a drive, written by its channels and its keeper, readable by any thread.
+//! Counters of a drive, written by its channels and the drive supervisor ([`super::keeper`]),
+//! readable by any thread.
 //!
 //! A channel counts locally and publishes now and then, so that no command writes to memory that
 //! other reactors write to.
@@ -20,7 +21,7 @@ pub struct DriveCounts {
     /// Host requests that ended as interrupted: the drive did not answer in time, was reset, or was
     /// lost.
     pub interrupted: u64,
-    /// Queue pairs that were given up.
+    /// Queue pairs that were abandoned.
     pub queues_given_up: u64,
     /// Resets of the drive.
     pub resets: u64,

@@ -4,8 +4,8 @@ use driver::bus::Bus;
 use driver::io::Namespace;
 use driver::{Device, DriverError, QueuePair};
 
+use super::SLOW_TIMEOUT;
 use super::facts::Facts;
-use super::keeper::SLOW_TIMEOUT;
 
 /// Bytes per command: any drive clears this quickly.
 const STEP_BYTES: u64 = 4 << 20;

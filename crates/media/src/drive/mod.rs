@@ -17,8 +17,9 @@
 //! namespace), scheduling, SGLs, metadata, and the drive's own Compare and Copy.
 //!
 //! [`keeper`] owns the device and a thread, [`warden`] unmaps memory while the keeper is busy,
-//! [`channel`] is a reactor's handle, [`relay`] polls on another reactor, [`windows`] maps hosts'
-//! memory to drive addresses, and [`data`] locates a command's data.
+//! [`channel`] is a reactor's handle, [`relay`] polls on another reactor, [`message`] defines their
+//! messages, [`windows`] maps hosts' memory to drive addresses, and [`data`] locates a command's
+//! data.
 
 mod channel;
 mod clock;
@@ -28,7 +29,9 @@ mod data;
 mod erase;
 mod facts;
 mod keeper;
+mod message;
 mod op;
+mod queue;
 mod relay;
 mod report;
 #[cfg(test)]
@@ -54,10 +57,10 @@ use self::channel::Parts;
 use self::counts::Counting;
 pub use self::counts::DriveCounts;
 use self::facts::Facts;
-use self::keeper::Job;
 pub use self::keeper::{Keeper, Reopen};
-use self::relay::Sleeper;
-pub use self::relay::{Duty, Relay};
+pub use self::message::Duty;
+use self::message::{Job, Sleeper};
+pub use self::relay::Relay;
 pub use self::report::ShownPage;
 use crate::order::Order;
 use crate::size::Bytes;
@@ -68,6 +71,8 @@ use crate::trouble::Troubles;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a server's answers: a server that needs longer for a register read is stalled.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit of the keeper's slow commands, which take drives seconds.
+const SLOW_TIMEOUT: Duration = Duration::from_secs(20);
 /// Memory shared with a drive for queues, lists and buffers: enough for eight channels. A physical
 /// drive has all of it locked.
 pub const MEMORY_LEN: usize = 64 << 20;

@@ -21,59 +21,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
 use driver::bus::Bus;
-use driver::{Carrier, HeadCarrier};
-use memory::{Bell, EventFd};
 
-use super::keeper::{BUSY_COMMANDS, Job, Wakes};
-
-/// Task of a relay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
-    /// Brings completions from the drive's queues.
-    Entries,
-    /// Writes the drive's completion head doorbells.
-    Heads,
-}
-
-/// A reactor that may sleep, and its wake-up.
-#[derive(Clone, Debug)]
-pub(super) struct Sleeper {
-    pub(super) bell: Arc<Bell>,
-    pub(super) wake: EventFd,
-}
-
-impl Sleeper {
-    /// Wakes it after something was brought for it.
-    #[inline]
-    fn rouse(&self) {
-        if self.bell.ring()
-            && let Err(error) = self.wake.signal()
-        {
-            tracing::error!("a reactor cannot be woken: {error}");
-        }
-    }
-}
-
-/// A relay's half of a queue pair.
-pub(super) enum Load<B: Bus> {
-    Entries {
-        carrier: Carrier<B>,
-        /// The channel, and the relay that writes head doorbells.
-        readers: Vec<Sleeper>,
-        wakes: Wakes,
-    },
-    Heads(HeadCarrier<B>),
-}
-
-/// Orders to a relay.
-pub(super) enum Order<B: Bus> {
-    /// Perform its duty for a channel.
-    Take { channel: u32, load: Load<B> },
-    /// End its duty for a channel.
-    Drop { channel: u32 },
-    /// Whether the drive's interrupt wakes it.
-    Wakes { channel: u32, wakes: Wakes },
-}
+use super::message::{Duty, Job, Load, Order, Sleeper};
+use super::queue::{BUSY_COMMANDS, Wakes};
 
 struct Taken<B: Bus> {
     channel: u32,

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use driver::bus::Bus;
 
-use super::keeper::TICK;
+use super::clock::TICK;
 use super::windows::Opening;
 
 /// Ticks that a drive has to release memory. Together with the tick that may pass before the warden
@@ -89,12 +89,12 @@ impl<B: Bus> Warden<B> {
             match opening.close(|at, len| bus.unshare(at, len)) {
                 Ok(_) => tracing::warn!(
                     bytes,
-                    "a drive hangs on to memory that its host has taken back: it is taken out of the drive's reach"
+                    "a drive has not released memory that its host has unmapped: the IOMMU mapping is removed"
                 ),
                 Err(error) => tracing::error!(
                     at = at.0,
                     bytes,
-                    "a drive hangs on to memory that its host has taken back, which cannot be taken out of its reach: {error}"
+                    "a drive has not released memory that its host has unmapped, and the IOMMU mapping cannot be removed: {error}"
                 ),
             }
             false

@@ -151,7 +151,7 @@ struct Entry {
     is_told: bool,
 }
 
-/// The windows of one drive, as its keeper sees them.
+/// The windows of one drive, as the drive supervisor ([`super::keeper`]) sees them.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     /// Ascending by address.

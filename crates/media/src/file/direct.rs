@@ -18,7 +18,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, statx};
 use rustix::io::{Errno, pread};
 
-use super::open::SECTOR;
+use super::SECTOR;
 use crate::error::MediumError;
 
 /// The largest alignment of a buffer that bounce buffers satisfy.

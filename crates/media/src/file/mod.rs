@@ -26,7 +26,6 @@ mod health;
 mod op;
 mod open;
 mod pace;
-mod registrar;
 #[allow(unsafe_code)] // the one place: see there
 mod ring;
 mod storage;
@@ -56,12 +55,15 @@ use crate::journal::Storage as _;
 use crate::size::Bytes;
 use crate::trouble::{Trouble, Troubles};
 
+/// The smallest LBA size in bytes; every size and offset is a multiple of it.
+const SECTOR: u64 = 512;
+
 /// How a file's operations reach the kernel and come back. Of no meaning for a file in memory
 /// (tmpfs), whose operations are done at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIo {
-    /// A thread of the kernel looks for submissions (`IORING_SETUP_SQPOLL`): no system calls, but a
-    /// thread that spins while there is work.
+    /// A kernel thread polls for submissions (`IORING_SETUP_SQPOLL`): no system calls, but a thread
+    /// that spins while there is work.
     pub poll_submissions: bool,
     /// The device is asked for completions instead of interrupting (`IORING_SETUP_IOPOLL`). Needs
     /// direct I/O and a device with polled queues, or else the file is not opened.
@@ -298,7 +300,7 @@ impl FileMedium {
     pub(crate) fn min_lba_bytes(&self) -> u32 {
         match self.opened.access {
             Access::Direct(alignment) => alignment.offset as u32,
-            Access::Buffered(_) => open::SECTOR as u32,
+            Access::Buffered(_) => SECTOR as u32,
         }
     }
 

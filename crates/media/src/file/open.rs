@@ -20,11 +20,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
+use super::SECTOR;
 use super::direct::{self, Access, Direct};
 use crate::error::MediumError;
-
-/// The smallest LBA size; every size and offset is a multiple of it.
-pub(super) const SECTOR: u64 = 512;
 
 /// A file that is locked, of the right size, and ready for I/O.
 #[derive(Debug)]
@@ -204,7 +202,7 @@ fn whole_file(kind: i32) -> libc::flock {
 /// until it executes another program.
 #[expect(
     clippy::disallowed_methods,
-    reason = "nobody is served yet by a medium that is being opened"
+    reason = "a medium that is being opened serves no host yet"
 )]
 fn patiently<T>(mut take: impl FnMut() -> Result<T, MediumError>) -> Result<T, MediumError> {
     const TRIES: u32 = 50;

@@ -5,6 +5,9 @@ use nvme_spec::Status;
 use nvme_spec::samsung::SUB_COMMANDS_MAX;
 use port::{Cause, Outcome};
 
+/// Size of the head of returned keys, which is known only at the end.
+pub(super) const HEAD: usize = 4;
+
 /// Result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {

@@ -14,13 +14,13 @@ use port::{Added, Cause, Channel as Port, Done, MediumTraits, Outcome, Request};
 
 use super::answer::Ops;
 use super::durable::{Admits, Durable};
-use super::open::{self, OnFile};
 #[cfg(test)]
-use super::pairs::Pairs;
+use super::logged::LoggedPairs;
+use super::open::{self, OnFile};
 use super::set::{NvmeSet, SamsungSet, StoreIdentity};
 use super::slices::{Later, Slices};
-use super::space::{Space, UNIT};
-use super::{Dialect, KeyValue, log};
+use super::space::Space;
+use super::{Dialect, KeyValue, records};
 use crate::error::MediumError;
 use crate::file::{FileChannel, FileMedium};
 use crate::journal::{RecordSink, StateError};
@@ -124,7 +124,7 @@ impl KeyValueMedium {
     /// The system's.
     pub(crate) fn finish(&self) -> io::Result<()> {
         let mut rest = self.rest.lock().unwrap_or_else(|error| error.into_inner());
-        let log = rest.as_mut().and_then(|pairs| pairs.pairs.log());
+        let log = rest.as_mut().and_then(|pairs| pairs.pairs.log_mut());
         match (log, &self.file) {
             (Some(log), Some(file)) => log.finish(&file.storage),
             _ => Ok(()),
@@ -143,8 +143,8 @@ impl KeyValueMedium {
     /// Passes all pairs to `tell`; none while a channel has them.
     pub(crate) fn records(&self, tell: &mut RecordSink<'_>) -> io::Result<()> {
         let rest = self.rest.lock().unwrap_or_else(|error| error.into_inner());
-        let pairs = rest.as_ref().map(|pairs| &pairs.pairs);
-        pairs.map_or(Ok(()), |pairs| log::records(pairs, tell))
+        let pairs = rest.as_ref().map(|pairs| pairs.pairs.read());
+        pairs.map_or(Ok(()), |pairs| records::records(pairs, tell))
     }
 
     /// Adds a pair, while no channel has them.
@@ -153,14 +153,9 @@ impl KeyValueMedium {
         let Some(pairs) = rest.as_mut() else {
             return Ok(());
         };
-        let taken = log::replay(&mut pairs.pairs, kind, record);
+        let taken = records::replay(&mut pairs.pairs, kind, record);
         self.identity.used.store(pairs.used(), Relaxed);
         taken
-    }
-
-    /// Default number of keys: the number of units.
-    pub(crate) fn keys_of(size: u64) -> u32 {
-        u32::try_from(size / UNIT).unwrap_or(u32::MAX - 1)
     }
 
     /// The command set of its namespaces.
@@ -210,7 +205,7 @@ impl KeyValueMedium {
     /// The pairs, while no channel has them.
     pub(crate) fn look(&self) -> Option<PairsLook> {
         let rest = self.rest.lock().unwrap_or_else(|error| error.into_inner());
-        rest.as_ref().map(|pairs| pairs.pairs.look())
+        rest.as_ref().map(|pairs| pairs.pairs.read().look())
     }
 
     fn take(&self) -> Option<Box<KeyValue>> {
@@ -253,7 +248,7 @@ impl<C> KeyValueChannel<C> {
             io::Error::other("a key-value medium is served by one reactor: let no other one use it")
         })?;
         pairs.later = Later::new(slice);
-        if let (Some(durable), Some(log)) = (&mut durable, pairs.pairs.log()) {
+        if let (Some(durable), Some(log)) = (&mut durable, pairs.pairs.log_mut()) {
             durable.set_slice(slice, log);
         }
         Ok(KeyValueChannel {
@@ -272,12 +267,12 @@ impl<C> KeyValueChannel<C> {
 
     /// The pairs as they are now.
     pub(crate) fn look(&self) -> Option<PairsLook> {
-        self.pairs.as_ref().map(|pairs| pairs.pairs.look())
+        self.pairs.as_ref().map(|pairs| pairs.pairs.read().look())
     }
 
     /// The pairs: for tests.
     #[cfg(test)]
-    pub(super) fn pairs(&self) -> &Pairs {
+    pub(super) fn pairs(&self) -> &LoggedPairs {
         &self.pairs.as_ref().expect("it is not dropped").pairs
     }
 
@@ -436,7 +431,7 @@ impl<C> Drop for KeyValueChannel<C> {
             }
         }
         if let Some(pairs) = &mut self.pairs {
-            pairs.pairs.tell(|log, pairs| log.detach(pairs));
+            pairs.pairs.record(|log, pairs| log.detach(pairs));
         }
         self.medium.put(self.pairs.take());
     }
@@ -481,7 +476,7 @@ impl<C: Port> Port for KeyValueChannel<C> {
 
     fn in_flight(&self) -> u32 {
         let held = self.durable.as_ref().map_or(0, Durable::in_flight);
-        let log = self.pairs.as_ref().and_then(|pairs| pairs.pairs.log_ref());
+        let log = self.pairs.as_ref().and_then(|pairs| pairs.pairs.log());
         let has_turns = self.slices.is_going()
             || log.is_some_and(|log| log.has_to_do() || log.journal.has_verdict());
         held + u32::from(has_turns)

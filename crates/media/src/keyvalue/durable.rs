@@ -9,7 +9,7 @@ use port::ticket::{Parked, Ticket, TicketId};
 use port::{Added, Channel as Port, Done, Outcome, Request};
 
 use super::log::Log;
-use super::pairs::Pairs;
+use super::logged::LoggedPairs;
 use crate::journal::{BLOCK, Journal, Writable};
 
 /// Whether a changing command may run.
@@ -95,17 +95,17 @@ impl<C> Durable<C> {
     }
 
     /// Whether the log has work that does not wait for a request.
-    pub(super) fn is_due(&self, pairs: &mut Pairs) -> bool {
-        pairs.log().is_some_and(|log| {
+    pub(super) fn is_due(&self, pairs: &mut LoggedPairs) -> bool {
+        pairs.log_mut().is_some_and(|log| {
             let idle = log.journal.in_flight() == 0 && log.journal.stalled().is_none();
             idle && (log.is_in_checkpoint() || !log.journal.is_settled())
         })
     }
 
     /// Continues a checkpoint, up to `most` bytes and the rest of this turn.
-    fn checkpoint(&mut self, pairs: &mut Pairs, most: impl FnOnce(&Log) -> u64) {
+    fn checkpoint(&mut self, pairs: &mut LoggedPairs, most: impl FnOnce(&Log) -> u64) {
         let left = &mut self.left;
-        pairs.tell(|log, pairs| {
+        pairs.record(|log, pairs| {
             let now = most(log).min((*left).into()) as u32;
             log.checkpoint(pairs, now);
             *left -= now;
@@ -121,8 +121,8 @@ impl<C: Port> Durable<C> {
 
     /// Whether a changing command may run, and is then possibly held. A command that takes no space
     /// runs even while the log cannot be written, and its record waits in memory.
-    pub(super) fn admits(&self, pairs: &mut Pairs, holds: bool, frees: bool) -> Admits {
-        let Some(log) = pairs.log() else {
+    pub(super) fn admits(&self, pairs: &mut LoggedPairs, holds: bool, frees: bool) -> Admits {
+        let Some(log) = pairs.log_mut() else {
             return Admits::Yes;
         };
         let has_room = log.has_room() && !(holds && self.waits() >= self.depth);
@@ -139,14 +139,14 @@ impl<C: Port> Durable<C> {
 
     /// Called after a change that is in the log. `copied`: the turn copied a slice for it, and a
     /// checkpoint must wait.
-    pub(super) fn changed(&mut self, pairs: &mut Pairs, copied: bool) {
+    pub(super) fn changed(&mut self, pairs: &mut LoggedPairs, copied: bool) {
         self.checkpoint(pairs, |log| if copied { 0 } else { log.owes() });
         self.drive(pairs);
     }
 
     /// Completes a ticket with this outcome once all changes are durable.
-    pub(super) fn hold(&mut self, ticket: Ticket, outcome: Outcome, pairs: &mut Pairs) {
-        if let Some(log) = pairs.log() {
+    pub(super) fn hold(&mut self, ticket: Ticket, outcome: Outcome, pairs: &mut LoggedPairs) {
+        if let Some(log) = pairs.log_mut() {
             log.journal.retry();
         }
         self.held.push_back(Held {
@@ -157,7 +157,7 @@ impl<C: Port> Durable<C> {
     }
 
     /// A host's flush.
-    pub(super) fn flush(&mut self, ticket: Ticket, pairs: &mut Pairs) -> Added {
+    pub(super) fn flush(&mut self, ticket: Ticket, pairs: &mut LoggedPairs) -> Added {
         if self.waits() >= self.depth {
             return Added::Full(ticket);
         }
@@ -166,17 +166,17 @@ impl<C: Port> Durable<C> {
         Added::Pending
     }
 
-    pub(super) fn submit(&mut self, pairs: &mut Pairs) {
+    pub(super) fn submit(&mut self, pairs: &mut LoggedPairs) {
         self.drive(pairs);
         self.below.submit();
     }
 
     /// Periodic work: writes records that no request waits for, and continues a checkpoint.
-    pub(super) fn tend(&mut self, pairs: &mut Pairs) {
+    pub(super) fn tend(&mut self, pairs: &mut LoggedPairs) {
         if !self.is_due(pairs) {
             return;
         }
-        if let Some(log) = pairs.log()
+        if let Some(log) = pairs.log_mut()
             && !log.is_in_checkpoint()
         {
             log.journal.seal();
@@ -186,21 +186,21 @@ impl<C: Port> Durable<C> {
 
     /// Runs the checkpoint's share of a turn, and ends the turn. `copied`: the turn copied a
     /// command's slice.
-    fn end_turn(&mut self, pairs: &mut Pairs, copied: bool) {
+    fn end_turn(&mut self, pairs: &mut LoggedPairs, copied: bool) {
         // A checkpoint in between could use the room in the log that the command needs.
         if !copied {
             self.checkpoint(pairs, |_| u64::MAX);
         }
         self.submit(pairs);
         self.left = self.slice;
-        if let Some(log) = pairs.log() {
+        if let Some(log) = pairs.log_mut() {
             log.journal.begin_turn();
         }
     }
 
     /// Hands pending work to the file, as far as it has room.
-    fn drive(&mut self, pairs: &mut Pairs) {
-        let Some(log) = pairs.log() else {
+    fn drive(&mut self, pairs: &mut LoggedPairs) {
+        let Some(log) = pairs.log_mut() else {
             return;
         };
         let journal = &mut log.journal;
@@ -250,12 +250,12 @@ impl<C: Port> Durable<C> {
     }
 
     /// Takes completions of the file, at the end of a turn. `copied`: see [`Durable::changed`].
-    pub(super) fn reap(&mut self, pairs: &mut Pairs, done: &mut Vec<Done>, copied: bool) {
+    pub(super) fn reap(&mut self, pairs: &mut LoggedPairs, done: &mut Vec<Done>, copied: bool) {
         let mut reaped = std::mem::take(&mut self.reaped);
         self.below.reap(&mut reaped);
         for Done { ticket, outcome } in reaped.drain(..) {
             if Journal::owns(&ticket) {
-                if let Some(log) = pairs.log() {
+                if let Some(log) = pairs.log_mut() {
                     log.journal.complete(ticket, outcome);
                 } else {
                     ticket.retire();

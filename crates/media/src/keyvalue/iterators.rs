@@ -10,10 +10,12 @@
 
 use nvme_spec::samsung::ITERATORS;
 
+use super::answer::HEAD;
+use super::budget::Slice;
 use super::data::Sink;
 use super::index::{KEY_MAX, Slot};
+use super::logged::LoggedPairs;
 use super::pairs::Pairs;
-use super::slices::{HEAD, Slice};
 
 /// Maximum number of keys that one read examines.
 const LOOKED_AT: u32 = 1 << 16;
@@ -177,7 +179,7 @@ impl Iterators {
     pub(super) fn go_on(
         &mut self,
         reading: &mut Reading,
-        pairs: &mut Pairs,
+        pairs: &mut LoggedPairs,
         slice: &mut Slice,
         out: &mut impl Sink,
     ) -> bool {
@@ -185,7 +187,7 @@ impl Iterators {
             return true;
         };
         loop {
-            if !reading.copy_value(pairs, slice, out) {
+            if !reading.copy_value(pairs.read(), slice, out) {
                 return false;
             }
             if reading.looked == LOOKED_AT {
@@ -242,21 +244,23 @@ impl Reading {
     fn one(
         &mut self,
         place: &mut Iterator,
-        pairs: &mut Pairs,
+        pairs: &mut LoggedPairs,
         slice: &mut Slice,
         out: &mut impl Sink,
     ) -> bool {
         let mut buffer = [0; KEY_MAX];
-        let key = self.next.map(|slot| (slot, pairs.key(slot, &mut buffer)));
+        let key = self
+            .next
+            .map(|slot| (slot, pairs.read().key(slot, &mut buffer)));
         let key = key.filter(|(_, key)| key.starts_with(place.filter.start()));
         let Some((slot, key)) = key else {
             self.done.stop = Stop::Ended;
             return false;
         };
         slice.spend_key();
-        let next = pairs.after(slot);
+        let next = pairs.read().after(slot);
         if place.filter.holds(key) {
-            let value_len = (place.reads == Reads::Pairs).then(|| pairs.value_len(slot));
+            let value_len = (place.reads == Reads::Pairs).then(|| pairs.read().value_len(slot));
             let size = entry_size(key.len(), value_len);
             if size > u64::from(self.room - self.done.len) {
                 self.done.stop = Stop::Full;

@@ -1,4 +1,4 @@
-//! Log records of a key-value medium on a file, and recovery of the pairs from them.
+//! Log of the changes of a key-value medium on a file.
 //!
 //! A change is appended when it is made, completely: a store with its value, an append with the
 //! added bytes. So the log restores the pairs of one moment, wherever it ends. A checkpoint goes
@@ -10,24 +10,23 @@
 //! compound command are in one frame, so that after a crash it has happened completely or not at
 //! all.
 //!
-//! Not included: iterators, which do not persist.
+//! Not included: iterators, which do not persist, and recovery ([`super::records`]).
 
 use std::io;
 
 use memory::Store;
 
-use super::data::Source;
 use super::index::{KEY_MAX, Slot};
-use super::pairs::{Pairs, Rule, VALUE_MAX};
+use super::pairs::Pairs;
 use super::space::Place;
-use crate::journal::{Journal, RecordSink, StateError, Storage};
+use crate::journal::{Journal, Storage};
 
 /// Kinds of records: a key with its value; a key with bytes appended to its value, ignored if the
 /// key does not exist; a deleted key; deletion of all keys.
 pub(super) const PUT: u8 = 1;
 pub(super) const APPEND: u8 = 2;
-const DELETE: u8 = 3;
-const CLEAR: u8 = 4;
+pub(super) const DELETE: u8 = 3;
+pub(super) const CLEAR: u8 = 4;
 /// Bytes that are copied at once.
 const PIECE: usize = 4096;
 /// Bytes that a key takes in the log in addition to its value and the part of the key beyond 16
@@ -222,62 +221,4 @@ impl Log {
     pub(super) fn finish(&mut self, storage: &impl Storage) -> io::Result<()> {
         self.journal.finish(storage)
     }
-}
-
-/// Passes all pairs to `tell`, in the order of their keys.
-pub(super) fn records(pairs: &Pairs, tell: &mut RecordSink<'_>) -> io::Result<()> {
-    let mut buffer = [0; KEY_MAX];
-    let mut record = Vec::new();
-    let mut next = pairs.after_key(&[]);
-    while let Some(slot) = next {
-        let key = pairs.key(slot, &mut buffer);
-        record.clear();
-        record.push(key.len() as u8);
-        record.extend_from_slice(key);
-        pairs.for_pieces(slot, 0, pairs.value_len(slot), |store, at, len| {
-            let from = record.len();
-            record.resize(from + len as usize, 0);
-            store.read_bytes(at, &mut record[from..]);
-        });
-        tell(PUT, &record)?;
-        next = pairs.after_key(key);
-    }
-    Ok(())
-}
-
-/// Bytes of a record, one after another.
-struct Bytes<'r>(&'r [u8]);
-
-impl Source for Bytes<'_> {
-    fn take_into(&mut self, store: &Store, at: u64, len: u32) {
-        let (now, later) = self.0.split_at(len as usize);
-        store.write_bytes(at, now);
-        self.0 = later;
-    }
-}
-
-/// Applies a record of the log.
-pub(super) fn replay(pairs: &mut Pairs, kind: u8, record: &[u8]) -> Result<(), StateError> {
-    const STRANGE: StateError = StateError::Damaged("its log has a pair that cannot be");
-    if kind == CLEAR {
-        pairs.clear();
-        return Ok(());
-    }
-    let (len, rest) = record.split_first().ok_or(STRANGE)?;
-    let (key, value) = rest.split_at_checked(usize::from(*len)).ok_or(STRANGE)?;
-    if key.is_empty() || value.len() > VALUE_MAX as usize {
-        return Err(STRANGE);
-    }
-    let len = value.len() as u32;
-    let done = match kind {
-        PUT => pairs.store(key, Rule::Any, len, &mut Bytes(value)),
-        APPEND if pairs.size_of(key).is_none() => Ok(()),
-        APPEND => pairs
-            .append(key, Rule::Any, len, &mut Bytes(value))
-            .map(drop),
-        // It may not exist yet, or not any more.
-        DELETE => pairs.delete(key).or(Ok(())),
-        _ => return Err(STRANGE),
-    };
-    done.map_err(|_| StateError::Damaged("its log has more pairs than it has room for"))
 }

@@ -1,8 +1,8 @@
 //! Keys and values: a medium that is accessed by key.
 //!
 //! `pairs` is the store: an `index` of keys in byte order with a `directory` by hash, and a `space`
-//! of units in chains. `nvme` and `samsung` are the dialects of hosts, `compound` and `iterators`
-//! parts of the latter, and `answer` is the result and cost of a command. `set` describes the
+//! of units in chains. `nvme` and `samsung` are the dialects of hosts, `list` and `iterators` their
+//! commands that return keys, and `answer` is the result and cost of a command. `set` describes the
 //! dialects to the controller, and `channel` executes commands.
 //!
 //! Invariants:
@@ -13,21 +13,24 @@
 //!   possible key.
 //! - Whatever a command or its data contain, its accesses are bounded and checked.
 //!
-//! The pairs are in memory. With a file, `log` records every change, and restores the pairs when
-//! the file is opened (`open`); `durable` is what a flush waits for.
+//! The pairs are in memory. With a file, `log` records every change (`logged`), and `records`
+//! restores the pairs when the file is opened (`open`); a flush waits for `durable`.
 
 mod answer;
+mod budget;
 mod channel;
-mod compound;
 mod data;
 mod directory;
 mod durable;
 mod index;
 mod iterators;
+mod list;
 mod log;
+mod logged;
 mod nvme;
 mod open;
 mod pairs;
+mod records;
 mod samsung;
 mod set;
 mod slices;
@@ -41,11 +44,12 @@ use nvme_spec::Sqe;
 use nvme_spec::key_value::KvOpcode;
 use nvme_spec::samsung::SamsungOpcode;
 
-use self::answer::{Answer, Ops};
+use self::answer::{Answer, HEAD, Ops};
 pub(crate) use self::channel::{KeyValueChannel, KeyValueMedium};
 use self::iterators::Iterators;
-use self::pairs::Pairs;
-use self::slices::{HEAD, Later, Listing, Memory};
+use self::logged::LoggedPairs;
+use self::slices::{Later, Listing, Memory};
+use self::space::UNIT;
 
 /// Command set of a key-value medium's hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,10 +61,15 @@ pub enum Dialect {
     Samsung,
 }
 
+/// Default number of keys of a medium of `size` bytes: the number of units.
+pub(crate) fn default_keys(size: u64) -> u32 {
+    u32::try_from(size / UNIT).unwrap_or(u32::MAX - 1)
+}
+
 /// A medium's pairs, with the commands of its dialect.
 #[derive(Debug)]
 struct KeyValue {
-    pairs: Pairs,
+    pairs: LoggedPairs,
     iterators: Iterators,
     dialect: Dialect,
     /// Unfinished part of the last command.
@@ -75,10 +84,10 @@ impl KeyValue {
     /// # Errors
     /// The system's: there is not enough memory.
     fn new(bytes: u64, keys: u32, dialect: Dialect) -> io::Result<Self> {
-        Ok(Self::of(Pairs::new(bytes, keys)?, dialect))
+        Ok(Self::of(LoggedPairs::new(bytes, keys)?, dialect))
     }
 
-    fn of(pairs: Pairs, dialect: Dialect) -> Self {
+    fn of(pairs: LoggedPairs, dialect: Dialect) -> Self {
         KeyValue {
             pairs,
             iterators: Iterators::default(),
@@ -109,7 +118,7 @@ impl KeyValue {
         let (pairs, iterators) = (&mut self.pairs, &mut self.iterators);
         let ended = match &mut listing {
             Listing::List(list) => list
-                .go_on(pairs, &mut slice, memory)
+                .go_on(pairs.read(), &mut slice, memory)
                 .then(|| (list.head(), list.ended(&mut self.ops))),
             Listing::Read(reading) => iterators
                 .go_on(reading, pairs, &mut slice, memory)
@@ -143,7 +152,7 @@ impl KeyValue {
 
     /// Bytes in use.
     fn used(&self) -> u64 {
-        self.pairs.used()
+        self.pairs.read().used()
     }
 
     /// Deletes every pair, and closes every iterator.

@@ -11,25 +11,19 @@
 
 use memory::Segment;
 use model::KvKind;
-use nvme_spec::key_value::{
-    KEY_MAX, KvCdw11, KvOpcode, ListHeader, ListKeyHeader, StoreOptions, key_field, list_entry_size,
-};
+use nvme_spec::key_value::{KEY_MAX, KvCdw11, KvOpcode, StoreOptions, key_field};
 use nvme_spec::{Sqe, Status};
-use zerocopy::IntoBytes;
 
 use super::answer::{Answer, Ops};
 use super::data::{Host, Sink};
-use super::index::{self, Slot};
-use super::pairs::{Pairs, Refusal, Rule};
-use super::slices::{HEAD, Later, Listing, Slice};
-
-/// Bytes of the head of a list.
-const LIST_HEAD: u32 = size_of::<ListHeader>() as u32;
-const _: () = assert!(size_of::<ListHeader>() == HEAD);
+use super::list::{LIST_HEAD, List};
+use super::logged::LoggedPairs;
+use super::pairs::{Refusal, Rule};
+use super::slices::{Later, Listing};
 
 /// Performs a command whose data are the `segments`, of the length in CDW10.
 pub(super) fn execute(
-    pairs: &mut Pairs,
+    pairs: &mut LoggedPairs,
     sqe: &Sqe,
     segments: &[Segment<'_>],
     (later, ops): (&mut Later, &mut Ops),
@@ -60,9 +54,9 @@ pub(super) fn execute(
         }
         KvOpcode::RETRIEVE => {
             let done = if later.is_for(sqe.cdw10) {
-                pairs.retrieve(key, 0, sqe.cdw10, later)
+                pairs.read().retrieve(key, 0, sqe.cdw10, later)
             } else {
-                pairs.retrieve(key, 0, sqe.cdw10, &mut host)
+                pairs.read().retrieve(key, 0, sqe.cdw10, &mut host)
             };
             ops.push(KvKind::Retrieve, key, done.unwrap_or(0).min(sqe.cdw10));
             done
@@ -73,8 +67,8 @@ pub(super) fn execute(
         KvOpcode::LIST => {
             let mut head = host.clone();
             host.skip(LIST_HEAD);
-            let mut list = List::new(pairs, key, sqe.cdw10);
-            if !list.go_on(pairs, &mut later.slice(), &mut host) {
+            let mut list = List::new(pairs.read(), key, sqe.cdw10);
+            if !list.go_on(pairs.read(), &mut later.slice(), &mut host) {
                 later.go_on_with(Listing::List(list), sqe.cdw10.into(), &host);
                 return Answer::ok(0);
             }
@@ -87,7 +81,11 @@ pub(super) fn execute(
         }
         KvOpcode::EXIST => {
             ops.push(KvKind::Exist, key, 0);
-            pairs.size_of(key).map(|_| 0).ok_or(Refusal::NotFound)
+            pairs
+                .read()
+                .size_of(key)
+                .map(|_| 0)
+                .ok_or(Refusal::NotFound)
         }
         _ => return Answer::of(Status::INVALID_COMMAND_OPCODE),
     };
@@ -121,66 +119,5 @@ fn status(refusal: Refusal) -> Status {
         Refusal::Full => Status::CAPACITY_EXCEEDED,
         Refusal::TooLarge => Status::INVALID_VALUE_SIZE,
         Refusal::BeyondEnd => Status::INVALID_FIELD_IN_COMMAND,
-    }
-}
-
-/// A list of keys from one on, as many as fit. A medium of this command set has no keys that are
-/// too long for it to name.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct List {
-    next: Option<Slot>,
-    keys: u32,
-    /// Bytes, with those of the head.
-    len: u32,
-    room: u32,
-}
-
-impl List {
-    fn new(pairs: &Pairs, from: &[u8], room: u32) -> Self {
-        List {
-            next: pairs.at_or_after(from),
-            keys: 0,
-            len: LIST_HEAD,
-            room,
-        }
-    }
-
-    /// Lists as many keys as fit in a slice. Returns whether the list is complete.
-    pub(super) fn go_on(&mut self, pairs: &Pairs, slice: &mut Slice, out: &mut impl Sink) -> bool {
-        let mut buffer = [0; index::KEY_MAX];
-        while let Some(slot) = self.next {
-            if slice.is_spent() {
-                return false;
-            }
-            slice.spend_key();
-            let key = pairs.key(slot, &mut buffer);
-            let size = list_entry_size(key.len());
-            let end = self.len + size as u32;
-            if end > self.room {
-                return true;
-            }
-            let mut entry = [0; list_entry_size(index::KEY_MAX)];
-            let kl = ListKeyHeader {
-                kl: key.len() as u16,
-            };
-            entry[..2].copy_from_slice(kl.as_bytes());
-            entry[2..2 + key.len()].copy_from_slice(key);
-            out.put(&entry[..size]);
-            slice.spend(size as u32);
-            (self.keys, self.len) = (self.keys + 1, end);
-            self.next = pairs.after(slot);
-        }
-        true
-    }
-
-    /// Head of the list.
-    pub(super) fn head(&self) -> [u8; HEAD] {
-        self.keys.to_le_bytes()
-    }
-
-    /// Result of the command.
-    pub(super) fn ended(&self, ops: &mut Ops) -> Answer {
-        ops.push(KvKind::List, &[], self.len);
-        Answer::ok(0)
     }
 }

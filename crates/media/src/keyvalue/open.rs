@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::log::{KEY_IN_LOG, Log, replay};
-use super::pairs::Pairs;
+use super::log::{KEY_IN_LOG, Log};
+use super::logged::LoggedPairs;
+use super::records::replay;
 use super::space::Space;
-use super::{Dialect, KeyValue, KeyValueMedium};
+use super::{Dialect, KeyValue, default_keys};
 use crate::error::MediumError;
 use crate::file::{Direct, FileIo, FileMedium, FileStorage};
 use crate::journal::{Journal, Kind, Layout, MISPLACED, SHAPE_WORDS, Shape, StateError};
@@ -30,7 +31,7 @@ pub(super) struct OnFile {
 /// Opens a file with pairs, or creates it; returns the pairs, and the maximum number of keys.
 ///
 /// # Errors
-/// Those of [`KeyValueMedium::on_file`].
+/// [`MediumError::Memory`], those of files, and [`MediumError::State`].
 pub(super) fn open(
     path: &Path,
     size: u64,
@@ -45,7 +46,7 @@ pub(super) fn open(
         let source = std::io::ErrorKind::OutOfMemory.into();
         return Err(MediumError::Memory { size, source });
     }
-    let new_keys = keys.unwrap_or_else(|| KeyValueMedium::keys_of(size));
+    let new_keys = keys.unwrap_or_else(|| default_keys(size));
     let layout = layout(size, new_keys);
     let file = match FileMedium::open(path, None, Direct::Auto, io) {
         Err(MediumError::Missing { .. }) => {
@@ -73,7 +74,7 @@ pub(super) fn open(
         return Err(failed(MISPLACED));
     }
     let mut pairs =
-        Pairs::new(size, keys).map_err(|source| MediumError::Memory { size, source })?;
+        LoggedPairs::new(size, keys).map_err(|source| MediumError::Memory { size, source })?;
     let journal = Journal::recover(&storage, superblock, true, |kind, record| {
         replay(&mut pairs, kind, record)
     });

@@ -18,40 +18,16 @@ use port::ticket::Ticket;
 use port::{Cause, Done, Outcome};
 
 use super::KeyValue;
+use super::answer::HEAD;
+use super::budget::Slice;
 use super::data::{Host, Sink, Source, Target};
 use super::index::KEY_MAX;
 use super::iterators::Reading;
+use super::list::List;
 use super::log::{self, Log};
-use super::nvme::List;
-use super::pairs::{Pairs, Refusal, Rule};
+use super::logged::LoggedPairs;
+use super::pairs::{Refusal, Rule};
 use super::space::units_of;
-
-/// Cost of a key in bytes: finding one takes some tens of nanoseconds.
-const BYTES_OF_A_KEY: u32 = 128;
-/// Size of the head of returned keys, which is known only at the end.
-pub(super) const HEAD: usize = 4;
-
-/// Budget of one turn.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slice {
-    /// Bytes.
-    pub(super) left: u32,
-}
-
-impl Slice {
-    /// Accounts for an examined key.
-    pub(super) fn spend_key(&mut self) {
-        self.spend(BYTES_OF_A_KEY);
-    }
-
-    pub(super) fn spend(&mut self, bytes: u32) {
-        self.left = self.left.saturating_sub(bytes);
-    }
-
-    pub(super) fn is_spent(&self) -> bool {
-        self.left == 0
-    }
-}
 
 /// A command that returns keys, in progress.
 #[derive(Clone, Copy, Debug)]
@@ -148,10 +124,10 @@ impl Later {
     /// Stores a value whose `len` bytes are at `at` in the command's data.
     ///
     /// # Errors
-    /// Those of [`Pairs::store`].
+    /// Those of [`LoggedPairs::store`].
     pub(super) fn store(
         &mut self,
-        pairs: &mut Pairs,
+        pairs: &mut LoggedPairs,
         (key, rule): (&[u8], Rule),
         (at, len): (u32, u32),
     ) -> Result<(), Refusal> {
@@ -164,10 +140,10 @@ impl Later {
     /// The same for bytes appended to a key's value.
     ///
     /// # Errors
-    /// Those of [`Pairs::append`].
+    /// Those of [`LoggedPairs::append`].
     pub(super) fn append(
         &mut self,
-        pairs: &mut Pairs,
+        pairs: &mut LoggedPairs,
         (key, rule): (&[u8], Rule),
         (at, len): (u32, u32),
     ) -> Result<(), Refusal> {
@@ -440,7 +416,7 @@ impl Slices {
         later.pieces.reverse();
         // Begun now, so that no frame ends between the records already appended by the command and
         // its values.
-        pairs.with_log(|_, mut log| later.begin_records(&mut log));
+        later.begin_records(&mut pairs.log_mut());
         self.going = Some(command);
     }
 
@@ -459,7 +435,8 @@ impl Slices {
             }
         } else {
             let KeyValue { pairs, later, .. } = medium;
-            pairs.with_log(|pairs, log| later.copy(pairs.bytes(), log, &mut self.memory))
+            let (pairs, log) = pairs.with_log();
+            later.copy(pairs.bytes(), log, &mut self.memory)
         };
         if !ended {
             self.going = Some((ticket, outcome));

@@ -15,7 +15,7 @@ use crate::drive::{Drive, DriveCounts, DriveIdentity, Duty, Relay, ShownPage};
 use crate::error::MediumError;
 use crate::file::{Direct, FileCounts, FileIo, FileMedium, IoCounts};
 use crate::journal::{self, StateError, Superblock};
-use crate::keyvalue::{Dialect, KeyValueMedium};
+use crate::keyvalue::{Dialect, KeyValueMedium, default_keys};
 use crate::null::{self, NullChannel};
 use crate::ram::{self, Preallocation, RamChannel};
 use crate::scripted::{ScriptedChannel, ScriptedSet};
@@ -242,7 +242,7 @@ impl Medium {
                 let medium = match path {
                     Some(path) => KeyValueMedium::on_file(path, size, *keys, *dialect)?,
                     None => {
-                        let keys = keys.unwrap_or_else(|| KeyValueMedium::keys_of(size));
+                        let keys = keys.unwrap_or_else(|| default_keys(size));
                         KeyValueMedium::open(size, keys, *dialect)?
                     }
                 };

@@ -1,4 +1,4 @@
-//! Zones as they are now, for whoever shows them.
+//! Current state of zones, as the server reports it.
 
 use nvme_spec::zoned::ZoneState;
 

@@ -22,6 +22,7 @@ mod manage;
 mod medium;
 mod open;
 mod report;
+mod spec;
 mod zones;
 
 use std::sync::Arc;
@@ -38,9 +39,9 @@ use self::durable::Waiting;
 use self::keeper::Keeper;
 pub use self::look::{ZoneLook, ZonesLook, ZonesState};
 pub use self::loss::{ZoneLoss, ZoneLossError};
-pub use self::medium::ZoneSpec;
 pub(crate) use self::medium::ZonedMedium;
 use self::report::Reported;
+pub use self::spec::ZoneSpec;
 use self::zones::{Write, Zone, Zones};
 
 /// Most ranges of one Deallocate.

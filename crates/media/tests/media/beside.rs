@@ -167,8 +167,8 @@ fn of_two_threads_that_expect_the_same_one_succeeds() {
     }
 }
 
-/// What holds a place is not submitted, and so does not end: others at the place wait, and nobody
-/// else does.
+/// A command that holds a place is not submitted, and so does not end: only other commands at that
+/// place wait.
 #[test]
 fn who_waits_for_another_channel_goes_on_when_that_has_ended() {
     let directories = directories();

@@ -152,9 +152,9 @@ fn what_was_flushed_survives_an_end_without_a_stop() {
         rig.flush();
         rig.send(3, RESET);
         assert_eq!(rig.append(4, &pattern(5, 8192)), 4 * ZONE / 4096);
-        // Nobody knows of this one.
+        // This write is never flushed.
         rig.write(0, 12288, &pattern(6, 4096));
-        // What nobody stopped is dropped as it is: its log is not brought up to date.
+        // The medium is dropped without a clean stop: its log is not brought up to date.
         drop(rig);
         drop(medium);
         let medium = open(&path, Some(SIZE), SPEC).unwrap();
@@ -212,7 +212,8 @@ fn a_clean_stop_keeps_everything() {
     assert_eq!(rig.host.get(128, 64), [0x5a; 64]);
 }
 
-/// Also those that nothing was ever written to, and whoever has the zones when they are given up.
+/// Also zones that were never written. While a channel has the zones, only its reactor can make one
+/// read-only or offline.
 #[test]
 fn zones_that_were_given_up_stay_so() {
     let folder = on_disk();
@@ -346,7 +347,7 @@ fn a_file_with_zones_is_no_medium_of_bytes() {
     drop(open(&path, Some(SIZE), SPEC).unwrap());
     // The size of the zones is what stood in the configuration that has lost them.
     refused_as_bytes(&path, &[SIZE], "add [media.zoned]");
-    // What may be any size is told as that.
+    // Another size in the configuration gives the same error.
     let other = Medium::open(&file_spec(&path, Some(4096), Direct::Auto)).unwrap_err();
     assert!(other.to_string().contains("add [media.zoned]"), "{other}");
 
@@ -360,7 +361,7 @@ fn a_file_with_zones_is_no_medium_of_bytes() {
     bytes[end - 8192 + 100] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     refused_as_bytes(&path, &[], "its state is damaged");
-    // Bytes that are nobody's are a medium.
+    // A file without a superblock is a medium of plain bytes.
     bytes[end - 8192..].fill(7);
     std::fs::write(&path, &bytes).unwrap();
     let medium = Medium::open(&file_spec(&path, None, Direct::Auto)).unwrap();

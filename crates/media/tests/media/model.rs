@@ -151,7 +151,7 @@ struct Run {
     model: Vec<u8>,
     /// By the command's number.
     expected: Vec<(u64, Expected)>,
-    /// What commands in flight touch. They may not overlap: NVMe says nothing of their order.
+    /// Ranges of commands in flight. They may not overlap: NVMe defines no order for them.
     busy: Vec<Place>,
 }
 

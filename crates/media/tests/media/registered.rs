@@ -1,6 +1,6 @@
-//! Hosts' memory that is registered with the kernel: that it is used, given up, and never confused
-//! with what the host has at its place later. In a process of its own, whose held memory is then
-//! that of this test alone.
+//! Hosts' memory that is registered with the kernel: it is used, released, and never confused with
+//! memory that the host maps at its place later. In a process of its own, so that all locked memory
+//! is that of this test.
 
 use std::process::Command;
 use std::time::Duration;
@@ -50,9 +50,9 @@ fn memory_is_registered_given_up_and_never_another() {
     until_registered(&host, &mut runner);
     moves(&host, &mut runner, 3);
 
-    // What nobody has mapped is not held, also where no command ever comes again.
+    // Memory that the host has unmapped is released, also without further commands.
     host.unmap();
-    until("the memory is given up", || {
+    until("the memory is released", || {
         runner.channel.tend();
         pinned() == 0
     });

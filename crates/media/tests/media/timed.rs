@@ -1,4 +1,4 @@
-//! Media with the time of a drive. Expected times are from the book's *Timing models, exactly*.
+//! Media with a timing model. Expected times are from the book's *Timing models, exactly*.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -451,8 +451,8 @@ fn a_timing_that_cannot_be_is_refused_with_what_would_do() {
     assert!(error.to_string().contains("2048"), "{error}");
 }
 
-/// A host may deallocate a whole drive with one command, by one range or by many: the model is told
-/// of a MiB a turn, and others go on meanwhile.
+/// A host may deallocate a whole drive with one command, by one range or by many: the channel
+/// reports one MiB per turn to the model, and other commands continue meanwhile.
 #[test]
 fn a_large_deallocation_is_told_in_parts_and_keeps_nobody_waiting() {
     let Parameters::Flash(mut drive) = flash() else {
@@ -574,8 +574,8 @@ fn an_append_waits_for_room_where_the_write_pointer_is() {
     assert_eq!(at(&mut runner, 102_000), [third]);
 }
 
-/// One command may reset every zone: the model is told of 256 a turn, in their order, and of
-/// nothing else meanwhile.
+/// One command may reset every zone: the channel reports 256 per turn to the model, in their order,
+/// and nothing else meanwhile.
 #[test]
 fn a_reset_of_all_zones_is_told_in_parts() {
     const COUNT: u64 = 600;
@@ -595,7 +595,7 @@ fn a_reset_of_all_zones_is_told_in_parts() {
     assert_eq!(at(&mut runner, 1), [0_u64; 0]);
     assert_eq!(runner.try_add(&host, &READ, &[(0, 4096)]), None);
     assert_eq!(at(&mut runner, 2), [0_u64; 0]);
-    // All is told: of the last ones in the turn at 2 ns.
+    // The channel has reported all zones, the last ones in the turn at 2 ns.
     let read = runner.add(&host, &READ, &[(0, 4096)]);
     assert_eq!(at(&mut runner, 2), [read], "nothing is sensed");
     assert_eq!(at(&mut runner, 1_001), [0_u64; 0]);

@@ -17,8 +17,8 @@ use std::ops::Range;
 
 use super::geometry::{FlashPage, Geometry};
 use super::lines::{Lines, SavedLines};
+use super::map_copy::MapCopy;
 use super::policy::{Policy, policy};
-use super::snapshot::Map;
 use crate::error::{ParameterError, zeros};
 use crate::parameters::FlashParameters;
 
@@ -117,7 +117,7 @@ pub(super) struct Ftl {
     /// Pages that were written in order at the beginning: all logical pages, or none.
     filled: u32,
     /// The part of the map that an unfinished snapshot has copied.
-    pub(super) taken: Option<Box<Map>>,
+    pub(super) taken: Option<Box<MapCopy>>,
     host_line: Option<Open>,
     collection_line: Option<Open>,
     credits: i64,

@@ -1,8 +1,7 @@
 //! Reads: in each partition first missing map pages, then flash pages, which are sent over the
 //! link.
 
-use super::extra::suspend::postpone;
-use super::{Dies, Flash, For, Geometry, Link, Sense, logical_pages};
+use super::{Dies, Flash, For, Geometry, Link, Sense, logical_pages, postpone};
 use crate::units::{PAGE, pages_touched};
 
 impl Flash {

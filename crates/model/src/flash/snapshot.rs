@@ -8,16 +8,16 @@
 //! Not included: allocation of memory for the map ([`Room`] is created before, elsewhere), and
 //! writing to files.
 
+use super::ftl::Ftl;
+use super::map_copy::MapCopy;
 use super::state::{put_head, put_shape, put_short, seal};
 use super::{Flash, Geometry};
-use crate::error::{ParameterError, zeros};
-
-const BITS: u32 = u64::BITS;
+use crate::error::ParameterError;
 
 /// Memory for the snapshot of a drive of one shape.
 #[derive(Debug)]
 pub struct Room {
-    maps: Vec<Map>,
+    maps: Vec<MapCopy>,
 }
 
 impl Room {
@@ -28,82 +28,15 @@ impl Room {
     ///
     /// There is not enough memory.
     pub fn new(geometry: &Geometry) -> Result<Self, ParameterError> {
-        let maps = (0..geometry.partitions).map(|_| Map::new(geometry.logical));
+        let maps = (0..geometry.partitions).map(|_| MapCopy::new(geometry.logical));
         Ok(Self {
             maps: maps.collect::<Result<_, _>>()?,
         })
     }
 
     fn fits(&self, geometry: &Geometry) -> bool {
-        let as_long = |map: &Map| map.entries.len() == geometry.logical as usize;
+        let as_long = |map: &MapCopy| map.entries().len() == geometry.logical as usize;
         self.maps.len() == geometry.partitions as usize && self.maps.iter().all(as_long)
-    }
-}
-
-/// Copy of one partition's map, as far as it is complete.
-#[derive(Debug)]
-pub(super) struct Map {
-    /// Entries as [`super::ftl::Ftl::place_entry`] has them.
-    entries: Vec<u32>,
-    /// Bits of the pages copied before their turn.
-    early: Vec<u64>,
-    /// Pages below this were copied: a multiple of 64, or all.
-    next: u32,
-}
-
-impl Map {
-    fn new(pages: u32) -> Result<Self, ParameterError> {
-        let mut map = Self {
-            entries: zeros(pages as usize)?,
-            early: zeros(pages.div_ceil(BITS) as usize)?,
-            next: 0,
-        };
-        map.entries.fill(1); // whatever is not 0: memory of zeros would stay untouched
-        map.early.fill(1);
-        map.early.fill(0);
-        Ok(map)
-    }
-
-    /// Called before page `logical` gets another place than that of `entry`.
-    pub(super) fn keep(&mut self, logical: u32, entry: u32) {
-        if logical < self.next {
-            return;
-        }
-        let word = &mut self.early[(logical / BITS) as usize];
-        let bit = 1 << (logical % BITS);
-        if *word & bit == 0 {
-            *word |= bit;
-            self.entries[logical as usize] = entry;
-        }
-    }
-
-    /// Copies about `pages` more of the map, and returns their number. `entry` returns a page's.
-    fn take(&mut self, entry: impl Fn(u32) -> u32, pages: u32) -> u32 {
-        let from = self.next;
-        let words = pages.div_ceil(BITS).max(1) as usize;
-        for early in self.early[(from / BITS) as usize..].iter().take(words) {
-            let end = self.entries.len().min((self.next + BITS) as usize);
-            let pairs = self.entries[self.next as usize..end].iter_mut();
-            let pairs = pairs.zip(self.next..);
-            match early {
-                0 => pairs.for_each(|(taken, page)| *taken = entry(page)),
-                early => pairs.enumerate().for_each(|(bit, (taken, page))| {
-                    if early >> bit & 1 == 0 {
-                        *taken = entry(page);
-                    }
-                }),
-            }
-            self.next = u32::try_from(end).expect("a partition has fewer than 2^32 pages");
-        }
-        self.next - from
-    }
-
-    fn pages(&self) -> u32 {
-        u32::try_from(self.entries.len()).expect("a partition has fewer than 2^32 pages")
-    }
-
-    fn is_whole(&self) -> bool {
-        self.next == self.pages()
     }
 }
 
@@ -118,7 +51,7 @@ pub(super) struct Taking {
 #[derive(Debug)]
 pub struct Snapshot {
     head: Vec<u8>,
-    partitions: Vec<(Vec<u8>, Map)>,
+    partitions: Vec<(Vec<u8>, MapCopy)>,
 }
 
 impl Snapshot {
@@ -128,10 +61,9 @@ impl Snapshot {
         let mut out = self.head;
         for (head, map) in self.partitions {
             out.extend_from_slice(&head);
-            out.reserve(map.entries.len() * size_of::<u32>());
-            map.entries
-                .iter()
-                .for_each(|&entry| put_short(&mut out, entry));
+            let entries = map.entries();
+            out.reserve(size_of_val(entries));
+            entries.iter().for_each(|&entry| put_short(&mut out, entry));
         }
         seal(&mut out, 0);
         out
@@ -173,7 +105,7 @@ impl Flash {
                 break;
             }
         }
-        let whole = |map: &Option<Box<Map>>| map.as_ref().is_some_and(|map| map.is_whole());
+        let whole = |map: &Option<Box<MapCopy>>| map.as_ref().is_some_and(|map| map.is_whole());
         if !self.partitions.iter().all(|p| whole(&p.ftl.taken)) {
             return None;
         }
@@ -187,7 +119,7 @@ impl Flash {
     }
 }
 
-impl super::ftl::Ftl {
+impl Ftl {
     /// Copies up to about `pages` of the map, and returns their number.
     fn take_snapshot(&mut self, pages: u32) -> u32 {
         let Some(mut map) = self.taken.take() else {

@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use super::extra::map_cache;
 use super::extra::slc::{Cached, SlcCache};
-use super::extra::suspend::{Waiting, give_back};
 use super::ftl::{DieWork, Ftl, Writer};
 use super::geometry::FlashPage;
-use super::{Buffer, Cells, Dies, Flash, For, Partition, Sense, logical_pages};
+use super::{Buffer, Cells, Dies, Flash, For, Partition, Sense, Waiting, give_back, logical_pages};
 use crate::moving::Slot;
 
 impl Partition {

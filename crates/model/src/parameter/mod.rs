@@ -76,7 +76,7 @@ impl Kind {
 pub enum Change {
     /// At any time: commands that arrive from then on go by it.
     Live,
-    /// At the next reset of the controller: nothing may be under way.
+    /// At the next reset of the controller: no command may be in flight.
     Reset,
     /// Only when the drive is made.
     Fixed,
@@ -98,7 +98,7 @@ impl Change {
 pub enum Moment {
     /// It is being made: everything may change.
     Creation,
-    /// Its controller is reset and nothing is under way.
+    /// Its controller is reset and no command is in flight.
     Reset,
     /// It works.
     Running,

@@ -47,7 +47,7 @@ pub enum Source {
     Measured(&'static str),
     /// Follows from other values.
     Derived(&'static str),
-    /// Nobody published it: what was taken instead.
+    /// Not published: the value that is used instead.
     Assumed(&'static str),
 }
 
@@ -160,7 +160,7 @@ pub struct Preset {
 /// Where a latency was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MeasuredBy {
-    /// At the device: nothing of a host is in it.
+    /// At the device: no time of a host is in it.
     #[default]
     Device,
     /// By Linux above the device, on a machine such as NVMeVirt's authors': [`LINUX_READ_NS`],

@@ -2,7 +2,7 @@
 
 use super::super::{Mutation, Test, integration, program, unit};
 
-/// Memory that is registered, given up, and another one at the same place.
+/// Memory that is registered and released, and other memory at the same place.
 const REGISTERED: Test = integration(
     "media",
     &["--test", "media"],
@@ -11,7 +11,7 @@ const REGISTERED: Test = integration(
 /// Two rings: one asks the device.
 const POLLED: Test = unit(
     "media",
-    "file::ring::tests::what_is_not_polled_for_goes_to_the_second_ring_and_nobody_sleeps_on_what_is",
+    "file::ring::tests::what_is_not_polled_for_goes_to_the_second_ring_and_what_is_prevents_sleep",
 );
 
 /// Zones on such a disk.
@@ -75,7 +75,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "registered-number",
         guard: "registered memory is found by the number of its map, not by its address",
-        file: "crates/media/src/file/registrar.rs",
+        file: "crates/media/src/file/ring/registrar.rs",
         from: "self.id == id && offset <= self.len",
         to: "id > 0 && offset <= self.len",
         test: REGISTERED,
@@ -83,7 +83,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "registered-given-up",
         guard: "memory that no view has any more is let go",
-        file: "crates/media/src/file/registrar.rs",
+        file: "crates/media/src/file/ring/registrar.rs",
         from: "entry.retired.is_none() && entry.lent.strong_count() == 0",
         to: "entry.retired.is_none() && entry.lent.strong_count() > 9",
         test: REGISTERED,
@@ -91,7 +91,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "registered-limit",
         guard: "what is registered is within the limit of locked memory",
-        file: "crates/media/src/file/registrar.rs",
+        file: "crates/media/src/file/ring/registrar.rs",
         from: "if (taken + len) as u64 > limit {",
         to: "if taken as u64 > limit {",
         test: REGISTERED,
@@ -118,7 +118,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "polled-sleep",
-        guard: "nobody sleeps on what a device is asked for",
+        guard: "a reactor does not sleep while it polls a device",
         file: "crates/media/src/file/uring.rs",
         from: "self.looks.at_device && self.in_kernel > 0",
         to: "self.looks.at_device && self.in_kernel > 1",
@@ -198,7 +198,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "file-slices",
-        guard: "where a medium has the time of a drive, no turn copies more than a slice to or from a buffered file",
+        guard: "on a medium with a timing model, no turn copies more than a slice to or from a buffered file",
         file: "crates/media/src/file/pace.rs",
         from: "let is_copied = bounced || self.is_buffered;",
         to: "let is_copied = bounced;",

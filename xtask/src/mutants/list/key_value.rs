@@ -33,7 +33,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "kv-tail",
-        guard: "keys that are the same in their first 16 bytes are told apart",
+        guard: "keys that share their first 16 bytes are distinguished",
         file: "crates/media/src/keyvalue/index.rs",
         from: "        key.tail().cmp(tail)",
         to: "        Ordering::Equal",
@@ -75,7 +75,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kv-list-room",
         guard: "a list ends before the end of the buffer of its host",
-        file: "crates/media/src/keyvalue/nvme.rs",
+        file: "crates/media/src/keyvalue/list.rs",
         from: "if end > self.room {",
         to: "if self.len > self.room {",
         test: unit(
@@ -86,7 +86,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kv-batch-lies",
         guard: "what a compound command names lies in its data",
-        file: "crates/media/src/keyvalue/compound.rs",
+        file: "crates/media/src/keyvalue/samsung/compound.rs",
         from: "        if at + u64::from(sub.value_len) > has {",
         to: "        if false {",
         test: unit(
@@ -97,7 +97,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kv-batch-first",
         guard: "the status of a compound command is that of the first that failed",
-        file: "crates/media/src/keyvalue/compound.rs",
+        file: "crates/media/src/keyvalue/samsung/compound.rs",
         from: "        if answer.status.is_success() {",
         to: "        if true {",
         test: unit(
@@ -157,13 +157,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "        while false {",
         test: unit(
             "media",
-            "keyvalue::tests::slices::whoever_drops_the_channel_leaves_a_whole_value",
+            "keyvalue::tests::slices::a_dropped_channel_leaves_a_whole_value",
         ),
     },
     Mutation {
         name: "kv-long-key",
         guard: "a long key is found by its PRP entries",
-        file: "crates/media/src/keyvalue/samsung.rs",
+        file: "crates/media/src/keyvalue/samsung/mod.rs",
         from: "if len <= INLINE_KEY_MAX {",
         to: "if len <= INLINE_KEY_MAX + 1 {",
         test: unit(
@@ -185,7 +185,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kv-list-slices",
         guard: "a long list takes several turns",
-        file: "crates/media/src/keyvalue/nvme.rs",
+        file: "crates/media/src/keyvalue/list.rs",
         from: "            if slice.is_spent() {",
         to: "            if false {",
         test: unit(
@@ -207,7 +207,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kv-batch-slices",
         guard: "a compound command with large values takes several turns",
-        file: "crates/media/src/keyvalue/compound.rs",
+        file: "crates/media/src/keyvalue/samsung/compound.rs",
         from: "Some(later).filter(|later| later.is_for(bytes))",
         to: "Some(later).filter(|_| false)",
         test: unit(
@@ -218,7 +218,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kv-batch-gone",
         guard: "a value that a compound command has deleted again is not copied into what took its place",
-        file: "crates/media/src/keyvalue/compound.rs",
+        file: "crates/media/src/keyvalue/samsung/compound.rs",
         from: "                later.forget(key);\n",
         to: "",
         test: unit(
@@ -254,15 +254,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "kv-log-begun",
         guard: "no frame ends between what a command has deleted and the values that it stores",
         file: "crates/media/src/keyvalue/slices.rs",
-        from: "        pairs.with_log(|_, mut log| later.begin_records(&mut log));\n",
+        from: "        later.begin_records(&mut pairs.log_mut());\n",
         to: "",
         test: unit("media", KEPT),
     },
     Mutation {
         name: "kv-batch-one-frame",
         guard: "what a compound command does is in one frame",
-        file: "crates/media/src/keyvalue/compound.rs",
-        from: "    pairs.tell(|log, _| log.reserve(has, count));\n",
+        file: "crates/media/src/keyvalue/samsung/compound.rs",
+        from: "    pairs.record(|log, _| log.reserve(has, count));\n",
         to: "",
         test: unit(
             "media",

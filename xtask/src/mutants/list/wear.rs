@@ -71,7 +71,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "wear-once",
         guard: "and only what it was at the begin",
-        file: "crates/model/src/flash/snapshot.rs",
+        file: "crates/model/src/flash/map_copy.rs",
         from: "        if *word & bit == 0 {\n",
         to: "        if *word & bit <= bit {\n",
         test: state(SNAPSHOT),
@@ -79,7 +79,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "wear-early",
         guard: "what was taken early is not taken again",
-        file: "crates/model/src/flash/snapshot.rs",
+        file: "crates/model/src/flash/map_copy.rs",
         from: "if early >> bit & 1 == 0 {",
         to: "if early >> bit & 1 <= 1 {",
         test: state(SNAPSHOT),

@@ -11,8 +11,9 @@ use memory::{DmaView, Lent, Segment};
 use port::DriveReport;
 
 use super::super::counts::Counting;
-use super::super::keeper::{BOUNCES, BUSY_COMMANDS, Job, News, Wakes};
+use super::super::message::{Job, News};
 use super::super::op::{HANG_TICKS, INTERRUPTED};
+use super::super::queue::{BOUNCES, BUSY_COMMANDS, Wakes};
 use super::super::windows::{LEAST_BYTES, Table};
 use super::{ABORT_TICKS, ABORTS, DriveChannel};
 

@@ -7,7 +7,8 @@ use driver::{Device, DriverError};
 use memory::EventFd;
 
 use super::relays::{Made, Relays};
-use super::{BOUNCE_BYTES, BOUNCES, News, Queue};
+use crate::drive::message::News;
+use crate::drive::queue::{BOUNCE_BYTES, BOUNCES, Queue};
 
 /// A channel as the keeper knows it.
 pub(super) struct Client<B: Bus> {
@@ -41,7 +42,8 @@ impl<B: Bus> Client<B> {
         let bounce = bounce.collect::<Result<Vec<_>, _>>()?;
         let zeros = device.alloc(4096)?;
         let depth = self.depth.min(device.depth_max());
-        let Made { pair, wakes, bell } = relays.make_pair(device, self, depth)?;
+        let Made { pair, wakes, bell } =
+            relays.make_pair(device, (self.channel, &self.wake), depth)?;
         Ok(Queue {
             pair,
             bounce,

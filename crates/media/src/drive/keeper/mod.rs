@@ -5,9 +5,9 @@
 //! neither side waits for the other.
 //!
 //! Invariants:
-//! - A queue pair belongs to a channel or to the keeper. A queue pair that a channel returns is
-//!   given up: its commands in flight are over when the channel receives [`News::Over`], because
-//!   the drive has deleted the queue, or was reset, or is lost.
+//! - A queue pair belongs to a channel or to the keeper. The keeper abandons a queue pair that a
+//!   channel returns: its commands in flight are over when the channel receives [`News::Over`],
+//!   because the drive has deleted the queue, or was reset, or is lost.
 //! - The keeper tries to reopen a lost drive once a second. Its Identify data must then be
 //!   unchanged.
 //! - Memory is shared region by region ([`super::windows`]).
@@ -17,146 +17,39 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use driver::bus::Bus;
-use driver::{Device, DriverError, QueuePair, Shutdown};
-use memory::{Bell, Buffer, EventFd, Iova, Lent, ViewPins};
+use driver::{Device, DriverError, Shutdown};
+use memory::{Iova, Lent};
 use port::DriveReport;
 
-use super::clock::Clock;
+use super::clock::{Clock, TICK};
 use super::counts::Counting;
-use super::erase;
 use super::facts::Facts;
-use super::relay::{Duty, Order, Sleeper};
+use super::message::{Job, News};
+use super::queue::Queue;
 use super::report::{self, ShownPage};
 use super::warden::{Tell, Warden};
-use super::windows::{Window, Windows, is_silence};
+use super::windows::{Windows, is_silence};
+use super::{SLOW_TIMEOUT, erase};
 
 mod client;
 mod relays;
 mod wakes;
 
-use relays::Relays;
-use wakes::connect;
-
 use self::client::Client;
+use self::relays::Relays;
+use self::wakes::connect;
 
-/// The keeper's time. Memory that is asked for is shared after one, so that one that is mapped for
-/// a moment alone, as a firmware does, is not.
-pub(super) const TICK: Duration = Duration::from_millis(250);
 /// Ticks between two attempts to reopen a lost drive.
 const RETRY_TICKS: u32 = 4;
 /// Ticks between two health reports: 10 s.
 pub(super) const REPORT_TICKS: u32 = 40;
-/// Time limit of the keeper's slow commands, which take drives seconds.
-pub(super) const SLOW_TIMEOUT: Duration = Duration::from_secs(20);
 /// Ticks that the drive has for commands in memory that their host has unmapped, before their queue
 /// is deleted: half the time after which that host gets its answer in any case.
 const TAKEN_BACK_TICKS: u32 = 8;
-/// Commands of a queue pair per tick from which on a reactor that does not sleep counts as busy: an
-/// interrupt for each costs more than masking and unmasking them.
-pub(super) const BUSY_COMMANDS: u32 = 256;
-/// Number of bounce buffers of a queue pair, and bytes of each.
-pub(super) const BOUNCES: u16 = 32;
-pub(super) const BOUNCE_BYTES: u32 = 64 << 10;
-
-/// A queue pair with the memory that its commands may use. The memory lives as long as the queue,
-/// because the drive may write to it until the queue is deleted.
-pub(super) struct Queue<B: Bus> {
-    pub(super) pair: QueuePair<B>,
-    pub(super) bounce: Vec<Buffer>,
-    /// A page of zeros.
-    pub(super) zeros: Buffer,
-    pub(super) wakes: Wakes,
-    /// Present if a relay brings its completions: a channel that sleeps notes that here.
-    pub(super) bell: Option<Arc<Bell>>,
-}
-
-/// Whether completions of a queue pair wake its channel's reactor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wakes {
-    /// The drive's interrupt can do so on request.
-    Can,
-    /// The interrupt is enabled.
-    Does,
-    /// The drive has no interrupt for it.
-    Cannot,
-}
-
-/// Requests to the keeper.
-pub(super) enum Job<B: Bus> {
-    /// Create a queue pair for a new channel with up to `depth` commands in flight.
-    Open {
-        channel: u32,
-        depth: u16,
-        news: Sender<News<B>>,
-        wake: EventFd,
-    },
-    /// Replace a failed queue pair.
-    Replace {
-        channel: u32,
-        queue: Box<Queue<B>>,
-        why: String,
-    },
-    /// Close the channel. Host memory lent to commands in flight is kept until the queue is gone.
-    Close {
-        channel: u32,
-        queue: Option<Box<Queue<B>>>,
-        pins: ViewPins,
-    },
-    /// Ask the drive to abort commands, so that its other commands need not end. The only answer is
-    /// their completions.
-    Abort { qid: u16, cids: Vec<u16> },
-    /// Enable interrupts of its queue pair: the reactor wants to sleep, or the relay that polls for
-    /// it.
-    Wake { channel: u32 },
-    /// Mask interrupts of its queue pair until the next request: the poller is busy and does not
-    /// sleep.
-    Quiet { channel: u32 },
-    /// Register a relay: another reactor performs one duty for the completions of channels opened
-    /// from now on.
-    OpenRelay {
-        duty: Duty,
-        orders: Sender<Order<B>>,
-        its: Sleeper,
-    },
-    /// The relay has ended its duty for a channel.
-    Returned { channel: u32, duty: Duty },
-    /// The relay has ended.
-    CloseRelay { duty: Duty },
-    /// Map this memory for the drive.
-    Share(Vec<Weak<Lent>>),
-    /// Zero these whole blocks; the answer is whether that succeeded.
-    Erase {
-        offset: u64,
-        len: u64,
-        answer: SyncSender<Result<(), String>>,
-    },
-    /// Flush everything to the media; the answer is the result.
-    Flush(SyncSender<Result<(), String>>),
-}
-
-/// Messages to a channel.
-pub(super) enum News<B: Bus> {
-    /// Its new queue pair.
-    Queue(Box<Queue<B>>),
-    /// Its queue pair no longer works: the channel must give it back.
-    Ended,
-    /// All commands of the returned queue pair are over.
-    Over,
-    /// A host has unmapped memory in which the drive may have commands: the channel must give its
-    /// queue pair back.
-    TakenBack,
-    /// Whether completions of its queue pair wake it now.
-    Wakes(Wakes),
-    /// Current drive addresses of hosts' memory.
-    Windows(Arc<[Window]>),
-    /// Latest health report of the drive.
-    Report(Arc<DriveReport>),
-}
 
 /// Function that reopens a lost drive.
 pub type Reopen<B> = Box<dyn FnMut() -> Result<Device<B>, DriverError> + Send>;
@@ -298,7 +191,7 @@ impl<B: Bus> Keeper<B> {
 
     /// The windows as sent to channels.
     #[cfg(test)]
-    pub(super) fn shared(&self) -> Arc<[Window]> {
+    pub(super) fn shared(&self) -> Arc<[super::windows::Window]> {
         self.windows.table()
     }
 
@@ -385,7 +278,7 @@ impl<B: Bus> Keeper<B> {
                 let _ = answer.try_send(erased);
             }
             Job::Flush(answer) => {
-                // The caller may have given up waiting.
+                // The caller may have stopped waiting.
                 let _ = answer.try_send(self.flush());
             }
         }
@@ -420,7 +313,7 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// Asks the drive to abort commands. If it does not, their queue is given up.
+    /// Asks the drive to abort commands. If it does not, their channel abandons their queue.
     fn abort(&mut self, qid: u16, cids: &[u16]) {
         tracing::info!(
             drive = self.name,

@@ -6,10 +6,11 @@ use std::sync::mpsc::Sender;
 
 use driver::bus::Bus;
 use driver::{Device, DriverError, QueuePair};
-use memory::{Bell, ViewPins};
+use memory::{Bell, EventFd, ViewPins};
 
-use super::{Client, Keeper, News, Queue, Wakes};
-use crate::drive::relay::{Duty, Load, Order, Sleeper};
+use super::Keeper;
+use crate::drive::message::{Duty, Load, News, Order, Sleeper};
+use crate::drive::queue::{Queue, Wakes};
 
 /// A relay as the keeper knows it.
 pub(super) struct RelayClient<B: Bus> {
@@ -90,12 +91,12 @@ impl<B: Bus> Relays<B> {
         }
     }
 
-    /// Creates a queue pair for a channel: whole without relays, otherwise without the halves that
-    /// relays get.
+    /// Creates a queue pair for a channel with this wake-up: whole without relays, otherwise
+    /// without the halves that relays get.
     pub(super) fn make_pair(
         &mut self,
         device: &mut Device<B>,
-        client: &Client<B>,
+        (channel, wake): (u32, &EventFd),
         depth: u16,
     ) -> Result<Made<B>, DriverError> {
         let wakes = |pair: &QueuePair<B>| match pair.interrupt_vector() {
@@ -112,11 +113,10 @@ impl<B: Bus> Relays<B> {
             });
         };
         let (pair, mut carrier) = device.create_carried_queue_pair(depth)?;
-        let channel = client.channel;
         let bell = Arc::new(Bell::new());
         let reader = Sleeper {
             bell: bell.clone(),
-            wake: client.wake.clone(),
+            wake: wake.clone(),
         };
         let mut readers = vec![reader];
         if let Some(heads) = self.of(Duty::Heads) {

@@ -5,7 +5,9 @@ use driver::Device;
 use driver::bus::Bus;
 
 use super::relays::Relays;
-use super::{Client, Keeper, News, Wakes};
+use super::{Client, Keeper};
+use crate::drive::message::News;
+use crate::drive::queue::Wakes;
 
 impl<B: Bus> Keeper<B> {
     /// Handles a request for interrupts of a channel's queue pair.

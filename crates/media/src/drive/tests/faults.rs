@@ -194,7 +194,7 @@ fn what_the_drive_has_answered_is_taken_before_it_is_given_up() {
     assert_eq!(rig.ended.remove(&id), Some(Outcome::OK));
     rig.tick(2);
     assert_eq!(rig.channel.queue_id(), queue, "it is the same");
-    // A queue with some commands answered and others not is given up all the same.
+    // The channel also abandons a queue of which the drive has answered some commands.
     rig.mood.hangs.store(true, Ordering::Relaxed);
     let kept = rig.add(&host, &READ, &[(0, 4096)]);
     rig.reap();
@@ -244,7 +244,7 @@ fn time_goes_on_while_the_keeper_is_busy() {
 /// of an admin command.
 #[test]
 fn a_drive_that_somebody_else_has_disabled_is_reset() {
-    // Detected when a queue is given up, and by the health report.
+    // Detected when a queue is abandoned, and by the health report.
     for ticks_before in [0, REPORT_TICKS - 3] {
         let mut rig = Rig::new(Shape::default());
         let host = Host::new();

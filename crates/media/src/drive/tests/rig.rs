@@ -1,4 +1,4 @@
-//! Test rig: a drive, its keeper, which works only when called, a channel and a host.
+//! Test rig: a drive, its [`Keeper`], which works only when called, a channel and a host.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -380,7 +380,7 @@ impl Host {
         self.view = self.map.view();
     }
 
-    /// The regions that were taken back while the drive reached them.
+    /// The regions that the host has unmapped while the drive reached them.
     pub(super) fn reached(&mut self) -> Vec<Arc<Reach>> {
         self.map.take_reached()
     }

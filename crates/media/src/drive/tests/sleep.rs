@@ -7,8 +7,8 @@ use port::{Outcome, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::rig::{Host, Rig, Shape};
-use crate::drive::keeper::BUSY_COMMANDS;
 use crate::drive::op::{HANG_TICKS, INTERRUPTED};
+use crate::drive::queue::BUSY_COMMANDS;
 
 const READ: Request<'static> = Request::Read {
     offset: 0,
@@ -146,7 +146,7 @@ fn signals_after(rig: &mut Rig, host: &Host, commands: u32) -> bool {
 }
 
 #[test]
-fn a_drive_signals_nobody_any_more_who_is_busy_without_sleep() {
+fn a_drive_stops_signalling_a_reactor_that_is_busy_without_sleep() {
     let host = Host::new();
     let mut rig = awake(&host);
     assert!(

@@ -4,7 +4,8 @@
 //! Usually there is one io_uring. If it polls the device for completions, a second one performs the
 //! operations that such a ring does not accept. A file in memory has none: its operations are
 //! system calls ([`Ring::perform`]), because they never wait, and a ring would hand each to a
-//! kernel thread.
+//! kernel thread. [`registrar`] registers hosts' memory with the kernel; it has no unsafe code of
+//! its own.
 //!
 //! A [`Ring`] has `depth` slots, each with room for one command's segments and one bounce buffer,
 //! all allocated at the start. A slot has at most one operation in the kernel at a time. Two rules
@@ -21,6 +22,9 @@
 //!
 //! Not included: requests, retries and errors, which [`super::channel`] handles.
 
+#[deny(unsafe_code)]
+mod registrar;
+
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -33,10 +37,10 @@ use libc::iovec;
 use memory::{DmaView, EventFd, PinId, Segment, ViewPins, full_fence};
 use rustix::fs::{fallocate, fdatasync};
 
+use self::registrar::Buffers;
 use super::direct::{Alignment, MAX_MEMORY_ALIGN};
 use super::entry::{FILE, Pointed, read, write};
 use super::op::{Buffer, Io};
-use super::registrar::Buffers;
 use super::uring::{Looks, Uring};
 
 /// Segments of one command, as many as a controller makes of one.
@@ -376,7 +380,7 @@ impl Ring {
                 let offset = offset.cast_signed();
                 match self.memory_of(slot, into) {
                     // SAFETY: the memory is valid and may be written, as for `queue`, and the call
-                    // ends before it can be given up.
+                    // ends before the memory can be released.
                     Pointed::Bytes(at, len) => unsafe {
                         libc::pread(fd, at.cast(), len as usize, offset)
                     },
@@ -549,12 +553,7 @@ pub(super) fn try_read(file: BorrowedFd<'_>, looks: Looks, len: u32) -> io::Resu
 ///
 /// # Errors
 /// The kernel's: the memory is not writable, or cannot be pinned.
-pub(super) fn register_buffer(
-    ring: &IoUring,
-    index: u16,
-    base: *mut u8,
-    len: usize,
-) -> io::Result<()> {
+fn register_buffer(ring: &IoUring, index: u16, base: *mut u8, len: usize) -> io::Result<()> {
     let piece = iovec {
         iov_base: base.cast(),
         iov_len: len,

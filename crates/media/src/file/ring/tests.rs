@@ -311,7 +311,7 @@ fn what_was_queued_and_never_submitted_does_not_delay_the_drop() {
 }
 
 #[test]
-fn what_is_not_polled_for_goes_to_the_second_ring_and_nobody_sleeps_on_what_is() {
+fn what_is_not_polled_for_goes_to_the_second_ring_and_what_is_prevents_sleep() {
     let looks = Looks {
         kernel_thread: false,
         at_device: true,

@@ -1,4 +1,4 @@
-//! Keys and their values: operations common to all dialects.
+//! Keys and their values: operations common to all dialects, without the log of changes.
 //!
 //! Invariants:
 //! - A failed operation has changed nothing.
@@ -13,7 +13,6 @@ use memory::Store;
 
 use super::data::{Source, Target};
 use super::index::{Index, KEY_MAX, Key, Slot, tail_len};
-use super::log::Log;
 use super::space::{Chain, Place, Space, UNIT, units_of};
 use crate::look::PairsLook;
 
@@ -51,8 +50,6 @@ pub(super) enum Refusal {
 pub(super) struct Pairs {
     index: Index,
     space: Space,
-    /// Log that receives each change; it must have room.
-    log: Option<Box<Log>>,
 }
 
 impl Pairs {
@@ -64,40 +61,7 @@ impl Pairs {
         Ok(Pairs {
             index: Index::new(keys)?,
             space: Space::new(bytes)?,
-            log: None,
         })
-    }
-
-    /// Sets the log that receives each change.
-    pub(super) fn set_log(&mut self, log: Log) {
-        self.log = Some(Box::new(log));
-    }
-
-    /// The log, if there is one.
-    pub(super) fn log(&mut self) -> Option<&mut Log> {
-        self.log.as_deref_mut()
-    }
-
-    /// The log, if there is one, for reading.
-    pub(super) fn log_ref(&self) -> Option<&Log> {
-        self.log.as_deref()
-    }
-
-    /// Calls `tells` with the log, if there is one, and the pairs.
-    pub(super) fn tell(&mut self, tells: impl FnOnce(&mut Log, &Pairs)) {
-        self.with_log(|pairs, log| {
-            if let Some(log) = log {
-                tells(log, pairs);
-            }
-        });
-    }
-
-    /// Lends out the log, if there is one, together with the pairs.
-    pub(super) fn with_log<R>(&mut self, uses: impl FnOnce(&Pairs, Option<&mut Log>) -> R) -> R {
-        let mut log = self.log.take();
-        let used = uses(self, log.as_deref_mut());
-        self.log = log;
-        used
     }
 
     /// Number of keys.
@@ -134,7 +98,6 @@ impl Pairs {
     pub(super) fn clear(&mut self) {
         self.index.clear();
         self.space.clear();
-        self.tell(|log, _| log.cleared());
     }
 
     /// The memory that holds the values.
@@ -147,7 +110,7 @@ impl Pairs {
         found.ok_or(Refusal::NotFound)
     }
 
-    /// Stores the next `len` bytes of `value` under a key.
+    /// Stores the next `len` bytes of `value` under a key; returns the place of the pair.
     ///
     /// # Errors
     /// [`Refusal::TooLarge`], [`Refusal::Full`], and what `rule` forbids.
@@ -157,7 +120,7 @@ impl Pairs {
         rule: Rule,
         len: u32,
         value: &mut impl Source,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Slot, Refusal> {
         if len > VALUE_MAX {
             return Err(Refusal::TooLarge);
         }
@@ -186,14 +149,11 @@ impl Pairs {
             (slot, chain)
         };
         self.fill(chain, tail.len() as u64, len, value);
-        if !value.comes_later() {
-            self.tell(|log, pairs| log.stored(pairs, key, slot));
-        }
-        Ok(())
+        Ok(slot)
     }
 
     /// Appends the next `len` bytes of `value` to a key's value, or stores them if the key does not
-    /// exist. Returns the size of the value.
+    /// exist. Returns the place of the pair, and the size of the value.
     ///
     /// # Errors
     /// [`Refusal::TooLarge`], [`Refusal::Full`], and what `rule` forbids.
@@ -203,10 +163,10 @@ impl Pairs {
         rule: Rule,
         len: u32,
         value: &mut impl Source,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<(Slot, u32), Refusal> {
         let found = match self.find(key) {
             Ok(slot) if rule != Rule::MustNotExist => slot,
-            _ => return self.store(key, rule, len, value).map(|()| len),
+            _ => return self.store(key, rule, len, value).map(|slot| (slot, len)),
         };
         let old = self.index.value_len(found);
         let new = old.checked_add(len).filter(|new| *new <= VALUE_MAX);
@@ -216,10 +176,7 @@ impl Pairs {
         self.grow(&mut chain, units_of(start + u64::from(new)))?;
         self.index.set(found, chain, new);
         self.fill(chain, start + u64::from(old), len, value);
-        if !value.comes_later() {
-            self.tell(|log, pairs| log.appended(pairs, key, found, len));
-        }
-        Ok(new)
+        Ok((found, new))
     }
 
     fn grow(&mut self, chain: &mut Chain, units: u64) -> Result<(), Refusal> {
@@ -308,7 +265,6 @@ impl Pairs {
         let slot = self.find(key)?;
         let mut chain = self.index.remove(&Key::new(key), slot, &self.space);
         self.grow(&mut chain, 0)?;
-        self.tell(|log, _| log.deleted(key));
         Ok(())
     }
 

@@ -71,7 +71,7 @@ fn sub_commands_are_done_in_their_order() {
     assert_eq!(told, expected);
     assert_eq!(value_of(&mut rig, b"key1").unwrap(), b"again");
     assert_eq!(value_of(&mut rig, b"key2").unwrap(), long);
-    assert_eq!(rig.medium.pairs.size_of(&[9; 255]), Some(0));
+    assert_eq!(rig.medium.pairs.read().size_of(&[9; 255]), Some(0));
 }
 
 #[test]

@@ -11,8 +11,10 @@ use proptest::prelude::*;
 use super::super::channel::{KeyValueChannel, KeyValueMedium};
 use super::super::durable::Durable;
 use super::super::index::KEY_MAX;
-use super::super::log::{Log, replay};
+use super::super::log::Log;
+use super::super::logged::LoggedPairs;
 use super::super::pairs::Pairs;
+use super::super::records::replay;
 use super::{compound, samsung, *};
 use crate::StateError;
 use crate::disk::{Disk, Random};
@@ -40,8 +42,8 @@ fn new_image() -> Vec<u8> {
     disk.now()
 }
 
-fn recover(disk: &Disk) -> Result<Pairs, StateError> {
-    let mut pairs = Pairs::new(SIZE, KEYS).unwrap();
+fn recover(disk: &Disk) -> Result<LoggedPairs, StateError> {
+    let mut pairs = LoggedPairs::new(SIZE, KEYS).unwrap();
     let superblock = Superblock::read(disk, LAYOUT.file_len())?;
     let journal = Journal::recover(disk, superblock, true, |kind, record| {
         replay(&mut pairs, kind, record)
@@ -83,7 +85,7 @@ impl Life {
     fn new(image: Vec<u8>, seed: u64) -> Life {
         let disk = Disk::new(image, seed);
         let pairs = recover(&disk).expect("it is whole");
-        let history = vec![map_of(&pairs)];
+        let history = vec![map_of(pairs.read())];
         let pairs = KeyValue::of(pairs, Dialect::Samsung);
         let medium = Arc::new(KeyValueMedium::of(pairs, (SIZE, KEYS), None));
         // Everything at once, or in many turns.
@@ -185,7 +187,7 @@ impl Life {
 
     /// A command has been done.
     fn changed(&mut self) {
-        let map = map_of(self.channel.pairs());
+        let map = map_of(self.channel.pairs().read());
         if map != self.history[self.history.len() - 1] {
             self.history.push(map);
         }
@@ -352,7 +354,7 @@ fn a_full_medium_is_overwritten_for_ever() {
     (0..30).for_each(|_| life.turn());
     assert!(life.ongoing.is_empty());
     let pairs = recover(&Disk::new(life.disk().crash(), 1)).unwrap();
-    assert_eq!(map_of(&pairs), map);
+    assert_eq!(map_of(pairs.read()), map);
 }
 
 #[test]
@@ -369,7 +371,7 @@ fn a_compound_command_is_there_after_a_crash_or_it_is_not() {
             take(&mut life, &Step::Batch(0, len), 2);
             (0..40).for_each(|_| life.turn());
             // All that was written has reached the disk, and no more was.
-            let found = map_of(&recover(&Disk::new(life.disk().now(), 1)).unwrap());
+            let found = map_of(recover(&Disk::new(life.disk().now(), 1)).unwrap().read());
             let there = [&[0; 100][..], &key(0)].map(|key| found.contains_key(key));
             assert_eq!(there[0], there[1], "{len} bytes, seed {seed}");
         }
@@ -379,7 +381,7 @@ fn a_compound_command_is_there_after_a_crash_or_it_is_not() {
 /// Bytes that one turn copies into the log, and hands to the disk.
 fn turn(channel: &mut KeyValueChannel<Disk>, done: &mut Vec<Done>) -> (u64, u64) {
     let reaches =
-        |channel: &KeyValueChannel<Disk>| channel.pairs().log_ref().unwrap().journal.reaches();
+        |channel: &KeyValueChannel<Disk>| channel.pairs().log().unwrap().journal.reaches();
     let written = |channel: &KeyValueChannel<Disk>| channel.below().unwrap().written();
     let before = (reaches(channel), written(channel));
     channel.submit();
@@ -400,7 +402,7 @@ fn no_turn_copies_more_than_a_slice_into_the_log_or_to_the_disk() {
     };
     let disk = Disk::new(vec![0; layout.file_len() as usize], 5);
     let superblock = Journal::create(&disk, SHAPE, layout, 9).unwrap();
-    let mut pairs = Pairs::new(1 << 20, KEYS).unwrap();
+    let mut pairs = LoggedPairs::new(1 << 20, KEYS).unwrap();
     let journal = Journal::recover(&disk, superblock, true, |_, _| Ok(())).unwrap();
     pairs.set_log(Log::new(journal));
     let pairs = KeyValue::of(pairs, Dialect::Samsung);
@@ -448,7 +450,7 @@ fn no_turn_copies_more_than_a_slice_into_the_log_or_to_the_disk() {
                 written <= u64::from(SLICE) + 4096,
                 "{written} bytes written"
             );
-            let log = channel.pairs().log_ref().unwrap();
+            let log = channel.pairs().log().unwrap();
             told += u32::from(log.is_in_checkpoint());
         }
         // Half of each slice goes into the store, and half into the log.
@@ -480,7 +482,7 @@ fn a_disk_that_is_full_refuses_stores_and_takes_deletes_until_it_has_room() {
     assert_eq!(stored, Outcome::OK);
     assert_eq!(life.flush(), Outcome::OK);
     assert_eq!(
-        map_of(life.channel.pairs()).len(),
+        map_of(life.channel.pairs().read()).len(),
         2,
         "what was refused is not there"
     );

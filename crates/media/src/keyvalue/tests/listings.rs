@@ -100,8 +100,8 @@ impl Both {
     }
 
     fn agree(&self) {
-        self.channel.pairs().check();
-        assert!(all(self.channel.pairs()) == all(&self.whole.medium.pairs));
+        self.channel.pairs().read().check();
+        assert!(all(self.channel.pairs().read()) == all(self.whole.medium.pairs.read()));
     }
 }
 

@@ -170,7 +170,7 @@ fn others_wait_for_the_last_slice() {
 }
 
 #[test]
-fn whoever_drops_the_channel_leaves_a_whole_value() {
+fn a_dropped_channel_leaves_a_whole_value() {
     let mut sliced = Sliced::new();
     let bytes = value(3, 70_000);
     sliced.rig.memory.write_from(MIB, &bytes);

@@ -85,7 +85,7 @@ type Made = Vec<(usize, usize)>;
 struct Rig {
     channel: ZonedChannel<Disk>,
     past: Vec<Past>,
-    /// Commands that are under way: what they have made, and what they flush.
+    /// Commands in flight: the versions that they have made, and those that they flush.
     ongoing: BTreeMap<TicketId, (Made, Option<Made>)>,
     ended: Made,
     next: u32,

@@ -6,10 +6,8 @@
 //! Not included: other operations of the die. The caller provides the time from which on the die is
 //! free, and takes the resulting end.
 
-use crate::flash::{Buffer, Dies};
 use crate::moving::Slot;
 use crate::parameters::FlashExtras;
-use crate::pending::Pending;
 
 /// Something that waits for the end of an operation.
 #[derive(Clone, Copy, Debug)]
@@ -110,31 +108,5 @@ impl Suspension {
         let moved = last.waiting.iter().map(|&waiting| (waiting, last.end));
         self.moved.extend(moved);
         last.end
-    }
-}
-
-/// Returns bytes to a pool of the buffer when the last operation of a die ends, currently at `end`.
-pub(crate) fn give_back(
-    buffer: &mut Buffer,
-    dies: &mut Dies,
-    die: usize,
-    end: u64,
-    (pool, bytes): (usize, u64),
-) {
-    if dies.are_suspended() && bytes > 0 {
-        let slot = buffer.give_back_moving(end, pool, bytes);
-        dies.wait(die, Waiting::Bytes(slot));
-    } else {
-        buffer.give_back(end, pool, bytes);
-    }
-}
-
-/// Postpones everything that waits for suspended operations.
-pub(crate) fn postpone(dies: &mut Dies, pending: &mut Pending, buffer: &mut Buffer) {
-    for (waiting, until) in dies.moved() {
-        match waiting {
-            Waiting::Command(slot) => pending.postpone(slot, until),
-            Waiting::Bytes(slot) => buffer.postpone(slot, until),
-        }
     }
 }

@@ -69,7 +69,7 @@ fn pages_that_were_overwritten_lie_elsewhere_and_make_a_sense_of_their_own() {
     flash.place_only(1); // now page 0 of line 1, on die 0, and so again of the first kind
     let both = 2000 + (10_000 + 4096) + (10_000 + 4096) + 1024;
     assert_eq!(durations(&mut flash, &[(LATER, read(0, 2))]), [both]);
-    // 63 lies alone at the end of line 0, 64 beside nothing of the command.
+    // 63 lies alone at the end of line 0, 64 beside no other page of the command.
     let mut flash = with_pages(&four_dies(), 3);
     // Page 2 alone (a second kind), and page 3, which lies nowhere: over the link from the start.
     assert_eq!(

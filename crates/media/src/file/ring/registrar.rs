@@ -31,7 +31,7 @@ use io_uring::types::CloneBuffersFlags;
 use memory::{DmaView, Lent};
 use rustix::process::{Resource, getrlimit};
 
-use super::ring::register_buffer;
+use super::register_buffer;
 
 /// The kernel's maximum size of a buffer.
 const SLICE_BYTES: u64 = 1 << 30;

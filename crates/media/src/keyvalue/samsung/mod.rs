@@ -13,7 +13,9 @@
 //! - Dword 0 of Iterator read is the number of returned bytes. [`status::ITERATOR_END`] comes with
 //!   the last of them.
 //!
-//! The batch command is [`super::compound`].
+//! The batch command is [`compound`].
+
+mod compound;
 
 use memory::{DmaView, Hint, Need, Segment};
 use model::KvKind;
@@ -24,16 +26,16 @@ use nvme_spec::samsung::{
 use nvme_spec::{Sqe, Status};
 use port::prp;
 
-use super::answer::{Answer, Ops};
-use super::compound;
+use super::answer::{Answer, HEAD, Ops};
 use super::data::{Host, Sink};
 use super::iterators::{Filter, Iterators, NotOpened, ReadOut, Reads, Stop};
-use super::pairs::{Pairs, Refusal, Rule};
-use super::slices::{HEAD, Later, Listing};
+use super::logged::LoggedPairs;
+use super::pairs::{Refusal, Rule};
+use super::slices::{Later, Listing};
 
 /// Performs a command. The `segments` are those of its value, or of the host's buffer.
 pub(super) fn execute(
-    pairs: &mut Pairs,
+    pairs: &mut LoggedPairs,
     iterators: &mut Iterators,
     sqe: &Sqe,
     segments: &[Segment<'_>],
@@ -81,7 +83,7 @@ fn key<'b>(
 
 /// A command with one key.
 fn one(
-    pairs: &mut Pairs,
+    pairs: &mut LoggedPairs,
     command: &SamsungCommand,
     key: &[u8],
     segments: &[Segment<'_>],
@@ -126,9 +128,9 @@ fn one(
                 value_len(command, has)?
             };
             let done = if later.is_for(room) {
-                pairs.retrieve(key, command.offset, room, later)
+                pairs.read().retrieve(key, command.offset, room, later)
             } else {
-                pairs.retrieve(key, command.offset, room, &mut host)
+                pairs.read().retrieve(key, command.offset, room, &mut host)
             };
             let returned = done.map_or(0, |len| (len - command.offset).min(room));
             ops.push(KvKind::Retrieve, key, returned);
@@ -140,7 +142,7 @@ fn one(
         }
         SamsungOpcode::EXIST => {
             ops.push(KvKind::Exist, key, 0);
-            let size = pairs.size_of(key).ok_or(status::KEY_DOES_NOT_EXIST);
+            let size = pairs.read().size_of(key).ok_or(status::KEY_DOES_NOT_EXIST);
             size.map(|_| Answer::ok(0))
         }
         _ => Err(Status::INVALID_COMMAND_OPCODE),
@@ -157,7 +159,7 @@ fn value_len(command: &SamsungCommand, has: u64) -> Result<u32, Status> {
 }
 
 /// Keys to which a store applies.
-pub(super) fn rule(option: u8) -> Result<Rule, Status> {
+fn rule(option: u8) -> Result<Rule, Status> {
     let option = StoreOption::from(option);
     match (option.unknown(), option.idempotent(), option.update_only()) {
         (0, false, false) => Ok(Rule::Any),
@@ -211,7 +213,7 @@ fn request(
 
 /// Iterator read.
 fn read(
-    pairs: &mut Pairs,
+    pairs: &mut LoggedPairs,
     iterators: &mut Iterators,
     command: &SamsungCommand,
     segments: &[Segment<'_>],
@@ -222,7 +224,7 @@ fn read(
     if room < HEAD as u32 {
         return Err(status::INVALID_VALUE_SIZE);
     }
-    let Some(mut reading) = iterators.begin(command.key_len_z, pairs, room) else {
+    let Some(mut reading) = iterators.begin(command.key_len_z, pairs.read(), room) else {
         ops.push(KvKind::List, &[], 0);
         return Err(status::ITERATOR_UNKNOWN);
     };

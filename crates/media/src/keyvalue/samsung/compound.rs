@@ -27,18 +27,19 @@ use nvme_spec::samsung::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::answer::{Answer, Ops};
-use super::data::Host;
-use super::pairs::{Pairs, Refusal};
-use super::samsung::rule;
-use super::slices::Later;
+use super::rule;
+use crate::keyvalue::answer::{Answer, Ops};
+use crate::keyvalue::data::Host;
+use crate::keyvalue::logged::LoggedPairs;
+use crate::keyvalue::pairs::Refusal;
+use crate::keyvalue::slices::Later;
 
 /// Bits of a [`SubResult`] in Dword 0.
 const RESULT_BITS: usize = 4;
 
 /// Performs a compound command.
 pub(super) fn execute(
-    pairs: &mut Pairs,
+    pairs: &mut LoggedPairs,
     command: &SamsungCommand,
     segments: &[Segment<'_>],
     (later, ops): (&mut Later, &mut Ops),
@@ -61,7 +62,7 @@ pub(super) fn execute(
     // All of them are inside the data, so their sum is, too.
     let bytes: u32 = subs.iter().map(|sub| sub.value_len).sum();
     let mut later = Some(later).filter(|later| later.is_for(bytes));
-    pairs.tell(|log, _| log.reserve(has, count));
+    pairs.record(|log, _| log.reserve(has, count));
     let mut answer = Answer::ok(0);
     for (index, (sub, start)) in subs.iter().zip(starts).enumerate() {
         let mut host = Host::new(segments);
@@ -76,7 +77,7 @@ pub(super) fn execute(
         // In the log the values follow the deletes of all their keys, so that a replay never needs
         // more room than all of them together.
         let keys = later.keys();
-        pairs.tell(|log, _| keys.for_each(|key| log.deleted(key)));
+        pairs.record(|log, _| keys.for_each(|key| log.deleted(key)));
     }
     Ok(answer)
 }
@@ -105,7 +106,7 @@ fn padded(len: u64) -> u64 {
 /// Performs a sub-command, whose key comes next from its host, at `start` of the data; with
 /// `later`, its value is copied later.
 fn one(
-    pairs: &mut Pairs,
+    pairs: &mut LoggedPairs,
     sub: &SubCommand,
     (start, mut host): (u32, Host<'_, '_>),
     (later, ops): (Option<&mut Later>, &mut Ops),
