@@ -44,7 +44,7 @@ pub struct TenantChange {
 #[serde(transparent)]
 pub struct ControllerChange(pub serde_json::Map<String, serde_json::Value>);
 
-/// Its keys are those of the table ([`describe`](crate::config::object::describe)).
+/// Its keys are those of the table ([`describe`](crate::config::schema::describe)).
 impl PartialSchema for ControllerChange {
     fn schema() -> RefOr<Schema> {
         let about = "Change of a controller. Null restores a key's default.";

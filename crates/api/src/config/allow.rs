@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use media::drive::ShownPage;
 
+use super::problem::Place;
 use super::size::serde_as_text;
-use super::validate::Place;
 
 /// Most pages of a drive: the server reads each of them from the drive periodically.
 const MAX_PAGES: usize = 16;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::Listen;
 use super::object::{Names, Short, object};
-use super::validate::Problem;
+use super::problem::Problem;
 
 /// Default of the socket.
 pub(super) const DEFAULT_SOCKET: &str = "a socket in the runtime folder";

@@ -16,8 +16,8 @@ use model::preset::{self, MeasuredBy, Preset, Source};
 use model::{Kind, Parameters};
 use serde::{Deserialize, Serialize};
 
+use super::parameter::parameter_error;
 use super::read::nearest_word;
-use super::timing::parameter_error;
 use super::{Read, Size};
 
 /// Version of the format; no other is read.

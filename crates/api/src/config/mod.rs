@@ -12,10 +12,14 @@ mod index;
 mod initial;
 pub mod log;
 pub mod medium;
+mod medium_kind;
 mod namespace;
 pub mod object;
+mod parameter;
+mod problem;
 mod reactor;
 mod read;
+pub mod schema;
 pub mod size;
 mod socket_mode;
 mod subsystems;
@@ -34,17 +38,19 @@ pub use allow::AdminAllow;
 pub use control::Control;
 pub use controller::{Controller, Doorbells, Fuse};
 pub use initial::Initial;
-pub use medium::{Backing, Dialect, Direct, Medium, MediumKeys, MediumKind, Vendor};
+pub use medium::{Backing, Dialect, Direct, Medium, MediumKeys, Vendor};
+pub use medium_kind::MediumKind;
 pub use namespace::Namespace;
+pub use parameter::parameter_error;
+pub use problem::Problem;
 pub use reactor::{Mode, Reactor, reactors_in_words};
 pub use read::{Read, from_file, from_text, from_toml, text_of, with_suggestion};
 use serde::{Deserialize, Serialize};
 pub use size::{Range, Size, Span};
 pub use socket_mode::SocketMode;
 pub use tenant::Tenant;
-pub use timing::{Text, Timing, parameter_error};
+pub use timing::{Text, Timing};
 use utoipa::ToSchema;
-pub use validate::Problem;
 pub use zoned::Zoned;
 
 use self::log::Log;
@@ -90,7 +96,7 @@ object! {
     beside {
         /// Identity of a configuration that was built from a command line, where names are always
         /// the same: the absolute path of its first file, else of its socket. A medium in memory is
-        /// then new at every start, and nothing of it is persistent.
+        /// then new at every start, and its state is not persistent.
         short_form: Option<PathBuf>,
     }
 }

@@ -7,8 +7,8 @@ use controller::config::DEFAULT_NAMESPACE_LIMIT;
 use controller::subsystem::MAX_CONTROLLERS;
 
 use super::index::{Index, before};
-use super::validate::{Place, list};
-use super::{Config, Controller, MediumKind, Namespace, Problem};
+use super::problem::{Place, Problem, list};
+use super::{Config, Controller, MediumKind, Namespace};
 
 /// Most namespaces of a subsystem.
 const MAX_NAMESPACES: usize = DEFAULT_NAMESPACE_LIMIT as usize;

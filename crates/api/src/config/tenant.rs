@@ -1,6 +1,5 @@
 //! Tenants: groups of commands that share media by weights and rate limits.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use engine::tenants::{Cap, TenantSpec};
@@ -8,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::object::{Bounds, object};
-use super::validate::{Place, Problem};
-use super::{Config, Size, Span};
+use super::problem::{Place, Problem};
+use super::{Size, Span};
 
 /// Most tenants.
-const MAX_TENANTS: usize = 1024;
+pub(super) const MAX_TENANTS: usize = 1024;
 /// The largest weight.
 pub(super) const MAX_WEIGHT: u64 = 10_000;
 const UNLIMITED: &str = "unlimited";
@@ -113,7 +112,8 @@ impl Tenant {
         (self.iops.map(cap), bandwidth)
     }
 
-    fn validate(&self, problems: &mut Vec<Problem>) {
+    /// Appends what is wrong with it.
+    pub(super) fn validate(&self, problems: &mut Vec<Problem>) {
         let mut place = Place {
             name: format!("tenant {}", self.name),
             problems,
@@ -122,37 +122,5 @@ impl Tenant {
         place.require(self.goal.is_none() || self.class == Class::Latency, || {
             "goal is only for class = \"latency\": remove it, or write that class".into()
         });
-    }
-}
-
-impl Config {
-    /// Appends what is wrong with tenants, and with references to them.
-    pub(super) fn validate_tenants(&self, problems: &mut Vec<Problem>) {
-        let tenants = &self.tenant;
-        if tenants.len() > MAX_TENANTS {
-            problems.push(Problem {
-                place: "tenant".into(),
-                what: format!(
-                    "{} tenants, more than the maximum of {MAX_TENANTS}: remove some",
-                    tenants.len()
-                ),
-            });
-        }
-        tenants.iter().for_each(|tenant| tenant.validate(problems));
-        let controllers = self.controller.iter();
-        let controllers = controllers.map(|c| (format!("controller {}", c.name), &c.tenant));
-        let namespaces = self.namespace.iter();
-        let namespaces = namespaces.map(|n| (format!("namespace {}", n.name), &n.tenant));
-        let known: HashSet<&String> = tenants.iter().map(|tenant| &tenant.name).collect();
-        for (name, tenant) in controllers.chain(namespaces) {
-            let mut place = Place { name, problems };
-            if let Some(tenant) = tenant
-                && !known.contains(tenant)
-            {
-                place.problem(format!(
-                    "tenant = \"{tenant}\": there is no such tenant: write a [[tenant]] with that name"
-                ));
-            }
-        }
     }
 }

@@ -10,16 +10,16 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use model::preset::MeasuredBy;
-use model::{InvalidParameter, Kind, Moment, Parameters};
+use model::{Kind, Moment, Parameters};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::drive::{self, Drive};
-use super::read::nearest_word;
-use super::validate::Place;
-use super::{Initial, Medium, MediumKind, Read, Size, Span, Zoned};
+use super::parameter::parameter_error;
+use super::problem::Place;
+use super::{Initial, Read, Size, Span, Zoned};
 
 /// Default interval at which the state of a drive is saved while the drive works.
 const STATE_INTERVAL: Duration = Duration::from_secs(60);
@@ -372,21 +372,6 @@ impl Timing {
         }
     }
 
-    /// Recordings are replayed on a new drive, so the recorded drive must be new as well. A
-    /// key-value model keeps no state and is always new.
-    pub(super) fn validate_record(&self, medium: &Medium, place: &mut Place<'_>) {
-        let kind = self.drive().map(|drive| drive.kind());
-        let on_file = medium.kind() == MediumKind::File || self.state.is_some();
-        let fresh = match kind {
-            Ok(Kind::Kv) | Err(_) => true,
-            Ok(Kind::Zns) => !on_file && medium.state().is_none(),
-            Ok(_) => !on_file,
-        };
-        place.require(self.record.is_none() || fresh, || {
-            "timing: `record` needs a new drive: remove it, or write kind = \"ram\" or \"null\", without `state`".into()
-        });
-    }
-
     /// Whether the model has persistent state.
     pub fn has_state(&self) -> bool {
         self.drive().is_ok_and(|drive| drive.kind() == Kind::Flash)
@@ -395,26 +380,6 @@ impl Timing {
     /// State of a new drive; `None` for a model without such a state.
     pub fn initial(&self) -> Option<Initial> {
         self.has_state().then(|| self.initial.unwrap_or_default())
-    }
-
-    /// File of the model's state, on this medium. `None`: the state is not
-    /// saved. `may_be_regular` returns whether a path is a regular file, or does not exist.
-    pub fn state_file(
-        &self,
-        medium: &Medium,
-        may_be_regular: fn(&Path) -> bool,
-    ) -> Option<PathBuf> {
-        if !self.has_state() || self.state.is_some() {
-            return self.state.clone();
-        }
-        // Not beside a device node: /dev holds no files.
-        let path = &medium
-            .file()
-            .filter(|file| may_be_regular(&file.path))?
-            .path;
-        let mut name = path.as_os_str().to_owned();
-        name.push(".timing");
-        Some(name.into())
     }
 
     /// Interval at which the state is saved while the drive works; `None`: only at a clean stop.
@@ -438,33 +403,6 @@ impl Timing {
                 self.preset
             )
         });
-    }
-}
-
-/// An error, with the parameter that was probably meant, or else where all are listed.
-pub fn parameter_error(error: &InvalidParameter) -> String {
-    let InvalidParameter::Unknown { name, kind } = error else {
-        return error.to_string();
-    };
-    let meant = match part_of(name, *kind) {
-        Some(parts) => Some(parts.to_owned()),
-        None => nearest_word(name, kind.parameters().map(|p| p.name))
-            .map(|word| format!("did you mean `{word}`?")),
-    };
-    let meant = meant.unwrap_or_else(|| "`nvmirage explain PRESET` lists them".to_owned());
-    format!("{error}; {meant}")
-}
-
-/// The parameters that replace a single latency in a flash model.
-fn part_of(name: &str, kind: Kind) -> Option<&'static str> {
-    match (kind, name) {
-        (Kind::Flash | Kind::Zns, "read_latency") => Some(
-            "the read latency of flash is the sum of its parts: set read_4k_cell0 to read_4k_cell3 (up to 4 KiB) and read_cell0 to read_cell3 (more)",
-        ),
-        (Kind::Flash | Kind::Zns, "write_latency") => Some(
-            "the write latency of flash is the sum of its parts: set buffer_base and buffer_per_page, and program for the time that the buffer waits for",
-        ),
-        _ => None,
     }
 }
 

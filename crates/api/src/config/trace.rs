@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use super::object::{Bounds, Names, object};
-use super::validate::{Place, Problem};
+use super::problem::{Place, Problem};
 use super::{Size, Span};
 
 /// Largest `sample`: a trace of fewer commands says little.

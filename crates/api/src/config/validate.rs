@@ -1,56 +1,13 @@
 //! Validation of a configuration. It reports all problems at once.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::index::{Index, before};
-use super::object::Object;
+use super::problem::{Place, Problem, list};
+use super::tenant::MAX_TENANTS;
 use super::{
     Config, Controller, Listen, MediumKind, Mode, Namespace, Reactor, SocketMode, reactors_in_words,
 };
-
-/// One problem, and how to solve it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Object, as in `controller vm1`.
-    pub place: String,
-    /// Problem, and what to write.
-    pub what: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.what)
-    }
-}
-
-/// Collects problems of one object.
-pub(super) struct Place<'a> {
-    pub(super) name: String,
-    pub(super) problems: &'a mut Vec<Problem>,
-}
-
-impl Place<'_> {
-    pub(super) fn problem(&mut self, what: impl Into<String>) {
-        self.problems.push(Problem {
-            place: self.name.clone(),
-            what: what.into(),
-        });
-    }
-
-    pub(super) fn require(&mut self, holds: bool, what: impl FnOnce() -> String) {
-        if !holds {
-            self.problem(what());
-        }
-    }
-
-    /// Checks each key by itself.
-    pub(super) fn keys(&mut self, object: &impl Object) {
-        for wrong in object.wrong_keys() {
-            self.problem(wrong);
-        }
-    }
-}
 
 impl Config {
     /// Everything that is wrong with it; empty when it is valid.
@@ -100,6 +57,36 @@ impl Config {
         self.validate_tenants(&mut problems);
         self.validate_subsystems(&objects, &mut problems);
         problems
+    }
+
+    /// Appends what is wrong with tenants, and with references to them.
+    fn validate_tenants(&self, problems: &mut Vec<Problem>) {
+        let tenants = &self.tenant;
+        if tenants.len() > MAX_TENANTS {
+            problems.push(Problem {
+                place: "tenant".into(),
+                what: format!(
+                    "{} tenants, more than the maximum of {MAX_TENANTS}: remove some",
+                    tenants.len()
+                ),
+            });
+        }
+        tenants.iter().for_each(|tenant| tenant.validate(problems));
+        let controllers = self.controller.iter();
+        let controllers = controllers.map(|c| (format!("controller {}", c.name), &c.tenant));
+        let namespaces = self.namespace.iter();
+        let namespaces = namespaces.map(|n| (format!("namespace {}", n.name), &n.tenant));
+        let known: HashSet<&String> = tenants.iter().map(|tenant| &tenant.name).collect();
+        for (name, tenant) in controllers.chain(namespaces) {
+            let mut place = Place { name, problems };
+            if let Some(tenant) = tenant
+                && !known.contains(tenant)
+            {
+                place.problem(format!(
+                    "tenant = \"{tenant}\": there is no such tenant: write a [[tenant]] with that name"
+                ));
+            }
+        }
     }
 }
 
@@ -297,13 +284,4 @@ impl Controller {
             });
         }
     }
-}
-
-/// `prefix a, b, c`, or nothing where there are none.
-pub(super) fn list<'a>(prefix: &str, names: impl Iterator<Item = &'a String>) -> String {
-    let names: Vec<&str> = names.map(String::as_str).collect();
-    if names.is_empty() {
-        return String::new();
-    }
-    format!("{prefix} {}", names.join(", "))
 }

@@ -5,7 +5,7 @@ use port::set::RandomAreas;
 
 use super::Size;
 use super::object::{Bounds, Object, object};
-use super::validate::Place;
+use super::problem::Place;
 
 const NO_LIMIT: &str = "leave it out for no limit";
 

@@ -1,11 +1,11 @@
 //! What is wrong with a medium.
 
-use model::Parameters;
+use model::{Kind, Parameters};
 
-use super::{Backing, Direct, Drive, File, KeyValue, Medium, MediumKeys, MediumKind};
+use super::{Backing, Direct, Drive, File, KeyValue, Medium, MediumKeys};
 use crate::config::object::Object;
-use crate::config::validate::Place;
-use crate::config::{Problem, allow, reactors_in_words};
+use crate::config::problem::{Place, Problem};
+use crate::config::{MediumKind, Timing, allow, reactors_in_words};
 
 /// Largest key-value medium.
 const MAX_KEY_VALUE_LEN: u64 = 1 << 40;
@@ -75,10 +75,25 @@ impl Medium {
             });
         }
         timing.validate(size, place);
-        timing.validate_record(self, place);
+        self.validate_record(timing, place);
         if let Some(zoned) = self.zoned() {
             timing.validate_zones(zoned, size, place);
         }
+    }
+
+    /// Recordings are replayed on a new drive, so the recorded drive must be new as well. A
+    /// key-value model keeps no state and is always new.
+    fn validate_record(&self, timing: &Timing, place: &mut Place<'_>) {
+        let kind = timing.drive().map(|drive| drive.kind());
+        let on_file = self.kind() == MediumKind::File || timing.state.is_some();
+        let fresh = match kind {
+            Ok(Kind::Kv) | Err(_) => true,
+            Ok(Kind::Zns) => !on_file && self.state().is_none(),
+            Ok(_) => !on_file,
+        };
+        place.require(timing.record.is_none() || fresh, || {
+            "timing: `record` needs a new drive: remove it, or write kind = \"ram\" or \"null\", without `state`".into()
+        });
     }
 
     /// Checks the reactors of `completions` and `heads`, of which there are `reactors`.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use driver::bus::place::Place as Target;
 use serde_json::Value;
 
-use super::{Backing, Dialect, Direct, Drive, File, Kept, KeyValue, Medium, MediumKind, Vendor};
+use super::{Backing, Dialect, Direct, Drive, File, Kept, KeyValue, Medium, Vendor};
 use crate::config::object::{Bounds, Key, Names, Object, json, object};
-use crate::config::{AdminAllow, Size, Timing, Zoned};
+use crate::config::{AdminAllow, MediumKind, Size, Timing, Zoned};
 
 /// Smallest medium.
 const MIN_MEDIUM_LEN: u64 = 64 << 10;
@@ -279,7 +279,8 @@ impl From<MediumKeys> for Medium {
     }
 }
 
-/// The address of a drive, or one that nobody uses, with what is wrong.
+/// The address of a drive; where it is missing or invalid, appends the fault and returns an empty
+/// one, which is never opened.
 fn target(text: Option<String>, faults: &mut Vec<String>) -> Target {
     let wrong = match text.as_deref().map(str::parse) {
         Some(Ok(target)) => return target,

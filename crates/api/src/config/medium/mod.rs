@@ -9,7 +9,6 @@ mod keys;
 mod vendor;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use driver::bus::place::Place as Target;
@@ -19,35 +18,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 pub use vendor::Vendor;
 
-use super::{AdminAllow, Read, Size, Span, Timing, Zoned};
-
-/// Kind of a medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum MediumKind {
-    /// Discard writes and leave read buffers untouched; for measuring.
-    Null,
-    /// Memory of the server process; not persistent without `state`.
-    Ram,
-    /// Regular file or block device.
-    File,
-    /// Namespace of an NVMe drive, shared by hosts.
-    Drive,
-    /// Keys and values in memory of the server process; persistent with `path` or `state`.
-    KeyValue,
-}
-
-impl fmt::Display for MediumKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            MediumKind::Null => "null",
-            MediumKind::Ram => "ram",
-            MediumKind::File => "file",
-            MediumKind::Drive => "drive",
-            MediumKind::KeyValue => "keyvalue",
-        })
-    }
-}
+use super::{AdminAllow, MediumKind, Read, Size, Span, Timing, Zoned};
 
 /// Command set of a key-value medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -318,6 +289,20 @@ impl Medium {
         }
     }
 
+    /// File of the state of its timing model. `None`: the state is not saved. `may_be_regular`
+    /// returns whether a path is a regular file, or does not exist.
+    pub fn timing_state_file(&self, may_be_regular: fn(&Path) -> bool) -> Option<PathBuf> {
+        let timing = self.timing.as_ref()?;
+        if !timing.has_state() || timing.state.is_some() {
+            return timing.state.clone();
+        }
+        // Not beside a device node: /dev holds no files.
+        let path = &self.file().filter(|file| may_be_regular(&file.path))?.path;
+        let mut name = path.as_os_str().to_owned();
+        name.push(".timing");
+        Some(name.into())
+    }
+
     /// Has every default written out with it. `may_be_regular` returns whether a path is a regular
     /// file, or does not exist.
     pub(super) fn write_out(&mut self, may_be_regular: fn(&Path) -> bool) {
@@ -325,10 +310,7 @@ impl Medium {
         if let Some(timing) = &mut self.timing {
             timing.initial = timing.initial();
         }
-        let file = self
-            .timing
-            .as_ref()
-            .and_then(|timing| timing.state_file(self, may_be_regular));
+        let file = self.timing_state_file(may_be_regular);
         if let (Some(timing), Some(file)) = (&mut self.timing, file) {
             timing.state = Some(file);
             let interval = timing.state_interval().unwrap_or_default();

@@ -6,7 +6,6 @@
 
 mod bounds;
 mod read;
-mod schema;
 #[cfg(test)]
 mod tests;
 
@@ -14,7 +13,6 @@ use std::fmt;
 
 pub use bounds::Bounds;
 pub use read::{Shape, read};
-pub use schema::{Listed, TABLES, describe};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -219,7 +217,10 @@ fn phrase_len(text: &str) -> usize {
     ends.map_or(text.len(), |(at, _)| at)
 }
 
-/// Object with a table of keys, which is one of [`TABLES`].
+/// Object in [`TABLES`](super::schema::TABLES). One that is forgotten there does not compile.
+pub trait Listed {}
+
+/// Object with a table of keys.
 pub trait Object: Listed + Serialize + for<'de> Deserialize<'de> + Clone + PartialEq {
     /// Kind, as in `controller`.
     const KIND: &'static str;

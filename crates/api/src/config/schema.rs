@@ -1,4 +1,4 @@
-//! What the tables of keys say, in the API description.
+//! The tables of keys of all objects, and what they say in the API description.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,11 @@ use utoipa::Number;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema};
 
-use super::{Key, Object, When};
-use crate::config::log::Log;
-use crate::config::tenant::Tenant;
-use crate::config::trace::Trace;
-use crate::config::{Config, Control, Controller, Fuse, MediumKeys, Namespace, Reactor, Zoned};
-
-/// An object in [`TABLES`]. One that is forgotten there does not compile.
-pub trait Listed {}
+use super::log::Log;
+use super::object::{Key, Listed, Object, When};
+use super::tenant::Tenant;
+use super::trace::Trace;
+use super::{Config, Control, Controller, Fuse, MediumKeys, Namespace, Reactor, Zoned};
 
 macro_rules! tables {
     ($($name:literal: $object:ty,)+) => {
@@ -98,5 +95,25 @@ fn describe_key(property: &mut RefOr<Schema>, key: &Key) {
             value.default = default.filter(|value| !value.is_null() && key.unset.is_empty());
         }
         RefOr::T(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::object::Bounds;
+
+    #[test]
+    fn every_default_is_accepted() {
+        let mut bounded = 0;
+        for (table, keys) in TABLES {
+            for key in *keys {
+                assert!(key.about.ends_with('.'), "{table} {}", key.name);
+                let default = key.default.map(|of| of()).unwrap_or_default();
+                assert_eq!(key.check(&default), Ok(()), "{table}");
+                bounded += usize::from(key.bounds != Bounds::Any);
+            }
+        }
+        assert!(bounded > 20, "{bounded}");
     }
 }
