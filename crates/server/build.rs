@@ -4,8 +4,8 @@
 //! npm's cache, once for each state of `web/`: the result is kept in `target/web` for all profiles.
 //! Elsewhere the program embeds a page that says how to build with it, and the build goes on.
 //! `NVMIRAGE_WEB` says otherwise: `0` for that page, `1` for a dashboard or a failed build, and
-//! anything else is a folder with one that is built already. Where cargo is told to ask no network
-//! (`CARGO_NET_OFFLINE`), neither does npm.
+//! anything else is a folder with one that is built already. Where cargo is offline
+//! (`CARGO_NET_OFFLINE`), so is npm.
 //!
 //! Written are `target/web`, `web/node_modules`, its lock beside it, and the folder that cargo
 //! gives.
@@ -34,7 +34,7 @@ const SOURCES: [&str; 6] = [
 /// A folder with the dashboard.
 struct Built {
     folder: PathBuf,
-    /// Nobody else replaces it until it is embedded.
+    /// No other build replaces it until it is embedded.
     _lock: Option<fs::File>,
 }
 

@@ -15,7 +15,7 @@ use std::{env, io, thread};
 pub(crate) const NODE: &str = "Node.js 20.19, 22.12 or newer";
 /// How long npm or Vite may take.
 pub(crate) const BOUND: Duration = Duration::from_secs(240);
-/// How long a lock is waited for: whoever holds it runs both at most.
+/// How long a lock is waited for: the process that holds it runs both at most.
 pub(crate) const LOCK_BOUND: Duration = Duration::from_secs(2 * BOUND.as_secs() + 60);
 /// How long npm waits for one answer.
 const FETCH_MS: u32 = 20_000;
@@ -40,7 +40,7 @@ pub(crate) fn check_node() -> io::Result<()> {
     check_version(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The same of what it says of itself: `v20.19.2`.
+/// The same of the version that Node.js reports: `v20.19.2`.
 fn check_version(said: &str) -> io::Result<()> {
     let mut numbers = said.trim().trim_start_matches('v').split('.');
     let mut number = || numbers.next()?.parse::<u32>().ok();
@@ -63,7 +63,8 @@ fn check_version(said: &str) -> io::Result<()> {
     }
 }
 
-/// Takes a lock that whoever is at the same has, too; it is held for as long as what is returned.
+/// Takes a lock that other builds at the same take, too; it is held for as long as what is
+/// returned.
 ///
 /// # Errors
 /// It cannot be had, or not in this time.
@@ -98,11 +99,11 @@ pub(crate) fn is_installed(web: &Path) -> io::Result<bool> {
     Ok(fs::read(stamp).is_ok_and(|installed| installed == versions))
 }
 
-/// Has npm install what the list of versions names; whoever calls holds the lock. A fetch that
-/// fails is tried so often again. What npm says goes to `log`.
+/// Has npm install what the list of versions names; the caller holds the lock. A fetch that fails
+/// is tried so often again. What npm says goes to `log`.
 ///
 /// # Errors
-/// It fails, or takes too long.
+/// It fails, or times out.
 pub(crate) fn install(web: &Path, retries: u32, log: &Path) -> io::Result<()> {
     let versions = fs::read(web.join("package-lock.json"))?;
     let mut npm = Command::new("npm");
@@ -135,7 +136,7 @@ fn arguments(offline: bool, retries: u32) -> Vec<String> {
     all
 }
 
-/// Whether cargo is told to ask no network.
+/// Whether cargo is offline.
 fn is_offline(variable: Option<&str>) -> bool {
     matches!(variable, Some("true" | "1"))
 }

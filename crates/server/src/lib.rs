@@ -22,6 +22,6 @@ mod supervisor;
 mod trace;
 mod trouble;
 
-pub use control::{dashboard, dashboard_address};
+pub use control::{dashboard, dashboard_address, proxy};
 pub use keep::timing::file::StateFile;
 pub use supervisor::{Source, spec_of};

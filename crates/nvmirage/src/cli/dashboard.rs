@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use client::cli::parse::Control;
-use server::dashboard;
+use server::{dashboard, proxy};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,7 +43,7 @@ impl Dashboard {
         if !dashboard::is_built() {
             tracing::warn!("this program was built without the dashboard: use a build with it");
         }
-        dashboard::run(self.address, socket.path().to_owned(), |url| {
+        proxy::run(self.address, socket.path().to_owned(), |url| {
             terminal::print(&format!("{url}\n"))?;
             self.open.then(|| open(url)).transpose()
         })

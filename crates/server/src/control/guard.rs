@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_user_and_root_may_steer_and_nobody_else() {
+    fn only_its_user_and_root_may_steer() {
         let own = rustix::process::geteuid().as_raw();
         assert!(may_steer(own) && may_steer(0));
         for other in [own + 1, 65534, u32::MAX] {

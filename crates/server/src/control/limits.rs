@@ -10,7 +10,7 @@ pub(super) const CONNECTIONS: usize = 128;
 pub(super) const HEAD: Duration = Duration::from_secs(15);
 /// Longest time for a body.
 pub(super) const BODY: Duration = Duration::from_secs(15);
-/// Longest time in which a client reads nothing of a reply; then the connection is closed.
+/// Longest time in which a client reads no byte of a reply; then the connection is closed.
 pub(super) const STALL: Duration = Duration::from_secs(15);
 /// Most headers of a request.
 pub(super) const HEADERS: usize = 64;

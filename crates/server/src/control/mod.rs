@@ -9,6 +9,7 @@ mod guard;
 mod limits;
 mod past;
 mod problem;
+pub mod proxy;
 mod routes;
 pub(crate) mod server;
 mod stalling;

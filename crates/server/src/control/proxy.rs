@@ -25,8 +25,9 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::super::token::Token;
-use super::super::{Refused, guard, limits, server};
+use super::token::Token;
+use super::{Refused, guard, limits, server};
+use crate::interrupt::Signals;
 
 /// Hop-by-hop headers, beside those that `Connection` names (RFC 9110, 7.6.1). `Trailer` is one of
 /// them, because trailers are not forwarded.
@@ -46,9 +47,40 @@ const OURS: [HeaderName; 3] = [
     header::PROXY_AUTHORIZATION,
 ];
 
+/// Serves the dashboard of the server behind `socket` on `address` until a signal ends this.
+/// `opened` gets its URL, which holds a token; what it returns is dropped at the end.
+///
+/// # Errors
+/// The address is no address of this machine, or in use; `opened` fails.
+pub fn run<T>(
+    address: SocketAddr,
+    socket: PathBuf,
+    opened: impl FnOnce(&str) -> anyhow::Result<T>,
+) -> anyhow::Result<()> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build()?.block_on(async {
+        let mut signals = Signals::new().context("cannot handle signals")?;
+        let proxy = Proxy::bind(address, socket)?;
+        let _kept = opened(&proxy.url())?;
+        let (stop, stopped) = watch::channel(false);
+        let mut passing = tokio::spawn(proxy.run(stopped));
+        let ended = tokio::select! {
+            _ = signals.recv() => None,
+            // without a listener on the address there is nothing to wait for
+            ended = &mut passing => Some(ended),
+        };
+        stop.send_replace(true);
+        let ended = match ended {
+            Some(ended) => ended,
+            None => passing.await,
+        };
+        ended?.context("cannot listen")
+    })
+}
+
 /// A bound address, and the socket behind it.
 #[derive(Debug)]
-pub(crate) struct Proxy {
+struct Proxy {
     listener: std::net::TcpListener,
     address: SocketAddr,
     token: Token,

@@ -4,7 +4,7 @@ use Kind::{Counter, Gauge};
 use Unit::{Bytes, Kelvin, None as Count, Seconds, Thousandths};
 use api::{FlashStatus, MediumStatus, ModelStatus};
 
-use super::families::{Metric, Value, by, labelled, maybe, one};
+use super::metric::{Metric, Value, by, labelled, maybe, one};
 use super::text::{Kind, Number, Unit};
 
 /// A value of the timing model, if there is one.

@@ -8,6 +8,7 @@ pub(crate) mod families;
 mod histogram;
 mod latency;
 mod media;
+mod metric;
 mod process;
 mod protobuf;
 mod queues;

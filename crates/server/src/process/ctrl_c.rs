@@ -29,7 +29,7 @@ impl CtrlC {
         let list = tokio::task::spawn_blocking(move || supervisor.attached_hosts());
         let hosts = match tokio::time::timeout(PATIENCE, list).await {
             Ok(Ok(hosts)) => hosts.iter().map(ToString::to_string).collect(),
-            Ok(Err(_)) | Err(_) => vec!["unknown, as a change is under way".to_owned()],
+            Ok(Err(_)) | Err(_) => vec!["unknown, as a change is in progress".to_owned()],
         };
         let Some(warning) = warning(&hosts) else {
             return true;

@@ -11,8 +11,7 @@ use media::{Trouble, Troubles};
 use reactor::handle::ReactorHandle;
 use reactor::message::View;
 
-use super::media::range_of;
-use super::operate::label;
+use super::places::{label, range_of};
 use super::subsystems::{Live, id_of};
 use super::{OpenMedium, State, Supervisor};
 use crate::events;

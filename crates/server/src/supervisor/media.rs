@@ -14,33 +14,13 @@ use port::ChannelId;
 use reactor::memory_care::{self, Owner};
 use reactor::message::View;
 
-use super::operate::label;
+use super::places::{Resting, Taken, label, range_of};
 use super::recording::RecordingFile;
-use super::subsystems::medium_basis;
 use super::{OpenMedium, State, preallocation, timing};
 use crate::keep::memory::{Found, Image};
 use crate::keep::merge;
 use crate::keep::presence::Mark;
-
-/// A namespace that a host created in a subsystem that is not served now. It keeps its range.
-#[derive(Debug)]
-pub(super) struct Resting {
-    /// The subsystem.
-    pub(super) subsystem: String,
-    /// The medium.
-    pub(super) medium: String,
-    /// Its range.
-    pub(super) taken: Taken,
-}
-
-/// A range of a medium that a namespace uses.
-#[derive(Clone, Debug)]
-pub(super) struct Taken {
-    /// Name of the namespace.
-    pub(super) name: String,
-    /// Range on the medium.
-    pub(super) range: Range,
-}
+use crate::keep::sidecar::MediumBasis;
 
 impl State {
     pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
@@ -514,13 +494,14 @@ fn max_lba_bytes(medium: &Medium, config: &config::Medium) -> u32 {
     medium.max_lba_bytes().max(known)
 }
 
-/// The range of a namespace on its medium.
-pub(super) fn range_of(namespace: &Allocated) -> Range {
-    let extent = namespace.extent();
-    Range {
-        start: Size(extent.offset),
-        end: Size(extent.offset.saturating_add(extent.len)),
-    }
+/// The basis of a medium, for comparison with later configurations.
+pub(super) fn medium_basis(config: &config::Medium) -> anyhow::Result<MediumBasis> {
+    let path = config.path().map(std::path::absolute).transpose();
+    Ok(MediumBasis {
+        name: config.name.clone(),
+        kind: config.kind(),
+        path: path.with_context(|| format!("media {}", config.name))?,
+    })
 }
 
 /// How to open a medium of a configuration.

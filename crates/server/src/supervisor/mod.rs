@@ -14,6 +14,7 @@ mod mounts;
 mod moves;
 mod operate;
 mod partitions;
+mod places;
 mod preallocation;
 mod protection;
 mod queues;
@@ -42,8 +43,8 @@ use reactor::presence::Presence;
 use reactor::{Pulse, memory_care};
 use tokio::sync::Notify;
 
-use self::media::Resting;
 pub use self::media::spec_of;
+use self::places::Resting;
 pub use self::reload::Source;
 use self::subsystems::Live;
 use self::timing::TimingState;

@@ -13,18 +13,9 @@ use engine::SubsystemSlot;
 use nvme_spec::Status;
 use reactor::message::View;
 
-use super::media::range_of;
+use super::places::{label, range_of};
 use super::subsystems::id_of;
 use super::{State, refuse_problems, refused};
-
-/// The name of a namespace; for one that a host created, the name of its subsystem with its
-/// identifier.
-pub(super) fn label(subsystem: &str, namespace: &Allocated) -> String {
-    match &namespace.name {
-        Some(name) => name.clone(),
-        None => format!("{subsystem}:{}", namespace.nsid()),
-    }
-}
 
 /// A namespace of a running subsystem.
 pub(super) struct Found {

@@ -2,10 +2,9 @@
 //!
 //! Invariant: a thread keeps no medium alive that has no other owner.
 
-use std::io;
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use api::config::Size;
 use media::Medium;

@@ -16,12 +16,13 @@ use engine::SubsystemSlot;
 use reactor::message::{Keep, NewSubsystem, View};
 
 use super::State;
-use super::media::{Resting, range_of};
+use super::media::medium_basis;
+use super::places::{Resting, range_of};
 use crate::identity::{self, Identities};
 use crate::keep::claim::Claim;
 use crate::keep::keeper::Kept;
 use crate::keep::merge::{Merged, OpenMedium, Wanted, WantedNamespace, merge};
-use crate::keep::sidecar::{Basis, MediumBasis, NamespaceBasis, Place, Sidecar};
+use crate::keep::sidecar::{Basis, NamespaceBasis, Place, Sidecar};
 use crate::reconcile::unfinished::Unfinished;
 
 /// Longest wait for the keeper, longer than it tries.
@@ -564,16 +565,6 @@ fn namespace_bases(wanted: &Wanted) -> Vec<NamespaceBasis> {
         controllers: n.controllers.clone(),
     };
     wanted.namespaces.iter().map(basis).collect()
-}
-
-/// The basis of a medium, for comparison with later configurations.
-pub(super) fn medium_basis(config: &config::Medium) -> anyhow::Result<MediumBasis> {
-    let path = config.path().map(std::path::absolute).transpose();
-    Ok(MediumBasis {
-        name: config.name.clone(),
-        kind: config.kind(),
-        path: path.with_context(|| format!("media {}", config.name))?,
-    })
 }
 
 /// The identifier of a controller.

@@ -46,7 +46,7 @@ pub(super) fn give(
         let initial = initial.map_or(model::Initial::Fresh, Into::into);
         Medium::begin_timing(medium, parameters, initial, model::STEADY_SEED)
     };
-    let Some(path) = timing.state_file(config, may_be_regular) else {
+    let Some(path) = config.timing_state_file(may_be_regular) else {
         new(medium, parameters)?;
         let initial = initial.map(|initial| format!(", {}", initial.name()));
         let initial = initial.unwrap_or_default();

@@ -152,7 +152,7 @@ impl Recorder {
                 if by_itself {
                     ended();
                 }
-                // the thread that stops the trace may have given up waiting
+                // the thread that stops the trace may have stopped waiting
                 let _ = tell.try_send(());
             })
             .context("cannot start a thread")?;
@@ -184,7 +184,7 @@ impl Recorder {
     /// Ends the trace unless it has ended: writes the records in the rings, and closes the file.
     ///
     /// # Errors
-    /// Writing takes too long, and continues.
+    /// Writing times out, and continues.
     pub(crate) fn stop(&mut self, reason: Reason) -> anyhow::Result<()> {
         // full: the thread already has a reason
         let _ = self.stop.try_send(reason);

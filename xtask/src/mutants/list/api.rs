@@ -37,7 +37,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "api-token",
-        guard: "over TCP nobody is heard without the token",
+        guard: "over TCP a request without the token is rejected",
         file: "crates/server/src/control/token.rs",
         from: "scheme.eq_ignore_ascii_case(\"bearer\") && same",
         to: "scheme.eq_ignore_ascii_case(\"bearer\")",
@@ -54,7 +54,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "dashboard-loopback",
         guard: "the dashboard's own address is of this machine",
-        file: "crates/server/src/control/dashboard/proxy.rs",
+        file: "crates/server/src/control/proxy.rs",
         from: "address.ip().is_loopback(),",
         to: "address.port() < u16::MAX,",
         test: program("dashboard::the_way_to_it_is_for_this_machine_and_a_server_that_runs"),
@@ -86,7 +86,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "uid == 0 || uid != u32::MAX",
         test: unit(
             "server",
-            "control::guard::tests::its_user_and_root_may_steer_and_nobody_else",
+            "control::guard::tests::only_its_user_and_root_may_steer",
         ),
     },
     Mutation {
@@ -110,7 +110,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "api-events-lost",
-        guard: "who comes too late for events is told that some are gone",
+        guard: "a client that is too late for events learns how many were discarded",
         file: "crates/server/src/events.rs",
         from: "let lost = first.saturating_sub(id.saturating_add(1));",
         to: "let lost = 0 * first;",

@@ -5,22 +5,13 @@
 //! them. File names contain a digest of their content, so that browsers cache the files; browsers
 //! revalidate the page itself.
 
-mod proxy;
-
-use std::net::SocketAddr;
-use std::path::PathBuf;
-
-use anyhow::Context;
 use axum::Router;
 use axum::extract::Path;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use proxy::Proxy;
-use tokio::sync::watch;
 
 use super::Refused;
-use crate::interrupt::Signals;
 
 /// What was built.
 mod built {
@@ -55,37 +46,6 @@ const HEADERS: [(HeaderName, &str); 6] = [
 /// Whether this program contains the dashboard.
 pub fn is_built() -> bool {
     !built::FILES.is_empty()
-}
-
-/// Serves the dashboard of the server behind `socket` on `address` until a signal ends this.
-/// `opened` gets its URL, which holds a token; what it returns is dropped at the end.
-///
-/// # Errors
-/// The address is no address of this machine, or in use; `opened` fails.
-pub fn run<T>(
-    address: SocketAddr,
-    socket: PathBuf,
-    opened: impl FnOnce(&str) -> anyhow::Result<T>,
-) -> anyhow::Result<()> {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().build()?.block_on(async {
-        let mut signals = Signals::new().context("cannot handle signals")?;
-        let proxy = Proxy::bind(address, socket)?;
-        let _kept = opened(&proxy.url())?;
-        let (stop, stopped) = watch::channel(false);
-        let mut passing = tokio::spawn(proxy.run(stopped));
-        let ended = tokio::select! {
-            _ = signals.recv() => None,
-            // without a listener on the address there is nothing to wait for
-            ended = &mut passing => Some(ended),
-        };
-        stop.send_replace(true);
-        let ended = match ended {
-            Some(ended) => ended,
-            None => passing.await,
-        };
-        ended?.context("cannot listen")
-    })
 }
 
 /// Whether a request is for the page or one of its files, which contain nothing about served

@@ -118,7 +118,7 @@ fn run(receiver: &mpsc::Receiver<Message>) {
             }),
             Ok(Message::Forget(name, answer)) => {
                 entries.retain(|entry| entry.watched.name != name);
-                // the caller may have given up waiting
+                // the caller may have stopped waiting
                 let _ = answer.send(());
             }
             Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,

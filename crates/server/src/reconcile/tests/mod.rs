@@ -419,7 +419,7 @@ fn pair(pool: &str, listed: &str) -> String {
 
 /// A controller that got it at run time does not prevent the move.
 #[test]
-fn a_namespace_that_goes_to_a_pool_is_attached_to_nobody() {
+fn a_namespace_that_goes_to_a_pool_is_detached_from_all_controllers() {
     let now = with(&[FILE, NAMESPACE, &pair("", "\"n\"")]);
     let mut served = served(&now, &[]);
     let placed = served.placed.get_mut("n").unwrap();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use api::config::object::describe;
+use api::config::schema::describe;
 use api::refusal::Document;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
