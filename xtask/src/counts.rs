@@ -9,7 +9,7 @@ pub(crate) struct Counts {
     pub(crate) passed: u32,
     /// Those that failed, or were ended.
     pub(crate) failed: u32,
-    /// Those that were not run though nobody filtered them out.
+    /// Those that were not run although no filter excluded them.
     pub(crate) ignored: u32,
 }
 

@@ -4,8 +4,8 @@
 //! a change of the program; but they are no times: what is worth doing is decided with both.
 //!
 //! The baseline is what the pinned compiler makes for any processor of its architecture. A change
-//! that costs more than [`ALLOWED`] fails; whoever means it records the new baseline, which shows
-//! in the review.
+//! that costs more than [`ALLOWED`] fails; an author who intends it records the new baseline, which
+//! shows in the review.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ use crate::workspace::Workspace;
 
 /// How much more a count may be than its baseline.
 const ALLOWED: f64 = 0.03;
-/// How much less it is told to be, so that somebody records it.
+/// How much less a count must be for the report to ask for a new baseline.
 const WORTH_RECORDING: f64 = 0.03;
 /// What each count is divided by: `COMMANDS` of tests/counts.
 const COMMANDS: f64 = 992.0;

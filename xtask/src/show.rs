@@ -71,7 +71,7 @@ impl Line {
     }
 
     fn print(&self, text: &str) {
-        // There is nobody to tell where the output is gone.
+        // The output that would show an error is the one that is gone.
         let _ = stdout().write_all(text.as_bytes());
         let _ = stdout().flush();
     }

@@ -18,7 +18,7 @@ use crate::stages::Context;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// How often npm asks again for what it could not fetch: whoever runs this wants it.
+/// How often npm retries a failed download: the caller needs the packages.
 const RETRIES: u32 = 2;
 /// What a browser is called that the tests can drive.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];

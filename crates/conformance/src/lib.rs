@@ -11,8 +11,8 @@
 //! controller that hangs, lies or vanishes makes tests fail and never hangs or
 //! panics them.
 //!
-//! "Not supported" is what the controller says of itself, by its registers and by
-//! Identify: one that claims something and does not have it fails.
+//! "Not supported" is what the controller reports, by its registers and by Identify: one that
+//! claims something and does not have it fails.
 //!
 //! What it does NOT do: measure, load, or test what no host can see.
 #![forbid(unsafe_code)]

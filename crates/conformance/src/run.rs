@@ -19,7 +19,7 @@ impl Selection {
     /// None at all: every test.
     ///
     /// # Errors
-    /// A name is nobody's.
+    /// A name that no chapter and no test has.
     pub fn of(names: &[String]) -> Result<Self, UnknownName> {
         for name in names {
             let known = every().any(|(chapter, test)| named(name, chapter, test));

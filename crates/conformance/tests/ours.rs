@@ -222,7 +222,7 @@ fn expect_enough(outcomes: &[Outcome], doorbells: Doorbells) {
     );
 }
 
-/// All of a medium of zones, of which it has given up three.
+/// All of a medium of zones, of which it has lost three.
 fn worn(medium: &Medium) -> Vec<Namespace> {
     for (zone, to) in [
         (0, ZoneLoss::Offline),
@@ -301,13 +301,12 @@ fn zoned(zones: ZoneSpec) -> MediumKind {
 
 #[test]
 fn zones() {
-    // All but those of drives without extensions and random write areas, and with zones that were
-    // given up.
+    // All but those of drives without extensions and random write areas, and with lost zones.
     let without = ["extension_refused", "random_refused"];
     judge_set(zoned(ZONES), "zones", &[&without[..], &LOST].concat());
 }
 
-/// What is about zones that a drive has given up.
+/// Tests of lost zones.
 const LOST: [&str; 6] = [
     "read_only_data",
     "offline_data",

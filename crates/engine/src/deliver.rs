@@ -71,7 +71,7 @@ impl<C: Channel> Engine<C> {
     fn deliver_to_guest(&mut self, from: EngineId, key: OwnerKey, about: About) {
         let lanes = &mut self.lanes;
         let Some(index) = lanes.guest(from, key) else {
-            // It went home, and what crossed it on the way concerned nobody any more.
+            // The lane has returned home, and the message crossed it on the way.
             if let About::Answer { ticket, .. } = about {
                 ticket.retire();
             }

@@ -119,8 +119,8 @@ impl<C: Channel> Engine<C> {
         self.channels.remove(id)
     }
 
-    /// Takes a tenant, or changes it. Every engine of a process is told the same, with the same
-    /// budget.
+    /// Adds a tenant, or changes it. The caller gives every engine of a process the same values,
+    /// with the same budget.
     pub fn set_tenant(&mut self, id: TenantId, spec: TenantSpec, budget: Arc<Budget>) {
         self.tenants.get_or_insert_default().set(id, spec, budget);
     }
@@ -147,8 +147,8 @@ impl<C: Channel> Engine<C> {
         self.lanes.assign(home, controller.0, tenant);
     }
 
-    /// Forgets a tenant, which nothing names any more. What media have of it ends as if it were
-    /// nobody's.
+    /// Removes a tenant, which nothing names any more. Its commands that media still have end like
+    /// those of no tenant.
     pub fn remove_tenant(&mut self, id: TenantId) {
         if let Some(tenants) = &mut self.tenants {
             tenants.remove(id);

@@ -115,8 +115,8 @@ impl Cache {
         Ok(file)
     }
 
-    /// Removes what a set-up that was killed left behind. Only called with the lock held, so nobody
-    /// is waiting for it.
+    /// Removes the staging folders of set-ups that were killed. Only called with the lock held, so
+    /// no running set-up uses them.
     fn sweep(&self) -> Result<()> {
         for entry in fs::read_dir(&self.root)? {
             let entry = entry?;

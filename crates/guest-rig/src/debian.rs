@@ -347,7 +347,7 @@ impl Program {
         let mut words = loader(root);
         words.extend(["--argv0".into(), name.into(), root.join(path).into()]);
         // QEMU looks for its modules (block drivers, accelerators) beside the system's libraries
-        // unless it is told.
+        // unless this variable names their folder.
         let modules = root.join(LIBRARIES).join("qemu").into();
         Self {
             words,

@@ -92,7 +92,7 @@ impl Default for Options {
 
 const FIRST_SLOT: usize = 0x10;
 
-/// What every guest's kernel is told: to be quick about what does not matter here, and to end at
+/// Arguments of every guest's kernel: it skips slow work that does not matter here, and ends at
 /// once on a panic. A stall that it notices is a complaint in its log, and so a failure.
 const KERNEL_ARGS: &str = "console=ttyS0 loglevel=5 reboot=t panic=-1 mitigations=off apparmor=0 lsm=capability \
      cryptomgr.notests nokaslr random.trust_cpu=on no_timer_check audit=0";

@@ -44,7 +44,7 @@ pub(crate) const PACKAGES: &[&str] = &[
     "util-linux",
 ];
 
-/// What nobody reads in a guest, and would only take memory.
+/// Paths that a guest never reads, and that would only take memory.
 const LEFT_OUT: &[&str] = &[
     "usr/share/bash-completion",
     "usr/share/bug",

@@ -1,6 +1,6 @@
 //! The machine that the program runs on: its clock, processors and their topology, and its QEMU.
 //!
-//! It does NOT change the machine, but for the processors that a thread of ours may use.
+//! It does NOT change the machine, except for the processors that a thread of ours may use.
 #![forbid(unsafe_code)]
 
 pub mod clock;

@@ -4,7 +4,7 @@ use memory::{Claim, Claimant, Claims, MAX_CLAIMANTS};
 use proptest::prelude::*;
 
 const PIECE: u64 = 4096;
-/// After so many pieces the words begin anew.
+/// Number of pieces after which the words repeat.
 const AROUND: u64 = 8192 * PIECE;
 
 fn claimants<const N: usize>() -> [Claimant; N] {
@@ -54,7 +54,7 @@ fn whoever_is_alone_claims_nothing_until_another_comes() {
     }
     assert!(second.claim(&mut claim, range, true));
     ended(&second, &mut claim, &range);
-    // Nobody is alone there any more, whoever goes.
+    // After a second claimant existed, each one must claim, also if all others are dropped.
     drop(second);
     assert!(first.must_claim(|_| unreachable!()));
     drop(first);
@@ -104,7 +104,7 @@ fn readers_share_and_nobody_joins_them_where_a_writer_waits() {
     ended(&one, &mut readers[0], &range);
     assert!(!three.claim(&mut writer, range, true));
     ended(&two, &mut readers[1], &range);
-    // One that comes anew leaves it to those that wait.
+    // A new command leaves the range to those that wait.
     assert!(!tried(&two, &range, true).is_whole());
     assert!(three.claim(&mut writer, range, true));
     assert!(!one.claim(&mut late, range, false));

@@ -125,7 +125,7 @@ type Bytes = loom::cell::UnsafeCell<u32>;
 
 fn write(bytes: &Bytes) {
     bytes.with_mut(|bytes| {
-        // SAFETY: loom's cell sees to it that nobody else is there.
+        // SAFETY: loom's cell checks that no other thread accesses the bytes.
         unsafe { *bytes += 1 }
     });
 }

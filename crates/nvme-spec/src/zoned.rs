@@ -59,7 +59,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// Zone Receive Action Specific Field of both reports: which zones are told of.
+    /// Zone Receive Action Specific Field of both reports: the zones to report.
     pub struct ReportingOption(u8) {
         ALL = 0x00, "All zones";
         EMPTY = 0x01, "Zones in state ZSE:Empty";

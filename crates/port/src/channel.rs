@@ -9,7 +9,7 @@
 //!   and for Read, Write and Compare the length is the sum of the segments' lengths. A channel need
 //!   not check again.
 //! - Requests of one medium that share bytes, if at least one of them changes them, do not mix,
-//!   whichever channels they were added to: a read sees all of a write or nothing of it, and of two
+//!   whichever channels they were added to: a read sees all of a write or none of it, and of two
 //!   writes one is wholly there. The medium chooses their order.
 //! - Segments begin and end at any byte. Those of a Read may be `Segment::sink`, also several of
 //!   one command.

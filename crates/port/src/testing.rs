@@ -322,7 +322,7 @@ impl Channel for TestMedium {
     }
 }
 
-/// What a test leaves in flight is nobody's loss.
+/// A test may leave commands in flight: their tickets are retired.
 impl Drop for TestMedium {
     fn drop(&mut self) {
         for (ticket, _) in self.held.drain(..) {

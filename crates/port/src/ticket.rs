@@ -1,10 +1,10 @@
 //! Tickets: the duty to complete one command exactly once.
 //!
-//! Whoever hands a command to a medium issues a ticket ([`Ticket::issue`]), and the medium gives
-//! the very same ticket back with the outcome. A ticket cannot be copied. Its owner makes it, for a
-//! slot in the slot's present generation; a medium can only keep and return it. One that is dropped
-//! panics in debug builds, so that a lost completion shows where it was lost and not as a host that
-//! hangs.
+//! The caller that hands a command to a medium issues a ticket ([`Ticket::issue`]), and the medium
+//! gives the very same ticket back with the outcome. A ticket cannot be copied. Its owner makes it,
+//! for a slot in the slot's present generation; a medium can only keep and return it. One that is
+//! dropped panics in debug builds, so that a lost completion shows where it was lost and not as a
+//! host that hangs.
 //!
 //! A ticket names its owner (a lane, a controller for its own flushes, a subsystem for what it
 //! erases, or a channel for what it asks of the medium below it), the owner's slot, and the slot's
@@ -161,7 +161,7 @@ impl Ticket {
     }
 
     /// Ends the duty because the owner is gone: a late completion for a lane that was deleted, or
-    /// for a controller that left. Nobody waits for it any more.
+    /// for a controller that left. No lane waits for it any more.
     #[inline]
     pub fn retire(self) {
         std::mem::forget(self);

@@ -19,7 +19,7 @@ const MAX_CALLERS: usize = 8;
 /// Pause after a failed accept, such as with too many open files.
 const PAUSE_NS: u64 = 100_000_000;
 
-/// Whether the drive has a host, as connections are told.
+/// Whether the drive has a host, as reported to connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seat {
     /// No host, or one that is leaving.

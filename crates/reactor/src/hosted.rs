@@ -306,7 +306,7 @@ impl Hosted {
         let Hosted { door, removal, .. } = self;
         drop(door);
         if let Some(answer) = removal {
-            // the caller may have given up waiting
+            // the caller may have stopped waiting
             let _ = answer.try_send(());
         }
     }

@@ -65,7 +65,7 @@ impl Looks {
                 return;
             }
             if let Some(Going { asked, taken, .. }) = self.0.pop_front() {
-                // the caller may have given up waiting
+                // the caller may have stopped waiting
                 let _ = asked.answer.try_send(taken);
             }
         }

@@ -27,7 +27,7 @@ use crate::snapshots::Asked;
 /// Capacity of a reactor's mailbox.
 pub(crate) const MAILBOX_LEN: usize = 256;
 /// Longest time for an answer: removing a controller drains its commands within 4 s, and saving a
-/// record is given up after 5 s.
+/// record times out after 5 s.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before retrying a message to a full mailbox.
 const FULL_PAUSE: Duration = Duration::from_millis(1);

@@ -692,7 +692,7 @@ fn configure(watching: &mut WatchSpec, keys: &config::Controller) {
     watching.records = keys.records.into();
 }
 
-/// Sends an answer, for which the caller may have given up waiting.
+/// Sends an answer, for which the caller may have stopped waiting.
 fn reply<T>(answer: &Answer<T>, value: T) {
     let _ = answer.try_send(value);
 }

@@ -65,7 +65,7 @@ impl Snapshots {
             }
             (_, changes, _) => {
                 let snapshot = None;
-                // the requester may have given up waiting
+                // the requester may have stopped waiting
                 let _ = answer.try_send(changes.map(|changes| Taken { changes, snapshot }));
             }
         }
@@ -83,7 +83,7 @@ impl Snapshots {
                 changes: taking.changes,
                 snapshot: Some(Box::new(snapshot)),
             };
-            // the requester may have given up waiting
+            // the requester may have stopped waiting
             let _ = taking.answer.try_send(Some(taken));
             false
         });

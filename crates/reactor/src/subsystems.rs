@@ -131,7 +131,7 @@ impl Subsystems {
                 hosted.lost = false;
             }
             None => {
-                // the caller may have given up waiting
+                // the caller may have stopped waiting
                 let _ = answer.try_send(true);
             }
         }
@@ -182,7 +182,7 @@ impl Subsystems {
             };
             if let Some(answer) = self.hosted.swap_remove(at).ending {
                 self.ending -= 1;
-                // the caller may have given up waiting
+                // the caller may have stopped waiting
                 let _ = answer.try_send(is_kept);
             }
         }
@@ -195,7 +195,7 @@ impl Hosted {
         let at = self.requests.iter().position(|(other, _)| *other == token);
         if let Some(at) = at {
             let (_, answer) = self.requests.swap_remove(at);
-            // the caller may have given up waiting
+            // the caller may have stopped waiting
             let _ = answer.try_send(result);
         }
     }

@@ -37,7 +37,7 @@ struct Inner {
 impl Inner {
     fn controller(&mut self) -> &mut Controller {
         let controller = self.engine.controller_mut(self.slot);
-        controller.expect("it was added and nobody takes it away")
+        controller.expect("it was added and is never removed")
     }
 }
 
@@ -104,7 +104,7 @@ impl Virtual {
     pub(crate) fn drive<T>(&self, look: impl FnOnce(&Channel) -> T) -> T {
         let mut inner = self.inner.borrow_mut();
         let channel = inner.engine.channels_mut().get(ChannelId(0));
-        look(channel.expect("it was added and nobody takes it away"))
+        look(channel.expect("it was added and is never removed"))
     }
 
     fn read<const N: usize>(&self, offset: u64) -> [u8; N] {
@@ -206,7 +206,7 @@ impl Bus for Virtual {
     }
 
     fn unshare(&self, _: Iova, _: u64) -> Result<(), DriverError> {
-        Err(unsupported("memory is not taken back"))
+        Err(unsupported("memory is not unmapped"))
     }
 
     fn vectors(&self) -> u16 {

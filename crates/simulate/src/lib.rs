@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`fio`] and [`trace`] (what workloads are), [`job`] (what they come to), `stream`
 //! (what a worker of one does next), `host` (a thread with its queue pair), `world` (the clock),
-//! [`tally`] (what is counted), [`output`] (how it is told); beside them [`points`], at which
+//! [`tally`] (what is counted), [`output`] (how it is printed); beside them [`points`], at which
 //! drives are compared.
 //!
 //! Invariants: no clock, no thread, no unordered iteration and no floating point; a turn of the

@@ -1,5 +1,5 @@
 //! How a command speaks to a person: results as tables or JSON, units, progress while waiting, and
-//! errors; and how it is told to end.
+//! errors; and how the operator ends it.
 //!
 //! It does NOT know what is printed: no drive, server or measurement.
 #![forbid(unsafe_code)]

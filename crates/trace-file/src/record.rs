@@ -9,7 +9,7 @@ use nvme_spec::key_value::{KEY_MAX, KvCdw11, KvOpcode};
 use nvme_spec::opcode::Csi;
 
 /// Stages of a command, in the order of [`Record::stages`]: in the host's ring, behind other
-/// tenants, in the checks, with the medium, held back by a model, and posted before its interrupt.
+/// tenants, in the checks, with the medium, deferred by a model, and posted before its interrupt.
 pub const STAGES: [&str; 6] = [
     "ring",
     "fairness",

@@ -139,7 +139,7 @@ fn connect_tells_a_missing_socket_from_a_server_that_accepts_nobody() {
         Some(ClientError::Connect(error)) if error.kind() == std::io::ErrorKind::NotFound
     ));
 
-    // With nobody accepting, the queue of the socket fills up: connecting waits, then gives up.
+    // The server does not accept: the queue of the socket fills up, and connecting times out.
     let listener = UnixListener::bind(&path).unwrap();
     rustix::net::listen(&listener, 0).unwrap();
     let started = Instant::now();

@@ -1,8 +1,8 @@
 //! A host and a reactor's engine in one thread, to count what a command costs the reactor.
 //!
 //! The host's part is done beforehand: a submission queue that is filled once, of which a few
-//! entries at a time are announced by its doorbell. What is counted between is the engine's alone,
-//! but for two stores to doorbells a batch.
+//! entries at a time are announced by its doorbell. The count between covers the engine alone,
+//! except for two doorbell stores per batch.
 //!
 //! `benches/path.rs` counts under callgrind; `cargo xtask instructions` runs it and compares with
 //! `baseline.json`.
@@ -57,7 +57,7 @@ pub struct Memory {
     memory: HostMemory,
     /// What the device sees.
     pub view: Arc<DmaView>,
-    /// Without it all of that would be taken back.
+    /// Keeps the memory in the view: dropping it unmaps it.
     _map: DmaMap,
 }
 
@@ -232,7 +232,7 @@ impl Rig {
 }
 
 impl Rig {
-    /// The same, and every command is left for a trace, which nobody takes away.
+    /// The same, with every command recorded for a trace, whose records no reader takes out.
     #[must_use]
     pub fn traced(mut self) -> Self {
         let clock = || Time(0);

@@ -92,7 +92,7 @@ impl Rig<DriveChannel<Bus>> {
     }
 }
 
-/// The same drive with nobody between.
+/// The same drive without a controller between.
 pub struct Direct {
     pair: QueuePair<Bus>,
     entries: Vec<[u64; 8]>,

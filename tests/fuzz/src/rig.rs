@@ -285,8 +285,8 @@ impl Rig {
         self.now
     }
 
-    /// Whatever went before: a function reset ends within its bounds, and nobody wrote where the
-    /// host did not allow it.
+    /// Whatever went before: a function reset ends within its bounds, and the device wrote only
+    /// where the host allowed it.
     pub(crate) fn finish(mut self) {
         self.controller().function_reset();
         for _ in 0..4 {

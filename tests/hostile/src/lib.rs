@@ -24,5 +24,5 @@ pub const BLOCK: u64 = 512;
 pub const DRIVE_LEN: u64 = 1 << 20;
 /// Where each host's part of the drive begins and ends: with a gap before, between and behind them.
 pub const PARTS: [std::ops::Range<u64>; 2] = [128 << 10..384 << 10, 640 << 10..896 << 10];
-/// What nobody has written on the drive.
+/// Byte of drive blocks that were never written.
 pub const UNTOUCHED: u8 = 0xa5;

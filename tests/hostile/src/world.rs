@@ -59,7 +59,7 @@ pub struct World {
 /// Opens a drive, as far as its size.
 ///
 /// # Errors
-/// It says of itself what nobody can use.
+/// It reports an unsupported namespace.
 pub fn size_of(witness: &Witness) -> Result<u64, DriverError> {
     let its = witness.clone();
     let reopen = Box::new(move || open(&its));
@@ -84,7 +84,7 @@ impl World {
     /// A drive, and both hosts with their queues.
     ///
     /// # Errors
-    /// The drive says of itself what nobody can use.
+    /// The drive reports an unsupported namespace.
     pub fn new(witness: Witness) -> Result<World, DriverError> {
         World::split(witness, &[])
     }
@@ -92,7 +92,7 @@ impl World {
     /// The same, where others do these parts of the completion side of the drive.
     ///
     /// # Errors
-    /// The drive says of itself what nobody can use.
+    /// The drive reports an unsupported namespace.
     pub fn split(witness: Witness, duties: &[Duty]) -> Result<World, DriverError> {
         let its = witness.clone();
         let reopen = Box::new(move || open(&its));
@@ -256,7 +256,7 @@ impl World {
                 Interrupt::Message(message) => assert!(message < 32),
                 Interrupt::Pin(_) => {}
             });
-            // At most a batch of each queue in a turn: nobody holds up the others for longer.
+            // At most a batch of each queue in a turn: no queue delays the others for longer.
             assert!(turn.commands <= 2 * 32 * 3, "{}", turn.commands);
             for (_, channel) in self.engine.channels_mut().iter_mut() {
                 channel.tend();
@@ -338,8 +338,8 @@ impl World {
         }
     }
 
-    /// Nothing came to the drive that must not, the other host's bytes and those of nobody are as
-    /// they were, and no memory was written that may not be.
+    /// Checks that the drive got only permitted commands, that the other host's bytes and those
+    /// outside the parts are unchanged, and that only permitted memory was written.
     pub fn check(&mut self) {
         self.settle();
         let violations = self.witness.violations();

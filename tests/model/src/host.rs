@@ -27,7 +27,7 @@ const PAGE: usize = 4096;
 const DATA_PAGES: usize = 24;
 /// Entries of both admin queues.
 const ADMIN_ENTRIES: u32 = 16;
-/// What memory holds that nobody has written data to.
+/// Fill byte of data pages before a command.
 const SPOILED: u8 = 0xee;
 /// Turns that a command may take.
 const TURNS: u32 = 10_000;

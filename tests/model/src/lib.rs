@@ -2,16 +2,17 @@
 //!
 //! The model is written from the specification with numbers typed from it, and shares nothing with
 //! the controller, not even the crate that knows the layout of the bytes. It predicts the status of
-//! every command, Dword 0 where it is defined, and all data; where the specification leaves it open
-//! which of several errors is told, any of them will do.
+//! every command, Dword 0 where it is defined, and all data; where the specification leaves open
+//! which of several errors the controller reports, the model accepts any of them.
 //!
 //! - [`program`]: what programs are made of, and how they are drawn;
 //! - [`model`]: what must come of them;
 //! - [`host`]: registers, rings and buffers, in bytes;
 //! - [`machine`]: runs a program on both and compares.
 //!
-//! It does NOT try races: each command ends before the next begins, but for bursts of commands that
-//! concern different blocks. Statuses that depend on what a medium does are the lane's own tests.
+//! It does NOT try races: each command ends before the next begins, except in bursts of commands
+//! that concern different blocks. Statuses that depend on what a medium does are the lane's own
+//! tests.
 
 pub mod host;
 pub mod machine;

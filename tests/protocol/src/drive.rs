@@ -55,7 +55,7 @@ impl Drive {
     /// Shares memory, enables the controller and makes a queue pair of vector 1.
     ///
     /// # Panics
-    /// When the controller does not do as it is told.
+    /// When the controller does not become ready, or fails a command.
     #[must_use]
     pub fn new(host: &mut Host) -> Self {
         let memory = HostMemory::new(LEN as usize).expect("there is memory");

@@ -59,7 +59,7 @@ impl Default for Options {
     }
 }
 
-/// What the server's thread is told.
+/// An order to the server's thread.
 enum Order {
     Attach(usize, UnixStream),
     Raise(usize, u16, SyncSender<()>),
@@ -176,8 +176,8 @@ impl Server {
         self.shared.hold.store(hold, Ordering::Relaxed);
     }
 
-    /// Makes the media reach the memory of commands that they hold back by themselves, as drives
-    /// do, or lets go of it.
+    /// Makes the media reach, as drives do, the memory of commands whose completions they defer, or
+    /// releases that memory.
     ///
     /// # Panics
     /// When the server's thread has panicked.
@@ -460,7 +460,7 @@ impl Reactor {
     }
 }
 
-/// A channel of a medium that holds back what it has done while it is told to.
+/// A channel of a medium that defers its completions while [`Server::hold`] says so.
 struct HeldChannel {
     inner: media::Channel,
     shared: Arc<Shared>,

@@ -92,7 +92,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// A write of which nobody knows whether it takes effect.
+/// A write that may still take effect, or not.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     medium: usize,
@@ -245,8 +245,8 @@ impl Ledger {
         }
     }
 
-    /// It has failed, or nobody hears of it any more: whoever has it at `medium` may still do it,
-    /// but it was handed to nobody after now.
+    /// It has failed, or its host gets no outcome: the channel of `medium` that has it may still
+    /// perform it, but no channel gets it after now.
     pub fn leave_open(&mut self, medium: usize, span: Span, write: u64) {
         let since = self.moment();
         self.open.push(Open {
@@ -257,7 +257,7 @@ impl Ledger {
         });
     }
 
-    /// Whether there are writes that nobody knows the end of.
+    /// Whether there are writes with an unknown outcome.
     #[must_use]
     pub fn has_open(&self) -> bool {
         !self.open.is_empty()
@@ -279,7 +279,7 @@ impl Ledger {
         self.open = open;
     }
 
-    /// What blocks certainly hold while nobody writes to them: the write for each, 0 for zeroes.
+    /// Certain contents of blocks without a write in flight: the write for each, 0 for zeroes.
     #[must_use]
     pub fn certain(&self, span: Span) -> Option<Vec<u64>> {
         let blocks = &self.spaces[usize::from(span.space)];

@@ -2,9 +2,10 @@
 //! they were added, in any order, after a long time, or with an error.
 //!
 //! A request takes effect at one moment, when it is added or when it ends, and so requests that
-//! share bytes never mix. One that hangs takes effect when it is added, so that it touches nobody's
-//! memory after it was given up. Until a request ends it keeps the addresses and the view that it
-//! came with and uses them then: whoever takes memory away without waiting for it is found out.
+//! share bytes never mix. One that hangs takes effect when it is added, so that it touches no
+//! memory after it was aborted. Until a request ends it keeps the addresses and the view that it
+//! came with and uses them then: this detects code that unmaps memory without waiting for the
+//! request.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -41,7 +42,7 @@ pub struct Habits {
     pub hangs: u64,
     /// Requests that fail.
     pub fails: u64,
-    /// Requests that are told to come again.
+    /// Requests that are returned as full.
     pub full: u64,
     /// Requests in flight at most.
     pub depth: usize,
@@ -124,7 +125,7 @@ struct Piece {
 struct Op {
     ticket: Option<Ticket>,
     kind: Kind,
-    /// What it concerns of the disk: one range but for Deallocate.
+    /// Its ranges of the disk: one, except for Deallocate.
     ranges: Vec<(u64, u64)>,
     pieces: Vec<Piece>,
     view: Arc<DmaView>,
@@ -392,7 +393,7 @@ impl Channel for SimChannel {
     }
 }
 
-/// Whoever gives up a simulation waits for nothing.
+/// The end of a simulation does not wait for requests in flight.
 impl Drop for SimChannel {
     fn drop(&mut self) {
         for op in &mut self.ops {
@@ -432,7 +433,7 @@ impl Port {
         }
     }
 
-    /// Whether completions come only to whoever asks for them.
+    /// Whether completions are found only by polling.
     #[must_use]
     pub fn is_polled(&self) -> bool {
         match self {

@@ -26,7 +26,7 @@ const RECENTLY_NS: u64 = 10_000;
 const TURN_NS: u64 = 150;
 const COMMAND_NS: u64 = 40;
 /// Turns that find nothing come after longer and longer, up to this share of the time without work:
-/// nobody can tell.
+/// hosts see no difference.
 const IDLE_TURN_SHARE: u64 = 32;
 /// From what wakes a sleeper to its first turn.
 const WAKE_NS: (u64, u64) = (2_000, 40_000);

@@ -122,7 +122,7 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
     let number = world.media.len();
     // The same id names the medium on every reactor.
     let channel = ChannelId(number as u16);
-    // A medium with the time of a drive has one reactor.
+    // A medium with a timing model has one reactor.
     let is_timed = world.reactors.len() == 1 && random.once_in(2);
     let real = (is_timed || random.once_in(4)).then(|| {
         let size = len as u64;

@@ -11,7 +11,8 @@ use port::time::Time;
 
 use crate::wire::{Answer, Message, Wire};
 
-/// After so long what hangs is given up for an unmap, and after so long it is answered in any case.
+/// Time after which commands that hang are aborted for an unmap, and time after which the unmap is
+/// answered in any case.
 const ABANDON_NS: u64 = 4_000_000_000;
 const ANSWER_NS: u64 = 4_500_000_000;
 const REGIONS: usize = 64;

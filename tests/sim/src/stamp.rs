@@ -1,5 +1,5 @@
 //! What a block holds: where it belongs, and which write it is from, so that data which comes from
-//! somewhere else, from a write of before, or from two writes at once is seen.
+//! somewhere else, from a previous write, or from two writes at once is seen.
 
 /// Where a block belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

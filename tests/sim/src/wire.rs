@@ -44,7 +44,7 @@ pub enum Message {
     },
     /// The function is reset.
     Reset,
-    /// Interrupts go another way from now on: nobody listens to the one before.
+    /// Interrupts go another way from now on: the host does not listen to the previous one.
     NewLines,
 }
 
@@ -80,7 +80,7 @@ pub struct Wire {
     pub vectors: u64,
     /// The host has done something that wakes the reactor.
     pub wakes: bool,
-    /// The host has stored a doorbell in a mapped page, which wakes nobody.
+    /// The host has stored a doorbell in a mapped page, which does not wake the reactor.
     pub stored: bool,
 }
 

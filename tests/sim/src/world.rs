@@ -15,7 +15,7 @@ use crate::random::Random;
 use crate::reactor::{Direct, Letter, Reactor};
 use crate::stamp;
 
-/// Steps between looks at what nobody waits for.
+/// Steps between checks of which open writes the media have ended.
 const CHORES: u64 = 4096;
 /// How long it may take until all is quiet.
 const END_NS: u64 = 120_000_000_000;
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// An interrupt that another reactor has raised: nobody hears it where the lines have changed.
+    /// An interrupt that another reactor has raised: it is lost if the lines have changed.
     fn raise(&mut self, direct: Direct) {
         let home = usize::from(direct.home.0);
         let seats = self.reactors[home].seats.iter_mut().enumerate();

@@ -2,7 +2,7 @@
 //! An honest one reads blocks of its own, 32 at a time. One that means harm has as many commands in
 //! flight, most of which no drive may ever see, and beside them stores anything into doorbells, has
 //! commands aborted, makes and deletes queues, takes memory back that commands use, and resets its
-//! controller. Both do so until nobody reads what they say any more, or for a minute, and then
+//! controller. Both do so until the caller closes their standard input, or for a minute, and then
 //! print what they have done.
 
 use std::io::Read as _;
@@ -24,7 +24,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 const DEPTH: u16 = 32;
 /// How long there is a neighbour at most.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Memory that is taken back and given again, and where it is for the controller.
+/// Memory that is unmapped and mapped again, and where it is for the controller.
 const LENT: usize = 4 << 20;
 const LENT_AT: Iova = Iova(1 << 40);
 /// Commands of the hostile one between two admin commands, and of those between two resets.
@@ -158,7 +158,7 @@ impl Neighbour {
                 sqe.cdw12 |= 0xffff;
             }
             3 => (sqe.cdw10, sqe.cdw11) = (u32::MAX, u32::MAX),
-            // Memory that is nobody's, a place that no pointer may have, a list that is none.
+            // Unmapped memory, a place that no pointer may have, a list that is none.
             4 => sqe.prp1 = wild & !0xfff,
             5 => sqe.prp1 |= 3,
             6 => {
@@ -169,7 +169,7 @@ impl Neighbour {
             7 => sqe.nsid = wild as u32,
             8 => sqe.flags = 2.into(),
             9 => sqe.flags = 0x80.into(),
-            // Memory that is about to be taken back, and blocks of its own.
+            // Memory that is about to be unmapped, and blocks of its own.
             10 => sqe.prp1 = LENT_AT.0 + (wild % (LENT as u64 / 4096)) * 4096,
             _ => {}
         }

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     let stopped = Arc::clone(&stop);
     thread::spawn(move || {
         let mut byte = [0];
-        // Nobody writes: it returns when the other end is closed.
+        // The other end never writes: the read returns when that end is closed.
         while matches!(std::io::stdin().read(&mut byte), Ok(1..)) {}
         stopped.store(true, Ordering::Relaxed);
     });

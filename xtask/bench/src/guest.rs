@@ -2,7 +2,7 @@
 //! files in memory, read in turn by the guest's own fio.
 //!
 //! QEMU emulates the processor here, and the guest and all servers share the machine: this compares
-//! drives inside one guest, and says nothing of guests on hardware.
+//! drives inside one guest; the results do not apply to guests on hardware.
 
 use std::collections::BTreeMap;
 use std::fs;

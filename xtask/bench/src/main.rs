@@ -210,7 +210,7 @@ impl Bench<'_> {
                 }
                 eprintln!("round {round} of {}: {part}", self.args.rounds);
                 let done = self.part(part, round == 1);
-                // whoever interrupts us has interrupted what we had started, too
+                // an interrupt also reaches the programs that this part has started
                 ensure!(!self.interrupt.is_set(), "interrupted");
                 if let Err(error) = done {
                     eprintln!("{part}: {error:#}");

@@ -33,7 +33,7 @@ pub(crate) struct MountArgs {
     json: bool,
 }
 
-/// fio's engine, and how many requests it keeps under way.
+/// fio's engine, and how many requests it keeps in flight.
 const WAYS: [(&str, u64); 2] = [("psync", 1), ("io_uring", 32)];
 /// Of the file in memory.
 const FILE_MIB: u64 = 256;
@@ -144,7 +144,7 @@ fn table(summaries: &[(&Subject, Summary)]) -> String {
         let of = &summary.median;
         let _ = writeln!(
             text,
-            "| {}, `{}`, {} under way | {:.0} | {:.1} | {} | {} |",
+            "| {}, `{}`, {} in flight | {:.0} | {:.1} | {} | {} |",
             subject.name,
             subject.rw,
             subject.queue_depth,

@@ -216,7 +216,7 @@ mod tests {
                 .iops,
             10.0
         );
-        // a tool whose placement nobody knows has one set
+        // a tool of unknown placement has one set
         let unknown = [sample(5.0, "unknown"), sample(6.0, "unknown")];
         assert_eq!(of_placement(&unknown, "near").len(), 2);
         assert_eq!(Summary::of(&[]), None);

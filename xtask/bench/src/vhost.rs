@@ -1,6 +1,6 @@
 //! qemu-storage-daemon: its vhost-user-blk export of a file, through QEMU's own client.
 //!
-//! `qemu-img bench` tells how long so many requests took, and nothing of single ones: latency at a
+//! `qemu-img bench` reports the time of all requests together, not of single ones: latency at a
 //! depth is depth over rate (Little's law). Alone in flight, requests of `qemu-io` tell their time
 //! one by one; those have percentiles.
 
@@ -41,7 +41,7 @@ impl<'a> Export<'a> {
         (server_cpu, host_cpu): (u32, u32),
     ) -> Result<Self> {
         let socket = dir.join("vhost.sock");
-        // A daemon that was ended before has left its socket, where nobody listens.
+        // A previous daemon has left its socket, on which no process listens.
         match std::fs::remove_file(&socket) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
             _ => {}

@@ -109,7 +109,7 @@ fn end(child: &mut Child) -> Result<()> {
         .ok()
         .and_then(Pid::from_raw)
         .expect("a process has an id");
-    // Sending fails only where nobody of the group is left.
+    // Sending fails only where no process of the group is left.
     let _ = kill_process_group(group, Signal::TERM);
     let deadline = Instant::now() + GRACE;
     while child.try_wait()?.is_none() && Instant::now() < deadline {

@@ -301,7 +301,7 @@ fn system_version(name: &str) -> Option<String> {
     version_of(&debian::on_path(name)?, name)
 }
 
-/// What a program says of itself: `cargo-nextest 0.9.148 (…)`, `mdbook v0.5.4`.
+/// The version in what a program reports: `cargo-nextest 0.9.148 (…)`, `mdbook v0.5.4`.
 fn version_of(program: &Path, name: &str) -> Option<String> {
     let output = Command::new(program)
         .args(name.strip_prefix("cargo-"))

@@ -2,8 +2,8 @@
 //! or says why it is not.
 //!
 //! `page` reads blocks and their marks, `session` runs those of a page, `output` compares what
-//! comes with what is shown, and `guest` has the guests of pages. Pages know nothing of each other,
-//! and two are run at a time. Why it is so, and the marks, are decision 46 of the book.
+//! comes with what is shown, and `guest` has the guests of pages. Pages are independent of each
+//! other, and two are run at a time. Why it is so, and the marks, are decision 46 of the book.
 
 mod guest;
 mod output;
@@ -165,7 +165,7 @@ fn pages(root: &Path) -> Result<Vec<Page>> {
     Ok(pages)
 }
 
-/// Runs pages, some at a time; `done` is told of each.
+/// Runs pages, some at a time; `done` gets the result of each.
 fn run_pages(
     pages: &[Page],
     with: With<'_>,

@@ -3,7 +3,7 @@
 //! Lines that are shown are found one after the other in what came, wherever they begin. `…` (or
 //! `...`) stands for anything within a line, and alone on a line for any lines. How many spaces
 //! there are does not matter: a column is as wide as its widest entry. Where numbers vary, any
-//! number, with any unit or none, is as good as the one that is shown, and so is what is said of
+//! number, with any unit or none, is as good as the one that is shown, and so is the remark on
 //! it: how near two CPUs are to each other.
 
 /// Words behind a number that change with it.
@@ -11,7 +11,7 @@ const UNITS: &[&str] = &[
     "%", "B", "B/s", "G", "GB", "GiB", "GiB/s", "K", "KiB", "KiB/s", "M", "MB", "MiB", "MiB/s",
     "T", "TiB", "kB", "min", "ms", "ns", "s", "us", "µs",
 ];
-/// What is said of numbers behind them.
+/// Remarks that follow a number.
 const REMARKS: &[&str] = &["near", "far"];
 /// A number that may be any.
 const NUMBER: &str = "0";
@@ -58,7 +58,7 @@ fn matched(wanted: &[String], there: &[String]) -> Result<(), usize> {
     }
 }
 
-/// Whether a line is as the pattern: the same, but for what `…` stands for.
+/// Whether a line matches the pattern, in which `…` stands for any text.
 fn like(pattern: &str, line: &str) -> bool {
     let mut parts = pattern.split(ANYTHING);
     let first = parts.next().unwrap_or_default();

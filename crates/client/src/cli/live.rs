@@ -26,7 +26,7 @@ use terminal::complete::offer;
 use super::parse;
 use crate::{Address, Intent, requests};
 
-/// Names the shell that asks for completions.
+/// Names the shell that requests completions.
 pub const VARIABLE: &str = "_NVMIRAGE_COMPLETE";
 /// The line up to the cursor, in bash.
 const LINE: &str = "_NVMIRAGE_LINE";
@@ -40,7 +40,7 @@ pub fn shells() -> Shells<'static> {
     Shells(&[&Bash, &Zsh, &Fish, &Elvish, &Powershell])
 }
 
-/// If a shell asks for completions, answers it and exits.
+/// If a shell requests completions, answers it and exits.
 pub fn complete(program: fn() -> clap::Command) {
     if env::var_os(VARIABLE).is_none() {
         return;

@@ -9,9 +9,8 @@ use api::{CompletionQueue, QueuesReport, SubmissionQueue};
 use terminal::table::{Align, Table};
 use terminal::{hangup, units};
 
-use super::UsageError;
-use super::live;
 use super::parse::Control;
+use super::{UsageError, live};
 use crate::requests;
 
 const EXAMPLES: &str = "\

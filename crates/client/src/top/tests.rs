@@ -260,7 +260,7 @@ depth ███
 QUEUE ON CMDS/s DEPTH  INT/s  SIZE  HEAD  TAIL PH DOORBELL SHADOW EVENT STATE
 CQ 1   0 12.4 K     8    400  1024    10     9  1        9      9    10 full
 SQ 1                          1024    17    18          18     18    17 frozen
-5 commands under way, 1 STUCK
+5 commands in flight, 1 STUCK
 COMMAND              SQ   CID NSID          LBA   BYTES AT             AGE
 Read                  1   101    1       123456   4 KiB model       1.84 s STUCK
 Read                  1     7    1       123456   4 KiB model      61.4 us
@@ -368,7 +368,7 @@ fn rates_are_differences_over_the_servers_time() {
 }
 
 #[test]
-fn a_server_that_was_started_anew_is_not_compared_with_the_one_before() {
+fn a_restarted_server_is_not_compared_with_the_one_before() {
     let mut app = two_samples();
     let mut first = sample(1);
     first.time_ns = SECOND;

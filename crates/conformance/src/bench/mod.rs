@@ -72,8 +72,7 @@ pub struct Options {
     pub bound: Duration,
     /// How long is looked for what must not happen.
     pub quiet: Duration,
-    /// Bytes of memory shared with the controller; what nobody touches costs
-    /// nothing.
+    /// Bytes of memory shared with the controller; pages that neither side touches cost nothing.
     pub memory_len: usize,
     /// The namespace to use; otherwise the first active one.
     pub nsid: Option<u32>,
@@ -105,7 +104,7 @@ pub struct Bench {
     granted: Option<(u32, u32)>,
     /// Commands that have not completed: queue, identifier, what they are.
     in_flight: Vec<(u16, u16, String)>,
-    /// Admin completions that nobody has asked for yet.
+    /// Admin completions that no test has waited for yet.
     stash: Vec<Cqe>,
     next_qid: u16,
     /// Another controller of the same subsystem, where there is one.
@@ -155,7 +154,7 @@ impl Bench {
         self.second = Some(Box::new(second));
     }
 
-    /// Does something with the other controller, which is started anew.
+    /// Does something with the other controller, which is started again first.
     ///
     /// # Errors
     /// Not supported where there is none; those of starting and of the work.
@@ -360,7 +359,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Starts anew: disables, gives admin queues and enables.
+    /// Starts the controller again: disables, gives admin queues and enables.
     ///
     /// # Errors
     /// Those of each step.

@@ -433,7 +433,7 @@ impl Bench {
             return fail("the controller was not started");
         };
         let done = work(self, &mut pair);
-        // A test may have started the controller anew meanwhile.
+        // A test may have started the controller again meanwhile.
         self.admin.get_or_insert(pair);
         done
     }

@@ -252,7 +252,7 @@ fn ends_with_reset(bench: &mut Bench) -> Verdict {
     bench.expect_nothing(&trapped.cq, "a stale shadow tail says 3")?;
     for mem in [&shadow.doorbells, &shadow.event_idx] {
         for at in (0..4096).step_by(4) {
-            let what = format!("a page of before the reset, byte {at}");
+            let what = format!("a page given before the reset, byte {at}");
             same(&what, mem.load(at), 3)?;
         }
     }

@@ -14,7 +14,7 @@ pub(super) const CHAPTER: Chapter = Chapter {
 
 const TESTS: &[Test] = tests![
     format_each, "Base 2.1, 5.1.10", "Format NVM changes to each LBA format without metadata, and the capacity in bytes stays";
-    format_erases, "Base 2.1, 5.1.10", "Format NVM with a user data erase leaves nothing of the old data";
+    format_erases, "Base 2.1, 5.1.10", "Format NVM with a user data erase leaves none of the old data";
     format_same, "Base 2.1, 5.1.10", "Format NVM to the format that is in use succeeds, and the namespace works";
     format_bad_format, "Base 2.1, 5.1.10", "Format NVM to an LBA format that is not there is refused (10Ah)";
     format_bad_erase, "Base 2.1, 5.1.10", "Format NVM with a reserved or absent kind of erase is refused (002h)";

@@ -25,7 +25,7 @@ const TESTS: &[Test] = tests![
     coalescing_disabled, "Base 2.1, 5.1.25.2.3", "a vector that is not coalesced signals at once";
     coalescing_admin, "Base 2.1, 5.1.25.2.2", "admin completions are not coalesced";
     msi, "PCIe Transport 1.1, 3.5", "with MSI-X disabled and MSI enabled, completions signal the message of MSI";
-    msi_masked, "Base 2.1, 3.1.4.3", "INTMS holds back the message, INTMC lets go of it for what was not acknowledged";
+    msi_masked, "Base 2.1, 3.1.4.3", "INTMS defers the message, INTMC releases it for completions that were not acknowledged";
 ];
 
 /// Does something with MSI enabled, one message, and MSI-X disabled.

@@ -484,7 +484,7 @@ fn list_ends_with_buffer(bench: &mut Bench) -> Verdict {
 
 fn unknown_opcode(bench: &mut Bench) -> Verdict {
     let mut rig = rig(bench)?;
-    // Compare, Write Zeroes, Dataset Management, and one that nobody has.
+    // Compare, Write Zeroes, Dataset Management, and one that is not defined.
     for opcode in [0x05, 0x08, 0x09, 0x7f] {
         is(
             &run(bench, &mut rig, opcode, b"conf", 0, 0)?,

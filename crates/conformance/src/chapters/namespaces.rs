@@ -26,7 +26,7 @@ const TESTS: &[Test] = tests![
     attach_bad_controller, "Base 2.1, 5.1.20", "attaching to a controller that does not exist is refused (11Ch)";
     attach_bad_namespace, "Base 2.1, 5.1.20", "attaching a namespace that does not exist is refused";
     attach_bad_select, "Base 2.1, 5.1.20", "a reserved Select of Namespace Attachment is refused (002h)";
-    new_is_empty, "Base 2.1, 8.1.15", "a new namespace has nothing of an old one's data";
+    new_is_empty, "Base 2.1, 8.1.15", "a new namespace has none of an old one's data";
     new_identifiers, "Base 2.1, 4.5.1", "namespaces that were created have identifiers of their own, also where an NSID is used again";
     created_stays, "Base 2.1, 8.1.15", "a namespace that was created, and its data, are there after a reset";
     granularity, "NVM 1.1, 5.6", "the namespace granularity list has descriptors that are multiples, where CTRATT has it";

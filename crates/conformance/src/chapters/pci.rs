@@ -46,7 +46,7 @@ fn identifiers(bench: &mut Bench) -> Verdict {
     same("VID", u16_at(&identity, 0), u16_at(&config, 0x00))?;
     same("SSVID", u16_at(&identity, 2), u16_at(&config, 0x2c))?;
     check(u16_at(&config, 0) != 0xffff, || {
-        "vendor id FFFFh: nobody is there".into()
+        "vendor id FFFFh: no function responds".into()
     })
 }
 

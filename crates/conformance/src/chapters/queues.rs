@@ -30,7 +30,7 @@ const TESTS: &[Test] = tests![
     delete_cq_identifiers, "Base 2.1, 5.2.3", "deleting completion queue 0, or one that does not exist, is refused (101h)";
     delete_cq_in_use, "Base 2.1, 5.2.3", "deleting a completion queue before its submission queues is refused (10Ch), and leaves it at work";
     delete_busy_sq, "Base 2.1, 5.2.4", "deleting a submission queue ends its commands before it completes; none follows";
-    recreate, "Base 2.1, 5.2.1", "a queue that was deleted can be made anew, of another size, and starts at entry 0 with phase 1";
+    recreate, "Base 2.1, 5.2.1", "a queue that was deleted can be made again, of another size, and starts at entry 0 with phase 1";
     all_queues, "Base 2.1, 5.1.25.2.1", "every queue pair that was granted can be made, and works";
     largest_queue, "Base 2.1, 3.1.4.1", "a queue of as many entries as CAP.MQES allows works";
     laps, "Base 2.1, 3.3.1.2", "small queues work over many laps, whatever their sizes";
@@ -38,7 +38,7 @@ const TESTS: &[Test] = tests![
     shared_cq, "Base 2.1, 3.3.1.2", "several submission queues complete to one completion queue, each completion with its queue";
     sq_head, "Base 2.1, 4.2.1", "completions tell how far the submission queue was read, and end at its tail";
     full_cq, "Base 2.1, 3.3.1.2", "a full completion queue is not overrun; commands go on as entries are freed, and none is lost";
-    full_cq_shared, "Base 2.1, 3.3.1.2", "a full completion queue that two submission queues share loses nothing of either";
+    full_cq_shared, "Base 2.1, 3.3.1.2", "a full completion queue that two submission queues share loses no completion of either";
     identifiers_echo, "Base 2.1, 4.1", "any command identifier comes back, not only small ones";
     reserved_completion_bits, "Base 2.1, 4.2.1", "completions of NVM commands have dwords 0 and 1 cleared";
     other_queue_slots, "Base 2.1, 3.3.1.2", "a completion is written to its entry and to no other";
@@ -46,7 +46,7 @@ const TESTS: &[Test] = tests![
     bad_head, "Base 2.1, 5.1.2", "a head beyond its queue is an Invalid Doorbell Write Value event, and other queues go on";
     head_past_posted, "Base 2.1, 5.1.2", "a head that takes a completion from an empty queue is an Invalid Doorbell Write Value event";
     doorbell_of_no_queue, "Base 2.1, 5.1.2", "the doorbell of a queue that does not exist is a Write to Invalid Doorbell Register event";
-    doorbell_of_deleted_queue, "Base 2.1, 5.1.2", "a doorbell written after its queue was deleted harms nobody, and the queue can be made again";
+    doorbell_of_deleted_queue, "Base 2.1, 5.1.2", "a doorbell written after its queue was deleted has no effect, and the queue can be made again";
 ];
 
 fn beyond(granted: u32) -> Option<u16> {
@@ -479,7 +479,7 @@ fn full_cq(bench: &mut Bench) -> Verdict {
             Ok(taken >= count)
         })?;
         same(
-            "completions in a queue of 4 that nobody empties",
+            "completions in a queue of 4 that the host does not empty",
             taken,
             count,
         )?;
@@ -606,7 +606,7 @@ fn doorbell_of_no_queue(bench: &mut Bench) -> Verdict {
         return not_supported("every queue identifier is granted");
     };
     let request = bench.request_event()?;
-    // By a register write: one that is stored into a page is seen by nobody.
+    // By a register write: the controller does not see a store into a page.
     let at = bench.doorbell_at(tail_of(last));
     bench.bus().ring(at, 1)?;
     expect_error_event(bench, request, 0x00)?;

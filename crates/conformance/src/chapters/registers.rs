@@ -372,7 +372,7 @@ fn controller_reset_forgets_queues(bench: &mut Bench) -> Verdict {
     bench.grant()?;
     bench.delete_sq(1)?.expect(status::INVALID_QUEUE_ID)?;
     bench.delete_cq(1)?.expect(status::INVALID_QUEUE_ID)?;
-    // An event request of before is gone, too: as many as ever are taken.
+    // The previous event requests are gone, too: as many as ever are taken.
     let request = bench.request_event()?;
     check(!bench.admin_completes(request)?, || {
         "an event request is completed after a reset without an event".into()

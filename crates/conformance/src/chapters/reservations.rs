@@ -17,7 +17,7 @@ const TESTS: &[Test] = tests![
     register, "Base 2.1, 7.6", "a registration is reported, with its key, host and controller";
     register_again, "Base 2.1, 7.6", "registering again succeeds with the same key and conflicts (083h) with another";
     host_zero, "Base 2.1, 5.1.25.1.28", "a registration by Host Identifier 0 does not outlive a reset, or is refused where CTRATT says so";
-    register_replace, "Base 2.1, 7.6", "a key is replaced by its owner, and by whoever ignores the existing key";
+    register_replace, "Base 2.1, 7.6", "a key is replaced by its owner, and by a host that ignores the existing key";
     unregister, "Base 2.1, 7.6", "unregistering needs the key (083h), and ends the registration";
     register_bad_action, "Base 2.1, 7.6", "reserved values of RREGA and CPTPL are refused (002h)";
     acquire_each, "Base 2.1, 7.5", "each type that RESCAP has is acquired, reported, and released";
@@ -178,7 +178,7 @@ impl Host {
         })
     }
 
-    /// Ends every reservation and registration, whoever has them.
+    /// Ends every reservation and registration of every host.
     pub(super) fn clean(&mut self, bench: &mut Bench) -> Verdict {
         // IEKEY: whatever key this host has from before is replaced.
         let key = self.key;
@@ -230,7 +230,7 @@ fn register(bench: &mut Bench) -> Verdict {
         same("controller", *controller, own)?;
         same_bytes("host identifier", id, &host_id(KEY)[..id.len()])?;
         check(!held, || {
-            "a registrant holds a reservation that nobody acquired".into()
+            "a registrant holds a reservation that no host acquired".into()
         })
     })
 }

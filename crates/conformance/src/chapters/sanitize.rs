@@ -18,7 +18,7 @@ const TESTS: &[Test] = tests![
     bad_action, "Base 2.1, 5.1.22", "a reserved action, or one that SANICAP does not have, is refused (002h)";
     exit_without_failure, "Base 2.1, 5.1.22", "Exit Failure Mode without a failure succeeds and changes nothing";
     log_when_idle, "Base 2.1, 8.1.24", "the Sanitize Status log tells no progress while nothing runs";
-    block_erase, "Base 2.1, 8.1.24", "a block erase leaves nothing of the old data, and the log tells that it is over";
+    block_erase, "Base 2.1, 8.1.24", "a block erase leaves none of the old data, and the log tells that it is over";
     overwrite, "Base 2.1, 8.1.24", "an overwrite leaves its pattern where nothing is deallocated";
     overwrite_inverted, "Base 2.1, 5.1.22", "an overwrite that inverts its pattern between passes ends with the pattern, of two passes and of three";
     every_namespace, "Base 2.1, 8.1.24", "a sanitize operation is of every namespace";
@@ -40,7 +40,7 @@ fn needs(bench: &mut Bench, bit: u32, name: &str) -> Verdict {
     if sanicap(bench)? >> bit & 1 == 0 {
         return not_supported(format!("SANICAP bit {bit}: no {name}"));
     }
-    // A test before may have failed with an operation under way.
+    // A test before may have failed with an operation in progress.
     idle_log(bench).map(drop)
 }
 
@@ -50,7 +50,7 @@ fn needs_any(bench: &mut Bench) -> Verdict<u32> {
         found if found >> 2 & 1 == 1 => OVERWRITE | 1 << 4,
         _ => return not_supported("SANICAP bits 2:1: no block erase and no overwrite"),
     };
-    // A test before may have failed with an operation under way.
+    // A test before may have failed with an operation in progress.
     idle_log(bench)?;
     Ok(action)
 }

@@ -25,15 +25,15 @@ const TESTS: &[Test] = tests![
     all_registrants, "Base 2.1, 8.1.22", "under All Registrants every registrant holds the reservation, until the last one goes";
     preempt, "Base 2.1, 7.5", "preempting takes the reservation and ends the registration of the holder";
     preempt_registrant, "Base 2.1, 7.5", "preempting a registrant that holds nothing ends its registration alone";
-    preempt_nobody, "Base 2.1, 7.5", "preempting a key that nobody has conflicts (083h)";
-    released_for_all, "Base 2.1, 7.7", "a reservation that was released binds nobody";
+    preempt_nobody, "Base 2.1, 7.5", "preempting a key that no host has registered conflicts (083h)";
+    released_for_all, "Base 2.1, 7.7", "a reservation that was released binds no host";
     clear_by_other, "Base 2.1, 7.7", "any registrant may clear";
-    notified, "Base 2.1, 8.1.22", "a host whose registration was preempted is told, by an event and its log page";
+    notified, "Base 2.1, 8.1.22", "a host whose registration was preempted is notified, by an event and its log page";
     compare_and_verify, "Base 2.1, 8.1.22", "Compare and Verify conflict as Read does, Write Zeroes and Dataset Management as Write does";
     flush_conflicts, "Base 2.1, 8.1.22", "Flush conflicts as Write does";
     attachment_is_told, "Base 2.1, 5.1.2", "attaching a namespace to the other controller, and detaching it, is an event there";
-    deletion_is_told, "Base 2.1, 8.1.15", "deleting a namespace takes it from the other controller, which is told";
-    format_is_told, "Base 2.1, 5.1.2", "a Format NVM by one host changes the namespace of the other, which is told";
+    deletion_is_told, "Base 2.1, 8.1.15", "deleting a namespace takes it from the other controller, which is notified";
+    format_is_told, "Base 2.1, 5.1.2", "a Format NVM by one host changes the namespace of the other, which is notified";
     private_namespace, "Base 2.1, 5.1.20", "a namespace that is not shared is attached to one controller only (119h)";
     shared_namespace, "Base 2.1, 8.1.15", "a namespace created as shared is attached to both, in one command";
     reset_of_one, "Base 2.1, 3.7.2", "a reset of one controller leaves the other at work";
@@ -231,7 +231,7 @@ fn all_registrants(bench: &mut Bench) -> Verdict {
             one.acquire(bench, 0, kind, 0)?.ok()?;
             let report = two.report(second)?;
             check(report.registered.iter().all(|r| r.3), || {
-                format!("type {kind}: not every registrant is told to hold it")
+                format!("type {kind}: not every registrant is reported as a holder")
             })?;
             one.unregister(bench, KEY)?.ok()?;
             let what = format!("type {kind} after one registrant is gone");

@@ -1,8 +1,8 @@
 //! The connection between the driver and a drive.
 //!
 //! A bus reads and writes the controller's properties, shares memory with it, and carries its
-//! interrupts. It knows nothing of queues or commands. Methods take `&self` because a device and
-//! its queue pairs use one bus; each bus does its own locking.
+//! interrupts. It does not know queues or commands. Methods take `&self` because a device and its
+//! queue pairs use one bus; each bus does its own locking.
 
 pub mod place;
 pub mod vfio;

@@ -129,7 +129,7 @@ impl Vfio {
         if self.give_back.drain() {
             self.asked.store(true, Ordering::Relaxed);
         }
-        // Relaxed: it says nothing of other memory, and is never lowered.
+        // Relaxed: the flag orders no other memory, and is never lowered.
         self.asked.load(Ordering::Relaxed)
     }
 
@@ -310,8 +310,8 @@ impl Bus for Vfio {
     }
 
     fn clear_interrupt(&self, vector: u16) -> Result<(), DriverError> {
-        // One that was never set signals nobody, and the kernel refuses to hear of kinds that are
-        // not enabled.
+        // A vector that was never set signals no eventfd, and the kernel refuses kinds that are not
+        // enabled.
         let enabled = self.enabled.lock().unwrap_or_else(PoisonError::into_inner);
         match *enabled {
             Some(Interrupt::MsiX) => self

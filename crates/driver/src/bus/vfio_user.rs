@@ -355,8 +355,8 @@ impl Bus for VfioUser {
                 "its server truncated the mapped doorbell page".to_owned(),
             ));
         }
-        // Whoever has the client finds out, and may have to wait for a server that is stopped; who
-        // polls must not.
+        // The thread that has the client finds out, and may have to wait for a server that is
+        // stopped; a thread that polls must not.
         let Some(mut client) = self.try_client() else {
             return Ok(());
         };

@@ -145,7 +145,7 @@ fn an_interrupt_wakes_who_waits_and_nobody_else() {
             assert_eq!((set.index, set.start, set.count), (irq_index::MSIX, 2, 1));
             let operation = set.operation().unwrap();
             assert!(matches!(operation, (IrqAction::Trigger, IrqData::EventFd)));
-            // Without a descriptor the vector signals nobody.
+            // Without a descriptor the vector signals no eventfd.
             fds.clear();
             fds.extend(given.drain(..).map(EventFd::from_fd));
             Answer::Done

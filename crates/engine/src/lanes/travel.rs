@@ -232,7 +232,7 @@ impl Lanes {
         }
     }
 
-    /// When the first of the moves takes too long.
+    /// The earliest time at which a move times out.
     pub(crate) fn patience_ends(&self) -> Option<Time> {
         let slots = self.travelling.iter().map(|index| &self.slots[*index]);
         slots

@@ -17,7 +17,7 @@ pub enum Class {
     /// By its weight.
     #[default]
     Fair,
-    /// It goes first, within a bound.
+    /// Before fair tenants, within a bound.
     Latency {
         /// Latency goal of its commands, in nanoseconds, except for the slowest 0.5 %. `None`:
         /// twice their minimum latency.

@@ -112,7 +112,7 @@ fn what_a_tenant_had_is_the_sum_of_all_engines() {
 }
 
 #[test]
-fn a_tenant_that_is_gone_holds_nobody_back() {
+fn a_deleted_tenant_defers_no_other() {
     let mut tenants = Tenants::default();
     let budget = Arc::<Budget>::default();
     let cap = Cap {

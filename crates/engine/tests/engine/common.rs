@@ -176,7 +176,7 @@ pub(crate) struct Rig {
     pub(crate) others_sleep: bool,
     /// Mail from this engine stays on its way.
     pub(crate) hold_mail: Option<EngineId>,
-    /// Nobody takes mail from the engines.
+    /// Mail is not taken from the engines.
     pub(crate) leave_mail: bool,
     pub(crate) medium: Held,
     channel: ChannelId,

@@ -179,7 +179,7 @@ fn a_lane_whose_commands_hang_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_lane_that_nobody_has_used_for_long_moves_at_once() {
+fn a_lane_unused_for_long_moves_at_once() {
     let (mut rig, host, _queue, _) = away(Mapped);
     rig.turns(3_000);
     rig.others_sleep = true;
@@ -190,7 +190,7 @@ fn a_lane_that_nobody_has_used_for_long_moves_at_once() {
     assert_eq!(rig.engine.residences(host.slot), [(1, HOME)]);
 }
 
-/// What an engine has said of a pause before does not count for the next one.
+/// An engine's answer to an earlier pause does not count for the next one.
 #[test]
 fn a_lane_that_was_empty_once_is_asked_for_only_while_it_is() {
     let (mut rig, host, mut queue, other) = away(Mapped);
@@ -217,7 +217,7 @@ fn a_lane_that_was_empty_once_is_asked_for_only_while_it_is() {
     assert_eq!(rig.engine.residences(host.slot), [(1, HOME)]);
 }
 
-/// A host may use what a reply tells it of before the lane's mail has come.
+/// A host may use the result of a reply before the lane's mail has come.
 #[test]
 fn a_lane_elsewhere_fetches_nothing_before_it_knows_what_its_host_may_know() {
     let (mut rig, host, mut queue, _) = away(Mapped);
@@ -298,7 +298,8 @@ fn a_lane_elsewhere_has_ended_before_its_home_hears_that_it_stopped() {
     rig.turn();
     rig.hold_mail = Some(other);
     rig.turns(4);
-    // Whoever makes the queue again finds that nobody uses what it had.
+    // The lane has ended before the controller reports it: a host that creates the queue again
+    // finds its old memory unused.
     assert!(!rig.engine_of(other).has_silent_guests());
     assert_eq!(rig.csts(&host) & 1, 1);
     rig.hold_mail = None;

@@ -37,7 +37,7 @@ fn what_is_due_is_completed_before_anything_is_fetched() {
     rig.medium.set_due(Time(rig.now.0 + 3000));
     assert_eq!(rig.engine.next_due(), Some(Time(rig.now.0 + 3000)));
     rig.turns(2);
-    // A lane without news has nobody ask the time.
+    // A lane without new commands does not report an arrival to the medium.
     assert_eq!(rig.medium.take_story(), [Told, Came]);
     assert_eq!(host.completions(&mut queue), []);
     host.reads(&mut queue, [11, 12]);
@@ -249,7 +249,7 @@ fn a_host_with_doorbell_buffers_is_asked_to_ring_when_its_lane_grows_cold() {
         rig.turns(10);
         assert_eq!(host.completions(&mut queue), [cid]);
     }
-    // A ring has 16 entries, and EventIdx is still 0: nobody has asked.
+    // A ring has 16 entries, and EventIdx is still 0: the lane has not asked the host to ring.
     assert_eq!(told, 7);
     rig.turns(2000);
     host.reads(&mut queue, [100]);
@@ -261,7 +261,7 @@ fn a_host_with_doorbell_buffers_is_asked_to_ring_when_its_lane_grows_cold() {
     assert_eq!(host.completions(&mut queue), [100]);
 }
 
-/// Nobody tells that a host has fallen silent, and another one keeps the reactor busy.
+/// No event reports that a host has become silent, and another host keeps the reactor busy.
 #[test]
 fn what_falls_due_for_a_cold_controller_is_late_by_little() {
     let mut rig = Rig::new();
@@ -515,7 +515,7 @@ fn the_pin_is_told_in_the_turn_that_posts_and_its_status_before_a_host_can_read(
     rig.turn();
     assert_eq!(rig.raised, [(host.slot, Pin(true))]);
     assert_eq!(status(&mut rig, &host), 1);
-    // In its mapped page: nobody tells.
+    // The host writes the doorbell in its mapped page: the server gets no message.
     assert_eq!(host.completions(&mut queue), [1]);
     assert_eq!(status(&mut rig, &host), 0);
     rig.controller(&host).recheck_interrupts(false);

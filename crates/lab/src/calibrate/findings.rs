@@ -1,5 +1,5 @@
-//! The inputs of a calibration, and what it finds: parameters with their confidence, and points with
-//! their prediction.
+//! The inputs of a calibration, and what it finds: parameters with their confidence, and points
+//! with their prediction.
 
 use model::{Parameters, Value};
 

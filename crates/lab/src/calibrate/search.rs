@@ -1,4 +1,5 @@
-//! The search for parameters: least squares, the confidence of each unknown, and the rounded result.
+//! The search for parameters: least squares, the confidence of each unknown, and the rounded
+//! result.
 
 use model::{Kind, Moment, Parameters, Value};
 

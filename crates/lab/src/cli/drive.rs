@@ -96,7 +96,7 @@ impl DriveCommand {
                 let drive = system.bind(address)?;
                 let group = drive.iommu_group.map_or(String::new(), |n| n.to_string());
                 terminal::print(&format!(
-                    "{address} is bound to vfio-pci: --target pci:{address}, for whoever may open /dev/vfio/{group}\n"
+                    "{address} is bound to vfio-pci: --target pci:{address}, for users that may open /dev/vfio/{group}\n"
                 ))
             }),
             What::Unbind(Unbind { addresses }) => addresses.into_iter().try_for_each(|address| {

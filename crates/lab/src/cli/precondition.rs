@@ -223,7 +223,7 @@ impl Precondition {
         let size = medium.size().map(|size| size.0).or(found);
         let size =
             size.with_context(|| format!("medium {name} has no size: write size = \"64GiB\""))?;
-        let state = timing.state_file(&medium, may_be_regular).with_context(|| {
+        let state = medium.timing_state_file(may_be_regular).with_context(|| {
             format!("medium {name} does not save the state of its timing model: write state = \"{name}.timing\" under [media.timing]")
         })?;
         Ok((timing, size, state))

@@ -79,7 +79,7 @@ impl Server {
                     .filter(|line| line.starts_with("ready: "))
                     .take(count)
                     .count();
-                // the demo may have given up
+                // the demo may have stopped waiting
                 let _ = sender.send(seen == count);
                 // the pipe stays open, so that the server never writes to a closed one
                 lines.map_while(Result::ok).for_each(drop);

@@ -238,7 +238,7 @@ impl Mapping {
             .as_ref()
             .map_or(ptr::null_mut(), |room| room.at(0, span).cast());
         // SAFETY: a new mapping, at an address that the system chooses or in the place of `room`,
-        // which nobody uses.
+        // which is reserved and unused.
         let base = unsafe { rustix::mm::mmap(place, span, protection, flags, fd, range.offset)? };
         std::mem::forget(room);
         let base = NonNull::new(base.cast()).expect("mmap does not return a null pointer");
@@ -272,7 +272,7 @@ impl Drop for Mapping {
         // First out of the table: once the range is unmapped, somebody else's mapping may get the
         // same addresses.
         self.watch = None;
-        // SAFETY: the mapping is ours, and whoever used it held this value. An error changes
+        // SAFETY: the mapping is ours, and every user of it held this value. An error changes
         // nothing.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.span) };
         self.budget.give_back(self.span as u64);
@@ -401,7 +401,7 @@ impl ClientMappings {
         {
             return Ok(file.mapping.clone());
         }
-        // Before the new one is charged: what nobody uses, and the old size of this file.
+        // Before the charge for the new mapping, drops unused ones and that of the file's old size.
         self.files
             .retain(|file| Arc::strong_count(&file.mapping) > 1 && file.identity != identity);
         let range = Range { offset: 0, len };

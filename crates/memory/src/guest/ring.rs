@@ -100,7 +100,7 @@ impl Pages {
 
     /// Finds the pages again, in another view. Those that are gone become absent.
     pub(crate) fn resolve(&mut self, view: &Arc<DmaView>) {
-        // An error is told by the pages that are absent, when they are needed.
+        // Absent pages report the error when they are needed.
         let _ = fill(&mut self.each, view, self.base, self.need);
         self.flat = flat(&self.each);
         self.view = view.clone();
@@ -221,7 +221,7 @@ impl SqRing {
         Some(unsafe { order::load_sqe_word(words.add(word & 7)) })
     }
 
-    /// Asks for the entry at `index` to be brought near.
+    /// Prefetches the entry at `index`.
     #[inline]
     pub fn prefetch(&self, index: u32) {
         if let Some(entry) = self.at(index) {

@@ -199,10 +199,10 @@ impl<H: Plain, S: Plain> Area<H, S> {
     /// The head and the slots, to be changed.
     #[inline]
     pub fn parts(&mut self) -> (&mut H, &mut [S]) {
-        // SAFETY: `take` has checked that both fit and that nobody else has the area; head and
-        // slots do not overlap, both are aligned, and any bytes are a value. Nothing but this value
-        // touches the area while it lives: the memfd is mapped once and its keeper reads it only
-        // after this process is gone.
+        // SAFETY: `take` has checked that both fit and that no other value has the area; head
+        // and slots do not overlap, both are aligned, and any bytes are a value. Nothing but this
+        // value touches the area while it lives: the memfd is mapped once, and another holder of
+        // the descriptor reads it only after this process has ended.
         unsafe {
             (
                 self.head.as_mut(),

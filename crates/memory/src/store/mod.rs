@@ -138,8 +138,8 @@ impl Store {
         self.map.at(offset, len)
     }
 
-    /// Asks for bytes to be brought near, or for the first of them where they are many. A range
-    /// that does not lie inside is no error.
+    /// Prefetches bytes, or only the first ones of a long range. A range outside the store is not
+    /// an error.
     #[inline]
     pub fn prefetch(&self, offset: u64, len: u64) {
         let len = len.min(EXPECTED_LEN);

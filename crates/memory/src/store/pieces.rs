@@ -11,8 +11,8 @@ use crate::store::Store;
 
 /// Memory that is in use, as pieces of [`HUGE_PAGE_LEN`] that may each become one page.
 ///
-/// Putting one together copies its bytes, which takes some hundred microseconds; whoever touches
-/// the piece meanwhile waits for that.
+/// Putting one together copies its bytes, which takes some hundred microseconds; a thread that
+/// touches the piece meanwhile waits for that.
 pub trait Pieces: Send + Sync {
     /// How many there are; none where pages are huge anyway, or cannot be.
     fn count(&self) -> usize;

@@ -1,7 +1,7 @@
 //! Copies of a store's bytes, which mostly are in no cache.
 //!
 //! Past the caches: a usual store first fetches the line that it writes. Where a medium is larger
-//! than the caches, that line comes from memory although nothing of it is read, and the copy of a
+//! than the caches, that line comes from memory although none of it is read, and the copy of a
 //! write takes about twice as long as necessary. Non-temporal stores write whole lines without
 //! fetching them.
 //!

@@ -32,7 +32,7 @@ impl MailCount {
     /// it.
     pub fn add(&self) {
         let count = self.0.load(Ordering::Relaxed);
-        // Release: whoever sees what the host did because of the reply that follows sees this.
+        // Release: a reader that sees the host's reaction to the reply that follows sees this, too.
         self.0.store(count.wrapping_add(1), Ordering::Release);
     }
 

@@ -116,8 +116,8 @@ impl<T> Drop for Ring<T> {
         let mut head = self.head.load(Ordering::Relaxed);
         while head != tail {
             self.slots[head % self.slots.len()].with_mut(|slot| {
-                // SAFETY: both ends are gone; the slots from head to tail hold messages that nobody
-                // took.
+                // SAFETY: both ends are gone; the slots from head to tail hold messages that the
+                // receiver did not take.
                 unsafe { (*slot).assume_init_drop() };
             });
             head = head.wrapping_add(1);

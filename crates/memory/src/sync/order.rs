@@ -26,8 +26,8 @@ pub(crate) unsafe fn load_sqe_word(word: *const u64) -> u64 {
 /// Stores a completion queue entry.
 ///
 /// The race: the host polls the phase tag (Base 2.1, 4.2.4), bit 16 of DW3 and so in the second
-/// word; when it sees the tag turn, it reads the rest. The first word goes first, and the Release
-/// keeps it and every byte of data that was copied before from being seen after the tag.
+/// word; when it sees the tag turn, it reads the rest. The first word is stored first, and the
+/// Release keeps it and every byte of data that was copied before from being seen after the tag.
 ///
 /// # Safety
 /// `entry` is aligned to 16 bytes and writable for two words.

@@ -62,9 +62,9 @@ impl Records {
         let number = self.written.load(Ordering::Relaxed);
         let entry = self.entry(number);
         entry.number.store(0, Ordering::Relaxed);
-        // The race: a reader has the old number, and reads words while they change. Whoever sees
-        // one of the new words (the fences pair) sees the 0, too, when it looks at the number
-        // again.
+        // The race: a reader has the old number, and reads words while they change. A reader
+        // that sees one of the new words (the fences pair) sees the 0, too, when it looks at the
+        // number again.
         fence(Ordering::Release);
         for (word, value) in entry.words.iter().zip(record) {
             word.store(value, Ordering::Relaxed);

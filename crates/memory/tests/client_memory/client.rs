@@ -26,7 +26,7 @@ impl Client {
         self.file.try_clone().unwrap().into()
     }
 
-    /// The same file, opened anew with other rights.
+    /// The same file, opened again with other rights.
     pub(crate) fn reopened(&self, options: &std::fs::OpenOptions) -> OwnedFd {
         use std::os::fd::AsRawFd;
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());

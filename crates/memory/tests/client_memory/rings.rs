@@ -158,8 +158,8 @@ fn rings_follow_the_map() {
     client.write_words(PAGE, entry(2));
     client.write_words(6 * PAGE, entry(3));
 
-    // The second page goes: until the rings are told, they reach the old one; then it is absent and
-    // the first is not.
+    // The second page is unmapped: until the rings resolve their pages again, they reach the old
+    // one; then it is absent and the first is not.
     map.unmap(Iova(BASE + PAGE), PAGE).unwrap();
     assert_eq!(sq.load(64), Some(entry(2)));
     sq.resolve(&map.view());

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use api::config::object::{self, Key, When};
+use api::config::object::{Key, When};
+use api::config::schema;
 use serde_json::Value;
 
 use super::{check, first_column, page, section};
@@ -120,7 +121,7 @@ fn table(schemas: &Value, name: &str) -> String {
         .filter_map(Value::as_str)
         .collect();
     // A trace does not change.
-    let mut tables = object::TABLES.iter();
+    let mut tables = schema::TABLES.iter();
     let keys = tables.find(|(table, _)| *table == name && name != "Trace");
     let mut text = match keys {
         Some(_) => String::from("| key | value | changes | |\n|---|---|---|---|\n"),
@@ -162,7 +163,7 @@ fn the_book_lists_every_key() {
 
 #[test]
 fn every_table_is_on_the_page() {
-    for (table, _) in object::TABLES {
+    for (table, _) in schema::TABLES {
         assert!(TABLES.iter().any(|(_, name, _)| name == table), "{table}");
     }
 }

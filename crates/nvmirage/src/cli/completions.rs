@@ -14,7 +14,7 @@ Examples:
   nvmirage completions fish > ~/.config/fish/completions/nvmirage.fish
 
 The shell asks this program, and that asks the server, for a third of a second at most. Write it
-anew after an upgrade.";
+again after an upgrade.";
 
 /// Print shell completions
 #[derive(Debug, clap::Args)]

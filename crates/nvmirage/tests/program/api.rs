@@ -160,7 +160,7 @@ fn change_on_condition(world: &World) {
             "{path}: it has not changed"
         );
         assert_eq!(after.header("etag"), changed.header("etag"));
-        // whoever has looked before the change is told
+        // a client that has looked before the change cannot change what it has not seen
         patch(&tag).refuses(412, "has changed since it was read");
         let delete = world.ask(&format!("DELETE /v1/{path}"), &[("If-Match", &tag)], "");
         delete.refuses(412, "has changed since it was read");

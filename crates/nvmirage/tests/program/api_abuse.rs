@@ -147,8 +147,8 @@ fn whatever_is_sent_it_says_what_is_wrong_and_serves_on() {
     server.stop();
 }
 
-/// A thousand requests at once, beside clients that send half of one, or read nothing of what they
-/// ask for.
+/// A thousand requests at once, beside clients that send half of one, or do not read what they ask
+/// for.
 fn crowd(world: &World) {
     // they may take all places there are, and then others wait until the server closes them: fewer
     // are
@@ -255,7 +255,7 @@ fn over_tcp_it_takes_the_token_and_the_address() {
             assert_eq!(refused.header("www-authenticate"), Some("bearer"));
         }
     }
-    // the dashboard's page says nothing of what is served, and asks for the token itself
+    // the dashboard's page names nothing that is served, and asks for the token itself
     ask("/", &host, "").is(200);
     ask("/assets/none.js", &host, "")
         .refuses(404, "from another version of this server: reload it");
@@ -296,6 +296,6 @@ fn only_its_user_and_root_may_steer_whatever_the_sockets_mode() {
         assert_eq!(other.status.code(), Some(1));
         assert_eq!(other.out, "");
     }
-    // where nobody else can be had without privilege, the rule's own test stands for it
+    // an unprivileged test cannot run as another user: there the rule's own test stands for it
     server.stop();
 }

@@ -69,7 +69,7 @@ fn a_host_keeps_its_drive_unless_the_operator_means_it() {
     world.ok(&world.steer(&["detach", "ns1", "nvme0", "--detach-hosts"]));
     world.ok(&world.steer(&["delete", "controller", "nvme0", "--detach-hosts"]));
     assert!(!wait(&mut child).success());
-    // nobody is in the way any more
+    // no host is in the way any more
     world.ok(&world.steer(&["stop"]));
     assert!(server.end().success());
 }
@@ -129,12 +129,15 @@ fn ctrl_c_in_a_terminal_warns_once_where_hosts_are_attached() {
         child.id()
     );
     assert!(log.contains(&warning), "{log}");
+    // A server that ends would be gone by then.
+    thread::sleep(Duration::from_secs(1));
     assert!(child.try_wait().unwrap().is_none(), "the host has lost it");
+    world.ok(&world.steer(&["ls"]));
     server.signal(Signal::INT);
     assert!(server.end().success());
     assert!(!wait(&mut child).success());
 
-    // nobody loses anything
+    // no host loses anything
     let (server, _master) = serve();
     server.signal(Signal::INT);
     assert!(server.end().success());

@@ -79,7 +79,7 @@ fn a_mediums_timing_is_shown_as_it_would_be_written() {
             found["raw"].as_u64().unwrap(),
         )
     };
-    // what is read can be written and is the same, whoever has measured it
+    // what is read can be written and is the same, also for a drive that Linux has measured
     let (value, raw) = read_latency();
     let change = format!("{{\"timing\": {{\"read_latency\": \"{value}\"}}}}");
     world.ask("PATCH /v1/media/disk", &[], &change).is(204);

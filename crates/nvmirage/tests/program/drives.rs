@@ -32,7 +32,7 @@ pub(crate) struct Drive {
     file: std::fs::File,
 }
 
-/// What nobody has written.
+/// Fill byte of a new drive.
 const UNTOUCHED: u8 = 0xA5;
 
 impl Drive {
@@ -328,8 +328,8 @@ fn a_drive_stands_still_and_the_slowest_answer_of_the_other_one_is_prompt() {
             (turns, slowest)
         });
         server.stand_still();
-        // One that the drive has when it stops, one that comes when it is given up, and one when it
-        // is lost.
+        // One that the drive has when it stops, one that comes when the queue is abandoned, and one
+        // when the drive is lost.
         for _ in 0..3 {
             let (ended, took) = a.turn(2);
             assert_eq!(ended, Err(Status::COMMAND_INTERRUPTED));
@@ -640,7 +640,7 @@ mod slow {
                 drive.fill("c");
                 tenants.log().contains("a drive is lost")
             });
-            // Both end, and are told so.
+            // Both end with an error.
             for one in both {
                 assert!(!one.join().unwrap().status.success());
             }

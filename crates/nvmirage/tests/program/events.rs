@@ -105,7 +105,7 @@ fn what_happens_is_told_in_order_and_from_where_one_was() {
         .ask("GET /v1/events?since=x", &[], "")
         .refuses(422, "since=ID");
 
-    // more than it remembers: whoever was at the start is told that some are gone, and cut
+    // more than it remembers: a client that was at the start reads that some are gone, and is cut
     let one = r#"{"name": "t"}"#;
     for _ in 0..520 {
         world.ask("PUT /v1/tenants/t", &[], one).is(201);

@@ -1,5 +1,5 @@
-//! A disk that is full for a while, and a limit of file sizes: hosts are told, the operator is told
-//! once, and all works again.
+//! A disk that is full for a while, and a limit of file sizes: commands of hosts fail, the log
+//! tells the operator once, and all works again.
 //!
 //! Root mounts a small tmpfs. Anyone else lowers the server's own limit of file sizes, which
 //! refuses writes just so.
@@ -455,7 +455,7 @@ listen = "vfio-user:c.sock"
     let state = world.path("small/its.state");
     drive.write(0, &pattern(1)).unwrap();
     wait_for("a first state", || state.exists());
-    // Full but for what the state has.
+    // Full except for what the state has.
     let ballast = world.path("small/ballast");
     match &small.mounted {
         Some(_) => {
@@ -480,7 +480,7 @@ listen = "vfio-user:c.sock"
         written,
         "the one before is there"
     );
-    // An attempt that fails leaves nothing; the next one may be under way.
+    // An attempt that fails leaves nothing; the next one may have begun.
     wait_for("nothing is left", || {
         !world.path("small/its.state.new").exists()
     });

@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use crate::world::{BOUND, Server, World, names, wait};
 
 const KIB: usize = 1 << 10;
-/// What nobody writes.
+/// Fill byte before the test: no writer writes it.
 const BEFORE: u8 = 0xf5;
 
 fn world() -> World {
@@ -110,7 +110,7 @@ const PIECES: [usize; 8] = [512, 13, 1000, 4096, 300, 20_000, 3, 7000];
 const REGION: usize = 2048 * KIB;
 const OWNERS: usize = 6;
 
-/// Pieces of the region, by their owner; the last owner's are nobody's.
+/// Pieces of the region, by their owner; the last list is of pieces without one.
 fn pieces() -> Vec<Vec<(usize, usize)>> {
     let mut owned = vec![Vec::new(); OWNERS + 1];
     let mut at = 0;

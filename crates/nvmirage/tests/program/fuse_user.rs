@@ -1,7 +1,7 @@
 //! Drives mounted by a user who may not mount, and has fusermount3 do it.
 //!
-//! Whoever runs the tests is such a user; root becomes one, in a view of the file systems of its
-//! own, where everybody may open /dev/fuse as on an installed system.
+//! The user that runs the tests is such a user; root becomes one, in a view of the file systems of
+//! its own, where everybody may open /dev/fuse as on an installed system.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -9,11 +9,11 @@ use std::process::Command;
 
 use crate::world::{World, ran};
 
-/// nobody and nogroup.
+/// UID and GID of a user without privileges, and without files of its own.
 const NOBODY: u32 = 65_534;
 
-/// Three servers of one file, one after the other: the first is told to stop, the second is killed
-/// and leaves a dead mount, which the third has the helper clean.
+/// Three servers of one file, one after the other: the first gets SIGTERM, the second is killed and
+/// leaves a dead mount, which the third has the helper clean.
 const SCRIPT: &str = r#"
 set -e
 serve() {
@@ -55,8 +55,8 @@ wait $server
 [ -z "$(ls drive)" ]
 "#;
 
-/// What root does first: a view of its own, in which /dev/fuse (character device 10, 229) may be
-/// opened by all, and then be nobody.
+/// What root does first: it makes a view of its own, in which all may open /dev/fuse (character
+/// device 10, 229), and then becomes that user.
 const AS_NOBODY: &str = "
 set -e
 mknod -m 666 fuse c 10 229

@@ -1,5 +1,5 @@
-//! Commands that go on for long, when what they live for goes away: their terminal, whoever reads
-//! them, or the other side of their connection. Each ends, or goes on without work.
+//! Commands that go on for long, when what they live for goes away: their terminal, the reader of
+//! their pipe, or the other side of their connection. Each ends, or goes on without work.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -198,7 +198,7 @@ fn a_command_whose_reader_goes_away_ends_in_silence() {
 }
 
 #[test]
-fn a_server_whose_log_nobody_reads_goes_on() {
+fn a_server_whose_log_is_not_read_goes_on() {
     let world = World::new();
     let file = world.write("one.toml", CONFIG);
     let mut command = world.program();

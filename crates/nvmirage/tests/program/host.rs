@@ -16,8 +16,8 @@ use crate::world::{BOUND, World};
 pub(crate) struct Host(Device<VfioUser>);
 
 impl Host {
-    /// Attaches to a controller at that socket and enables it; it is told when its namespaces
-    /// change.
+    /// Attaches to a controller at that socket, enables it, and asks it for an event when its
+    /// namespaces change.
     pub(crate) fn attach(world: &World, socket: &str) -> Self {
         let path: PathBuf = world.path(socket);
         let mut device = Device::connect(path, &Options::default()).unwrap();

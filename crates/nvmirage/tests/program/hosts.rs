@@ -289,7 +289,7 @@ fn a_host_whose_messages_cannot_be_told_apart_reads_the_end_of_the_file() {
     let world = World::new();
     let server = world.serve_media("ram:size=16MiB");
     let mut stream = introduced(&world);
-    // a header that announces no bytes, and more behind it that nobody reads
+    // a header that announces no bytes, and more behind it that the server does not read
     stream.write_all(&[0; 50_000]).unwrap();
     ends(stream);
     server.stop();

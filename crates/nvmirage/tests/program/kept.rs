@@ -68,7 +68,7 @@ fn refuses(world: &World, config: &str) -> String {
     error
 }
 
-/// Kills the server, and waits until the kernel has let go of its file: a ring may keep that open a
+/// Kills the server, and waits until the kernel has released its file: a ring may keep that open a
 /// little longer.
 fn kill(world: &World, server: Server) {
     server.signal(Signal::KILL);
@@ -76,7 +76,7 @@ fn kill(world: &World, server: Server) {
     wait_for_unlock(&world.path("disk.img"));
 }
 
-/// Waits until nobody has the file of a medium any more.
+/// Waits until no process has the file of a medium locked any more.
 pub(crate) fn wait_for_unlock(path: &std::path::Path) {
     let file = fs::OpenOptions::new().write(true).open(path).unwrap();
     let deadline = Instant::now() + BOUND;
@@ -86,13 +86,13 @@ pub(crate) fn wait_for_unlock(path: &std::path::Path) {
     }
 }
 
-/// What an operator sees, but for what each run has of its own.
+/// What an operator sees, except for what each run has of its own.
 fn listed(world: &World) -> Value {
     world.json(&world.steer(&["ls", "--json"]))["namespaces"].take()
 }
 
 #[test]
-fn a_file_that_was_there_and_is_gone_is_not_made_anew() {
+fn a_file_that_was_there_and_is_gone_is_not_recreated() {
     let world = World::new();
     let media = "file:path=disk.img,size=8MiB";
     world.serve_media(media).stop();
@@ -236,7 +236,7 @@ fn what_a_host_saved_is_there_even_after_a_kill() {
         drop(host);
         server.stop();
     }
-    // nothing of the namespaces was changed: the configuration alone says what they are
+    // the namespaces were not changed: the configuration alone says what they are
     let kept: Value = serde_json::from_str(&fs::read_to_string(world.path(FILE)).unwrap()).unwrap();
     assert_eq!(kept["record"]["namespaces"], Value::Array(Vec::new()));
     let edited = CONFIG.replace("0MiB..16MiB", "0MiB..8MiB");
@@ -405,7 +405,7 @@ fn a_change_that_cannot_be_written_fails_and_is_written_later() {
     assert!(error.contains("could not be saved"), "{error}");
     let log = server.log();
     assert_eq!(log.matches("cannot write").count(), 1, "{log}");
-    // a host is told, too, and not that it succeeded
+    // the command of a host fails, too
     let mut a = Host::attach(&world, "a.sock");
     let before = a.feature(FeatureId::ARBITRATION);
     let status = a.try_save_feature(FeatureId::ARBITRATION, 3).unwrap_err();

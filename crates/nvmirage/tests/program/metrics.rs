@@ -237,7 +237,7 @@ fn assert_stats(world: &World, host: &mut Host, metrics: &BTreeMap<String, f64>)
         "interrupt",
     ];
     assert_eq!(words, known);
-    // What its stages took is what the commands took, but for the interrupt, which comes after.
+    // What its stages took is what the commands took, except for the interrupt, which comes after.
     let latencies = sum(read) + sum(write) + sum(other);
     assert_eq!(stages[..5].iter().map(sum).sum::<u64>(), latencies);
 }

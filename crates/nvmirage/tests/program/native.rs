@@ -23,7 +23,7 @@ impl Drop for Running {
     }
 }
 
-/// An address of this machine that nobody has.
+/// An address of this machine that no process listens on.
 fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()

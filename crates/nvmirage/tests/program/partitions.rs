@@ -1,4 +1,4 @@
-//! Partitions of a drive: made while nobody has it, and changed while it is served.
+//! Partitions of a drive: made while no server has it, and changed while it is served.
 
 use std::path::Path;
 
@@ -76,7 +76,7 @@ fn tenants_of_partitions_have_them_and_nothing_else_changes() {
         let bytes = drive.read(start << 20, (end - start) << 20);
         assert!(is_untouched(&bytes), "{start} to {end} MiB");
     }
-    // grown while nobody has it, and in use so at the next start
+    // grown while no server has it, and in use so at the next start
     world.ok(&["partition", "resize", &target, "b", "16MiB"]);
     let tenants = serve(&drive, &["a", "b"]);
     assert_eq!(Host::attach(world, "b").size(1), (16 * MIB, 512));

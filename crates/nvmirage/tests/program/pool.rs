@@ -143,8 +143,8 @@ fn operators_work_beside_hosts() {
             "{args:?}: {words} is missing in\n{error}"
         );
     }
-    // a namespace that an operator makes on the pool is the subsystem's at once, and nobody's space
-    // any more
+    // a namespace that an operator makes on the pool is the subsystem's at once, and its space is
+    // no longer free
     let new = new_on_disk("24MiB..40MiB");
     world.ok(&world.steer(&new));
     assert_eq!(listed(&world, "x").unwrap()["nsid"], 3);

@@ -165,7 +165,7 @@ fn a_device_that_becomes_read_only_while_it_is_served_is_write_protected_until_i
         host.listen();
         device.set(option);
         if protected {
-            // The first write finds out, and is told what it is.
+            // The first write finds out, and fails with the status that says so.
             assert_eq!(write(&mut host), Status::ATTEMPTED_WRITE_TO_READ_ONLY_RANGE);
         }
         assert_eq!(host.changed(), [1], "{option}");

@@ -56,7 +56,7 @@ fn memory_that_is_refused_is_logged_with_the_reason_and_does_not_fill_the_log() 
     ] {
         assert!(log.contains(word), "{word} in {log}");
     }
-    // The next host is told of again, also where the range is the trouble.
+    // The server logs what it refuses the next host, too, also where the range is the trouble.
     let deadline = Instant::now() + BOUND;
     while refused(&server.log()) < 4 {
         assert!(Instant::now() < deadline, "{}", server.log());

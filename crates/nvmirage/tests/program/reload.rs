@@ -325,13 +325,13 @@ fn a_signal_does_the_same_and_the_log_has_the_plan() {
     server.stop();
 }
 
-/// A controller that is made anew has what it had: what was taken from it stays so, and what was
+/// A controller that is recreated has what it had: what was taken from it stays so, and what was
 /// given to it, too.
 #[test]
-fn a_controller_that_is_made_anew_has_what_it_had() {
+fn a_recreated_controller_has_what_it_had() {
     let more = "[[namespace]]\nname = \"c\"\nmedia = \"file\"\nrange = \"32MiB..48MiB\"\n\
                 [[namespace]]\nname = \"d\"\nmedia = \"file\"\nrange = \"48MiB..64MiB\"\n";
-    // another controller keeps the subsystem, or nobody does
+    // another controller keeps the subsystem, or none does
     for shared in [false, true] {
         let world = World::new();
         let mut before = text(&world).replace("[\"a\"]", "[\"a\", \"c\"]") + more;
@@ -461,7 +461,7 @@ fn requests_at_the_same_time_take_turns_with_it() {
     {
         assert_eq!(made["weight"], 3, "{made}");
     }
-    // who has looked before the file was read again is told so
+    // a client that has looked before the file was read again cannot change what it has not seen
     let change = "{\"changes\": {\"iops\": \"9\"}}";
     let late = world.ask("PATCH /v1/tenants/web", &[("If-Match", &tag)], change);
     late.refuses(412, "has changed since it was read");
@@ -526,15 +526,23 @@ fn what_a_subsystem_is_its_controllers_say_together() {
     let world = World::new();
     let before = text(&world);
     let server = serve(&world, &before);
-    let after = format!(
-        "{before}[[media]]\nname = \"first\"\nkind = \"ram\"\nsize = \"16MiB\"\n\
-         [[media]]\nname = \"second\"\nkind = \"ram\"\nsize = \"32MiB\"\n\
-         [[controller]]\nname = \"x\"\nsubsystem = \"pair\"\npool = [\"first\"]\nlisten = \"{}\"\n\
-         [[controller]]\nname = \"y\"\nsubsystem = \"pair\"\npool = [\"second\"]\nserial = \"S7\"\nlisten = \"{}\"\n",
-        world.vfio_user("x.sock"),
-        world.vfio_user("y.sock"),
-    );
-    world.write("config.toml", &after);
+    let after = |socket: &str| {
+        format!(
+            "{before}[[media]]\nname = \"first\"\nkind = \"ram\"\nsize = \"16MiB\"\n\
+             [[media]]\nname = \"second\"\nkind = \"ram\"\nsize = \"32MiB\"\n\
+             [[controller]]\nname = \"x\"\nsubsystem = \"pair\"\npool = [\"first\"]\nlisten = \"{}\"\n\
+             [[controller]]\nname = \"y\"\nsubsystem = \"pair\"\npool = [\"second\"]\nserial = \"S7\"\nlisten = \"{}\"\n",
+            world.vfio_user("x.sock"),
+            world.vfio_user(socket),
+        )
+    };
+    // without the second one, the first one has what both say
+    world.write("config.toml", &after("no-folder/y.sock"));
+    world.fails(&world.steer(&["reload"]));
+    let x = shown(&world, "controller", "x");
+    assert_eq!(x["pool"], json!(["first", "second"]));
+    assert_eq!(x["serial"], "S7");
+    world.write("config.toml", &after("y.sock"));
     world.ok(&world.steer(&["reload"]));
     let mut x = Host::attach(&world, "x.sock");
     let identity = x.device().identify_controller().unwrap();

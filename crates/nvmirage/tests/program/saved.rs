@@ -109,7 +109,7 @@ fn it_is_there_again_after_a_stop_and_after_a_kill() {
     assert_eq!(served(&world)["tenants"][0]["iops"], 40_000);
     server.stop();
 
-    // on purpose without it; it is put aside and not thrown away
+    // on purpose without it; it is renamed and not thrown away
     let server = serve(&world, &["--forget"]);
     assert_eq!(served(&world)["media"], json!([]));
     server.stop();

@@ -182,8 +182,8 @@ fn cpu_ticks(server: &mut Server) -> u64 {
 }
 
 /// A drive whose reads take 5 ms: the reactor in front of it is asleep by then, and wakes when one
-/// is done. One that polls would not sleep at all, and one that nobody wakes would sleep for a
-/// second.
+/// is done. One that polls would not sleep at all, and one that the drive does not wake would sleep
+/// for a second.
 #[test]
 fn a_reactor_sleeps_while_its_drive_works_and_is_woken_by_it() {
     const READS: u64 = 100;
@@ -329,7 +329,7 @@ fn a_drive_whose_completions_other_reactors_bring_is_lost_and_comes_back() {
     drop((queue, device));
     let given_up = || tenants.log().matches("is abandoned").count();
     let before = given_up();
-    // It goes in order: no queue has to be given up for that.
+    // It goes in order: no queue has to be abandoned for that.
     let steer = |args: &[&str]| world.steer(args);
     for (name, _, _) in PARTS {
         world.ok(&steer(&["delete", "controller", name]));

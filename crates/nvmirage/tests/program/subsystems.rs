@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::host::Host;
 use crate::world::{Server, World};
 
-/// Two controllers of one subsystem: `both` is shared, `own` is a's; `spare` nobody has.
+/// Two controllers of one subsystem: `both` is shared, `own` is a's; no controller has `spare`.
 const PAIR: &str = r#"
 [[media]]
 name = "disk"
@@ -301,7 +301,7 @@ fn what_cannot_be_changed_says_why() {
 fn a_namespace_stays_in_its_subsystem_until_it_is_deleted() {
     let world = World::new();
     let server = serve(&world);
-    // in no list of the configuration and attached to nobody, but a subsystem has it
+    // in no list of the configuration and attached to no controller, but a subsystem has it
     world.ok(&world.steer(&["attach", "spare", "a"]));
     world.ok(&world.steer(&["detach", "spare", "a", "--detach-hosts"]));
     let listen = world.vfio_user("c.sock");
@@ -353,7 +353,7 @@ fn controllers_join_and_leave_a_subsystem_that_is_served() {
     assert_eq!(listed(&world, "both").2, ["a", "b", "c"]);
     world.ok(&world.steer(&["delete", "controller", "c"]));
     assert_eq!(listed(&world, "both").2, ["a", "b"]);
-    // nobody has it, so it can be deleted
+    // no controller has it, so it can be deleted
     assert_eq!(listed(&world, "spare").2, [""; 0]);
     world.ok(&world.steer(&["delete", "namespace", "spare"]));
     // and the others noticed nothing

@@ -240,7 +240,7 @@ fn tenants_come_and_go_while_others_are_served() {
     let slow = reads(&mut host, 21);
     assert!(slow >= ms(190), "{slow:?}");
     assert_eq!(figures(&world, "slow")["commands"], 21);
-    // Who has no tenant is not held back.
+    // A controller without a tenant is not capped.
     let free = reads(&mut without, 21);
     assert!(free < slow, "{free:?} and {slow:?}");
     refused(&["delete", "tenant", "slow"], "is used by controller `c`");
@@ -248,7 +248,7 @@ fn tenants_come_and_go_while_others_are_served() {
     run(&["delete", "controller", "c"]);
     run(&["delete", "tenant", "slow"]);
     refused(&["delete", "tenant", "slow"], "there is no tenant");
-    // Another one in its place has nothing of it.
+    // Another one in its place has none of its limits.
     run(&["create", "tenant", "next"]);
     run(&[&controller[..], &["--tenant", "next"]].concat());
     let mut host = Host::attach(&world, "c.sock");

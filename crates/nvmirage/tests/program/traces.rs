@@ -270,7 +270,7 @@ fn await_end(world: &World, name: &str) -> Value {
     }
 }
 
-/// A server that is killed leaves what it has recorded, but for the last moment.
+/// A server that is killed leaves what it has recorded, except for the last moment.
 #[test]
 fn a_server_that_is_killed_leaves_a_trace() {
     let world = World::new();
@@ -559,7 +559,7 @@ fn other_programs_read_what_is_exported() {
     assert!(wrong.contains("this is no trace"), "{wrong}");
 }
 
-/// A second drive is asked for the same, at the same times: what it is told is what was recorded.
+/// A second drive gets the same commands, at the same times, as were recorded.
 #[test]
 fn a_trace_is_replayed_on_another_drive() {
     let world = World::new();

@@ -59,7 +59,7 @@ fn keys_become_what_they_were() {
     store(&mut drive, b"n", 0, Rule::Any).unwrap();
     store(&mut drive, b"gone", 9, Rule::Any).unwrap();
     store(&mut drive, b"colour", 7, Rule::MustExist).unwrap();
-    // one that ends with an error, which nobody asks for again
+    // one that ends with an error, which the replay leaves out
     match store(&mut drive, b"colour", 1, Rule::MustNotExist) {
         Err(DriverError::Status { status, .. }) => assert_eq!(status, Status::KEY_EXISTS),
         other => panic!("{other:?}"),

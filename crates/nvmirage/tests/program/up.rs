@@ -132,7 +132,7 @@ fn a_drive_that_a_server_refuses_leaves_nothing_there() {
     assert!(error.contains(removed), "{error}");
     assert_eq!(world.inventory(), before);
     assert!(!world.path("new.img").exists());
-    // a file of before stays, and so does a medium
+    // a previous file stays, and so does a medium
     let old = world.path("old.img");
     fs::write(&old, vec![7; 1 << 20]).unwrap();
     up("old.img");

@@ -66,7 +66,7 @@ impl World {
         format!("unix:{}", self.path(name).display())
     }
 
-    /// The program, in this folder and with nothing of the user's.
+    /// The program, in this folder and without the user's settings.
     pub(crate) fn program(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nvmirage"));
         command

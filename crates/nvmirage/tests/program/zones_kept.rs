@@ -28,7 +28,7 @@ name = "zns"
 namespaces = ["zns"]
 listen = "vfio-user:zns.sock"
 "#;
-/// With the time of a drive.
+/// With a timing model.
 const TIMING: &str = r#"
 [media.timing]
 preset = "zns-prototype"
@@ -87,7 +87,7 @@ fn check(drive: &mut Drive, lives: u64) {
     assert!(drive.read(ZONE, 2) == vec![0; 8192]);
     assert_eq!(zone(drive, 2).0, ZoneState::FULL);
     assert!(drive.read(2 * ZONE, 2) == pattern(77));
-    // Nobody has flushed this one.
+    // The host has not flushed this one.
     match zone(drive, 3) {
         (ZoneState::CLOSED, 2) => assert!(drive.read(3 * ZONE, 2) == pattern(6)),
         other => assert_eq!(other, (ZoneState::EMPTY, 0)),

@@ -1,5 +1,5 @@
-//! Zones that an operator has a drive give up while its host uses it: what the host is told, what
-//! it meets then, and after a restart.
+//! Zones that an operator has a drive lose while its host uses it: how the drive notifies the host,
+//! what the host meets then, and after a restart.
 
 use std::time::{Duration, Instant};
 

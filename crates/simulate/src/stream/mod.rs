@@ -1,6 +1,6 @@
 //! One of a job's workers on a drive of a certain size, which says what comes next.
 //!
-//! It knows no time beyond what it is told, and no queues.
+//! It knows no time beyond the one that its caller passes, and no queues.
 
 use driver::workload::random::{Random, mix};
 
@@ -371,7 +371,7 @@ fn keyed(op: Op) -> Op {
     }
 }
 
-/// The seed of a worker: nothing of one is the other's.
+/// The seed of a worker, independent of the seeds of all others.
 pub(crate) fn seed_of(seed: u64, job: usize, worker: u16) -> u64 {
     mix(mix(seed).wrapping_add(mix((job as u64) << 16 | u64::from(worker))))
 }

@@ -44,7 +44,7 @@ fn large_writes_are_bound_by_bandwidth() {
     let jobs = "[job]\nrw=write\nbs=1m\nioengine=libaio\niodepth=8\ntime_based\n";
     let ran = run(&plan(jobs, 1000 * MS));
     let bytes = of(&ran, 0, Kind::Write).bytes;
-    // 1 GB in a second, but for the first one's way and what is in the pipeline.
+    // 1 GB in a second, except for the first one's way and what is in the pipeline.
     assert!((998_000_000..=1_000_000_000).contains(&bytes), "{bytes}");
 }
 

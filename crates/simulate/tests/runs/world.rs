@@ -196,7 +196,7 @@ fn a_full_buffer_holds_commands_up_and_loses_none() {
 #[test]
 fn what_finds_no_place_on_the_drive_goes_on_as_soon_as_there_is_one() {
     // Nothing limits it but how many commands the drive holds: 4096, which are done at the same
-    // time, and nobody submits anything then.
+    // time, and no host submits anything then.
     let direction = Direction {
         latency_ns: 10_000,
         bandwidth_bytes_per_s: 0,

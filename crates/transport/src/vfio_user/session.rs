@@ -274,7 +274,7 @@ impl Device {
         self.body.clear();
         let header = message.header;
         if header.is_reply() {
-            // We ask nothing of a host, so it answers nothing of ours.
+            // The server sends a host no commands, so a host's reply answers none.
             return Ok(Answer::Nothing);
         }
         if !header.is_command() {
@@ -359,8 +359,8 @@ impl Device {
             }
         }
         if controller.rechecks_interrupts() && !header.no_reply() {
-            // QEMU holds its lock until the reply. Where this acknowledges what the pin was
-            // triggered for, the trigger has to be taken back before, or QEMU takes it after all.
+            // QEMU holds its lock until the reply. Where this acknowledges the cause of the
+            // pin's trigger, the server withdraws the trigger before, or QEMU takes it after all.
             return Ok(Answer::Later(Until::Settled(Some(request))));
         }
         Ok(answer)

@@ -108,7 +108,7 @@ fn one_that_is_refused_reads_that_the_drive_is_busy_and_then_the_end() {
         let (mut host, mut caller) = pair();
         host.write_all(&message(VERSION, body)).unwrap();
         caller.poll(Time(0), true).unwrap();
-        // bytes that nobody reads do not make a reset of it
+        // unread bytes do not turn the end of the connection into a reset
         host.write_all(&message(GET_INFO, &[0; 16])).unwrap();
         drop(caller.refuse(Some(4242)));
         let (errno, told) = receive(&mut host);

@@ -12,7 +12,7 @@ use memory::DoorbellPages;
 use port::time::Time;
 use transport::vfio_user::{Caller, Session, SessionConfig, SessionEnd};
 
-/// A session that nobody gives turns to but the test.
+/// A session whose turns only the test runs.
 struct Rig {
     host: UnixStream,
     session: Session,

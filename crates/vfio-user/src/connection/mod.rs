@@ -63,7 +63,7 @@ pub enum ConnectionError {
         /// Length of the message, in bytes.
         size: usize,
     },
-    /// The peer does not read, and the backlog cannot hold the message. Nothing of it was sent.
+    /// The peer does not read, and the backlog cannot hold the message. No part of it was sent.
     #[error("the peer does not read its messages")]
     Backlog,
 }

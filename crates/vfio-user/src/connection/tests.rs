@@ -417,7 +417,7 @@ fn what_cannot_be_a_message_is_not_sent() {
         connection.send(&header, &[], &[file.as_fd(); MAX_FDS + 1]),
         Err(ConnectionError::TooManyDescriptors { count: 17 })
     ));
-    // Nothing of either has gone out.
+    // No part of either was sent.
     let mut receiver = Connection::new(peer).unwrap();
     expect_none(&mut receiver);
     connection

@@ -1,4 +1,5 @@
-//! A second reading of the log, by its format: plain, slow, and with nothing of the program's.
+//! A second reader of the log, written from its format: plain, slow, and without the program's
+//! code.
 
 use std::collections::BTreeMap;
 
@@ -93,8 +94,8 @@ fn superblock(image: &Image, new: &Image) -> Option<Superblock> {
         .max_by_key(|(one, _)| one.sequence);
     let (superblock, bytes) = newest?;
     // Kind, frames, ring, and the words that there are of its shape: of keys the size and the
-    // dialect, and how many there are is free, where nobody has asked for a number, as long as
-    // their log is as long as this one.
+    // dialect. Their number is free where the caller has asked for none, as long as their log is as
+    // long as this one.
     let is_zoned = bytes[16] == 1;
     let words = if is_zoned {
         [16..24, 48..64, 80..112, 112..112]
@@ -183,7 +184,7 @@ fn split(frames: &[Vec<u8>]) -> Option<Records> {
 const EMPTY: u8 = 1;
 const CLOSED: u8 = 4;
 
-/// The last that was said of each zone.
+/// The last record of each zone.
 fn zones(records: &Records) -> Option<Records> {
     let mut zones = BTreeMap::<u64, Vec<u8>>::new();
     let mut extensions = BTreeMap::<u64, Vec<u8>>::new();

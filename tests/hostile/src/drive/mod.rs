@@ -45,7 +45,7 @@ pub enum Lie {
     Ones,
 }
 
-/// What a drive says of itself beside the usual.
+/// Data that a drive reports about itself, beside the usual.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Blocks of its namespace (NSZE).
@@ -123,7 +123,7 @@ pub(crate) struct State {
     commands: u64,
     now_ns: u64,
     violations: Vec<String>,
-    /// What it was shown and what was taken back: base, length, and whether it was shown.
+    /// Ranges of addresses that were mapped and unmapped: base, length, and whether it was mapped.
     windows: Vec<(u64, u64, bool)>,
 }
 
@@ -138,7 +138,7 @@ impl Default for Witness {
 }
 
 impl Witness {
-    /// A drive whose blocks nobody has written.
+    /// A drive whose blocks were never written.
     #[must_use]
     pub fn new(identity: Identity) -> Self {
         Witness(Arc::new(Mutex::new(State {
@@ -174,7 +174,7 @@ impl Witness {
         self.state().lie = lie;
     }
 
-    /// What it says of itself from now on.
+    /// Sets the data that it reports about itself from now on.
     pub fn say(&self, identity: Identity) {
         self.state().identity = identity;
     }
@@ -246,7 +246,7 @@ impl Witness {
         }
     }
 
-    /// Every range of addresses that it was shown (true) and that was taken back (false), in order.
+    /// Every range of addresses that was mapped for it (true) or unmapped (false), in order.
     #[must_use]
     pub fn windows(&self) -> Vec<(u64, u64, bool)> {
         self.state().windows.clone()

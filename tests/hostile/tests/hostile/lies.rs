@@ -1,11 +1,11 @@
-//! Drives that lie, hang, or fail: their hosts' commands end, nothing of ours panics, and a drive
+//! Drives that lie, hang, or fail: their hosts' commands end, our code does not panic, and a drive
 //! that is in order again is used again.
 
 use media::drive::Duty;
 use tests_hostile::{Identity, Lie, Tenant, Witness, World, command, size_of};
 
-/// Quarters of a second in which whatever hangs has ended, and a drive that is lost has been opened
-/// anew.
+/// Quarters of a second in which every command that hangs has ended, and a drive that is lost has
+/// been opened again.
 const LONG: u32 = 60;
 
 /// Command Interrupted, Unrecovered Read Error (Base 2.1, 4.2.3).

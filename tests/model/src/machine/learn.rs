@@ -1,4 +1,4 @@
-//! What a drive says of itself at the start, which the model takes over.
+//! Properties that a drive reports at the start, which the model takes over.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{NAMESPACE_LIMIT, NAMESPACES, QUEUES, TRANSFER_MAX};
 /// Features that the model knows.
 const FEATURES: [u8; 10] = [0x01, 0x02, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b];
 
-/// What the drive says of itself, checked as far as it was made so.
+/// Properties that the drive reports, checked where the test has configured them.
 pub(super) fn learn(host: &mut Host) -> Result<Facts, Failure> {
     let controller = ask(host, identify(bare(0x06, 0), 0x01, 0), 4096)?;
     let first = ask(host, identify(bare(0x06, NAMESPACES[0].0), 0x00, 0), 4096)?;

@@ -59,7 +59,7 @@ pub const UNRECOVERED: u16 = 0x281;
 /// Compare Failure.
 pub const COMPARE_FAILURE: u16 = 0x285;
 
-/// What a drive says of itself once, and keeps to: a host may rely on it, and so does the model.
+/// Properties that a drive reports once and keeps: a host may rely on them, and so does the model.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Identify Controller.
@@ -137,7 +137,7 @@ impl Verdict {
 /// A controller, as far as its host can tell.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// What it says of itself.
+    /// Properties that it reports.
     pub facts: Facts,
     /// The namespaces that are attached.
     pub namespaces: BTreeMap<u32, Namespace>,

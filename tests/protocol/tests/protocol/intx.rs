@@ -232,7 +232,7 @@ fn a_pin_that_gets_its_eventfd_late_is_signalled_then() {
     let pin = EventFd::new().unwrap();
     set(&mut host, EVENTFD | TRIGGER, Some(&pin));
     assert!(is_signalled(&pin));
-    // It is disabled (count 0), and enabled anew.
+    // The host disables it (count 0) and enables it again.
     let body = Body::new().u32(20).u32(NONE | TRIGGER).u32(0).u32(0).u32(0);
     assert!(host.request(cmd::SET_IRQS, &body, &[]).ok().is_empty());
     assert!(is_quiet(&mut host, &pin));

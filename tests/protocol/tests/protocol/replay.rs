@@ -1,7 +1,7 @@
 //! What QEMU once sent, sent again: the server gives the same answers, to the byte.
 //!
 //! `cargo xtask record --doorbells mapped tests/protocol/fixtures/qemu-mapped.txt` records a
-//! session anew, and the same with `unmapped`: needed where the configuration space or the
+//! session again, and the same with `unmapped`: needed where the configuration space or the
 //! registers have changed on purpose. The guest's memory is not recorded, so every command that is
 //! fetched here is one of zeros; messages do not depend on that.
 

@@ -142,7 +142,7 @@ impl Host {
         let region = Ram::region_of(iova).expect("what it unmapped");
         let until = around.now + self.random.spread(1_000, 1_000_000);
         self.ram.regions[region].state = State::Unmapped { until };
-        // From now on nobody may write there, nor read: what is written from there is wrong.
+        // From now on the device may not write there, nor read: data written from there is wrong.
         self.ram.poison(Some(region));
         around.trace(self.id, || format!("region {region} is unmapped"));
         for sq in &mut self.sqs {

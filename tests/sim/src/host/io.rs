@@ -8,8 +8,8 @@ use crate::ledger::Span;
 use crate::stamp::{self, Place};
 use crate::wire::Message;
 
-/// How long a command hangs at least that is given up: 4 s, and lanes learn a little later of what
-/// counts.
+/// Minimum time that a command hangs before it is aborted: 4 s, less the delay with which lanes
+/// learn the time.
 const GIVEN_UP_NS: u64 = 3_900_000_000;
 /// A host that polls in vain for so many nanoseconds waits for one more.
 const VAIN_SHARE: u64 = 64;
@@ -443,7 +443,7 @@ impl Host {
         }
     }
 
-    /// A command ends, and nobody knows what it did.
+    /// A command ends with an unknown effect.
     fn drop(&self, command: &Command, around: &mut Around<'_>) {
         if !command.kind.writes() {
             return around.ledger.drop_read(command.span);
@@ -547,7 +547,7 @@ fn may_fail(command: &Command, status: u16, around: &Around<'_>) -> bool {
     match status {
         INVALID_FIELD | INVALID_NAMESPACE => command.since <= absent_until,
         DATA_TRANSFER_ERROR => excused(excuse::UNMAP),
-        // What hangs is given up for an unmap, whatever memory it uses.
+        // A command that hangs is aborted for an unmap, whatever memory it uses.
         ABORTED if around.now - command.since >= GIVEN_UP_NS => true,
         ABORTED => excused(excuse::UNMAP | excuse::ABORT | excuse::DELETE | excuse::SHUTDOWN),
         ABORTED_SQ_DELETION => excused(excuse::DELETE | excuse::SHUTDOWN),

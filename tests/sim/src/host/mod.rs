@@ -3,8 +3,8 @@
 //!
 //! It looks at a completion queue with interrupts only when one was raised. It believes nothing:
 //! each completion must be of a command that is out, in the right queue; each read must be what the
-//! ledger allows; nobody may write to memory that it has taken back; and everything must end in
-//! time.
+//! ledger allows; the device may not write to memory that the host has unmapped; and everything
+//! must end in time.
 
 mod admin;
 mod events;
@@ -23,7 +23,7 @@ use crate::around::{Around, Failure};
 use crate::random::Random;
 use crate::wire::{Answer, Message};
 
-/// How often it looks for what takes too long.
+/// Interval of the checks for commands that time out.
 const CHECK_NS: u64 = 1_000_000;
 /// Not at all.
 const NEVER: u64 = u64::MAX;
@@ -129,7 +129,7 @@ pub struct Host {
     manners: Manners,
     spaces: Vec<Space>,
     ram: Ram,
-    /// The memory of the host before, which nobody may write to.
+    /// The memory of the previous host, which the device may not write to.
     ghost: Option<Ram>,
     pages: Option<Arc<DoorbellPages>>,
     phase: Phase,
@@ -322,7 +322,7 @@ impl Host {
             Phase::Enabling => ready,
             Phase::Disabling => !ready && !failed,
             Phase::ShuttingDown => failed || status >> 2 & 0b11 == 0b10,
-            // An answer of before.
+            // An answer to an earlier phase.
             _ => return Ok(()),
         };
         if !over {
@@ -402,7 +402,8 @@ impl Host {
         Ok(())
     }
 
-    /// Nothing of the controller's life before is left: what was out has ended, nobody knows how.
+    /// Drops all queues of the controller's previous life: their commands have ended with an
+    /// unknown outcome.
     fn drop_everything(&mut self, around: &mut Around<'_>) {
         for sq in 0..self.sqs.len() {
             self.drop_queue(sq, around);
@@ -414,7 +415,7 @@ impl Host {
         self.admin_cq.look_at = None;
     }
 
-    /// Something takes too long.
+    /// Fails if a command or a phase has timed out.
     fn check_time(&mut self, around: &Around<'_>) -> Result<(), Failure> {
         let (now, bounds) = (around.now, around.bounds);
         for (at, sq) in self.sqs.iter().enumerate() {
@@ -487,7 +488,7 @@ impl Host {
         around.wire.send(Message::Gone);
         around.wire.answers.clear();
         let until = around.now + self.random.spread(1_000, 10_000_000);
-        // What it had out may go on until the next host is connected: nobody hears of it.
+        // Its commands may go on until the next host is connected: no host gets their outcome.
         self.excuse(excuse::SHUTDOWN, |_, _| true);
         self.enter(around, Phase::Dead { until });
     }

@@ -110,7 +110,7 @@ impl Place {
         RINGS_IOVA + self.at() as u64
     }
 
-    /// The other place from now on; whether nobody has written there since it was left.
+    /// The other place from now on; whether it is unchanged since it was left.
     #[must_use]
     pub(super) fn change(&mut self, ram: &Ram) -> bool {
         let left = self.page();
@@ -197,7 +197,7 @@ impl Cq {
         }
     }
 
-    /// A new ring; whether nobody has written to the one before the last.
+    /// A new ring; whether the one before the last is unchanged.
     #[must_use]
     pub(super) fn renew(&mut self, ram: &Ram, entries: u32) -> bool {
         self.entries = entries;
@@ -281,7 +281,7 @@ impl Sq {
         }
     }
 
-    /// A new ring; whether nobody has written to the one before the last.
+    /// A new ring; whether the one before the last is unchanged.
     #[must_use]
     pub(super) fn renew(&mut self, ram: &Ram, entries: u32) -> bool {
         self.entries = entries;
@@ -338,7 +338,7 @@ impl Sq {
         can
     }
 
-    /// Takes any command out, for whoever gives all of them up.
+    /// Takes any command out, for a caller that drops all of them.
     pub(super) fn take_any(&mut self) -> Option<Command> {
         let mut slots = self.slots.iter().flatten();
         let cid = slots.next()?.cid;

@@ -1,5 +1,5 @@
-//! A host's memory: rings in one area, data in regions that come and go, and poison where nobody
-//! may write.
+//! A host's memory: rings in one area, data in regions that come and go, and poison where the
+//! device may not write.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) const RINGS_IOVA: u64 = 1 << 32;
 const DATA_IOVA: u64 = 1 << 33;
 /// Regions of data.
 pub(super) const REGIONS: usize = 4;
-/// What memory holds that nobody may write to.
+/// Byte of memory that the device may not write to.
 const POISON: u8 = 0xa5;
 /// Bytes for the list of a command.
 const LIST_LEN: usize = 256;
@@ -157,7 +157,7 @@ impl Ram {
         self.put_ring(page * PAGE, &[byte; PAGE]);
     }
 
-    /// Whether nobody has written to a page of the rings' area that was poisoned.
+    /// Whether a poisoned page of the rings' area is unchanged.
     #[must_use]
     pub(super) fn is_ring_page_poisoned(&self, page: usize) -> bool {
         self.is_poisoned(self.rings_at + page * PAGE, PAGE)
@@ -171,7 +171,7 @@ impl Ram {
         })
     }
 
-    /// Moves the rings to their other place, which nobody has used meanwhile.
+    /// Moves the rings to their other place; whether it is unchanged since it was left.
     #[must_use]
     pub(super) fn move_rings(&mut self) -> bool {
         let other = REGION_LEN - self.rings_at;
@@ -198,7 +198,7 @@ impl Ram {
         }
     }
 
-    /// Whether nobody has written to what was poisoned.
+    /// Whether poisoned memory is unchanged.
     #[must_use]
     pub(super) fn is_intact(&self, region: Option<usize>) -> bool {
         match region {

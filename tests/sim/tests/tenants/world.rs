@@ -131,8 +131,7 @@ pub(crate) fn preset(name: &str, size: u64) -> Parameters {
 }
 
 impl World {
-    /// Hosts on equal parts of a medium of `size` bytes, with the time of a drive or, without one,
-    /// none.
+    /// Hosts on equal parts of a medium of `size` bytes, with this timing model, if any.
     pub(crate) fn new(timing: Option<Parameters>, size: u64, hosts: Vec<Asked>) -> Self {
         let kind = MediumKind::Null { size };
         let mut medium = Medium::open(&MediumSpec { kind }).unwrap();

@@ -67,7 +67,7 @@ impl Host {
     fn delete_queue(&mut self) -> Result<()> {
         self.tally.deletions += 1;
         let at = self.random.index(QUEUES);
-        // What it still completes is not looked at: nobody knows how that ended.
+        // Its last completions are not read: the outcome of its commands in flight is unknown.
         let Some(queue) = self.queues[at].take() else {
             return Ok(());
         };
@@ -95,7 +95,7 @@ impl Host {
         }
         let Region { base, buffer, .. } = &self.regions[region];
         self.device.bus().unshare(*base, REGION as u64)?;
-        // From now on nobody may write there.
+        // From now on the drive must not write there.
         buffer.fill(POISON);
         self.regions[region].mapped = false;
         self.waited();

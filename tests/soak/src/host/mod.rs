@@ -170,7 +170,7 @@ impl Host {
         })
     }
 
-    /// Reads every block; `each` is told what it holds.
+    /// Reads every block and passes its contents to `each`.
     fn read_all(
         &mut self,
         mut each: impl FnMut(&mut Self, u64, Found) -> Result<()>,
@@ -379,7 +379,7 @@ impl Host {
         Ok(())
     }
 
-    /// A command ends, and nobody knows what it did: reads will tell. Nothing does it later.
+    /// A command ends with an unknown effect, which later reads show. It has no effect from now on.
     fn drop(&mut self, out: &Out) -> Result<()> {
         if !self.verified {
             return Ok(());

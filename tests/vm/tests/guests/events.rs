@@ -1,4 +1,4 @@
-//! The operator changes namespaces while a guest runs; nobody tells the guest but the drive, by
+//! The operator changes namespaces while a guest runs; only the drive notifies the guest, by
 //! asynchronous events.
 
 use guest_rig::{Boot, Kernel, Options};

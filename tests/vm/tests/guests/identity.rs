@@ -1,5 +1,5 @@
-//! What a controller says of itself, as nvme-cli decodes it: what it names as supported in one
-//! place, it names in all.
+//! Properties that a controller reports, as nvme-cli decodes them: a feature that it names as
+//! supported in one place, it names in all.
 
 use guest_rig::{Options, Report};
 use serde_json::Value;
@@ -60,7 +60,7 @@ fn check_known(report: &Report, known: &Value) {
     assert!(descriptors.contains(&uuid), "{uuid}: {descriptors}");
 }
 
-/// What a drive keeps while nobody serves it.
+/// Counts that a drive keeps while no server serves it.
 fn check_kept(report: &Report, saved: &Report) {
     let [before, after] = [report, saved].map(|report| json(report, "smart"));
     let count = |log: &Value, key: &str| {

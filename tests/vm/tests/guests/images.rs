@@ -1,4 +1,4 @@
-//! Images of drives, as programs on the host see them that know nothing of us.
+//! Images of drives, as programs on the host see them that do not know nvmirage.
 
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};

@@ -1,5 +1,5 @@
 //! Keys and values in a guest, which passes commands through its own NVMe driver: Linux makes no
-//! disk of the Key Value command set, and knows nothing of Samsung's commands. nvme-cli names the
+//! disk of the Key Value command set, and does not know Samsung's commands. nvme-cli names the
 //! statuses.
 
 use guest_rig::Options;

@@ -120,7 +120,7 @@ fn ask_all(socket: &Path, answers: &Answers) {
         let answered = UnixStream::connect(socket).and_then(|mut stream| {
             stream.set_read_timeout(Some(BOUND))?;
             stream.set_write_timeout(Some(BOUND))?;
-            // whoever has heard enough closes while more is sent
+            // the server may close the connection before it has read the whole request
             let _ = stream.write_all(&request);
             read(&mut stream)
         });

@@ -38,7 +38,7 @@ namespaces = ["drive"]
 listen = "fuse:DIR/drive"
 "#;
 
-/// What is there, in the order in which it was made; the last goes first.
+/// A served drive with its loop device and mount, which are removed in the order of the fields.
 pub(super) struct Drive {
     mounted: Option<Mounted>,
     device: Option<Loop>,
@@ -139,7 +139,7 @@ impl Drop for Drive {
     fn drop(&mut self) {
         self.mounted.take();
         self.device.take();
-        // killed, it would leave a folder that answers nobody
+        // a killed server would leave a mount point that does not answer
         if let Some(server) = self.server.take() {
             let _ = server.stop(STOP);
         }
@@ -206,7 +206,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Lazily: whoever still uses it has failed.
+        // Lazily: a program that still uses it has failed.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

@@ -19,6 +19,8 @@ const START: Duration = Duration::from_secs(60);
 const TABLES: &str = "--tables=10";
 /// What of the data a database holds in memory: little, so that it uses its drive.
 const BUFFER: &str = "32MB";
+/// User ID of the account without privileges, which owns no files (`overflowuid`).
+const UNPRIVILEGED: &str = "65534";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -68,9 +70,14 @@ impl Engine {
                 Kind::PostgreSql,
                 postgresql(),
                 "postgres",
-                ["postgres", "nobody"],
+                ["postgres", UNPRIVILEGED],
             ),
-            _ => (Kind::MariaDb, mariadb(), "mariadbd", ["mysql", "nobody"]),
+            _ => (
+                Kind::MariaDb,
+                mariadb(),
+                "mariadbd",
+                ["mysql", UNPRIVILEGED],
+            ),
         };
         let packages = match kind {
             Kind::PostgreSql => "postgresql",
@@ -297,12 +304,13 @@ fn mariadb() -> Option<PathBuf> {
     Some(server.parent()?.to_owned())
 }
 
-/// User and group of a line of /etc/passwd (passwd(5)).
+/// User and group of an account in /etc/passwd (passwd(5)), by its name or user ID.
 fn ids(passwd: &str, user: &str) -> Option<(u32, u32)> {
     let mut lines = passwd
         .lines()
         .map(|line| line.split(':').collect::<Vec<_>>());
-    let fields = lines.find(|fields| fields.first() == Some(&user))?;
+    let is_user = |fields: &Vec<&str>| [fields.first(), fields.get(2)].contains(&Some(&user));
+    let fields = lines.find(is_user)?;
     Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
 }
 
@@ -398,6 +406,7 @@ Latency (ms):
     fn users_and_versions_are_read() {
         let passwd = "root:x:0:0:root:/root:/bin/sh\npostgres:x:101:104:x:/:/bin/sh\n";
         assert_eq!(ids(passwd, "postgres"), Some((101, 104)));
+        assert_eq!(ids(passwd, "101"), Some((101, 104)));
         assert_eq!(ids(passwd, "post"), None);
         let postgresql = "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n";
         assert_eq!(version_of(postgresql), "PostgreSQL 15.18");

@@ -1,6 +1,6 @@
 //! A page cache that keeps nothing for long, as on a machine whose memory is small beside its data.
 //!
-//! Only the files of one folder are forgotten, so that nobody else on the machine has to read
+//! Only the files of one folder are forgotten, so that no other program on the machine has to read
 //! anything again. What is not written back yet stays.
 
 use std::fs::{self, File};

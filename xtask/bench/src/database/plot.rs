@@ -1,6 +1,6 @@
 //! The picture of a database on a drive, in the form of figure 8 of the NVMeVirt paper: what it
 //! uses over time by the drive's bandwidth, transactions by bandwidth and by latency, requests
-//! under way over time.
+//! in flight over time.
 
 use plot::{Axis, Mark, Panel, Picture, Scale, Series};
 
@@ -32,7 +32,7 @@ pub(super) fn svg(version: &str, points: &[Point]) -> String {
             |moment| moment.mib_s,
         ),
         over_time(
-            format!("b) requests under way over time, {at}"),
+            format!("b) requests in flight over time, {at}"),
             "queue depth",
             &by_bandwidth,
             |moment| moment.queue_depth,

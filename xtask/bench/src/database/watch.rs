@@ -20,7 +20,7 @@ pub(super) struct Moment {
     /// How long it is since the one before.
     pub(super) for_s: f64,
     pub(super) mib_s: f64,
-    /// Requests under way, on average.
+    /// Requests in flight, on average.
     pub(super) queue_depth: f64,
 }
 
@@ -46,12 +46,12 @@ pub(super) fn mean(moments: &[Moment], of: impl Fn(&Moment) -> f64) -> f64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counters {
     sectors: u64,
-    /// The time that requests were under way, of all of them together.
+    /// Time that requests were in flight, summed over all of them.
     busy_ms: u64,
 }
 
 /// Reads `/sys/block/*/stat` (Documentation/block/stat.rst of Linux): sectors of 512 bytes read and
-/// written are fields 3 and 7, the time that all requests were under way field 11, counted from 1.
+/// written are fields 3 and 7, the time that all requests were in flight field 11, counted from 1.
 fn parse(text: &str) -> Option<Counters> {
     let fields: Vec<u64> = text
         .split_whitespace()

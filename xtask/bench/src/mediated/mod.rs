@@ -2,9 +2,9 @@
 //! hosts, and what each gets of it.
 //!
 //! The drive is a controller of ours in the same process, on the reactor that mediates: two
-//! processors have no room for more that polls beside a host. Whoever drives it directly finds the
-//! same controller on the same reactor. Cases of a row take turns, figures are medians of samples
-//! of one placement, and nothing passes or fails.
+//! processors have no room for more that polls beside a host. A host that drives it directly finds
+//! the same controller on the same reactor. Cases of a row take turns, figures are medians of
+//! samples of one placement, and nothing passes or fails.
 
 mod hostile;
 mod rows;

@@ -182,7 +182,7 @@ pub(super) fn caps(mediated: &Mediated<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A tenant of the class that goes first, one command at a time, beside a neighbour with 128, and
+/// A tenant of the latency class, one command at a time, beside a neighbour with 128, and
 /// alone.
 pub(super) fn latency(mediated: &Mediated<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// Reactors and what the drive is told of them.
+/// The reactors, and those of them that the options of the drive name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Placement {
     /// The processor of each reactor.
@@ -82,7 +82,7 @@ impl Placement {
         })
     }
 
-    /// What `nvmirage create media` is told of a drive.
+    /// Options of `nvmirage create media` for the drive.
     pub(super) fn options(&self) -> &'static str {
         match self.cpus.len() {
             1 => "",

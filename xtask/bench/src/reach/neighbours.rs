@@ -1,4 +1,4 @@
-//! Others on the same reactor: queues that nobody uses, one that is used now and then, a host that
+//! Others on the same reactor: unused queues, one that is used now and then, a host that
 //! stores what it pleases into its doorbells.
 
 use anyhow::{Context as _, Result};

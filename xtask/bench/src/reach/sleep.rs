@@ -1,4 +1,4 @@
-//! Reactors that sleep: what they cost when nobody works, and how soon they are there.
+//! Reactors that sleep: their cost while hosts are idle, and the time they take to wake up.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -65,7 +65,10 @@ pub(super) fn attach(
             return Ok(host);
         }
         ensure!(host.0.try_wait()?.is_none(), "the idle host has ended");
-        ensure!(Instant::now() < deadline, "attaching takes too long");
+        ensure!(
+            Instant::now() < deadline,
+            "the idle host has not attached in time"
+        );
         thread::sleep(Duration::from_millis(100));
     }
 }

@@ -281,7 +281,7 @@ fn kind(language: &str, text: &str, marks: Vec<Marked>) -> Result<Kind, String> 
         }
         ("json", None) => Ok(Kind::Json),
         (language, None) if SHOWN.contains(&language) => Ok(Kind::Shown),
-        (_, Some(_)) => Err(format!("this mark says nothing of a block of {language}")),
+        (_, Some(_)) => Err(format!("this mark does not apply to a block of {language}")),
         (other, None) => Err(format!(
             "is of the language {other}, which this book does not have: xtask/src/book/page/mod.rs says what is done with each"
         )),

@@ -1,9 +1,9 @@
 //! A page's blocks, run in order by one shell in a fresh folder.
 //!
 //! Folders that the page names by their absolute paths (`/tmp/nvme.sock`) lie in the page's own
-//! folder while it is run, so that pages run beside each other and touch nothing of the machine's:
+//! folder while it is run, so that pages run beside each other and touch no file of the machine's:
 //! the text of a block is changed for that, and what comes back is changed again. The shell leads a
-//! process group, and nothing of that outlives the page. Every block has a bound.
+//! process group, and no process of it outlives the page. Every block has a bound.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -304,7 +304,7 @@ impl Drop for Session<'_> {
     fn drop(&mut self) {
         let group = i32::try_from(self.shell.id()).ok().and_then(Pid::from_raw);
         if let Some(group) = group {
-            // fails where nobody of the group is left
+            // fails where no process of the group is left
             let _ = kill_process_group(group, Signal::KILL);
         }
         // fails only where it has already been waited for

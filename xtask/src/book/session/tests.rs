@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::book::page::parse;
 
-/// Runs a page; its program prints what it is told, with its arguments.
+/// Runs a page with a program that prints its arguments.
 fn ran(source: &str) -> Ran {
     let (page, findings) = parse("a.md", source, &|_| None);
     assert_eq!(findings, []);

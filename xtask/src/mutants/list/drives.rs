@@ -38,7 +38,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "drive-window-close",
-        guard: "what a host takes back is taken back from the drive",
+        guard: "memory that a host unmaps is unmapped from the drive",
         file: "crates/media/src/drive/windows.rs",
         from: "if entry.lent.strong_count() > 0 || result.is_err() {",
         to: "if entry.lent.strong_count() > 0 || result.is_ok() {",
@@ -96,12 +96,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "",
         test: unit(
             "media",
-            "drive::tests::sleep::a_drive_signals_nobody_any_more_who_is_busy_without_sleep",
+            "drive::tests::sleep::a_drive_stops_signalling_a_reactor_that_is_busy_without_sleep",
         ),
     },
     Mutation {
         name: "drive-spared",
-        guard: "what a drive has answered is taken before its queue is given up",
+        guard: "a channel takes the posted completions of a queue before it abandons the queue",
         file: "crates/media/src/drive/channel/keep.rs",
         from: "let is_spared = is_posted && ",
         to: "let is_spared = false && ",
@@ -177,7 +177,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
-        name: "drive-waits-for-nobody",
+        name: "drive-server-that-does-not-read",
         guard: "a doorbell of a server that does not read is not waited for",
         file: "crates/vfio-user/src/client.rs",
         from: "        if !self.connection.flush()? {\n            return Ok(false);",

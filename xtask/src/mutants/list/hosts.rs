@@ -60,10 +60,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "log-unread",
-        guard: "a log that nobody reads stops nothing",
+        guard: "an unread log does not stop the server",
         file: "crates/server/src/logging.rs",
         from: "        .log_internal_errors(false)\n",
-        to: "",
-        test: program("hangups::a_server_whose_log_nobody_reads_goes_on"),
+        to: "        .log_internal_errors(true)\n",
+        test: program("hangups::a_server_whose_log_is_not_read_goes_on"),
     },
 ];

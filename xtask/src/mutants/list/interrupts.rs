@@ -27,7 +27,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "mask-end",
-        guard: "what a mask held back is raised when the mask ends",
+        guard: "an interrupt that a mask deferred is raised when the mask ends",
         file: "crates/controller/src/controller/interrupts.rs",
         from: "if unmasked || mechanism != state.mechanism {",
         to: "if unmasked && mechanism != state.mechanism {",

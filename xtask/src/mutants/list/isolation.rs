@@ -41,7 +41,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "taken-back-deletes-queue",
-        guard: "commands in memory that is taken back have 2 s",
+        guard: "commands in memory that its host unmaps have 2 s",
         file: "crates/media/src/drive/keeper/mod.rs",
         from: "self.tell_all(|| News::TakenBack);",
         to: "",
@@ -52,7 +52,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "taken-back-is-revoked",
-        guard: "memory that is taken back is taken out of a hanging drive's reach",
+        guard: "a drive that hangs loses access to memory that its host unmaps",
         file: "crates/media/src/drive/warden.rs",
         from: "< REVOKE_TICKS {",
         to: "< REVOKE_TICKS * 9 {",
@@ -63,7 +63,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "taken-back-is-told-late",
-        guard: "a host is told that its memory is its own when no device reaches it",
+        guard: "the answer to an unmap goes out when no device reaches the memory",
         file: "crates/transport/src/vfio_user/waiting.rs",
         from: "!reached.iter().any(|reach| reach.is_held());",
         to: "reached.len() < 1000;",
@@ -75,7 +75,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "taken-back-is-not-held",
-        guard: "a region that its host has taken back is not shown to a drive",
+        guard: "a region that its host has unmapped is not shown to a drive",
         file: "crates/memory/src/guest/dma/lent.rs",
         from: "if self.is_taken_back() {",
         to: "if false {",

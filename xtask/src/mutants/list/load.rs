@@ -51,7 +51,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "load-rings",
-        guard: "a lane finds its rings anew when the map changes",
+        guard: "a lane finds its rings again when the map changes",
         file: "crates/controller/src/lane/control.rs",
         from: "                self.queues.resolve(&view);\n",
         to: "",
@@ -91,7 +91,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "load-lines",
-        guard: "where interrupts go another way, what is unacknowledged is told again",
+        guard: "where interrupts go another way, unacknowledged entries are reported again",
         file: "crates/engine/src/deliver.rs",
         from: "                && lane.is_unacknowledged()\n",
         to: "                && false\n",

@@ -45,7 +45,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "watched-makes-room",
-        guard: "a watched command that is given up leaves its place",
+        guard: "the place of a watched command that is aborted becomes free",
         file: "crates/controller/src/lane/watch.rs",
         from: "        self.free.push(at);\n        Some(open)",
         to: "        if open.handed.is_none() {\n            self.free.push(at);\n        }\n        Some(open)",
@@ -118,14 +118,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
-        name: "top-started-anew",
+        name: "top-restarted-server",
         guard: "rates are of one server, and not of two that have the same socket",
         file: "crates/client/src/top/rates.rs",
         from: "last.is_some_and(|last| sample.time_ns < last.time_ns)",
         to: "last.is_none()",
         test: unit(
             "client",
-            "top::tests::a_server_that_was_started_anew_is_not_compared_with_the_one_before",
+            "top::tests::a_restarted_server_is_not_compared_with_the_one_before",
         ),
     },
     Mutation {
@@ -136,7 +136,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "",
         test: unit(
             "client",
-            "top::tests::a_server_that_was_started_anew_is_not_compared_with_the_one_before",
+            "top::tests::a_restarted_server_is_not_compared_with_the_one_before",
         ),
     },
     Mutation {
@@ -187,7 +187,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "metrics-form-asked-for",
-        guard: "nobody gets protocol buffers that were asked for as text",
+        guard: "a request for protocol buffers as text is not answered with binary ones",
         file: "crates/server/src/observe/text.rs",
         from: "                        && has(\"encoding=delimited\") =>",
         to: " =>",

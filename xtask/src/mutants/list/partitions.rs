@@ -16,7 +16,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "partition-grows-into-another",
-        guard: "a partition grows as far as nobody is behind it",
+        guard: "a partition grows only up to the next one",
         file: "crates/server/src/partition/table/mod.rs",
         from: ".filter(|t| t.range.start >= range.end)",
         to: ".filter(|t| t.range.start > range.end)",

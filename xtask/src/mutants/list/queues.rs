@@ -38,7 +38,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "frozen-tail",
-        guard: "a bad tail takes nothing of what was submitted before it",
+        guard: "after a bad tail the queue fetches no more entries",
         file: "crates/controller/src/queue/sq.rs",
         from: "            self.tail = self.head;\n",
         to: "",
@@ -49,7 +49,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "frozen-doorbells",
-        guard: "what is stored into doorbells of frozen queues costs nobody anything",
+        guard: "stores to doorbells of frozen queues cost no work",
         file: "crates/controller/src/controller/exchange.rs",
         from: "                self.doorbells.watch.ignore(queue);\n",
         to: "",
@@ -106,8 +106,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "completed-twice",
         guard: "the reservation of a command is handed out once",
         file: "crates/controller/src/queue/reservation.rs",
-        from: "self.state().has_reservation().then(Reservation::new)",
-        to: "Some(Reservation::new())",
+        from: "let has_reservation = self.state().has_reservation();",
+        to: "let has_reservation = true;",
         test: unit(
             "controller",
             "queue::reservation::tests::a_command_completes_once",

@@ -40,7 +40,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "read-only-later",
-        guard: "hosts are told of a device that becomes read-only while it is served",
+        guard: "hosts are notified of a device that becomes read-only while it is served",
         file: "crates/server/src/supervisor/protection.rs",
         from: "self.protect(media, read_only)",
         to: "self.protect(media, false)",

@@ -5,7 +5,7 @@ use super::super::{Mutation, program, unit};
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "reload-host-keeps-its-drive",
-        guard: "a reload takes no drive from a host that nobody said may lose it",
+        guard: "a reload takes no drive from a host without the consent of the operator",
         file: "crates/server/src/reconcile/hold.rs",
         from: "if ends && !self.consent && self.served.hosts.contains(name) {",
         to: "if ends && self.consent && self.served.hosts.contains(name) {",
@@ -27,7 +27,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "reload-memory-is-not-lost",
-        guard: "a medium in memory is not made anew, as its bytes would be gone",
+        guard: "a medium in memory is not recreated, as its bytes would be lost",
         file: "crates/server/src/reconcile/hold.rs",
         from: "if is_recreated && loses_bytes(&medium) {",
         to: "if is_recreated && !loses_bytes(&medium) {",
@@ -38,7 +38,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "reload-who-states-waits",
-        guard: "a subsystem that a host keeps holds back those alone who state what it is",
+        guard: "a subsystem that a host keeps defers only the controllers that state its properties",
         file: "crates/server/src/reconcile/outcome.rs",
         from: "let all = now().filter(|one| missed(one) > 0);",
         to: "let all = now().filter(|one| missed(one) == 0);",
@@ -121,7 +121,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "reload-what-fits",
-        guard: "what is held back and the rest are a configuration, or nothing is done",
+        guard: "the deferred objects and the rest form a valid configuration, or nothing is done",
         file: "crates/server/src/reconcile/mod.rs",
         from: "    if !problems.is_empty() {\n        return Err((problems, shown));",
         to: "    if problems.len() > 9 {\n        return Err((problems, shown));",
@@ -173,11 +173,11 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "reload-has-what-it-had",
-        guard: "a controller that is made anew has what it had",
+        guard: "a recreated controller has what it had",
         file: "crates/server/src/reconcile/order.rs",
         from: "match self.kept.get(&ControllerId::new(&one.name)) {",
         to: "match self.kept.get(&ControllerId::new(\"\")) {",
-        test: program("reload::a_controller_that_is_made_anew_has_what_it_had"),
+        test: program("reload::a_recreated_controller_has_what_it_had"),
     },
     Mutation {
         name: "reload-list-tells-what-it-had",
@@ -219,13 +219,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "reload-pool-is-a-home",
-        guard: "a namespace that goes to a pool stays attached to nobody elsewhere",
+        guard: "a namespace that goes to a pool is detached from all controllers elsewhere",
         file: "crates/server/src/reconcile/order.rs",
         from: "home.is_some_and(|home| home != controller.subsystem())",
         to: "home.is_some_and(|home| home.is_empty())",
         test: unit(
             "server",
-            "reconcile::tests::a_namespace_that_goes_to_a_pool_is_attached_to_nobody",
+            "reconcile::tests::a_namespace_that_goes_to_a_pool_is_detached_from_all_controllers",
         ),
     },
     Mutation {
@@ -241,7 +241,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "reload-pools-last",
-        guard: "of a subsystem that is made anew the controller that names the pool goes last",
+        guard: "of a recreated subsystem the controller that names the pool is deleted last",
         file: "crates/server/src/reconcile/order.rs",
         from: "    pools_last.sort_by_key(|controller| controller.pool.len());\n",
         to: "",

@@ -1,4 +1,4 @@
-//! The service: who may connect, what a service manager is told, and what is logged.
+//! The service: who may connect, notifications to a service manager, and what is logged.
 
 use super::super::{Mutation, program, unit};
 

@@ -165,7 +165,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "calibrate-limit",
         guard: "a limit that nothing has reached is none",
-        file: "crates/lab/src/calibrate/result.rs",
+        file: "crates/lab/src/calibrate/search.rs",
         from: "            if worse >= POSSIBLE {\n",
         to: "            if worse.is_finite() {\n",
         test: CALIBRATE_LIMIT,

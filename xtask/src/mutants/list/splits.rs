@@ -16,7 +16,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "split-phase",
-        guard: "who tells heads knows where the queue begins anew",
+        guard: "the reactor that reports heads knows where the queue wraps around",
         file: "crates/driver/src/queue/carrier.rs",
         from: "self.phase ^= head < self.told;",
         to: "self.phase ^= head > self.told + 65_536;",
@@ -38,7 +38,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "split-wait",
-        guard: "a channel waits for a queue that is to come back, and the drive is not given up for it",
+        guard: "a channel waits for a queue that is to come back, and the drive is not abandoned for it",
         file: "crates/media/src/drive/keeper/mod.rs",
         from: "if self.relays.is_parting() {",
         to: "if self.relays.is_parting() && self.clients.is_empty() {",
@@ -73,7 +73,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "split-interrupt",
-        guard: "the drive's interrupt wakes who polls for it",
+        guard: "the drive's interrupt wakes the reactor that polls for the channel",
         file: "crates/media/src/drive/keeper/wakes.rs",
         from: "relay.map_or(&client.wake, |its| &its.wake)",
         to: "relay.map_or(&client.wake, |_| &client.wake)",

@@ -35,7 +35,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "reservation-drain",
-        guard: "a reservation is told when no older write is in flight",
+        guard: "a reservation is confirmed when no older write is in flight",
         file: "crates/controller/src/subsystem/reserve.rs",
         from: "operation.steps.extend([step, Step::Drain, Step::Keep]);",
         to: "operation.steps.extend([step, Step::Keep]);",
@@ -46,7 +46,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "reservation-keep",
-        guard: "a reservation that persists is kept before it is told",
+        guard: "a reservation that persists is saved before it is confirmed",
         file: "crates/controller/src/subsystem/reserve.rs",
         from: "operation.steps.extend([step, Step::Drain, Step::Keep]);",
         to: "operation.steps.extend([step, Step::Drain]);",
@@ -90,7 +90,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "earlier-life",
-        guard: "the answer to a command of before a reset is for nobody",
+        guard: "the answer to a command from before a reset is dropped",
         file: "crates/controller/src/controller/admin/mod.rs",
         from: "Requester::Admin { life, cid, .. } if life == self.life.number => {",
         to: "Requester::Admin { cid, .. } => {",
@@ -145,13 +145,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "create-erase",
-        guard: "a namespace that a host creates holds nothing of others",
+        guard: "a namespace that a host creates holds no data of others",
         file: "crates/controller/src/subsystem/plan.rs",
         from: "Step::Erase(Erase::zero(vec![(channel, extent)])),",
         to: "",
         test: unit(
             "controller",
-            "controller::tests::namespaces::nobody_reads_what_was_there_before",
+            "controller::tests::namespaces::a_new_namespace_holds_no_earlier_data",
         ),
     },
     Mutation {
@@ -190,7 +190,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/server/src/keep/presence.rs",
         from: "if !self.mark.exists() || !self.is_gone() {",
         to: "if self.mark.exists() || !self.is_gone() {",
-        test: program("kept::a_file_that_was_there_and_is_gone_is_not_made_anew"),
+        test: program("kept::a_file_that_was_there_and_is_gone_is_not_recreated"),
     },
     Mutation {
         name: "room-looked-for",

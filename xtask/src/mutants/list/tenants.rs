@@ -27,7 +27,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "tenants-told",
-        guard: "what a tenant had is told once, by each engine",
+        guard: "each engine reports the figures of a tenant once",
         file: "crates/engine/src/tenants/figures.rs",
         from: "        self.sent = now;\n",
         to: "",
@@ -38,14 +38,11 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "tenants-gone",
-        guard: "a tenant that is deleted holds nobody back",
+        guard: "a deleted tenant defers no other",
         file: "crates/engine/src/tenants/mod.rs",
         from: "            *tenant = None;\n",
         to: "",
-        test: unit(
-            "engine",
-            "tenants::tests::a_tenant_that_is_gone_holds_nobody_back",
-        ),
+        test: unit("engine", "tenants::tests::a_deleted_tenant_defers_no_other"),
     },
     Mutation {
         name: "tenants-deleted-queue",

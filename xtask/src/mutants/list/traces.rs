@@ -46,7 +46,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "trace-last-of-a-lane",
-        guard: "what a lane has posted is told before it ends",
+        guard: "a lane records its posted completions before it ends",
         file: "crates/controller/src/lane/watch.rs",
         from: "impl Drop for Watch {\n    fn drop(&mut self) {\n        self.land_all();",
         to: "impl Drop for Watch {\n    fn drop(&mut self) {",
@@ -98,7 +98,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "trace-beside-nothing",
-        guard: "where nobody wants a sample there is none beside a trace",
+        guard: "with sampling off, there are no samples beside a trace",
         file: "crates/controller/src/lane/watch.rs",
         from: "            if self.watching.every == 0 {",
         to: "            if false {",

@@ -144,7 +144,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "engine",
             &["--test", "engine"],
-            "travel::a_lane_that_nobody_has_used_for_long_moves_at_once",
+            "travel::a_lane_unused_for_long_moves_at_once",
         ),
     },
     Mutation {

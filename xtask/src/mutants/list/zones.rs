@@ -240,7 +240,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "zone-pointer-ahead",
-        guard: "no write pointer is recorded ahead of bytes under way",
+        guard: "no write pointer is recorded ahead of bytes in flight",
         file: KEEPER,
         from: "let zone = if out.iter().any(|out| out.what.is_write_to(number)) {",
         to: "let zone = if out.iter().any(|out| out.what.is_write_to(number) && false) {",
@@ -294,7 +294,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "zone-lost-told",
-        guard: "hosts are told of a zone that their drive gives up",
+        guard: "hosts are notified of a zone that their drive loses",
         file: "crates/reactor/src/run.rs",
         from: "controller.zone_changed(id, offset);",
         to: "controller.zone_changed(id, offset + u64::MAX / 2);",
@@ -310,7 +310,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "zone-lost-recorded",
-        guard: "a zone that was given up is so after a restart",
+        guard: "a lost zone stays lost after a restart",
         file: "crates/media/src/zoned/loss.rs",
         from: "            keeper.touch(zone);",
         to: "            let _ = keeper;",

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What is said of a crate `x` of these files.
+/// The findings in a crate `x` of these files.
 fn said(files: &[(&str, &str)]) -> Vec<String> {
     let path = |name: &str| format!("crates/x/src/{name}");
     let sources = files
@@ -115,7 +115,7 @@ fn names_at_the_root_stand_for_their_modules() {
         assert_eq!(found.len(), 1, "{root}: {found:?}");
         assert!(found[0].contains("the modules a, b "), "{found:?}");
     }
-    // A name from another crate is nobody's.
+    // A name from another crate stands for no module.
     let root = "mod a; mod b; pub use other::Again; pub use b::B;";
     assert_eq!(
         said(&[("lib.rs", root), ("a.rs", "use crate::B;"), b]),

@@ -3,7 +3,7 @@
 use super::Finding;
 use super::lexer::{Split, split};
 
-/// What is built of `web/`, which is built anew wherever it is used.
+/// Build outputs of `web/`, which are recreated wherever they are used.
 const BUILT: [&str; 2] = ["web/dist/", "web/node_modules/"];
 
 /// Lines that a file of code may have, its tests included.
@@ -182,7 +182,7 @@ fn length(name: &str, source: &str) -> Option<Finding> {
     (lines > MAX_LINES).then(|| finding(name, 0, what()))
 }
 
-/// Comments are narrow enough to read, but for rows of tables, which cannot be broken.
+/// Comments are narrow enough to read, except rows of tables, which cannot be broken.
 fn comment_width(name: &str, source: &str, text: &Split) -> Vec<Finding> {
     let is_wide = |line: &str, comment: &str| {
         let comment = comment.trim().trim_start_matches(['/', '!']).trim();

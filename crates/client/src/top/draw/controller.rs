@@ -228,8 +228,8 @@ fn commands(inspected: &Inspected, selected: usize, page: &mut Page<'_>) -> usiz
     let title = page.theme.title();
     let count = match (under_way, stuck) {
         (0, _) => return put_nothing(page),
-        (count, 0) => format!("{count} commands under way"),
-        (count, stuck) => format!("{count} commands under way, {stuck} STUCK"),
+        (count, 0) => format!("{count} commands in flight"),
+        (count, stuck) => format!("{count} commands in flight, {stuck} STUCK"),
     };
     page.text(count, if stuck > 0 { page.theme.bad() } else { title });
     let row = |one: &Command| Row {
@@ -257,6 +257,6 @@ fn commands(inspected: &Inspected, selected: usize, page: &mut Page<'_>) -> usiz
 }
 
 fn put_nothing(page: &mut Page<'_>) -> usize {
-    page.text("no command is under way", Style::new());
+    page.text("no command is in flight", Style::new());
     0
 }

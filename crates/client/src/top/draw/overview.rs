@@ -269,7 +269,7 @@ const TENANTS_NOTE: &str =
 pub(super) fn tenants(app: &App, rates: &Rates, page: &mut Page<'_>) -> usize {
     if rates.tenants.is_empty() {
         page.text(
-            "there are no tenants: nobody is capped or weighed",
+            "no tenants: no controller has a cap or a weight",
             Style::new(),
         );
         return 0;

@@ -1,5 +1,5 @@
-//! Zones that the drive has given up: read only, or offline. No host can bring them about, and
-//! nothing here changes one.
+//! Zones that the drive has lost: read only, or offline. No host can bring them about, and nothing
+//! here changes one.
 
 use super::rig::{
     ALL, ALLOCATE, CLOSE, FINISH, GONE, INVALID_TRANSITION, OPEN, READ_ONLY, RESET, Rig,

@@ -1,4 +1,4 @@
-//! What is told of zones, and their descriptor extensions.
+//! Zone reports, and zone descriptor extensions.
 
 use super::rig::{
     ALL, ALLOCATE, CLOSED, EMPTY, EXPLICIT, FULL, IMPLICIT, INVALID_TRANSITION, RESET, Rig, Zone,
@@ -99,7 +99,7 @@ pub(super) fn report_header_only(bench: &mut Bench) -> Verdict {
     let (cqe, bytes) = rig.receive(0, PARTIAL, 64)?;
     cqe.ok()?;
     same("Number of Zones of a partial report", u64_at(&bytes, 0), 0)?;
-    // Half a descriptor more: no zone is told of that does not fit.
+    // Half a descriptor more: the report leaves out a zone that does not fit.
     let (cqe, bytes) = rig.receive(0, PARTIAL, 96)?;
     cqe.ok()?;
     same("Number of Zones of a partial report", u64_at(&bytes, 0), 0)

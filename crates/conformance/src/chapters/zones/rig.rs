@@ -70,8 +70,8 @@ impl Zone {
     }
 }
 
-/// A namespace of zones on a controller with all command sets enabled, and what it says of itself.
-/// Its zones are reset.
+/// A namespace of zones on a controller with all command sets enabled, and what it reports. Its
+/// zones are reset.
 pub(super) struct Rig<'b> {
     pub(super) bench: &'b mut Bench,
     pub(super) pair: Pair,
@@ -247,7 +247,7 @@ impl<'b> Rig<'b> {
     pub(super) fn zone(&mut self, start: u64) -> Verdict<Zone> {
         let (_, zones) = self.report(start, 0, 1)?;
         let zone = zones.into_iter().next();
-        let zone = zone.ok_or_else(|| format!("no zone is told of from block {start:#x} on"));
+        let zone = zone.ok_or_else(|| format!("no zone is reported from block {start:#x} on"));
         let zone = zone.map_err(crate::verdict::Miss::Failed)?;
         same("the zone's start", zone.start, start)?;
         Ok(zone)

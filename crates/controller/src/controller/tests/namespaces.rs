@@ -226,7 +226,7 @@ fn blocks_that_a_medium_may_tear_are_no_format() {
 }
 
 #[test]
-fn nobody_reads_what_was_there_before() {
+fn a_new_namespace_holds_no_earlier_data() {
     let mut world = world(1);
     assert_eq!(world.create(0, Fields::new(16)), Ok(1));
     let bytes = &world.medium(0).bytes;

@@ -203,7 +203,7 @@ proptest! {
 fn a_controller_that_posts_more_than_it_was_asked_for_is_kept_waiting() {
     let (mut queue, mut carrier, mut controller) = carried();
     queue.submit(Sqe::default()).unwrap();
-    // Four entries that nobody has taken: there is room for three.
+    // Four entries that the queue has not taken: there is room for three.
     controller.post(0, 1);
     (1..4).for_each(|dw0| controller.post(1, dw0));
     assert_eq!(carrier.carry().unwrap(), 3);

@@ -137,7 +137,7 @@ fn nothing_is_submitted_once_it_is_over() {
     let done = ran.done_ns[0].len();
     assert!((10..1000).contains(&done), "{done}");
     assert_eq!(ran.latencies_ns[0].len(), done);
-    // What was under way is waited for.
+    // It waits for commands in flight.
     assert!(
         (500_000..520_000).contains(&ran.elapsed_ns),
         "{}",

@@ -206,7 +206,7 @@ impl Explain {
         let parameters = timing.parameters(size_bytes).map_err(wrong)?;
         if self.size.is_some() && matches!(parameters, Parameters::Nvm(_) | Parameters::Kv(_)) {
             return Err(UsageError(format!(
-                "--size: nothing of {name} depends on its size: remove --size"
+                "--size: no parameter of {name} depends on its size: remove --size"
             ))
             .into());
         }

@@ -131,7 +131,7 @@ fn interval(whole_ns: u64) -> u64 {
 
 /// Runs a course that was interrupted before it began: the commands it did, and those it has. An
 /// interrupted course submits nothing more, and waits for the commands in flight. For tests of
-/// whoever can serve.
+/// callers that can serve.
 ///
 /// # Errors
 /// The machine has no two CPUs, or the drive cannot be served.

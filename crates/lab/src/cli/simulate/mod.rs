@@ -219,7 +219,7 @@ impl Simulate {
         }
         if self.warmup.0 >= self.virtual_time.0 {
             return Err(UsageError(format!(
-                "--warmup {} leaves nothing of --virtual-time {} to measure",
+                "--warmup {} leaves no time of --virtual-time {} to measure",
                 self.warmup, self.virtual_time
             ))
             .into());

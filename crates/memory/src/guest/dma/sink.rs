@@ -17,8 +17,8 @@ const SINK_LEN: u32 = 64 << 10;
 struct Sink(UnsafeCell<[u8; SINK_LEN as usize]>);
 
 // SAFETY: only segments lead to the bytes, and those are for writing alone: raw copies, as into the
-// memory of a host that has commands of two threads read into one place. No reference to the bytes
-// is made, and nobody looks at them.
+// memory of a host that has commands of two threads read into one place. No code makes
+// a reference to the bytes or reads them.
 unsafe impl Sync for Sink {}
 
 static SINK: Sink = Sink(UnsafeCell::new([0; SINK_LEN as usize]));

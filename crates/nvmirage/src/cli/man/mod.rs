@@ -16,7 +16,7 @@ Examples:
   nvmirage man --out ~/.local/share/man
       Install all of them, in man1 and man5";
 
-/// Sections that every page has, which clap knows nothing of.
+/// Sections that every page has and clap does not generate.
 const SECTIONS: &str = "\
 .SH \"EXIT STATUS\"
 0: everything requested was done. 1: something was not. 2: the command line is wrong. 128 + N:

@@ -37,9 +37,9 @@ Examples:
   nvmirage down vm1
       Delete the drive again
 
-Where your server runs, it gets the drive; where none does, this one serves until it is told to
-stop. Another server gets it where --control or NVMIRAGE_CONTROL names that. The same line again
-changes nothing, and what it has made goes again where it fails.";
+Where your server runs, it gets the drive; where none does, this one serves until you stop it.
+Another server gets it where --control or NVMIRAGE_CONTROL names that. The same line again changes
+nothing, and what it has made goes again where it fails.";
 
 /// Create a drive in one command, and print the QEMU options for it
 ///

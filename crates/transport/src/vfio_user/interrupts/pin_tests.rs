@@ -67,7 +67,7 @@ fn a_trigger_that_nobody_took_is_taken_back_with_the_level() {
     interrupts.raise(Pin(false));
     assert_eq!(signalled(&eventfds), [false]);
     interrupts.raise(Pin(true));
-    assert_eq!(signalled(&eventfds), [true], "nobody had to unmask");
+    assert_eq!(signalled(&eventfds), [true], "no unmask was needed");
     // Taken: the host has asserted its line, and unmasks when it is done with it.
     interrupts.raise(Pin(false));
     interrupts.raise(Pin(true));

@@ -171,7 +171,7 @@ fn of_many_that_bind_at_once_one_gets_the_path() {
                 thread::spawn(move || {
                     start.wait();
                     let bound = Listener::bind(&path);
-                    // Nobody lets go before all have tried.
+                    // No thread releases the path before all have tried.
                     start.wait();
                     bound
                 })
