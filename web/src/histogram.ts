@@ -2,7 +2,7 @@
 
 import type { Bucket } from "./types.ts";
 
-/** What was counted between two answers. Where a count has shrunk it began anew, and all of it is new. */
+/** What was counted between two answers. Where a count has shrunk it began again, and all of it is new. */
 export function difference(now: readonly Bucket[], before: readonly Bucket[]): Bucket[] {
   const old = new Map(before);
   const found: Bucket[] = [];

@@ -152,7 +152,7 @@ export function between(now: Controller, before: Controller, seconds: number): S
       p999: histogram.percentile(all, 0.999),
       mean,
       in_flight: inFlight.every((n) => n !== undefined) ? inFlight.reduce<number>((n, one) => n + (one ?? 0), 0) : null,
-      // Little's law: those that are under way are those that come in a second times the seconds that each is there
+      // Little's law: those in flight are those that come in a second times the seconds that each is there
       depth: mean === null ? (iops === 0 ? 0 : null) : iops * (mean / 1e9),
       errors: perSecond(failed(now), failed(before), seconds),
     },

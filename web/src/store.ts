@@ -35,14 +35,14 @@ export class Store {
   server = 0;
   /** When the server was started that took the place of another one while this page was open. */
   startedAnew: number | null = null;
-  /** Counts changes: whoever shows something is told of them. */
+  /** Counts changes: a view that shows something subscribes to it. */
   turn = 0;
   private readonly told = new Set<() => void>();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private hearing: AbortController | null = null;
   /** Whether the history has what the server counted before this page was open. */
   private recalled = false;
-  /** The question that is under way. The answer to one that is no longer here is not looked at. */
+  /** The question in flight. The answer to one that is no longer here is not looked at. */
   private asking: object | null = null;
 
   subscribe(tell: () => void): () => void {
@@ -81,7 +81,7 @@ export class Store {
     this.wake();
   }
 
-  /** Whether nobody sees what would come. */
+  /** Whether no view would show the answer. */
   private get isQuiet(): boolean {
     return document.hidden || this.paused;
   }
@@ -121,7 +121,7 @@ export class Store {
     this.recalled = true;
     for (const before of past) if (before.time_ns < stats.time_ns) this.history.add(before);
     if (this.stats !== null && isAnother(stats, this.stats)) {
-      // it counts everything anew, events too, and what the one before did is not its past
+      // it counts everything from zero, events too, and what the one before did is not its past
       this.stopHearing();
       this.history = new History();
       this.happenings = new Happenings();
@@ -159,7 +159,7 @@ export class Store {
     const hearing = new AbortController();
     this.hearing = hearing;
     const each = (news: Happening | Lost) => {
-      // what was under way when it was ended comes again
+      // the question in flight when it was ended comes again
       if (this.hearing === hearing) this.happenings.take(news);
     };
     const end = () => {
@@ -177,7 +177,7 @@ export class Store {
 
 export const store = new Store();
 
-/** Shows anew whenever something has come. */
+/** Draws again whenever an answer has come. */
 export function useStore(): Store {
   const [, set] = useState(0);
   useEffect(() => store.subscribe(() => set(store.turn)), []);

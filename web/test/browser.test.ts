@@ -229,7 +229,7 @@ test("a controller's page has its latencies, stages, depth and queues", async ()
   const { page } = tab;
   await until("p50 is known", async () => (await tab.value("Latency", "p50")) > 0);
   await until("the model's stage is known", async () => (await tab.value("Where the time goes", "model")) > 0);
-  await until("commands are under way", async () => (await tab.value("Queue depth", "on average")) > 0);
+  await until("commands are in flight", async () => (await tab.value("Queue depth", "on average")) > 0);
   const map = page.getByRole("application", { name: /heat map/i });
   await map.focus();
   // the loudest cell of the newest column is read out, with its numbers
@@ -250,8 +250,8 @@ test("a controller's page has its latencies, stages, depth and queues", async ()
   const rings = page.getByRole("table", { name: "Rings" });
   await rings.waitFor();
   assert.ok((await rings.getByRole("row").filter({ hasText: "SQ 1" }).count()) >= 1);
-  await until("commands are seen under way", async () => {
-    const rows = await page.getByRole("table", { name: "Commands under way" }).getByRole("row").allTextContents();
+  await until("commands are seen in flight", async () => {
+    const rows = await page.getByRole("table", { name: "Commands in flight" }).getByRole("row").allTextContents();
     return rows.some((row) => /^(Read|Write)/.test(row));
   });
   await tab.close();

@@ -13,7 +13,7 @@ const [, , folder = "."] = process.argv;
 const BOUND_MS = 60_000;
 /** What the charts of a picture show: the load, and nothing before it. */
 const HISTORY_MS = 100_000;
-/** Rows of the inspector: four rings, and commands of a host that are under way together. */
+/** Rows of the inspector: four rings, and commands of a host that are in flight together. */
 const BATCH = 16;
 /** A page compares with its last ten seconds before a change of a parameter. */
 const BEFORE_MS = 15_000;
@@ -71,7 +71,7 @@ async function pictures(browser: Browser, daemon: Daemon): Promise<void> {
     const end = Date.now() + bound;
     const rows = () => document.querySelectorAll("section[aria-label='Queues'] tbody tr").length;
     while (rows() < enough) {
-      if (Date.now() > end) throw new Error("the host's commands are never under way together");
+      if (Date.now() > end) throw new Error("the host's commands are never in flight together");
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
     (pause as HTMLElement).click();

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { Store } from "../src/store.ts";
 
-/** A question for events that is under way. */
+/** A question for events in flight. */
 interface Stream {
   since: number;
   say: (text: string) => void;

@@ -46,7 +46,7 @@ export function ControllerPage({ name }: { name: string }) {
         <Tile label="Bandwidth" value={bandwidth((now?.read_bandwidth ?? 0) + (now?.write_bandwidth ?? 0))} />
         <Tile label="Latency p50" value={time(now?.p50)} />
         <Tile label="Latency p99" value={time(now?.p99)} />
-        <Tile label="Under way" value={amount(now?.depth ?? now?.in_flight)} />
+        <Tile label="In flight" value={amount(now?.depth ?? now?.in_flight)} />
         <Tile label="Errors/s" value={amount(now?.errors)} />
       </dl>
       <div class="cards">

@@ -1,4 +1,4 @@
-// Every ring of a controller as it is now, with the commands that are under way.
+// Every ring of a controller as it is now, with the commands in flight.
 
 import { useState } from "preact/hooks";
 
@@ -10,7 +10,7 @@ import type { CompletionQueue, QueuedCommand, SubmissionQueue } from "../types.t
 export function Inspector({ name }: { name: string }) {
   const [open, setOpen] = useState(false);
   return (
-    <Card title="Queues" about="Heads, tails, doorbells and commands under way, looked at twice a second while this is open." wide>
+    <Card title="Queues" about="Heads, tails, doorbells and commands in flight, read twice a second while this is open." wide>
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
         {open ? "Close the inspector" : "Open the inspector"}
       </button>
@@ -30,7 +30,7 @@ function Rings({ name }: { name: string }) {
     <>
       <Alert error={error} />
       <p>
-        Doorbells are {value.doorbells}. {whole(commands.length + leftOut)} commands are in rings or under way
+        Doorbells are {value.doorbells}. {whole(commands.length + leftOut)} commands are in rings or in flight
         {stuck > 0 ? <strong>, and {whole(stuck)} of them are stuck: older than {time(value.stuck_after_ns)}</strong> : ""}.
       </p>
       <Sideways label="Rings">
@@ -129,9 +129,9 @@ function Commands({ commands, leftOut }: { commands: QueuedCommand[]; leftOut: n
   const more = commands.length - oldest.length + leftOut;
   return (
     <>
-      <h4>Commands under way, the oldest first</h4>
+      <h4>Commands in flight, the oldest first</h4>
       <Sideways label="Commands">
-        <table aria-label="Commands under way">
+        <table aria-label="Commands in flight">
           <thead>
             <tr>
               {["Command", "SQ", "CID", "Namespace", "LBA", "Bytes", "Where", "Age", "Stuck"].map((title) => (

@@ -26,7 +26,7 @@ export function Overview() {
       <dl class="tiles">
         <Tile label="Commands/s" value={amount(total.read_iops + total.write_iops)} />
         <Tile label="Bandwidth" value={bandwidth(total.read_bandwidth + total.write_bandwidth)} />
-        <Tile label="Under way" value={amount(Math.round(depth))} />
+        <Tile label="In flight" value={amount(Math.round(depth))} />
         <Tile label="Errors/s" value={amount(errors)} />
         <Tile label="Hosts attached" value={String(attached)} more={` of ${stats.controllers.length} controllers`} />
       </dl>
@@ -82,12 +82,12 @@ function Controllers() {
     rate("Bandwidth", (one) => both(one, "read_bandwidth", "write_bandwidth"), bandwidth),
     rate("p50", (one) => number(one, "p50"), time),
     rate("p99", (one) => number(one, "p99"), time),
-    rate("Under way", (one) => number(one, "depth") ?? number(one, "in_flight"), (n) => amount(n === null ? null : Math.round(n))),
+    rate("In flight", (one) => number(one, "depth") ?? number(one, "in_flight"), (n) => amount(n === null ? null : Math.round(n))),
     rate("Errors/s", (one) => number(one, "errors"), amount),
     { title: "Namespaces", cell: (one) => one.namespaces.join(", ") || "none", text: true },
   ];
   return (
-    <Card title="Controllers" {...(all.length > MOST ? { about: `${without(MOST)} Numbers of a second, those under way and errors are of these.` } : {})} wide>
+    <Card title="Controllers" {...(all.length > MOST ? { about: `${without(MOST)} Numbers of a second, those in flight and errors are of these.` } : {})} wide>
       <div class="row">
         <label for="search">Search by name, serial number, subsystem, tenant, namespace, host or “attached”</label>
         <input id="search" type="search" value={search} onInput={(event) => setSearch(event.currentTarget.value)} />

@@ -9,7 +9,7 @@ work() {
         --name=more --iodepth=8 --offset=16m --size=8m --cpus_allowed=1
 }
 step work work
-# the server counts anew for the queues that come after the reset
+# the server counts from zero for the queues that come after the reset
 say half
 await on
 step reset nvme reset /dev/nvme0

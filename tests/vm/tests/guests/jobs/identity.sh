@@ -1,4 +1,4 @@
-# What a controller says of itself, as nvme-cli decodes it, and its features, as nvme-cli changes them.
+# The identity of a controller, as nvme-cli decodes it, and its features, as nvme-cli changes them.
 # root: 64 MiB of a file, with a volatile write cache.
 
 step root named 1 root

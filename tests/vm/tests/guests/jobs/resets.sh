@@ -37,7 +37,7 @@ step resets resets
 tell resets starts
 step quiet no_complaints
 
-# Whoever writes then gets errors, so there are no checksums; the driver must not wait for the drive.
+# A program that writes then gets errors, so there are no checksums; the driver must not wait for the drive.
 rebinds() {
     address=$(basename "$(readlink /sys/class/nvme/nvme0/device)")
     for rebind in $(seq 20); do

@@ -35,7 +35,7 @@ load() {
             --iodepth=16 --name=a --cpus_allowed=0 --name=b --offset=16m --cpus_allowed=1
     done
 }
-# Nobody is told by an interrupt that a polled command was cancelled.
+# No interrupt reports that a polled command was cancelled.
 resets() {
     load &
     load=$!
