@@ -34,10 +34,15 @@ impl Loop {
             .output()
             .ok()
             .filter(|made| made.status.success())?;
-        let device = String::from_utf8(made.stdout)
+        let device: PathBuf = String::from_utf8(made.stdout)
             .expect("a path")
             .trim()
             .into();
+        // A program that was killed may have left it read-only.
+        let _ = Command::new("blockdev")
+            .arg("--setrw")
+            .arg(&device)
+            .status();
         Some(Loop {
             device,
             backing,

@@ -19,7 +19,12 @@ mkdir mounted
 # Without rights this fails; with them the next one must not.
 losetup --find >/dev/null 2>&1 || exit 77
 mkfs.xfs -q -m reflink=1 disk.xfs
-mount -o loop disk.xfs mounted || exit 77
+device=$(losetup --find --show disk.xfs) || exit 77
+# A test that was killed may have left it read-only.
+blockdev --setrw "$device"
+mount "$device" mounted || { losetup --detach "$device"; exit 77; }
+# It goes with the mount.
+losetup --detach "$device"
 dd if=/dev/urandom of=mounted/pro.img bs=1M count=48 status=none
 truncate -s 1G mounted/pro.img
 dd if=/dev/urandom of=mounted/pro.img.timing bs=1M count=4 status=none

@@ -31,7 +31,12 @@ impl Loop {
             .ok()
             .filter(|made| made.status.success())?;
         let device = String::from_utf8(made.stdout).unwrap();
-        Some(Loop(device.trim().into()))
+        let made = Loop(device.trim().into());
+        if !options.contains(&"--read-only") {
+            // A test that was killed may have left it read-only.
+            made.set("--setrw");
+        }
+        Some(made)
     }
 
     fn set(&self, option: &str) {
