@@ -182,7 +182,7 @@ mod tests {
         let last = table.lines().last().unwrap();
         assert_eq!(
             last,
-            "| mounted file, `psync`, 1 under way | 20 | 10.0 | 4 | - |"
+            "| mounted file, `psync`, 1 in flight | 20 | 10.0 | 4 | - |"
         );
     }
 }

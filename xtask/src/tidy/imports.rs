@@ -123,9 +123,10 @@ fn imports(code: &str) -> Vec<Import> {
         };
         let head = path.split('{').next().unwrap_or_default();
         let module = head.trim_end_matches("::");
-        let module = match path.contains('{') {
-            true => module,
-            false => module.rsplit_once("::").map_or("", |(module, _)| module),
+        let module = if path.contains('{') {
+            module
+        } else {
+            module.rsplit_once("::").map_or("", |(module, _)| module)
         };
         let is_renamed = path.contains(" as ") && !path.contains('{');
         let is_alone = is_own || is_renamed || module.is_empty();

@@ -81,9 +81,10 @@ pub(super) fn check(name: &str, text: &str) -> Vec<Finding> {
 pub(super) fn check_source(name: &str, text: &str) -> Vec<Finding> {
     let split = split(text);
     let is_test = |line: &str| line.trim() == "#[cfg(test)]";
-    let production = match is_of_tests(name) {
-        true => 0,
-        false => text.lines().take_while(|line| !is_test(line)).count(),
+    let production = if is_of_tests(name) {
+        0
+    } else {
+        text.lines().take_while(|line| !is_test(line)).count()
     };
     let mut findings = Vec::new();
     let lines = split.comments.lines().zip(split.literals.lines());

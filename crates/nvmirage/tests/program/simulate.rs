@@ -299,7 +299,7 @@ fn what_cannot_be_simulated_is_refused_with_what_to_do() {
             "optane-p4800x",
             "reads.fio",
             &["--warmup", "1ms"],
-            "leaves nothing",
+            "leaves no time",
         ),
     ] {
         let error = refused(preset, workload, more);
