@@ -73,10 +73,18 @@ end_last() {
     server=${servers[last]}
     unset "servers[$last]"
     # what the shell of it waits for, or itself
-    for process in $(cat "/proc/$server/task/$server/children" 2>/dev/null) $server; do
+    local processes="$(cat "/proc/$server/task/$server/children" 2>/dev/null) $server" looks
+    for process in $processes; do
         kill -TERM "$process" 2>/dev/null || true
     done
     ended "$server"
+    # the shell may end first, and a guest has its drive until it is gone
+    for process in $processes; do
+        for ((looks = 0; looks < 200; looks++)); do
+            kill -0 "$process" 2>/dev/null || break
+            sleep 0.05
+        done
+    done
 }
 
 # finish: ends guests and servers, the last one first, since it may use those before it. Each must end well.
