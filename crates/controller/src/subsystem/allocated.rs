@@ -90,7 +90,7 @@ impl Allocated {
         (self.min_lba_bytes..=self.max_lba_bytes).contains(&lba_bytes)
     }
 
-    /// Its logical blocks in so many bytes; none where its command set has none.
+    /// Number of its logical blocks in `len` bytes; 0 if its command set has no blocks.
     pub(super) fn blocks_of(&self, len: u64) -> u64 {
         if self.namespace.has_blocks() {
             len >> self.namespace.lba_shift

@@ -41,8 +41,8 @@ pub enum Requester {
     },
     /// The operator, with a token for the answer.
     Operator(u64),
-    /// No caller waits for it.
-    Nobody,
+    /// The subsystem itself; no caller waits for an answer.
+    Internal,
 }
 
 impl Requester {
@@ -51,7 +51,7 @@ impl Requester {
             Requester::Admin { controller, .. } | Requester::Io { controller, .. } => {
                 Some(*controller)
             }
-            Requester::Operator(_) | Requester::Nobody => None,
+            Requester::Operator(_) | Requester::Internal => None,
         }
     }
 }

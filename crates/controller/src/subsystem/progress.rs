@@ -72,7 +72,7 @@ impl Subsystem {
             Step::Erase(erase) => Wait::Erase(Box::new(Erasing::new(erase))),
             Step::Answer { on_failure } => {
                 operation.on_failure = on_failure;
-                let to = std::mem::replace(&mut operation.by, Requester::Nobody);
+                let to = std::mem::replace(&mut operation.by, Requester::Internal);
                 self.ended(to.controller());
                 let data = std::mem::take(&mut operation.data);
                 self.answer_to(to, data, 0, Ok(operation.dw0));
@@ -156,7 +156,7 @@ impl Subsystem {
         result: Result<u32, Status>,
     ) {
         let to = match to {
-            Requester::Nobody => return,
+            Requester::Internal => return,
             Requester::Operator(token) => {
                 return self.operator_answers.push_back((token, result));
             }

@@ -111,7 +111,7 @@ impl Subsystem {
         let record = self.directory.sanitize().record();
         if record.outcome == SanitizeOutcome::InProgress {
             let steps = self.sanitize_steps(record.cdw10.into(), record.pattern);
-            let mut operation = Operation::new(Requester::Nobody, NSID_ALL, steps);
+            let mut operation = Operation::new(Requester::Internal, NSID_ALL, steps);
             operation.on_failure = vec![Change::Sanitize(SanitizeChange::Fail)];
             self.begin(operation);
         }

@@ -461,7 +461,7 @@ impl Controller {
                     }
                 }
                 Requester::Io { ticket, .. } => lanes.answer(ticket, result.map(|_| data)),
-                Requester::Admin { .. } | Requester::Operator(_) | Requester::Nobody => (),
+                Requester::Admin { .. } | Requester::Operator(_) | Requester::Internal => (),
             }
         }
         worked
