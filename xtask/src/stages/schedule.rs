@@ -1,12 +1,15 @@
 //! Which stages run at the same time.
 //!
 //! A stage that uses the whole machine runs alone. The others need one processor each, so two of
-//! them run beside each other: one that computes, and one that mostly waits.
+//! them run beside each other: one that computes, and one that mostly waits. When no stage that waits
+//! is left, two that compute do.
 //!
 //! Invariants:
 //! - of stages whose result may depend on time, one runs at a time;
 //! - arithmetic yields its processor to them (a lower priority).
 
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::Result;
@@ -25,7 +28,7 @@ pub(super) enum Uses {
     Clock,
 }
 
-/// Stages of one kind, which run one after the other.
+/// Stages of one kind, which begin one after the other.
 type Track<'s> = Vec<&'s Stage>;
 
 /// Lowers the priority of arithmetic beside a stage that may depend on time.
@@ -50,6 +53,28 @@ pub(super) fn parts<'s>(stages: &[&'s Stage]) -> Vec<Vec<Track<'s>>> {
     parts
 }
 
+/// The stages of a part that have not begun.
+struct Left<'s>(Mutex<Vec<VecDeque<&'s Stage>>>);
+
+impl<'s> Left<'s> {
+    fn of(tracks: &[Track<'s>]) -> Self {
+        let tracks = tracks.iter().map(|track| track.iter().copied().collect());
+        Left(Mutex::new(tracks.collect()))
+    }
+
+    /// The next stage of a track; when it has none left, arithmetic of another one.
+    fn next(&self, track: usize) -> Option<&'s Stage> {
+        let mut tracks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stage) = tracks[track].pop_front() {
+            return Some(stage);
+        }
+        let is_arithmetic = |stage: &&Stage| stage.uses == Uses::Arithmetic;
+        let mut others = tracks.iter_mut();
+        let other = others.find(|other| other.front().is_some_and(is_arithmetic))?;
+        other.pop_front()
+    }
+}
+
 /// Runs the tracks of a part. Results are those of `run`, one for each stage.
 ///
 /// # Errors
@@ -58,17 +83,19 @@ pub(super) fn run<T: Send>(
     tracks: &[Track<'_>],
     run: impl Fn(&Stage) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let run_track = |track: &Track<'_>| -> Result<Vec<T>> {
-        if tracks.len() > 1 && track.iter().all(|stage| stage.uses == Uses::Arithmetic) {
+    let left = Left::of(tracks);
+    let run_track = |track: usize| -> Result<Vec<T>> {
+        let is_arithmetic = |stage: &&Stage| stage.uses == Uses::Arithmetic;
+        if tracks.len() > 1 && tracks[track].iter().all(is_arithmetic) {
             // Of this thread, and inherited by the commands that it starts.
             nice(YIELDING)?;
         }
-        track.iter().map(|stage| run(stage)).collect()
+        std::iter::from_fn(|| left.next(track)).map(&run).collect()
     };
     let results: Result<Vec<_>> = thread::scope(|scope| {
-        let threads: Vec<_> = tracks
-            .iter()
-            .map(|track| scope.spawn(|| run_track(track)))
+        let run_track = &run_track;
+        let threads: Vec<_> = (0..tracks.len())
+            .map(|track| scope.spawn(move || run_track(track)))
             .collect();
         let results: Vec<_> = threads
             .into_iter()
@@ -150,8 +177,23 @@ mod tests {
             Ok(stage.name)
         };
         let tracks = vec![vec![&WEB, &SOAK], vec![&SUMS, &ROOTS]];
-        let order = run(&tracks, meet).unwrap();
-        assert_eq!(order, ["web", "soak", "sums", "roots"]);
+        let mut order = run(&tracks, meet).unwrap();
+        order.sort_unstable();
+        assert_eq!(order, ["roots", "soak", "sums", "web"]);
+    }
+
+    #[test]
+    fn arithmetic_that_is_left_runs_where_nothing_waits_and_nothing_else_does() {
+        let tracks = [vec![&WEB, &SOAK], vec![&SUMS, &ROOTS]];
+        let left = Left::of(&tracks);
+        let next = |track| left.next(track).map(|stage| stage.name);
+        assert_eq!([next(0), next(1)], [Some("web"), Some("sums")]);
+        assert_eq!([next(0), next(0)], [Some("soak"), Some("roots")]);
+        assert_eq!([next(0), next(1)], [None, None]);
+        let left = Left::of(&tracks);
+        let arithmetic = [left.next(1), left.next(1), left.next(1)];
+        let names = arithmetic.map(|stage| stage.map(|stage| stage.name));
+        assert_eq!(names, [Some("sums"), Some("roots"), None]);
     }
 
     #[test]
