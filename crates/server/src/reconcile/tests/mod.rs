@@ -3,10 +3,13 @@
 mod model;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use api::Kind;
 use api::config::{Config, Controller, from_toml};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use self::model::Model;
 use super::inventory::{Objects, find};
@@ -101,11 +104,23 @@ impl std::fmt::Debug for Written {
     }
 }
 
-fn any_config() -> impl Strategy<Value = Written> {
-    any_text().prop_filter_map("it is none", |text| {
+/// Configurations to choose from, the shortest first. To read one takes as long as a hundred plans,
+/// and it is the combinations that count: there are [`cases`] of those.
+static CONFIGS: LazyLock<Vec<Written>> = LazyLock::new(|| {
+    let mut runner = TestRunner::deterministic();
+    let texts = std::iter::repeat_with(|| any_text().new_tree(&mut runner).unwrap().current());
+    let configs = texts.filter_map(|text| {
         let config = from_toml(&text).ok()?;
         Some(Written(text, config))
-    })
+    });
+    let count = (cases().cases as usize / 2).min(20_000);
+    let mut configs: Vec<_> = configs.take(count).collect();
+    configs.sort_by_key(|Written(text, _)| text.len());
+    configs
+});
+
+fn any_config() -> impl Strategy<Value = Written> {
+    (0..CONFIGS.len()).prop_map(|at| CONFIGS[at].clone())
 }
 
 /// Run-time changes and attached hosts, beside the configuration.
@@ -143,7 +158,8 @@ fn meddle(model: &mut Model, hosts: u32, detached: u32, attached: u32) {
 /// Cases of each of the two properties, unless `PROPTEST_CASES` says otherwise.
 const CASES: u32 = 5000;
 
-/// Random files that do not fit run-time objects are frequent, so as many may be rejected.
+/// The cases of a property. Random files that do not fit run-time objects are frequent, so as many
+/// may be rejected.
 fn cases() -> ProptestConfig {
     let said = std::env::var_os("PROPTEST_CASES").is_some();
     let default = ProptestConfig::default();
