@@ -56,10 +56,48 @@ pub enum StateError {
     },
 }
 
+/// Why a file is no state file that can be continued from.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It cannot be read or mapped.
+    #[error("cannot read the state file: {0}")]
+    Io(#[from] io::Error),
+    /// It does not begin as a state file does.
+    #[error("this is no state file")]
+    Magic,
+    /// Another version of the layout.
+    #[error(
+        "the state file has layout version {found}, and this program reads version {LAYOUT_VERSION}"
+    )]
+    Version {
+        /// The version that it has.
+        found: u32,
+    },
+    /// Its length is not what its header says.
+    #[error("the state file has {have} bytes, but its header says {said}")]
+    Length {
+        /// Bytes that it has.
+        have: u64,
+        /// Bytes that its header says.
+        said: u64,
+    },
+    /// Another process could shorten it under the mapping, which would end this one.
+    #[error("the state file can be shortened: it has no seals")]
+    Unsealed,
+    /// An area is not where one can be.
+    #[error("area {area} of the state file is outside it, or overlaps another one")]
+    Area {
+        /// The area.
+        area: usize,
+    },
+}
+
 /// A memfd with areas, each of which one owner may take at a time.
 #[derive(Debug)]
 pub struct StateFile {
     fd: OwnedFd,
+    /// Of the user of the areas.
+    format_version: u32,
     map: OwnMap,
     areas: Vec<AreaPlace>,
 }
@@ -99,18 +137,82 @@ impl StateFile {
         let map = OwnMap::shared(&fd, end)?;
         let file = StateFile {
             fd,
+            format_version,
             map,
             areas: places,
         };
-        file.write_header(format_version)?;
+        file.write_header()?;
         Ok(Arc::new(file))
     }
 
-    fn write_header(&self, format_version: u32) -> io::Result<()> {
+    /// A file that another process has made, which has ended. Every area can be continued with
+    /// ([`StateFile::adopt`]). What the areas hold is not checked.
+    ///
+    /// # Errors
+    /// See [`OpenError`]: nothing in the file is trusted.
+    pub fn open(fd: OwnedFd) -> Result<Arc<Self>, OpenError> {
+        let mut header = [0; PAGE_LEN];
+        let read = rustix::io::pread(&fd, &mut header, 0).map_err(io::Error::from)?;
+        let word = |at: usize| {
+            let bytes = header[at..at + 8].try_into();
+            u64::from_le_bytes(bytes.expect("eight bytes"))
+        };
+        let [layout, format_version] = [word(8) as u32, (word(8) >> 32) as u32];
+        if read < PAGE_LEN || header[..8] != MAGIC {
+            return Err(OpenError::Magic);
+        }
+        if layout != LAYOUT_VERSION {
+            return Err(OpenError::Version { found: layout });
+        }
+        let have = rustix::fs::fstat(&fd).map_err(io::Error::from)?.st_size as u64;
+        let (said, count) = (word(16), word(24));
+        if have != said {
+            return Err(OpenError::Length { have, said });
+        }
+        let seals = rustix::fs::fcntl_get_seals(&fd);
+        if !seals.is_ok_and(|seals| seals.contains(SealFlags::SHRINK | SealFlags::GROW)) {
+            return Err(OpenError::Unsealed);
+        }
+        if count > MAX_AREAS as u64 {
+            return Err(OpenError::Area { area: MAX_AREAS });
+        }
+        let mut areas = Vec::with_capacity(count as usize);
+        let mut end = PAGE_LEN as u64;
+        for area in 0..count as usize {
+            let at = HEADER_LEN + 16 * area;
+            let (offset, len) = (word(at), word(at + 8));
+            let behind = offset.checked_add(len).filter(|behind| *behind <= said);
+            let whole = (offset | len) % PAGE_LEN as u64 == 0;
+            let (Some(behind), true) = (behind, whole && offset >= end) else {
+                return Err(OpenError::Area { area });
+            };
+            end = behind;
+            areas.push(AreaPlace {
+                offset: offset as usize,
+                len: len as usize,
+                taken: AtomicBool::new(false),
+            });
+        }
+        let map = OwnMap::shared(&fd, said as usize)?;
+        Ok(Arc::new(StateFile {
+            fd,
+            format_version,
+            map,
+            areas,
+        }))
+    }
+
+    /// The version of what the areas hold.
+    #[must_use]
+    pub fn format_version(&self) -> u32 {
+        self.format_version
+    }
+
+    fn write_header(&self) -> io::Result<()> {
         let mut header = Vec::with_capacity(PAGE_LEN);
         header.extend(MAGIC);
         header.extend(LAYOUT_VERSION.to_le_bytes());
-        header.extend(format_version.to_le_bytes());
+        header.extend(self.format_version.to_le_bytes());
         header.extend((self.map.len() as u64).to_le_bytes());
         header.extend((self.areas.len() as u64).to_le_bytes());
         for area in &self.areas {
@@ -136,6 +238,27 @@ impl StateFile {
         area: usize,
         slots: usize,
     ) -> Result<Area<H, S>, StateError> {
+        let taken = self.adopt(area, slots)?;
+        let AreaPlace { offset, len, .. } = self.areas[area];
+        // what a former owner left goes back to the system; where that fails it is overwritten
+        if self.map.remove(offset, len).is_err() {
+            let first = self.map.at(offset, len);
+            // SAFETY: the area belongs to `taken` alone, which nothing refers to yet.
+            unsafe { first.write_bytes(0, len) };
+        }
+        Ok(taken)
+    }
+
+    /// Takes an area as it is, to continue with what its last owner left. Dropping the [`Area`]
+    /// releases it.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    pub fn adopt<H: Plain, S: Plain>(
+        self: &Arc<Self>,
+        area: usize,
+        slots: usize,
+    ) -> Result<Area<H, S>, StateError> {
         const { assert!(align_of::<H>() <= SLOT_ALIGN && align_of::<S>() <= SLOT_ALIGN) };
         let place = self.areas.get(area).ok_or(StateError::Missing(area))?;
         let slots_at = size_of::<H>().next_multiple_of(SLOT_ALIGN);
@@ -152,12 +275,6 @@ impl StateFile {
         // Acquire: pairs with the Release of the last owner's drop; its writes are over.
         if place.taken.swap(true, Ordering::Acquire) {
             return Err(StateError::Taken(area));
-        }
-        // what a former owner left goes back to the system; where that fails it is overwritten
-        if self.map.remove(place.offset, place.len).is_err() {
-            let first = self.map.at(place.offset, place.len);
-            // SAFETY: the area is ours alone from the swap above.
-            unsafe { first.write_bytes(0, place.len) };
         }
         let heads = self.map.at(place.offset, size_of::<H>()).cast();
         let slots_len = slots * size_of::<S>();
@@ -275,6 +392,65 @@ mod tests {
         drop(area);
         let area = file.take::<u32, u64>(1, 4).unwrap();
         assert_eq!((area.head(), area.slots()), (&0, &[0; 4][..]));
+    }
+
+    /// The file as another process has it.
+    fn reopened(file: &StateFile) -> Result<Arc<StateFile>, OpenError> {
+        StateFile::open(file.fd().try_clone_to_owned().unwrap())
+    }
+
+    #[test]
+    fn an_opened_file_has_what_the_last_owner_left() {
+        let file = file();
+        let mut area = file.take::<u32, u64>(1, 4).unwrap();
+        let (head, slots) = area.parts();
+        *head = 5;
+        slots.fill(6);
+        drop(area);
+        let file = reopened(&file).unwrap();
+        assert_eq!(file.format_version(), 7);
+        let area = file.adopt::<u32, u64>(1, 4).unwrap();
+        assert_eq!((area.head(), area.slots()), (&5, &[6; 4][..]));
+        let second = file.adopt::<u32, u64>(1, 4).map(drop);
+        assert_eq!(second, Err(StateError::Taken(1)));
+        let missing = file.adopt::<u32, u64>(2, 4).map(drop);
+        assert_eq!(missing, Err(StateError::Missing(2)));
+    }
+
+    #[test]
+    fn what_is_no_state_file_is_refused() {
+        /// The error of a file with these bytes at that place of its header.
+        fn said(at: u64, bytes: &[u8]) -> String {
+            let file = file();
+            rustix::io::pwrite(file.fd(), bytes, at).unwrap();
+            reopened(&file).map(drop).unwrap_err().to_string()
+        }
+        assert_eq!(said(0, b"x"), "this is no state file");
+        assert_eq!(
+            said(8, &[2]),
+            "the state file has layout version 2, and this program reads version 1"
+        );
+        let length = "the state file has 16384 bytes, but its header says 16385";
+        assert_eq!(said(16, &[1]), length);
+        let area =
+            |area| format!("area {area} of the state file is outside it, or overlaps another one");
+        assert_eq!(said(24, &[0xff; 8]), area(MAX_AREAS));
+        // in the header, in the middle of a page, over another one, behind the end
+        assert_eq!(said(32, &[0, 0]), area(0));
+        assert_eq!(said(32, &[1, 16]), area(0));
+        assert_eq!(said(48, &[0, 16]), area(1));
+        assert_eq!(said(56, &[0, 48]), area(1));
+        assert_eq!(said(56, &[0xff; 8]), area(1));
+
+        let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        assert!(matches!(StateFile::open(fd), Err(OpenError::Magic)));
+        // a copy without seals
+        let file = file();
+        let mut bytes = vec![0; 16384];
+        rustix::io::pread(file.fd(), &mut bytes, 0).unwrap();
+        let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        rustix::io::pwrite(&fd, &bytes, 0).unwrap();
+        assert!(matches!(StateFile::open(fd), Err(OpenError::Unsealed)));
     }
 
     #[test]
