@@ -1,8 +1,8 @@
 //! Which stages run at the same time.
 //!
 //! A stage that uses the whole machine runs alone. The others need one processor each, so two of
-//! them run beside each other: one that computes, and one that mostly waits. When no stage that waits
-//! is left, two that compute do.
+//! them run beside each other: one that computes, and one that mostly waits. When no stage that
+//! waits is left, two that compute do.
 //!
 //! Invariants:
 //! - of stages whose result may depend on time, one runs at a time;
