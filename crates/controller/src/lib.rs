@@ -24,6 +24,8 @@ pub mod command;
 pub mod config;
 pub mod controller;
 pub mod counters;
+#[cfg(feature = "crash")]
+pub mod crash;
 mod deadline;
 pub mod flight;
 pub mod gate;

@@ -211,6 +211,12 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
     /// the NVM command set that this set does not have.
     fn command(&self, sqe: &Sqe, namespace: &Namespace) -> Result<Option<Asked>, Status>;
 
+    /// Whether a command of this set has the same result when it is executed a second time, after a
+    /// restart say: nothing that it reports depends on what it has changed.
+    fn repeats(&self, _sqe: &Sqe) -> bool {
+        false
+    }
+
     /// What a command of this set is called; `None` for one of the NVM command set's.
     fn opcode_name(&self, _opcode: u8) -> Option<&'static str> {
         None

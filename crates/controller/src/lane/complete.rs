@@ -94,6 +94,7 @@ impl Queues {
             debug_assert!(false, "a command completed twice");
             return;
         };
+        slot.error = status;
         let position = usize::from(slot.sqid()) - 1;
         if self.service.is_serving() {
             let tail = self.cq.tail();
@@ -124,6 +125,12 @@ impl Queues {
             Leaves::Nothing => self.slots.put_back(index),
             Leaves::Zombie => self.slots.slot(index).set_state(CommandState::ZOMBIE),
         }
+        self.forget_outstanding(position);
+    }
+
+    /// A command of the submission queue at a position has completed.
+    #[inline]
+    pub(super) fn forget_outstanding(&mut self, position: usize) {
         if let Some(member) = self.member(position) {
             member.outstanding -= 1;
             if member.removing && member.outstanding == 0 {

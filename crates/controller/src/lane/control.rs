@@ -14,11 +14,11 @@ use super::service::Awaits;
 use super::watch::Watch;
 use crate::flight::Watching;
 use crate::queue::Sq;
-use crate::state::{SlotState, SqLife, SqState};
+use crate::state::{SlotState, SqLife, SqState, ordered};
 
 impl Quota {
     /// The initial limit of commands to fetch for a submission queue.
-    fn at_first(self) -> u32 {
+    pub(super) fn at_first(self) -> u32 {
         match self {
             Quota::Each(commands) => commands.clamp(1, BATCH),
             Quota::Allotted => 0,
@@ -156,7 +156,8 @@ impl Queues {
         );
         // The map may have changed since the ring was found.
         ring.resolve(view);
-        let sq = Sq::from_ring(sqid, ring, entries, self.doorbells.bells(), initial);
+        let mut sq = Sq::from_ring(sqid, ring, entries, self.doorbells.bells(), initial);
+        let known = sq.saved_bell();
         if self.sqs[position].is_none() {
             self.order.push(position as u8);
         }
@@ -170,13 +171,18 @@ impl Queues {
         if let Some(watch) = &mut self.watch {
             watch.forget(position);
         }
-        self.slots.queue().sqs[position] = SqState {
+        let saved = &mut self.slots.queue().sqs[position];
+        *saved = SqState {
             base: base.0,
             entries,
             sqid,
-            life: SqLife::LIVE,
+            shadow: known.0,
+            bell: known.1,
             ..SqState::default()
         };
+        ordered();
+        saved.life = SqLife::LIVE;
+        ordered();
         self.recount();
     }
 
@@ -194,6 +200,7 @@ impl Queues {
         if member.outstanding == 0 {
             return self.remove(position);
         }
+        self.drop_replays(Status::ABORTED_SQ_DELETION, |slot| slot.sqid() == sqid);
         self.drop_steps(Status::ABORTED_SQ_DELETION, |slot| slot.sqid() == sqid);
         self.drop_held(Status::ABORTED_SQ_DELETION, |slot| slot.sqid() == sqid);
         if let Some(slot) = waiting {
@@ -239,6 +246,7 @@ impl Queues {
                 self.drop_waiting(index, Status::COMMAND_ABORT_REQUESTED);
             }
         }
+        self.drop_replays(Status::COMMAND_ABORT_REQUESTED, |_| true);
         self.drop_steps(Status::COMMAND_ABORT_REQUESTED, |_| true);
         self.drop_held(Status::COMMAND_ABORT_REQUESTED, |_| true);
     }
@@ -295,7 +303,7 @@ impl Queues {
     /// True where a turn would find something to do.
     pub(super) fn has_work(&self) -> bool {
         if self.service.is_still() {
-            return false;
+            return self.service.replays();
         }
         let bells = self.doorbells.bells();
         let busy = |position: &u8| {

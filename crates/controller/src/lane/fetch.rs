@@ -24,6 +24,9 @@ impl Queues {
         let mut turn = LaneTurn::default();
         self.kicked = false;
         if self.service.is_still() {
+            if self.service.replays() {
+                self.replay(issuer, &mut turn);
+            }
             return turn;
         }
         self.look_at_cq();
@@ -147,6 +150,9 @@ impl Queues {
         let available = member.sq.available();
         if available > 0 {
             self.slots.queue().sqs[position].tail = member.sq.tail();
+        }
+        if member.sq.is_bell_unsaved() {
+            self.save_sq_bell(position);
         }
         Some(available)
     }

@@ -26,7 +26,7 @@ use crate::command::{self, Blocks, Command, DeallocateRanges, Plain};
 use crate::gate::{FlowId, Gate, Pass};
 use crate::queue::Sq;
 use crate::sgl;
-use crate::state::SlotState;
+use crate::state::{SlotState, ordered};
 
 /// Data for issuing beside the slot; assembled once per turn.
 pub(super) struct Issuer<'t, C, G> {
@@ -357,6 +357,8 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         if channel.copies() {
             self.copied += weighed(channel, bytes);
         }
+        slot.marks.set_acted(true);
+        ordered();
         let ticket = Ticket::issue(self.key, index, slot.generation());
         let begun = watch::begin::<G>(self.clock);
         let added = channel.add(ticket, &request, &self.segments, self.view);
@@ -373,6 +375,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
             }
             Added::Full(ticket) => {
                 let _ = ticket.fulfil();
+                slot.marks.set_acted(false);
                 Issued::Full
             }
         })

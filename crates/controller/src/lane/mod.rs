@@ -48,7 +48,9 @@ mod plan;
 mod polling;
 mod queues;
 mod release;
+mod replays;
 mod reports;
+mod restore;
 mod restrictions;
 mod service;
 mod share;
@@ -80,7 +82,9 @@ pub use self::message::{
 };
 use self::place::Place;
 use self::queues::Queues;
+use self::replays::Replays;
 use self::reports::Reports;
+pub use self::restore::RestoreError;
 use self::service::Service;
 use self::share::Share;
 use self::slots::Slots;
@@ -88,8 +92,8 @@ use self::unannounced::Unannounced;
 use crate::counters::LaneCounters;
 use crate::gate::{Gate, Open, Watched};
 use crate::inspect;
-use crate::queue::{Cq, QueueError};
-use crate::state::{MAX_SQS, QueueState, SlotState};
+use crate::queue::{Bells, Cq, QueueError};
+use crate::state::{MAX_SQS, QueueHead, QueueState, SlotState};
 
 /// Configuration of a lane.
 #[derive(Debug)]
@@ -129,6 +133,18 @@ pub struct LaneConfig {
     pub mail_count: Arc<MailCount>,
 }
 
+impl LaneConfig {
+    /// What of the completion queue is saved once.
+    fn queue(&self) -> QueueHead {
+        QueueHead {
+            base: self.base.0,
+            entries: self.entries,
+            cqid: self.cqid,
+            vector: self.vector,
+        }
+    }
+}
+
 /// One completion queue with every submission queue that completes into it.
 #[derive(Debug)]
 pub struct Lane {
@@ -160,6 +176,62 @@ impl Lane {
             cqid,
             entries,
             base,
+            ..
+        } = config;
+        let head = config.queue();
+        Self::with(config, |state, view, bells| {
+            let mut cq = Cq::new(view, cqid, base, entries, bells)?;
+            let mut slots = Slots::new(state, entries)?;
+            let saved = slots.queue();
+            head.write_to(saved);
+            saved.cq_tail = cq.tail_and_phase();
+            (saved.shadow, saved.bell) = cq.saved_bell();
+            Ok((cq, slots))
+        })
+    }
+
+    /// The lane of a process that died, with what that has left in the area. Its first turns
+    /// execute again the commands that had no completion. Give it no turn before the media have
+    /// ended what the process had asked for. Bit `n` of `sqs` says that submission queue `n + 1` is
+    /// the lane's: the controller knows, and what the area has of any other is void.
+    ///
+    /// Commands that go on, in the order in which they were fetched:
+    ///
+    /// | found | goes on |
+    /// |---|---|
+    /// | a completion that was being written | is written again, with the same contents |
+    /// | Read, Write, Flush, Write Zeroes, Compare, Dataset Management, Verify | again |
+    /// | Copy | again; Command Interrupted where the destination overlaps a source |
+    /// | a command of its namespace's set that repeats ([`CommandSet::repeats`]) | again |
+    /// | any other that was not handed over | again |
+    /// | any other, and fused commands | Command Interrupted |
+    /// | a command of a queue that was being deleted | aborted, as by the deletion |
+    ///
+    /// [`CommandSet::repeats`]: port::set::CommandSet::repeats
+    ///
+    /// # Errors
+    /// What was saved contradicts itself or the configuration, or a queue cannot be reached.
+    pub fn restore(config: LaneConfig, sqs: u64) -> Result<Self, RestoreError> {
+        let head = config.queue();
+        let mut lane = Self::with(config, |state, view, _| {
+            let cq = restore::completion_queue(&state, view, head)?;
+            Ok::<_, RestoreError>((cq, Slots::restore(state)))
+        })?;
+        lane.queues.restore(sqs, &lane.view, &lane.namespaces)?;
+        Ok(lane)
+    }
+
+    /// A lane without submission queues, with the completion queue and the slots of `queues`.
+    fn with<E: From<QueueError>>(
+        config: LaneConfig,
+        queues: impl FnOnce(
+            Area<QueueState, SlotState>,
+            &Arc<DmaView>,
+            Bells<'_>,
+        ) -> Result<(Cq, Slots), E>,
+    ) -> Result<Self, E> {
+        let LaneConfig {
+            entries,
             vector,
             doorbells,
             shadow,
@@ -173,18 +245,11 @@ impl Lane {
             copying,
             counters,
             mail_count,
+            ..
         } = config;
         let shadow = shadow.map(|spec| spec.find(&view)).transpose()?;
         let doorbells = Doorbells::new(doorbells, shadow);
-        let cq = Cq::new(&view, cqid, base, entries, doorbells.bells())?;
-        let mut slots = Slots::new(state, entries)?;
-        let saved = slots.queue();
-        saved.cq_base = base.0;
-        saved.cq_entries = entries;
-        saved.cq_tail = cq.tail_and_phase();
-        saved.cqid = cqid;
-        saved.vector = vector.unwrap_or(0);
-        saved.ien = u32::from(vector.is_some());
+        let (cq, slots) = queues(state, &view, doorbells.bells())?;
         let queues = Queues {
             cq,
             sqs: (0..MAX_SQS).map(|_| None).collect(),
@@ -208,6 +273,7 @@ impl Lane {
             place: Place::at_home(mail_count),
             steps: None,
             held: held::Held::default(),
+            replays: Replays::default(),
             watch: None,
         };
         Ok(Lane {

@@ -24,7 +24,7 @@ use crate::command::{
     self, Blocks, COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES, Command, CopyRanges,
 };
 use crate::gate::Gate;
-use crate::state::SlotState;
+use crate::state::{SlotState, ordered};
 
 /// Commands that go on at a time.
 pub(super) const MOST: usize = 4;
@@ -322,6 +322,11 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
         if across && sources.iter().any(overlaps) {
             return Err(Status::OVERLAPPING_IO_RANGE);
         }
+        // It would read what it has written, or write where a zone goes on.
+        let bytes = destination.set.as_ref().is_none_or(|set| set.keeps_bytes());
+        let repeats = bytes && !sources.iter().any(overlaps);
+        slot.marks.set_acted(!repeats);
+        ordered();
         Ok(Copy {
             nsid: sqe.nsid,
             shift: destination.lba_shift,

@@ -11,6 +11,7 @@ use super::held::Held;
 use super::member::Member;
 use super::message::{LaneEvent, LaneFault, QueueName, Quota, Registration};
 use super::place::Place;
+use super::replays::Replays;
 use super::reports::Reports;
 use super::service::Service;
 use super::share::Share;
@@ -57,6 +58,8 @@ pub(super) struct Queues {
     pub(super) steps: Option<Box<Steps>>,
     /// Commands that wait for their flow's turn.
     pub(super) held: Held,
+    /// Commands of a process that died.
+    pub(super) replays: Replays,
     /// The commands that are watched, where some are.
     pub(super) watch: Option<Box<Watch>>,
 }
@@ -79,6 +82,25 @@ impl Queues {
                 self.slots.queue().cq_head = self.cq.head();
             }
             Err(bad) => self.bad_doorbell(QueueName::Completion(self.cq.id()), bad),
+        }
+        if self.cq.is_bell_unsaved() {
+            self.save_cq_bell();
+        }
+    }
+
+    /// Saves what is known of the completion queue's doorbell.
+    #[cold]
+    fn save_cq_bell(&mut self) {
+        let saved = self.slots.queue();
+        (saved.shadow, saved.bell) = self.cq.saved_bell();
+    }
+
+    /// Saves what is known of a submission queue's doorbell.
+    #[cold]
+    pub(super) fn save_sq_bell(&mut self, position: usize) {
+        if let Some(member) = &mut self.sqs[position] {
+            let saved = &mut self.slots.queue().sqs[position];
+            (saved.shadow, saved.bell) = member.sq.saved_bell();
         }
     }
 
@@ -197,5 +219,7 @@ impl Queues {
         for member in self.sqs.iter_mut().flatten() {
             member.sq.register(&initial);
         }
+        self.save_cq_bell();
+        (0..self.sqs.len()).for_each(|position| self.save_sq_bell(position));
     }
 }

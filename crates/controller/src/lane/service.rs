@@ -5,6 +5,7 @@
 //!   nothing.
 //! - A turn of a lane that is still touches no memory of the host.
 //! - A stop ends a leave of the bus.
+//! - A lane that has commands to execute again, after a restart, does nothing else.
 
 use super::message::LaneEvent;
 
@@ -25,8 +26,10 @@ enum Stop {
 pub(super) struct Service {
     /// False once a ring was lost or a stop was asked for.
     serving: bool,
-    /// A turn has nothing to do: the lane does not serve, or has left the bus.
+    /// A turn does not look at the queues: the lane does not serve, has left the bus, or replays.
     still: bool,
+    /// Commands of a process that died are to be executed again first.
+    replaying: bool,
     stop: Stop,
     /// The round of the last [`super::LaneCommand::LeaveBus`].
     bus_round: u32,
@@ -50,6 +53,7 @@ impl Service {
         Service {
             serving: true,
             still: false,
+            replaying: false,
             stop: Stop::No,
             bus_round: 0,
             to_move: false,
@@ -63,10 +67,26 @@ impl Service {
         self.serving
     }
 
-    /// Whether a turn has nothing to do.
+    /// Whether a turn does not look at the queues.
     #[inline]
     pub(super) fn is_still(&self) -> bool {
         self.still
+    }
+
+    /// Whether a turn executes commands of a process that died, and nothing else.
+    pub(super) fn replays(&self) -> bool {
+        self.replaying && self.serving
+    }
+
+    /// There are commands of a process that died, or there are none any more.
+    pub(super) fn set_replaying(&mut self, replaying: bool) {
+        self.replaying = replaying;
+        self.settle();
+    }
+
+    /// Finds out whether a turn looks at the queues.
+    fn settle(&mut self) {
+        self.still = !self.serving || self.replaying || self.stop == Stop::Left;
     }
 
     /// Whether commands may be fetched.
@@ -94,7 +114,7 @@ impl Service {
     /// A ring is gone.
     pub(super) fn lose(&mut self) {
         self.serving = false;
-        self.still = true;
+        self.settle();
     }
 
     /// It is to stop. False where it was before.
@@ -105,7 +125,7 @@ impl Service {
         self.stop = Stop::Asked;
         // Nothing is posted from here on: the host may use the rings for something else.
         self.serving = false;
-        self.still = true;
+        self.settle();
         true
     }
 
@@ -117,14 +137,14 @@ impl Service {
         self.stop = Stop::Leaving;
         self.bus_round = round;
         self.off_bus = true;
-        self.still = !self.serving;
+        self.settle();
     }
 
     /// It may use the bus again.
     pub(super) fn take_bus(&mut self) {
         if matches!(self.stop, Stop::Leaving | Stop::Left) {
             self.stop = Stop::No;
-            self.still = !self.serving;
+            self.settle();
         }
         self.off_bus = false;
     }
@@ -157,7 +177,8 @@ impl Service {
                 Some(LaneEvent::Stopped)
             }
             Awaits::Commands => {
-                (self.stop, self.still) = (Stop::Left, true);
+                self.stop = Stop::Left;
+                self.settle();
                 let round = self.bus_round;
                 Some(LaneEvent::LeftBus { round })
             }

@@ -4,7 +4,7 @@
 use memory::Area;
 
 use crate::queue::QueueError;
-use crate::state::{QueueState, SlotState, slots_for};
+use crate::state::{CommandState, QueueState, SlotState, slots_for};
 
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -25,6 +25,25 @@ impl Slots {
             area,
             free: (0..need as u16).rev().collect(),
         })
+    }
+
+    /// Takes the area of a process that died, which has enough slots; which are free is found later
+    /// ([`Slots::find_free`]).
+    pub(super) fn restore(area: Area<QueueState, SlotState>) -> Self {
+        Slots {
+            area,
+            free: Vec::new(),
+        }
+    }
+
+    /// Finds the slots that are free.
+    pub(super) fn find_free(&mut self) {
+        let free = self
+            .iter()
+            .filter(|(_, slot)| slot.state() == CommandState::FREE);
+        let mut free: Vec<u16> = free.map(|(index, _)| index).collect();
+        free.reverse();
+        self.free = free;
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use super::{
     BadDoorbell, Batch, BellView, Bells, Doorbell, QueueError, Reservation, RingAbsent, distance,
     next,
 };
-use crate::state::{self, SlotState, TailPhase};
+use crate::state::{self, BellState, QueueState, SlotState, TailPhase};
 
 /// A completion queue: every entry is reserved before it is used, so that fetched commands can
 /// always be completed.
@@ -53,6 +53,39 @@ impl Cq {
             frozen: None,
             doorbell: Doorbell::new(cq_head_slot(id), bells),
         })
+    }
+
+    /// The queue of a process that died, whose places are all free except those of posted entries.
+    /// What was saved has been checked: its positions are in the ring.
+    ///
+    /// # Errors
+    /// As of [`Cq::new`].
+    pub(crate) fn restore(view: &Arc<DmaView>, saved: &QueueState) -> Result<Self, QueueError> {
+        let (entries, head) = (saved.cq_entries, saved.cq_head);
+        super::check_entries(entries)?;
+        let tail = u32::from(saved.cq_tail.tail());
+        Ok(Cq {
+            id: saved.cqid,
+            ring: CqRing::new(view, Iova(saved.cq_base), entries)?,
+            entries,
+            head,
+            tail,
+            phase: saved.cq_tail.phase(),
+            free: entries - 1 - distance(head, tail, entries),
+            frozen: None,
+            doorbell: Doorbell::restore(cq_head_slot(saved.cqid), saved.shadow, saved.bell),
+        })
+    }
+
+    /// What is known of its doorbell's shadow, which the caller saves.
+    pub(crate) fn saved_bell(&mut self) -> (u32, BellState) {
+        self.doorbell.saved()
+    }
+
+    /// Whether that has changed since.
+    #[inline(always)]
+    pub(crate) fn is_bell_unsaved(&self) -> bool {
+        self.doorbell.unsaved
     }
 
     /// Its identifier.

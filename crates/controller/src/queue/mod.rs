@@ -20,7 +20,7 @@ pub use reservation::Reservation;
 pub(crate) use reservation::{Batch, Claim, Pool};
 pub use sq::Sq;
 
-use crate::state::MAX_SQS;
+use crate::state::{BellState, MAX_SQS};
 
 /// Largest queue: MQES is 16 bits, 0's based, so that 16 bits name any entry.
 pub const MAX_ENTRIES: u32 = 65_536;
@@ -111,6 +111,8 @@ struct Doorbell {
     /// The shadow's value when it was registered; `None` until it could be read.
     initial: Option<u32>,
     moved: bool,
+    /// One of both has changed since [`Doorbell::saved`].
+    unsaved: bool,
 }
 
 impl Doorbell {
@@ -119,6 +121,7 @@ impl Doorbell {
             slot,
             initial: bells.shadow.and_then(|shadow| shadow.load(slot)),
             moved: false,
+            unsaved: false,
         }
     }
 
@@ -130,6 +133,25 @@ impl Doorbell {
             event_idx: bells.shadow.and_then(|shadow| shadow.event_idx(slot)),
             frozen,
         }
+    }
+
+    /// The doorbell of a process that died: its successor goes on from what it knew.
+    fn restore(slot: usize, shadow: u32, bell: BellState) -> Self {
+        Doorbell {
+            slot,
+            initial: bell.known().then_some(shadow),
+            moved: bell.moved(),
+            unsaved: false,
+        }
+    }
+
+    /// What is known of the shadow, for [`Doorbell::restore`].
+    fn saved(&mut self) -> (u32, BellState) {
+        self.unsaved = false;
+        let bell = BellState::new()
+            .with_known(self.initial.is_some())
+            .with_moved(self.moved);
+        (self.initial.unwrap_or(0), bell)
     }
 
     /// The registration of the shadow began or ended; `initial` is its value at that time.
@@ -158,10 +180,12 @@ impl Doorbell {
         match (value, self.initial) {
             (Some(now), Some(then)) if now != then => {
                 self.moved = true;
+                self.unsaved = true;
                 Some(now)
             }
             (Some(now), None) => {
                 self.initial = Some(now);
+                self.unsaved = true;
                 Some(pages.load(self.slot))
             }
             _ => Some(pages.load(self.slot)),

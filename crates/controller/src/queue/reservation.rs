@@ -12,7 +12,7 @@
 //! [`Cq::release`]: super::Cq::release
 //! [`Cq::reserve`]: super::Cq::reserve
 
-use crate::state::SlotState;
+use crate::state::{CommandState, SlotState};
 
 /// One reserved entry of a completion queue. 0 bytes.
 #[must_use = "dropping a reservation loses its entry of the queue"]
@@ -84,6 +84,22 @@ impl SlotState {
         reservation.consume();
     }
 
+    /// Keeps the reservation of a command of a process that died, whose completion may have been
+    /// being written.
+    pub(crate) fn keep(&self, reservation: Reservation) {
+        debug_assert!(self.state().has_reservation() || self.state() == CommandState::POSTING);
+        reservation.consume();
+    }
+
+    /// As [`SlotState::claim`], of a command whose completion a process that died was writing.
+    pub(crate) fn claim_posting(&mut self) -> Option<Claim<'_>> {
+        let was_posting = self.state() == CommandState::POSTING;
+        was_posting.then(|| Claim {
+            slot: self,
+            entry: Reservation::new(),
+        })
+    }
+
     /// Returns the reservation of the command in this slot with the slot, or none if the command
     /// has completed. The caller completes the command and changes the slot's state.
     #[inline(always)]
@@ -132,7 +148,6 @@ const _: () = assert!(size_of::<Reservation>() == 0);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::CommandState;
 
     #[test]
     fn a_command_completes_once() {

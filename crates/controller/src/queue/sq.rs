@@ -6,7 +6,7 @@ use memory::{DmaView, Iova, SqRing};
 use nvme_spec::registers::sq_tail_slot;
 
 use super::{BadDoorbell, BellView, Bells, Doorbell, QueueError, RingAbsent, distance, next};
-use crate::state::{self, Fetched, Progress, SlotState, SqState};
+use crate::state::{self, BellState, Fetched, Progress, SlotState, SqState};
 
 /// A submission queue: fetches the host's entries, in order, each once.
 #[derive(Debug)]
@@ -72,6 +72,36 @@ impl Sq {
             still: None,
             doorbell,
         }
+    }
+
+    /// The queue of a process that died. What was saved has been checked: its positions are in the
+    /// ring.
+    ///
+    /// # Errors
+    /// As of [`Sq::new`].
+    pub(crate) fn restore(view: &Arc<DmaView>, saved: &SqState) -> Result<Self, QueueError> {
+        super::check_entries(saved.entries)?;
+        Ok(Sq {
+            id: saved.sqid,
+            ring: SqRing::new(view, Iova(saved.base), saved.entries)?,
+            entries: saved.entries,
+            head: saved.progress.head(),
+            tail: saved.tail,
+            fetched: saved.progress.fetched(),
+            still: None,
+            doorbell: Doorbell::restore(sq_tail_slot(saved.sqid), saved.shadow, saved.bell),
+        })
+    }
+
+    /// What is known of its doorbell's shadow, which the caller saves.
+    pub(crate) fn saved_bell(&mut self) -> (u32, BellState) {
+        self.doorbell.saved()
+    }
+
+    /// Whether that has changed since.
+    #[inline(always)]
+    pub(crate) fn is_bell_unsaved(&self) -> bool {
+        self.doorbell.unsaved
     }
 
     /// Its identifier.

@@ -14,7 +14,8 @@
 //!    not tell: a command may be in flight while the host uses its entry again.)
 //!
 //! Completion into completion queue entry j:
-//! 1. `slot.posting` = j and then `slot.state` = [`CommandState::POSTING`];
+//! 1. `slot.error` = its status and `slot.posting` = j, and then `slot.state` =
+//!    [`CommandState::POSTING`];
 //! 2. the CQE, whose second half carries the phase;
 //! 3. `queue.cq_tail`, one word: the next entry and its phase;
 //! 4. `slot.state` = [`CommandState::FREE`] or [`CommandState::ZOMBIE`]. A slot found posting with
@@ -23,18 +24,16 @@
 //!
 //! `store_fetched` and `store_completion` are steps 1 to 3 of each, for every path.
 //!
-//! Commands found fetched or in flight are executed again, for these opcodes, where repetition has
-//! the same result: Read, Write, Flush, Write Zeroes, Compare, Dataset Management, Verify, Copy
-//! (from its first step). The host may not rely on the order of commands that are outstanding
-//! together (Base 2.1, 3.3.1.2), so a replay is one of the orders it must expect. Any other opcode
-//! (one that appends, say) is completed as Command Abort Requested instead, and so are fused
-//! commands: the compared block may have been written already.
+//! Commands found fetched or in flight are executed again where repetition has the same result
+//! ([`crate::lane::Lane::restore`] lists them). The host may not rely on the order of commands that
+//! are outstanding together (Base 2.1, 3.3.1.2), so a replay is one of the orders it must expect.
+//! Any other command that a medium may have acted on is completed as Command Interrupted, which a
+//! host may retry.
 //!
 //! A restart drops zombie slots: their commands were completed, and the medium's work ended with
 //! the process.
 //!
-//! This does NOT restore anything yet; it is the layout and the discipline that restoring builds
-//! on.
+//! It does NOT restore anything: [`crate::lane`] does.
 
 mod slot;
 
@@ -48,9 +47,9 @@ pub(crate) use self::slot::{
     Counted, Fetched, Index, MAX_SAMPLES, store_completion, store_fetched,
 };
 
-/// Version of the layouts below. Version 2 had the completion queue entry and the tick of a fetch
-/// in one word, and marks, groups and numbers of slots with special values.
-pub const FORMAT_VERSION: u32 = 3;
+/// Version of the layouts below. Version 3 had neither what is known of doorbell buffers nor the
+/// status of a command whose completion is being written.
+pub const FORMAT_VERSION: u32 = 4;
 
 /// Most submission queues of a controller, all of which may complete into one completion queue.
 pub const MAX_SQS: usize = 64;
@@ -79,7 +78,7 @@ pub const fn area_bytes(entries: u32) -> usize {
 
 open_enum! {
     /// Whether a submission queue serves.
-    pub struct SqLife(u16) {
+    pub struct SqLife(u8) {
         /// No such queue.
         NONE = 0;
         /// Serving.
@@ -115,6 +114,18 @@ pub struct TailPhase {
     __: u16,
 }
 
+/// What is known of a doorbell since the host registered doorbell buffers (`queue::Doorbell`).
+#[bitfield(u8)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct BellState {
+    /// The shadow's value at that time is known.
+    pub known: bool,
+    /// It has moved since: the register does not count any more.
+    pub moved: bool,
+    #[bits(6)]
+    __: u8,
+}
+
 /// One submission queue. 32 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -131,8 +142,10 @@ pub struct SqState {
     pub sqid: u16,
     /// Whether it serves.
     pub life: SqLife,
-    /// 0.
-    pub reserved: u32,
+    /// What is known of its doorbell.
+    pub bell: BellState,
+    /// The shadow's value when it was registered, where that is known.
+    pub shadow: u32,
 }
 
 /// One completion queue and the submission queues that complete into it. 64 + 64 x 32 bytes.
@@ -153,10 +166,48 @@ pub struct QueueState {
     pub vector: u16,
     /// 1 where interrupts are enabled.
     pub ien: u32,
+    /// The shadow of its doorbell when that was registered, where that is known.
+    pub shadow: u32,
+    /// What is known of its doorbell.
+    pub bell: BellState,
     /// 0.
-    pub reserved: [u32; 9],
+    pub reserved: [u8; 31],
     /// Submission queue `n + 1` at `n`.
     pub sqs: [SqState; MAX_SQS],
+}
+
+/// What is saved of a completion queue when it is created, and never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueHead {
+    /// Address of the ring.
+    pub base: u64,
+    /// Size of the ring.
+    pub entries: u32,
+    /// Identifier.
+    pub cqid: u16,
+    /// Interrupt vector, where interrupts are enabled.
+    pub vector: Option<u16>,
+}
+
+impl QueueHead {
+    /// What was saved.
+    pub(crate) fn of(saved: &QueueState) -> Self {
+        QueueHead {
+            base: saved.cq_base,
+            entries: saved.cq_entries,
+            cqid: saved.cqid,
+            vector: (saved.ien != 0).then_some(saved.vector),
+        }
+    }
+
+    /// Saves it.
+    pub(crate) fn write_to(self, saved: &mut QueueState) {
+        saved.cq_base = self.base;
+        saved.cq_entries = self.entries;
+        saved.cqid = self.cqid;
+        saved.vector = self.vector.unwrap_or(0);
+        saved.ien = u32::from(self.vector.is_some());
+    }
 }
 
 const _: () = assert!(size_of::<SqState>() == 32);
@@ -167,4 +218,6 @@ const _: () = assert!(size_of::<QueueState>() == 64 + 32 * MAX_SQS);
 #[inline(always)]
 pub(crate) fn ordered() {
     compiler_fence(Ordering::SeqCst);
+    #[cfg(feature = "crash")]
+    crate::crash::point();
 }

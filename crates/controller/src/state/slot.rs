@@ -98,7 +98,10 @@ pub struct Marks {
     /// It writes to blocks that are marked as uncorrectable; success clears their marks.
     #[inline]
     pub clears: bool,
-    #[bits(2)]
+    /// A medium may have acted on it, and a second time would have another result. No work at its
+    /// completion: a restart decides by it.
+    pub acted: bool,
+    #[bits(1)]
     __: u8,
     /// The sample that it is (`lane::watch`), plus one; 0 for none.
     #[bits(13)]
@@ -107,10 +110,11 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Whether there is any.
+    /// Whether there is any work.
     #[inline(always)]
     pub(crate) fn is_any(self) -> bool {
-        self.into_bits() != 0
+        const NO_WORK: u16 = Marks::new().with_acted(true).into_bits();
+        self.into_bits() & !NO_WORK != 0
     }
 
     /// The sample that the command is.
@@ -240,6 +244,32 @@ impl SlotState {
         self.marks = const { Marks::new() };
         self.partner = Index::NONE;
         self.result = 0;
+    }
+
+    /// Forgets what only the process that died could use: its tickets, samples and gates.
+    pub(crate) fn outlive(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.counted = Counted::new();
+        self.outstanding = 0;
+        self.marks.set_sample(None);
+        (self.flow, self.behind) = (Index::NONE, Index::NONE);
+    }
+
+    /// The command, which has not completed, is as if it had just been fetched.
+    pub(crate) fn begin_again(&mut self) {
+        self.error = Status::SUCCESSFUL_COMPLETION;
+        self.flushed = 0;
+        self.bytes = 0;
+        self.marks = Marks::new();
+        self.partner = Index::NONE;
+        self.result = 0;
+        ordered();
+        self.state = CommandState::FETCHED;
+    }
+
+    /// The completion queue entry that is being written.
+    pub(crate) fn posting(&self) -> u16 {
+        self.posting
     }
 
     /// Is free for another command; tickets of this one are recognised as late from now on.
@@ -440,5 +470,6 @@ mod tests {
         assert!(marks.is_any());
         marks.set_sample(None);
         assert!(!marks.is_any());
+        assert!(!marks.with_acted(true).is_any(), "no work");
     }
 }

@@ -84,6 +84,14 @@ impl CommandSet for NvmeSet {
         }
     }
 
+    // The others report whether the key was there.
+    fn repeats(&self, sqe: &Sqe) -> bool {
+        matches!(
+            KvOpcode(sqe.opcode),
+            KvOpcode::RETRIEVE | KvOpcode::LIST | KvOpcode::EXIST
+        )
+    }
+
     fn effects(&self, opcode: u8) -> Option<CommandEffects> {
         match KvOpcode(opcode) {
             KvOpcode::STORE | KvOpcode::DELETE => Some(effects(Access::Changes)),
@@ -129,6 +137,13 @@ pub(super) struct SamsungSet;
 impl CommandSet for SamsungSet {
     fn csi(&self) -> Csi {
         Csi::NVM
+    }
+
+    fn repeats(&self, sqe: &Sqe) -> bool {
+        matches!(
+            SamsungCommand::of(sqe).opcode,
+            SamsungOpcode::RETRIEVE | SamsungOpcode::EXIST
+        )
     }
 
     fn command(&self, sqe: &Sqe, _: &Namespace) -> Result<Option<Asked>, Status> {

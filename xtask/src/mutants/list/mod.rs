@@ -23,6 +23,7 @@ mod queues;
 mod read_only;
 mod reload;
 mod resets;
+mod restart;
 mod saved;
 mod service;
 mod simulate;
@@ -60,6 +61,7 @@ const ALL: &[&[Mutation]] = &[
     physical::MUTATIONS,
     read_only::MUTATIONS,
     reload::MUTATIONS,
+    restart::MUTATIONS,
     resets::MUTATIONS,
     saved::MUTATIONS,
     service::MUTATIONS,

@@ -125,6 +125,11 @@ impl CommandSet for Zoned {
         }
     }
 
+    // The others move a write pointer, or depend on one.
+    fn repeats(&self, sqe: &Sqe) -> bool {
+        ZonedOpcode(sqe.opcode) == ZonedOpcode::ZONE_MANAGEMENT_RECEIVE
+    }
+
     fn opcode_name(&self, opcode: u8) -> Option<&'static str> {
         let opcode = ZonedOpcode(opcode);
         let is_own = matches!(

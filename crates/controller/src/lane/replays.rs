@@ -1,0 +1,29 @@
+//! The commands of a process that died which have not gone on yet.
+//!
+//! It does NOT decide how one goes on, or do it: [`super::restore`] does.
+
+use std::collections::VecDeque;
+
+use nvme_spec::Status;
+
+/// A command of the process that died.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replay {
+    pub(super) slot: u16,
+    pub(super) way: Way,
+}
+
+/// How it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Its completion was being written: it is written again.
+    Post,
+    /// It is executed again.
+    Again,
+    /// It ends with this status.
+    End(Status),
+}
+
+/// Those commands, in the order in which they go on.
+#[derive(Debug, Default)]
+pub(super) struct Replays(pub(super) VecDeque<Replay>);

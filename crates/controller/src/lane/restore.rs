@@ -1,0 +1,392 @@
+//! A lane of a process that died: what it left in its area is checked, and its commands go on.
+//!
+//! A lane begins with the positions of its queues and the commands in its slots. Its first turns
+//! execute those commands again, in the order in which they were fetched, before anything else is
+//! fetched ([`Queues::replay`]). The caller gives no turn before the media have ended the I/O of
+//! the process that died.
+//!
+//! Invariants:
+//! - Restoring writes nothing that the host sees, and nothing by which a second restart would
+//!   decide otherwise: the process may die again at any store.
+//! - Each command completes once: its completion was posted, or is posted again with the same
+//!   contents, or the command is executed again, or it ends as Command Interrupted.
+//! - Nothing in the area is trusted: what cannot be is an error, and no position is outside its
+//!   ring.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use memory::{Area, DmaView};
+use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::sqe::Fuse;
+use nvme_spec::{Cqe, Status};
+use port::namespace::NamespaceTable;
+use port::{Channel, status};
+
+use super::LaneTurn;
+use super::fetch::BATCH;
+use super::issue::{COPIED_PER_TURN, Issuer};
+use super::member::Member;
+use super::message::QueueName;
+use super::outcome::Went;
+use super::queues::Queues;
+use super::replays::{Replay, Replays, Way};
+use crate::gate::Gate;
+use crate::queue::{Claim, Cq, QueueError, RingAbsent, Sq};
+use crate::state::{
+    CommandState, MAX_SQS, QueueHead, QueueState, SlotState, SqLife, SqState, slots_for,
+};
+
+/// Why a lane cannot go on from what was saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// A queue cannot be made.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+    /// What was saved contradicts itself.
+    #[error("the saved state of completion queue {cqid} is damaged: {what}")]
+    Damaged {
+        /// The completion queue.
+        cqid: u16,
+        /// What cannot be.
+        what: &'static str,
+    },
+}
+
+/// The completion queue as it was saved, checked against what the controller knows of it.
+pub(super) fn completion_queue(
+    area: &Area<QueueState, SlotState>,
+    view: &Arc<DmaView>,
+    expected: QueueHead,
+) -> Result<Cq, RestoreError> {
+    let saved = area.head();
+    let damaged = |what| RestoreError::Damaged {
+        cqid: expected.cqid,
+        what,
+    };
+    if QueueHead::of(saved) != expected {
+        return Err(damaged("it is another queue"));
+    }
+    let entries = saved.cq_entries;
+    if u32::from(saved.cq_tail.tail()) >= entries || saved.cq_head >= entries {
+        return Err(damaged("a position of the completion queue is outside it"));
+    }
+    if area.slots().len() < slots_for(entries) {
+        let (have, need) = (area.slots().len(), slots_for(entries));
+        return Err(QueueError::State { need, have }.into());
+    }
+    Ok(Cq::restore(view, saved)?)
+}
+
+/// Commands of the NVM command set that change nothing.
+const READS: [NvmOpcode; 4] = [
+    NvmOpcode::READ,
+    NvmOpcode::FLUSH,
+    NvmOpcode::COMPARE,
+    NvmOpcode::VERIFY,
+];
+
+/// Those that change the same bytes in the same way a second time.
+const WRITES: [NvmOpcode; 3] = [
+    NvmOpcode::WRITE,
+    NvmOpcode::WRITE_ZEROES,
+    NvmOpcode::DATASET_MANAGEMENT,
+];
+
+/// How a command goes on that has no completion yet.
+///
+/// A fetched command may have been handed to its medium: plain ones complete without another state
+/// in between. Only those that the lane marks before it hands them over (`acted`) are known not to
+/// have been: the commands of a namespace's set, and copies that cannot be repeated. `is_last`:
+/// nothing was fetched from its queue after it.
+fn way(slot: &SlotState, is_last: bool, namespaces: &NamespaceTable) -> Way {
+    let sqe = slot.sqe();
+    let interrupted = Way::End(Status::COMMAND_INTERRUPTED);
+    let is_untouched = slot.state() == CommandState::FETCHED && !slot.marks.acted();
+    if sqe.flags.fuse() != Fuse::NORMAL {
+        // A first one whose second one was not fetched: nothing was asked for.
+        let is_alone = is_untouched && is_last && sqe.flags.fuse() == Fuse::FIRST;
+        return if is_alone { Way::Again } else { interrupted };
+    }
+    let Some(namespace) = namespaces.get(sqe.nsid) else {
+        // It ends as before; Flush may name all namespaces.
+        return Way::Again;
+    };
+    let opcode = NvmOpcode(sqe.opcode);
+    let writes = WRITES.contains(&opcode);
+    let repeats = match &namespace.set {
+        Some(set) => match set.command(&sqe, namespace) {
+            // A write to a zone, say, which is not marked.
+            Ok(None) if writes && !set.keeps_bytes() => return interrupted,
+            Ok(None) => writes || READS.contains(&opcode),
+            Ok(Some(_)) => set.repeats(&sqe),
+            Err(_) => true,
+        },
+        None => writes || READS.contains(&opcode),
+    };
+    let copies = opcode == NvmOpcode::COPY && !slot.marks.acted();
+    if repeats || copies || is_untouched {
+        Way::Again
+    } else {
+        interrupted
+    }
+}
+
+impl Queues {
+    /// Takes over the submission queues of `sqs` and the commands that were saved.
+    pub(super) fn restore(
+        &mut self,
+        sqs: u64,
+        view: &Arc<DmaView>,
+        namespaces: &NamespaceTable,
+    ) -> Result<(), RestoreError> {
+        let cqid = self.cq.id();
+        let damaged = |what| RestoreError::Damaged { cqid, what };
+        for (position, saved) in self.slots.queue().sqs.iter_mut().enumerate() {
+            if sqs >> position & 1 == 0 {
+                // The process died before the controller had it, so it has no command.
+                *saved = SqState::default();
+            }
+            check(position, saved).map_err(damaged)?;
+        }
+        self.count_fetched_ones().map_err(damaged)?;
+        for position in 0..MAX_SQS {
+            let saved = self.slots.queue().sqs[position];
+            if saved.life == SqLife::NONE {
+                continue;
+            }
+            self.order.push(position as u8);
+            self.sqs[position] = Some(Member {
+                sq: Sq::restore(view, &saved)?,
+                outstanding: 0,
+                waiting: None,
+                removing: saved.life == SqLife::REMOVING,
+                quota: self.quota.at_first(),
+            });
+        }
+        let replays = self.collect(namespaces).map_err(damaged)?;
+        self.slots.find_free();
+        self.recount();
+        for position in 0..MAX_SQS {
+            if self.sqs[position]
+                .as_ref()
+                .is_some_and(|member| member.removing && member.outstanding == 0)
+            {
+                self.remove(position);
+            }
+        }
+        // Interrupts of the last completions may have been lost.
+        self.unannounced.add(self.cq.posted());
+        self.kicked = true;
+        self.service.set_replaying(!replays.0.is_empty());
+        self.replays = replays;
+        Ok(())
+    }
+
+    /// Completes the third step of a fetch that the process died in: the head of the queue goes
+    /// past the command.
+    fn count_fetched_ones(&mut self) -> Result<(), &'static str> {
+        let (queue, slots, _) = self.slots.split();
+        for slot in slots.iter() {
+            if slot.state() != CommandState::FETCHED {
+                continue;
+            }
+            let position = usize::from(slot.sqid()).checked_sub(1);
+            let saved = position.and_then(|position| queue.sqs.get_mut(position));
+            let saved = saved.ok_or("a command is of a queue that cannot be")?;
+            let progress = saved.progress;
+            if slot.number() == progress.fetched() {
+                let head = progress.head() + 1;
+                saved.progress = progress
+                    .with_head(if head >= saved.entries { 0 } else { head })
+                    .with_fetched(progress.fetched().wrapping_add(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// The commands that have to go on, in the order in which each queue was fetched from. Each has
+    /// a place in the completion queue from now on.
+    fn collect(&mut self, namespaces: &NamespaceTable) -> Result<Replays, &'static str> {
+        let tail = self.cq.tail() as u16;
+        let mut found = Vec::new();
+        for index in 0..self.slots.len() as u16 {
+            let slot = self.slots.slot(index);
+            let found_as = match slot.state() {
+                CommandState::FREE => continue,
+                CommandState::POSTING if slot.posting() == tail => Way::Post,
+                CommandState::POSTING | CommandState::ZOMBIE => {
+                    slot.release();
+                    continue;
+                }
+                state if state.has_reservation() => Way::Again,
+                _ => return Err("a command has no known state"),
+            };
+            let (sqid, number) = (slot.sqid(), slot.number());
+            let position = usize::from(sqid).wrapping_sub(1);
+            let member = self.sqs.get_mut(position).and_then(Option::as_mut);
+            let member = member.ok_or("a command is of a queue that is not there")?;
+            member.outstanding += 1;
+            let age = member.sq.fetched().wrapping_sub(number);
+            let way = match found_as {
+                Way::Again if member.removing => Way::End(Status::ABORTED_SQ_DELETION),
+                Way::Again => way(slot, age == 1, namespaces),
+                as_before => as_before,
+            };
+            slot.outlive();
+            let place = self.cq.reserve();
+            let place = place.ok_or("there are more commands than places for completions")?;
+            self.slots.slot(index).keep(place);
+            found.push((sqid, age, Replay { slot: index, way }));
+        }
+        let posting = found.iter().filter(|(.., one)| one.way == Way::Post);
+        if posting.count() > 1 {
+            return Err("two completions were being written at a time");
+        }
+        // What was being written comes first; of each queue the oldest.
+        found
+            .sort_by_key(|(sqid, age, one)| (one.way != Way::Post, *sqid, std::cmp::Reverse(*age)));
+        Ok(Replays(found.into_iter().map(|(.., one)| one).collect()))
+    }
+
+    /// Goes on with commands of the process that died, up to a batch of them.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn replay<C: Channel, G: Gate>(
+        &mut self,
+        issuer: &mut Issuer<'_, C, G>,
+        turn: &mut LaneTurn,
+    ) {
+        self.look_at_cq();
+        let mut left = BATCH;
+        while left > 0
+            && issuer.copied < COPIED_PER_TURN
+            && self.service.is_serving()
+            && let Some(Replay { slot, way }) = self.replays.0.pop_front()
+        {
+            left -= 1;
+            turn.steps += 1;
+            match way {
+                Way::Post => self.post_again(slot),
+                Way::End(status) => self.finish(slot, status),
+                Way::Again => {
+                    if self.execute_again(slot, issuer) == Went::Full {
+                        let way = Way::Again;
+                        self.replays.0.push_front(Replay { slot, way });
+                        break;
+                    }
+                }
+            }
+        }
+        turn.pending += self.replays.0.len() as u32;
+        if self.replays.0.is_empty() {
+            self.service.set_replaying(false);
+            // It looks at the doorbells next.
+            self.kicked = true;
+        }
+    }
+
+    /// Writes a completion again that the process died in.
+    fn post_again(&mut self, index: u16) {
+        let (queue, slot) = self.slots.parts(index);
+        let position = usize::from(slot.sqid()) - 1;
+        let status = slot.error;
+        let Some(Claim { slot, entry }) = slot.claim_posting() else {
+            debug_assert!(false, "a completion was written twice");
+            return;
+        };
+        let head = match &self.sqs[position] {
+            Some(member) => member.sq.head() as u16,
+            None => 0,
+        };
+        let cqe = Cqe {
+            dw0: slot.result as u32,
+            dw1: (slot.result >> 32) as u32,
+            sq_head: head,
+            sq_id: slot.sqid(),
+            cid: slot.cid(),
+            status: status::field(status),
+        };
+        let tail = self.cq.tail();
+        let posted = self.cq.post_from(slot, &mut queue.cq_tail, entry, cqe);
+        self.share.take(position);
+        self.share.posted(position, tail);
+        self.unannounced.add(1);
+        if posted == Err(RingAbsent) {
+            self.ring_lost(QueueName::Completion(self.cq.id()));
+        }
+        self.slots.put_back(index);
+        self.forget_outstanding(position);
+    }
+
+    /// Executes a command for a second time.
+    fn execute_again<C: Channel, G: Gate>(
+        &mut self,
+        index: u16,
+        issuer: &mut Issuer<'_, C, G>,
+    ) -> Went {
+        let slot = self.slots.slot(index);
+        slot.begin_again();
+        let sqe = slot.sqe();
+        let position = usize::from(slot.sqid()) - 1;
+        let went = self.issue(index, position, &sqe, issuer);
+        if went == Went::Full
+            && let Some(member) = self.member(position)
+            && member.waiting == Some(index)
+        {
+            // It keeps its place among those that go on.
+            member.waiting = None;
+        }
+        went
+    }
+
+    /// Completes every command that is `chosen` and has not gone on with `status`. What was being
+    /// posted keeps the status that it had.
+    #[cold]
+    pub(super) fn drop_replays(&mut self, status: Status, chosen: impl Fn(&SlotState) -> bool) {
+        let mut kept = VecDeque::new();
+        for one in std::mem::take(&mut self.replays.0) {
+            if !chosen(self.slots.get(one.slot)) {
+                kept.push_back(one);
+            } else if one.way != Way::Post {
+                self.finish(one.slot, status);
+            } else if self.service.is_serving() {
+                self.post_again(one.slot);
+            } else {
+                self.release_posting(one.slot);
+            }
+        }
+        self.replays.0 = kept;
+        if self.replays.0.is_empty() {
+            self.service.set_replaying(false);
+        }
+    }
+
+    /// Gives up a completion that was being written: the lane posts nothing any more.
+    fn release_posting(&mut self, index: u16) {
+        let slot = self.slots.slot(index);
+        let position = usize::from(slot.sqid()) - 1;
+        if let Some(Claim { entry, .. }) = slot.claim_posting() {
+            self.cq.release(entry);
+        }
+        self.slots.put_back(index);
+        self.forget_outstanding(position);
+    }
+}
+
+/// Checks what was saved of the submission queue at a position.
+fn check(position: usize, saved: &SqState) -> Result<(), &'static str> {
+    if saved.life == SqLife::NONE {
+        return Ok(());
+    }
+    if saved.life != SqLife::LIVE && saved.life != SqLife::REMOVING {
+        return Err("a submission queue has no known state");
+    }
+    if usize::from(saved.sqid) != position + 1 {
+        return Err("a submission queue has the identifier of another one");
+    }
+    if saved.tail >= saved.entries || saved.progress.head() >= saved.entries {
+        return Err("a position of a submission queue is outside it");
+    }
+    Ok(())
+}
