@@ -126,6 +126,32 @@ impl Registers {
         }
     }
 
+    /// Those that a process which died has saved.
+    pub(crate) fn restore(&mut self, saved: &SavedRegisters) {
+        let SavedRegisters {
+            asq,
+            acq,
+            cc,
+            csts,
+            aqa,
+            interrupt_mask,
+            reset_wanted,
+            subsystem_reset_wanted,
+        } = *saved;
+        *self = Registers {
+            cap: self.cap,
+            cc: cc.into(),
+            csts: csts.into(),
+            interrupt_mask,
+            aqa: aqa.into(),
+            asq,
+            acq,
+            unmasked: false,
+            reset_wanted: reset_wanted != 0,
+            subsystem_reset_wanted: subsystem_reset_wanted != 0,
+        };
+    }
+
     pub(crate) fn cap(&self) -> Cap {
         self.cap
     }

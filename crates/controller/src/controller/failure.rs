@@ -1,10 +1,14 @@
-//! Causes of a controller's failure, as its log and its operator read them.
+//! Causes of a controller's failure, as its log and its operator read them, and why one cannot be
+//! restored.
 //!
 //! It does NOT fail a controller: [`super::lifecycle`] does.
 
-use memory::RingError;
+use memory::{RingError, StateError};
 
+use crate::config::ConfigError;
+use crate::lane;
 use crate::queue::QueueError;
+use crate::state::FORMAT_VERSION;
 
 /// Why a controller failed: CSTS.CFS is set, and its lanes stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,4 +80,35 @@ impl From<QueueError> for EnableError {
             _ => EnableError::QueueSize,
         }
     }
+}
+
+/// Why a controller cannot go on from what was saved.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// The configuration is wrong, or is of another controller.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// It was saved by another version of the program.
+    #[error(
+        "the saved state has format version {found}, and this program reads version {FORMAT_VERSION}"
+    )]
+    Version {
+        /// The version that it has.
+        found: u32,
+    },
+    /// An area of the file is missing or too small.
+    #[error(transparent)]
+    Area(#[from] StateError),
+    /// A queue cannot be made.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+    /// The host's doorbell buffers cannot be reached.
+    #[error("cannot access the doorbell buffers: {0}")]
+    Shadow(#[from] RingError),
+    /// A lane cannot go on.
+    #[error(transparent)]
+    Lane(#[from] lane::RestoreError),
+    /// What was saved contradicts itself.
+    #[error("the saved state of the controller is damaged: {0}")]
+    Damaged(&'static str),
 }

@@ -91,7 +91,8 @@ impl Controller {
             };
             let age_ns = Some(look.now.since(command.since));
             let asked = self.admin.pending.asked(command.cid);
-            inspect::admin_command(command.cid, asked.unwrap_or_default(), place, age_ns)
+            let of = asked.map_or_else(Default::default, |sqe| (sqe.opcode, sqe.nsid));
+            inspect::admin_command(command.cid, of, place, age_ns)
         });
         let request = (AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST.0, 0);
         let held = self.admin.events.held().iter();

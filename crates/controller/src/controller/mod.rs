@@ -24,6 +24,7 @@ mod inspection;
 mod interrupts;
 mod lifecycle;
 mod news;
+mod restore;
 mod saved;
 mod watch;
 
@@ -42,7 +43,7 @@ use self::admin::{AdminSide, HealthState, IoQueues, temperature};
 use self::attached::Attached;
 use self::bus::Bus;
 use self::doorbells::{Doorbells, check_doorbells};
-pub use self::failure::{EnableError, Failure};
+pub use self::failure::{EnableError, Failure, RestoreError};
 use self::flights::Flights;
 use self::flush::Flushes;
 use self::function::Function;
@@ -111,11 +112,24 @@ impl Controller {
         subsystem: &mut Subsystem,
     ) -> Result<Self, ConfigError> {
         config.check()?;
+        let saved = saved::create(&config, subsystem.namespace_limit())?;
+        let mut controller = Self::with_state(config, doorbells, subsystem, saved)?;
+        controller.save();
+        Ok(controller)
+    }
+
+    /// A controller as after power-on, with this state file, in which nothing is saved.
+    fn with_state(
+        config: ControllerConfig,
+        doorbells: Arc<DoorbellPages>,
+        subsystem: &mut Subsystem,
+        saved: Saved,
+    ) -> Result<Self, ConfigError> {
+        config.check()?;
         check_doorbells(&config, &doorbells)?;
         let vectors = config.vectors();
         let function = Function::new(&config, doorbells.len());
         let namespace_limit = subsystem.namespace_limit();
-        let saved = saved::create(&config, namespace_limit)?;
         let id = subsystem.join(&config.name)?;
         let all = subsystem.take_table(id);
         let attached = Attached::new(&all, subsystem);
@@ -130,7 +144,7 @@ impl Controller {
         };
         let kept = subsystem.controller_record(id);
         let kept = kept.expect("it has just joined");
-        let mut controller = Controller {
+        Ok(Controller {
             key: OwnerKey::controller(0),
             interrupts: Interrupts::new(vectors, function.config_space.mechanism()),
             bus: Bus::default(),
@@ -156,9 +170,7 @@ impl Controller {
             flights: Flights::default(),
             news: News::default(),
             config,
-        };
-        controller.save();
-        Ok(controller)
+        })
     }
 
     /// Its configuration.

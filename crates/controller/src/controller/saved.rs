@@ -1,15 +1,20 @@
 //! Controller state that must outlive the serving process: area 0 of the state file, and area 1 for
 //! the admin queue.
 //!
-//! A completion of the admin queue, like a lane's (see [`crate::state`]): the entry and the mark
-//! `posting`, then everything else that the command changed, then the entry in the host's memory,
-//! then the new tail without the mark. Both are in one word, so that no process dies between them.
-//! An entry found with the mark is written again at the saved tail, with the same contents.
+//! Each area has two copies of the state. A change is written whole into the copies that are not
+//! current, and then one word makes them current, the sequence number of area 0: a process that
+//! dies leaves the state before the change or the state after it.
 //!
-//! The state is written before the host can learn of it: after a write to a register or to
+//! A completion of the admin queue, like a lane's (see [`crate::state`]): the state with everything
+//! that the command changed, the entry and the mark `posting`; then the entry in the host's memory;
+//! then the new tail without the mark, in one word. An entry found with the mark is written again
+//! at the saved tail, with the same contents.
+//!
+//! The state is written before another party can learn of it: after a write to a register or to
 //! configuration space, before that is answered; after an admin command, before its completion is
-//! posted. It is rewritten whole. This does NOT restore anything yet; it is the layout that
-//! restoring builds on.
+//! posted; with a command that waits, before a lane or the subsystem acts on it.
+//!
+//! It does NOT restore anything: it is the layout that restoring builds on.
 
 use std::sync::Arc;
 
@@ -19,14 +24,15 @@ use nvme_spec::Cqe;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Controller;
-use super::admin::Waiting;
-use super::admin::events::REQUESTS;
+use super::admin::events::{REQUESTS, TYPES};
 use super::admin::features::{FeatureValues, Values};
+use super::admin::{AdminQueue, Waiting};
+use super::failure::RestoreError;
 use crate::config::{ConfigError, ControllerConfig, MAX_IO_QUEUES};
 use crate::lane::ShadowSpec;
 use crate::pci;
 use crate::registers::SavedRegisters;
-use crate::state::{FORMAT_VERSION, area_bytes, ordered};
+use crate::state::{BellState, FORMAT_VERSION, area_bytes, ordered};
 
 /// Area of the controller.
 const CONTROLLER_AREA: usize = 0;
@@ -37,19 +43,26 @@ const ADMIN_AREA: usize = 1;
 const WAITING: usize =
     2 * MAX_IO_QUEUES as usize + super::admin::ABORT_LIMIT + super::admin::OPERATION_LIMIT + 1;
 
-/// The controller: registers, features, queues. Its slots are Error Recovery of each namespace id,
-/// from 1, and then Reservation Notification Mask of each.
+/// The controller: registers, features, queues. Its slots are, for each copy, Error Recovery of
+/// each namespace id, from 1, and then Reservation Notification Mask of each.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ControllerState {
+    /// How many changes were written up to this one. The copy with the larger number is current, in
+    /// both areas.
+    pub sequence: u64,
     /// Registers.
     pub registers: SavedRegisters,
     /// The first bytes of configuration space; the others never change.
     pub pci: [u8; pci::SAVED],
+    /// 1: the host has set Bus Master Enable since power-on.
+    pub mastered: u64,
     /// Features of the controller.
     pub features: FeatureValues,
     /// Doorbell Buffer Config: address of the shadow, and of EventIdx; both 0 where there is none.
     pub doorbell_buffers: [u64; 2],
+    /// Bit `n`: completion queue `n + 1` exists. The area of any other has no lane.
+    pub cqs: u64,
     /// Completion queue of each submission queue from 1 on; 0 where there is none. What else there
     /// is to know of a queue is in its lane's area.
     pub sq_cqids: [u16; MAX_IO_QUEUES as usize],
@@ -89,7 +102,8 @@ open_enum! {
     }
 }
 
-/// The admin queue's positions and held requests. Its slots are the commands that wait.
+/// The admin queue's positions and held requests. Its slots are, for each copy, the commands that
+/// wait.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct AdminState {
@@ -103,16 +117,34 @@ pub struct AdminState {
     pub held: u32,
     /// Their command identifiers.
     pub held_cids: [u16; REQUESTS],
+    /// Bit `n`: request `n` of [`AdminState::aborted_cids`] was aborted, and waits for a place.
+    pub aborted: u32,
+    /// Command identifiers of requests that were held and aborted.
+    pub aborted_cids: [u16; REQUESTS],
+    /// Events that wait to be reported, a bit each.
+    pub events_raised: u32,
+    /// For each type of events, the one that was reported last and not read about, plus one.
+    pub events_told: [u8; TYPES],
+    /// The shadows of both doorbells when they were registered, where they are known.
+    pub sq_shadow: u32,
+    /// As `sq_shadow`.
+    pub cq_shadow: u32,
+    /// What is known of the doorbells.
+    pub sq_bell: BellState,
+    /// As `sq_bell`.
+    pub cq_bell: BellState,
+    /// 0.
+    pub reserved: [u8; 6],
     /// The last completion, without its phase.
     pub cqe: [u64; 2],
-    /// 0.
-    pub reserved: [u32; 2],
 }
 
-/// A command that waits for a lane.
+/// A command that waits for a lane, a medium or the subsystem.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct WaitingState {
+    /// Its submission queue entry, which the host may use for another command.
+    pub sqe: [u64; 8],
     /// Its command identifier.
     pub cid: u16,
     /// What it waits for.
@@ -127,8 +159,8 @@ pub struct WaitingState {
 #[derive(Debug)]
 pub(crate) struct Saved {
     file: Arc<StateFile>,
-    controller: Area<ControllerState, u32>,
-    admin: Area<AdminState, WaitingState>,
+    controller: Area<[ControllerState; 2], u32>,
+    admin: Area<[AdminState; 2], WaitingState>,
 }
 
 /// The state file of a controller: area 0 is its own, area 1 its admin queue's, area 1 + cqid a
@@ -139,8 +171,9 @@ pub(super) fn create(
 ) -> Result<Saved, ConfigError> {
     let namespaces = namespace_limit as usize;
     let mut areas = vec![
-        size_of::<ControllerState>().next_multiple_of(64) + 2 * namespaces * size_of::<u32>(),
-        size_of::<AdminState>().next_multiple_of(64) + WAITING * size_of::<WaitingState>(),
+        size_of::<[ControllerState; 2]>().next_multiple_of(64)
+            + 2 * 2 * namespaces * size_of::<u32>(),
+        size_of::<[AdminState; 2]>().next_multiple_of(64) + 2 * WAITING * size_of::<WaitingState>(),
     ];
     areas.resize(
         2 + usize::from(config.queues),
@@ -149,22 +182,89 @@ pub(super) fn create(
     let file =
         StateFile::create(&config.name, FORMAT_VERSION, &areas).map_err(ConfigError::State)?;
     Ok(Saved {
-        controller: file.take(CONTROLLER_AREA, 2 * namespaces)?,
-        admin: file.take(ADMIN_AREA, WAITING)?,
+        controller: file.take(CONTROLLER_AREA, 2 * 2 * namespaces)?,
+        admin: file.take(ADMIN_AREA, 2 * WAITING)?,
         file,
     })
 }
 
+/// What a process that died has saved.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) state: ControllerState,
+    /// Of each namespace id.
+    pub(super) error_recovery: Vec<u32>,
+    pub(super) reservation_masks: Vec<u32>,
+    pub(super) admin: AdminState,
+    pub(super) waiting: Vec<WaitingState>,
+}
+
 impl Saved {
+    /// The state of a process that died, of a controller with so many namespace ids.
+    ///
+    /// # Errors
+    /// The file is of another version, or of another controller.
+    pub(super) fn adopt(
+        file: Arc<StateFile>,
+        namespace_limit: u32,
+    ) -> Result<(Self, Found), RestoreError> {
+        let found = file.format_version();
+        if found != FORMAT_VERSION {
+            return Err(RestoreError::Version { found });
+        }
+        let namespaces = namespace_limit as usize;
+        let mut saved = Saved {
+            controller: file.adopt(CONTROLLER_AREA, 2 * 2 * namespaces)?,
+            admin: file.adopt(ADMIN_AREA, 2 * WAITING)?,
+            file,
+        };
+        let current = saved.current();
+        let (head, slots) = saved.controller.parts();
+        let (of_recovery, of_masks) = half(slots, current).split_at(namespaces);
+        let (admin, waiting) = saved.admin.parts();
+        let admin = admin[current];
+        let waiting = half(waiting, current).get(..admin.waiting as usize);
+        let waiting = waiting.ok_or(RestoreError::Damaged("too many commands wait"))?;
+        let found = Found {
+            state: head[current],
+            error_recovery: of_recovery.to_vec(),
+            reservation_masks: of_masks.to_vec(),
+            admin,
+            waiting: waiting.to_vec(),
+        };
+        Ok((saved, found))
+    }
+
     /// The state file.
     pub(crate) fn file(&self) -> &Arc<StateFile> {
         &self.file
     }
+
+    /// The copy that is current.
+    fn current(&self) -> usize {
+        let [first, second] = self.controller.head();
+        usize::from(second.sequence > first.sequence)
+    }
+}
+
+/// The half of the slots that belongs to a copy.
+fn half<S>(slots: &mut [S], copy: usize) -> &mut [S] {
+    let len = slots.len() / 2;
+    &mut slots[copy * len..][..len]
 }
 
 impl Controller {
     /// Writes the persistent state.
     pub(crate) fn save(&mut self) {
+        let current = self.saved.current();
+        let admin = self.saved.admin.head()[current];
+        self.save_with(admin.cq_tail.posting(), admin.cqe);
+    }
+
+    /// Writes the persistent state, with the last completion and whether it is being posted.
+    fn save_with(&mut self, posting: bool, cqe: [u64; 2]) {
+        let current = self.saved.current();
+        let next = 1 - current;
         let Values {
             controller: values,
             error_recovery,
@@ -175,25 +275,42 @@ impl Controller {
             [shadow.0, event_idx.0]
         });
         let (head, slots) = self.saved.controller.parts();
-        *head = ControllerState {
+        head[next] = ControllerState {
+            // It is not current before the end.
+            sequence: head[next].sequence,
             registers: self.registers.saved(),
             pci: self.function.config_space.saved(),
+            mastered: self.function.config_space.was_mastered().into(),
             features: *values,
             doorbell_buffers,
+            cqs: self.queues.saved_cqs(),
             sq_cqids: self.queues.saved(),
             sq_priorities: self.queues.saved_priorities(),
         };
-        let (of_recovery, of_masks) = slots.split_at_mut(error_recovery.len());
+        let (of_recovery, of_masks) = half(slots, next).split_at_mut(error_recovery.len());
         of_recovery.copy_from_slice(error_recovery);
         of_masks.copy_from_slice(reservation_masks);
+        ordered();
 
         let tail = self.admin_tail();
+        let (events_raised, events_told) = self.admin.events.saved();
+        let bells = |admin: &mut AdminQueue| (admin.sq.saved_bell(), admin.cq.saved_bell());
+        let bells = self.admin.queue.as_mut().map(bells);
+        let ((sq_shadow, sq_bell), (cq_shadow, cq_bell)) = bells.unwrap_or_default();
         let held = self.admin.events.held();
         let mut held_cids = [0; REQUESTS];
         held_cids[..held.len()].copy_from_slice(held);
+        let mut aborted_cids = [0; REQUESTS];
+        let mut aborted = 0;
+        for (at, (to, cid)) in
+            (aborted_cids.iter_mut().zip(&self.admin.aborted_requests)).enumerate()
+        {
+            *to = *cid;
+            aborted |= 1 << at;
+        }
         let (head, slots) = self.saved.admin.parts();
         let mut waiting = 0;
-        for (slot, command) in slots.iter_mut().zip(self.admin.pending.iter()) {
+        for (slot, command) in half(slots, next).iter_mut().zip(self.admin.pending.iter()) {
             let (kind, qid, target_cid) = match command.waiting {
                 Waiting::DeleteSq { sqid } => (WaitingKind::DELETE_SQ, sqid, 0),
                 Waiting::DeleteCq { cqid } => (WaitingKind::DELETE_CQ, cqid, 0),
@@ -201,7 +318,9 @@ impl Controller {
                 Waiting::FlushCache => (WaitingKind::FLUSH_CACHE, 0, 0),
                 Waiting::Operation => (WaitingKind::OPERATION, 0, 0),
             };
+            let sqe = self.admin.pending.asked(command.cid);
             *slot = WaitingState {
+                sqe: sqe.map_or([0; 8], |sqe| sqe.to_words()),
                 cid: command.cid,
                 kind,
                 qid,
@@ -209,33 +328,41 @@ impl Controller {
             };
             waiting += 1;
         }
-        *head = AdminState {
-            sq_head: self.admin.queue.as_ref().map_or(0, |admin| admin.sq.head()),
-            cq_tail: tail.with_posting(head.cq_tail.posting()),
+        head[next] = AdminState {
+            sq_head: self.admin.queue.as_ref().map_or(0, AdminQueue::head),
+            cq_tail: tail.with_posting(posting),
             waiting,
             held: held.len() as u32,
             held_cids,
-            ..*head
+            aborted,
+            aborted_cids,
+            events_raised,
+            events_told,
+            sq_shadow,
+            cq_shadow,
+            sq_bell,
+            cq_bell,
+            reserved: [0; 6],
+            cqe,
         };
+        ordered();
+        let (head, _) = self.saved.controller.parts();
+        head[next].sequence = head[current].sequence + 1;
+        ordered();
     }
 
     /// Writes the persistent state, and that this completion is about to be posted.
     pub(crate) fn save_posting(&mut self, cqe: &Cqe) {
-        let (head, _) = self.saved.admin.parts();
-        head.cqe = cqe.to_words();
-        ordered();
-        head.cq_tail.set_posting(true);
-        ordered();
-        self.save();
-        ordered();
+        self.save_with(true, cqe.to_words());
     }
 
     /// Writes that the completion was posted.
     pub(crate) fn save_posted(&mut self) {
         ordered();
         let tail = self.admin_tail();
-        let (head, _) = self.saved.admin.parts();
-        head.cq_tail = tail;
+        let current = self.saved.current();
+        self.saved.admin.parts().0[current].cq_tail = tail;
+        ordered();
     }
 
     /// The next entry of the admin completion queue, to which nothing is being posted.
@@ -255,16 +382,16 @@ impl Controller {
 impl Controller {
     /// Contents of area 0.
     pub(super) fn saved_state(&self) -> ControllerState {
-        *self.saved.controller.head()
+        self.saved.controller.head()[self.saved.current()]
     }
 
     /// Contents of area 1.
     pub(super) fn saved_admin(&self) -> AdminState {
-        *self.saved.admin.head()
+        self.saved.admin.head()[self.saved.current()]
     }
 
     /// Its first command that waits.
     pub(super) fn saved_waiting(&self) -> WaitingState {
-        self.saved.admin.slots()[0]
+        self.saved.admin.slots()[self.saved.current() * WAITING]
     }
 }

@@ -32,7 +32,7 @@ use super::outcome::Went;
 use super::queues::Queues;
 use super::replays::{Replay, Replays, Way};
 use crate::gate::Gate;
-use crate::queue::{Claim, Cq, QueueError, RingAbsent, Sq};
+use crate::queue::{Claim, Cq, CqState, QueueError, RingAbsent, Sq};
 use crate::state::{
     CommandState, MAX_SQS, QueueHead, QueueState, SlotState, SqLife, SqState, slots_for,
 };
@@ -75,7 +75,16 @@ pub(super) fn completion_queue(
         let (have, need) = (area.slots().len(), slots_for(entries));
         return Err(QueueError::State { need, have }.into());
     }
-    Ok(Cq::restore(view, saved)?)
+    let state = CqState {
+        base: saved.cq_base,
+        entries,
+        tail: saved.cq_tail,
+        head: saved.cq_head,
+        cqid: saved.cqid,
+        shadow: saved.shadow,
+        bell: saved.bell,
+    };
+    Ok(Cq::restore(view, state)?)
 }
 
 /// Commands of the NVM command set that change nothing.

@@ -257,6 +257,21 @@ impl ConfigSpace {
         std::array::from_fn(|at| self.bytes[at])
     }
 
+    /// What a process that died has saved: the bits that a host can write. `mastered`: the host had
+    /// set Bus Master Enable since power-on.
+    pub(crate) fn restore(&mut self, saved: &[u8; SAVED], mastered: bool) {
+        for (at, saved) in saved.iter().enumerate() {
+            let writable = self.writable[at];
+            self.bytes[at] = self.bytes[at] & !writable | saved & writable;
+        }
+        self.mastered = mastered;
+    }
+
+    /// Whether the host has set Bus Master Enable since power-on.
+    pub(crate) fn was_mastered(&self) -> bool {
+        self.mastered
+    }
+
     /// Whether it has MSI-X, and BAR4 for it.
     pub(crate) fn has_msix(&self) -> bool {
         self.bytes[MSIX] != 0

@@ -10,7 +10,26 @@ use super::{
     BadDoorbell, Batch, BellView, Bells, Doorbell, QueueError, Reservation, RingAbsent, distance,
     next,
 };
-use crate::state::{self, BellState, QueueState, SlotState, TailPhase};
+use crate::state::{self, BellState, SlotState, TailPhase};
+
+/// A completion queue as a process that died has left it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CqState {
+    /// Address of the ring.
+    pub base: u64,
+    /// Size of the ring.
+    pub entries: u32,
+    /// The next entry to post to.
+    pub tail: TailPhase,
+    /// The last head that was accepted.
+    pub head: u32,
+    /// Identifier.
+    pub cqid: u16,
+    /// The shadow of its doorbell when that was registered, where that is known.
+    pub shadow: u32,
+    /// What is known of its doorbell.
+    pub bell: BellState,
+}
 
 /// A completion queue: every entry is reserved before it is used, so that fetched commands can
 /// always be completed.
@@ -60,20 +79,29 @@ impl Cq {
     ///
     /// # Errors
     /// As of [`Cq::new`].
-    pub(crate) fn restore(view: &Arc<DmaView>, saved: &QueueState) -> Result<Self, QueueError> {
-        let (entries, head) = (saved.cq_entries, saved.cq_head);
+    pub(crate) fn restore(view: &Arc<DmaView>, saved: CqState) -> Result<Self, QueueError> {
+        let CqState {
+            base,
+            entries,
+            tail,
+            head,
+            cqid,
+            shadow,
+            bell,
+        } = saved;
         super::check_entries(entries)?;
-        let tail = u32::from(saved.cq_tail.tail());
+        let phase = tail.phase();
+        let tail = u32::from(tail.tail());
         Ok(Cq {
-            id: saved.cqid,
-            ring: CqRing::new(view, Iova(saved.cq_base), entries)?,
+            id: cqid,
+            ring: CqRing::new(view, Iova(base), entries)?,
             entries,
             head,
             tail,
-            phase: saved.cq_tail.phase(),
+            phase,
             free: entries - 1 - distance(head, tail, entries),
             frozen: None,
-            doorbell: Doorbell::restore(cq_head_slot(saved.cqid), saved.shadow, saved.bell),
+            doorbell: Doorbell::restore(cq_head_slot(cqid), shadow, bell),
         })
     }
 

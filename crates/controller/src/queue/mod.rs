@@ -15,6 +15,7 @@ mod reservation;
 mod sq;
 
 pub use cq::Cq;
+pub(crate) use cq::CqState;
 use memory::{DoorbellPages, RingError, ShadowDoorbells};
 pub use reservation::Reservation;
 pub(crate) use reservation::{Batch, Claim, Pool};

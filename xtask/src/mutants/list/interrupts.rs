@@ -139,7 +139,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "admin-event-idx",
         guard: "a host that uses doorbell buffers for queue 0 is asked to ring",
-        file: "crates/controller/src/controller/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/queue.rs",
         from: "        self.sq.arm(bells);\n        self.cq.arm(bells);\n        memory::full_fence();\n",
         to: "        let _ = bells;\n",
         test: unit(

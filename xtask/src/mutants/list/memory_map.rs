@@ -103,7 +103,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "admin-submission-ring",
         guard: "the admin submission queue is found again after the map has changed",
-        file: "crates/controller/src/controller/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/queue.rs",
         from: "        self.sq.resolve(view);\n",
         to: "",
         test: unit(
@@ -114,7 +114,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "admin-completion-ring",
         guard: "the admin completion queue is found again after the map has changed",
-        file: "crates/controller/src/controller/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/queue.rs",
         from: "        self.cq.resolve(view);\n",
         to: "",
         test: unit(

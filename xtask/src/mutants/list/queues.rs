@@ -62,8 +62,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "heeded-doorbells",
         guard: "doorbells of a queue that is made again are looked at",
         file: "crates/controller/src/controller/admin/queues.rs",
-        from: "        self.doorbells.watch.heed(QueueName::Submission(sqid));\n",
-        to: "",
+        from: "        self.doorbells.watch.heed(QueueName::Submission(sqid));\n        Ok(Reply::Done(0))",
+        to: "        Ok(Reply::Done(0))",
         test: unit(
             "controller",
             "controller::tests::events::doorbells_of_frozen_and_absent_queues_are_not_looked_at",
@@ -83,7 +83,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "full-admin-queue",
         guard: "a full admin completion queue stalls the admin submission queue",
-        file: "crates/controller/src/controller/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/queue.rs",
         from: "!next_is_ordered || !self.reserve() {",
         to: "!next_is_ordered || !(self.reserve() || true) {",
         test: unit(
@@ -116,7 +116,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "buffer-before-socket",
         guard: "a doorbell of a queue's last life does not begin its next one",
-        file: "crates/controller/src/controller/admin/mod.rs",
+        file: "crates/controller/src/controller/admin/queue.rs",
         from: "let next_is_ordered = self.ordered != Some(self.sq.head());",
         to: "let next_is_ordered = true;",
         test: unit(
@@ -383,8 +383,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "saved-admin-posting",
         guard: "an admin completion is marked as being posted before it is",
         file: "crates/controller/src/controller/saved.rs",
-        from: "        head.cq_tail.set_posting(true);\n",
-        to: "",
+        from: "            cq_tail: tail.with_posting(posting),\n",
+        to: "            cq_tail: tail,\n",
         test: unit(
             "controller",
             "controller::tests::queues::a_restart_knows_of_an_admin_completion_whether_it_was_posted",

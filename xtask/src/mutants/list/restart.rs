@@ -1,6 +1,6 @@
 //! What a process that dies leaves, and its successor's restoring of it.
 
-use super::super::{Mutation, Test, integration};
+use super::super::{Mutation, Test, integration, unit};
 
 /// A test of lanes that die.
 const fn crash(name: &'static str) -> Test {
@@ -8,6 +8,18 @@ const fn crash(name: &'static str) -> Test {
 }
 
 const ONCE: Test = crash("every_command_completes_once_wherever_the_process_dies");
+const CONTROLLER: Test = unit(
+    "controller",
+    "controller::tests::saved::the_state_is_of_one_moment_wherever_the_process_dies",
+);
+const ADMIN: Test = unit(
+    "controller",
+    "controller::tests::restart::every_admin_command_completes_once_wherever_the_process_dies",
+);
+const REFUSED: Test = unit(
+    "controller",
+    "controller::tests::restart::what_another_version_or_controller_has_saved_is_refused",
+);
 const DAMAGED: Test = crash("a_damaged_area_is_refused_or_goes_on");
 
 pub(super) const MUTATIONS: &[Mutation] = &[
@@ -82,6 +94,97 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "        self.counted = Counted::new();\n        self.outstanding = 0;\n",
         to: "        self.counted = Counted::new();\n",
         test: ONCE,
+    },
+    Mutation {
+        name: "restart-written-in-place",
+        guard: "the state of a controller is written beside the one that counts",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "        let next = 1 - current;\n",
+        to: "        let next = current;\n",
+        test: CONTROLLER,
+    },
+    Mutation {
+        name: "restart-current-too-early",
+        guard: "a state of a controller counts when all of it is written",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "            sequence: head[next].sequence,",
+        to: "            sequence: head[current].sequence + 1,",
+        test: CONTROLLER,
+    },
+    Mutation {
+        name: "restart-completion-queues-unsaved",
+        guard: "the saved state names the completion queues",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "            cqs: self.queues.saved_cqs(),",
+        to: "            cqs: u64::MAX,",
+        test: CONTROLLER,
+    },
+    Mutation {
+        name: "restart-waiting-unsaved",
+        guard: "a command that waits is saved with its entry",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "sqe: sqe.map_or([0; 8], |sqe| sqe.to_words()),",
+        to: "sqe: [0; 8],",
+        test: CONTROLLER,
+    },
+    Mutation {
+        name: "restart-executing-told",
+        guard: "a command that another's completion precedes is not told as fetched",
+        file: "crates/controller/src/controller/admin/queue.rs",
+        from: "                self.executing = true;\n",
+        to: "",
+        test: ADMIN,
+    },
+    Mutation {
+        name: "restart-held-lost",
+        guard: "held requests stay held",
+        file: "crates/controller/src/controller/restore.rs",
+        from: "                self.admin.events.hold(*cid);\n",
+        to: "",
+        test: ADMIN,
+    },
+    Mutation {
+        name: "restart-admin-posting-lost",
+        guard: "an admin completion that was being posted is posted",
+        file: "crates/controller/src/controller/restore.rs",
+        from: "            left.posting = Some(Cqe::from_words(saved.cqe));\n",
+        to: "",
+        test: ADMIN,
+    },
+    Mutation {
+        name: "restart-aborted-lost",
+        guard: "a request that was aborted completes",
+        file: "crates/controller/src/controller/restore.rs",
+        from: "            if saved.aborted >> at & 1 == 1 {",
+        to: "            if saved.aborted >> at & 1 == 2 {",
+        test: unit(
+            "controller",
+            "controller::tests::restart::an_aborted_request_that_waits_for_a_place_completes",
+        ),
+    },
+    Mutation {
+        name: "restart-waiting-lost",
+        guard: "a command that waited waits again",
+        file: "crates/controller/src/controller/restore.rs",
+        from: "        self.admin.pending.add(cid, waits, self.now);\n",
+        to: "",
+        test: ADMIN,
+    },
+    Mutation {
+        name: "restart-admin-interrupt-lost",
+        guard: "the interrupt of admin completions that were posted is raised again",
+        file: "crates/controller/src/controller/admin/queue.rs",
+        from: "            // The interrupt of the last completion may have been lost.\n            posted: true,",
+        to: "            posted: false,",
+        test: ADMIN,
+    },
+    Mutation {
+        name: "restart-version-unchecked",
+        guard: "what another version has saved is refused",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "        if found != FORMAT_VERSION {",
+        to: "        if found == 0 {",
+        test: REFUSED,
     },
     Mutation {
         name: "restart-unchecked",

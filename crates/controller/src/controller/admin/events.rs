@@ -19,7 +19,7 @@ pub(crate) const REQUESTS: usize = 4;
 /// AERL of Identify Controller, which is 0's based.
 pub(crate) const AERL_Z: u8 = REQUESTS as u8 - 1;
 /// Asynchronous Event Types: three bits.
-const TYPES: usize = 8;
+pub(crate) const TYPES: usize = 8;
 
 /// Everything a controller here reports without being asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +215,34 @@ impl Events {
                 *told = None;
             }
         }
+    }
+
+    /// The pending events, and for each type the event that was reported last, plus one.
+    pub(crate) fn saved(&self) -> (u32, [u8; TYPES]) {
+        let told = self
+            .told
+            .map(|told| told.map_or(0, |event| event as u8 + 1));
+        (self.raised.into(), told)
+    }
+
+    /// Those of a process that died, without its requests. Numbers of no event are dropped.
+    pub(crate) fn restore((raised, told): (u32, [u8; TYPES])) -> Self {
+        let known = Event::ALL.iter().fold(0, |all, event| all | event.bit());
+        let event = |number: u8| {
+            Event::ALL
+                .into_iter()
+                .find(|event| *event as u8 + 1 == number)
+        };
+        Events {
+            requests: ArrayVec::new(),
+            raised: raised as u16 & known,
+            told: told.map(event),
+        }
+    }
+
+    /// Whether an event waits to be reported, or to be read about.
+    pub(crate) fn has(&self, event: Event) -> bool {
+        self.raised & event.bit() != 0 || self.told.contains(&Some(event))
     }
 
     /// Command identifiers of the held requests, oldest first.

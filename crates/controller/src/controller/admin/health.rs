@@ -121,6 +121,11 @@ impl HealthState {
             drives: Drives::default(),
         }
     }
+
+    /// It was no power cycle: a process goes on with what another one served.
+    pub(crate) fn continue_life(&mut self, record: &HealthRecord) {
+        self.history = *record;
+    }
 }
 
 impl Controller {

@@ -22,16 +22,15 @@ mod lba_status;
 pub(super) mod logs;
 mod namespaces;
 mod pending;
+mod queue;
 pub(super) mod queues;
 pub(super) mod reservations;
 mod sanitize;
 mod side;
 pub(super) mod temperature;
 
-use std::sync::Arc;
-
 pub(crate) use health::HealthState;
-use memory::{DmaView, DoorbellPages, Hint, Iova, Need, ShadowDoorbells, TranslateError};
+use memory::{Hint, Iova, Need, TranslateError};
 use nvme_spec::command::{AbortCdw10, AbortDw0};
 use nvme_spec::event::EventDw0;
 use nvme_spec::log::LogPageId;
@@ -40,14 +39,15 @@ use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::{Cqe, Sqe, Status};
 pub(crate) use pending::{ABORT_LIMIT, OPERATION_LIMIT, Pending, Waiting};
 use port::status;
+pub(crate) use queue::{AdminLeft, AdminQueue};
 pub(crate) use queues::IoQueues;
-pub(crate) use side::AdminSide;
+pub(crate) use side::{AdminSide, Left};
 
 use self::error_log::{LoggedCommand, LoggedError};
 use crate::config::DoorbellMode;
 use crate::controller::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
-use crate::queue::{BadDoorbell, Bells, Cq, Pool, QueueError, RingAbsent, Sq};
+use crate::queue::RingAbsent;
 use crate::subsystem::{Answer, Operation, Plan, Requester, Step, Subsystem};
 
 /// Admin commands served in one turn, so that a busy host leaves its neighbours their turn.
@@ -84,173 +84,6 @@ pub(crate) enum Reply {
     Held,
 }
 
-/// The admin submission and completion queue of an enabled controller.
-#[derive(Debug)]
-pub(crate) struct AdminQueue {
-    pub(crate) sq: Sq,
-    pub(crate) cq: Cq,
-    /// Entries reserved for the commands that were fetched and have not completed.
-    reserved: Pool,
-    /// A completion was posted since the last interrupt.
-    pub(crate) posted: bool,
-    /// The host's doorbell buffers, where it registered some. Linux and SPDK go on writing the
-    /// registers of queue 0; libvfn uses the buffers there, too, as Base 2.1, B.5 allows.
-    shadow: Option<ShadowDoorbells>,
-    /// Tail and head that EventIdx asks the host to ring past.
-    armed: Option<(u32, u32)>,
-    /// Commands before this tail may be fetched: the messages that the host sent before them have
-    /// been read. `None` without doorbell buffers or messages, where nothing comes out of order.
-    ordered: Option<u32>,
-}
-
-impl AdminQueue {
-    /// Queues of so many entries at these addresses.
-    pub(crate) fn new(
-        view: &Arc<DmaView>,
-        doorbells: &DoorbellPages,
-        (asq, sq_entries): (u64, u32),
-        (acq, cq_entries): (u64, u32),
-    ) -> Result<Self, QueueError> {
-        // The registration of doorbell buffers ends with a reset.
-        let bells = Bells {
-            pages: doorbells,
-            shadow: None,
-        };
-        Ok(AdminQueue {
-            sq: Sq::new(view, 0, Iova(asq), sq_entries, bells)?,
-            cq: Cq::new(view, 0, Iova(acq), cq_entries, bells)?,
-            reserved: Pool::default(),
-            posted: false,
-            shadow: None,
-            armed: None,
-            ordered: None,
-        })
-    }
-
-    /// The location of its doorbells.
-    pub(crate) fn bells<'a>(&'a self, doorbells: &'a DoorbellPages) -> Bells<'a> {
-        Bells {
-            pages: doorbells,
-            shadow: self.shadow.as_ref(),
-        }
-    }
-
-    /// The host has registered doorbell buffers: from its next submission on it is asked to ring.
-    fn register(
-        &mut self,
-        shadow: ShadowDoorbells,
-        registration: &Registration,
-        doorbells: &DoorbellPages,
-        by_messages: bool,
-    ) {
-        self.shadow = Some(shadow);
-        self.ordered = by_messages.then(|| self.sq.tail());
-        self.sq.register(|slot| registration.initial(slot));
-        self.cq.register(|slot| registration.initial(slot));
-        self.arm(doorbells);
-    }
-
-    /// Asks the host to ring past the entries taken. A check of the doorbells follows.
-    fn arm(&mut self, doorbells: &DoorbellPages) {
-        let bells = self.bells(doorbells);
-        self.sq.arm(bells);
-        self.cq.arm(bells);
-        memory::full_fence();
-        self.armed = Some(self.taken());
-    }
-
-    fn taken(&self) -> (u32, u32) {
-        (self.sq.tail(), self.cq.head())
-    }
-
-    /// The host's memory map changed.
-    pub(crate) fn resolve(&mut self, view: &Arc<DmaView>) {
-        self.sq.resolve(view);
-        self.cq.resolve(view);
-        if let Some(shadow) = &mut self.shadow {
-            shadow.resolve(view);
-            // EventIdx was not written while its page was gone.
-            self.armed = None;
-        }
-    }
-
-    /// Looks at both doorbells.
-    #[inline]
-    fn look(&mut self, doorbells: &DoorbellPages) -> Result<(), BadDoorbell> {
-        if self.shadow.is_some() {
-            return self.look_and_arm(doorbells);
-        }
-        let bells = Bells {
-            pages: doorbells,
-            shadow: None,
-        };
-        self.cq.look(bells)?;
-        self.sq.look(bells)
-    }
-
-    /// Checks both doorbells. If the host registered buffers, it is then asked to ring for every
-    /// later change: admin commands are rare, and the controller does not poll a host's buffers for
-    /// them.
-    ///
-    /// The race: the host stores a doorbell and then loads EventIdx; EventIdx is stored here before
-    /// the last look, with a full fence between on both sides. The loop ends, as a host can move
-    /// its tail and head only so far while nothing is fetched or posted.
-    #[cold]
-    fn look_and_arm(&mut self, doorbells: &DoorbellPages) -> Result<(), BadDoorbell> {
-        let mut result = Ok(());
-        loop {
-            let AdminQueue { sq, cq, shadow, .. } = self;
-            let bells = Bells {
-                pages: doorbells,
-                shadow: shadow.as_ref(),
-            };
-            let looked = cq.look_at_either(bells);
-            result = result.and(looked.and_then(|_| sq.look_at_either(bells)));
-            if self.shadow.is_none() || self.armed == Some(self.taken()) {
-                return result;
-            }
-            self.arm(doorbells);
-        }
-    }
-
-    /// Whether it has seen commands that wait until the host's messages have been read.
-    fn waits_for_messages(&self) -> bool {
-        self.sq.available() > 0 && self.ordered.is_some_and(|tail| tail != self.sq.tail())
-    }
-
-    /// Fetches a command if there is one, and an entry for its completion, which is reserved.
-    fn fetch(&mut self) -> Result<Option<Sqe>, RingAbsent> {
-        let next_is_ordered = self.ordered != Some(self.sq.head());
-        if self.sq.available() == 0 || !next_is_ordered || !self.reserve() {
-            return Ok(None);
-        }
-        match self.sq.fetch() {
-            Ok((words, _)) => Ok(Some(Sqe::from_words(words))),
-            Err(absent) => {
-                self.release();
-                Err(absent)
-            }
-        }
-    }
-
-    /// Reserves an entry for a completion. False where there is none.
-    fn reserve(&mut self) -> bool {
-        let entry = self.cq.reserve();
-        let reserved = entry.is_some();
-        entry
-            .into_iter()
-            .for_each(|entry| self.reserved.park(entry));
-        reserved
-    }
-
-    /// Returns the entry of a command that completes without one, or later with another.
-    fn release(&mut self) {
-        if let Some(entry) = self.reserved.claim() {
-            self.cq.release(entry);
-        }
-    }
-}
-
 impl Controller {
     /// From now on a transport brings register writes as messages, and calls
     /// [`Self::messages_read`] when it has read all that were sent.
@@ -273,10 +106,8 @@ impl Controller {
     /// Every message has been read that the host had sent when the controller looked at its
     /// doorbells the last time.
     pub fn messages_read(&mut self) {
-        if let Some(admin) = &mut self.admin.queue
-            && let Some(tail) = &mut admin.ordered
-        {
-            *tail = admin.sq.tail();
+        if let Some(admin) = &mut self.admin.queue {
+            admin.messages_read();
         }
     }
 
@@ -289,6 +120,9 @@ impl Controller {
         if !self.serves_admin() {
             return false;
         }
+        if let Some(left) = self.admin.left.take() {
+            self.post_left(*left);
+        }
         let mut worked = self.post_withheld();
         for _ in 0..BATCH {
             self.post_aborted_requests();
@@ -296,12 +130,19 @@ impl Controller {
                 break;
             };
             worked = true;
-            match self.execute(&sqe, lanes, subsystem) {
+            let reply = self.execute(&sqe, lanes, subsystem);
+            if let Some(admin) = &mut self.admin.queue {
+                admin.end_execution();
+            }
+            match reply {
                 Ok(Reply::Done(dw0)) => {
                     self.post_admin(sqe.cid, dw0, Status::SUCCESSFUL_COMPLETION)
                 }
                 Err(status) => self.refuse(&sqe, status),
-                Ok(Reply::Waits) => self.admin.pending.note(&sqe),
+                Ok(Reply::Waits) => {
+                    self.admin.pending.note(&sqe);
+                    self.save();
+                }
                 Ok(Reply::Held) => {
                     if let Some(admin) = &mut self.admin.queue {
                         admin.release();
@@ -310,6 +151,22 @@ impl Controller {
             }
         }
         worked | self.post_events()
+    }
+
+    /// Posts what a process that died has left.
+    #[cold]
+    fn post_left(&mut self, left: Left) {
+        let Left {
+            posting,
+            interrupted,
+        } = left;
+        if let Some(cqe) = posting {
+            self.post_saved(cqe);
+        }
+        for (cid, waiting) in interrupted {
+            self.admin.pending.take_command(cid, waiting);
+            self.complete_admin(cid, Err(Status::COMMAND_INTERRUPTED));
+        }
     }
 
     fn fetch_admin(&mut self) -> Option<Sqe> {
@@ -538,7 +395,7 @@ impl Controller {
             return;
         };
         // A queue is at most 4096 entries long.
-        let sq_head = admin.sq.head() as u16;
+        let sq_head = admin.head() as u16;
         let cqe = Cqe {
             dw0,
             dw1,
@@ -549,15 +406,18 @@ impl Controller {
         };
         // The state that a completion reports must be kept before it is posted.
         self.save_posting(&cqe);
+        self.post_saved(cqe);
+    }
+
+    /// Posts a completion that was saved as being posted.
+    fn post_saved(&mut self, cqe: Cqe) {
         let Some(admin) = &mut self.admin.queue else {
             return;
         };
-        let Some(entry) = admin.reserved.claim() else {
+        let Some(posted) = admin.post(cqe) else {
             debug_assert!(false, "an admin command completed twice");
             return;
         };
-        let posted = admin.cq.post(entry, cqe);
-        admin.posted = true;
         self.save_posted();
         if posted.is_err() {
             self.fail(Failure::QueueLost);

@@ -50,16 +50,8 @@ pub(crate) struct WaitingCommand {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     commands: Vec<WaitingCommand>,
-    /// Their commands, for the error log.
-    asked: Vec<Asked>,
-}
-
-/// A command's data in the error log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
-    cid: u16,
-    pub(crate) opcode: u8,
-    pub(crate) nsid: u32,
+    /// Their commands, for the error log and a restart.
+    asked: Vec<Sqe>,
 }
 
 impl Pending {
@@ -73,21 +65,16 @@ impl Pending {
 
     /// Records a waiting command.
     pub(crate) fn note(&mut self, sqe: &Sqe) {
-        self.asked.push(Asked {
-            cid: sqe.cid,
-            opcode: sqe.opcode,
-            nsid: sqe.nsid,
-        });
+        self.asked.push(*sqe);
     }
 
-    /// The opcode and the namespace of a command that waits.
-    pub(crate) fn asked(&self, cid: u16) -> Option<(u8, u32)> {
-        let asked = self.asked.iter().find(|asked| asked.cid == cid)?;
-        Some((asked.opcode, asked.nsid))
+    /// A command that waits.
+    pub(crate) fn asked(&self, cid: u16) -> Option<&Sqe> {
+        self.asked.iter().find(|asked| asked.cid == cid)
     }
 
     /// Removes the record of a command that waited; `None` for one that did not wait.
-    pub(crate) fn take_asked(&mut self, cid: u16) -> Option<Asked> {
+    pub(crate) fn take_asked(&mut self, cid: u16) -> Option<Sqe> {
         let index = self.asked.iter().position(|asked| asked.cid == cid)?;
         Some(self.asked.remove(index))
     }

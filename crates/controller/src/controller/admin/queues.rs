@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use memory::{Iova, RingError};
+use memory::{Area, Iova, RingError};
 use nvme_spec::command::{
     CreateIoCqCdw11, CreateIoQueueCdw10, CreateIoSqCdw11, DeleteIoQueueCdw10, QueuePriority,
 };
@@ -19,12 +19,12 @@ use port::ticket::OwnerKey;
 use super::Reply;
 use super::pending::Waiting;
 use crate::config::MAX_IO_QUEUES;
-use crate::controller::Controller;
+use crate::controller::{Controller, RestoreError};
 use crate::counters::LaneCounters;
 use crate::flight::Watched;
 use crate::lane::{Lane, LaneCommand, LaneConfig, LaneTable, QueueName, SqSpec};
-use crate::queue::QueueError;
-use crate::state::slots_for;
+use crate::queue::{QueueError, check_entries};
+use crate::state::{QueueHead, QueueState, SlotState, slots_for};
 
 /// Queue identifiers, the admin queue's (0) among them.
 const IDS: usize = MAX_IO_QUEUES as usize + 1;
@@ -170,6 +170,20 @@ impl IoQueues {
         self.sqs.iter().flatten().any(|sq| sq.cqid == cqid)
     }
 
+    /// Its deletion has begun; its lane.
+    pub(crate) fn begin_deletion_of_sq(&mut self, sqid: u16) -> Option<OwnerKey> {
+        let sq = self.sqs.get_mut(usize::from(sqid))?.as_mut()?;
+        sq.deleting = true;
+        self.lane_of_sq(sqid)
+    }
+
+    /// Its deletion has begun; its lane.
+    pub(crate) fn begin_deletion_of_cq(&mut self, cqid: u16) -> Option<OwnerKey> {
+        let cq = self.cq_mut(cqid)?;
+        cq.deleting = true;
+        cq.lane
+    }
+
     /// Forgets a submission queue.
     pub(crate) fn remove_sq(&mut self, sqid: u16) {
         if let Some(sq) = self.sqs.get_mut(usize::from(sqid)) {
@@ -185,6 +199,12 @@ impl IoQueues {
     /// Queue Priority of each submission queue from 1 on.
     pub(crate) fn saved_priorities(&self) -> [u8; MAX_IO_QUEUES as usize] {
         std::array::from_fn(|n| self.sqs[n + 1].map_or(0, |sq| sq.priority.0))
+    }
+
+    /// The completion queues that exist: bit `n` for `n + 1`.
+    pub(crate) fn saved_cqs(&self) -> u64 {
+        let bits = self.cqs().map(|(cqid, _)| 1 << (cqid - 1));
+        bits.fold(0, |all: u64, one: u64| all | one)
     }
 
     /// Completion queue of each submission queue from 1 on; 0 where there is none.
@@ -244,7 +264,6 @@ impl Controller {
             return Err(Status::COMMAND_SEQUENCE_ERROR);
         }
         self.doorbells.pages.store(cq_head_slot(cqid), 0);
-        let counters = Arc::new(LaneCounters::default());
         let area = self
             .saved
             .file()
@@ -253,11 +272,25 @@ impl Controller {
             tracing::error!(controller = self.config.name, %error, "cannot create a queue");
             Status::INTERNAL_ERROR
         })?;
-        let config = LaneConfig {
-            cqid,
+        let head = QueueHead {
+            base: sqe.prp1,
             entries,
-            base: Iova(sqe.prp1),
+            cqid,
             vector: cdw11.ien().then_some(cdw11.iv()),
+        };
+        let config = self.lane_config(head, state);
+        let lane = Lane::new(config).map_err(|error| self.lane_status(error))?;
+        self.insert_lane(lane, lanes);
+        Ok(Reply::Done(0))
+    }
+
+    /// The configuration of a lane with this area.
+    fn lane_config(&self, head: QueueHead, state: Area<QueueState, SlotState>) -> LaneConfig {
+        LaneConfig {
+            cqid: head.cqid,
+            entries: head.entries,
+            base: Iova(head.base),
+            vector: head.vector,
             doorbells: self.doorbells.pages.clone(),
             shadow: self.doorbells.shadow,
             view: self.view.clone(),
@@ -268,15 +301,20 @@ impl Controller {
             write_through: !self.features.write_cache_enabled(),
             quota: self.quota(),
             copying: self.copying(),
-            counters: counters.clone(),
+            counters: Arc::new(LaneCounters::default()),
             mail_count: self.news.mail_count().clone(),
-        };
-        let lane = Lane::new(config).map_err(|error| self.lane_status(error))?;
+        }
+    }
+
+    /// A completion queue exists from now on.
+    fn insert_lane(&mut self, lane: Lane, lanes: &mut impl LaneTable) {
+        let (cqid, vector) = (lane.cqid(), lane.vector());
+        let counters = lane.counters().clone();
         self.queues.highest = self.queues.highest.max(cqid);
         let key = lanes.insert(lane);
         self.queues.cqs[usize::from(cqid)] = Some(IoCq {
             lane: Some(key),
-            vector: cdw11.ien().then_some(cdw11.iv()),
+            vector,
             counters,
             drained: self.view.epoch(),
             namespaces_drained: self.attached.generation,
@@ -287,7 +325,56 @@ impl Controller {
         });
         self.watch_lane(cqid, key, lanes);
         self.doorbells.watch.heed(QueueName::Completion(cqid));
-        Ok(Reply::Done(0))
+    }
+
+    /// The queues of a process that died: bit `n` of `cqs` for completion queue `n + 1`, and the
+    /// completion queue and the priority of each submission queue from 1 on.
+    pub(crate) fn restore_queues(
+        &mut self,
+        cqs: u64,
+        sq_cqids: &[u16; MAX_IO_QUEUES as usize],
+        sq_priorities: &[u8; MAX_IO_QUEUES as usize],
+        lanes: &mut impl LaneTable,
+    ) -> Result<(), RestoreError> {
+        let pairs = self.config.queues;
+        if pairs < 64 && cqs >> pairs != 0 {
+            return Err(RestoreError::Damaged(
+                "it has more queues than there can be",
+            ));
+        }
+        for cqid in (1..=pairs).filter(|cqid| cqs >> (cqid - 1) & 1 == 1) {
+            let file = self.saved.file().clone();
+            let at = 1 + usize::from(cqid);
+            let head = {
+                let area = file.adopt::<QueueState, SlotState>(at, 0)?;
+                QueueHead::of(area.head())
+            };
+            check_entries(head.entries)?;
+            if head.cqid != cqid {
+                return Err(RestoreError::Damaged("a completion queue is another one"));
+            }
+            let area = file.adopt(at, slots_for(head.entries))?;
+            let sqs = (0..).zip(sq_cqids).filter(|(_, of)| **of == cqid);
+            let sqs = sqs.fold(0, |all: u64, (at, _)| all | 1 << at);
+            let lane = Lane::restore(self.lane_config(head, area), sqs)?;
+            self.insert_lane(lane, lanes);
+        }
+        for (sqid, (cqid, priority)) in (1..).zip(sq_cqids.iter().zip(sq_priorities)) {
+            if *cqid == 0 {
+                continue;
+            }
+            if sqid > pairs || self.queues.cq(*cqid).is_none() {
+                return Err(RestoreError::Damaged("a submission queue has no other end"));
+            }
+            self.queues.highest = self.queues.highest.max(sqid);
+            self.queues.sqs[usize::from(sqid)] = Some(IoSq {
+                cqid: *cqid,
+                priority: QueuePriority(*priority),
+                deleting: false,
+            });
+            self.doorbells.watch.heed(QueueName::Submission(sqid));
+        }
+        Ok(())
     }
 
     /// Create I/O Submission Queue (Base 2.1, 5.2.2). Queue Priority has no meaning with round

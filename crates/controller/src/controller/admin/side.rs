@@ -3,11 +3,22 @@
 //!
 //! Invariant: all of it ends with a reset, as the host expects no answer of an earlier life.
 
+use nvme_spec::Cqe;
 use port::time::Time;
 
 use super::events::Events;
+use super::pending::Waiting;
 use super::reservations::Notifications;
 use super::{AdminQueue, Pending};
+
+/// What a process that died has left to post. Each has an entry of the completion queue.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// A completion that was being posted.
+    pub(crate) posting: Option<Cqe>,
+    /// Command identifiers of those that cannot go on, and what they waited for.
+    pub(crate) interrupted: Vec<(u16, Waiting)>,
+}
 
 #[derive(Debug)]
 pub(crate) struct AdminSide {
@@ -20,6 +31,8 @@ pub(crate) struct AdminSide {
     pub(crate) aborted_requests: Vec<u16>,
     pub(crate) events: Events,
     pub(crate) notifications: Notifications,
+    /// What a process that died has left to post first.
+    pub(crate) left: Option<Box<Left>>,
     /// Since when the Keep Alive Timer runs, where it is active.
     pub(crate) keep_alive_from: Time,
 }
@@ -34,6 +47,7 @@ impl AdminSide {
             aborted_requests: Vec::new(),
             events: Events::default(),
             notifications: Notifications::default(),
+            left: None,
             keep_alive_from: Time(0),
         }
     }

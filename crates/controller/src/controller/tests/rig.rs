@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use memory::{DoorbellPages, Iova, LostFlag};
+use memory::{DoorbellPages, Iova, LostFlag, StateFile};
 use nvme_spec::{Cqe, Sqe};
 use port::namespace::Namespace;
 use port::testing::{Host, Manner, PAGE, TestMedium, namespace};
@@ -142,7 +142,7 @@ pub(super) struct Rig {
     pub(super) interrupts: Vec<Interrupt>,
     admin_entries: u32,
     sq_tail: u32,
-    cq_head: u32,
+    pub(super) cq_head: u32,
     cq_phase: bool,
     cid: u16,
 }
@@ -227,6 +227,36 @@ impl Rig {
         };
         rig.tell_view();
         rig
+    }
+
+    /// The process has died, and another one goes on from what it left; media keep their bytes.
+    pub(super) fn revive(&mut self) {
+        let fd = self.controller.state().fd().try_clone_to_owned().unwrap();
+        let file = StateFile::open(fd).unwrap();
+        for lane in std::mem::take(&mut self.lanes).table.into_iter().flatten() {
+            lane.end();
+        }
+        let config = SubsystemConfig::with_namespaces(32, namespaces());
+        self.subsystem = Subsystem::new(config).unwrap();
+        self.subsystem.set_key(OwnerKey::subsystem(3));
+        let mut channels = Channels::new();
+        for (_, medium) in self.channels.iter_mut() {
+            let mut next = TestMedium::new(0, medium.manner);
+            next.bytes = std::mem::take(&mut medium.bytes);
+            channels.insert(next).map_err(drop).unwrap();
+        }
+        self.channels = channels;
+        self.controller = Controller::restore(
+            self::config(),
+            self.doorbells.clone(),
+            self.host.view(),
+            file,
+            &mut self.subsystem,
+            &mut self.lanes,
+        )
+        .unwrap();
+        self.controller.set_key(OwnerKey::controller(7));
+        self.tell_view();
     }
 
     /// Enabled, as Linux does it.

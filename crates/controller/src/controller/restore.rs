@@ -1,0 +1,231 @@
+//! A controller of a process that died: what it left is checked, and its life goes on.
+//!
+//! Invariants:
+//! - Restoring posts nothing and changes nothing that is saved; the first turns do.
+//! - Every admin command completes: it was completed, is fetched again, goes on waiting, or ends as
+//!   Command Interrupted. Held requests stay held.
+//! - It is no power cycle: features, registers, configuration space and queues are as they were. A
+//!   reset that was going on begins again, and a shutdown too.
+//!
+//! It does NOT restore what the subsystem did: an operation that was going on is interrupted.
+
+use std::sync::Arc;
+
+use memory::{DmaView, DoorbellPages, Iova, StateFile};
+use nvme_spec::log::LogPageId;
+use nvme_spec::registers::{CommandSetSelected, ShutdownStatus};
+use nvme_spec::{Cqe, Sqe};
+
+use super::Controller;
+use super::admin::events::{Event, Events};
+use super::admin::features::Values;
+use super::admin::{AdminLeft, AdminQueue, Waiting};
+use super::failure::RestoreError;
+use super::lifecycle::{Phase, Shutdown};
+use super::saved::{ControllerState, Found, Saved, WaitingKind, WaitingState};
+use crate::config::ControllerConfig;
+use crate::lane::{LaneCommand, LaneTable, QueueName, ShadowSpec};
+use crate::state::TailPhase;
+use crate::subsystem::Subsystem;
+
+impl Controller {
+    /// The controller of a process that died, with its doorbells, and the memory of its host as it
+    /// was. Its lanes are inserted into `lanes`. Give neither a turn before the media have ended
+    /// what the process had asked for.
+    ///
+    /// # Errors
+    /// The file is of another version or another controller, what it says contradicts itself, or a
+    /// queue cannot be reached.
+    pub fn restore(
+        config: ControllerConfig,
+        doorbells: Arc<DoorbellPages>,
+        view: Arc<DmaView>,
+        file: Arc<StateFile>,
+        subsystem: &mut Subsystem,
+        lanes: &mut impl LaneTable,
+    ) -> Result<Self, RestoreError> {
+        let (saved, found) = Saved::adopt(file, subsystem.namespace_limit())?;
+        let mut controller = Self::with_state(config, doorbells, subsystem, saved)?;
+        let record = subsystem.controller_record(controller.id);
+        let record = record.ok_or(RestoreError::Damaged("its subsystem has no record of it"))?;
+        controller.health.continue_life(&record.health);
+        controller.view = view;
+        controller.take_over(&found);
+        if controller.life.phase == Phase::Ready {
+            controller.go_on(&found, subsystem, lanes)?;
+        }
+        Ok(controller)
+    }
+
+    /// Registers, configuration space and features, and the phase that follows from them.
+    fn take_over(&mut self, found: &Found) {
+        let state = &found.state;
+        self.registers.restore(&state.registers);
+        let space = &mut self.function.config_space;
+        space.restore(&state.pci, state.mastered != 0);
+        self.follow_bus();
+        self.features.current = Values {
+            controller: state.features,
+            error_recovery: found.error_recovery.clone(),
+            reservation_masks: found.reservation_masks.clone(),
+        };
+        let csts = self.registers.csts();
+        self.life.phase = match (csts.cfs(), csts.rdy()) {
+            (true, _) => Phase::Failed,
+            (false, true) => Phase::Ready,
+            (false, false) => Phase::Disabled,
+        };
+        if csts.shst() == ShutdownStatus::COMPLETE {
+            self.life.shutdown = Shutdown::Complete;
+        }
+    }
+
+    /// Queues and admin commands of a controller that was serving.
+    fn go_on(
+        &mut self,
+        found: &Found,
+        subsystem: &mut Subsystem,
+        lanes: &mut impl LaneTable,
+    ) -> Result<(), RestoreError> {
+        if self.registers.reset_wanted() {
+            // The reset ends them all.
+            return Ok(());
+        }
+        let all_sets = self.registers.cc().css() == CommandSetSelected::ALL_SUPPORTED;
+        self.attached.follow(self.id, all_sets, subsystem);
+        let [shadow, event_idx] = found.state.doorbell_buffers.map(Iova);
+        let spec = ShadowSpec { shadow, event_idx };
+        self.doorbells.shadow = (shadow.0 != 0).then_some(spec);
+        self.restore_admin(found)?;
+        self.arbiter = self.new_arbiter();
+        self.restart_keep_alive();
+        if self.life.shutdown == Shutdown::None {
+            let ControllerState {
+                cqs,
+                sq_cqids,
+                sq_priorities,
+                ..
+            } = &found.state;
+            self.restore_queues(*cqs, sq_cqids, sq_priorities, lanes)?;
+        }
+        for waiting in &found.waiting {
+            self.wait_again(waiting, lanes)?;
+        }
+        Ok(())
+    }
+
+    /// The admin queue, and the requests that it holds.
+    fn restore_admin(&mut self, found: &Found) -> Result<(), RestoreError> {
+        let saved = &found.admin;
+        let aqa = self.registers.aqa();
+        let (sqs, cqs) = (u32::from(aqa.asqs_z()) + 1, u32::from(aqa.acqs_z()) + 1);
+        if saved.sq_head >= sqs || u32::from(saved.cq_tail.tail()) >= cqs {
+            return Err(RestoreError::Damaged(
+                "a position of an admin queue is outside it",
+            ));
+        }
+        if !saved.cq_tail.exists() {
+            return Err(RestoreError::Damaged("it is ready without admin queues"));
+        }
+        let shadow = self.doorbells.shadow;
+        let shadow = shadow.map(|spec| spec.find(&self.view)).transpose()?;
+        let (asq, acq) = (self.registers.asq(), self.registers.acq());
+        let tail = TailPhase::new()
+            .with_tail(saved.cq_tail.tail())
+            .with_phase(saved.cq_tail.phase());
+        let left = AdminLeft {
+            sq: (asq, sqs),
+            cq: (acq, cqs),
+            sq_head: saved.sq_head,
+            cq_tail: tail,
+            sq_bell: (saved.sq_shadow, saved.sq_bell),
+            cq_bell: (saved.cq_shadow, saved.cq_bell),
+        };
+        let mut admin = AdminQueue::restore(&self.view, &left, shadow)?;
+        // Which entries the host has consumed.
+        let looked = admin.look_at_head(&self.doorbells.pages);
+        looked.map_err(|_| RestoreError::Damaged("the host has consumed what was not posted"))?;
+        self.admin.queue = Some(admin);
+        self.doorbells.watch.heed(QueueName::Submission(0));
+        self.doorbells.watch.heed(QueueName::Completion(0));
+        self.admin.events = Events::restore((saved.events_raised, saved.events_told));
+        // Which namespaces have changed was not saved, nor which zones.
+        if self.admin.events.has(Event::NamespaceChanged) {
+            for namespace in self.attached.table.iter() {
+                self.logs.changed_namespaces.add(namespace.nsid);
+            }
+        }
+        self.admin.events.clear(LogPageId::CHANGED_ZONE_LIST);
+        for (at, cid) in saved.held_cids.iter().enumerate() {
+            if at < saved.held as usize {
+                self.admin.events.hold(*cid);
+            }
+            if saved.aborted >> at & 1 == 1 {
+                self.admin.aborted_requests.push(saved.aborted_cids[at]);
+            }
+        }
+        if saved.cq_tail.posting() {
+            self.keep_place()?;
+            let left = self.admin.left.get_or_insert_default();
+            left.posting = Some(Cqe::from_words(saved.cqe));
+        }
+        Ok(())
+    }
+
+    /// Reserves an entry of the admin completion queue for a command that has not completed.
+    fn keep_place(&mut self) -> Result<(), RestoreError> {
+        let admin = self.admin.queue.as_mut();
+        if admin.is_some_and(AdminQueue::reserve) {
+            Ok(())
+        } else {
+            Err(RestoreError::Damaged(
+                "there are more admin commands than places for completions",
+            ))
+        }
+    }
+
+    /// A command that waited waits again, or is to be interrupted.
+    fn wait_again(
+        &mut self,
+        waiting: &WaitingState,
+        lanes: &mut impl LaneTable,
+    ) -> Result<(), RestoreError> {
+        let WaitingState {
+            cid,
+            kind,
+            qid,
+            target_cid,
+            ..
+        } = *waiting;
+        self.keep_place()?;
+        self.admin.pending.note(&Sqe::from_words(waiting.sqe));
+        let (waits, request) = match kind {
+            WaitingKind::DELETE_SQ => {
+                let request = LaneCommand::RemoveQueue { sqid: qid };
+                let lane = self.queues.begin_deletion_of_sq(qid);
+                (Waiting::DeleteSq { sqid: qid }, lane.zip(Some(request)))
+            }
+            WaitingKind::DELETE_CQ => {
+                let lane = self.queues.begin_deletion_of_cq(qid);
+                let waits = Waiting::DeleteCq { cqid: qid };
+                (waits, lane.zip(Some(LaneCommand::Stop)))
+            }
+            WaitingKind::ABORT => {
+                let (sqid, cid) = (qid, target_cid);
+                let lane = self.queues.lane_of_sq(sqid);
+                let request = LaneCommand::Abort { sqid, cid };
+                (Waiting::Abort { sqid, cid }, lane.zip(Some(request)))
+            }
+            WaitingKind::FLUSH_CACHE => (Waiting::FlushCache, None),
+            WaitingKind::OPERATION => (Waiting::Operation, None),
+            _ => return Err(RestoreError::Damaged("a command waits for nothing known")),
+        };
+        self.admin.pending.add(cid, waits, self.now);
+        let goes_on = request.is_some_and(|(key, request)| lanes.command(key, request));
+        if !goes_on {
+            let left = self.admin.left.get_or_insert_default();
+            left.interrupted.push((cid, waits));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,266 @@
+//! A controller whose process dies at each store of a script: the one that continues completes each
+//! admin command once, with the command's own status, and serves the queues that the host has.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
+use memory::StateFile;
+use nvme_spec::{Cqe, Sqe};
+
+use super::rig::*;
+use crate::controller::{Controller, Interrupt};
+use crate::crash::{self, Death};
+use crate::state::FORMAT_VERSION;
+
+/// What the host does, one after the other.
+enum Act {
+    /// An admin command, and the status that it ends with.
+    Admin(Sqe, u16),
+    /// A request for an event, which is held.
+    Request,
+    /// Aborts the request, which ends with the status and the aborting command.
+    AbortRequest,
+    /// A read by the first pair of queues.
+    Read,
+}
+
+/// A host with its script.
+struct World {
+    rig: Rig,
+    at: usize,
+    /// The command identifier of the request.
+    request: u16,
+    /// Commands without a completion, and the statuses that they end with.
+    outstanding: BTreeMap<u16, u16>,
+    begun: bool,
+    reads: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        World {
+            rig: Rig::enabled(),
+            at: 0,
+            request: 0,
+            outstanding: BTreeMap::new(),
+            begun: false,
+            reads: 0,
+        }
+    }
+
+    fn submit(&mut self, sqe: Sqe, status: u16) -> u16 {
+        let cid = self.rig.submit(sqe);
+        self.outstanding.insert(cid, status);
+        cid
+    }
+
+    /// Turns until nothing but a held request is outstanding. The host looks after an interrupt.
+    fn settle(&mut self) {
+        for _ in 0..64 {
+            if self.outstanding.is_empty() {
+                return;
+            }
+            self.rig.turn();
+            let raised = std::mem::take(&mut self.rig.interrupts);
+            if !raised.contains(&Interrupt::Vector(0)) {
+                continue;
+            }
+            while let Some(cqe) = self.rig.reap() {
+                let status = self.outstanding.remove(&cqe.cid);
+                let status = status.unwrap_or_else(|| panic!("completed twice: {cqe:?}"));
+                assert_eq!(code(&cqe), status, "{cqe:?}");
+            }
+        }
+        panic!("these never end: {:?}", self.outstanding);
+    }
+
+    fn read(&mut self) -> Cqe {
+        let sqe = self.rig.read_sqe(0x100 + self.reads as u16, 2);
+        if !self.begun {
+            self.begun = true;
+            self.rig.submit_io(1, self.reads, sqe);
+        }
+        for _ in 0..64 {
+            self.rig.turn();
+            if let Some(cqe) = self.rig.io_cqe(1, self.reads) {
+                assert_eq!(cqe.cid, sqe.cid);
+                return cqe;
+            }
+        }
+        panic!("a read never ends");
+    }
+
+    fn play(&mut self, script: &[Act]) {
+        while let Some(act) = script.get(self.at) {
+            match act {
+                Act::Read => {
+                    assert_eq!(code(&self.read()), OK);
+                    self.reads += 1;
+                }
+                Act::Request => {
+                    if !self.begun {
+                        self.begun = true;
+                        self.request = self.rig.submit(Sqe {
+                            opcode: ASYNC_EVENT,
+                            ..Sqe::default()
+                        });
+                    }
+                    self.rig.turns(3);
+                    assert_eq!(self.rig.peek(), None, "it is held");
+                }
+                Act::Admin(sqe, status) => {
+                    if !self.begun {
+                        self.begun = true;
+                        self.submit(*sqe, *status);
+                    }
+                    self.settle();
+                }
+                Act::AbortRequest => {
+                    if !self.begun {
+                        self.begun = true;
+                        let abort = Sqe {
+                            opcode: ABORT,
+                            cdw10: u32::from(self.request) << 16,
+                            ..Sqe::default()
+                        };
+                        self.submit(abort, OK);
+                        self.outstanding.insert(self.request, ABORT_REQUESTED);
+                    }
+                    self.settle();
+                }
+            }
+            self.at += 1;
+            self.begun = false;
+        }
+    }
+}
+
+fn feature(fid: u32, value: u32) -> Sqe {
+    Sqe {
+        opcode: SET_FEATURES,
+        cdw10: fid,
+        cdw11: value,
+        ..Sqe::default()
+    }
+}
+
+fn delete(opcode: u8, qid: u32) -> Sqe {
+    Sqe {
+        opcode,
+        cdw10: qid,
+        ..Sqe::default()
+    }
+}
+
+fn script(rig: &Rig) -> Vec<Act> {
+    let invalid = Sqe {
+        opcode: 0x7F,
+        ..Sqe::default()
+    };
+    vec![
+        Act::Request,
+        Act::Admin(feature(0x07, 3 << 16 | 3), OK),
+        Act::Admin(rig.create_cq_sqe(1, 8), OK),
+        Act::Admin(rig.create_sq_sqe(1, 1, 8), OK),
+        Act::Admin(rig.create_cq_sqe(2, 8), OK),
+        Act::Admin(rig.create_sq_sqe(2, 2, 8), OK),
+        Act::Read,
+        Act::Admin(feature(0x08, 0x0203), OK),
+        Act::Admin(invalid, INVALID_OPCODE),
+        Act::Admin(rig.create_cq_sqe(2, 8), INVALID_QID),
+        Act::Read,
+        Act::Admin(delete(DELETE_SQ, 2), OK),
+        Act::Admin(delete(DELETE_CQ, 2), OK),
+        Act::Admin(delete(DELETE_CQ, 1), INVALID_DELETION),
+        Act::AbortRequest,
+        Act::Admin(rig.create_cq_sqe(2, 16), OK),
+        Act::Read,
+    ]
+}
+
+/// Plays the script through a death at each of the points; how many the last process has passed.
+fn play(points: &[u64]) -> Option<u64> {
+    let mut world = World::new();
+    let script = script(&world.rig);
+    for point in points {
+        match crash::run(*point, || world.play(&script)) {
+            Err(Death) => world.rig.revive(),
+            Ok(_) => return None,
+        }
+    }
+    let (_, passed) = crash::run(u64::MAX, || world.play(&script)).expect("it dies no more");
+    let rig = &mut world.rig;
+    rig.turns(3);
+    assert_eq!(rig.reap(), None, "a completion of nothing");
+    assert_eq!(rig.lanes.live(), 2);
+    assert_eq!(rig.csts() & (RDY | CFS), RDY);
+    assert_eq!(rig.get_feature(0x08, 0, 0).dw0, 0x0203);
+    Some(passed)
+}
+
+#[test]
+fn every_admin_command_completes_once_wherever_the_process_dies() {
+    let count = play(&[]).expect("it plays");
+    assert!(count > 80, "{count} points");
+    for point in 0..count {
+        assert!(play(&[point]).is_some());
+        for second in [0, 1, 3, 7] {
+            play(&[point, second]);
+        }
+    }
+}
+
+#[test]
+fn an_aborted_request_that_waits_for_a_place_completes() {
+    let mut rig = Rig::new();
+    // One place for completions: the aborting command's.
+    rig.set_admin_queues(2);
+    rig.write32(CC, CC_ENABLE);
+    rig.turns(2);
+    let request = rig.submit(Sqe {
+        opcode: ASYNC_EVENT,
+        ..Sqe::default()
+    });
+    rig.turns(2);
+    let abort = rig.submit(Sqe {
+        opcode: ABORT,
+        cdw10: u32::from(request) << 16,
+        ..Sqe::default()
+    });
+    rig.turns(2);
+    rig.revive();
+    let mut ended = Vec::new();
+    for _ in 0..4 {
+        rig.turns(2);
+        ended.extend(rig.reap().map(|cqe| (cqe.cid, code(&cqe))));
+    }
+    assert_eq!(ended, [(abort, OK), (request, ABORT_REQUESTED)]);
+}
+
+#[test]
+fn what_another_version_or_controller_has_saved_is_refused() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(3, 8);
+    let restore = |rig: &mut Rig, config, version: u32| {
+        let fd = rig.controller.state().fd().try_clone_to_owned().unwrap();
+        let file = File::from(fd);
+        file.write_all_at(&version.to_le_bytes(), 12).unwrap();
+        let file = StateFile::open(file.into()).unwrap();
+        let (doorbells, view) = (rig.doorbells.clone(), rig.host.view());
+        let (subsystem, lanes) = (&mut rig.subsystem, &mut Lanes::default());
+        let restored = Controller::restore(config, doorbells, view, file, subsystem, lanes);
+        restored.map(drop).map_err(|error| error.to_string())
+    };
+    let older = "the saved state has format version 3, and this program reads version 4";
+    assert_eq!(restore(&mut rig, config(), 3), Err(older.to_owned()));
+    let mut fewer = config();
+    fewer.queues = 2;
+    let damaged =
+        "the saved state of the controller is damaged: it has more queues than there can be";
+    assert_eq!(
+        restore(&mut rig, fewer, FORMAT_VERSION),
+        Err(damaged.to_owned())
+    );
+    assert_eq!(restore(&mut rig, config(), FORMAT_VERSION), Ok(()));
+}
