@@ -134,6 +134,15 @@ impl Controller {
         moved || shut
     }
 
+    /// Of a controller that was restored: a reset that was going on goes on. Of a reset other than
+    /// by CC.EN, RDY alone is left.
+    pub(super) fn continue_reset(&mut self) {
+        let (wanted, enabled) = (self.registers.reset_wanted(), self.registers.cc().en());
+        if self.registers.csts().rdy() && (wanted || !enabled) {
+            self.begin_stop(Then::Disabled);
+        }
+    }
+
     fn is_resetting(&self) -> bool {
         matches!(
             self.life.phase,

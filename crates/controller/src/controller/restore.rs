@@ -51,6 +51,7 @@ impl Controller {
         controller.health.continue_life(&record.health);
         controller.view = view;
         controller.take_over(&found);
+        controller.continue_reset();
         if controller.life.phase == Phase::Ready {
             controller.go_on(&found, subsystem, lanes)?;
         }
@@ -87,10 +88,6 @@ impl Controller {
         subsystem: &mut Subsystem,
         lanes: &mut impl LaneTable,
     ) -> Result<(), RestoreError> {
-        if self.registers.reset_wanted() {
-            // The reset ends them all.
-            return Ok(());
-        }
         let all_sets = self.registers.cc().css() == CommandSetSelected::ALL_SUPPORTED;
         self.attached.follow(self.id, all_sets, subsystem);
         let [shadow, event_idx] = found.state.doorbell_buffers.map(Iova);

@@ -187,6 +187,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: REFUSED,
     },
     Mutation {
+        name: "restart-reset-forgotten",
+        guard: "a reset that was going on goes on",
+        file: "crates/controller/src/controller/restore.rs",
+        from: "        controller.continue_reset();\n",
+        to: "",
+        test: unit(
+            "controller",
+            "controller::tests::restart::a_reset_or_a_shutdown_that_was_going_on_ends",
+        ),
+    },
+    Mutation {
         name: "restart-unchecked",
         guard: "positions that were saved are in their rings",
         file: "crates/controller/src/lane/restore.rs",

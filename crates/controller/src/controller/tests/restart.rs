@@ -12,6 +12,7 @@ use super::rig::*;
 use crate::controller::{Controller, Interrupt};
 use crate::crash::{self, Death};
 use crate::state::FORMAT_VERSION;
+use crate::subsystem::{Subsystem, SubsystemConfig};
 
 /// What the host does, one after the other.
 enum Act {
@@ -158,6 +159,12 @@ fn script(rig: &Rig) -> Vec<Act> {
         opcode: 0x7F,
         ..Sqe::default()
     };
+    let buffers = Sqe {
+        opcode: DOORBELL_BUFFERS,
+        prp1: rig.host.page(200).0,
+        prp2: rig.host.page(201).0,
+        ..Sqe::default()
+    };
     vec![
         Act::Request,
         Act::Admin(feature(0x07, 3 << 16 | 3), OK),
@@ -166,6 +173,7 @@ fn script(rig: &Rig) -> Vec<Act> {
         Act::Admin(rig.create_cq_sqe(2, 8), OK),
         Act::Admin(rig.create_sq_sqe(2, 2, 8), OK),
         Act::Read,
+        Act::Admin(buffers, OK),
         Act::Admin(feature(0x08, 0x0203), OK),
         Act::Admin(invalid, INVALID_OPCODE),
         Act::Admin(rig.create_cq_sqe(2, 8), INVALID_QID),
@@ -209,6 +217,53 @@ fn every_admin_command_completes_once_wherever_the_process_dies() {
             play(&[point, second]);
         }
     }
+}
+
+/// What a host begins with a register, and the status (CSTS) that tells it the end.
+fn ends(begin: impl Fn(&mut Rig), status: u32) {
+    let mut died = true;
+    for point in 0.. {
+        let mut rig = Rig::enabled();
+        rig.create_pair(1, 8);
+        rig.create_pair(2, 8);
+        let read = rig.read_sqe(7, 2);
+        rig.submit_io(1, 0, read);
+        // The host has written when the process dies, or not: then it writes again.
+        let mut begun = false;
+        died = crash::run(point, || {
+            begin(&mut rig);
+            begun = true;
+            rig.turns(20);
+        })
+        .is_err();
+        if died {
+            rig.revive();
+        }
+        if !begun {
+            begin(&mut rig);
+        }
+        rig.turns(20);
+        assert_eq!(rig.csts(), status, "after {point} points");
+        assert_eq!(rig.lanes.live(), 0, "after {point} points");
+        rig.write32(CC, 0);
+        rig.turns(20);
+        assert_eq!(rig.csts(), 0, "after {point} points");
+        rig.enable();
+        rig.create_pair(1, 8);
+        if !died {
+            assert!(point > 4, "{point} points");
+            break;
+        }
+    }
+    assert!(!died);
+}
+
+#[test]
+fn a_reset_or_a_shutdown_that_was_going_on_ends() {
+    ends(|rig| rig.write32(CC, 0), 0);
+    ends(|rig| rig.controller.function_reset(), 0);
+    let normal = CC_ENABLE | 1 << 14;
+    ends(|rig| rig.write32(CC, normal), RDY | SHST_COMPLETE);
 }
 
 #[test]
@@ -263,4 +318,53 @@ fn what_another_version_or_controller_has_saved_is_refused() {
         Err(damaged.to_owned())
     );
     assert_eq!(restore(&mut rig, config(), FORMAT_VERSION), Ok(()));
+}
+
+#[test]
+fn damaged_state_is_refused_or_goes_on() {
+    // The copies of the controller and of the admin queue, and the positions of a lane; where areas
+    // begin is in the header.
+    let offset = |area: u64| {
+        let rig = Rig::enabled();
+        let file = File::from(rig.controller.state().fd().try_clone_to_owned().unwrap());
+        let mut word = [0; 8];
+        file.read_exact_at(&mut word, 32 + 16 * area).unwrap();
+        u64::from_le_bytes(word)
+    };
+    let areas = [(0, 1600), (1, 400), (2, 160)];
+    let offsets = areas.map(|(area, len)| offset(area)..offset(area) + len);
+    let offsets = offsets.into_iter().flatten();
+    let (mut refused, mut went_on) = (0, 0);
+    for at in offsets.step_by(3) {
+        let mut rig = Rig::enabled();
+        rig.create_pair(2, 8);
+        rig.create_pair(1, 8);
+        rig.async_event();
+        rig.turns(2);
+        let fd = rig.controller.state().fd().try_clone_to_owned().unwrap();
+        let file = File::from(fd);
+        file.write_all_at(&[0xFF, 0xFF, 0x7F], at).unwrap();
+        let file = StateFile::open(file.into()).unwrap();
+        let (doorbells, view) = (rig.doorbells.clone(), rig.host.view());
+        let config = SubsystemConfig::with_namespaces(32, namespaces());
+        let mut subsystem = Subsystem::new(config).unwrap();
+        let mut lanes = Lanes::default();
+        let restored = Controller::restore(
+            self::config(),
+            doorbells,
+            view,
+            file,
+            &mut subsystem,
+            &mut lanes,
+        );
+        match restored {
+            Err(_) => refused += 1,
+            Ok(controller) => {
+                (rig.controller, rig.subsystem, rig.lanes) = (controller, subsystem, lanes);
+                rig.turns(8);
+                went_on += 1;
+            }
+        }
+    }
+    assert!(refused > 20 && went_on > 200, "{refused}, {went_on}");
 }
