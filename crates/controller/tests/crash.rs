@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use controller::crash::{self, Death};
 use controller::lane::{
-    BATCH, Copying, Lane, LaneCommand, LaneConfig, LaneEvent, Quota, RestoreError, ShadowSpec,
-    SqSpec,
+    BATCH, Copying, KnownSq, Lane, LaneCommand, LaneConfig, LaneEvent, Quota, RestoreError,
+    ShadowSpec, SqSpec,
 };
 use controller::state::{FORMAT_VERSION, QueueState, SlotState, area_bytes, slots_for};
 use memory::{Area, DmaView, DoorbellPages, Iova, Segment, StateFile};
@@ -122,6 +122,8 @@ struct World {
     cq_head: u32,
     phase: bool,
     deaths: u32,
+    /// What the lane has reported.
+    events: Vec<LaneEvent>,
     /// Times that the host has told a doorbell.
     rings: u32,
     /// The step of the script, and whether it has begun.
@@ -154,6 +156,7 @@ impl World {
             cq_head: 0,
             phase: true,
             deaths: 0,
+            events: Vec::new(),
             rings: 0,
             at: 0,
             begun: false,
@@ -271,6 +274,12 @@ impl World {
         }
         crash::point();
         let raised = lane.take_posted().is_some();
+        let events = std::iter::from_fn(|| lane.take_event());
+        self.events.extend(events);
+        if self.events.contains(&LaneEvent::Replayed) {
+            self.events.retain(|event| *event != LaneEvent::Replayed);
+            lane.command(LaneCommand::Release);
+        }
         self.lane = Some(lane);
         if raised {
             self.consume();
@@ -365,8 +374,8 @@ impl World {
             for turn in 0.. {
                 assert!(turn < 100, "the queue is never removed");
                 self.turn();
-                let mut events = std::iter::from_fn(|| self.lane().take_event());
-                if events.any(|event| event == LaneEvent::QueueRemoved { sqid }) {
+                let removed = LaneEvent::QueueRemoved { sqid };
+                if std::mem::take(&mut self.events).contains(&removed) {
                     break;
                 }
             }
@@ -378,9 +387,23 @@ impl World {
         (0..3).for_each(|_| self.turn());
     }
 
+    /// The submission queues that its controller knows.
+    fn known(&self) -> Vec<KnownSq> {
+        let known = (1..)
+            .zip(SQS)
+            .filter(|(sqid, _)| self.known >> (sqid - 1) & 1 == 1);
+        let queue = |(sqid, entries)| KnownSq {
+            sqid,
+            base: self.base(sqid),
+            entries,
+        };
+        known.map(queue).collect()
+    }
+
     /// The process has died: another one goes on from what it left.
     fn revive(&mut self) {
         self.deaths += 1;
+        self.events.clear();
         let bytes = std::mem::take(&mut self.medium().bytes);
         self.channels = Channels::new();
         let mut medium = TestMedium::new(0, self.manner);
@@ -388,7 +411,7 @@ impl World {
         assert!(self.channels.insert(Mortal(medium)).is_ok());
         self.file = StateFile::open(self.file.fd().try_clone_to_owned().unwrap()).unwrap();
         let area = self.file.adopt(0, slots_for(CQ)).unwrap();
-        self.lane = Some(Lane::restore(self.config(area), self.known).unwrap());
+        self.lane = Some(Lane::restore(self.config(area), &self.known()).unwrap());
     }
 
     /// The same from an area with other bytes. What is said against it, or what the lane then does
@@ -402,7 +425,7 @@ impl World {
         assert!(self.channels.insert(Mortal(medium)).is_ok());
         self.file = StateFile::open(file.into()).unwrap();
         let area = self.file.adopt(0, slots_for(CQ)).unwrap();
-        let mut lane = Lane::restore(self.config(area), self.known)?;
+        let mut lane = Lane::restore(self.config(area), &self.known())?;
         for _ in 0..20 {
             lane.turn(&mut self.channels);
             let mut done = Vec::new();
@@ -601,6 +624,36 @@ fn a_second_death_while_it_goes_on_changes_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn nothing_is_fetched_before_the_release() {
+    let mut world = World::new(Manner::Asynchronous, false);
+    let script = script(&world.host);
+    assert_eq!(crash::run(40, || world.play(&script)), Err(Death));
+    world.revive();
+    let fetched = |world: &mut World| world.lane().counters().fetched.get();
+    let mut lane = world.lane.take().unwrap();
+    let mut done = Vec::new();
+    let mut replayed = false;
+    for _ in 0..20 {
+        lane.turn(&mut world.channels);
+        world
+            .channels
+            .get_mut(ChannelId(0))
+            .unwrap()
+            .reap(&mut done);
+        done.drain(..)
+            .for_each(|one| lane.complete(one.ticket, one.outcome));
+        replayed |= std::iter::from_fn(|| lane.take_event()).any(|e| e == LaneEvent::Replayed);
+    }
+    world.lane = Some(lane);
+    assert!(replayed);
+    assert_eq!(fetched(&mut world), 0, "the host has submitted more");
+    world.lane().command(LaneCommand::Release);
+    world.consume();
+    world.turn();
+    assert!(fetched(&mut world) > 0);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use controller::controller::RestoreError;
 use controller::flight::WatchSpec;
 use controller::subsystem::Subsystem;
-use controller::{Controller, Interrupt};
+use controller::{Controller, ControllerConfig, Interrupt};
+use memory::{DmaView, DoorbellPages, StateFile};
 use port::ticket::OwnerKey;
 use port::time::Time;
 use port::{Channel, ChannelId, Channels, Done};
@@ -201,6 +203,43 @@ impl<C: Channel> Engine<C> {
         controller.set_key(OwnerKey::controller(number_of(index, self.taken)));
         self.members.add_controller(controller, subsystem, index);
         ControllerSlot(index)
+    }
+
+    /// Takes a controller of a process that died, with its lanes ([`Controller::restore`]). No turn
+    /// may come before the media have ended what that process had asked for.
+    ///
+    /// # Errors
+    /// As of [`Controller::restore`].
+    pub fn restore_controller(
+        &mut self,
+        config: ControllerConfig,
+        doorbells: Arc<DoorbellPages>,
+        view: Arc<DmaView>,
+        file: Arc<StateFile>,
+        subsystem: SubsystemSlot,
+    ) -> Result<Option<ControllerSlot>, RestoreError> {
+        let mut lanes = LanesOf {
+            lanes: &mut self.lanes,
+            controller: self.members.free_controller(),
+        };
+        let Some(its) = self.members.subsystem_mut(subsystem) else {
+            return Ok(None);
+        };
+        let controller = Controller::restore(config, doorbells, view, file, its, &mut lanes)?;
+        Ok(Some(self.add_controller(controller, subsystem)))
+    }
+
+    /// Lets a controller that was restored fetch commands ([`Controller::release`]).
+    pub fn release_controller(&mut self, slot: ControllerSlot) {
+        self.turns_to_look = 0;
+        self.members.heat(slot.0);
+        let mut lanes = LanesOf {
+            lanes: &mut self.lanes,
+            controller: slot.0,
+        };
+        if let Some(controller) = self.members.get_mut(slot.0) {
+            controller.release(&mut lanes);
+        }
     }
 
     /// A controller, for its transport. The next turn looks at it.

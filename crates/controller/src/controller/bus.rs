@@ -145,6 +145,6 @@ impl Controller {
 
     /// Whether admin commands may be fetched, and their completions posted.
     pub(crate) fn serves_admin(&self) -> bool {
-        !self.bus.off
+        !self.bus.off && !self.held_back
     }
 }

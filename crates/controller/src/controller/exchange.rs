@@ -228,6 +228,11 @@ impl Controller {
     fn lane_event(&mut self, cqid: u16, event: LaneEvent) {
         match event {
             LaneEvent::QueueRemoved { sqid } => self.sq_removed(sqid),
+            LaneEvent::Replayed => {
+                if let Some(cq) = self.queues.cq_mut(cqid) {
+                    cq.replayed = true;
+                }
+            }
             LaneEvent::AbortDone { sqid, cid, aborted } => {
                 if let Some(by) = self.admin.pending.take(Waiting::Abort { sqid, cid }) {
                     self.complete_admin(by, Ok(abort_dw0(aborted)));

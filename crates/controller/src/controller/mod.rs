@@ -85,6 +85,8 @@ pub struct Controller {
     pub(crate) now: Time,
     /// The first turn was taken: `now` means something.
     started: bool,
+    /// It was restored, and not released: neither it nor its lanes fetch commands.
+    held_back: bool,
     pub(crate) life: Life,
     flushes: Flushes,
     pub(crate) admin: AdminSide,
@@ -158,6 +160,7 @@ impl Controller {
             writes_before: None,
             now: Time(0),
             started: false,
+            held_back: false,
             life: Life::new(),
             flushes: Flushes::default(),
             admin: AdminSide::new(),

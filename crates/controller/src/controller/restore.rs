@@ -1,7 +1,8 @@
 //! A controller of a process that died: what it left is checked, and its life goes on.
 //!
 //! Invariants:
-//! - Restoring posts nothing and changes nothing that is saved; the first turns do.
+//! - Restoring posts nothing but the admin completion that was being posted, with the same
+//!   contents: the host may have consumed it.
 //! - Every admin command completes: it was completed, is fetched again, goes on waiting, or ends as
 //!   Command Interrupted. Held requests stay held.
 //! - It is no power cycle: features, registers, configuration space and queues are as they were. A
@@ -12,6 +13,7 @@
 use std::sync::Arc;
 
 use memory::{DmaView, DoorbellPages, Iova, StateFile};
+use nvme_spec::command::QueuePriority;
 use nvme_spec::log::LogPageId;
 use nvme_spec::registers::{CommandSetSelected, ShutdownStatus};
 use nvme_spec::{Cqe, Sqe};
@@ -24,14 +26,15 @@ use super::failure::RestoreError;
 use super::lifecycle::{Phase, Shutdown};
 use super::saved::{ControllerState, Found, Saved, WaitingKind, WaitingState};
 use crate::config::ControllerConfig;
-use crate::lane::{LaneCommand, LaneTable, QueueName, ShadowSpec};
+use crate::lane::{KnownSq, LaneCommand, LaneTable, QueueName, ShadowSpec};
 use crate::state::TailPhase;
 use crate::subsystem::Subsystem;
 
 impl Controller {
     /// The controller of a process that died, with its doorbells, and the memory of its host as it
     /// was. Its lanes are inserted into `lanes`. Give neither a turn before the media have ended
-    /// what the process had asked for.
+    /// what the process had asked for. They execute again what had to be, and fetch nothing before
+    /// [`Controller::release`].
     ///
     /// # Errors
     /// The file is of another version or another controller, what it says contradicts itself, or a
@@ -50,12 +53,28 @@ impl Controller {
         let record = record.ok_or(RestoreError::Damaged("its subsystem has no record of it"))?;
         controller.health.continue_life(&record.health);
         controller.view = view;
+        controller.held_back = true;
         controller.take_over(&found);
         controller.continue_reset();
         if controller.life.phase == Phase::Ready {
             controller.go_on(&found, subsystem, lanes)?;
         }
         Ok(controller)
+    }
+
+    /// Whether every command of the process that died has completed, as far as its lanes had them.
+    #[must_use]
+    pub fn has_replayed(&self) -> bool {
+        let mut cqs = self.queues.cqs();
+        cqs.all(|(_, cq)| cq.replayed || cq.lane.is_none())
+    }
+
+    /// Lets a controller that was restored fetch commands: every controller of the process has
+    /// replayed ([`Controller::has_replayed`]).
+    pub fn release(&mut self, lanes: &mut impl LaneTable) {
+        if std::mem::take(&mut self.held_back) {
+            self.tell_lanes(lanes, || LaneCommand::Release);
+        }
     }
 
     /// Registers, configuration space and features, and the phase that follows from them.
@@ -97,13 +116,8 @@ impl Controller {
         self.arbiter = self.new_arbiter();
         self.restart_keep_alive();
         if self.life.shutdown == Shutdown::None {
-            let ControllerState {
-                cqs,
-                sq_cqids,
-                sq_priorities,
-                ..
-            } = &found.state;
-            self.restore_queues(*cqs, sq_cqids, sq_priorities, lanes)?;
+            let sqs = submission_queues(&found.state);
+            self.restore_queues(found.state.cqs, &sqs, lanes)?;
         }
         for waiting in &found.waiting {
             self.wait_again(waiting, lanes)?;
@@ -125,7 +139,8 @@ impl Controller {
             return Err(RestoreError::Damaged("it is ready without admin queues"));
         }
         let shadow = self.doorbells.shadow;
-        let shadow = shadow.map(|spec| spec.find(&self.view)).transpose()?;
+        let shadow = shadow.map(|spec| spec.find_again(&self.view));
+        let shadow = shadow.transpose()?;
         let (asq, acq) = (self.registers.asq(), self.registers.acq());
         let tail = TailPhase::new()
             .with_tail(saved.cq_tail.tail())
@@ -137,6 +152,7 @@ impl Controller {
             cq_tail: tail,
             sq_bell: (saved.sq_shadow, saved.sq_bell),
             cq_bell: (saved.cq_shadow, saved.cq_bell),
+            posting: saved.cq_tail.posting().then(|| Cqe::from_words(saved.cqe)),
         };
         let mut admin = AdminQueue::restore(&self.view, &left, shadow)?;
         // Which entries the host has consumed.
@@ -162,9 +178,7 @@ impl Controller {
             }
         }
         if saved.cq_tail.posting() {
-            self.keep_place()?;
-            let left = self.admin.left.get_or_insert_default();
-            left.posting = Some(Cqe::from_words(saved.cqe));
+            self.save_posted();
         }
         Ok(())
     }
@@ -220,9 +234,22 @@ impl Controller {
         self.admin.pending.add(cid, waits, self.now);
         let goes_on = request.is_some_and(|(key, request)| lanes.command(key, request));
         if !goes_on {
-            let left = self.admin.left.get_or_insert_default();
-            left.interrupted.push((cid, waits));
+            self.admin.interrupted.push((cid, waits));
         }
         Ok(())
     }
+}
+
+/// The submission queues that were there, with their completion queues and priorities.
+fn submission_queues(state: &ControllerState) -> Vec<(KnownSq, u16, QueuePriority)> {
+    let there = (0..).zip(state.sq_cqids).filter(|(_, cqid)| *cqid != 0);
+    let queue = |(at, cqid): (usize, u16)| {
+        let sq = KnownSq {
+            sqid: at as u16 + 1,
+            base: Iova(state.sq_bases[at]),
+            entries: u32::from(state.sq_sizes[at]) + 1,
+        };
+        (sq, cqid, QueuePriority(state.sq_priorities[at]))
+    };
+    there.map(queue).collect()
 }

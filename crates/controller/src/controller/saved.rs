@@ -68,6 +68,10 @@ pub struct ControllerState {
     pub sq_cqids: [u16; MAX_IO_QUEUES as usize],
     /// Queue Priority of each submission queue from 1 on.
     pub sq_priorities: [u8; MAX_IO_QUEUES as usize],
+    /// Address of each of them: a lane may not have it yet.
+    pub sq_bases: [u64; MAX_IO_QUEUES as usize],
+    /// Size of each of them, 0's based.
+    pub sq_sizes: [u16; MAX_IO_QUEUES as usize],
 }
 
 /// The next entry of the admin completion queue. All 0 where there is no admin queue.
@@ -286,6 +290,8 @@ impl Controller {
             cqs: self.queues.saved_cqs(),
             sq_cqids: self.queues.saved(),
             sq_priorities: self.queues.saved_priorities(),
+            sq_bases: self.queues.saved_bases(),
+            sq_sizes: self.queues.saved_sizes(),
         };
         let (of_recovery, of_masks) = half(slots, next).split_at_mut(error_recovery.len());
         of_recovery.copy_from_slice(error_recovery);

@@ -67,6 +67,7 @@ impl Lane {
             LaneCommand::TakeBus => self.queues.service.take_bus(),
             LaneCommand::Pause => self.queues.service.set_to_move(true),
             LaneCommand::Resume => self.queues.service.set_to_move(false),
+            LaneCommand::Release => self.queues.service.release(),
         }
     }
 
@@ -288,7 +289,9 @@ impl Queues {
         match self.service.awaits() {
             None => false,
             Some(Awaits::Media) => self.in_flight == 0,
-            Some(Awaits::Commands) => self.sqs.iter().flatten().all(|sq| sq.outstanding == 0),
+            Some(Awaits::Commands | Awaits::Replays) => {
+                self.sqs.iter().flatten().all(|sq| sq.outstanding == 0)
+            }
         }
     }
 

@@ -82,6 +82,20 @@ pub enum LaneCommand {
     Pause,
     /// Go on.
     Resume,
+    /// Fetch commands from now on: every lane that was restored has executed again what had to be
+    /// ([`LaneEvent::Replayed`]).
+    Release,
+}
+
+/// A submission queue that its controller knows, of a lane that is restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownSq {
+    /// Its identifier.
+    pub sqid: u16,
+    /// Address of its ring.
+    pub base: Iova,
+    /// Its size.
+    pub entries: u32,
 }
 
 /// From a lane to its controller.
@@ -92,6 +106,9 @@ pub enum LaneEvent {
         /// Which.
         sqid: u16,
     },
+    /// Of a lane that was restored: every command of the process that died has completed, and none
+    /// is fetched before [`LaneCommand::Release`].
+    Replayed,
     /// The answer to [`LaneCommand::Abort`].
     AbortDone {
         /// As asked.
@@ -248,6 +265,11 @@ impl ShadowSpec {
     /// Finds the two pages.
     pub(crate) fn find(self, view: &Arc<DmaView>) -> Result<ShadowDoorbells, QueueError> {
         Ok(ShadowDoorbells::new(view, self.shadow, self.event_idx)?)
+    }
+
+    /// The two pages that were registered before; one that is gone is absent.
+    pub(crate) fn find_again(self, view: &Arc<DmaView>) -> Result<ShadowDoorbells, QueueError> {
+        Ok(ShadowDoorbells::restore(view, self.shadow, self.event_idx)?)
     }
 }
 

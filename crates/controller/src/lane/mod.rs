@@ -65,7 +65,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use memory::{Area, DmaView, DoorbellPages, Hint, Iova, MailCount};
+use memory::{Area, DmaView, DoorbellPages, Hint, Iova, MailCount, ShadowDoorbells};
 use port::namespace::NamespaceTable;
 use port::prp::Segments;
 use port::ticket::{OwnerKey, Ticket};
@@ -77,7 +77,7 @@ use self::epochs::Epochs;
 pub use self::fetch::BATCH;
 use self::issue::Issuer;
 pub use self::message::{
-    Answered, Copying, Demand, FailedCommand, Forward, LaneCommand, LaneEvent, LaneFault,
+    Answered, Copying, Demand, FailedCommand, Forward, KnownSq, LaneCommand, LaneEvent, LaneFault,
     LaneTable, LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
 };
 use self::place::Place;
@@ -179,7 +179,8 @@ impl Lane {
             ..
         } = config;
         let head = config.queue();
-        Self::with(config, |state, view, bells| {
+        let shadow = config.shadow.map(|spec| spec.find(&config.view));
+        Self::with(config, shadow.transpose()?, |state, view, bells| {
             let mut cq = Cq::new(view, cqid, base, entries, bells)?;
             let mut slots = Slots::new(state, entries)?;
             let saved = slots.queue();
@@ -192,8 +193,8 @@ impl Lane {
 
     /// The lane of a process that died, with what that has left in the area. Its first turns
     /// execute again the commands that had no completion. Give it no turn before the media have
-    /// ended what the process had asked for. Bit `n` of `sqs` says that submission queue `n + 1` is
-    /// the lane's: the controller knows, and what the area has of any other is void.
+    /// ended what the process had asked for. The lane's submission queues are those of `sqs`: what
+    /// the area has of any other is void, and one that it does not have was on its way to the lane.
     ///
     /// Commands that go on, in the order in which they were fetched:
     ///
@@ -211,9 +212,10 @@ impl Lane {
     ///
     /// # Errors
     /// What was saved contradicts itself or the configuration, or a queue cannot be reached.
-    pub fn restore(config: LaneConfig, sqs: u64) -> Result<Self, RestoreError> {
+    pub fn restore(config: LaneConfig, sqs: &[KnownSq]) -> Result<Self, RestoreError> {
         let head = config.queue();
-        let mut lane = Self::with(config, |state, view, _| {
+        let shadow = config.shadow.map(|spec| spec.find_again(&config.view));
+        let mut lane = Self::with(config, shadow.transpose()?, |state, view, _| {
             let cq = restore::completion_queue(&state, view, head)?;
             Ok::<_, RestoreError>((cq, Slots::restore(state)))
         })?;
@@ -224,6 +226,7 @@ impl Lane {
     /// A lane without submission queues, with the completion queue and the slots of `queues`.
     fn with<E: From<QueueError>>(
         config: LaneConfig,
+        shadow: Option<ShadowDoorbells>,
         queues: impl FnOnce(
             Area<QueueState, SlotState>,
             &Arc<DmaView>,
@@ -234,7 +237,6 @@ impl Lane {
             entries,
             vector,
             doorbells,
-            shadow,
             view,
             namespaces,
             generation,
@@ -247,7 +249,6 @@ impl Lane {
             mail_count,
             ..
         } = config;
-        let shadow = shadow.map(|spec| spec.find(&view)).transpose()?;
         let doorbells = Doorbells::new(doorbells, shadow);
         let (cq, slots) = queues(state, &view, doorbells.bells())?;
         let queues = Queues {

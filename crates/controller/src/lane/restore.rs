@@ -1,9 +1,10 @@
 //! A lane of a process that died: what it left in its area is checked, and its commands go on.
 //!
 //! A lane begins with the positions of its queues and the commands in its slots. Its first turns
-//! execute those commands again, in the order in which they were fetched, before anything else is
-//! fetched ([`Queues::replay`]). The caller gives no turn before the media have ended the I/O of
-//! the process that died.
+//! execute those commands again, in the order in which they were fetched ([`Queues::replay`]). The
+//! caller gives no turn before the media have ended the I/O of the process that died, and releases
+//! the lanes when all of them have reported that their commands have completed: a write that is
+//! executed again must not follow one that the host has submitted since.
 //!
 //! Invariants:
 //! - Restoring writes nothing that the host sees, and nothing by which a second restart would
@@ -27,7 +28,7 @@ use super::LaneTurn;
 use super::fetch::BATCH;
 use super::issue::{COPIED_PER_TURN, Issuer};
 use super::member::Member;
-use super::message::QueueName;
+use super::message::{KnownSq, QueueName};
 use super::outcome::Went;
 use super::queues::Queues;
 use super::replays::{Replay, Replays, Way};
@@ -145,16 +146,26 @@ impl Queues {
     /// Takes over the submission queues of `sqs` and the commands that were saved.
     pub(super) fn restore(
         &mut self,
-        sqs: u64,
+        sqs: &[KnownSq],
         view: &Arc<DmaView>,
         namespaces: &NamespaceTable,
     ) -> Result<(), RestoreError> {
         let cqid = self.cq.id();
         let damaged = |what| RestoreError::Damaged { cqid, what };
         for (position, saved) in self.slots.queue().sqs.iter_mut().enumerate() {
-            if sqs >> position & 1 == 0 {
+            match sqs.iter().find(|sq| usize::from(sq.sqid) == position + 1) {
                 // The process died before the controller had it, so it has no command.
-                *saved = SqState::default();
+                None => *saved = SqState::default(),
+                Some(sq) if saved.life == SqLife::NONE => {
+                    *saved = SqState {
+                        base: sq.base.0,
+                        entries: sq.entries,
+                        sqid: sq.sqid,
+                        life: SqLife::LIVE,
+                        ..SqState::default()
+                    };
+                }
+                Some(_) => {}
             }
             check(position, saved).map_err(damaged)?;
         }
@@ -188,6 +199,7 @@ impl Queues {
         self.unannounced.add(self.cq.posted());
         self.kicked = true;
         self.service.set_replaying(!replays.0.is_empty());
+        self.service.restore();
         self.replays = replays;
         Ok(())
     }
@@ -266,6 +278,16 @@ impl Queues {
         issuer: &mut Issuer<'_, C, G>,
         turn: &mut LaneTurn,
     ) {
+        // The host may have consumed what was being posted: it is posted before the doorbell says
+        // so.
+        if let Some(&Replay {
+            slot,
+            way: Way::Post,
+        }) = self.replays.0.front()
+        {
+            self.replays.0.pop_front();
+            self.post_again(slot);
+        }
         self.look_at_cq();
         let mut left = BATCH;
         while left > 0

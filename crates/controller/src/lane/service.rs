@@ -30,6 +30,8 @@ pub(super) struct Service {
     still: bool,
     /// Commands of a process that died are to be executed again first.
     replaying: bool,
+    /// Nothing is fetched: commands of a process that died have not completed, here or elsewhere.
+    restored: Restored,
     stop: Stop,
     /// The round of the last [`super::LaneCommand::LeaveBus`].
     bus_round: u32,
@@ -39,6 +41,17 @@ pub(super) struct Service {
     off_bus: bool,
 }
 
+/// Progress of a lane that was restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Restored {
+    /// It was not, or it was released.
+    No,
+    /// Commands of the process that died have not completed.
+    Replaying,
+    /// They have, and that was reported.
+    Told,
+}
+
 /// What the end of a stop or of a leave waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
@@ -46,6 +59,8 @@ pub(super) enum Awaits {
     Media,
     /// No command that was fetched.
     Commands,
+    /// The same, of a lane that was restored.
+    Replays,
 }
 
 impl Service {
@@ -54,6 +69,7 @@ impl Service {
             serving: true,
             still: false,
             replaying: false,
+            restored: Restored::No,
             stop: Stop::No,
             bus_round: 0,
             to_move: false,
@@ -98,7 +114,17 @@ impl Service {
     /// Whether fetching is paused.
     #[inline]
     pub(super) fn is_paused(&self) -> bool {
-        self.to_move || self.off_bus
+        self.to_move || self.off_bus || self.restored != Restored::No
+    }
+
+    /// The lane was restored: it fetches nothing until it is released.
+    pub(super) fn restore(&mut self) {
+        self.restored = Restored::Replaying;
+    }
+
+    /// It may fetch.
+    pub(super) fn release(&mut self) {
+        self.restored = Restored::No;
     }
 
     /// Whether it is to move.
@@ -154,15 +180,16 @@ impl Service {
         self.stop == Stop::Leaving
     }
 
-    /// Whether it has stopped, left the bus, or is about to.
+    /// Whether it has stopped, left the bus, or is about to; or executes commands again.
     #[inline]
     pub(super) fn is_ending(&self) -> bool {
-        self.stop != Stop::No
+        self.stop != Stop::No || self.restored == Restored::Replaying
     }
 
     /// What a stop or a leave of the bus still waits for, if there is one.
     pub(super) fn awaits(&self) -> Option<Awaits> {
         match self.stop {
+            Stop::No if self.restored == Restored::Replaying => Some(Awaits::Replays),
             Stop::No | Stop::Left | Stop::Told => None,
             Stop::Asked => Some(Awaits::Media),
             Stop::Leaving => Some(Awaits::Commands),
@@ -175,6 +202,10 @@ impl Service {
             Awaits::Media => {
                 self.stop = Stop::Told;
                 Some(LaneEvent::Stopped)
+            }
+            Awaits::Replays => {
+                self.restored = Restored::Told;
+                Some(LaneEvent::Replayed)
             }
             Awaits::Commands => {
                 self.stop = Stop::Left;

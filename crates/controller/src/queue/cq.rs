@@ -94,7 +94,7 @@ impl Cq {
         let tail = u32::from(tail.tail());
         Ok(Cq {
             id: cqid,
-            ring: CqRing::new(view, Iova(base), entries)?,
+            ring: CqRing::restore(view, Iova(base), entries)?,
             entries,
             head,
             tail,

@@ -83,7 +83,7 @@ impl Sq {
         super::check_entries(saved.entries)?;
         Ok(Sq {
             id: saved.sqid,
-            ring: SqRing::new(view, Iova(saved.base), saved.entries)?,
+            ring: SqRing::restore(view, Iova(saved.base), saved.entries)?,
             entries: saved.entries,
             head: saved.progress.head(),
             tail: saved.tail,

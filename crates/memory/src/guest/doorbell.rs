@@ -226,6 +226,17 @@ impl ShadowDoorbells {
         })
     }
 
+    /// Buffers that were registered before: a page that is gone is absent.
+    ///
+    /// # Errors
+    /// One does not start at a page.
+    pub fn restore(view: &Arc<DmaView>, shadow: Iova, event_idx: Iova) -> Result<Self, RingError> {
+        Ok(ShadowDoorbells {
+            shadow: Pages::found(view, shadow, PAGE, Need::DeviceReads)?,
+            event_idx: Pages::found(view, event_idx, PAGE, Need::DeviceWrites)?,
+        })
+    }
+
     /// Finds both pages again after the map has changed. A page that is gone becomes absent.
     pub fn resolve(&mut self, view: &Arc<DmaView>) {
         self.shadow.resolve(view);

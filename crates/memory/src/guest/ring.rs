@@ -98,6 +98,27 @@ impl Pages {
         })
     }
 
+    /// The pages of `bytes` bytes from `base` as a view has them: some may be absent.
+    pub(crate) fn found(
+        view: &Arc<DmaView>,
+        base: Iova,
+        bytes: u64,
+        need: Need,
+    ) -> Result<Self, RingError> {
+        if base.page_offset() != 0 {
+            return Err(RingError::Misaligned);
+        }
+        let mut pages = Pages {
+            base,
+            need,
+            each: vec![ptr::null_mut(); bytes.div_ceil(PAGE) as usize].into_boxed_slice(),
+            flat: ptr::null_mut(),
+            view: view.clone(),
+        };
+        pages.resolve(view);
+        Ok(pages)
+    }
+
     /// Finds the pages again, in another view. Those that are gone become absent.
     pub(crate) fn resolve(&mut self, view: &Arc<DmaView>) {
         // Absent pages report the error when they are needed.
@@ -189,6 +210,20 @@ impl SqRing {
         Ok(SqRing { pages, entries })
     }
 
+    /// A queue that there was before: pages that are gone are absent.
+    ///
+    /// # Errors
+    /// It does not start at a page.
+    ///
+    /// # Panics
+    /// As of [`SqRing::new`].
+    pub fn restore(view: &Arc<DmaView>, base: Iova, entries: u32) -> Result<Self, RingError> {
+        assert!(entries <= MAX_RING_ENTRIES, "QSIZE has 16 bits");
+        let bytes = u64::from(entries) * SQE_BYTES;
+        let pages = Pages::found(view, base, bytes, Need::DeviceReads)?;
+        Ok(SqRing { pages, entries })
+    }
+
     /// Finds the queue's pages again after the map has changed. Pages that are gone become absent.
     pub fn resolve(&mut self, view: &Arc<DmaView>) {
         self.pages.resolve(view);
@@ -257,6 +292,20 @@ impl CqRing {
         assert!(entries <= MAX_RING_ENTRIES, "QSIZE has 16 bits");
         let bytes = u64::from(entries) * CQE_BYTES;
         let pages = Pages::new(view, base, bytes, Need::DeviceWrites)?;
+        Ok(CqRing { pages, entries })
+    }
+
+    /// A queue that there was before: pages that are gone are absent.
+    ///
+    /// # Errors
+    /// It does not start at a page.
+    ///
+    /// # Panics
+    /// As of [`CqRing::new`].
+    pub fn restore(view: &Arc<DmaView>, base: Iova, entries: u32) -> Result<Self, RingError> {
+        assert!(entries <= MAX_RING_ENTRIES, "QSIZE has 16 bits");
+        let bytes = u64::from(entries) * CQE_BYTES;
+        let pages = Pages::found(view, base, bytes, Need::DeviceWrites)?;
         Ok(CqRing { pages, entries })
     }
 

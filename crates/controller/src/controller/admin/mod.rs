@@ -41,7 +41,7 @@ pub(crate) use pending::{ABORT_LIMIT, OPERATION_LIMIT, Pending, Waiting};
 use port::status;
 pub(crate) use queue::{AdminLeft, AdminQueue};
 pub(crate) use queues::IoQueues;
-pub(crate) use side::{AdminSide, Left};
+pub(crate) use side::AdminSide;
 
 use self::error_log::{LoggedCommand, LoggedError};
 use crate::config::DoorbellMode;
@@ -94,6 +94,9 @@ impl Controller {
     /// with the value of the old one.
     pub fn expect_messages(&mut self) {
         self.doorbells.by_messages = true;
+        if let Some(admin) = &mut self.admin.queue {
+            admin.expect_messages();
+        }
     }
 
     /// Whether admin commands wait for [`Self::messages_read`].
@@ -120,8 +123,8 @@ impl Controller {
         if !self.serves_admin() {
             return false;
         }
-        if let Some(left) = self.admin.left.take() {
-            self.post_left(*left);
+        if !self.admin.interrupted.is_empty() {
+            self.end_interrupted();
         }
         let mut worked = self.post_withheld();
         for _ in 0..BATCH {
@@ -153,17 +156,10 @@ impl Controller {
         worked | self.post_events()
     }
 
-    /// Posts what a process that died has left.
+    /// Completes commands that a process that died had, and that cannot go on.
     #[cold]
-    fn post_left(&mut self, left: Left) {
-        let Left {
-            posting,
-            interrupted,
-        } = left;
-        if let Some(cqe) = posting {
-            self.post_saved(cqe);
-        }
-        for (cid, waiting) in interrupted {
+    fn end_interrupted(&mut self) {
+        for (cid, waiting) in std::mem::take(&mut self.admin.interrupted) {
             self.admin.pending.take_command(cid, waiting);
             self.complete_admin(cid, Err(Status::COMMAND_INTERRUPTED));
         }
@@ -406,11 +402,6 @@ impl Controller {
         };
         // The state that a completion reports must be kept before it is posted.
         self.save_posting(&cqe);
-        self.post_saved(cqe);
-    }
-
-    /// Posts a completion that was saved as being posted.
-    fn post_saved(&mut self, cqe: Cqe) {
         let Some(admin) = &mut self.admin.queue else {
             return;
         };

@@ -26,6 +26,8 @@ pub(crate) struct AdminLeft {
     pub(crate) sq_bell: (u32, BellState),
     /// What is known of the completion queue's doorbell.
     pub(crate) cq_bell: (u32, BellState),
+    /// The completion that was being posted.
+    pub(crate) posting: Option<Cqe>,
 }
 
 /// The admin submission and completion queue of an enabled controller.
@@ -77,7 +79,8 @@ impl AdminQueue {
 
     /// The queues of a process that died, with the doorbell buffers of the host's if it registered
     /// some. The head of the completion queue was not saved: every entry is taken as posted and not
-    /// consumed until the doorbell has been looked at.
+    /// consumed until the doorbell has been looked at. A completion that was being posted is
+    /// posted: the host may have consumed it.
     pub(crate) fn restore(
         view: &Arc<DmaView>,
         left: &AdminLeft,
@@ -97,14 +100,22 @@ impl AdminQueue {
             base: acq,
             entries: cq_entries,
             tail: left.cq_tail,
-            head: (u32::from(left.cq_tail.tail()) + 1) % cq_entries,
+            head: (u32::from(left.cq_tail.tail()) + 1 + u32::from(left.posting.is_some()))
+                % cq_entries,
             cqid: 0,
             shadow: left.cq_bell.0,
             bell: left.cq_bell.1,
         };
+        let mut cq = Cq::restore(view, cq)?;
+        if let Some(cqe) = left.posting
+            && let Some(entry) = cq.reserve()
+        {
+            // A ring that is gone fails the controller as soon as it is used again.
+            let _ = cq.post(entry, cqe);
+        }
         Ok(AdminQueue {
             sq: Sq::restore(view, &sq)?,
-            cq: Cq::restore(view, cq)?,
+            cq,
             reserved: Pool::default(),
             executing: false,
             // The interrupt of the last completion may have been lost.
@@ -231,6 +242,14 @@ impl AdminQueue {
                 self.release();
                 Err(absent)
             }
+        }
+    }
+
+    /// Register writes come as messages. Of a queue that was restored with doorbell buffers; others
+    /// know when the buffers are registered.
+    pub(super) fn expect_messages(&mut self) {
+        if self.shadow.is_some() {
+            self.ordered.get_or_insert(self.sq.tail());
         }
     }
 

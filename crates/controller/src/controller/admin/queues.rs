@@ -22,7 +22,7 @@ use crate::config::MAX_IO_QUEUES;
 use crate::controller::{Controller, RestoreError};
 use crate::counters::LaneCounters;
 use crate::flight::Watched;
-use crate::lane::{Lane, LaneCommand, LaneConfig, LaneTable, QueueName, SqSpec};
+use crate::lane::{KnownSq, Lane, LaneCommand, LaneConfig, LaneTable, QueueName, SqSpec};
 use crate::queue::{QueueError, check_entries};
 use crate::state::{QueueHead, QueueState, SlotState, slots_for};
 
@@ -46,6 +46,8 @@ pub(crate) struct IoCq {
     /// The last round of [`crate::controller`]'s bus in which its lane came to have nothing in
     /// flight.
     pub(crate) left_bus: u32,
+    /// Its lane was not restored, or has executed again what had to be.
+    pub(crate) replayed: bool,
     /// Completions that were there at the last look.
     completions_seen: u64,
     deleting: bool,
@@ -63,6 +65,8 @@ impl IoCq {
 #[derive(Clone, Copy, Debug)]
 struct IoSq {
     cqid: u16,
+    base: u64,
+    entries: u32,
     /// Its class under weighted round robin.
     priority: QueuePriority,
     deleting: bool,
@@ -201,6 +205,16 @@ impl IoQueues {
         std::array::from_fn(|n| self.sqs[n + 1].map_or(0, |sq| sq.priority.0))
     }
 
+    /// Address of each submission queue from 1 on.
+    pub(crate) fn saved_bases(&self) -> [u64; MAX_IO_QUEUES as usize] {
+        std::array::from_fn(|n| self.sqs[n + 1].map_or(0, |sq| sq.base))
+    }
+
+    /// Size of each submission queue from 1 on, 0's based.
+    pub(crate) fn saved_sizes(&self) -> [u16; MAX_IO_QUEUES as usize] {
+        std::array::from_fn(|n| self.sqs[n + 1].map_or(0, |sq| (sq.entries - 1) as u16))
+    }
+
     /// The completion queues that exist: bit `n` for `n + 1`.
     pub(crate) fn saved_cqs(&self) -> u64 {
         let bits = self.cqs().map(|(cqid, _)| 1 << (cqid - 1));
@@ -319,6 +333,7 @@ impl Controller {
             drained: self.view.epoch(),
             namespaces_drained: self.attached.generation,
             left_bus: 0,
+            replayed: !self.held_back,
             completions_seen: 0,
             deleting: false,
             watched: None,
@@ -327,13 +342,12 @@ impl Controller {
         self.doorbells.watch.heed(QueueName::Completion(cqid));
     }
 
-    /// The queues of a process that died: bit `n` of `cqs` for completion queue `n + 1`, and the
-    /// completion queue and the priority of each submission queue from 1 on.
+    /// The queues of a process that died: bit `n` of `cqs` for completion queue `n + 1`; the
+    /// submission queues with their completion queues and priorities.
     pub(crate) fn restore_queues(
         &mut self,
         cqs: u64,
-        sq_cqids: &[u16; MAX_IO_QUEUES as usize],
-        sq_priorities: &[u8; MAX_IO_QUEUES as usize],
+        sqs: &[(KnownSq, u16, QueuePriority)],
         lanes: &mut impl LaneTable,
     ) -> Result<(), RestoreError> {
         let pairs = self.config.queues;
@@ -354,22 +368,22 @@ impl Controller {
                 return Err(RestoreError::Damaged("a completion queue is another one"));
             }
             let area = file.adopt(at, slots_for(head.entries))?;
-            let sqs = (0..).zip(sq_cqids).filter(|(_, of)| **of == cqid);
-            let sqs = sqs.fold(0, |all: u64, (at, _)| all | 1 << at);
-            let lane = Lane::restore(self.lane_config(head, area), sqs)?;
+            let its = sqs.iter().filter(|(_, of, _)| *of == cqid);
+            let its: Vec<_> = its.map(|(sq, ..)| *sq).collect();
+            let lane = Lane::restore(self.lane_config(head, area), &its)?;
             self.insert_lane(lane, lanes);
         }
-        for (sqid, (cqid, priority)) in (1..).zip(sq_cqids.iter().zip(sq_priorities)) {
-            if *cqid == 0 {
-                continue;
-            }
+        for (sq, cqid, priority) in sqs {
+            let sqid = sq.sqid;
             if sqid > pairs || self.queues.cq(*cqid).is_none() {
                 return Err(RestoreError::Damaged("a submission queue has no other end"));
             }
             self.queues.highest = self.queues.highest.max(sqid);
             self.queues.sqs[usize::from(sqid)] = Some(IoSq {
                 cqid: *cqid,
-                priority: QueuePriority(*priority),
+                base: sq.base.0,
+                entries: sq.entries,
+                priority: *priority,
                 deleting: false,
             });
             self.doorbells.watch.heed(QueueName::Submission(sqid));
@@ -411,6 +425,8 @@ impl Controller {
         self.queues.highest = self.queues.highest.max(sqid);
         self.queues.sqs[usize::from(sqid)] = Some(IoSq {
             cqid,
+            base: sqe.prp1,
+            entries,
             priority: cdw11.qprio(),
             deleting: false,
         });

@@ -3,7 +3,6 @@
 //!
 //! Invariant: all of it ends with a reset, as the host expects no answer of an earlier life.
 
-use nvme_spec::Cqe;
 use port::time::Time;
 
 use super::events::Events;
@@ -11,14 +10,9 @@ use super::pending::Waiting;
 use super::reservations::Notifications;
 use super::{AdminQueue, Pending};
 
-/// What a process that died has left to post. Each has an entry of the completion queue.
-#[derive(Debug, Default)]
-pub(crate) struct Left {
-    /// A completion that was being posted.
-    pub(crate) posting: Option<Cqe>,
-    /// Command identifiers of those that cannot go on, and what they waited for.
-    pub(crate) interrupted: Vec<(u16, Waiting)>,
-}
+/// The commands of a process that died which cannot go on: their command identifiers, and what they
+/// waited for. Each has an entry of the completion queue.
+pub(crate) type Interrupted = Vec<(u16, Waiting)>;
 
 #[derive(Debug)]
 pub(crate) struct AdminSide {
@@ -31,8 +25,8 @@ pub(crate) struct AdminSide {
     pub(crate) aborted_requests: Vec<u16>,
     pub(crate) events: Events,
     pub(crate) notifications: Notifications,
-    /// What a process that died has left to post first.
-    pub(crate) left: Option<Box<Left>>,
+    /// What a process that died has left to complete first.
+    pub(crate) interrupted: Interrupted,
     /// Since when the Keep Alive Timer runs, where it is active.
     pub(crate) keep_alive_from: Time,
 }
@@ -47,7 +41,7 @@ impl AdminSide {
             aborted_requests: Vec::new(),
             events: Events::default(),
             notifications: Notifications::default(),
-            left: None,
+            interrupted: Vec::new(),
             keep_alive_from: Time(0),
         }
     }

@@ -310,6 +310,9 @@ impl Rig {
             &mut self.subsystem,
         );
         worked |= self.subsystem.turn(self.now, &mut self.channels);
+        if self.controller.has_replayed() {
+            self.controller.release(&mut self.lanes);
+        }
         let kicks: Vec<_> = self.controller.take_kicks().collect();
         for key in kicks {
             self.lanes.local(key).expect("a kick names a lane").kick();
