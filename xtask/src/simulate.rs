@@ -22,6 +22,9 @@ const COMMANDS: u64 = 50_000;
 /// Runs with seeds that are always the same, from 1 on, and runs with seeds of the commit.
 const FIXED_RUNS: u64 = 40;
 const OTHER_RUNS: u64 = 20;
+/// Runs with seeds of the commit in which the process dies, and their I/O commands.
+const KILLED_RUNS: u64 = 50;
+const KILLED_COMMANDS: u64 = 10_000;
 
 /// Which simulations.
 #[derive(Debug, Args)]
@@ -35,6 +38,9 @@ pub(crate) struct SimulateArgs {
     /// How many runs
     #[arg(long, default_value_t = 100)]
     runs: u64,
+    /// The process dies now and then, and another one goes on from what it left
+    #[arg(long)]
+    kill: bool,
     /// Print what hosts do, from this step of each run on
     #[arg(long, value_name = "STEP")]
     trace: Option<u64>,
@@ -50,6 +56,9 @@ pub(crate) fn run(workspace: &Workspace, args: &SimulateArgs) -> Result<bool> {
         "it cannot be built"
     );
     let mut command = command(workspace, args.seed, args.commands, args.runs)?;
+    if args.kill {
+        command.arg("--kill");
+    }
     if let Some(step) = args.trace {
         command.args(["--trace", &step.to_string()]);
     }
@@ -65,8 +74,10 @@ pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
     context.run(&mut command(context.workspace, 1, COMMANDS, FIXED_RUNS)?)?;
     let seed = seed_of_commit(context.workspace)?;
     context.run(&mut command(context.workspace, seed, COMMANDS, OTHER_RUNS)?)?;
+    let mut kills = command(context.workspace, seed, KILLED_COMMANDS, KILLED_RUNS)?;
+    context.run(kills.arg("--kill"))?;
     Ok(Counts {
-        passed: u32::try_from(FIXED_RUNS + OTHER_RUNS)?,
+        passed: u32::try_from(FIXED_RUNS + OTHER_RUNS + KILLED_RUNS)?,
         ..Counts::default()
     })
 }

@@ -53,6 +53,8 @@ pub struct Tally {
     pub moves: u64,
     /// Changes of namespaces.
     pub changes: u64,
+    /// Deaths of the process.
+    pub kills: u64,
     /// Doorbells rung by messages.
     pub rings: u64,
     /// Interrupts taken.
@@ -78,6 +80,8 @@ pub struct Around<'a> {
     pub ending: bool,
     /// Media fail now and then.
     pub faults: bool,
+    /// When the process died last; 0 for never.
+    pub killed_at: u64,
     /// For each namespace until when it may have been taken away.
     pub absent_until: &'a [u64],
     /// Events are printed.

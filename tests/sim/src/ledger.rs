@@ -98,6 +98,7 @@ struct Open {
     medium: usize,
     span: Span,
     write: u64,
+    zeroes: bool,
     since: u64,
 }
 
@@ -247,14 +248,39 @@ impl Ledger {
 
     /// It has failed, or its host gets no outcome: the channel of `medium` that has it may still
     /// perform it, but no channel gets it after now.
-    pub fn leave_open(&mut self, medium: usize, span: Span, write: u64) {
+    pub fn leave_open(&mut self, medium: usize, span: Span, write: u64, zeroes: bool) {
         let since = self.moment();
         self.open.push(Open {
             medium,
             span,
             write,
+            zeroes,
             since,
         });
+    }
+
+    /// The process dies that has these writes: another one may perform them a second time, also
+    /// those whose host gets no outcome. Whatever was known of when they took effect is void.
+    pub fn repeat(&mut self, writes: &[(Span, u64, bool)]) {
+        let open = self
+            .open
+            .iter()
+            .map(|open| (open.span, open.write, open.zeroes));
+        let all: Vec<_> = writes.iter().copied().chain(open).collect();
+        for (span, write, zeroes) in all {
+            for (_, block) in self.blocks(span) {
+                block.repeat(write, zeroes);
+            }
+        }
+    }
+
+    /// What the dead process had fetched has been performed: no channel gets an open write after
+    /// now.
+    pub fn repeated(&mut self) {
+        let now = self.moment();
+        for open in &mut self.open {
+            open.since = now;
+        }
     }
 
     /// Whether there are writes with an unknown outcome.
@@ -358,6 +384,22 @@ impl Block {
         self.forget();
     }
 
+    /// A write may take effect once more, or not.
+    fn repeat(&mut self, write: u64, zeroes: bool) {
+        if let Some(own) = self.records.iter_mut().find(|r| r.write == write) {
+            (own.done, own.overwritten) = (NEVER, NEVER);
+        } else {
+            self.records.push(Record {
+                write,
+                zeroes,
+                // It was overwritten: its completion says nothing about others.
+                submitted: 0,
+                done: NEVER,
+                overwritten: NEVER,
+            });
+        }
+    }
+
     /// A write has taken effect by now, or never will.
     fn closed(&mut self, write: u64, now: u64) {
         if let Some(own) = self.records.iter_mut().find(|r| r.write == write) {
@@ -456,7 +498,7 @@ mod tests {
     fn a_write_that_nobody_hears_of_may_come_until_its_medium_is_done_with_it() {
         let mut ledger = ledger();
         let lost = write(&mut ledger);
-        ledger.leave_open(0, SPAN, lost);
+        ledger.leave_open(0, SPAN, lost, false);
         let last = write(&mut ledger);
         ledger.end_write(SPAN, last);
         let read = ledger.begin_read(SPAN);
@@ -477,7 +519,7 @@ mod tests {
         let first = write(&mut ledger);
         ledger.end_write(SPAN, first);
         let lost = write(&mut ledger);
-        ledger.leave_open(0, SPAN, lost);
+        ledger.leave_open(0, SPAN, lost, false);
         ledger.settle(0, u64::MAX);
         assert_eq!(ledger.certain(SPAN), None);
         let read = ledger.begin_read(SPAN);

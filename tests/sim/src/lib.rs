@@ -13,6 +13,7 @@
 //! - [`ledger`] and [`stamp`]: which values a block may have, and what a block holds;
 //! - [`reactor`], [`seat`], [`wire`]: the program's loop and its transport, without threads and
 //!   sockets;
+//! - `kill`: the process dies, and another one goes on from what it left;
 //! - [`medium`]: a medium that is slow, full, fails or hangs.
 //!
 //! It does NOT find races of loads and stores within a step: loom does, for the sequences that
@@ -23,6 +24,7 @@
 pub mod around;
 mod drive;
 pub mod host;
+mod kill;
 pub mod ledger;
 pub mod medium;
 pub mod operator;
@@ -47,6 +49,8 @@ pub struct Options {
     pub commands: u64,
     /// Events of hosts are printed from this step on.
     pub trace_from: u64,
+    /// The process dies now and then, and another one goes on.
+    pub kills: bool,
 }
 
 /// A simulation that went well.
@@ -76,11 +80,17 @@ pub struct Found {
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { seed, commands, .. } = self.options;
+        let Options {
+            seed,
+            commands,
+            kills,
+            ..
+        } = self.options;
+        let kill = if kills { " --kill" } else { "" };
         writeln!(f, "seed {seed}, step {}: {}", self.step, self.failure)?;
         write!(
             f,
-            "to repeat it: cargo xtask simulate --seed {seed} --commands {commands} --runs 1 --trace {}",
+            "to repeat it: cargo xtask simulate --seed {seed} --commands {commands} --runs 1{kill} --trace {}",
             self.step.saturating_sub(10_000)
         )
     }
@@ -91,7 +101,7 @@ impl fmt::Display for Found {
 /// # Errors
 /// What must not be has happened.
 pub fn simulate(options: Options) -> Result<Report, Found> {
-    let mut world = scenario::build(options.seed, options.trace_from);
+    let mut world = scenario::build(options.seed, options.trace_from, options.kills);
     let run = world.run(options.commands);
     if let Err(failure) = run {
         return Err(Found {

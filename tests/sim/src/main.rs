@@ -18,6 +18,9 @@ struct Args {
     /// How many runs
     #[arg(long, default_value_t = 10)]
     runs: u64,
+    /// The process dies now and then, and another one goes on from what it left
+    #[arg(long)]
+    kill: bool,
     /// Print what hosts do, from this step of each run on
     #[arg(long, value_name = "STEP")]
     trace: Option<u64>,
@@ -27,12 +30,14 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let start = Instant::now();
     let (mut commands, mut resets, mut unmaps, mut deaths, mut moves) = (0, 0, 0, 0, 0);
+    let mut kills = 0;
     for seed in args.seed..args.seed.saturating_add(args.runs) {
         let began = Instant::now();
         let options = Options {
             seed,
             commands: args.commands,
             trace_from: args.trace.unwrap_or(u64::MAX),
+            kills: args.kill,
         };
         match simulate(options) {
             Ok(report) => {
@@ -52,6 +57,7 @@ fn main() -> ExitCode {
                 unmaps += tally.unmaps;
                 deaths += tally.deaths;
                 moves += tally.moves;
+                kills += tally.kills;
             }
             Err(found) => {
                 println!("{found}");
@@ -61,7 +67,7 @@ fn main() -> ExitCode {
     }
     let seconds = start.elapsed().as_secs_f64();
     println!(
-        "{} runs in {seconds:.1} s: {commands} commands ({:.0} k per second), {resets} resets, {unmaps} unmaps, {deaths} deaths, {moves} moves",
+        "{} runs in {seconds:.1} s: {commands} commands ({:.0} k per second), {resets} resets, {unmaps} unmaps, {deaths} deaths, {moves} moves, {kills} kills",
         args.runs,
         commands as f64 / seconds / 1e3
     );

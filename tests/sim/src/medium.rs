@@ -175,6 +175,16 @@ impl SimChannel {
         oldest.unwrap_or(u64::MAX)
     }
 
+    /// The process of this channel has died: what is in flight takes effect now, or never.
+    pub fn die(&mut self) {
+        while let Some(Reverse((_, index))) = self.due.pop() {
+            let lands = self.disk.borrow_mut().random.once_in(2);
+            if lands {
+                self.apply(index);
+            }
+        }
+    }
+
     fn take_op(&mut self, view: &Arc<DmaView>) -> usize {
         if let Some(index) = self.free.pop() {
             self.ops[index].view = view.clone();

@@ -70,7 +70,12 @@ impl World {
         }
         self.operator.commands = self.tally.commands;
         self.operator.acted = now;
-        if self.random.once_in(16) {
+        if self.kills && self.random.once_in(8) {
+            self.kill();
+            return Ok(());
+        }
+        // A subsystem that is made again has all its namespaces.
+        if !self.kills && self.random.once_in(16) {
             self.begin_change();
         }
         let host = self.random.index(self.hosts.len());

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use controller::Interrupt;
 use controller::subsystem::OperatorRequest;
 use engine::{
-    ControllerSlot, Engine, EngineId, Idle, Interrupts, Mail, MoveError, Moved, SubsystemSlot,
+    ControllerSlot, Engine, EngineId, Idle, Interrupts, Mail, Mode, MoveError, Moved, SubsystemSlot,
 };
 use nvme_spec::Status;
 use port::Channel;
@@ -127,6 +127,8 @@ pub struct Asked {
 pub struct Reactor {
     /// Its engine.
     pub engine: Engine<Port>,
+    /// How it waits.
+    pub mode: Mode,
     /// Its controllers.
     pub seats: Vec<Seat>,
     /// When its next step is.
@@ -159,9 +161,10 @@ pub struct Reactor {
 impl Reactor {
     /// A reactor that is awake.
     #[must_use]
-    pub fn new(engine: Engine<Port>, random: Random, pauses: u64) -> Self {
+    pub fn new(engine: Engine<Port>, mode: Mode, random: Random, pauses: u64) -> Self {
         Reactor {
             engine,
+            mode,
             seats: Vec::new(),
             due: 0,
             counts: Counts::default(),
@@ -180,6 +183,24 @@ impl Reactor {
             in_transition: false,
             pauses,
         }
+    }
+
+    /// It is another process's from now on, with this engine, whose first turn comes at `due`. The
+    /// seats, which hosts see, stay.
+    pub fn begin_again(&mut self, engine: Engine<Port>, now: u64, due: u64) {
+        self.engine = engine;
+        self.due = due;
+        self.mailbox.clear();
+        self.letters.clear();
+        self.direct.clear();
+        self.asked.clear();
+        self.answered.clear();
+        self.lines.clear();
+        self.state = State::Awake;
+        self.next_look = 0;
+        self.last_work = now;
+        self.idle_turn_ns = TURN_NS;
+        self.in_transition = false;
     }
 
     /// Whether it sleeps.

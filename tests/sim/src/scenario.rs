@@ -33,16 +33,17 @@ const MILLISECOND: u64 = 1_000_000;
 
 /// The world of a seed.
 #[must_use]
-pub fn build(seed: u64, trace_from: u64) -> World {
+pub fn build(seed: u64, trace_from: u64, kills: bool) -> World {
     let mut random = Random::new(seed);
     let hangs = random.once_in(3);
     let faults = random.once_in(3);
     let pauses = random.pick(&[0, 3_000, 30_000]);
     let reactors = random.between(1, 3);
     let reactors = (0..reactors).map(|id| {
-        let mut engine = Engine::new(mode(&mut random), Time(0));
+        let mode = mode(&mut random);
+        let mut engine = Engine::new(mode, Time(0));
         engine.set_id(EngineId(id as u16));
-        Reactor::new(engine, random.fork(), pauses)
+        Reactor::new(engine, mode, random.fork(), pauses)
     });
     let reactors = reactors.collect();
     let bounds = if hangs {
@@ -81,6 +82,10 @@ pub fn build(seed: u64, trace_from: u64) -> World {
         operator: Operator::default(),
         subsystems: Vec::new(),
         absent_until: Vec::new(),
+        configs: Vec::new(),
+        kills,
+        killed_at: 0,
+        replays: false,
     };
     let busy = random.spread(200, 20_000);
     for _ in 0..random.between(1, 3) {
@@ -124,7 +129,8 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
     let channel = ChannelId(number as u16);
     // A medium with a timing model has one reactor.
     let is_timed = world.reactors.len() == 1 && random.once_in(2);
-    let real = (is_timed || random.once_in(4)).then(|| {
+    // What is in memory of the process dies with it.
+    let real = ((is_timed || random.once_in(4)) && !world.kills).then(|| {
         let size = len as u64;
         let kind = MediumKind::Ram { size };
         let mut medium = media::Medium::open(&MediumSpec { kind }).expect("memory");
@@ -169,11 +175,13 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
     world.media.push(Medium {
         channel,
         disk: real.is_none().then_some(disk),
+        depth: DEPTH.into(),
     });
     let mut config = SubsystemConfig::with_namespaces(8, namespaces);
     for namespace in &mut config.namespaces {
         namespace.shared = true;
     }
+    world.configs.push(config.clone());
     let subsystem = Subsystem::new(config).expect("a subsystem");
     let subsystem = world.reactors[reactor].engine.add_subsystem(subsystem);
     world.subsystems.push((reactor, subsystem));
@@ -185,10 +193,11 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
         let slots = config.doorbell_slots();
         let pages = Arc::new(DoorbellPages::new(slots).expect("doorbells"));
         let its = engine.subsystem_mut(subsystem).expect("it was just added");
-        let controller = Controller::new(config, pages, its).expect("a controller");
+        let controller = Controller::new(config.clone(), pages.clone(), its);
+        let controller = controller.expect("a controller");
         let slot = engine.add_controller(controller, subsystem);
         let mapped = manners.doorbells == Doorbells::Mapped;
-        seats.push(Seat::new(slot, mapped));
+        seats.push(Seat::new(slot, number, config, pages, mapped));
         world.hosts.push(Attached {
             host: Host::new(id, manners, spaces.to_vec(), random.fork()),
             reactor,

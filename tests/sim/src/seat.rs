@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use controller::Controller;
+use controller::{Controller, ControllerConfig};
 use engine::ControllerSlot;
 use memory::{Access, DmaMap, DmaView, DoorbellPages, Iova, LostFlag};
 use port::time::Time;
@@ -42,6 +42,12 @@ enum Host {
 pub struct Seat {
     /// Its place in the engine.
     pub slot: ControllerSlot,
+    /// Which of the world's subsystems is the controller's.
+    pub subsystem: usize,
+    /// The controller's configuration.
+    pub config: ControllerConfig,
+    /// The doorbells of the last host.
+    pub doorbells: Arc<DoorbellPages>,
     /// To and from its host.
     pub wire: Wire,
     host: Host,
@@ -59,9 +65,18 @@ pub struct Seat {
 impl Seat {
     /// A seat without a host.
     #[must_use]
-    pub fn new(slot: ControllerSlot, mapped_doorbells: bool) -> Self {
+    pub fn new(
+        slot: ControllerSlot,
+        subsystem: usize,
+        config: ControllerConfig,
+        doorbells: Arc<DoorbellPages>,
+        mapped_doorbells: bool,
+    ) -> Self {
         Seat {
             slot,
+            subsystem,
+            config,
+            doorbells,
             wire: Wire::default(),
             host: Host::None,
             map: DmaMap::new(REGIONS),
@@ -70,6 +85,31 @@ impl Seat {
             lines: 0,
             lines_told: 0,
             late: false,
+        }
+    }
+
+    /// The host's memory.
+    #[must_use]
+    pub fn view(&self) -> Arc<DmaView> {
+        self.map.view()
+    }
+
+    /// Its process has died, and another one serves this controller. A reset that has no answer
+    /// is asked for again.
+    pub fn begin_again(&mut self, controller: &mut Controller) {
+        self.lines_told = 0;
+        if self.host != Host::None {
+            controller.expect_messages();
+        }
+        if self
+            .waiting
+            .iter()
+            .any(|waiting| waiting.until == Until::Reset)
+        {
+            controller.function_reset();
+        }
+        for waiting in &mut self.waiting {
+            waiting.abandoned = false;
         }
     }
 
@@ -145,6 +185,7 @@ impl Seat {
                 let slots = controller.config().doorbell_slots();
                 let pages = DoorbellPages::new(slots).expect("memory for doorbells");
                 let pages = Arc::new(pages);
+                self.doorbells = pages.clone();
                 let set = controller.set_doorbells(pages.clone());
                 set.expect("as many as it needs");
                 controller.expect_messages();

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use controller::subsystem::SubsystemConfig;
 use engine::{EngineId, SubsystemSlot};
 use port::ChannelId;
 
@@ -27,6 +28,8 @@ pub struct Medium {
     pub channel: ChannelId,
     /// Its bytes, unless it is a real one.
     pub disk: Option<Rc<RefCell<Disk>>>,
+    /// Commands that a channel holds at most.
+    pub depth: usize,
 }
 
 /// A host and where its controller is.
@@ -83,6 +86,14 @@ pub struct World {
     pub subsystems: Vec<(usize, SubsystemSlot)>,
     /// For each namespace until when it may have been taken away.
     pub absent_until: Vec<u64>,
+    /// Configurations of the subsystems.
+    pub configs: Vec<SubsystemConfig>,
+    /// The process dies now and then.
+    pub kills: bool,
+    /// When it died last; 0 for never.
+    pub killed_at: u64,
+    /// Commands of a process that died have yet to be executed again.
+    pub replays: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -191,6 +202,7 @@ impl World {
             tally: &mut self.tally,
             ending: self.ending,
             faults: self.faults,
+            killed_at: self.killed_at,
             absent_until: &self.absent_until,
             traced: self.steps >= self.trace_from,
         };
@@ -227,6 +239,9 @@ impl World {
         }
         for (token, result) in answered {
             self.change_ended(token, result)?;
+        }
+        if self.replays {
+            self.release();
         }
         let reactor = &mut self.reactors[at];
         for attached in &mut self.hosts {
@@ -271,7 +286,7 @@ impl World {
 
     /// What media have done with for certain.
     fn settle(&mut self) {
-        if !self.ledger.has_open() {
+        if !self.ledger.has_open() || self.replays {
             return;
         }
         for (number, medium) in self.media.iter().enumerate() {

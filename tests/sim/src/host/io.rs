@@ -23,6 +23,7 @@ const INVALID_NAMESPACE: u16 = 0x00b;
 const DATA_TRANSFER_ERROR: u16 = 0x004;
 const ABORTED: u16 = 0x007;
 const ABORTED_SQ_DELETION: u16 = 0x008;
+const INTERRUPTED: u16 = 0x021;
 const WRITE_FAULT: u16 = 0x280;
 const UNRECOVERED_READ_ERROR: u16 = 0x281;
 const COMPARE_FAILURE: u16 = 0x285;
@@ -41,6 +42,11 @@ impl Kind {
 
     fn writes(self) -> bool {
         matches!(self, Kind::Write | Kind::Zeroes | Kind::Deallocate)
+    }
+
+    /// Whether it writes zeroes.
+    fn zeroes(self) -> bool {
+        matches!(self, Kind::Zeroes | Kind::Deallocate)
     }
 }
 
@@ -450,8 +456,21 @@ impl Host {
         }
         let medium = self.spaces[command.space].medium;
         for span in [command.span].iter().chain(&command.more) {
-            around.ledger.leave_open(medium, *span, command.mark);
+            let zeroes = command.kind.zeroes();
+            around
+                .ledger
+                .leave_open(medium, *span, command.mark, zeroes);
         }
+    }
+
+    /// Its writes that are out: their blocks, numbers, and whether they write zeroes.
+    pub fn writes_out(&self) -> impl Iterator<Item = (Span, u64, bool)> {
+        let commands = self.sqs.iter().flat_map(|sq| sq.slots.iter().flatten());
+        let writes = commands.filter(|command| command.kind.writes());
+        writes.flat_map(|command| {
+            let spans = [command.span].into_iter().chain(command.more.clone());
+            spans.map(|span| (span, command.mark, command.kind.zeroes()))
+        })
     }
 
     /// All commands of a queue end so.
@@ -553,6 +572,7 @@ fn may_fail(command: &Command, status: u16, around: &Around<'_>) -> bool {
         ABORTED_SQ_DELETION => excused(excuse::DELETE | excuse::SHUTDOWN),
         // A read with Force Unit Access makes the medium write first.
         WRITE_FAULT => faults,
+        INTERRUPTED => around.killed_at >= command.since,
         UNRECOVERED_READ_ERROR if faults => !command.kind.writes(),
         _ => false,
     }

@@ -385,7 +385,7 @@ impl Host {
             return Ok(());
         }
         if out.writes {
-            self.ledger.leave_open(0, out.span, out.mark);
+            self.ledger.leave_open(0, out.span, out.mark, false);
             self.ledger.settle(0, u64::MAX);
             let since = self.ledger.moment();
             self.unknown

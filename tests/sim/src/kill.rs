@@ -1,0 +1,104 @@
+//! The end of the program's process at any step, and what goes on from what it left: the state
+//! files, the hosts' messages that were not read, their memory maps, their doorbells, and the
+//! media.
+//!
+//! Requests of the dead process land before another one goes on, or never: a medium is fenced.
+
+use controller::subsystem::Subsystem;
+use engine::{Engine, EngineId};
+use memory::{LostFlag, StateFile};
+use port::time::Time;
+
+use crate::medium::{Port, SimChannel};
+use crate::reactor::Reactor;
+use crate::world::{Post, World};
+
+/// From the death to the first turn of what goes on.
+const PAUSE_NS: (u64, u64) = (100_000, 20_000_000);
+
+impl World {
+    /// The process dies, and another one goes on.
+    pub(crate) fn kill(&mut self) {
+        self.tally.kills += 1;
+        self.killed_at = self.now;
+        let writes = self.hosts.iter().flat_map(|host| host.host.writes_out());
+        let writes: Vec<_> = writes.collect();
+        self.ledger.repeat(&writes);
+        self.replays = true;
+        if self.steps >= self.trace_from {
+            println!("{:>14} the process dies", self.now);
+        }
+        self.post = Post::default();
+        let due = self.now + self.random.between(PAUSE_NS.0, PAUSE_NS.1);
+        let mut controllers = Vec::new();
+        for (number, reactor) in self.reactors.iter_mut().enumerate() {
+            let mut files = Vec::new();
+            for seat in &reactor.seats {
+                let controller = reactor.engine.controller_mut(seat.slot);
+                let controller = controller.expect("a seat has one");
+                let fd = controller.state().fd().try_clone_to_owned();
+                files.push(fd.expect("a descriptor"));
+            }
+            for medium in &self.media {
+                if let Some(Port::Sim(channel)) =
+                    reactor.engine.channels_mut().get_mut(medium.channel)
+                {
+                    channel.die();
+                }
+            }
+            let mut engine = Engine::new(reactor.mode, Time(self.now));
+            engine.set_id(EngineId(number as u16));
+            for medium in &self.media {
+                let disk = medium.disk.as_ref().expect("a medium that outlives it");
+                let port = Port::Sim(SimChannel::new(disk, &self.clock));
+                let added = engine.add_channel(medium.channel, port, medium.depth);
+                assert!(added.is_ok(), "each medium has its own id");
+            }
+            reactor.begin_again(engine, self.now, due);
+            controllers.push(files);
+        }
+        for (number, (reactor, slot)) in self.subsystems.iter_mut().enumerate() {
+            let config = self.configs[number].clone();
+            let subsystem = Subsystem::new(config).expect("a subsystem");
+            *slot = self.reactors[*reactor].engine.add_subsystem(subsystem);
+        }
+        for (reactor, files) in self.reactors.iter_mut().zip(controllers) {
+            let Reactor { engine, seats, .. } = reactor;
+            for (seat, file) in seats.iter_mut().zip(files) {
+                let (_, subsystem) = self.subsystems[seat.subsystem];
+                let file = StateFile::open(file).expect("it was made by us");
+                let (doorbells, view) = (seat.doorbells.clone(), seat.view());
+                let config = seat.config.clone();
+                let slot = engine.restore_controller(config, doorbells, view, file, subsystem);
+                let slot = slot.expect("nothing is damaged").expect("a subsystem");
+                seat.slot = slot;
+                let controller = engine.controller_mut(slot).expect("it was just added");
+                controller.set_view(seat.view(), LostFlag::default());
+                seat.begin_again(controller);
+            }
+        }
+    }
+
+    /// Lets all controllers fetch commands, when all have executed again what had to be.
+    pub(crate) fn release(&mut self) {
+        let has_replayed = |reactor: &mut Reactor| {
+            let Reactor { engine, seats, .. } = reactor;
+            let mut seats = seats.iter();
+            seats.all(|seat| {
+                let controller = engine.controller_mut(seat.slot);
+                controller.is_some_and(|controller| controller.has_replayed())
+            })
+        };
+        if !self.reactors.iter_mut().all(has_replayed) {
+            return;
+        }
+        self.replays = false;
+        self.ledger.repeated();
+        for reactor in &mut self.reactors {
+            for seat in &reactor.seats {
+                reactor.engine.release_controller(seat.slot);
+            }
+            reactor.wake(self.now);
+        }
+    }
+}
