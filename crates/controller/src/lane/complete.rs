@@ -253,6 +253,7 @@ impl Queues {
     pub(super) fn give_up(&mut self, index: u16) {
         let sqid = self.slots.slot(index).sqid();
         self.forget_held(index);
+        self.forget_replay(index);
         if let Some(member) = self.member(usize::from(sqid) - 1)
             && member.waiting == Some(index)
         {

@@ -20,6 +20,8 @@ pub(super) enum Way {
     Post,
     /// It is executed again.
     Again,
+    /// As well; a channel was full, and parts of it may be with media.
+    Begun,
     /// It ends with this status.
     End(Status),
 }

@@ -300,9 +300,12 @@ impl Queues {
             match way {
                 Way::Post => self.post_again(slot),
                 Way::End(status) => self.finish(slot, status),
-                Way::Again => {
+                Way::Again | Way::Begun => {
+                    if way == Way::Again {
+                        self.slots.slot(slot).begin_again();
+                    }
                     if self.execute_again(slot, issuer) == Went::Full {
-                        let way = Way::Again;
+                        let way = Way::Begun;
                         self.replays.0.push_front(Replay { slot, way });
                         break;
                     }
@@ -350,14 +353,13 @@ impl Queues {
         self.forget_outstanding(position);
     }
 
-    /// Executes a command for a second time.
+    /// Issues a command that is executed a second time.
     fn execute_again<C: Channel, G: Gate>(
         &mut self,
         index: u16,
         issuer: &mut Issuer<'_, C, G>,
     ) -> Went {
         let slot = self.slots.slot(index);
-        slot.begin_again();
         let sqe = slot.sqe();
         let position = usize::from(slot.sqid()) - 1;
         let went = self.issue(index, position, &sqe, issuer);
@@ -379,15 +381,26 @@ impl Queues {
         for one in std::mem::take(&mut self.replays.0) {
             if !chosen(self.slots.get(one.slot)) {
                 kept.push_back(one);
-            } else if one.way != Way::Post {
-                self.finish(one.slot, status);
-            } else if self.service.is_serving() {
-                self.post_again(one.slot);
-            } else {
-                self.release_posting(one.slot);
+                continue;
+            }
+            match one.way {
+                Way::Post if self.service.is_serving() => self.post_again(one.slot),
+                Way::Post => self.release_posting(one.slot),
+                // Parts of it may be with media.
+                Way::Begun => self.drop_waiting(one.slot, status),
+                Way::Again | Way::End(_) => self.finish(one.slot, status),
             }
         }
         self.replays.0 = kept;
+        if self.replays.0.is_empty() {
+            self.service.set_replaying(false);
+        }
+    }
+
+    /// A command was aborted, parts of which are with media: it does not go on.
+    #[cold]
+    pub(super) fn forget_replay(&mut self, index: u16) {
+        self.replays.0.retain(|one| one.slot != index);
         if self.replays.0.is_empty() {
             self.service.set_replaying(false);
         }
