@@ -32,6 +32,8 @@ pub(super) struct Service {
     replaying: bool,
     /// Nothing is fetched: commands of a process that died have not completed, here or elsewhere.
     restored: Restored,
+    /// It has stopped, left the bus, or is about to; or executes commands again.
+    ending: bool,
     stop: Stop,
     /// The round of the last [`super::LaneCommand::LeaveBus`].
     bus_round: u32,
@@ -70,6 +72,7 @@ impl Service {
             still: false,
             replaying: false,
             restored: Restored::No,
+            ending: false,
             stop: Stop::No,
             bus_round: 0,
             to_move: false,
@@ -100,9 +103,10 @@ impl Service {
         self.settle();
     }
 
-    /// Finds out whether a turn looks at the queues.
+    /// Finds out whether a turn looks at the queues, and whether an end is awaited.
     fn settle(&mut self) {
         self.still = !self.serving || self.replaying || self.stop == Stop::Left;
+        self.ending = self.stop != Stop::No || self.restored == Restored::Replaying;
     }
 
     /// Whether commands may be fetched.
@@ -120,11 +124,13 @@ impl Service {
     /// The lane was restored: it fetches nothing until it is released.
     pub(super) fn restore(&mut self) {
         self.restored = Restored::Replaying;
+        self.settle();
     }
 
     /// It may fetch.
     pub(super) fn release(&mut self) {
         self.restored = Restored::No;
+        self.settle();
     }
 
     /// Whether it is to move.
@@ -183,7 +189,7 @@ impl Service {
     /// Whether it has stopped, left the bus, or is about to; or executes commands again.
     #[inline]
     pub(super) fn is_ending(&self) -> bool {
-        self.stop != Stop::No || self.restored == Restored::Replaying
+        self.ending
     }
 
     /// What a stop or a leave of the bus still waits for, if there is one.
@@ -205,6 +211,7 @@ impl Service {
             }
             Awaits::Replays => {
                 self.restored = Restored::Told;
+                self.settle();
                 Some(LaneEvent::Replayed)
             }
             Awaits::Commands => {
