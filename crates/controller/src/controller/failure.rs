@@ -102,9 +102,6 @@ pub enum RestoreError {
     /// A queue cannot be made.
     #[error(transparent)]
     Queue(#[from] QueueError),
-    /// The host's doorbell buffers cannot be reached.
-    #[error("cannot access the doorbell buffers: {0}")]
-    Shadow(#[from] RingError),
     /// A lane cannot go on.
     #[error(transparent)]
     Lane(#[from] lane::RestoreError),

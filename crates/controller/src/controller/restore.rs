@@ -22,7 +22,7 @@ use super::Controller;
 use super::admin::events::{Event, Events};
 use super::admin::features::Values;
 use super::admin::{AdminLeft, AdminQueue, Waiting};
-use super::failure::RestoreError;
+use super::failure::{Failure, RestoreError};
 use super::lifecycle::{Phase, Shutdown};
 use super::saved::{ControllerState, Found, Saved, WaitingKind, WaitingState};
 use crate::config::ControllerConfig;
@@ -113,6 +113,10 @@ impl Controller {
         let spec = ShadowSpec { shadow, event_idx };
         self.doorbells.shadow = (shadow.0 != 0).then_some(spec);
         self.restore_admin(found)?;
+        if self.life.phase != Phase::Ready {
+            // The completion queue is gone.
+            return Ok(());
+        }
         self.arbiter = self.new_arbiter();
         self.restart_keep_alive();
         if self.life.shutdown == Shutdown::None {
@@ -154,7 +158,7 @@ impl Controller {
             cq_bell: (saved.cq_shadow, saved.cq_bell),
             posting: saved.cq_tail.posting().then(|| Cqe::from_words(saved.cqe)),
         };
-        let mut admin = AdminQueue::restore(&self.view, &left, shadow)?;
+        let (mut admin, posted) = AdminQueue::restore(&self.view, &left, shadow)?;
         // Which entries the host has consumed.
         let looked = admin.look_at_head(&self.doorbells.pages);
         looked.map_err(|_| RestoreError::Damaged("the host has consumed what was not posted"))?;
@@ -179,6 +183,9 @@ impl Controller {
         }
         if saved.cq_tail.posting() {
             self.save_posted();
+        }
+        if posted.is_err() {
+            self.fail(Failure::QueueLost);
         }
         Ok(())
     }

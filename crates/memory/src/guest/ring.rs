@@ -84,18 +84,10 @@ impl Pages {
         bytes: u64,
         need: Need,
     ) -> Result<Self, RingError> {
-        if base.page_offset() != 0 {
-            return Err(RingError::Misaligned);
-        }
-        let mut each = vec![ptr::null_mut(); bytes.div_ceil(PAGE) as usize].into_boxed_slice();
-        fill(&mut each, view, base, need)?;
-        Ok(Pages {
-            base,
-            need,
-            flat: flat(&each),
-            each,
-            view: view.clone(),
-        })
+        let mut pages = Self::absent(view, base, bytes, need)?;
+        fill(&mut pages.each, view, base, need)?;
+        pages.flat = flat(&pages.each);
+        Ok(pages)
     }
 
     /// The pages of `bytes` bytes from `base` as a view has them: some may be absent.
@@ -105,18 +97,23 @@ impl Pages {
         bytes: u64,
         need: Need,
     ) -> Result<Self, RingError> {
+        let mut pages = Self::absent(view, base, bytes, need)?;
+        pages.resolve(view);
+        Ok(pages)
+    }
+
+    /// The same, all of them absent.
+    fn absent(view: &Arc<DmaView>, base: Iova, bytes: u64, need: Need) -> Result<Self, RingError> {
         if base.page_offset() != 0 {
             return Err(RingError::Misaligned);
         }
-        let mut pages = Pages {
+        Ok(Pages {
             base,
             need,
             each: vec![ptr::null_mut(); bytes.div_ceil(PAGE) as usize].into_boxed_slice(),
             flat: ptr::null_mut(),
             view: view.clone(),
-        };
-        pages.resolve(view);
-        Ok(pages)
+        })
     }
 
     /// Finds the pages again, in another view. Those that are gone become absent.

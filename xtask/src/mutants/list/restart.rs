@@ -147,8 +147,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "restart-admin-posting-lost",
         guard: "an admin completion that was being posted is posted",
         file: "crates/controller/src/controller/admin/queue.rs",
-        from: "            let _ = cq.post(entry, cqe);\n",
-        to: "            let _ = cqe;\n            cq.release(entry);\n",
+        from: "            posted = cq.post(entry, cqe);\n",
+        to: "            let _ = cqe;\n            cq.release(entry);\n            posted = Ok(());\n",
         test: ADMIN,
     },
     Mutation {

@@ -53,7 +53,7 @@ pub(crate) struct AdminQueue {
 }
 
 impl AdminQueue {
-    /// Queues of so many entries at these addresses.
+    /// Creates both queues, each from its address and its number of entries.
     pub(crate) fn new(
         view: &Arc<DmaView>,
         doorbells: &DoorbellPages,
@@ -80,12 +80,12 @@ impl AdminQueue {
     /// The queues of a process that died, with the doorbell buffers of the host's if it registered
     /// some. The head of the completion queue was not saved: every entry is taken as posted and not
     /// consumed until the doorbell has been looked at. A completion that was being posted is
-    /// posted: the host may have consumed it.
+    /// posted: the host may have consumed it. Also whether that found no memory.
     pub(crate) fn restore(
         view: &Arc<DmaView>,
         left: &AdminLeft,
         shadow: Option<ShadowDoorbells>,
-    ) -> Result<Self, QueueError> {
+    ) -> Result<(Self, Result<(), RingAbsent>), QueueError> {
         let sq = SqState {
             base: left.sq.0,
             entries: left.sq.1,
@@ -107,13 +107,13 @@ impl AdminQueue {
             bell: left.cq_bell.1,
         };
         let mut cq = Cq::restore(view, cq)?;
+        let mut posted = Ok(());
         if let Some(cqe) = left.posting
             && let Some(entry) = cq.reserve()
         {
-            // A ring that is gone fails the controller as soon as it is used again.
-            let _ = cq.post(entry, cqe);
+            posted = cq.post(entry, cqe);
         }
-        Ok(AdminQueue {
+        let admin = AdminQueue {
             sq: Sq::restore(view, &sq)?,
             cq,
             reserved: Pool::default(),
@@ -123,7 +123,8 @@ impl AdminQueue {
             shadow,
             armed: None,
             ordered: None,
-        })
+        };
+        Ok((admin, posted))
     }
 
     /// The location of its doorbells.
