@@ -10,7 +10,8 @@ use std::io;
 use std::os::fd::AsFd;
 
 use port::time::Time;
-use transport::vfio_user::{Caller, CallerEnd, Listener};
+use transport::vfio_user::{Caller, CallerEnd};
+use vfio_user::Listener;
 
 use super::poller::{Poller, Source};
 

@@ -13,7 +13,8 @@ use controller::{Controller, Interrupt};
 use engine::ControllerSlot;
 use memory::{ClientMappings, DmaView, DoorbellPages, LostFlag, Pieces};
 use port::time::Time;
-use transport::vfio_user::{Caller, Listener, Parting, Session, SessionConfig};
+use transport::vfio_user::{Caller, Parting, Session, SessionConfig};
+use vfio_user::Listener;
 
 use super::door::{Door, Seat};
 use super::lines::Vectors;

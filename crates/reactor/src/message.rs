@@ -119,7 +119,7 @@ pub struct NewController {
     /// Its subsystem.
     pub subsystem: SubsystemSlot,
     /// Socket of its hosts.
-    pub listener: transport::vfio_user::Listener,
+    pub listener: vfio_user::Listener,
     /// Whether a host is attached.
     pub presence: Arc<Presence>,
     /// Counter of doorbells that arrive as messages.

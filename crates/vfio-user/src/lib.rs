@@ -2,7 +2,7 @@
 //!
 //! The reading order is [`header`] (the 16 bytes before every message), [`message`] (the bodies,
 //! one module per group), [`Connection`] (whole messages over a non-blocking UNIX stream socket),
-//! and [`Client`] (a blocking client built on it).
+//! [`Client`] (a blocking client built on it), and [`Listener`] (a server's listening socket).
 //!
 //! Invariants:
 //! - Nothing that a peer sends panics, blocks, or allocates more than [`MAX_MESSAGE_LEN`] for
@@ -11,8 +11,8 @@
 //! - An error is local to one message unless the framing itself is lost.
 //!
 //! What it does not do: it knows no NVMe and no device, keeps no memory map, maps no memory, and
-//! runs no server. It implements neither migration data nor the twin-socket mode, and it sends no
-//! `REGION_WRITE_MULTI`.
+//! serves no session. It implements neither migration data nor the twin-socket mode, and it sends
+//! no `REGION_WRITE_MULTI`.
 //!
 //! Section names in comments are those of the "vfio-user Protocol Specification" (QEMU,
 //! `docs/interop/vfio-user.rst`). All fields are in the machine's byte order, as specified.
@@ -23,11 +23,13 @@ mod backlog;
 mod client;
 mod connection;
 pub mod header;
+mod listener;
 pub mod message;
 
 pub use client::{Client, ClientError, Region, Reply};
 pub use connection::{Connection, ConnectionError, Message};
 pub use header::{Command, Header};
+pub use listener::{BindError, Listener};
 pub use message::Malformed;
 
 /// Length of the header before every message, in bytes.

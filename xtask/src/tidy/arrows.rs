@@ -103,7 +103,6 @@ pub(super) const ALLOWED: Table<'static> = &[
             "simulate",
             "terminal",
             "trace-file",
-            "transport",
             "vfio-user",
         ],
     ),

@@ -12,7 +12,7 @@ use engine::{Mode, SubsystemSlot};
 use fuse::Mount;
 use reactor::message::NewController;
 use reactor::presence::Presence;
-use transport::vfio_user::Listener;
+use vfio_user::Listener;
 
 use super::mounts::{Socket, mount};
 use super::{Served, State};

@@ -1,9 +1,9 @@
-//! The vfio-user server: one listening socket and at most one session for each controller.
+//! The vfio-user server: at most one session for each controller.
 //!
-//! [`Listener`] is the socket to which hosts connect, [`Caller`] a connection that has not agreed
-//! on a version, [`Session`] one connected host, and [`Parting`] the end of a connection. The
-//! reading order is `session` (the reply to each message, and its time), `memory_map` (DMA_MAP and
-//! DMA_UNMAP), `regions` (BARs and configuration space), `interrupts` (eventfds).
+//! [`Caller`] is a connection that has not agreed on a version, [`Session`] one connected host, and
+//! [`Parting`] the end of a connection. The reading order is `session` (the reply to each message,
+//! and its time), `memory_map` (DMA_MAP and DMA_UNMAP), `regions` (BARs and configuration space),
+//! `interrupts` (eventfds).
 //!
 //! Invariants:
 //! - A session ends only when its host has gone, when it does not read its replies, or when the
@@ -18,7 +18,6 @@
 
 mod caller;
 mod interrupts;
-mod listener;
 mod memory_map;
 mod parting;
 mod regions;
@@ -27,7 +26,6 @@ mod waiting;
 
 pub use caller::{Caller, CallerEnd};
 use controller::{ControllerConfig, DoorbellMode};
-pub use listener::{BindError, Listener};
 pub use parting::Parting;
 use rustix::io::Errno;
 pub use session::Session;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use ch_vfio_user::Client;
 use memory::EventFd;
 use tests_protocol::{Options, Server};
-use transport::vfio_user::Listener;
+use vfio_user::Listener;
 
 /// It connects to a path only.
 struct Connected {

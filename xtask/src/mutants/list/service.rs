@@ -52,12 +52,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "socket-mode-set",
         guard: "others may connect where the configuration says so",
-        file: "crates/transport/src/vfio_user/listener/mod.rs",
+        file: "crates/vfio-user/src/listener/mod.rs",
         from: "        rustix::fs::chmod(&self.path, mode)",
         to: "        Ok::<(), Errno>(drop(mode))",
         test: unit(
-            "transport",
-            "vfio_user::listener::tests::the_file_is_for_its_owner_only",
+            "vfio-user",
+            "listener::tests::the_file_is_for_its_owner_only",
         ),
     },
 ];
