@@ -10,8 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use port::time::Time;
-use transport::vfio_user::{Caller, CallerEnd};
-use vfio_user::Listener;
+use transport::vfio_user::{Caller, CallerEnd, Entrance};
 
 use super::poller::{Poller, Source};
 
@@ -38,7 +37,7 @@ impl Seat {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Door {
-    listener: Listener,
+    entrance: Entrance,
     source: Source,
     /// In order of arrival.
     callers: Vec<Caller>,
@@ -58,9 +57,9 @@ struct Logged {
 }
 
 impl Door {
-    pub(crate) fn new(listener: Listener, source: Source) -> Self {
+    pub(crate) fn new(entrance: Entrance, source: Source) -> Self {
         Door {
-            listener,
+            entrance,
             source,
             callers: Vec::new(),
             is_watched: false,
@@ -74,9 +73,9 @@ impl Door {
     pub(crate) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
         let watches = self.callers.len() < MAX_CALLERS && self.accepts_at.is_none();
         if watches && !self.is_watched {
-            poller.add(self.listener.as_fd(), self.source)?;
+            poller.add(self.entrance.as_fd(), self.source)?;
         } else if !watches && self.is_watched {
-            poller.remove(self.listener.as_fd())?;
+            poller.remove(self.entrance.as_fd())?;
         }
         self.is_watched = watches;
         Ok(())
@@ -104,8 +103,9 @@ impl Door {
         self.accepts_at = None;
         let before = self.callers.len();
         while self.callers.len() < MAX_CALLERS {
-            let accepted = self.listener.accept().and_then(|stream| {
-                let caller = stream.map(|stream| Caller::new(stream, now)).transpose()?;
+            let accepted = self.entrance.accept().and_then(|arrival| {
+                let caller = arrival.map(|arrival| Caller::new(arrival, now));
+                let caller = caller.transpose()?;
                 if let Some(caller) = &caller {
                     poller.add(caller.as_fd(), self.source)?;
                 }
@@ -213,7 +213,7 @@ impl Door {
             drop(caller.part());
         }
         if std::mem::take(&mut self.is_watched)
-            && let Err(error) = poller.remove(self.listener.as_fd())
+            && let Err(error) = poller.remove(self.entrance.as_fd())
         {
             tracing::error!(controller = name, "cannot forget a socket: {error}");
         }

@@ -274,6 +274,17 @@ impl ReactorHandle {
         self.ask(|answer| Message::AddController(Box::new(new), answer))?
     }
 
+    /// Whether every controller that goes on from a former process has executed again what it had
+    /// to.
+    pub fn has_replayed(&self) -> anyhow::Result<bool> {
+        self.ask(Message::HasReplayed)
+    }
+
+    /// Lets those controllers fetch commands.
+    pub fn release(&self) -> anyhow::Result<()> {
+        self.ask(Message::Release)
+    }
+
     /// Begins a removal; a later call of [`Self::remove_controller`] waits for its end.
     pub fn begin_to_remove(&self, slot: ControllerSlot) -> anyhow::Result<()> {
         let (answer, _) = mpsc::sync_channel(1);

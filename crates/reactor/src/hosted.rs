@@ -13,8 +13,8 @@ use controller::{Controller, Interrupt};
 use engine::ControllerSlot;
 use memory::{ClientMappings, DmaView, DoorbellPages, LostFlag, Pieces};
 use port::time::Time;
-use transport::vfio_user::{Caller, Parting, Session, SessionConfig};
-use vfio_user::Listener;
+use transport::vfio_user::{Caller, Entrance, Session, SessionConfig};
+use vfio_user::Parting;
 
 use super::door::{Door, Seat};
 use super::lines::Vectors;
@@ -60,7 +60,7 @@ impl Hosted {
     pub(crate) fn new(
         name: String,
         slot: ControllerSlot,
-        listener: Listener,
+        entrance: Entrance,
         session_config: SessionConfig,
         presence: Arc<Presence>,
         watching: WatchSpec,
@@ -68,7 +68,7 @@ impl Hosted {
         Hosted {
             name,
             slot,
-            door: Door::new(listener, Source::Door(slot.0)),
+            door: Door::new(entrance, Source::Door(slot.0)),
             session_config,
             host: Host::None,
             presence,
@@ -120,7 +120,7 @@ impl Hosted {
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let of_host = match &self.host {
             Host::Attached(session) => session.next_deadline(),
-            Host::Leaving(parting) => parting.deadline(),
+            Host::Leaving(parting) => parting.deadline().map(Time),
             Host::None => None,
         };
         of_host
@@ -209,7 +209,7 @@ impl Hosted {
         match self.attach(caller, controller, poller) {
             Ok(session) => {
                 tracing::info!(controller = self.name, "host attached");
-                self.presence.enter(&self.name, session.as_fd());
+                self.presence.enter(&self.name, session.process());
                 self.door.host_came();
                 self.output_watched = false;
                 self.memory_told = 0;
@@ -230,14 +230,38 @@ impl Hosted {
     ) -> anyhow::Result<Session> {
         // new pages: the last host may still have the old ones mapped
         let doorbells = Arc::new(DoorbellPages::new(controller.config().doorbell_slots())?);
-        let session = caller.attach(doorbells.clone(), self.session_config.clone())?;
+        let session = caller.attach(doorbells.clone(), self.session_config.clone(), controller)?;
         controller.set_doorbells(doorbells)?;
         controller.expect_messages();
+        self.watch_session(&session, poller)?;
+        Ok(session)
+    }
+
+    /// Goes on with the host of a former process, on its controller.
+    pub(crate) fn resume(
+        &mut self,
+        mut session: Session,
+        controller: &mut Controller,
+        poller: &Poller,
+    ) -> io::Result<()> {
+        if let Err(end) = session.continue_with(controller) {
+            // Its socket says so again at the next poll.
+            tracing::debug!(controller = self.name, "cannot keep the state: {end}");
+        }
+        controller.expect_messages();
+        self.watch_session(&session, poller)?;
+        tracing::info!(controller = self.name, "host continues");
+        self.presence.enter(&self.name, session.process());
+        self.host = Host::Attached(Box::new(session));
+        Ok(())
+    }
+
+    fn watch_session(&self, session: &Session, poller: &Poller) -> io::Result<()> {
         poller.add(session.as_fd(), self.source())?;
         if let Some(unmasked) = session.unmasked() {
             poller.add(unmasked, self.source())?;
         }
-        Ok(session)
+        Ok(())
     }
 
     /// Ends the session and resets the controller to its power-on state.
@@ -272,7 +296,7 @@ impl Hosted {
         if begins {
             controller.set_view(DmaView::empty(), LostFlag::default());
         }
-        if parting.poll(now) {
+        if parting.poll(now.0) {
             if !begins && let Err(error) = poller.remove(parting.as_fd()) {
                 tracing::error!(controller = self.name, "cannot forget a socket: {error}");
             }

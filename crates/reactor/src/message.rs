@@ -17,6 +17,7 @@ use media::{Duty, Medium, ZoneLoss, ZoneLossError};
 use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
+use transport::vfio_user::Entrance;
 
 use super::lines::Vectors;
 use super::looks::LookAsked;
@@ -105,6 +106,11 @@ pub(crate) enum Message {
     Trace(ControllerSlot, Option<TraceSpec>, Option<Answer<()>>),
     /// Apply the live keys of a controller's configuration.
     Configure(ControllerSlot, Arc<Controller>, Answer<()>),
+    /// Report whether every controller that goes on from a former process has executed again what
+    /// it had to.
+    HasReplayed(Answer<bool>),
+    /// Let those controllers fetch commands.
+    Release(Answer<()>),
     /// Answer, to show that the thread handles messages.
     Answer(Answer<()>),
     /// End the thread.
@@ -118,8 +124,8 @@ pub struct NewController {
     pub config: ControllerConfig,
     /// Its subsystem.
     pub subsystem: SubsystemSlot,
-    /// Socket of its hosts.
-    pub listener: vfio_user::Listener,
+    /// Where its hosts come from.
+    pub entrance: Entrance,
     /// Whether a host is attached.
     pub presence: Arc<Presence>,
     /// Counter of doorbells that arrive as messages.

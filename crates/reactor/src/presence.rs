@@ -1,10 +1,7 @@
 //! Whether a controller has a host, and the host's process: written by the reactor, read by any
 //! thread.
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use rustix::net::sockopt::socket_peercred;
 
 /// Called with the name of a controller, and whether it has a host now. It must not wait.
 pub type Announce = fn(controller: &str, is_there: bool);
@@ -29,11 +26,8 @@ impl Presence {
         }
     }
 
-    /// A host of the controller has attached over that socket.
-    pub(crate) fn enter(&self, controller: &str, socket: BorrowedFd<'_>) {
-        // the kernel reports no process for a host in another PID namespace
-        let process = socket_peercred(socket).ok();
-        let process = process.and_then(|it| u32::try_from(it.pid.as_raw_nonzero().get()).ok());
+    /// A host of the controller has attached; its process, where known.
+    pub(crate) fn enter(&self, controller: &str, process: Option<u32>) {
         let process = u64::from(process.unwrap_or_default());
         self.host.store((process << 1) | THERE, Ordering::Relaxed);
         (self.announce)(controller, true);
@@ -59,23 +53,19 @@ impl Presence {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-    use std::os::unix::net::UnixStream;
-
     use super::*;
 
     #[test]
-    fn a_host_has_the_process_of_its_socket() {
-        let (one, _other) = UnixStream::pair().unwrap();
+    fn a_host_that_is_there_has_its_process() {
         static ANNOUNCED: AtomicU64 = AtomicU64::new(0);
         let presence = Presence::new(|controller, is_there| {
             assert_eq!(controller, "c");
             ANNOUNCED.fetch_add(if is_there { 1 } else { 256 }, Ordering::Relaxed);
         });
         assert!(!presence.is_there());
-        presence.enter("c", one.as_fd());
+        presence.enter("c", Some(7));
         assert!(presence.is_there());
-        assert_eq!(presence.process(), Some(std::process::id()));
+        assert_eq!(presence.process(), Some(7));
         assert_eq!(ANNOUNCED.load(Ordering::Relaxed), 1);
         presence.leave("c");
         assert_eq!(ANNOUNCED.load(Ordering::Relaxed), 257);

@@ -19,6 +19,7 @@ mod reconcile;
 pub mod saved;
 mod service;
 mod supervisor;
+mod survival;
 mod trace;
 mod trouble;
 

@@ -111,6 +111,14 @@ impl Header {
         header
     }
 
+    /// This command with another number, and with a wish for a reply.
+    pub const fn asking(&self, id: u16) -> Self {
+        let mut header = *self;
+        header.id = id;
+        header.flags &= !NO_REPLY;
+        header
+    }
+
     /// The header of the reply to `self`.
     pub const fn reply(&self) -> Self {
         Self {

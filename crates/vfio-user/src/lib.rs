@@ -2,7 +2,8 @@
 //!
 //! The reading order is [`header`] (the 16 bytes before every message), [`message`] (the bodies,
 //! one module per group), [`Connection`] (whole messages over a non-blocking UNIX stream socket),
-//! [`Client`] (a blocking client built on it), and [`Listener`] (a server's listening socket).
+//! [`Client`] (a blocking client built on it), [`Listener`] (a server's listening socket), and
+//! [`relayed`] (connections behind a process that holds them).
 //!
 //! Invariants:
 //! - Nothing that a peer sends panics, blocks, or allocates more than [`MAX_MESSAGE_LEN`] for
@@ -25,12 +26,15 @@ mod connection;
 pub mod header;
 mod listener;
 pub mod message;
+mod parting;
+pub mod relayed;
 
 pub use client::{Client, ClientError, Region, Reply};
 pub use connection::{Connection, ConnectionError, Message};
 pub use header::{Command, Header};
 pub use listener::{BindError, Listener};
 pub use message::Malformed;
+pub use parting::Parting;
 
 /// Length of the header before every message, in bytes.
 pub const HEADER_LEN: usize = 16;

@@ -11,6 +11,7 @@ use arbitrary::Arbitrary;
 use controller::DoorbellMode;
 use transport::vfio_user::{Caller, CallerEnd, Session, SessionConfig, SessionEnd};
 use vfio_user::header::Command;
+use vfio_user::relayed::Arrival;
 use vfio_user::{Connection, ConnectionError, Header};
 
 use crate::rig::Rig;
@@ -157,7 +158,8 @@ fn serve(rig: &mut Rig, end: End, intact: bool) -> Option<End> {
         End::Caller(mut caller) => match caller.poll(rig.now(), false) {
             Ok(()) if caller.is_introduced() => {
                 let config = SessionConfig::of(rig.controller().config());
-                caller.attach(rig.doorbells.clone(), config).ok()?
+                let doorbells = rig.doorbells.clone();
+                caller.attach(doorbells, config, rig.controller()).ok()?
             }
             Ok(()) => return Some(End::Caller(caller)),
             Err(CallerEnd::Ended(SessionEnd::FramingLost { size })) => {
@@ -218,7 +220,9 @@ pub(crate) fn run(program: Program) {
     let mut reader = theirs.try_clone().unwrap();
     let mut raw = theirs.try_clone().unwrap();
     let mut client = Connection::new(theirs).unwrap();
-    let mut end = Some(End::Caller(Caller::new(ours, rig.now()).unwrap()));
+    let mut end = Some(End::Caller(
+        Caller::new(Arrival::ours(ours), rig.now()).unwrap(),
+    ));
     let mut pending = Vec::new();
     let mut intact = true;
     for (id, step) in (0u16..).zip(program.steps.into_iter().take(STEPS_MAX)) {

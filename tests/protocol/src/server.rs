@@ -21,6 +21,7 @@ use port::time::Time;
 use port::{Added, Channel, ChannelId, Done, Outcome, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use transport::vfio_user::{Caller, Session, SessionConfig};
+use vfio_user::relayed::Arrival;
 
 /// Bytes of each controller's drive.
 pub const DRIVE_LEN: u64 = 4 << 20;
@@ -358,7 +359,7 @@ impl Reactor {
             while let Ok(order) = self.orders.try_recv() {
                 match order {
                     Order::Attach(index, stream) => {
-                        let caller = Caller::new(stream, self.now());
+                        let caller = Caller::new(Arrival::ours(stream), self.now());
                         self.served[index].next = Some(caller.expect("a socket of ours"));
                     }
                     Order::Raise(index, vector, done) => {
@@ -416,7 +417,8 @@ impl Reactor {
                 served.next = Some(caller);
                 return false;
             }
-            let session = caller.attach(served.doorbells.clone(), served.config.clone());
+            let (doorbells, config) = (served.doorbells.clone(), served.config.clone());
+            let session = caller.attach(doorbells, config, controller);
             served.session = session.ok();
             return true;
         };

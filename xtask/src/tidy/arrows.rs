@@ -30,6 +30,7 @@ pub(super) const ALLOWED: Table<'static> = &[
     ("driver", &["memory", "nvme-spec", "vfio-user"]),
     ("engine", &["controller", "memory", "port"]),
     ("guest-rig", &[]),
+    ("holder", &["vfio-user"]),
     (
         "lab",
         &[
@@ -64,8 +65,8 @@ pub(super) const ALLOWED: Table<'static> = &[
     (
         "nvmirage",
         &[
-            "api", "client", "fuse", "lab", "machine", "media", "memory", "model", "server",
-            "terminal",
+            "api", "client", "fuse", "holder", "lab", "machine", "media", "memory", "model",
+            "server", "terminal",
         ],
     ),
     (
@@ -93,6 +94,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "driver",
             "engine",
             "fuse",
+            "holder",
             "machine",
             "media",
             "memory",
@@ -103,6 +105,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "simulate",
             "terminal",
             "trace-file",
+            "transport",
             "vfio-user",
         ],
     ),

@@ -83,7 +83,7 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 26] = [
+const CRATES: [&str; 27] = [
     "api",
     "client",
     "command_path",
@@ -93,6 +93,7 @@ const CRATES: [&str; 26] = [
     "engine",
     "fuse",
     "guest_rig",
+    "holder",
     "lab",
     "loopback",
     "machine",
@@ -116,13 +117,13 @@ const CRATES: [&str; 26] = [
 const PROGRAM: (&str, [&str; 2]) = ("nvmirage", ["book", "cli"]);
 /// Crates that a directive for the program stands for, beside its own: they are the program,
 /// divided.
-const PARTS: [&str; 8] = [
-    "api", "client", "fuse", "lab", "machine", "reactor", "server", "terminal",
+const PARTS: [&str; 9] = [
+    "api", "client", "fuse", "holder", "lab", "machine", "reactor", "server", "terminal",
 ];
 /// The server's crate. `nvmirage::M` stands for each of its modules, too.
 const SERVER: &str = "server";
 /// The server's modules: a test of that crate compares them.
-pub const MODULES: [&str; 15] = [
+pub const MODULES: [&str; 16] = [
     "control",
     "events",
     "identity",
@@ -136,6 +137,7 @@ pub const MODULES: [&str; 15] = [
     "saved",
     "service",
     "supervisor",
+    "survival",
     "trace",
     "trouble",
 ];

@@ -31,6 +31,9 @@ pub enum Failure {
     /// A medium could not be flushed at a shutdown.
     #[error("a medium was not flushed before shutdown: see its errors above")]
     NotFlushed,
+    /// What another process has left cannot be continued with.
+    #[error("the controller's saved state cannot be used: reset the controller")]
+    NotRestored,
 }
 
 /// An invalid setting that a controller was enabled with.

@@ -62,11 +62,17 @@ impl Controller {
         Ok(controller)
     }
 
+    /// The file with which another process can go on ([`Self::restore`]).
+    #[must_use]
+    pub fn state_file(&self) -> &Arc<StateFile> {
+        self.saved.file()
+    }
+
     /// Whether every command of the process that died has completed, as far as its lanes had them.
     #[must_use]
     pub fn has_replayed(&self) -> bool {
         let mut cqs = self.queues.cqs();
-        cqs.all(|(_, cq)| cq.replayed || cq.lane.is_none())
+        !self.held_back || cqs.all(|(_, cq)| cq.replayed || cq.lane.is_none())
     }
 
     /// Lets a controller that was restored fetch commands: every controller of the process has

@@ -96,6 +96,34 @@ impl DoorbellPages {
         })
     }
 
+    /// Pages for `slots` doorbells that another process has made ([`Self::new`]), as they are. That
+    /// process has ended.
+    ///
+    /// # Errors
+    /// `InvalidInput`: the file has another length, or could be shortened; and the system's.
+    pub fn adopt(fd: OwnedFd, slots: usize) -> io::Result<Self> {
+        let unit = rustix::param::page_size();
+        let len = slots.max(1).checked_mul(SLOT_BYTES);
+        let len = len.and_then(|bytes| bytes.checked_next_multiple_of(unit));
+        let file_len = len.and_then(|len| len.checked_add(Self::FILE_OFFSET));
+        let (Some(len), Some(file_len)) = (len, file_len) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let seals = rustix::fs::fcntl_get_seals(&fd)?;
+        let is_whole = rustix::fs::fstat(&fd)?.st_size as u64 == file_len as u64;
+        if !is_whole || !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let map = OwnMap::shared(&fd, file_len)?;
+        Ok(DoorbellPages {
+            fd,
+            base: map.at(Self::FILE_OFFSET, len),
+            slots: len / SLOT_BYTES,
+            lost: LostFlag::default(),
+            _pages: Owner::Ours { _map: map },
+        })
+    }
+
     /// Maps a server's doorbell pages for a host: `len` bytes at `offset` of its file.
     ///
     /// The server is trusted with more than a client is: its file may lie in any file system.

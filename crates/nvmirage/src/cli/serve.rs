@@ -1,10 +1,12 @@
 //! `nvmirage serve`: serves controllers until stopped.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use api::config::{self, Config, Doorbells, Listen};
 use client::Address;
 use client::cli::parse;
+use holder::{Ended, Holder};
 use machine::files::read_text;
 use server::process::{self, Serving};
 use server::saved::{self, Saved};
@@ -83,6 +85,13 @@ pub(super) struct Serve {
     #[arg(long, conflicts_with = "media")]
     forget: bool,
 
+    /// Keep hosts attached when the server's process dies: a small process has the sockets, and
+    /// starts another server's process, which continues
+    ///
+    /// Media without timing, zones and keys survive, and no mounts: null, file.
+    #[arg(long)]
+    survive: bool,
+
     /// Stop also at the end of standard input, for a parent process that may be killed
     #[arg(long)]
     stop_at_eof: bool,
@@ -99,8 +108,21 @@ fn default_config(path: &Path) -> Result<PathBuf, UsageError> {
     )))
 }
 
+/// Becomes the holder of a server that runs this command again; ends with its exit status.
+fn hold(until_eof: bool) -> anyhow::Result<()> {
+    match holder::hold(std::env::args_os().collect(), until_eof)? {
+        Ended::Worker(0) => Ok(()),
+        Ended::Worker(status) => std::process::exit(status.into()),
+        Ended::Signal => anyhow::bail!("the server's process had ended, and could not be replaced"),
+    }
+}
+
 impl Serve {
     pub(super) fn run(mut self) -> anyhow::Result<()> {
+        let holder = match self.survive {
+            true => Holder::of_environment()?,
+            false => None,
+        };
         if self.config.is_none() && self.media.is_empty() {
             self.config = Some(default_config(Path::new(DEFAULT_CONFIG))?);
         }
@@ -109,13 +131,17 @@ impl Serve {
         let source = source.map(|file| Source::new(file, &config)).transpose()?;
         self.override_in(&mut config)?;
         logging::configure(&config.log).map_err(UsageError)?;
+        if self.survive && holder.is_none() {
+            return hold(self.stop_at_eof);
+        }
         let saved = self.saved(&mut config)?;
         let serving = Serving {
             config,
             saved,
             source,
             default_socket: Address::default_of_server(),
-            stop_at_eof: self.stop_at_eof,
+            stop_at_eof: self.stop_at_eof && holder.is_none(),
+            holder: holder.map(Arc::new),
         };
         process::run(serving, || Ok(()))
     }

@@ -1,6 +1,7 @@
 //! The process of a server: what starts in which order, what ends it, and what is printed.
 
 mod ctrl_c;
+mod held;
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use api::config::{Config, Listen};
 use api::{ControllerStatus, ReloadRequest};
+use holder::Holder;
 use tokio::sync::oneshot;
 
 use self::ctrl_c::CtrlC;
@@ -31,6 +33,8 @@ pub struct Serving {
     pub default_socket: PathBuf,
     /// Whether the end of standard input ends the server.
     pub stop_at_eof: bool,
+    /// The process that has the sockets, and replaces this one when it dies.
+    pub holder: Option<Arc<Holder>>,
 }
 
 /// Stops a server that runs in this process, and reports what was not made durable.
@@ -99,6 +103,7 @@ async fn serve(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> 
         source,
         default_socket,
         stop_at_eof,
+        holder,
     } = serving;
     // first of all, so that a signal also stops cleanly while media are being opened
     let mut signals = Signals::new().context("cannot handle signals")?;
@@ -107,7 +112,8 @@ async fn serve(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> 
     let tcp = Tcp::of(&control)?;
     let steerable = socket.is_some() || tcp.is_some();
     let has_file = source.is_some();
-    let supervisor = Arc::new(Supervisor::start(config, saved, source)?);
+    let supervisor = Supervisor::start(config, saved, source, holder.clone())?;
+    let supervisor = Arc::new(supervisor);
     supervisor
         .watch_protection()
         .context("cannot start a thread")?;
@@ -119,7 +125,15 @@ async fn serve(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> 
     };
     let inventory = supervisor.inventory();
     let inventory = inventory.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
-    announce(&inventory.controllers, steerable)?;
+    if let Some(holder) = &holder {
+        held::begin(&supervisor, holder)?;
+    }
+    if holder
+        .as_ref()
+        .is_none_or(|holder| holder.generation() == 1)
+    {
+        announce(&inventory.controllers, steerable)?;
+    }
     ready()?;
     if steerable {
         tracing::info!("{}", dashboard_address(&control));
@@ -156,7 +170,13 @@ async fn serve(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> 
     {
         tracing::error!("the control socket failed: {error}");
     }
-    stop_supervisor(supervisor, &mut signals).await
+    let stopped = stop_supervisor(supervisor, &mut signals).await;
+    if let Some(holder) = holder
+        && let Err(error) = holder.bye()
+    {
+        tracing::error!("{error}");
+    }
+    stopped
 }
 
 /// Reads the configuration again on a thread that may block. The result is logged.
@@ -260,6 +280,6 @@ async fn stop_supervisor(supervisor: Arc<Supervisor>, signals: &mut Signals) -> 
 /// # Errors
 /// It cannot be served.
 pub fn in_process(config: Config) -> anyhow::Result<Stop> {
-    let supervisor = Supervisor::start(config, None, None)?;
+    let supervisor = Supervisor::start(config, None, None, None)?;
     Ok(Box::new(move || supervisor.stop()))
 }

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
-use api::config::{Config, Controller, Doorbells};
+use anyhow::{Context, bail};
+use api::config::{Config, Controller, Doorbells, Listen};
 use api::{ControllerChange, ControllerIdentity, Refusal, What};
 use controller::config::{ControllerConfig, DoorbellMode};
 use engine::{Mode, SubsystemSlot};
 use fuse::Mount;
 use reactor::message::NewController;
 use reactor::presence::Presence;
+use transport::vfio_user::Entrance;
 use vfio_user::Listener;
 
 use super::mounts::{Socket, mount};
@@ -77,6 +78,13 @@ impl State {
             .context("its subsystem is gone");
         let live = live.with_context(place)?;
         let (reactor, subsystem) = (live.reactor, live.slot);
+        if self.holder.is_some() && matches!(config.listen, Listen::Fuse(_)) {
+            bail!(
+                "controller {}: listen = \"{}\": a mount ends with the server's process: serve it by a server without --survive",
+                config.name,
+                config.listen
+            );
+        }
         let socket = Socket::of(&config.listen).with_context(place)?;
         let new = self
             .prepare(config, &socket.path(), reactor, subsystem)
@@ -158,8 +166,7 @@ impl State {
         reactor: usize,
         subsystem: SubsystemSlot,
     ) -> anyhow::Result<NewController> {
-        let listener = Listener::bind(socket)?;
-        listener.open_to(config.socket_mode.bits())?;
+        let entrance = self.entrance(config, socket)?;
         let Words { serial, subnqn } = self.words(&self.aim(), config.subsystem())?;
         let doorbells = match config.doorbells {
             Doorbells::Mapped => DoorbellMode::Mapped,
@@ -192,10 +199,21 @@ impl State {
             keys,
             config,
             subsystem,
-            listener,
+            entrance,
             presence: Arc::new(Presence::new(announce)),
             doorbell_messages: Arc::default(),
         })
+    }
+
+    /// Where the controller's hosts come from: a socket of this process, or of its holder.
+    fn entrance(&self, config: &Controller, socket: &Path) -> anyhow::Result<Entrance> {
+        let mode = config.socket_mode.bits();
+        if let Some(holder) = &self.holder {
+            return Ok(Entrance::relayed(holder.listen(socket, mode)?));
+        }
+        let listener = Listener::bind(socket)?;
+        listener.open_to(mode)?;
+        Ok(Entrance::listening(listener))
     }
 
     /// Checks that a controller agrees with the running subsystem it joins. `before` is the
@@ -248,6 +266,11 @@ impl State {
         let served = &self.controllers[at];
         self.reactors[served.reactor].remove_controller(served.slot)?;
         let served = self.controllers.remove(at);
+        if let (Some(holder), Some(config)) =
+            (&self.holder, find(&self.config.controller, &served.name))
+        {
+            holder.close(config.listen.path())?;
+        }
         self.end_traces_of(&served.name);
         let gone = self.config.remove_controller(&served.name);
         tracing::info!(controller = served.name, "stopped serving");

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use api::config::medium::Kept;
 use api::config::{self, Backing, Range, Size};
 use api::{Refusal, ZoneLoss};
@@ -21,10 +21,19 @@ use crate::keep::memory::{Found, Image};
 use crate::keep::merge;
 use crate::keep::presence::Mark;
 use crate::keep::sidecar::MediumBasis;
+use crate::survival;
 
 impl State {
     pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
         let place = || format!("media {}", config.name);
+        if self.holder.is_some()
+            && let Some(why) = survival::obstacle(&config)
+        {
+            bail!(
+                "media {}: it does not survive the server's process: {why}: serve it by a server without --survive",
+                config.name
+            );
+        }
         let spec = spec_of(&config);
         let mark = self.mark_of(&config).with_context(place)?;
         mark.as_ref()

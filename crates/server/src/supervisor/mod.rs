@@ -37,6 +37,7 @@ use api::config::{self, Config, HugePages};
 use api::{ControllerChange, MediumChange, Refusal, TenantChange, What, noun};
 use engine::{ControllerSlot, Mode};
 use fuse::Mount;
+use holder::Holder;
 use machine::files::read_text;
 use reactor::handle::ReactorHandle;
 use reactor::presence::Presence;
@@ -119,6 +120,8 @@ struct State {
     saved: Option<Saved>,
     /// The configuration file, if there is one.
     source: Option<Source>,
+    /// The process that replaces this one when it dies.
+    holder: Option<Arc<Holder>>,
     /// What is wanted. It differs from `config`, what is served, while a plan is carried out, and
     /// after one that did not end.
     desired: Objects,
@@ -149,11 +152,12 @@ pub(crate) struct Turn<'a> {
 
 impl Supervisor {
     /// Starts to serve a configuration, all of it or nothing. `saved` records later changes;
-    /// `source` is the file that a reload reads.
+    /// `source` is the file that a reload reads; `holder` has the sockets, if it is there.
     pub(crate) fn start(
         config: Config,
         saved: Option<Saved>,
         source: Option<Source>,
+        holder: Option<Arc<Holder>>,
     ) -> anyhow::Result<Self> {
         let mut nothing = config.clone();
         Objects::default().put_into(&mut nothing);
@@ -173,6 +177,7 @@ impl Supervisor {
             traces_end: Reason::Deleted,
             saved: None,
             source,
+            holder,
             desired: Objects::default(),
             unfinished: Unfinished::default(),
             is_reconciling: false,
@@ -216,6 +221,23 @@ impl Supervisor {
             supervisor.lock().saved = Some(saved);
         }
         Ok(supervisor)
+    }
+
+    /// Whether every command that a former process had in flight has ended.
+    pub(crate) fn has_replayed(&self) -> anyhow::Result<bool> {
+        let state = self.lock();
+        for reactor in &state.reactors {
+            if !reactor.has_replayed()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets hosts of a former process continue.
+    pub(crate) fn release(&self) -> anyhow::Result<()> {
+        let state = self.lock();
+        state.reactors.iter().try_for_each(ReactorHandle::release)
     }
 
     /// Asks the main thread to stop the server.

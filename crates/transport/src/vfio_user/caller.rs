@@ -9,18 +9,17 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use controller::Controller;
 use memory::DoorbellPages;
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::PeerCredentials;
 use port::time::Time;
 use rustix::io::Errno;
 use vfio_user::message::{Refusal, Version};
-use vfio_user::{Command, Connection, HEADER_LEN, Header, Message};
+use vfio_user::relayed::{Arrival, Origin};
+use vfio_user::{Command, Connection, HEADER_LEN, Header, Message, Parting};
 
-use super::{Parting, Session, SessionConfig, SessionEnd, number};
+use super::{Session, SessionConfig, SessionEnd, number};
 
 /// How long a caller may take for its VERSION.
 const SILENCE_NS: u64 = 3_000_000_000;
@@ -67,21 +66,19 @@ pub(super) fn agree(body: &[u8]) -> Result<Version, Errno> {
     proposal.answer().ok_or(Errno::INVAL)
 }
 
-/// The process that connected; none where it is in another namespace of them.
-fn process_of(stream: &UnixStream) -> Option<u32> {
-    let credentials = getsockopt(stream, PeerCredentials).ok()?;
-    u32::try_from(credentials.pid()).ok().filter(|pid| *pid > 0)
-}
-
 impl Caller {
     /// Takes a connection that was accepted at `now`.
     ///
     /// # Errors
     /// When the socket cannot be made non-blocking.
-    pub fn new(stream: UnixStream, now: Time) -> io::Result<Self> {
+    pub fn new(arrival: Arrival, now: Time) -> io::Result<Self> {
+        let connection = match arrival.origin {
+            Origin::Ours => Connection::new(arrival.stream)?,
+            Origin::Relayed | Origin::Resumed => Connection::relayed(arrival.stream)?,
+        };
         Ok(Self {
-            process: process_of(&stream),
-            connection: Connection::new(stream)?,
+            process: arrival.process,
+            connection,
             stage: Stage::Silent,
             since: now,
         })
@@ -152,29 +149,31 @@ impl Caller {
         }
     }
 
-    /// Makes a host of it: answers its VERSION.
+    /// Makes a host of it, which `controller` serves: answers its VERSION.
     ///
     /// # Errors
     /// It has gone, has not introduced itself, or there are no more descriptors; it is dropped
     /// then.
     pub fn attach(
-        mut self,
+        self,
         doorbells: Arc<DoorbellPages>,
         config: SessionConfig,
+        controller: &Controller,
     ) -> Result<Session, SessionEnd> {
         let Stage::Introduced { request, reply } = &self.stage else {
             return Err(SessionEnd::Io(io::ErrorKind::NotConnected.into()));
         };
-        let mut body = Vec::new();
-        reply.encode(&mut body);
-        self.connection.reply(request, &[&body], &[])?;
         let (major, minor) = (reply.major, reply.minor);
         tracing::debug!(
             controller = config.name,
             "negotiated version {major}.{minor}"
         );
         let session = Session::new(self.connection, self.process, doorbells, config);
-        session.map_err(SessionEnd::Io)
+        let mut session = session.map_err(SessionEnd::Io)?;
+        // Before the host knows that it is one.
+        session.keep(controller)?;
+        session.introduce(request, reply)?;
+        Ok(session)
     }
 
     /// Refuses it: the drive has another host, with this process identifier where that is known.

@@ -6,12 +6,13 @@
 
 use std::error::Error;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use controller::Controller;
 use memory::guest::dma::{DmaError, MAX_DMA_REGIONS};
 use memory::guest::mapping::MapError;
-use memory::{Access, ClientMappings, DmaMap, Iova};
+use memory::{Access, ClientMappings, DmaMap, DmaView, Iova, LostFlag};
 use rustix::io::Errno;
 use vfio_user::MAX_FDS;
 use vfio_user::message::{self, DmaMapFlags, DmaUnmap, DmaUnmapFlags};
@@ -48,8 +49,7 @@ impl MemoryMap {
 
     /// Says why a DMA_MAP is refused: the host gets no more than an error number, and its memory
     /// stays out of reach.
-    fn refuse(&mut self, controller: &Controller, request: &message::DmaMap, why: &dyn Error) {
-        let name = &controller.config().name;
+    fn refuse(&mut self, name: &str, request: &message::DmaMap, why: &dyn Error) {
         let (iova, bytes) = (request.iova, request.size);
         self.refused += 1;
         match self.refused {
@@ -83,6 +83,18 @@ impl MemoryMap {
         fds: ArrayVec<OwnedFd, MAX_FDS>,
         controller: &mut Controller,
     ) -> Result<Answer, Errno> {
+        self.add(body, fds, &controller.config().name)?;
+        self.publish(controller);
+        Ok(Answer::Reply)
+    }
+
+    /// Adds a range to the map, of which a controller with this name does not know yet.
+    pub(super) fn add(
+        &mut self,
+        body: &[u8],
+        fds: ArrayVec<OwnedFd, MAX_FDS>,
+        name: &str,
+    ) -> Result<(), Errno> {
         let request = message::DmaMap::parse(body).map_err(|_| Errno::INVAL)?;
         if (request.argsz as usize) < message::DmaMap::LEN || fds.len() > 1 {
             return Err(Errno::INVAL);
@@ -93,7 +105,7 @@ impl MemoryMap {
         };
         let file = fds.into_iter().next().map(|fd| self.files.map(fd));
         let file = file.transpose().map_err(|error| {
-            self.refuse(controller, &request, &error);
+            self.refuse(name, &request, &error);
             errno_of_file(&error)
         })?;
         let backing = file.map(|file| (file, request.offset));
@@ -101,7 +113,7 @@ impl MemoryMap {
             .map
             .map(Iova(request.iova), request.size, access, backing);
         mapped.map_err(|error| {
-            self.refuse(controller, &request, &error);
+            self.refuse(name, &request, &error);
             errno_of_map(error)
         })?;
         tracing::debug!(
@@ -109,8 +121,12 @@ impl MemoryMap {
             bytes = request.size,
             "a host maps memory"
         );
-        self.publish(controller);
-        Ok(Answer::Reply)
+        Ok(())
+    }
+
+    /// The map as it is, and the flag that says that a file behind it is shortened.
+    pub(super) fn view(&self) -> (Arc<DmaView>, LostFlag) {
+        (self.map.view(), self.files.lost())
     }
 
     /// DMA_UNMAP. The reply repeats the request.
@@ -153,9 +169,9 @@ impl MemoryMap {
 
     /// Passes the current map to the controller; returns its epoch.
     fn publish(&self, controller: &mut Controller) -> u64 {
-        let view = self.map.view();
+        let (view, lost) = self.view();
         let epoch = view.epoch();
-        controller.set_view(view, self.files.lost());
+        controller.set_view(view, lost);
         epoch
     }
 }

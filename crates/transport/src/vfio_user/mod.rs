@@ -1,9 +1,9 @@
 //! The vfio-user server: at most one session for each controller.
 //!
-//! [`Caller`] is a connection that has not agreed on a version, [`Session`] one connected host, and
-//! [`Parting`] the end of a connection. The reading order is `session` (the reply to each message,
-//! and its time), `memory_map` (DMA_MAP and DMA_UNMAP), `regions` (BARs and configuration space),
-//! `interrupts` (eventfds).
+//! [`Entrance`] is where connections come from, [`Caller`] a connection that has not agreed on a
+//! version, [`Session`] one connected host, and [`Resumed`] one whose host a former process had.
+//! The reading order is `session` (the reply to each message, and its time), `memory_map` (DMA_MAP
+//! and DMA_UNMAP), `regions` (BARs and configuration space), `interrupts` (eventfds).
 //!
 //! Invariants:
 //! - A session ends only when its host has gone, when it does not read its replies, or when the
@@ -17,16 +17,20 @@
 //! `docs/interop/vfio-user.rst`).
 
 mod caller;
+mod entrance;
+mod hearing;
 mod interrupts;
 mod memory_map;
-mod parting;
 mod regions;
+mod resume;
 mod session;
 mod waiting;
 
 pub use caller::{Caller, CallerEnd};
 use controller::{ControllerConfig, DoorbellMode};
-pub use parting::Parting;
+pub use entrance::Entrance;
+pub use hearing::ResumeError;
+pub use resume::Resumed;
 use rustix::io::Errno;
 pub use session::Session;
 use vfio_user::ConnectionError;

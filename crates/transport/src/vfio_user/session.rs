@@ -9,16 +9,18 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 use controller::{Controller, Failure, Interrupt};
-use memory::{ClientMappings, DoorbellPages, EventFd};
+use memory::{ClientMappings, DmaView, DoorbellPages, EventFd, LostFlag};
 use port::time::Time;
 use rustix::io::Errno;
-use vfio_user::message::{Access, DeviceFlags, DeviceInfo, irq_index, region_index};
-use vfio_user::{Command, Connection, Header, Message};
+use vfio_user::message::{Access, DeviceFlags, DeviceInfo, Version, irq_index, region_index};
+use vfio_user::relayed::{KEEP, RESUMED};
+use vfio_user::{Command, Connection, Header, Message, Parting};
 
+use super::hearing::{ResumeError, hear};
 use super::interrupts::Interrupts;
 use super::memory_map::MemoryMap;
 use super::waiting::{Until, WaitingList};
-use super::{Answer, Parting, Polled, SessionConfig, SessionEnd, number, regions};
+use super::{Answer, Polled, SessionConfig, SessionEnd, number, regions};
 
 /// Messages handled in one poll, so that a host that talks without end does not keep its reactor.
 const MAX_MESSAGES: u32 = 16;
@@ -83,6 +85,66 @@ impl Session {
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.process
+    }
+
+    /// Whether the host was sent the descriptor of the doorbells by a former process.
+    pub(super) fn doorbells_were_sent(&mut self, sent: bool) {
+        self.device.doorbells_sent = sent;
+    }
+
+    /// Applies the next message that a former process has applied, for which this waits; none at
+    /// their end.
+    pub(super) fn hear_again(
+        &mut self,
+    ) -> Result<Option<(Command, Result<(), Errno>)>, ResumeError> {
+        let Self {
+            connection, device, ..
+        } = self;
+        hear(connection, |message| {
+            let command = message.header.command;
+            match command {
+                RESUMED => Ok(None),
+                _ => Ok(Some((command, device.apply_again(message)?))),
+            }
+        })?
+    }
+
+    /// Answers the host's VERSION.
+    pub(super) fn introduce(
+        &mut self,
+        request: &Header,
+        reply: &Version,
+    ) -> Result<(), SessionEnd> {
+        let body = &mut self.device.body;
+        body.clear();
+        reply.encode(body);
+        Ok(self.connection.reply(request, &[body], &[])?)
+    }
+
+    /// The host's memory, for a controller that goes on with it.
+    pub(super) fn view(&self) -> (Arc<DmaView>, LostFlag) {
+        self.device.memory.view()
+    }
+
+    /// A controller that was restored takes over.
+    ///
+    /// # Errors
+    /// Its holder is gone.
+    pub fn continue_with(&mut self, controller: &mut Controller) -> Result<(), SessionEnd> {
+        let (view, lost) = self.view();
+        controller.set_view(view, lost);
+        self.device.interrupts.follow(controller);
+        self.keep(controller)
+    }
+
+    /// Gives a holder what another process needs to go on with this controller.
+    pub(super) fn keep(&mut self, controller: &Controller) -> Result<(), SessionEnd> {
+        if self.connection.is_relayed() {
+            let fds = [controller.state_file().fd(), self.device.doorbells.fd()];
+            let header = Header::posted(0, KEEP);
+            self.connection.send(&header, &[], &fds)?;
+        }
+        Ok(())
     }
 
     /// The files of the host's memory that are mapped.
@@ -285,6 +347,18 @@ impl Device {
             return Err(Errno::INVAL);
         }
         self.serve(message, controller)
+    }
+
+    /// Applies a message that a former process has applied.
+    fn apply_again(&mut self, message: Message<'_>) -> Result<Result<(), Errno>, ResumeError> {
+        let Message {
+            header, body, fds, ..
+        } = message;
+        match header.command {
+            Command::DMA_MAP => Ok(self.memory.add(body, fds, &self.config.name)),
+            Command::DEVICE_SET_IRQS => Ok(self.interrupts.set(body, fds).map(drop)),
+            other => Err(ResumeError::Unexpected(other)),
+        }
     }
 
     fn serve(

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use port::time::Time;
 use transport::vfio_user::{Caller, CallerEnd, SessionEnd};
+use vfio_user::relayed::Arrival;
 
 const SECOND: u64 = 1_000_000_000;
 const VERSION: u16 = 1;
@@ -15,7 +16,7 @@ const GET_INFO: u16 = 4;
 fn pair() -> (UnixStream, Caller) {
     let (host, server) = UnixStream::pair().unwrap();
     host.set_nonblocking(true).unwrap();
-    (host, Caller::new(server, Time(0)).unwrap())
+    (host, Caller::new(Arrival::ours(server), Time(0)).unwrap())
 }
 
 fn message(command: u16, body: &[u8]) -> Vec<u8> {

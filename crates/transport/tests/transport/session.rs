@@ -11,6 +11,7 @@ use controller::{Controller, ControllerConfig, DoorbellMode};
 use memory::DoorbellPages;
 use port::time::Time;
 use transport::vfio_user::{Caller, Session, SessionConfig, SessionEnd};
+use vfio_user::relayed::Arrival;
 
 /// A session whose turns only the test runs.
 struct Rig {
@@ -49,9 +50,9 @@ impl Rig {
         let mut subsystem = Subsystem::new(subsystem).unwrap();
         let controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
         (&host).write_all(&message(VERSION, &[0; 4])).unwrap();
-        let mut caller = Caller::new(server, Time(0)).unwrap();
+        let mut caller = Caller::new(Arrival::ours(server), Time(0)).unwrap();
         caller.poll(Time(0), false).unwrap();
-        let session = caller.attach(pages, session_config).unwrap();
+        let session = caller.attach(pages, session_config, &controller).unwrap();
         let mut rig = Self {
             host,
             session,

@@ -93,6 +93,7 @@ pub struct Connection {
     fds: ArrayVec<OwnedFd, MAX_FDS>,
     fds_truncated: bool,
     backlog: Backlog,
+    is_relayed: bool,
 }
 
 impl Connection {
@@ -111,7 +112,26 @@ impl Connection {
             fds: ArrayVec::new(),
             fds_truncated: false,
             backlog: Backlog::default(),
+            is_relayed: false,
         })
+    }
+
+    /// Takes a connection over that a holder relays ([`crate::relayed`]).
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn relayed(socket: UnixStream) -> io::Result<Self> {
+        let connection = Self::new(socket)?;
+        Ok(Self {
+            is_relayed: true,
+            ..connection
+        })
+    }
+
+    /// Whether a holder relays it.
+    #[must_use]
+    pub fn is_relayed(&self) -> bool {
+        self.is_relayed
     }
 
     /// The next message, if the whole of it has arrived; never blocks. `None`: wait until the

@@ -68,7 +68,7 @@ pub enum Malformed {
 }
 
 /// Copies the structure at the start of `body`, and returns it with the bytes after it.
-fn split_prefix<T: FromBytes>(body: &[u8]) -> Result<(T, &[u8]), Malformed> {
+pub(crate) fn split_prefix<T: FromBytes>(body: &[u8]) -> Result<(T, &[u8]), Malformed> {
     T::read_from_prefix(body).map_err(|_| Malformed::Short {
         expected: size_of::<T>(),
         actual: body.len(),
@@ -100,4 +100,4 @@ macro_rules! plain_body {
         }
     };
 }
-use plain_body;
+pub(crate) use plain_body;

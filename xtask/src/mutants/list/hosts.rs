@@ -34,12 +34,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "host-end-of-file",
         guard: "a host that is sent away reads the end of the file and no reset",
-        file: "crates/transport/src/vfio_user/parting.rs",
+        file: "crates/vfio-user/src/parting.rs",
         from: "        let _ = self.socket.shutdown(Shutdown::Both);\n        self.is_over(LAST_READS);\n",
         to: "",
         test: unit(
-            "transport",
-            "vfio_user::parting::tests::a_host_with_unread_messages_sees_the_end_of_file",
+            "vfio-user",
+            "parting::tests::a_host_with_unread_messages_sees_the_end_of_file",
         ),
     },
     Mutation {

@@ -55,7 +55,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "records-live",
         guard: "a controller's live keys reach its queues",
-        file: "crates/reactor/src/run.rs",
+        file: "crates/reactor/src/run/controllers.rs",
         from: "    watching.records = keys.records.into();",
         to: "    watching.records = watching.records.max(256);",
         test: program("sample::as_many_commands_are_kept_as_one_wants"),

@@ -295,7 +295,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "zone-lost-told",
         guard: "hosts are notified of a zone that their drive loses",
-        file: "crates/reactor/src/run.rs",
+        file: "crates/reactor/src/run/mod.rs",
         from: "controller.zone_changed(id, offset);",
         to: "controller.zone_changed(id, offset + u64::MAX / 2);",
         test: program("zones_lost::a_host_is_told_of_zones_that_its_drive_gives_up"),

@@ -177,6 +177,7 @@ impl Up {
         let guest = format!("for a guest: {}\n", in_one_line(&options));
         if serves {
             let serving = Serving {
+                holder: None,
                 config,
                 saved: None,
                 source: None,

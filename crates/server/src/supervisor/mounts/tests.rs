@@ -56,7 +56,7 @@ fn serve(folder: &Path) -> Supervisor {
             "#
         );
     }
-    Supervisor::start(config::from_toml(&text).unwrap(), None, None).unwrap()
+    Supervisor::start(config::from_toml(&text).unwrap(), None, None, None).unwrap()
 }
 
 #[test]

@@ -1,29 +1,28 @@
 //! The reactor's thread: turns, periodic polls of the sockets, and sleep.
 
+mod controllers;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use api::config;
 use controller::Controller;
 use controller::counters::{Counted, ReactorCounters};
-use controller::flight::{TraceSpec, WatchSpec};
 use controller::inspect::Look;
 use engine::{ControllerSlot, Engine, EngineId, Idle, Mode, MoveError, Moved};
 use machine::clock::Clock;
 use media::{Medium, ZoneLoss, ZoneLossError};
 use memory::sync::mailbox::Receiver;
-use memory::{Bell, DoorbellPages, EventFd};
+use memory::{Bell, EventFd};
 use port::ChannelId;
 use port::time::Time;
-use transport::vfio_user::SessionConfig;
 
+use self::controllers::configure;
 use super::hosted::Hosted;
 use super::lines::Lines;
 use super::looks::Looks;
-use super::message::{Address, Answer, Message, NewController};
+use super::message::{Address, Answer, Message};
 use super::poller::{Poller, Source, source_of};
 use super::raiser::Raiser;
 use super::relays::Relays;
@@ -516,6 +515,11 @@ impl Reactor {
                 self.watch(slot, |watching| configure(watching, &keys));
                 reply(&answer, ());
             }
+            Message::HasReplayed(answer) => reply(&answer, self.has_replayed()),
+            Message::Release(answer) => {
+                self.release();
+                reply(&answer, ());
+            }
             Message::Answer(answer) => reply(&answer, ()),
             Message::Stop => self.stopped = true,
         }
@@ -610,86 +614,6 @@ impl Reactor {
             tracing::error!("a reactor cannot forget a channel: {error}");
         }
     }
-
-    fn add_controller(&mut self, new: NewController) -> anyhow::Result<ControllerSlot> {
-        let NewController {
-            config,
-            subsystem,
-            listener,
-            presence,
-            doorbell_messages,
-            keys,
-        } = new;
-        let doorbells = Arc::new(
-            DoorbellPages::new(config.doorbell_slots()).context("cannot make doorbell pages")?,
-        );
-        let name = config.name.clone();
-        let session_config = SessionConfig::of(&config);
-        let its = self.engine.subsystem_mut(subsystem);
-        let its = its.context("its subsystem is gone")?;
-        let mut controller = Controller::new(config, doorbells, its)?;
-        controller.set_reactor_counters(self.counters.clone());
-        controller.count_doorbell_messages_in(doorbell_messages);
-        let slot = self.engine.add_controller(controller, subsystem);
-        let mut watching = WatchSpec {
-            every: 0,
-            clock: Clock::now_of_process,
-            records: 0,
-            trace: None,
-        };
-        configure(&mut watching, &keys);
-        self.engine.watch_commands(slot, Some(watching.clone()));
-        let mut hosted = Hosted::new(name, slot, listener, session_config, presence, watching);
-        if let Err(error) = hosted.watch(&self.poller) {
-            self.engine.remove_controller(slot);
-            return Err(error).context("cannot wait for hosts");
-        }
-        if self.hosted.len() <= slot.0 {
-            self.hosted.resize_with(slot.0 + 1, || None);
-        }
-        self.hosted[slot.0] = Some(hosted);
-        self.reports.repeat();
-        Ok(slot)
-    }
-
-    fn trace(
-        &mut self,
-        slot: ControllerSlot,
-        trace: Option<TraceSpec>,
-        answer: Option<&Answer<()>>,
-    ) {
-        self.watch(slot, |watching| watching.trace = trace);
-        if let Some(answer) = answer {
-            reply(answer, ());
-        }
-    }
-
-    /// Changes tracing or latency sampling of a controller.
-    fn watch(&mut self, slot: ControllerSlot, change: impl FnOnce(&mut WatchSpec)) {
-        let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
-        if let Some(hosted) = hosted {
-            change(&mut hosted.watching);
-            self.engine
-                .watch_commands(slot, Some(hosted.watching.clone()));
-        }
-    }
-
-    fn remove_controller(&mut self, slot: ControllerSlot, answer: Answer<()>) {
-        let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
-        match (hosted, self.engine.controller_mut(slot)) {
-            (Some(hosted), Some(controller)) => {
-                hosted.remove(controller, &self.poller, answer);
-                self.note_transition(slot.0);
-            }
-            _ => reply(&answer, ()),
-        }
-    }
-}
-
-/// Applies the live keys of a controller.
-fn configure(watching: &mut WatchSpec, keys: &config::Controller) {
-    watching.every = keys.sample;
-    watching.records = keys.records.into();
 }
 
 /// Sends an answer, for which the caller may have stopped waiting.

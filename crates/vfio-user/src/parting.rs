@@ -5,15 +5,16 @@
 //! as end of file, and drains what the host still sends. Then it shuts down both sides, drains the
 //! rest, and closes the empty socket.
 //!
-//! It sends no replies, and it keeps no clock: times are arguments.
+//! It sends no replies, and it keeps no clock: times are arguments, in nanoseconds since any moment
+//! that stays the same.
 
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use port::time::Time;
-use vfio_user::Connection;
+use crate::relayed::PART;
+use crate::{Connection, Header};
 
 /// How long a host may take to close its side.
 const CLOSE_NS: u64 = 300_000_000;
@@ -26,11 +27,17 @@ const LAST_READS: usize = 1024;
 #[derive(Debug)]
 pub struct Parting {
     socket: UnixStream,
-    until: Option<Time>,
+    until: Option<u64>,
 }
 
 impl Parting {
-    pub(super) fn new(mut connection: Connection) -> Self {
+    /// Begins to end a connection.
+    #[must_use]
+    pub fn new(mut connection: Connection) -> Self {
+        if connection.is_relayed() {
+            // A holder that is gone needs no word.
+            let _ = connection.send(&Header::posted(0, PART), &[], &[]);
+        }
         // what it does not take now it never gets
         let _ = connection.flush();
         Self {
@@ -41,13 +48,13 @@ impl Parting {
 
     /// Shuts down sending, and drains what the host sends; true when that is over. Due at once,
     /// when the socket is readable, and at [`Self::deadline`].
-    pub fn poll(&mut self, now: Time) -> bool {
+    pub fn poll(&mut self, now: u64) -> bool {
         let until = match self.until {
             Some(until) => until,
             None => {
                 // it may have gone
                 let _ = self.socket.shutdown(Shutdown::Write);
-                *self.until.insert(now + CLOSE_NS)
+                *self.until.insert(now.saturating_add(CLOSE_NS))
             }
         };
         self.is_over(MAX_READS) || now >= until
@@ -55,7 +62,7 @@ impl Parting {
 
     /// End of the host's time to close; none before the first poll.
     #[must_use]
-    pub fn deadline(&self) -> Option<Time> {
+    pub fn deadline(&self) -> Option<u64> {
         self.until
     }
 
@@ -105,12 +112,12 @@ mod tests {
     fn a_host_with_unread_messages_sees_the_end_of_file() {
         let (mut host, mut parting) = pair();
         host.write_all(&[7; 100_000]).expect("a socket holds that");
-        assert!(!parting.poll(Time(5)), "the host has its side open");
-        assert_eq!(parting.deadline(), Some(Time(5 + CLOSE_NS)));
+        assert!(!parting.poll(5), "the host has its side open");
+        assert_eq!(parting.deadline(), Some(5 + CLOSE_NS));
         assert_eq!(host.read(&mut [0; 8]).expect("no error"), 0);
         // what it sends meanwhile is taken
         host.write_all(&[7; 100_000]).expect("nothing is shut");
-        assert!(parting.poll(Time(5 + CLOSE_NS)), "its time is over");
+        assert!(parting.poll(5 + CLOSE_NS), "its time is over");
         host.write_all(&[7; 100_000]).expect("nothing is shut");
         drop(parting);
         assert_eq!(host.read(&mut [0; 8]).expect("no reset"), 0);
@@ -121,9 +128,9 @@ mod tests {
     #[test]
     fn a_host_that_closes_is_waited_for_no_longer() {
         let (host, mut parting) = pair();
-        assert!(!parting.poll(Time(0)));
+        assert!(!parting.poll(0));
         drop(host);
-        assert!(parting.poll(Time(1)));
+        assert!(parting.poll(1));
     }
 
     #[test]
@@ -131,7 +138,7 @@ mod tests {
         let (mut host, mut parting) = pair();
         host.set_nonblocking(true).expect("it can be");
         while host.write(&[7; 4096]).is_ok() {}
-        assert!(!parting.poll(Time(0)));
+        assert!(!parting.poll(0));
         assert!(host.write(&[7; 4096]).is_ok(), "something was taken");
     }
 }

@@ -1,0 +1,179 @@
+//! The worker's process, and how often it has died.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{fmt, io};
+
+use nix::sys::signal::Signal;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+
+use crate::worker::VARIABLE;
+
+/// A worker.
+#[derive(Debug)]
+pub(super) struct Child {
+    process: std::process::Child,
+    /// Readable once it has ended.
+    pub(super) pidfd: OwnedFd,
+    /// Where it asks.
+    pub(super) socket: OwnedFd,
+    /// It asks no more.
+    pub(super) is_deaf: bool,
+    pub(super) started: Instant,
+    /// When it began to serve.
+    pub(super) ready: Option<Instant>,
+    /// It ends by its own will.
+    pub(super) said_bye: bool,
+}
+
+impl Child {
+    /// Starts this program again, with these arguments, of which the first is its name.
+    pub(super) fn start(arguments: &[OsString]) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        // The file that runs, also where another one has taken its place.
+        let mut command = Command::new("/proc/self/exe");
+        if let Some((name, arguments)) = arguments.split_first() {
+            command.arg0(name).args(arguments);
+        }
+        let process = command.env(VARIABLE, "1").stdin(theirs).spawn()?;
+        let pid = Pid::from_child(&process);
+        Ok(Self {
+            pidfd: pidfd_open(pid, PidfdFlags::empty())?,
+            process,
+            socket,
+            is_deaf: false,
+            started: Instant::now(),
+            ready: None,
+            said_bye: false,
+        })
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        let signal = rustix::process::Signal::from_named_raw(signal as i32);
+        if let Some(signal) = signal {
+            // It may have ended.
+            let _ = pidfd_send_signal(&self.pidfd, signal);
+        }
+    }
+
+    pub(super) fn kill(&mut self) {
+        // It may have ended.
+        let _ = self.process.kill();
+    }
+
+    /// Takes the status of a worker that has ended.
+    pub(super) fn wait(mut self) -> io::Result<End> {
+        let status = self.process.wait()?;
+        Ok(End {
+            code: status.code(),
+            signal: status.signal(),
+        })
+    }
+}
+
+/// How a worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    code: Option<i32>,
+    pub(super) signal: Option<i32>,
+}
+
+impl End {
+    /// The exit status for a process that ends as this one did.
+    pub(super) fn status(self) -> u8 {
+        let code = self.code.or(self.signal.map(|signal| 128 + signal));
+        code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.signal, self.code) {
+            (Some(signal), _) => match Signal::try_from(signal) {
+                Ok(name) => write!(f, "{name}"),
+                Err(_) => write!(f, "signal {signal}"),
+            },
+            (None, code) => write!(f, "exit status {}", code.unwrap_or_default()),
+        }
+    }
+}
+
+/// Deaths of workers that followed each other.
+#[derive(Debug, Default)]
+pub(super) struct Deaths(Vec<Instant>);
+
+impl Deaths {
+    /// So many deaths end the attempts.
+    pub(super) const MAX: usize = 3;
+    /// Within this time.
+    pub(super) const WITHIN: Duration = Duration::from_secs(10);
+    /// A worker that has served for this long was no failure.
+    const SERVICE: Duration = Duration::from_secs(1);
+
+    /// Notes the death at `now` of a worker that served since `ready`; whether another one may be
+    /// tried.
+    pub(super) fn note(&mut self, now: Instant, ready: Option<Instant>) -> bool {
+        if ready.is_some_and(|ready| now.duration_since(ready) >= Self::SERVICE) {
+            self.0.clear();
+        }
+        self.0
+            .retain(|death| now.duration_since(*death) < Self::WITHIN);
+        self.0.push(now);
+        self.0.len() < Self::MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn three_deaths_without_service_are_the_end() {
+        let start = Instant::now();
+        let mut deaths = Deaths::default();
+        assert!(deaths.note(start, Some(start - SECOND * 60)));
+        assert!(deaths.note(start + SECOND, Some(start + SECOND / 2)));
+        assert!(!deaths.note(start + SECOND * 2, None));
+    }
+
+    #[test]
+    fn a_second_of_service_and_ten_seconds_begin_anew() {
+        let start = Instant::now();
+        let mut deaths = Deaths::default();
+        for at in 0..9 {
+            let now = start + SECOND * at;
+            assert!(deaths.note(now, Some(now - SECOND)));
+        }
+        let mut deaths = Deaths::default();
+        for at in 0..9 {
+            assert!(deaths.note(start + SECOND * 5 * at, None));
+        }
+    }
+
+    #[test]
+    fn an_end_is_said_and_repeated() {
+        let killed = End {
+            code: None,
+            signal: Some(9),
+        };
+        assert_eq!(
+            (killed.to_string().as_str(), killed.status()),
+            ("SIGKILL", 137)
+        );
+        let failed = End {
+            code: Some(2),
+            signal: None,
+        };
+        assert_eq!(
+            (failed.to_string().as_str(), failed.status()),
+            ("exit status 2", 2)
+        );
+    }
+}

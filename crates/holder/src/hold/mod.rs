@@ -1,0 +1,608 @@
+//! The holder's process: one thread that waits for hosts, for its worker and for signals.
+
+mod child;
+mod known;
+mod session;
+mod stricken;
+mod table;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use vfio_user::Listener;
+use vfio_user::relayed::{self, Outbox};
+
+use self::child::{Child, Deaths};
+use self::table::Table;
+use crate::wire::{self, Message, Received, field, kind};
+
+/// Descriptors that are kept for workers at most.
+const MAX_KEPT: usize = 4096;
+/// How long a worker may take until it serves.
+const START: Duration = Duration::from_secs(60);
+/// How long a worker may live after it has closed its end of a connection without a word.
+const WORDLESS: Duration = Duration::from_secs(1);
+/// Events of one wait.
+const MAX_EVENTS: usize = 64;
+/// `ssi_code` of a signal that the kernel sends, as to all processes of a terminal.
+const SI_KERNEL: i32 = 0x80;
+
+/// Why a holder cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum HoldError {
+    /// The worker cannot be started.
+    #[error("cannot start the server's process: {0}")]
+    Start(io::Error),
+    /// The system's.
+    #[error("cannot hold sockets: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The worker ended by its own will, with this exit status.
+    Worker(u8),
+    /// A signal came while there was no worker to end.
+    Signal,
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Control,
+    Signals,
+    Child,
+    Input,
+    Listener(usize),
+    Host(usize),
+    Worker(usize),
+    Parting(usize),
+}
+
+impl Source {
+    fn token(self) -> u64 {
+        let (kind, at) = match self {
+            Source::Control => (0, 0),
+            Source::Signals => (1, 0),
+            Source::Child => (2, 0),
+            Source::Input => (3, 0),
+            Source::Listener(at) => (4, at),
+            Source::Host(at) => (5, at),
+            Source::Worker(at) => (6, at),
+            Source::Parting(at) => (7, at),
+        };
+        kind << 32 | at as u64
+    }
+
+    fn of(token: u64) -> Self {
+        let at = (token & 0xffff_ffff) as usize;
+        match token >> 32 {
+            0 => Source::Control,
+            1 => Source::Signals,
+            2 => Source::Child,
+            3 => Source::Input,
+            4 => Source::Listener(at),
+            5 => Source::Host(at),
+            6 => Source::Worker(at),
+            _ => Source::Parting(at),
+        }
+    }
+}
+
+/// The descriptors that are waited for.
+#[derive(Debug)]
+struct Poller(OwnedFd);
+
+impl Poller {
+    fn new() -> io::Result<Self> {
+        Ok(Self(epoll::create(epoll::CreateFlags::CLOEXEC)?))
+    }
+
+    fn add(&self, fd: BorrowedFd<'_>, source: Source, flags: epoll::EventFlags) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(source.token());
+        Ok(epoll::add(&self.0, fd, data, flags)?)
+    }
+
+    fn modify(
+        &self,
+        fd: BorrowedFd<'_>,
+        source: Source,
+        flags: epoll::EventFlags,
+    ) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(source.token());
+        Ok(epoll::modify(&self.0, fd, data, flags)?)
+    }
+
+    fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::delete(&self.0, fd)?)
+    }
+}
+
+/// A path that hosts connect to.
+#[derive(Debug)]
+struct Listening {
+    path: PathBuf,
+    listener: Listener,
+    /// Where the worker takes its connections; none without a worker.
+    outbox: Option<Outbox>,
+    is_watched: bool,
+    /// The last worker that asked for it.
+    generation: u64,
+}
+
+/// A descriptor that is kept.
+#[derive(Debug)]
+struct Kept {
+    fd: OwnedFd,
+    /// The last worker that named it.
+    generation: u64,
+}
+
+/// Starts the program `arguments`, of which the first is its name, as a worker, and another one
+/// whenever it dies; returns when one ends by its own will. With `until_eof` the end of standard
+/// input ends the worker. Call it before the process has threads.
+///
+/// # Errors
+/// [`HoldError`].
+pub fn hold(arguments: Vec<OsString>, until_eof: bool) -> Result<Ended, HoldError> {
+    let mut hold = Hold::new(arguments, until_eof)?;
+    hold.start().map_err(HoldError::Start)?;
+    loop {
+        if let Some(ended) = hold.turn()? {
+            return Ok(ended);
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+struct Hold {
+    arguments: Vec<OsString>,
+    poller: Poller,
+    signals: SignalFd,
+    child: Option<Child>,
+    generation: u64,
+    deaths: Deaths,
+    /// What ended the last worker, and when.
+    before: Option<(String, Instant, Duration)>,
+    listening: Vec<Option<Listening>>,
+    table: Table,
+    kept: BTreeMap<Vec<u8>, Kept>,
+    /// A signal has asked for the end.
+    is_ending: bool,
+    /// No worker is started any more.
+    is_stricken: bool,
+}
+
+impl Hold {
+    fn new(arguments: Vec<OsString>, until_eof: bool) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        let mut mask = SigSet::empty();
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+            mask.add(signal);
+        }
+        mask.thread_block()?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let signals = SignalFd::with_flags(&mask, flags)?;
+        poller.add(signals.as_fd(), Source::Signals, epoll::EventFlags::IN)?;
+        if until_eof {
+            // What cannot be waited for, such as a file, has ended.
+            let input = io::stdin();
+            let added = poller.add(input.as_fd(), Source::Input, epoll::EventFlags::IN);
+            added.or_else(|_| {
+                Err(io::Error::other(
+                    "standard input cannot be waited for: do without --stop-at-eof",
+                ))
+            })?;
+        }
+        Ok(Self {
+            arguments,
+            poller,
+            signals,
+            child: None,
+            generation: 0,
+            deaths: Deaths::default(),
+            before: None,
+            listening: Vec::new(),
+            table: Table::default(),
+            kept: BTreeMap::new(),
+            is_ending: false,
+            is_stricken: false,
+        })
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        let child = Child::start(&self.arguments)?;
+        self.generation += 1;
+        self.poller
+            .add(child.socket.as_fd(), Source::Control, epoll::EventFlags::IN)?;
+        self.poller
+            .add(child.pidfd.as_fd(), Source::Child, epoll::EventFlags::IN)?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// Waits for the next events, and handles them.
+    fn turn(&mut self) -> io::Result<Option<Ended>> {
+        self.watch_listeners()?;
+        let mut events = Vec::with_capacity(MAX_EVENTS);
+        let wait = self.next_deadline().map(|deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            Timespec {
+                tv_sec: left.as_secs() as i64,
+                // A wait that ends too early is repeated.
+                tv_nsec: i64::from(left.subsec_nanos()),
+            }
+        });
+        match epoll::wait(&self.poller.0, spare_capacity(&mut events), wait.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut has_ended = false;
+        for event in events {
+            let flags = event.flags;
+            match Source::of(event.data.u64()) {
+                Source::Control => self.hear_worker(),
+                Source::Signals => self.take_signals()?,
+                Source::Child => has_ended = true,
+                Source::Input => self.read_input()?,
+                Source::Listener(at) => self.accept(at),
+                Source::Host(at) => {
+                    let is_gone = flags.contains(epoll::EventFlags::HUP);
+                    self.table.look(at, is_gone, &self.poller);
+                }
+                Source::Worker(at) => self.table.look(at, false, &self.poller),
+                Source::Parting(at) => self.table.look_parting(at, &self.poller),
+            }
+        }
+        self.table.look_at_time(&self.poller);
+        self.watch_over_start();
+        if has_ended {
+            return self.bury();
+        }
+        let is_idle = self.child.is_none() && self.is_ending;
+        Ok(is_idle.then_some(Ended::Signal))
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let start = self.child.as_ref().filter(|child| child.ready.is_none());
+        let start = start.map(|child| child.started + START);
+        start.into_iter().chain(self.table.next_deadline()).min()
+    }
+
+    /// A worker that does not get ready is ended, and counts as one that died.
+    fn watch_over_start(&mut self) {
+        if let Some(child) = &mut self.child
+            && child.ready.is_none()
+            && child.started.elapsed() >= START
+        {
+            tracing::error!("the server's process does not get ready: it is killed");
+            child.kill();
+        }
+    }
+
+    /// Hosts are accepted only while a worker takes them.
+    fn watch_listeners(&mut self) -> io::Result<()> {
+        for (at, listening) in self.listening.iter_mut().enumerate() {
+            let Some(listening) = listening else {
+                continue;
+            };
+            let watches = listening.outbox.is_some() && self.table.has_room(at);
+            if watches == listening.is_watched {
+                continue;
+            }
+            listening.is_watched = watches;
+            let fd = listening.listener.as_fd();
+            match watches {
+                true => self
+                    .poller
+                    .add(fd, Source::Listener(at), epoll::EventFlags::IN)?,
+                false => self.poller.remove(fd)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, at: usize) {
+        let Some(listening) = self.listening.get(at).and_then(Option::as_ref) else {
+            return;
+        };
+        let Some(outbox) = &listening.outbox else {
+            return;
+        };
+        while self.table.has_room(at) {
+            match listening.listener.accept() {
+                Ok(Some(stream)) => self.table.enter(at, stream, outbox, &self.poller),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!("cannot accept a host: {error}");
+                    break;
+                }
+            }
+        }
+    }
+
+    fn read_input(&mut self) -> io::Result<()> {
+        let mut bytes = [0; 4096];
+        let input = io::stdin();
+        match rustix::io::read(&input, &mut bytes) {
+            Ok(len) if len > 0 => Ok(()),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(()),
+            _ => {
+                self.poller.remove(input.as_fd())?;
+                self.is_ending = true;
+                self.tell_worker(Signal::SIGTERM);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_signals(&mut self) -> io::Result<()> {
+        while let Some(signal) = self.signals.read_signal()? {
+            let Ok(number) = Signal::try_from(signal.ssi_signo as i32) else {
+                continue;
+            };
+            self.is_ending |= number != Signal::SIGHUP;
+            // The worker has those of its terminal itself.
+            if signal.ssi_code != SI_KERNEL {
+                self.tell_worker(number);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_worker(&self, signal: Signal) {
+        if let Some(child) = &self.child {
+            child.signal(signal);
+        }
+    }
+
+    /// The worker has ended.
+    fn bury(&mut self) -> io::Result<Option<Ended>> {
+        // What it asked before counts.
+        self.hear_worker();
+        let Some(child) = self.child.take() else {
+            return Ok(None);
+        };
+        let (by_own_will, ready) = (child.said_bye, child.ready);
+        let now = Instant::now();
+        let end = child.wait()?;
+        let is_first = self.generation == 1 && ready.is_none();
+        if by_own_will || is_first || self.is_ending {
+            if !by_own_will && end.signal.is_some() {
+                tracing::error!("the server's process ended: {end}");
+            }
+            return Ok(Some(Ended::Worker(end.status())));
+        }
+        for listening in self.listening.iter_mut().flatten() {
+            listening.outbox = None;
+        }
+        self.table.lose_worker(&self.poller);
+        self.before = Some((end.to_string(), now, monotonic()));
+        let mut tries_on = self.deaths.note(now, ready);
+        while tries_on {
+            tracing::error!("the server's process ended ({end}): another one goes on");
+            match self.start() {
+                Ok(()) => return Ok(None),
+                Err(error) => {
+                    tracing::error!("cannot start the server's process: {error}");
+                    tries_on = self.deaths.note(Instant::now(), None);
+                }
+            }
+        }
+        tracing::error!(
+            "the server's process ended ({end}), {} times within {} s: hosts find a fatal status from now on; see the errors above, stop this process, and start the hosts' machines again after it",
+            Deaths::MAX,
+            Deaths::WITHIN.as_secs()
+        );
+        self.is_stricken = true;
+        self.table.strike(&self.poller);
+        Ok(None)
+    }
+
+    /// Handles what the worker asks.
+    fn hear_worker(&mut self) {
+        while let Some(child) = &mut self.child {
+            let received = match wire::receive(&child.socket) {
+                Ok(received) => received,
+                Err(error) => {
+                    tracing::error!("the server's process cannot be heard: {error}");
+                    return child.kill();
+                }
+            };
+            let request = match received {
+                Received::Nothing => return,
+                Received::End => {
+                    if !child.is_deaf {
+                        child.is_deaf = true;
+                        // Its end is seen on its own descriptor.
+                        let _ = self.poller.remove(child.socket.as_fd());
+                    }
+                    return;
+                }
+                Received::Message(Ok(request)) => request,
+                Received::Message(Err(error)) => {
+                    tracing::error!("the server's process sends what is no request: {error}");
+                    return child.kill();
+                }
+            };
+            let reply = Message::new(request.kind | kind::REPLY, request.number);
+            let (reply, fd) = match self.grant(&request, reply) {
+                Ok(granted) => granted,
+                Err(why) => {
+                    let reply = Message::new(request.kind | kind::REPLY, request.number);
+                    (reply.with(field::REFUSED, why.as_bytes()), None)
+                }
+            };
+            let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
+            let Some(child) = &mut self.child else {
+                return;
+            };
+            match wire::send(child.socket.as_fd(), &reply, &fds) {
+                Ok(true) => {}
+                Ok(false) => {
+                    tracing::error!("the server's process does not read the replies to it");
+                    return child.kill();
+                }
+                // Its end is seen on its own descriptor.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// The reply to a request, or why it is refused.
+    fn grant(
+        &mut self,
+        request: &Message,
+        reply: Message,
+    ) -> Result<(Message, Option<OwnedFd>), String> {
+        let name = || request.bytes(field::NAME).map(<[u8]>::to_vec);
+        let name = || name().ok_or("the request has no name");
+        match request.kind {
+            kind::HELLO => {
+                let generation = self.generation.to_le_bytes();
+                let mut reply = reply.with(field::GENERATION, &generation);
+                if let Some((cause, _, ended)) = &self.before {
+                    let ended = u64::try_from(ended.as_nanos()).unwrap_or(u64::MAX);
+                    reply = reply
+                        .with(field::CAUSE, cause.as_bytes())
+                        .with(field::ENDED, &ended.to_le_bytes());
+                }
+                Ok((reply, None))
+            }
+            kind::LISTEN => {
+                let mode = request.number_in(field::MODE);
+                let mode = mode.map_err(|error| error.to_string())?.unwrap_or(0o600);
+                let mode = u32::try_from(mode).map_err(|error| error.to_string())?;
+                let inbox = self.listen(PathBuf::from(OsString::from_vec(name()?)), mode)?;
+                Ok((reply, Some(inbox)))
+            }
+            kind::CLOSE => {
+                let path = PathBuf::from(OsString::from_vec(name()?));
+                let mut all = self.listening.iter();
+                let at = all.position(|it| it.as_ref().is_some_and(|it| it.path == path));
+                at.into_iter().for_each(|at| self.close(at));
+                Ok((reply, None))
+            }
+            kind::KEEP => {
+                let fd = request.fds.first().ok_or("the request has no descriptor")?;
+                let fd = fd.try_clone().map_err(|error| error.to_string())?;
+                let name = name()?;
+                if self.kept.len() >= MAX_KEPT && !self.kept.contains_key(&name) {
+                    return Err(format!("{MAX_KEPT} descriptors are kept already"));
+                }
+                let generation = self.generation;
+                self.kept.insert(name, Kept { fd, generation });
+                Ok((reply, None))
+            }
+            kind::FETCH => {
+                let kept = self.kept.get_mut(&name()?);
+                let fd = kept.map(|kept| {
+                    kept.generation = self.generation;
+                    kept.fd.try_clone()
+                });
+                let fd = fd.transpose().map_err(|error| error.to_string())?;
+                Ok((reply, fd))
+            }
+            kind::FORGET => {
+                self.kept.remove(&name()?);
+                Ok((reply, None))
+            }
+            kind::READY => {
+                self.worker_is_ready();
+                Ok((reply, None))
+            }
+            kind::BYE => {
+                if let Some(child) = &mut self.child {
+                    child.said_bye = true;
+                }
+                Ok((reply, None))
+            }
+            other => Err(format!("there is no request {other}")),
+        }
+    }
+
+    /// Listens at a path for the present worker, and gives it the hosts that are there.
+    fn listen(&mut self, path: PathBuf, mode: u32) -> Result<OwnedFd, String> {
+        let (outbox, inbox) = relayed::way().map_err(|error| error.to_string())?;
+        let mut all = self.listening.iter();
+        let known = all.position(|it| it.as_ref().is_some_and(|it| it.path == path));
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let listener = Listener::bind(&path).map_err(|error| error.to_string())?;
+                let new = Listening {
+                    path,
+                    listener,
+                    outbox: None,
+                    is_watched: false,
+                    generation: 0,
+                };
+                let free = self.listening.iter().position(Option::is_none);
+                let at = free.unwrap_or(self.listening.len());
+                match free {
+                    Some(at) => self.listening[at] = Some(new),
+                    None => self.listening.push(Some(new)),
+                }
+                at
+            }
+        };
+        let Some(listening) = &mut self.listening[at] else {
+            return Err("it is gone".into());
+        };
+        let opened = listening.listener.open_to(mode);
+        opened.map_err(|error| error.to_string())?;
+        listening.generation = self.generation;
+        let outbox = listening.outbox.insert(outbox);
+        self.table.give_all(at, outbox, &self.poller);
+        Ok(inbox.into())
+    }
+
+    fn close(&mut self, at: usize) {
+        let Some(listening) = self.listening[at].take() else {
+            return;
+        };
+        if listening.is_watched
+            && let Err(error) = self.poller.remove(listening.listener.as_fd())
+        {
+            tracing::error!("cannot forget a socket: {error}");
+        }
+        self.table.end_all(at, &self.poller);
+    }
+
+    /// What this worker does not want any more is not kept for the next one.
+    fn worker_is_ready(&mut self) {
+        let now = Instant::now();
+        if let Some(child) = &mut self.child {
+            child.ready = Some(now);
+        }
+        if let Some((_, ended, _)) = &self.before {
+            let pause = now.duration_since(*ended);
+            tracing::info!("hosts continue after {} ms", pause.as_millis());
+        }
+        let generation = self.generation;
+        for at in 0..self.listening.len() {
+            let listening = self.listening[at].as_ref();
+            if listening.is_some_and(|listening| listening.generation != generation) {
+                self.close(at);
+            }
+        }
+        self.kept.retain(|_, kept| kept.generation == generation);
+    }
+}
+
+/// The time of CLOCK_MONOTONIC.
+fn monotonic() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}

@@ -1,0 +1,205 @@
+//! The controllers of a reactor: they come, go, and are watched. Some go on from what a former
+//! process of the server has left.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use api::config;
+use controller::flight::{TraceSpec, WatchSpec};
+use controller::{Controller, ControllerConfig, Failure};
+use engine::{ControllerSlot, SubsystemSlot};
+use machine::clock::Clock;
+use memory::DoorbellPages;
+use transport::vfio_user::{Entrance, Resumed, Session, SessionConfig};
+
+use super::{Reactor, reply};
+use crate::hosted::Hosted;
+use crate::message::{Answer, NewController};
+
+impl Reactor {
+    pub(super) fn add_controller(&mut self, new: NewController) -> anyhow::Result<ControllerSlot> {
+        let NewController {
+            config,
+            subsystem,
+            mut entrance,
+            presence,
+            doorbell_messages,
+            keys,
+        } = new;
+        let name = config.name.clone();
+        let session_config = SessionConfig::of(&config);
+        let resumed = take_resumed(&mut entrance, &config, &session_config);
+        let goes_on = resumed.is_some();
+        let (slot, session) = match resumed {
+            Some(resumed) => self.go_on(config, subsystem, resumed)?,
+            None => (self.begin(config, subsystem)?, None),
+        };
+        let mut watching = WatchSpec {
+            every: 0,
+            clock: Clock::now_of_process,
+            records: 0,
+            trace: None,
+        };
+        configure(&mut watching, &keys);
+        self.engine.watch_commands(slot, Some(watching.clone()));
+        let mut hosted = Hosted::new(name, slot, entrance, session_config, presence, watching);
+        let controller = self.engine.controller_mut(slot);
+        let controller = controller.context("it was just added")?;
+        controller.set_reactor_counters(self.counters.clone());
+        controller.count_doorbell_messages_in(doorbell_messages);
+        let watched = hosted.watch(&self.poller).and_then(|()| match session {
+            Some(session) => hosted.resume(session, controller, &self.poller),
+            None => Ok(()),
+        });
+        if let Err(error) = watched {
+            self.engine.remove_controller(slot);
+            return Err(error).context("cannot wait for hosts");
+        }
+        if self.hosted.len() <= slot.0 {
+            self.hosted.resize_with(slot.0 + 1, || None);
+        }
+        self.hosted[slot.0] = Some(hosted);
+        if goes_on {
+            self.note_transition(slot.0);
+        }
+        self.reports.repeat();
+        Ok(slot)
+    }
+
+    /// A controller without a host.
+    fn begin(
+        &mut self,
+        config: ControllerConfig,
+        subsystem: SubsystemSlot,
+    ) -> anyhow::Result<ControllerSlot> {
+        let doorbells = Arc::new(
+            DoorbellPages::new(config.doorbell_slots()).context("cannot make doorbell pages")?,
+        );
+        self.begin_with(config, subsystem, doorbells)
+    }
+
+    fn begin_with(
+        &mut self,
+        config: ControllerConfig,
+        subsystem: SubsystemSlot,
+        doorbells: Arc<DoorbellPages>,
+    ) -> anyhow::Result<ControllerSlot> {
+        let its = self.engine.subsystem_mut(subsystem);
+        let its = its.context("its subsystem is gone")?;
+        let controller = Controller::new(config, doorbells, its)?;
+        Ok(self.engine.add_controller(controller, subsystem))
+    }
+
+    /// The controller of a former process, with the session of its host. One that cannot go on
+    /// reports a fatal status: its host's driver resets it.
+    fn go_on(
+        &mut self,
+        config: ControllerConfig,
+        subsystem: SubsystemSlot,
+        resumed: Resumed,
+    ) -> anyhow::Result<(ControllerSlot, Option<Session>)> {
+        let Resumed {
+            session,
+            state,
+            doorbells,
+            view,
+            ..
+        } = resumed;
+        let restored = self.engine.restore_controller(
+            config.clone(),
+            doorbells.clone(),
+            view,
+            state,
+            subsystem,
+        );
+        let slot = match restored {
+            Ok(slot) => slot.context("its subsystem is gone")?,
+            Err(error) => {
+                tracing::error!(
+                    controller = config.name,
+                    "cannot go on where the last process ended: {error}; its host finds a fatal status, and must reset it"
+                );
+                let slot = self.begin_with(config, subsystem, doorbells)?;
+                if let Some(controller) = self.engine.controller_mut(slot) {
+                    controller.fail(Failure::NotRestored);
+                }
+                slot
+            }
+        };
+        Ok((slot, Some(session)))
+    }
+
+    /// Whether every controller that goes on has executed again what it had to.
+    pub(super) fn has_replayed(&mut self) -> bool {
+        let mut slots = self.hosted.iter().flatten().map(Hosted::slot);
+        slots.all(|slot| {
+            let controller = self.engine.controller_mut(slot);
+            controller.is_none_or(|controller| controller.has_replayed())
+        })
+    }
+
+    /// Lets the controllers that go on fetch commands.
+    pub(super) fn release(&mut self) {
+        for hosted in self.hosted.iter().flatten() {
+            self.engine.release_controller(hosted.slot());
+        }
+    }
+
+    pub(super) fn trace(
+        &mut self,
+        slot: ControllerSlot,
+        trace: Option<TraceSpec>,
+        answer: Option<&Answer<()>>,
+    ) {
+        self.watch(slot, |watching| watching.trace = trace);
+        if let Some(answer) = answer {
+            reply(answer, ());
+        }
+    }
+
+    /// Changes tracing or latency sampling of a controller.
+    pub(super) fn watch(&mut self, slot: ControllerSlot, change: impl FnOnce(&mut WatchSpec)) {
+        let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
+        if let Some(hosted) = hosted {
+            change(&mut hosted.watching);
+            self.engine
+                .watch_commands(slot, Some(hosted.watching.clone()));
+        }
+    }
+
+    pub(super) fn remove_controller(&mut self, slot: ControllerSlot, answer: Answer<()>) {
+        let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
+        match (hosted, self.engine.controller_mut(slot)) {
+            (Some(hosted), Some(controller)) => {
+                hosted.remove(controller, &self.poller, answer);
+                self.note_transition(slot.0);
+            }
+            _ => reply(&answer, ()),
+        }
+    }
+}
+
+/// Applies the live keys of a controller.
+pub(super) fn configure(watching: &mut WatchSpec, keys: &config::Controller) {
+    watching.every = keys.sample;
+    watching.records = keys.records.into();
+}
+
+/// The session of the host that a former process had, if there was one. A host that this cannot go
+/// on with loses its drive.
+fn take_resumed(
+    entrance: &mut Entrance,
+    config: &ControllerConfig,
+    session_config: &SessionConfig,
+) -> Option<Resumed> {
+    let arrival = entrance.take_resumed();
+    let lost = |error: &dyn std::fmt::Display| {
+        tracing::error!(
+            controller = config.name,
+            "the host of the last process cannot be served: {error}; it loses its drive"
+        );
+    };
+    let arrival = arrival.inspect_err(|error| lost(error)).ok()??;
+    let read = Resumed::read(arrival, config.doorbell_slots(), session_config.clone());
+    read.inspect_err(|error| lost(error)).ok()
+}

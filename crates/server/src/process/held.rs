@@ -1,0 +1,48 @@
+//! A server process that a holder replaces when it dies: how the hosts of the last one continue.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use holder::Holder;
+
+use crate::supervisor::Supervisor;
+
+/// How long commands may take that a former process had in flight. Their hosts' drivers reset a
+/// controller whose commands take longer.
+const REPLAY: Duration = Duration::from_secs(4);
+/// Pause between two looks at them.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// Lets the hosts of the former process continue: when all of its commands have ended, everything
+/// is fetched. Tells the holder that this process serves, and stops the server when the holder has
+/// ended.
+pub(super) fn begin(supervisor: &Arc<Supervisor>, holder: &Arc<Holder>) -> anyhow::Result<()> {
+    if let Some(before) = holder.before() {
+        tracing::info!(
+            "this is process {} of this server: the last one ended ({})",
+            holder.generation(),
+            before.cause
+        );
+    }
+    let until = Instant::now() + REPLAY;
+    while !supervisor.has_replayed()? && Instant::now() < until {
+        std::thread::sleep(PAUSE);
+    }
+    supervisor.release()?;
+    holder.ready()?;
+    let (supervisor, holder) = (supervisor.clone(), holder.clone());
+    std::thread::Builder::new()
+        .name("holder".into())
+        .spawn(move || {
+            match holder.wait_for_end() {
+                Ok(()) => tracing::error!("the holder of the sockets has ended: the server stops"),
+                Err(error) => {
+                    tracing::error!("cannot watch the holder, so the server stops: {error}")
+                }
+            }
+            supervisor.ask_to_stop();
+        })
+        .context("cannot start a thread")?;
+    Ok(())
+}

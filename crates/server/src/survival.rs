@@ -1,0 +1,23 @@
+//! What survives the death of a server's process, where a holder replaces it.
+
+use api::config::{self, Backing};
+
+/// Why a medium does not survive its server's process; `None` where it does.
+pub(crate) fn obstacle(medium: &config::Medium) -> Option<&'static str> {
+    if medium.timing.is_some() {
+        return Some("the state of its timing model is lost with the process");
+    }
+    if medium.vendor.is_some() {
+        return Some("what its vendor commands have set is lost with the process");
+    }
+    match &medium.backing {
+        Backing::Null { zoned: None, .. } => None,
+        Backing::File(file) if file.zoned.is_none() => None,
+        Backing::Null { .. } | Backing::File(_) => {
+            Some("commands to zones cannot be executed twice")
+        }
+        Backing::Ram { .. } => Some("its memory is lost with the process"),
+        Backing::Drive(_) => Some("commands at a drive outlive the process"),
+        Backing::KeyValue(_) => Some("commands of the key-value set cannot be executed twice"),
+    }
+}
