@@ -199,10 +199,8 @@ impl Hold {
             // What cannot be waited for, such as a file, has ended.
             let input = io::stdin();
             let added = poller.add(input.as_fd(), Source::Input, epoll::EventFlags::IN);
-            added.or_else(|_| {
-                Err(io::Error::other(
-                    "standard input cannot be waited for: do without --stop-at-eof",
-                ))
+            added.map_err(|_| {
+                io::Error::other("standard input cannot be waited for: do without --stop-at-eof")
             })?;
         }
         Ok(Self {
@@ -303,11 +301,11 @@ impl Hold {
             }
             listening.is_watched = watches;
             let fd = listening.listener.as_fd();
-            match watches {
-                true => self
-                    .poller
-                    .add(fd, Source::Listener(at), epoll::EventFlags::IN)?,
-                false => self.poller.remove(fd)?,
+            if watches {
+                self.poller
+                    .add(fd, Source::Listener(at), epoll::EventFlags::IN)?;
+            } else {
+                self.poller.remove(fd)?;
             }
         }
         Ok(())

@@ -119,10 +119,8 @@ fn hold(until_eof: bool) -> anyhow::Result<()> {
 
 impl Serve {
     pub(super) fn run(mut self) -> anyhow::Result<()> {
-        let holder = match self.survive {
-            true => Holder::of_environment()?,
-            false => None,
-        };
+        let holder = self.survive.then(Holder::of_environment).transpose()?;
+        let holder = holder.flatten();
         if self.config.is_none() && self.media.is_empty() {
             self.config = Some(default_config(Path::new(DEFAULT_CONFIG))?);
         }

@@ -55,9 +55,7 @@ impl Resumed {
         let doorbells = Arc::new(DoorbellPages::adopt(doorbells, slots)?);
         let mut session = Session::new(connection, arrival.process, doorbells.clone(), config)?;
         session.doorbells_were_sent(resume.doorbells_sent != 0);
-        while let Some((command, applied)) = session.hear_again()? {
-            applied.map_err(|errno| ResumeError::Refused { command, errno })?;
-        }
+        while session.hear_again()? {}
         let (view, lost) = session.view();
         Ok(Self {
             session,

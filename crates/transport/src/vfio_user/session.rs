@@ -92,20 +92,20 @@ impl Session {
         self.device.doorbells_sent = sent;
     }
 
-    /// Applies the next message that a former process has applied, for which this waits; none at
+    /// Applies the next message that a former process has applied, for which this waits; false at
     /// their end.
-    pub(super) fn hear_again(
-        &mut self,
-    ) -> Result<Option<(Command, Result<(), Errno>)>, ResumeError> {
+    pub(super) fn hear_again(&mut self) -> Result<bool, ResumeError> {
         let Self {
             connection, device, ..
         } = self;
         hear(connection, |message| {
             let command = message.header.command;
-            match command {
-                RESUMED => Ok(None),
-                _ => Ok(Some((command, device.apply_again(message)?))),
+            if command == RESUMED {
+                return Ok(false);
             }
+            let applied = device.apply_again(message)?;
+            applied.map_err(|errno| ResumeError::Refused { command, errno })?;
+            Ok(true)
         })?
     }
 
