@@ -11,13 +11,23 @@ pub(crate) fn obstacle(medium: &config::Medium) -> Option<&'static str> {
         return Some("what its vendor commands have set is lost with the process");
     }
     match &medium.backing {
-        Backing::Null { zoned: None, .. } => None,
+        Backing::Null { zoned: None, .. }
+        | Backing::Ram {
+            zoned: None,
+            state: None,
+            ..
+        } => None,
+        Backing::Ram { state: Some(_), .. } => Some("its state file is read by the first process"),
         Backing::File(file) if file.zoned.is_none() => None,
-        Backing::Null { .. } | Backing::File(_) => {
+        Backing::Null { .. } | Backing::Ram { .. } | Backing::File(_) => {
             Some("commands to zones cannot be executed twice")
         }
-        Backing::Ram { .. } => Some("its memory is lost with the process"),
         Backing::Drive(_) => Some("commands at a drive outlive the process"),
         Backing::KeyValue(_) => Some("commands of the key-value set cannot be executed twice"),
     }
+}
+
+/// Name under which a holder keeps the memory of a medium.
+pub(crate) fn memory_name(medium: &str) -> String {
+    format!("medium {medium}")
 }

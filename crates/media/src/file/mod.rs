@@ -72,6 +72,10 @@ pub struct FileIo {
     /// the process may lock memory (`RLIMIT_MEMLOCK`). Registered memory is all allocated, and
     /// stays where it is.
     pub register_memory: bool,
+    /// Another process goes on with the file if this one dies. So the file is not registered with
+    /// the kernel, which spares each operation the search for it, but keeps file and lock for some
+    /// 40 ms after a process; and opening waits for the operations of a process that died.
+    pub survives: bool,
     /// It is opened for reading alone, never created, and takes no writes: for files and devices
     /// that cannot be written to, or must not be.
     pub read_only: bool,
@@ -83,6 +87,7 @@ impl Default for FileIo {
             poll_submissions: false,
             poll_completions: false,
             register_memory: true,
+            survives: false,
             read_only: false,
         }
     }
@@ -211,10 +216,11 @@ impl FileMedium {
         direct: Direct,
         io: FileIo,
     ) -> Result<FileMedium, MediumError> {
-        let opened = open::open(path, size, direct, io.read_only)?;
+        let opened = open::open(path, size, direct, io)?;
         let looks = Looks {
             kernel_thread: io.poll_submissions,
             at_device: io.poll_completions,
+            plain_file: io.survives,
         };
         if io.poll_completions {
             try_polled(&opened, looks).map_err(|reason| MediumError::PollRefused {

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{
@@ -20,9 +20,17 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::SECTOR;
 use super::direct::{self, Access, Direct};
+use super::{FileIo, SECTOR};
 use crate::error::MediumError;
+
+/// How long the last user of a file may take to release it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The same, where that is a process that died, of which the kernel may have operations: a host
+/// waits 5 s for a reply.
+const OPERATIONS_PATIENCE: Duration = Duration::from_millis(4500);
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A file that is locked, of the right size, and ready for I/O.
 #[derive(Debug)]
@@ -56,18 +64,24 @@ pub(super) fn open(
     path: &Path,
     size: Option<u64>,
     direct: Direct,
-    read_only: bool,
+    io: FileIo,
 ) -> Result<Opened, MediumError> {
+    let read_only = io.read_only;
+    let patience = if io.survives {
+        OPERATIONS_PATIENCE
+    } else {
+        PATIENCE
+    };
     if let Some(size) = size
         && (size == 0 || !size.is_multiple_of(SECTOR))
     {
         return Err(MediumError::Size { size });
     }
-    let found = open_existing(path, read_only)?;
+    let found = open_existing(path, read_only, patience)?;
     let is_new = found.is_none();
     let (fd, is_block_device, actual) = match (found, size) {
         (Some((fd, is_block_device)), _) => {
-            patiently(|| lock(&fd, path, read_only))?;
+            patiently(patience, || lock(&fd, path, read_only))?;
             let actual = length(&fd, path, is_block_device)?;
             (fd, is_block_device, actual)
         }
@@ -130,7 +144,11 @@ fn failed(path: &Path, what: &'static str) -> impl Fn(Errno) -> MediumError {
 }
 
 /// The file, and whether it is a block device; `None` if the file does not exist.
-fn open_existing(path: &Path, read_only: bool) -> Result<Option<(OwnedFd, bool)>, MediumError> {
+fn open_existing(
+    path: &Path,
+    read_only: bool,
+    patience: Duration,
+) -> Result<Option<(OwnedFd, bool)>, MediumError> {
     let kind = match stat(path) {
         Ok(status) => FileType::from_raw_mode(status.st_mode),
         Err(Errno::NOENT) => return Ok(None),
@@ -152,7 +170,7 @@ fn open_existing(path: &Path, read_only: bool) -> Result<Option<(OwnedFd, bool)>
         OFlags::RDWR
     };
     let flags = access | OFlags::CLOEXEC | exclusive;
-    let fd = patiently(|| {
+    let fd = patiently(patience, || {
         rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
             Errno::BUSY => MediumError::Locked {
                 path: path.into(),
@@ -197,23 +215,26 @@ fn whole_file(kind: i32) -> libc::flock {
     }
 }
 
-/// Waits up to a second for the previous user to release the file: the kernel may have to end
+/// Waits for the previous user to release the file, up to `patience`: the kernel may have to end
 /// operations of a killed process first, and a starting process shares its parent's open files
 /// until it executes another program.
 #[expect(
     clippy::disallowed_methods,
     reason = "a medium that is being opened serves no host yet"
 )]
-fn patiently<T>(mut take: impl FnMut() -> Result<T, MediumError>) -> Result<T, MediumError> {
-    const TRIES: u32 = 50;
-    const PAUSE: Duration = Duration::from_millis(20);
-    for _ in 0..TRIES {
+fn patiently<T>(
+    patience: Duration,
+    mut take: impl FnMut() -> Result<T, MediumError>,
+) -> Result<T, MediumError> {
+    let until = Instant::now() + patience;
+    loop {
         match take() {
-            Err(MediumError::Locked { .. }) => std::thread::sleep(PAUSE),
+            Err(MediumError::Locked { .. }) if Instant::now() < until => {
+                std::thread::sleep(PAUSE);
+            }
             taken => return taken,
         }
     }
-    take()
 }
 
 /// Readers use a shared lock, which keeps writers out.

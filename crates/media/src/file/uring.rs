@@ -22,7 +22,7 @@ const WAIT_NS: u32 = 100_000_000;
 /// milliseconds.
 const THREAD_IDLE_MS: u32 = 2;
 
-/// Polling modes.
+/// How a ring looks for work, and for its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Looks {
     /// A kernel thread polls for submissions (SQPOLL); otherwise a call submits them.
@@ -30,6 +30,8 @@ pub(super) struct Looks {
     /// The device is polled for completions (IOPOLL); otherwise it interrupts. Only for reads and
     /// writes with direct I/O.
     pub(super) at_device: bool,
+    /// The file is given by its descriptor with each operation; otherwise it is registered.
+    pub(super) plain_file: bool,
 }
 
 /// An io_uring for operations on one file.
@@ -74,7 +76,9 @@ impl Uring {
         file: BorrowedFd<'_>,
         wake: &EventFd,
     ) -> io::Result<Uring> {
-        ring.submitter().register_files(&[file.as_raw_fd()])?;
+        if !looks.plain_file {
+            ring.submitter().register_files(&[file.as_raw_fd()])?;
+        }
         ring.submitter()
             .register_eventfd(wake.as_fd().as_raw_fd())?;
         ring.completion().disable_eventfd();

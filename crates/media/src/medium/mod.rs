@@ -29,6 +29,7 @@ mod pages;
 mod records;
 mod timing;
 
+use self::pages::Memory;
 pub use self::records::RECORD_MAX;
 
 /// Maximum number of commands in flight of one channel.
@@ -143,7 +144,7 @@ impl Medium {
     /// # Errors
     /// See [`MediumError`]; each names the remedy.
     pub fn open(spec: &MediumSpec) -> Result<Arc<Medium>, MediumError> {
-        Ok(Arc::new(Self::backed(spec)?))
+        Ok(Arc::new(Self::backed(spec, Memory::Private)?))
     }
 
     /// The feature that limits it to one channel at a time: timing, zones, vendor commands, or
@@ -161,18 +162,18 @@ impl Medium {
         }
     }
 
-    fn backed(spec: &MediumSpec) -> Result<Medium, MediumError> {
+    fn backed(spec: &MediumSpec, memory: Memory) -> Result<Medium, MediumError> {
         let (of, zones) = match &spec.kind {
             MediumKind::Zoned { of, zones } => (of, zones),
             MediumKind::Vendor { of, commands } => {
-                let mut medium = Self::plain(of)?;
+                let mut medium = Self::plain(of, memory)?;
                 if matches!(medium.backing, Backing::KeyValue(_) | Backing::Drive(_)) {
                     return Err(MediumError::Vendor);
                 }
                 medium.vendor = Some(Arc::new(VendorMedium::new(*commands)));
                 return Ok(medium);
             }
-            plain => return Self::plain(plain),
+            plain => return Self::plain(plain, memory),
         };
         if let MediumKind::File {
             path,
@@ -186,7 +187,7 @@ impl Medium {
             medium.zoned = Some(Arc::new(zoned));
             return Ok(medium);
         }
-        let mut medium = Self::plain(of)?;
+        let mut medium = Self::plain(of, memory)?;
         if matches!(medium.backing, Backing::KeyValue(_) | Backing::Drive(_)) {
             let what = "they lie over null, ram or file";
             return Err(MediumError::Zones { what });
@@ -198,7 +199,7 @@ impl Medium {
     }
 
     /// Opens the medium without zones and timing.
-    fn plain(kind: &MediumKind) -> Result<Medium, MediumError> {
+    fn plain(kind: &MediumKind, memory: Memory) -> Result<Medium, MediumError> {
         let (size, backing) = match kind {
             MediumKind::Zoned { .. } => {
                 let what = "zones cannot be nested";
@@ -211,8 +212,12 @@ impl Medium {
             }
             MediumKind::Ram { size } => {
                 let size = checked(*size)?;
-                let store =
-                    Store::new(size).map_err(|source| MediumError::Memory { size, source })?;
+                let store = match memory {
+                    Memory::Private => Store::new(size),
+                    Memory::Shared => Store::shared(size),
+                    Memory::Adopted(file) => Store::adopt(file, size),
+                };
+                let store = store.map_err(|source| MediumError::Memory { size, source })?;
                 (size, Backing::Ram(Arc::new(store)))
             }
             MediumKind::File {

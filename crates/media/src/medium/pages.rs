@@ -1,15 +1,48 @@
 //! The memory of a medium in memory: where it comes from, and when.
 
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use memory::{Pieces, Store};
 
-use super::{Backing, Medium};
+use super::{Backing, Medium, MediumSpec};
+use crate::error::MediumError;
 use crate::ram::Preallocation;
 
+/// Where the bytes of a medium in memory are.
+#[derive(Debug)]
+pub(super) enum Memory {
+    /// In memory of this process.
+    Private,
+    /// In a file that another process may go on with.
+    Shared,
+    /// In this one, which another process had.
+    Adopted(OwnedFd),
+}
+
 impl Medium {
+    /// As [`Self::open`], so that another process can go on with the bytes of a medium in memory
+    /// ([`Self::memory_file`]): with those of `file`, if a former one had it.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; `file` is no memory of a medium of this size.
+    pub fn open_kept(spec: &MediumSpec, file: Option<OwnedFd>) -> Result<Arc<Medium>, MediumError> {
+        let memory = file.map_or(Memory::Shared, Memory::Adopted);
+        Ok(Arc::new(Self::backed(spec, memory)?))
+    }
+
+    /// The file that the bytes of a medium in memory are in, where another process can go on with
+    /// them.
+    #[must_use]
+    pub fn memory_file(&self) -> Option<BorrowedFd<'_>> {
+        match &self.backing {
+            Backing::Ram(store) => store.file(),
+            _ => None,
+        }
+    }
+
     /// Allocates further memory of the medium from a NUMA node, as long as the node has some: for a
     /// reactor there that is about to use it. The first call decides. No effect on media that are
     /// not in memory.

@@ -9,9 +9,11 @@
 pub mod pieces;
 mod stream;
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::{io, ptr};
 
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::Advice;
 
 use crate::guest::dma::Segment;
@@ -47,6 +49,8 @@ pub enum StorePages {
 pub struct Store {
     map: OwnMap,
     pages: StorePages,
+    /// The file that the bytes are in, where another process may go on with them.
+    file: Option<OwnedFd>,
 }
 
 impl Store {
@@ -57,7 +61,76 @@ impl Store {
     pub fn new(len: u64) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let (map, pages) = private(len)?;
-        Ok(Store { map, pages })
+        Ok(Store {
+            map,
+            pages,
+            file: None,
+        })
+    }
+
+    /// As [`Self::new`], in a memfd with which another process can go on ([`Self::adopt`]).
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn shared(len: u64) -> io::Result<Self> {
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let (whole, align) = shared_layout(len)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        if align == HUGE_PAGE_LEN
+            && let Ok(reserved) = Self::of_memfd(len, whole, align, flags | MemfdFlags::HUGETLB)
+        {
+            return Ok(Store {
+                pages: StorePages::Reserved,
+                ..reserved
+            });
+        }
+        Self::of_memfd(len, whole, align, flags)
+    }
+
+    fn of_memfd(len: usize, whole: usize, align: usize, flags: MemfdFlags) -> io::Result<Self> {
+        let file = rustix::fs::memfd_create("nvmirage-ram", flags)?;
+        rustix::fs::ftruncate(&file, whole as u64)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
+        let map = OwnMap::shared_aligned(&file, whole, align)?;
+        Ok(Store {
+            map: map.shortened(len),
+            pages: StorePages::Usual,
+            file: Some(file),
+        })
+    }
+
+    /// The store of `len` bytes that another process has made ([`Self::shared`]), as it is. That
+    /// process has ended.
+    ///
+    /// # Errors
+    /// `InvalidInput`: the file has another length, or could be shortened; and the system's.
+    pub fn adopt(file: OwnedFd, len: u64) -> io::Result<Self> {
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let (whole, align) = shared_layout(len)?;
+        let seals = rustix::fs::fcntl_get_seals(&file)?;
+        let is_whole = rustix::fs::fstat(&file)?.st_size as u64 == whole as u64;
+        if !is_whole || !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let unit = rustix::fs::fstatfs(&file)?.f_bsize;
+        let map = OwnMap::shared_aligned(&file, whole, align)?;
+        Ok(Store {
+            map: map.shortened(len),
+            // hugetlbfs(5) reports the length of its pages as that of a block.
+            pages: if unit as usize == HUGE_PAGE_LEN {
+                StorePages::Reserved
+            } else {
+                StorePages::Usual
+            },
+            file: Some(file),
+        })
+    }
+
+    /// The descriptor with which another process can go on ([`Self::adopt`]); none for private
+    /// memory.
+    #[must_use]
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
     }
 
     /// Has memory that is taken from now on come from `node`, as long as that has some: for the
@@ -222,8 +295,11 @@ impl Store {
         let end = start + len;
         let page = self.page_len();
         let pages = start.next_multiple_of(page)..end / page * page;
-        let given_back =
-            deallocate && !pages.is_empty() && self.map.discard(pages.start, pages.len()).is_ok();
+        let give_back = || match self.file {
+            Some(_) => self.map.remove(pages.start, pages.len()),
+            None => self.map.discard(pages.start, pages.len()),
+        };
+        let given_back = deallocate && !pages.is_empty() && give_back().is_ok();
         if given_back {
             self.fill_zero(start, pages.start - start);
             self.fill_zero(pages.end, end - pages.end);
@@ -258,6 +334,17 @@ impl Store {
         // SAFETY: as in `read_bytes`.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), ours, bytes.len()) };
     }
+}
+
+/// Length of the memfd of a store of `len` bytes, and the alignment of its mapping.
+fn shared_layout(len: usize) -> io::Result<(usize, usize)> {
+    let align = if len < HUGE_PAGE_LEN {
+        PAGE_LEN
+    } else {
+        HUGE_PAGE_LEN
+    };
+    let whole = len.max(1).checked_next_multiple_of(align);
+    Ok((whole.ok_or(io::ErrorKind::OutOfMemory)?, align))
 }
 
 /// Private memory of `len` bytes, all zero, on huge pages where there are some, and where `len`
@@ -348,6 +435,44 @@ mod tests {
     fn resident_pages() -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_shared_store_continues_in_another_mapping() {
+        for len in [1, 4097, HUGE_PAGE_LEN as u64, 2 * HUGE_PAGE_LEN as u64 + 1] {
+            let store = Store::shared(len).unwrap();
+            assert_eq!(store.len(), len);
+            store.write_bytes(len - 1, &[7]);
+            let file = store.file().unwrap().try_clone_to_owned().unwrap();
+            let pages = store.pages();
+            drop(store);
+            let other = file.try_clone().unwrap();
+            let error = Store::adopt(other, len + HUGE_PAGE_LEN as u64).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            let store = Store::adopt(file, len).unwrap();
+            assert_eq!(store.pages(), pages);
+            let mut byte = [0];
+            store.read_bytes(len - 1, &mut byte);
+            assert_eq!(byte, [7]);
+            store.zero(0, len, true);
+            store.read_bytes(len - 1, &mut byte);
+            assert_eq!(byte, [0]);
+        }
+        assert!(Store::new(4096).unwrap().file().is_none());
+        let unsealed = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&unsealed, 4096).unwrap();
+        Store::adopt(unsealed, 4096).unwrap_err();
+    }
+
+    #[test]
+    fn a_shared_store_is_sparse_and_gives_memory_back() {
+        const PART: u64 = 64 << 20;
+        let store = Store::shared(1 << 40).unwrap();
+        let blocks = || rustix::fs::fstat(store.file().unwrap()).unwrap().st_blocks;
+        store.write_bytes(1 << 39, &vec![1; PART as usize]);
+        assert!(blocks() >= 120_000, "{}", blocks());
+        store.zero(1 << 39, PART, true);
+        assert!(blocks() < 10_000, "{}", blocks());
     }
 
     #[test]

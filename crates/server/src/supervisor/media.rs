@@ -34,12 +34,15 @@ impl State {
                 config.name
             );
         }
-        let spec = spec_of(&config);
+        let mut spec = spec_of(&config);
+        if let Store::File { io, .. } = &mut spec.kind {
+            io.survives = self.holder.is_some();
+        }
         let mark = self.mark_of(&config).with_context(place)?;
         mark.as_ref()
             .map_or(Ok(()), Mark::check)
             .with_context(place)?;
-        let opened = Medium::open(&spec).map_err(|error| explained(error, &config));
+        let opened = self.open_store(&config, &spec);
         let mut medium = opened.with_context(place)?;
         let state = timing::give(&config, &mut medium).with_context(place)?;
         let recording = RecordingFile::begin(&config, &medium).with_context(place)?;
@@ -91,6 +94,25 @@ impl State {
         });
         self.config.media.push(config);
         Ok(())
+    }
+
+    /// Opens the bytes of a medium. Memory is that of a former process, if there was one, and is
+    /// kept for the next.
+    fn open_store(
+        &self,
+        config: &config::Medium,
+        spec: &MediumSpec,
+    ) -> anyhow::Result<Arc<Medium>> {
+        let explain = |error| explained(error, config);
+        let (Some(holder), Store::Ram { .. }) = (&self.holder, &spec.kind) else {
+            return Medium::open(spec).map_err(explain);
+        };
+        let name = survival::memory_name(&config.name);
+        let medium = Medium::open_kept(spec, holder.fetch(&name)?).map_err(explain)?;
+        if let Some(file) = medium.memory_file() {
+            holder.keep(&name, file)?;
+        }
+        Ok(medium)
     }
 
     /// Removes the marks of files that a failed start created: its caller may remove these files.
@@ -154,6 +176,11 @@ impl State {
             ..
         } = self.media.remove(at);
         self.troubles.forget(&name);
+        if let Some(holder) = &self.holder
+            && let Err(error) = holder.forget(&survival::memory_name(&name))
+        {
+            tracing::warn!(media = name, "its memory is kept until the server ends: {error}");
+        }
         // the medium is deleted even if parts of it could not be saved
         self.config.media.retain(|m| m.name != name);
         let recorded = recording.map_or(Ok(()), |file| file.write(&medium));
@@ -548,6 +575,7 @@ pub fn spec_of(config: &config::Medium) -> MediumSpec {
                 poll_completions: file.poll_completions,
                 register_memory: file.register_memory,
                 read_only: file.read_only,
+                survives: false,
             },
         },
     };

@@ -32,14 +32,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::{fmt, io};
 
-use io_uring::{IoUring, Probe, opcode, squeue, types};
+use io_uring::{IoUring, Probe, opcode, squeue};
 use libc::iovec;
 use memory::{DmaView, EventFd, PinId, Segment, ViewPins, full_fence};
 use rustix::fs::{fallocate, fdatasync};
 
 use self::registrar::Buffers;
 use super::direct::{Alignment, MAX_MEMORY_ALIGN};
-use super::entry::{FILE, Pointed, read, write};
+use super::entry::{Pointed, Target, read, write};
 use super::op::{Buffer, Io};
 use super::uring::{Looks, Uring};
 
@@ -76,6 +76,7 @@ pub(super) struct Ring {
     buffers: Option<Buffers>,
     memory: ManuallyDrop<Memory>,
     slots: Box<[Slot]>,
+    file: Target,
     /// Readable after a completion that came while `armed`. (A poll of the ring's own descriptor
     /// is no substitute: with `DEFER_TASKRUN` it can sleep through a completion.)
     wake: EventFd,
@@ -130,6 +131,11 @@ impl Ring {
             }
         }
         let mut ring = Ring::over(rings, wake, depth);
+        if let Way::Rings(looks) = way
+            && looks.plain_file
+        {
+            ring.file = Target::plain(file);
+        }
         if let Some(first) = ring.rings.first()
             && registers
         {
@@ -151,6 +157,7 @@ impl Ring {
             buffers: None,
             memory: ManuallyDrop::new(memory),
             slots: (0..slots).map(|_| Slot::default()).collect(),
+            file: Target::REGISTERED,
             wake,
             armed: false,
         }
@@ -426,7 +433,7 @@ impl Ring {
         match io {
             Io::Read { into, offset } => {
                 let registered = registered.filter(|_| into == Buffer::Segments);
-                read(self.memory_of(slot, into), registered, offset)
+                read(self.file, self.memory_of(slot, into), registered, offset)
             }
             Io::Write {
                 from,
@@ -435,15 +442,13 @@ impl Ring {
             } => {
                 let registered = registered.filter(|_| from == Buffer::Segments);
                 let flags = if durable { libc::RWF_DSYNC } else { 0 };
-                write(self.memory_of(slot, from), registered, offset, flags)
+                let memory = self.memory_of(slot, from);
+                write(self.file, memory, registered, offset, flags)
             }
-            Io::Fallocate { mode, offset, len } => opcode::Fallocate::new(FILE, len)
-                .offset(offset)
-                .mode(mode.bits() as i32)
-                .build(),
-            Io::Sync => opcode::Fsync::new(FILE)
-                .flags(types::FsyncFlags::DATASYNC)
-                .build(),
+            Io::Fallocate { mode, offset, len } => {
+                self.file.fallocate(mode.bits() as i32, offset, len)
+            }
+            Io::Sync => self.file.sync(),
         }
     }
 

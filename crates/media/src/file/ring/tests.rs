@@ -227,6 +227,7 @@ fn a_sleeper_is_woken_by_every_kind_of_ring_and_only_when_armed() {
     let threaded = Looks {
         kernel_thread: true,
         at_device: false,
+        plain_file: false,
     };
     let none = Looks::default();
     for (looks, builder) in [
@@ -315,6 +316,7 @@ fn what_is_not_polled_for_goes_to_the_second_ring_and_what_is_prevents_sleep() {
     let looks = Looks {
         kernel_thread: false,
         at_device: true,
+        plain_file: false,
     };
     let file = file();
     let mut ring = Ring::new(file.as_fd(), 4, Way::Rings(looks), false).unwrap();
