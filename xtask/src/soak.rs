@@ -19,6 +19,7 @@ use std::{fmt, fs, thread};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use guest_rig::Server;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::counts::Counts;
@@ -33,6 +34,8 @@ const STAGE_OF_ALL: Duration = Duration::from_secs(300);
 const TURN: Duration = Duration::from_millis(20);
 /// How often progress is shown.
 const SHOW: Duration = Duration::from_secs(5);
+/// How long another worker may take.
+const CONTINUE: Duration = Duration::from_secs(20);
 /// How long the daemon and the hosts may take to end.
 const END: Duration = Duration::from_secs(60);
 
@@ -45,6 +48,28 @@ pub(crate) struct SoakArgs {
     /// What chance begins with; without it, the time
     #[arg(long)]
     seed: Option<u64>,
+    /// The server survives (`serve --survive`), and its worker is killed again and again
+    #[arg(long)]
+    kill_worker: bool,
+    /// Ends after so many kills of the worker, instead of after a time
+    #[arg(long, requires = "kill_worker")]
+    kills: Option<u64>,
+    /// Fails where the median of the pauses is longer, in milliseconds
+    #[arg(long, requires = "kill_worker", value_name = "MS")]
+    pause_median: Option<u64>,
+    /// Fails where a pause is longer, in milliseconds
+    #[arg(long, requires = "kill_worker", value_name = "MS")]
+    pause_max: Option<u64>,
+}
+
+/// What a soak does, and for how long.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    seed: u64,
+    length: Duration,
+    kill_worker: bool,
+    /// Kills of the worker after which it ends.
+    kills: Option<u64>,
 }
 
 /// A controller: its medium, how doorbells are noticed, how its host rings, the reactors of its
@@ -66,6 +91,17 @@ struct Summary {
     moves: u64,
     refused: u64,
     deaths: u64,
+    /// For each kill of the worker: milliseconds until its hosts went on.
+    pauses: Vec<u64>,
+}
+
+impl Summary {
+    /// The median and the maximum of the pauses, in milliseconds.
+    fn pause(&self) -> Option<(u64, u64)> {
+        let mut pauses = self.pauses.clone();
+        pauses.sort_unstable();
+        Some((*pauses.get(pauses.len() / 2)?, *pauses.last()?))
+    }
 }
 
 impl fmt::Display for Summary {
@@ -84,7 +120,15 @@ impl fmt::Display for Summary {
             self.deaths,
             of("longest_us") as f64 / 1e3,
             of("stalls"),
-        )
+        )?;
+        if let Some((median, max)) = self.pause() {
+            let kills = self.pauses.len();
+            write!(
+                f,
+                ", {kills} kills of the worker, pause median {median} ms, maximum {max} ms"
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -106,10 +150,22 @@ pub(crate) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &SoakArgs)
     )?;
     let start = Instant::now();
     let mut show = |text: &str| println!("{:>6.0} s  {text}", start.elapsed().as_secs_f64());
-    match soak(workspace, interrupt, seed, length, &mut show) {
+    let plan = Plan {
+        seed,
+        length: if args.kills.is_some() {
+            Duration::MAX
+        } else {
+            length
+        },
+        kill_worker: args.kill_worker,
+        kills: args.kills,
+    };
+    match soak(workspace, interrupt, plan, &mut show) {
         Ok(summary) => {
             println!("seed {seed}: {summary}");
-            Ok(true)
+            let (median, max) = summary.pause().unwrap_or_default();
+            let is_within = |bar: Option<u64>, is: u64| bar.is_none_or(|bar| is <= bar);
+            Ok(is_within(args.pause_median, median) && is_within(args.pause_max, max))
         }
         Err(error) => {
             println!("seed {seed}: {error:#}");
@@ -135,9 +191,20 @@ pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
         let _ = writeln!(log, "{text}");
     };
     let length = if context.all { STAGE_OF_ALL } else { STAGE };
-    let summary = soak(workspace, context.interrupt, seed, length, &mut show);
-    let summary = summary.with_context(|| format!("cargo xtask soak --seed {seed}"))?;
-    context.line.note(&summary.to_string());
+    let mut said = Vec::new();
+    for kill_worker in [false, true] {
+        let plan = Plan {
+            seed,
+            length: length / 2,
+            kill_worker,
+            kills: None,
+        };
+        let summary = soak(workspace, context.interrupt, plan, &mut show);
+        let option = if kill_worker { " --kill-worker" } else { "" };
+        let summary = summary.with_context(|| format!("cargo xtask soak --seed {seed}{option}"))?;
+        said.push(summary.to_string());
+    }
+    context.line.note(&said.join("; "));
     Ok(Counts::ONE)
 }
 
@@ -302,8 +369,7 @@ struct Soak<'a> {
 fn soak(
     workspace: &Workspace,
     interrupt: &Interrupt,
-    seed: u64,
-    length: Duration,
+    plan: Plan,
     show: &mut dyn FnMut(&str),
 ) -> Result<Summary> {
     fs::create_dir_all(workspace.logs())?;
@@ -313,14 +379,18 @@ fn soak(
         .tempdir_in(workspace.logs())?;
     let file = dir.path().join("config.toml");
     fs::write(&file, configuration(dir.path()))?;
-    let mut server = Server::start(&["--config".as_ref(), file.as_os_str()])?;
+    let mut args = vec!["--config".as_ref(), file.as_os_str()];
+    if plan.kill_worker {
+        args.push("--survive".as_ref());
+    }
+    let mut server = Server::start(&args)?;
     for _ in 1..CONTROLLERS.len() {
         server.wait_for_line("ready: ", END)?;
     }
     let mut soak = Soak {
         workspace,
         dir,
-        chance: Chance(seed | 1 << 63),
+        chance: Chance(plan.seed | 1 << 63),
         server,
         hosts: Vec::new(),
         summary: Summary::default(),
@@ -329,7 +399,7 @@ fn soak(
         let host = soak.next_host(number)?;
         soak.hosts.push(host);
     }
-    soak.go_on(interrupt, length, show)?;
+    soak.go_on(interrupt, plan, show)?;
     soak.end()
 }
 
@@ -342,19 +412,25 @@ impl Soak<'_> {
     fn go_on(
         &mut self,
         interrupt: &Interrupt,
-        length: Duration,
+        plan: Plan,
         show: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let start = Instant::now();
+        let mut next_kill = start + Duration::from_secs(2);
         let (mut next_death, mut next_move) = (start + Duration::from_secs(2), start);
         let mut next_show = start + SHOW;
-        while start.elapsed() < length {
+        let kills = plan.kills.unwrap_or(u64::MAX);
+        while start.elapsed() < plan.length && (self.summary.pauses.len() as u64) < kills {
             ensure!(!interrupt.is_set(), "interrupted");
             self.check_hosts()?;
             let now = Instant::now();
             if now >= next_death {
                 next_death = now + self.chance.millis(500, 4_000);
                 self.kill_one()?;
+            }
+            if plan.kill_worker && now >= next_kill {
+                self.kill_worker()?;
+                next_kill = Instant::now() + self.chance.millis(1_100, 2_500);
             }
             if now >= next_move {
                 next_move = now + self.chance.millis(10, 300);
@@ -372,6 +448,7 @@ impl Soak<'_> {
     fn so_far(&self) -> Summary {
         let mut sum = Summary {
             hosts: self.summary.hosts.clone(),
+            pauses: self.summary.pauses.clone(),
             ..self.summary
         };
         self.hosts.iter().for_each(|host| host.add_to(&mut sum));
@@ -401,6 +478,25 @@ impl Soak<'_> {
         self.hosts[number].add_to(&mut self.summary);
         self.summary.deaths += 1;
         self.hosts[number] = self.next_host(number)?;
+        Ok(())
+    }
+
+    /// The server's worker is killed, and another one goes on with all hosts.
+    fn kill_worker(&mut self) -> Result<()> {
+        let holder = self.server.pid();
+        let children = fs::read_to_string(format!("/proc/{holder}/task/{holder}/children"))?;
+        let worker = children.split_whitespace().next();
+        let worker = worker.and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+        let worker = worker.context("the holder has no worker")?;
+        kill_process(worker, Signal::KILL).context("cannot kill the worker")?;
+        let line = self
+            .server
+            .wait_for_line("hosts continue after ", CONTINUE)?;
+        let pause = line.split("after ").nth(1);
+        let pause = pause.and_then(|text| text.split(' ').next()?.parse().ok());
+        self.summary
+            .pauses
+            .push(pause.context("a line without a pause")?);
         Ok(())
     }
 

@@ -207,3 +207,131 @@ impl Known {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use vfio_user::message::SetIrqsFlags;
+
+    use super::*;
+
+    fn map(iova: u64, size: u64) -> Vec<u8> {
+        let mut body = [32_u32, 3].map(u32::to_le_bytes).concat();
+        body.extend([0, iova, size].map(u64::to_le_bytes).concat());
+        body
+    }
+
+    fn unmap(flags: u32, iova: u64, size: u64) -> Vec<u8> {
+        let mut body = [24, flags].map(u32::to_le_bytes).concat();
+        body.extend([iova, size].map(u64::to_le_bytes).concat());
+        body
+    }
+
+    fn addresses(known: &Known) -> Vec<u64> {
+        known.maps.keys().copied().collect()
+    }
+
+    #[test]
+    fn ranges_go_with_an_unmap() {
+        let mut known = Known::default();
+        for iova in [0, 0x1000, 0x2000, u64::MAX - 0xfff] {
+            known.learn(Command::DMA_MAP, map(iova, 0x1000), Fds::new());
+        }
+        known.learn(Command::DMA_UNMAP, unmap(0, 0x1000, 0x2000), Fds::new());
+        assert_eq!(addresses(&known), [0, u64::MAX - 0xfff]);
+        known.learn(
+            Command::DMA_UNMAP,
+            unmap(0, u64::MAX - 0xfff, 0x1000),
+            Fds::new(),
+        );
+        assert_eq!(addresses(&known), [0]);
+        known.learn(Command::DMA_UNMAP, unmap(2, 0, 0), Fds::new());
+        assert!(addresses(&known).is_empty());
+    }
+
+    #[test]
+    fn a_file_in_many_ranges_has_one_descriptor() {
+        let mut known = Known::default();
+        let file = File::open("/dev/zero").unwrap();
+        for iova in 0..100 {
+            let fd = file.try_clone().unwrap().into();
+            known.learn(
+                Command::DMA_MAP,
+                map(iova << 12, 0x1000),
+                Fds::from_iter([fd]),
+            );
+        }
+        let files = known.maps.values().filter_map(|it| it.file.as_ref());
+        let mut files: Vec<_> = files.map(Rc::as_ptr).collect();
+        files.dedup();
+        assert_eq!(files.len(), 1);
+    }
+
+    fn irqs(known: &mut Known, flags: SetIrqsFlags, start: u32, count: u32, data: &[u8]) {
+        let set = SetIrqs {
+            argsz: 20,
+            flags,
+            index: 2,
+            start,
+            count,
+            data,
+        };
+        let mut body = Vec::new();
+        set.encode(&mut body);
+        known.learn(Command::DEVICE_SET_IRQS, body, Fds::new());
+    }
+
+    fn kept(known: &Known) -> Vec<(u32, u32, IrqWhat)> {
+        let irqs = known.irqs.iter();
+        irqs.map(|irq| (irq.key.start, irq.key.count, irq.key.what))
+            .collect()
+    }
+
+    #[test]
+    fn the_last_request_for_an_interrupt_counts() {
+        let mut known = Known::default();
+        let eventfd = SetIrqsFlags::DATA_EVENTFD | SetIrqsFlags::ACTION_TRIGGER;
+        let mask = SetIrqsFlags::DATA_NONE | SetIrqsFlags::ACTION_MASK;
+        let unmask = SetIrqsFlags::DATA_NONE | SetIrqsFlags::ACTION_UNMASK;
+        let trigger = IrqWhat::EventFds(IrqAction::Trigger);
+        for at in [0, 1, 2, 1] {
+            irqs(&mut known, eventfd, at, 1, &[]);
+        }
+        assert_eq!(
+            kept(&known),
+            [(0, 1, trigger), (2, 1, trigger), (1, 1, trigger)]
+        );
+        irqs(&mut known, eventfd, 0, 3, &[]);
+        assert_eq!(kept(&known), [(0, 3, trigger)]);
+        irqs(&mut known, mask, 1, 1, &[]);
+        irqs(&mut known, unmask, 1, 1, &[]);
+        assert_eq!(kept(&known), [(0, 3, trigger), (1, 1, IrqWhat::Mask)]);
+        // An interrupt that the host triggers is no state.
+        let fire = SetIrqsFlags::DATA_BOOL | SetIrqsFlags::ACTION_TRIGGER;
+        irqs(&mut known, fire, 0, 1, &[1]);
+        assert_eq!(kept(&known).len(), 2);
+        // Some of a range: what is set for the others stays.
+        let some = SetIrqsFlags::DATA_BOOL | SetIrqsFlags::ACTION_MASK;
+        irqs(&mut known, some, 0, 2, &[1, 0]);
+        irqs(&mut known, some, 0, 2, &[0, 1]);
+        irqs(&mut known, some, 0, 2, &[1, 0]);
+        assert_eq!(kept(&known).len(), 4);
+        let none = SetIrqsFlags::DATA_NONE | SetIrqsFlags::ACTION_TRIGGER;
+        irqs(&mut known, none, 0, 0, &[]);
+        assert_eq!(kept(&known), []);
+    }
+
+    #[test]
+    fn tables_have_limits() {
+        let mut known = Known::default();
+        let mask = SetIrqsFlags::DATA_NONE | SetIrqsFlags::ACTION_MASK;
+        assert!(known.has_room(Command::DEVICE_SET_IRQS));
+        for at in 0..MAX_IRQS as u32 {
+            irqs(&mut known, mask, 2 * at, 2 * at + 1, &[]);
+        }
+        assert_eq!(known.irqs.len(), MAX_IRQS);
+        assert!(!known.has_room(Command::DEVICE_SET_IRQS));
+        assert!(known.has_room(Command::DMA_MAP));
+    }
+}

@@ -179,7 +179,10 @@ impl State {
         if let Some(holder) = &self.holder
             && let Err(error) = holder.forget(&survival::memory_name(&name))
         {
-            tracing::warn!(media = name, "its memory is kept until the server ends: {error}");
+            tracing::warn!(
+                media = name,
+                "its memory is kept until the server ends: {error}"
+            );
         }
         // the medium is deleted even if parts of it could not be saved
         self.config.media.retain(|m| m.name != name);
