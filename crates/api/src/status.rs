@@ -296,6 +296,48 @@ pub struct QueuePlacement {
     pub reactor: usize,
 }
 
+/// The server's process.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ProcessStatus {
+    /// Process ID.
+    pub pid: u32,
+    /// Version of its program.
+    pub version: String,
+    /// Whether another process goes on with the hosts when it dies (`serve --survive`).
+    pub survives: bool,
+    /// Number of the process, from 1; more than 1 after a death or an upgrade.
+    pub generation: u64,
+    /// The process before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<EndedProcess>,
+}
+
+/// A process of the server that has ended.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct EndedProcess {
+    /// What ended it: a signal, an exit status, or `upgrade`.
+    pub cause: String,
+    /// Time in which its hosts were not served, in milliseconds.
+    pub pause_ms: u64,
+}
+
+/// Request to replace the server's program.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpgradeRequest {
+    /// Absolute path of the program.
+    pub program: String,
+}
+
+/// Server that another program takes over.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Upgrading {
+    /// Process ID of the process that ends.
+    pub pid: u32,
+    /// Version of the program that takes over.
+    pub version: String,
+}
+
 /// Server that is stopping.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Stopping {

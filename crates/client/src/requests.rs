@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
@@ -9,8 +10,9 @@ use api::config::{Config, Size, Span};
 use api::refusal::Document;
 use api::{
     Attachment, ControllerChange, Event, Inventory, LatencyReport, MediumChange, NewPartition,
-    NewPlacement, NewSize, PartitionEnd, PartitionPlace, PartitionSize, QueuesReport, Reload,
-    ReloadRequest, Stats, Stopping, TenantChange, TraceStatus,
+    NewPlacement, NewSize, PartitionEnd, PartitionPlace, PartitionSize, ProcessStatus,
+    QueuesReport, Reload, ReloadRequest, Stats, Stopping, TenantChange, TraceStatus,
+    UpgradeRequest, Upgrading,
 };
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -93,6 +95,22 @@ pub fn reload(socket: &Address, request: ReloadRequest) -> anyhow::Result<Reload
         "/v1/reload",
         Some(body),
     )?;
+    serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
+}
+
+/// The server's process.
+pub fn process(socket: &Address) -> anyhow::Result<ProcessStatus> {
+    let body = request(socket, Method::GET, "/v1/process", None)?;
+    serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
+}
+
+/// Has another program take the place of the server's, which is about to do so when this returns.
+pub fn upgrade(socket: &Address, program: &Path) -> anyhow::Result<Upgrading> {
+    let program = program.to_str().context("the program's path is no UTF-8")?;
+    let body = serde_json::to_vec(&UpgradeRequest {
+        program: program.to_owned(),
+    })?;
+    let reply = request(socket, Method::POST, "/v1/upgrade", Some(body))?;
     serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
 }
 

@@ -158,6 +158,11 @@ impl Members {
         home.map(|home| home.subsystem)
     }
 
+    /// Places of controllers, free ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.controllers.len()
+    }
+
     /// A controller.
     #[inline]
     pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut Controller> {

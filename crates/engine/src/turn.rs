@@ -242,6 +242,29 @@ impl<C: Channel> Engine<C> {
         }
     }
 
+    /// Has all controllers fetch no more commands, or go on.
+    pub fn set_paused(&mut self, paused: bool) {
+        self.turns_to_look = 0;
+        for controller in 0..self.members.len() {
+            self.members.heat(controller);
+            let mut lanes = LanesOf {
+                lanes: &mut self.lanes,
+                controller,
+            };
+            match self.members.get_mut(controller) {
+                Some(controller) if paused => controller.pause(&mut lanes),
+                Some(controller) => controller.resume(&mut lanes),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether the lanes that live here are paused, and have no command in any stage.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.lanes.all_empty()
+    }
+
     /// A controller, for its transport. The next turn looks at it.
     pub fn controller_mut(&mut self, slot: ControllerSlot) -> Option<&mut Controller> {
         self.turns_to_look = 0;

@@ -22,6 +22,6 @@ mod hold;
 mod wire;
 mod worker;
 
-pub use hold::{Ended, HoldError, hold};
+pub use hold::{Ended, HoldError, hold, monotonic};
 pub use wire::Malformed;
-pub use worker::{Before, Holder, HolderError};
+pub use worker::{Before, Holder, HolderError, Program};

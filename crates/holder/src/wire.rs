@@ -43,6 +43,10 @@ pub(crate) mod kind {
     pub(crate) const READY: u16 = 7;
     /// The worker ends, and is not to be replaced.
     pub(crate) const BYE: u16 = 8;
+    /// Start another program, which waits to go on.
+    pub(crate) const UPGRADE: u16 = 9;
+    /// The worker is quiet: that program goes on.
+    pub(crate) const HAND_OVER: u16 = 10;
     /// Set in replies.
     pub(crate) const REPLY: u16 = 0x8000;
 }
@@ -61,6 +65,12 @@ pub(crate) mod field {
     pub(crate) const CAUSE: u16 = 5;
     /// When the worker before ended: nanoseconds of CLOCK_MONOTONIC.
     pub(crate) const ENDED: u16 = 6;
+    /// The oldest format of a controller's state that a worker reads.
+    pub(crate) const READS_FROM: u16 = 7;
+    /// The format that it writes, which it reads, too.
+    pub(crate) const WRITES: u16 = 8;
+    /// Version of its program.
+    pub(crate) const VERSION: u16 = 9;
 }
 
 /// What is wrong with a message.

@@ -1,7 +1,7 @@
 //! The worker's side: a server process that a holder has started.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::net::SocketType;
 use vfio_user::relayed::Inbox;
@@ -50,6 +51,17 @@ pub enum HolderError {
     Variable,
 }
 
+/// What a worker says of its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its version, for people.
+    pub version: &'static str,
+    /// The oldest format of a controller's state that it reads.
+    pub reads_from: u32,
+    /// The format that it writes.
+    pub writes: u32,
+}
+
 /// The end of the worker before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Before {
@@ -73,9 +85,11 @@ impl Holder {
     /// The holder that started this process, if one did. Its socket is standard input, which has
     /// nothing to read afterwards. Call it before the process has threads.
     ///
+    /// It waits until this worker is wanted: a holder starts one before the last one ends.
+    ///
     /// # Errors
-    /// [`HolderError`].
-    pub fn of_environment() -> Result<Option<Self>, HolderError> {
+    /// [`HolderError`]; [`HolderError::Ended`] is no fault: it was not wanted.
+    pub fn of_environment(program: &Program) -> Result<Option<Self>, HolderError> {
         if std::env::var_os(VARIABLE).is_none() {
             return Ok(None);
         }
@@ -87,17 +101,23 @@ impl Holder {
         SigSet::empty().thread_set_mask().map_err(io::Error::from)?;
         let nothing = File::open("/dev/null")?;
         rustix::stdio::dup2_stdin(&nothing).map_err(io::Error::from)?;
-        Self::greet(socket).map(Some)
+        Self::greet(socket, program).map(Some)
     }
 
-    fn greet(socket: OwnedFd) -> Result<Self, HolderError> {
+    fn greet(socket: OwnedFd, program: &Program) -> Result<Self, HolderError> {
         let mut holder = Self {
             socket,
             asked: Mutex::new(0),
             generation: 0,
             before: None,
         };
-        let hello = holder.ask(kind::HELLO, &[], &[])?;
+        let [from, to] = [program.reads_from, program.writes].map(|it| u64::from(it).to_le_bytes());
+        let fields: [(u16, &[u8]); 3] = [
+            (field::READS_FROM, &from),
+            (field::WRITES, &to),
+            (field::VERSION, program.version.as_bytes()),
+        ];
+        let hello = holder.ask_for(kind::HELLO, &fields, &[], None)?;
         let generation = hello.number_in(field::GENERATION)?;
         holder.generation = generation.ok_or(HolderError::Incomplete)?;
         let ended = hello.number_in(field::ENDED)?;
@@ -161,6 +181,32 @@ impl Holder {
         Ok(reply.fds.into_iter().next())
     }
 
+    /// Has the holder keep bytes for the next worker.
+    ///
+    /// # Errors
+    /// [`HolderError`].
+    pub fn keep_bytes(&self, name: &str, bytes: &[u8]) -> Result<(), HolderError> {
+        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map_err(io::Error::from)?;
+        let mut file = File::from(fd);
+        file.write_all(bytes)?;
+        self.keep(name, file.as_fd())
+    }
+
+    /// The bytes that a former worker has had kept under this name, `max` at most.
+    ///
+    /// # Errors
+    /// [`HolderError`].
+    pub fn fetch_bytes(&self, name: &str, max: u64) -> Result<Option<Vec<u8>>, HolderError> {
+        let Some(fd) = self.fetch(name)? else {
+            return Ok(None);
+        };
+        let mut file = File::from(fd);
+        file.rewind()?;
+        let mut bytes = Vec::new();
+        file.take(max).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
     /// Has the holder forget what it keeps under this name.
     ///
     /// # Errors
@@ -201,11 +247,41 @@ impl Holder {
         }
     }
 
+    /// Has the holder start another program, which waits to go on; its version.
+    ///
+    /// # Errors
+    /// [`HolderError`]: mostly, that the program cannot go on where this one ends.
+    pub fn upgrade(&self, program: &Path) -> Result<String, HolderError> {
+        let path = (field::NAME, program.as_os_str().as_bytes());
+        let reply = self.ask(kind::UPGRADE, &[path], &[])?;
+        reply.text(field::VERSION).ok_or(HolderError::Incomplete)
+    }
+
+    /// This worker is quiet, and the program of [`Self::upgrade`] goes on. The holder ends this
+    /// process: call this last.
+    ///
+    /// # Errors
+    /// [`HolderError`]: this process goes on.
+    pub fn hand_over(&self) -> Result<(), HolderError> {
+        self.ask(kind::HAND_OVER, &[], &[]).map(drop)
+    }
+
     fn ask(
         &self,
         kind: u16,
         fields: &[(u16, &[u8])],
         fds: &[BorrowedFd<'_>],
+    ) -> Result<Message, HolderError> {
+        self.ask_for(kind, fields, fds, Some(&PATIENCE))
+    }
+
+    /// A request whose reply may take `patience`; without one, as long as the holder lives.
+    fn ask_for(
+        &self,
+        kind: u16,
+        fields: &[(u16, &[u8])],
+        fds: &[BorrowedFd<'_>],
+        patience: Option<&Timespec>,
     ) -> Result<Message, HolderError> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         *asked += 1;
@@ -217,11 +293,11 @@ impl Holder {
             return Err(HolderError::Refused("a name is too long".into()));
         }
         while !wire::send(self.socket.as_fd(), &request, fds)? {
-            self.wait(PollFlags::OUT)?;
+            self.wait(PollFlags::OUT, patience)?;
         }
         loop {
             match wire::receive(&self.socket)? {
-                Received::Nothing => self.wait(PollFlags::IN)?,
+                Received::Nothing => self.wait(PollFlags::IN, patience)?,
                 Received::End => return Err(HolderError::Ended),
                 Received::Message(reply) => {
                     let reply = reply?;
@@ -238,10 +314,10 @@ impl Holder {
         }
     }
 
-    fn wait(&self, flags: PollFlags) -> Result<(), HolderError> {
+    fn wait(&self, flags: PollFlags, patience: Option<&Timespec>) -> Result<(), HolderError> {
         loop {
             let mut polled = [PollFd::new(&self.socket, flags)];
-            return match poll(&mut polled, Some(&PATIENCE)) {
+            return match poll(&mut polled, patience) {
                 Ok(0) => Err(HolderError::Silent),
                 Ok(_) => Ok(()),
                 Err(Errno::INTR) => continue,

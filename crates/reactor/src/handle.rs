@@ -285,6 +285,16 @@ impl ReactorHandle {
         self.ask(Message::Release)
     }
 
+    /// Has all its controllers fetch no more commands, or go on.
+    pub fn set_paused(&self, paused: bool) -> anyhow::Result<()> {
+        self.ask(|answer| Message::SetPaused(paused, answer))
+    }
+
+    /// Whether the queues that live here are paused and have no commands.
+    pub fn is_drained(&self) -> anyhow::Result<bool> {
+        self.ask(Message::IsDrained)
+    }
+
     /// Begins a removal; a later call of [`Self::remove_controller`] waits for its end.
     pub fn begin_to_remove(&self, slot: ControllerSlot) -> anyhow::Result<()> {
         let (answer, _) = mpsc::sync_channel(1);

@@ -111,6 +111,10 @@ pub(crate) enum Message {
     HasReplayed(Answer<bool>),
     /// Let those controllers fetch commands.
     Release(Answer<()>),
+    /// Have all controllers fetch no more commands, or go on.
+    SetPaused(bool, Answer<()>),
+    /// Report whether the queues here are paused and have no commands.
+    IsDrained(Answer<bool>),
     /// Answer, to show that the thread handles messages.
     Answer(Answer<()>),
     /// End the thread.

@@ -19,10 +19,11 @@ mod reconcile;
 pub mod saved;
 mod service;
 mod supervisor;
-mod survival;
+pub mod survival;
 mod trace;
 mod trouble;
 
 pub use control::{dashboard, dashboard_address, proxy};
+pub use controller::state::FORMAT_VERSION as STATE_FORMAT;
 pub use keep::timing::file::StateFile;
 pub use supervisor::{Source, spec_of};

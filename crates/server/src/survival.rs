@@ -2,6 +2,9 @@
 
 use api::config::{self, Backing};
 
+/// Name under which a holder keeps the text of the configuration.
+pub const CONFIGURATION: &str = "configuration";
+
 /// Why a medium does not survive its server's process; `None` where it does.
 pub(crate) fn obstacle(medium: &config::Medium) -> Option<&'static str> {
     if medium.timing.is_some() {

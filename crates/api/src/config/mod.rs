@@ -44,7 +44,7 @@ pub use namespace::Namespace;
 pub use parameter::parameter_error;
 pub use problem::Problem;
 pub use reactor::{Mode, Reactor, reactors_in_words};
-pub use read::{Read, from_file, from_text, from_toml, text_of, with_suggestion};
+pub use read::{MAX_FILE_LEN, Read, from_file, from_text, from_toml, text_of, with_suggestion};
 use serde::{Deserialize, Serialize};
 pub use size::{Range, Size, Span};
 pub use socket_mode::SocketMode;

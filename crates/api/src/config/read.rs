@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use super::Config;
 
 /// Largest configuration that is read.
-const MAX_FILE_LEN: u64 = 1 << 20;
+pub const MAX_FILE_LEN: u64 = 1 << 20;
 
 /// How a file is read as text, of up to so many bytes.
 pub type Read = fn(&Path, u64) -> io::Result<String>;

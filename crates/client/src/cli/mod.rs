@@ -20,5 +20,6 @@ pub mod show;
 pub mod stop;
 pub mod top;
 pub mod trace;
+pub mod upgrade;
 
 use terminal::error::UsageError;

@@ -83,6 +83,16 @@ impl Controller {
         }
     }
 
+    /// Has its lanes fetch no more commands, so that another process can go on with none in flight.
+    pub fn pause(&mut self, lanes: &mut impl LaneTable) {
+        self.tell_lanes(lanes, || LaneCommand::Pause);
+    }
+
+    /// Has its lanes fetch commands again: no other process goes on.
+    pub fn resume(&mut self, lanes: &mut impl LaneTable) {
+        self.tell_lanes(lanes, || LaneCommand::Resume);
+    }
+
     /// Registers, configuration space and features, and the phase that follows from them.
     fn take_over(&mut self, found: &Found) {
         let state = &found.state;

@@ -327,6 +327,12 @@ impl Lanes {
         self.hot[at]
     }
 
+    /// Whether every lane that lives here is paused and holds nothing.
+    pub(crate) fn all_empty(&self) -> bool {
+        let mut lanes = self.slots.iter().filter_map(|slot| slot.lane.as_ref());
+        lanes.all(Lane::is_empty)
+    }
+
     /// Whether no lane is hot.
     pub(crate) fn all_cold(&self) -> bool {
         self.hot.is_empty()

@@ -1,9 +1,11 @@
 //! The worker's process, and how often it has died.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::Command;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
@@ -21,6 +23,10 @@ pub(super) struct Child {
     pub(super) pidfd: OwnedFd,
     /// Where it asks.
     pub(super) socket: OwnedFd,
+    /// Its file.
+    pub(super) program: Rc<OwnedFd>,
+    /// Its greeting.
+    pub(super) greeting: Option<Greeting>,
     /// It asks no more.
     pub(super) is_deaf: bool,
     pub(super) started: Instant,
@@ -28,15 +34,28 @@ pub(super) struct Child {
     pub(super) ready: Option<Instant>,
     /// It ends by its own will.
     pub(super) said_bye: bool,
+    /// It was ended for another program.
+    pub(super) hands_over: bool,
+}
+
+/// The first message of a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Greeting {
+    /// Number of the request, which has no reply yet.
+    pub(super) number: u32,
+    /// Version of its program.
+    pub(super) version: String,
+    /// The formats of a controller's state that it reads; it writes the last.
+    pub(super) formats: RangeInclusive<u64>,
 }
 
 impl Child {
-    /// Starts this program again, with these arguments, of which the first is its name.
-    pub(super) fn start(arguments: &[OsString]) -> io::Result<Self> {
+    /// Starts a program with these arguments, of which the first is its name.
+    pub(super) fn start(program: &Rc<OwnedFd>, arguments: &[OsString]) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        // The file that runs, also where another one has taken its place.
-        let mut command = Command::new("/proc/self/exe");
+        // The file that was opened, also where another one has taken its place.
+        let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
         if let Some((name, arguments)) = arguments.split_first() {
             command.arg0(name).args(arguments);
         }
@@ -46,10 +65,13 @@ impl Child {
             pidfd: pidfd_open(pid, PidfdFlags::empty())?,
             process,
             socket,
+            program: program.clone(),
+            greeting: None,
             is_deaf: false,
             started: Instant::now(),
             ready: None,
             said_bye: false,
+            hands_over: false,
         })
     }
 

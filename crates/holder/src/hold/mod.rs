@@ -4,6 +4,7 @@ mod child;
 mod known;
 mod session;
 mod stricken;
+mod succession;
 mod table;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use vfio_user::Listener;
 use vfio_user::relayed::{self, Outbox};
 
 use self::child::{Child, Deaths};
+use self::succession::Succession;
 use self::table::Table;
 use crate::wire::{self, Message, Received, field, kind};
 
@@ -67,6 +69,8 @@ enum Source {
     Host(usize),
     Worker(usize),
     Parting(usize),
+    Standby,
+    StandbyControl,
 }
 
 impl Source {
@@ -80,6 +84,8 @@ impl Source {
             Source::Host(at) => (5, at),
             Source::Worker(at) => (6, at),
             Source::Parting(at) => (7, at),
+            Source::Standby => (8, 0),
+            Source::StandbyControl => (9, 0),
         };
         kind << 32 | at as u64
     }
@@ -94,7 +100,9 @@ impl Source {
             4 => Source::Listener(at),
             5 => Source::Host(at),
             6 => Source::Worker(at),
-            _ => Source::Parting(at),
+            7 => Source::Parting(at),
+            8 => Source::Standby,
+            _ => Source::StandbyControl,
         }
     }
 }
@@ -173,6 +181,7 @@ struct Hold {
     child: Option<Child>,
     generation: u64,
     deaths: Deaths,
+    succession: Succession,
     /// What ended the last worker, and when.
     before: Option<(String, Instant, Duration)>,
     listening: Vec<Option<Listening>>,
@@ -210,6 +219,7 @@ impl Hold {
             child: None,
             generation: 0,
             deaths: Deaths::default(),
+            succession: Succession::new()?,
             before: None,
             listening: Vec::new(),
             table: Table::default(),
@@ -217,17 +227,6 @@ impl Hold {
             is_ending: false,
             is_stricken: false,
         })
-    }
-
-    fn start(&mut self) -> io::Result<()> {
-        let child = Child::start(&self.arguments)?;
-        self.generation += 1;
-        self.poller
-            .add(child.socket.as_fd(), Source::Control, epoll::EventFlags::IN)?;
-        self.poller
-            .add(child.pidfd.as_fd(), Source::Child, epoll::EventFlags::IN)?;
-        self.child = Some(child);
-        Ok(())
     }
 
     /// Waits for the next events, and handles them.
@@ -261,10 +260,13 @@ impl Hold {
                 }
                 Source::Worker(at) => self.table.look(at, false, &self.poller),
                 Source::Parting(at) => self.table.look_parting(at, &self.poller),
+                Source::Standby => self.bury_standby(),
+                Source::StandbyControl => self.hear_standby(),
             }
         }
         self.table.look_at_time(&self.poller);
         self.watch_over_start();
+        self.look_at_succession();
         if has_ended {
             return self.bury();
         }
@@ -274,15 +276,26 @@ impl Hold {
 
     fn next_deadline(&self) -> Option<Instant> {
         let start = self.child.as_ref().filter(|child| child.ready.is_none());
-        let start = start.map(|child| child.started + START);
-        start.into_iter().chain(self.table.next_deadline()).min()
+        let start = start.map(|child| child.started + self.start_bound());
+        let others = [self.table.next_deadline(), self.succession.next_deadline()];
+        others.into_iter().flatten().chain(start).min()
+    }
+
+    /// How long the present worker may take until it serves.
+    fn start_bound(&self) -> Duration {
+        if self.succession.fallback.is_some() {
+            succession::UPGRADE
+        } else {
+            START
+        }
     }
 
     /// A worker that does not get ready is ended, and counts as one that died.
     fn watch_over_start(&mut self) {
+        let bound = self.start_bound();
         if let Some(child) = &mut self.child
             && child.ready.is_none()
-            && child.started.elapsed() >= START
+            && child.started.elapsed() >= bound
         {
             tracing::error!("the server's process does not get ready: it is killed");
             child.kill();
@@ -373,6 +386,7 @@ impl Hold {
             return Ok(None);
         };
         let (by_own_will, ready) = (child.said_bye, child.ready);
+        let hands_over = child.hands_over;
         let now = Instant::now();
         let end = child.wait()?;
         let is_first = self.generation == 1 && ready.is_none();
@@ -386,10 +400,22 @@ impl Hold {
             listening.outbox = None;
         }
         self.table.lose_worker(&self.poller);
-        self.before = Some((end.to_string(), now, monotonic()));
-        let mut tries_on = self.deaths.note(now, ready);
+        let cause = if hands_over {
+            "upgrade".to_owned()
+        } else {
+            end.to_string()
+        };
+        if !hands_over && self.succession.fall_back() {
+            tracing::error!("the other program does not serve ({end}): the last one goes on");
+        }
+        self.before = Some((cause, now, monotonic()));
+        let mut tries_on = hands_over || self.deaths.note(now, ready);
         while tries_on {
-            tracing::error!("the server's process ended ({end}): another one goes on");
+            if hands_over {
+                tracing::info!("another program takes the place of the server's process");
+            } else {
+                tracing::error!("the server's process ended ({end}): another one goes on");
+            }
             match self.start() {
                 Ok(()) => return Ok(None),
                 Err(error) => {
@@ -434,63 +460,73 @@ impl Hold {
                     return child.kill();
                 }
             };
-            let reply = Message::new(request.kind | kind::REPLY, request.number);
-            let (reply, fd) = match self.grant(&request, reply) {
-                Ok(granted) => granted,
-                Err(why) => {
-                    let reply = Message::new(request.kind | kind::REPLY, request.number);
-                    (reply.with(field::REFUSED, why.as_bytes()), None)
-                }
-            };
-            let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
-            let Some(child) = &mut self.child else {
-                return;
-            };
-            match wire::send(child.socket.as_fd(), &reply, &fds) {
-                Ok(true) => {}
-                Ok(false) => {
-                    tracing::error!("the server's process does not read the replies to it");
-                    return child.kill();
-                }
-                // Its end is seen on its own descriptor.
-                Err(_) => return,
+            let reply = || Message::new(request.kind | kind::REPLY, request.number);
+            match self.grant(&request, reply()) {
+                Ok(Some((reply, fd))) => self.tell_child(&reply, fd),
+                Ok(None) => {}
+                Err(why) => self.tell_child(&reply().with(field::REFUSED, why.as_bytes()), None),
+            }
+            if let Some(child) = &mut self.child
+                && child.hands_over
+            {
+                return child.kill();
             }
         }
     }
 
-    /// The reply to a request, or why it is refused.
+    /// Sends the worker a reply.
+    fn tell_child(&mut self, reply: &Message, fd: Option<OwnedFd>) {
+        let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
+        let Some(child) = &mut self.child else {
+            return;
+        };
+        // Where it cannot be sent, the worker's end is seen on its own descriptor.
+        if matches!(wire::send(child.socket.as_fd(), reply, &fds), Ok(false)) {
+            tracing::error!("the server's process does not read the replies to it");
+            child.kill();
+        }
+    }
+
+    /// The reply to the first message of a worker.
+    fn welcome(&self, reply: Message) -> Message {
+        let reply = reply.with(field::GENERATION, &self.generation.to_le_bytes());
+        let Some((cause, _, ended)) = &self.before else {
+            return reply;
+        };
+        let ended = u64::try_from(ended.as_nanos()).unwrap_or(u64::MAX);
+        reply
+            .with(field::CAUSE, cause.as_bytes())
+            .with(field::ENDED, &ended.to_le_bytes())
+    }
+
+    /// The reply to a request, or why it is refused; none where it is answered later.
     fn grant(
         &mut self,
         request: &Message,
         reply: Message,
-    ) -> Result<(Message, Option<OwnedFd>), String> {
+    ) -> Result<Option<(Message, Option<OwnedFd>)>, String> {
         let name = || request.bytes(field::NAME).map(<[u8]>::to_vec);
         let name = || name().ok_or("the request has no name");
         match request.kind {
             kind::HELLO => {
-                let generation = self.generation.to_le_bytes();
-                let mut reply = reply.with(field::GENERATION, &generation);
-                if let Some((cause, _, ended)) = &self.before {
-                    let ended = u64::try_from(ended.as_nanos()).unwrap_or(u64::MAX);
-                    reply = reply
-                        .with(field::CAUSE, cause.as_bytes())
-                        .with(field::ENDED, &ended.to_le_bytes());
+                if let Some(child) = &mut self.child {
+                    child.greeting = succession::greeting_of(request);
                 }
-                Ok((reply, None))
+                Ok(Some((self.welcome(reply), None)))
             }
             kind::LISTEN => {
                 let mode = request.number_in(field::MODE);
                 let mode = mode.map_err(|error| error.to_string())?.unwrap_or(0o600);
                 let mode = u32::try_from(mode).map_err(|error| error.to_string())?;
                 let inbox = self.listen(PathBuf::from(OsString::from_vec(name()?)), mode)?;
-                Ok((reply, Some(inbox)))
+                Ok(Some((reply, Some(inbox))))
             }
             kind::CLOSE => {
                 let path = PathBuf::from(OsString::from_vec(name()?));
                 let mut all = self.listening.iter();
                 let at = all.position(|it| it.as_ref().is_some_and(|it| it.path == path));
                 at.into_iter().for_each(|at| self.close(at));
-                Ok((reply, None))
+                Ok(Some((reply, None)))
             }
             kind::KEEP => {
                 let fd = request.fds.first().ok_or("the request has no descriptor")?;
@@ -501,7 +537,7 @@ impl Hold {
                 }
                 let generation = self.generation;
                 self.kept.insert(name, Kept { fd, generation });
-                Ok((reply, None))
+                Ok(Some((reply, None)))
             }
             kind::FETCH => {
                 let kept = self.kept.get_mut(&name()?);
@@ -510,21 +546,30 @@ impl Hold {
                     kept.fd.try_clone()
                 });
                 let fd = fd.transpose().map_err(|error| error.to_string())?;
-                Ok((reply, fd))
+                Ok(Some((reply, fd)))
             }
             kind::FORGET => {
                 self.kept.remove(&name()?);
-                Ok((reply, None))
+                Ok(Some((reply, None)))
             }
             kind::READY => {
                 self.worker_is_ready();
-                Ok((reply, None))
+                Ok(Some((reply, None)))
             }
             kind::BYE => {
                 if let Some(child) = &mut self.child {
                     child.said_bye = true;
                 }
-                Ok((reply, None))
+                Ok(Some((reply, None)))
+            }
+            kind::UPGRADE => {
+                let path = PathBuf::from(OsString::from_vec(name()?));
+                self.prepare_upgrade(&path, request.number)?;
+                Ok(None)
+            }
+            kind::HAND_OVER => {
+                self.hand_over()?;
+                Ok(Some((reply, None)))
             }
             other => Err(format!("there is no request {other}")),
         }
@@ -583,6 +628,7 @@ impl Hold {
         let now = Instant::now();
         if let Some(child) = &mut self.child {
             child.ready = Some(now);
+            self.succession.settle(&child.program);
         }
         if let Some((_, ended, _)) = &self.before {
             let pause = now.duration_since(*ended);
@@ -600,7 +646,8 @@ impl Hold {
 }
 
 /// The time of CLOCK_MONOTONIC.
-fn monotonic() -> Duration {
+#[must_use]
+pub fn monotonic() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

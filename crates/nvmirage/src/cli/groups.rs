@@ -13,6 +13,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "check",
             "reload",
             "stop",
+            "upgrade",
             "qemu-args",
             "mount",
         ],

@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use client::cli::{
     attach, events, export, latency, live, ls, move_queues, parse, qemu_args, queues, reload,
-    resize, set, show, stop, top,
+    resize, set, show, stop, top, upgrade,
 };
 use lab::cli::{
     bench, calibrate, clone, conformance, demo, doctor, drive, explain, fidelity, identify, kv,
@@ -126,6 +126,7 @@ enum Command {
     Reload(reload::ReloadCommand),
     Dashboard(dashboard::Dashboard),
     Stop(stop::Stop),
+    Upgrade(upgrade::Upgrade),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -232,6 +233,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Reload(reload) => reload.run(),
         Command::Dashboard(dashboard) => dashboard.run(),
         Command::Stop(stop) => stop.run(),
+        Command::Upgrade(upgrade) => upgrade.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     }

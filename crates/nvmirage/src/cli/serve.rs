@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use api::config::{self, Config, Doorbells, Listen};
 use client::Address;
 use client::cli::parse;
-use holder::{Ended, Holder};
+use holder::{Ended, Holder, HolderError, Program};
 use machine::files::read_text;
 use server::process::{self, Serving};
 use server::saved::{self, Saved};
+use server::survival::CONFIGURATION;
 use server::{Source, logging};
 
 use super::UsageError;
@@ -108,6 +110,13 @@ fn default_config(path: &Path) -> Result<PathBuf, UsageError> {
     )))
 }
 
+/// What a server's process says of its program.
+const PROGRAM: Program = Program {
+    version: env!("CARGO_PKG_VERSION"),
+    reads_from: server::STATE_FORMAT,
+    writes: server::STATE_FORMAT,
+};
+
 /// Becomes the holder of a server that runs this command again; ends with its exit status.
 fn hold(until_eof: bool) -> anyhow::Result<()> {
     match holder::hold(std::env::args_os().collect(), until_eof)? {
@@ -119,12 +128,16 @@ fn hold(until_eof: bool) -> anyhow::Result<()> {
 
 impl Serve {
     pub(super) fn run(mut self) -> anyhow::Result<()> {
-        let holder = self.survive.then(Holder::of_environment).transpose()?;
-        let holder = holder.flatten();
+        let holder = match self.survive.then(|| Holder::of_environment(&PROGRAM)) {
+            None => None,
+            // The server ended before this process was wanted.
+            Some(Err(HolderError::Ended)) => return Ok(()),
+            Some(holder) => holder?,
+        };
         if self.config.is_none() && self.media.is_empty() {
             self.config = Some(default_config(Path::new(DEFAULT_CONFIG))?);
         }
-        let mut config = self.read()?;
+        let mut config = self.read_for(holder.as_ref())?;
         let source = self.config.as_ref();
         let source = source.map(|file| Source::new(file, &config)).transpose()?;
         self.override_in(&mut config)?;
@@ -149,6 +162,20 @@ impl Serve {
         let mut config = self.read()?;
         self.override_in(&mut config)?;
         Ok(config)
+    }
+
+    /// As [`Self::read`]; the next process of a server begins with what the last one had read, also
+    /// where the file was edited since.
+    fn read_for(&self, holder: Option<&Holder>) -> anyhow::Result<Config> {
+        let (Some(file), Some(holder)) = (&self.config, holder) else {
+            return self.read();
+        };
+        let kept = holder.fetch_bytes(CONFIGURATION, config::MAX_FILE_LEN)?;
+        let kept = kept.map(String::from_utf8).transpose()?;
+        let text = kept.map_or_else(|| config::text_of(file, read_text), Ok)?;
+        holder.keep_bytes(CONFIGURATION, text.as_bytes())?;
+        let config = config::from_text(&text, read_text);
+        config.with_context(|| format!("{} cannot be used", file.display()))
     }
 
     /// The configuration from the file or from the short form.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use driver::bus::Bus as _;
 use driver::bus::vfio_user::VfioUser;
 use driver::{Device, DriverError, Options};
 use nvme_spec::features::{FeatureId, Select};
@@ -31,6 +32,11 @@ impl Host {
 
     pub(crate) fn device(&mut self) -> &mut Device<VfioUser> {
         &mut self.0
+    }
+
+    /// The controller's status register, CSTS (Base 2.1, 3.1.4.6).
+    pub(crate) fn status(&self) -> u32 {
+        self.0.bus().read32(0x1c).unwrap()
     }
 
     /// The namespaces that are attached.

@@ -60,6 +60,7 @@ mod sgl;
 mod shared_drives;
 mod simulate;
 mod subsystems;
+mod survive;
 mod tenants;
 mod timed;
 mod timing_state;

@@ -520,6 +520,11 @@ impl Reactor {
                 self.release();
                 reply(&answer, ());
             }
+            Message::SetPaused(paused, answer) => {
+                self.engine.set_paused(paused);
+                reply(&answer, ());
+            }
+            Message::IsDrained(answer) => reply(&answer, self.engine.is_drained()),
             Message::Answer(answer) => reply(&answer, ()),
             Message::Stop => self.stopped = true,
         }

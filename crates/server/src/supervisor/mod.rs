@@ -25,10 +25,12 @@ mod subsystems;
 mod tenants;
 mod timing;
 mod traces;
+mod upgrade;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ::port::ChannelId;
 use anyhow::Context;
@@ -122,6 +124,8 @@ struct State {
     source: Option<Source>,
     /// The process that replaces this one when it dies.
     holder: Option<Arc<Holder>>,
+    /// When the hosts of the process before went on: the time of CLOCK_MONOTONIC.
+    continued: Option<Duration>,
     /// What is wanted. It differs from `config`, what is served, while a plan is carried out, and
     /// after one that did not end.
     desired: Objects,
@@ -178,6 +182,7 @@ impl Supervisor {
             saved: None,
             source,
             holder,
+            continued: None,
             desired: Objects::default(),
             unfinished: Unfinished::default(),
             is_reconciling: false,
@@ -236,8 +241,10 @@ impl Supervisor {
 
     /// Lets hosts of a former process continue.
     pub(crate) fn release(&self) -> anyhow::Result<()> {
-        let state = self.lock();
-        state.reactors.iter().try_for_each(ReactorHandle::release)
+        let mut state = self.lock();
+        state.reactors.iter().try_for_each(ReactorHandle::release)?;
+        state.continued = Some(holder::monotonic());
+        Ok(())
     }
 
     /// Asks the main thread to stop the server.

@@ -19,6 +19,7 @@ use crate::reconcile::merge::{Merged, merge};
 use crate::reconcile::step::{Planned, Step};
 use crate::reconcile::unfinished::Unfinished;
 use crate::reconcile::{self, Actual, Placed, Plan};
+use crate::survival;
 
 /// The configuration file that the server was started with.
 #[derive(Clone, Debug)]
@@ -50,6 +51,8 @@ struct Decided {
     source: Source,
     /// The current content of the file.
     file: Config,
+    /// The same as text.
+    text: String,
     plan: Plan,
     /// Run-time changes that the file overrides.
     lost: Vec<String>,
@@ -78,6 +81,7 @@ impl Supervisor {
         let Decided {
             mut source,
             file,
+            text,
             plan,
             consent,
             ..
@@ -114,7 +118,9 @@ impl Supervisor {
             return Err(stopped(&plan.steps, at, &refusal));
         }
         let ended = state.end_plan(&plan);
-        ended.map_err(|error| Refusal::failed(&error))
+        ended.map_err(|error| Refusal::failed(&error))?;
+        state.keep_configuration(&text);
+        Ok(())
     }
 }
 
@@ -170,6 +176,16 @@ fn stopped(steps: &[Planned], at: usize, refusal: &Refusal) -> Refusal {
 }
 
 impl State {
+    /// Has the next process of this server begin with this configuration: what an operator has
+    /// edited since counts when it is reloaded.
+    fn keep_configuration(&self, text: &str) {
+        if let Some(holder) = &self.holder
+            && let Err(error) = holder.keep_bytes(survival::CONFIGURATION, text.as_bytes())
+        {
+            tracing::error!("the next process would begin with the former configuration: {error}");
+        }
+    }
+
     /// Reads the file and plans.
     fn decide(&self, consent: bool) -> Result<Decided, Refusal> {
         let Some(source) = self.source.clone() else {
@@ -178,7 +194,7 @@ impl State {
             ));
         };
         let file = read_again(&source.file, source.then == Objects::default());
-        let file = file.map_err(|error| Refusal::invalid(api::in_a_line(&error)))?;
+        let (file, text) = file.map_err(|error| Refusal::invalid(api::in_a_line(&error)))?;
         let Merged { objects, lost } = merge(&source.then, &self.desired, &Objects::of(&file));
         let served = self.actual().map_err(|error| Refusal::failed(&error))?;
         let plan = reconcile::plan(&served, &objects, consent);
@@ -212,6 +228,7 @@ impl State {
         Ok(Decided {
             source,
             file,
+            text,
             plan,
             lost,
             consent,
@@ -338,7 +355,7 @@ impl State {
 /// # Errors
 /// As [`config::from_file`]. Also where the file cannot be read twice, such as a pipe, or is empty,
 /// such as a file that is being rewritten, and had objects before.
-fn read_again(path: &Path, had_nothing: bool) -> anyhow::Result<Config> {
+fn read_again(path: &Path, had_nothing: bool) -> anyhow::Result<(Config, String)> {
     let shown = path.display();
     let metadata = std::fs::metadata(path)
         .with_context(|| format!("cannot read the configuration {shown}"))?;
@@ -351,5 +368,7 @@ fn read_again(path: &Path, had_nothing: bool) -> anyhow::Result<Config> {
         had_nothing || !text.trim().is_empty(),
         "{shown} is empty, which would delete every object: write the new file elsewhere and rename it; to delete everything, put a comment in it"
     );
-    config::from_text(&text, read_text).with_context(|| format!("{shown} cannot be used"))
+    let config = config::from_text(&text, read_text);
+    let config = config.with_context(|| format!("{shown} cannot be used"))?;
+    Ok((config, text))
 }

@@ -1,0 +1,288 @@
+//! `serve --survive`: hosts keep their drives when the server's process dies.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use nvme_spec::features::FeatureId;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::host::Host;
+use crate::world::{BOUND, Server, World, names};
+
+fn serve(world: &World, media: &[&str]) -> Server {
+    let listen = world.vfio_user("nvme.sock");
+    let mut args = vec!["--survive", "--listen", &listen];
+    for media in media {
+        args.extend(["--media", media]);
+    }
+    world.serve(&args)
+}
+
+/// The child of a holder, once there is one other than `last`.
+fn worker(server: &mut Server, last: Option<Pid>) -> Pid {
+    let holder = server.child().id();
+    let deadline = Instant::now() + BOUND;
+    loop {
+        let children = format!("/proc/{holder}/task/{holder}/children");
+        let children = fs::read_to_string(children).unwrap();
+        let pid = children.split_whitespace().next();
+        let pid = pid.and_then(|pid| Pid::from_raw(pid.parse().unwrap()));
+        if let Some(pid) = pid.filter(|pid| Some(*pid) != last) {
+            return pid;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "no worker came: {}",
+            server.log()
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn wait_for_log(server: &Server, text: &str, times: usize) {
+    let deadline = Instant::now() + BOUND;
+    while server.log().matches(text).count() < times {
+        assert!(Instant::now() < deadline, "no {text:?}: {}", server.log());
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Kills the worker, and waits until another one serves.
+fn replace(server: &mut Server) {
+    // Three that serve for less than a second would be the last.
+    thread::sleep(Duration::from_millis(1100));
+    let before = server.log().matches("hosts continue after").count();
+    let old = worker(server, None);
+    kill_process(old, Signal::KILL).unwrap();
+    wait_for_log(server, "hosts continue after", before + 1);
+}
+
+fn ends(pid: Pid) {
+    let deadline = Instant::now() + BOUND;
+    while test_kill_process(pid).is_ok() && !is_zombie(pid) {
+        assert!(Instant::now() < deadline, "process {pid:?} does not end");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether it has ended, and its parent has not looked.
+fn is_zombie(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| stat.contains(") Z "))
+}
+
+#[test]
+fn a_host_keeps_bytes_features_and_requests_over_a_death() {
+    let world = World::new();
+    let file = world.path("disk.img");
+    let file = format!("file:path={},size=16MiB", file.display());
+    let mut server = serve(&world, &["ram:size=16MiB", &file]);
+    let mut host = Host::attach(&world, "nvme.sock");
+    host.fill(1, 3, 0x5a);
+    host.fill(2, 4, 0xa5);
+    host.listen();
+    for round in 0..2 {
+        replace(&mut server);
+        assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
+        assert!(host.block(2, 4).iter().all(|byte| *byte == 0xa5));
+        host.fill(1, 5 + round, 7);
+        // What the host has set in this session.
+        let events = host.feature(FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION);
+        assert_eq!(events, 1 << 8);
+    }
+    // An event that the host asked the first process for comes from the third.
+    world.ok(&world.steer(&["detach", "ns2", "nvme0", "--detach-hosts"]));
+    assert_eq!(host.changed(), [2]);
+    assert_eq!(host.active(), [1]);
+    // A host that goes and one that comes.
+    drop(host);
+    let mut host = Host::attach(&world, "nvme.sock");
+    assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
+    replace(&mut server);
+    assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
+    drop(host);
+    server.stop();
+    assert!(!names(world.path("").as_path()).contains(&"nvme.sock".into()));
+}
+
+#[test]
+fn a_server_that_survives_conforms() {
+    let world = World::new();
+    let server = serve(&world, &["ram:size=64MiB"]);
+    let target = world.vfio_user("nvme.sock");
+    world.ok(&["conformance", "--target", &target, "--destroy-data"]);
+    server.stop();
+}
+
+#[test]
+fn what_would_be_lost_is_refused() {
+    let world = World::new();
+    let listen = world.vfio_user("nvme.sock");
+    for (media, why) in [
+        (
+            "kind = \"ram\"\nsize = \"64MiB\"\n[media.zoned]\nzone_size = \"16MiB\"",
+            "zones",
+        ),
+        (
+            "kind = \"ram\"\nsize = \"8GiB\"\n[media.timing]\npreset = \"samsung-970-pro\"",
+            "timing model",
+        ),
+        ("kind = \"keyvalue\"\nsize = \"64MiB\"", "key-value"),
+        (
+            "kind = \"ram\"\nsize = \"64MiB\"\nstate = \"/nowhere/state\"",
+            "state file",
+        ),
+    ] {
+        let config = format!(
+            "[[media]]\nname = \"m\"\n{media}\n[[namespace]]\nname = \"n\"\nmedia = \"m\"\n\
+             [[controller]]\nname = \"c\"\nnamespaces = [\"n\"]\nlisten = {listen:?}\n"
+        );
+        let config = world.write("config.toml", &config);
+        let config = config.to_str().unwrap();
+        let said = world.fails(&["serve", "--survive", "--config", config]);
+        assert!(said.contains("does not survive"), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+    let folder = world.path("mount");
+    fs::create_dir(&folder).unwrap();
+    let mount = format!("fuse:{}", folder.display());
+    let media = "ram:size=16MiB";
+    let args = ["serve", "--survive", "--media", media, "--listen", &mount];
+    let said = world.fails(&args);
+    assert!(
+        said.contains("a mount ends with the server's process"),
+        "{said}"
+    );
+    // Neither process is left, nor what they made.
+    assert!(!Path::new(&world.path("nvme.sock")).exists());
+}
+
+#[test]
+fn three_deaths_in_a_row_leave_a_fatal_status_and_a_living_host() {
+    let world = World::new();
+    let mut server = serve(&world, &["ram:size=16MiB"]);
+    let mut host = Host::attach(&world, "nvme.sock");
+    host.fill(1, 0, 1);
+    let mut last = None;
+    for _ in 0..3 {
+        let next = worker(&mut server, last);
+        kill_process(next, Signal::KILL).unwrap();
+        last = Some(next);
+    }
+    wait_for_log(&server, "hosts find a fatal status", 1);
+    assert_eq!(host.status(), 2, "CSTS.CFS, and nothing else");
+    // The holder still ends when it is asked to.
+    server.signal(Signal::TERM);
+    assert!(!server.end().success());
+}
+
+#[test]
+fn a_worker_ends_with_its_holder() {
+    let world = World::new();
+    let mut server = serve(&world, &["ram:size=16MiB"]);
+    let mut host = Host::attach(&world, "nvme.sock");
+    host.fill(1, 0, 1);
+    let worker = worker(&mut server, None);
+    server.signal(Signal::KILL);
+    server.end();
+    ends(worker);
+}
+
+#[test]
+fn another_program_takes_over_with_nothing_in_flight() {
+    let world = World::new();
+    let file = world.path("disk.img");
+    let file = format!("file:path={},size=16MiB", file.display());
+    let server = serve(&world, &["ram:size=16MiB", &file]);
+    let mut host = Host::attach(&world, "nvme.sock");
+    host.fill(1, 3, 0x5a);
+    host.fill(2, 3, 0xa5);
+    for generation in 2..4 {
+        let said = world.ok(&world.steer(&["upgrade"]));
+        assert!(said.starts_with("upgraded server: "), "{said}");
+        assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
+        assert!(host.block(2, 3).iter().all(|byte| *byte == 0xa5));
+        let log = server.log();
+        assert!(
+            log.contains(&format!("this is process {generation} of")),
+            "{log}"
+        );
+    }
+    assert!(server.log().contains("the last one ended (upgrade)"));
+    drop(host);
+    server.stop();
+}
+
+#[test]
+fn a_program_that_cannot_go_on_is_refused_and_nothing_changes() {
+    let world = World::new();
+    let server = serve(&world, &["ram:size=16MiB"]);
+    let mut host = Host::attach(&world, "nvme.sock");
+    host.fill(1, 3, 0x5a);
+    let text = world.write("text", "no program");
+    for (program, why) in [
+        ("/bin/true", "it ended (exit status 0)"),
+        ("/bin/cat", "it ended (exit status 1)"),
+        ("/nowhere/nvmirage", "No such file"),
+        (text.to_str().unwrap(), "cannot start"),
+        ("/", "cannot start"),
+    ] {
+        let said = world.fails(&world.steer(&["upgrade", program]));
+        assert!(said.contains(why), "{program}: {said}");
+        assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
+    }
+    assert!(!server.log().contains("process 2"), "{}", server.log());
+    // And then one that can.
+    world.ok(&world.steer(&["upgrade"]));
+    assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
+    drop(host);
+    server.stop();
+    let server = world.serve_media("ram:size=16MiB");
+    let said = world.fails(&world.steer(&["upgrade"]));
+    assert!(said.contains("serve --survive"), "{said}");
+    server.stop();
+}
+
+#[test]
+fn an_edit_of_the_configuration_counts_when_it_is_reloaded() {
+    let world = World::new();
+    let listen = world.vfio_user("nvme.sock");
+    let text = |sample: u32| {
+        format!(
+            "[[media]]\nname = \"m\"\nkind = \"ram\"\nsize = \"16MiB\"\n\
+             [[namespace]]\nname = \"n\"\nmedia = \"m\"\n\
+             [[controller]]\nname = \"c\"\nnamespaces = [\"n\"]\nlisten = {listen:?}\nsample = {sample}\n"
+        )
+    };
+    let config = world.write("config.toml", &text(7));
+    let folder = world.path("state");
+    let args = [
+        "--survive",
+        "--config",
+        config.to_str().unwrap(),
+        "--state-dir",
+    ];
+    let mut server = world.serve(&[&args[..], &[folder.to_str().unwrap()]].concat());
+    let mut host = Host::attach(&world, "nvme.sock");
+    host.fill(1, 3, 0x5a);
+    let sample = |world: &World| {
+        let exported = world.ok(&world.steer(&["export"]));
+        let line = exported.lines().find(|line| line.starts_with("sample"));
+        line.map(ToOwned::to_owned)
+    };
+    world.write("config.toml", "this is no configuration");
+    replace(&mut server);
+    assert_eq!(sample(&world).as_deref(), Some("sample = 7"));
+    world.write("config.toml", &text(9));
+    replace(&mut server);
+    assert_eq!(sample(&world).as_deref(), Some("sample = 7"));
+    world.ok(&world.steer(&["reload"]));
+    assert_eq!(sample(&world).as_deref(), Some("sample = 9"));
+    world.write("config.toml", "this is no configuration");
+    replace(&mut server);
+    assert_eq!(sample(&world).as_deref(), Some("sample = 9"));
+    assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
+    drop(host);
+    server.stop();
+}

@@ -1,0 +1,104 @@
+//! Another program takes the place of this process, with the hosts that are attached.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use api::{EndedProcess, ProcessStatus, Refusal, UpgradeRequest, Upgrading};
+use reactor::handle::ReactorHandle;
+
+use super::Supervisor;
+
+/// How long commands in flight may take; the other program executes again what takes longer.
+const DRAIN: Duration = Duration::from_secs(2);
+/// Pause between two looks at them.
+const PAUSE: Duration = Duration::from_micros(500);
+/// How long the reply to the request may take to be sent.
+const REPLY: Duration = Duration::from_millis(100);
+
+/// Version of this program.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+impl Supervisor {
+    /// This process, and the one before it.
+    pub(crate) fn process(&self) -> ProcessStatus {
+        let state = self.lock();
+        let holder = state.holder.as_ref();
+        ProcessStatus {
+            pid: std::process::id(),
+            version: VERSION.to_owned(),
+            survives: holder.is_some(),
+            generation: holder.map_or(1, |holder| holder.generation()),
+            before: holder.and_then(|holder| {
+                let before = holder.before()?;
+                let pause = state
+                    .continued
+                    .unwrap_or_default()
+                    .saturating_sub(before.ended);
+                Some(EndedProcess {
+                    cause: before.cause.clone(),
+                    pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+                })
+            }),
+        }
+    }
+
+    /// Has another program wait to take the place of this process, and the queues fetch no more.
+    /// When this returns, no command is in flight: [`Self::hand_over`] follows.
+    pub(crate) fn prepare_upgrade(&self, request: &UpgradeRequest) -> Result<Upgrading, Refusal> {
+        let _turn = self.steer();
+        let state = self.lock();
+        let holder = state.holder.clone().ok_or_else(|| {
+            Refusal::conflict(
+                "the server ends with its process: start it with `nvmirage serve --survive`",
+            )
+        })?;
+        let program = Path::new(&request.program);
+        if !program.is_absolute() {
+            return Err(Refusal::invalid(format!(
+                "program: \"{}\" is not absolute: write the whole path",
+                program.display()
+            )));
+        }
+        let prepared = holder.upgrade(program);
+        let version = prepared.map_err(|error| Refusal::conflict(error.to_string()))?;
+        let failed = |error: anyhow::Error| Refusal::failed(&error);
+        set_paused(&state.reactors, true).map_err(failed)?;
+        let until = Instant::now() + DRAIN;
+        while !is_drained(&state.reactors).map_err(failed)? && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        }
+        Ok(Upgrading {
+            pid: std::process::id(),
+            version,
+        })
+    }
+
+    /// Lets the other program take over, which ends this process. Where it does not, this one goes
+    /// on.
+    pub(crate) fn hand_over(&self) {
+        std::thread::sleep(REPLY);
+        let Some(holder) = self.lock().holder.clone() else {
+            return;
+        };
+        let Err(error) = holder.hand_over() else {
+            return;
+        };
+        tracing::error!("the other program does not take over: {error}");
+        if let Err(error) = set_paused(&self.lock().reactors, false) {
+            tracing::error!("{error:#}");
+        }
+    }
+}
+
+fn set_paused(reactors: &[ReactorHandle], paused: bool) -> anyhow::Result<()> {
+    reactors.iter().try_for_each(|it| it.set_paused(paused))
+}
+
+fn is_drained(reactors: &[ReactorHandle]) -> anyhow::Result<bool> {
+    for reactor in reactors {
+        if !reactor.is_drained()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
