@@ -27,6 +27,8 @@ Examples:
       A drive for this machine itself: the file /mnt/drive/ns1
   nvmirage serve
       Everything in /etc/nvmirage/nvmirage.toml
+  nvmirage serve --survive --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
+      The same, and a crash or an upgrade of the server costs the host a pause only
   nvmirage serve --config nvmirage.toml
       Everything in the file; `nvmirage check nvmirage.toml` prints it with all defaults
 
@@ -90,7 +92,8 @@ pub(super) struct Serve {
     /// Keep hosts attached when the server's process dies: a small process has the sockets, and
     /// starts another server's process, which continues
     ///
-    /// Media without timing, zones and keys survive, and no mounts: null, file.
+    /// Of media null, ram and file survive, without timing, zones and vendor commands; and no mounts.
+    /// See also `nvmirage upgrade`.
     #[arg(long)]
     survive: bool,
 
