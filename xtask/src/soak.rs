@@ -34,6 +34,8 @@ const STAGE_OF_ALL: Duration = Duration::from_secs(300);
 const TURN: Duration = Duration::from_millis(20);
 /// How often progress is shown.
 const SHOW: Duration = Duration::from_secs(5);
+/// Lines of the server that are shown where something was wrong.
+const LINES: usize = 40;
 /// How long another worker may take.
 const CONTINUE: Duration = Duration::from_secs(20);
 /// How long the daemon and the hosts may take to end.
@@ -399,7 +401,11 @@ fn soak(
         let host = soak.next_host(number)?;
         soak.hosts.push(host);
     }
-    soak.go_on(interrupt, plan, show)?;
+    if let Err(error) = soak.go_on(interrupt, plan, show) {
+        let lines = soak.server.lines();
+        let last = lines.len().saturating_sub(LINES);
+        return Err(error.context(lines[last..].join("\n")));
+    }
     soak.end()
 }
 

@@ -1,5 +1,7 @@
 //! `serve --survive`: hosts keep their drives when the server's process dies.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -284,5 +286,31 @@ fn an_edit_of_the_configuration_counts_when_it_is_reloaded() {
     assert_eq!(sample(&world).as_deref(), Some("sample = 9"));
     assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
     drop(host);
+    server.stop();
+}
+
+/// Its connection is the first that the next worker finds, and no former host's.
+#[test]
+fn a_host_that_connects_while_there_is_no_worker_is_served() {
+    let world = World::new();
+    let mut server = serve(&world, &["ram:size=16MiB"]);
+    for _ in 0..2 {
+        thread::sleep(Duration::from_millis(1100));
+        let old = worker(&mut server, None);
+        // Connected, and silent until the worker is gone.
+        let early = UnixStream::connect(world.path("nvme.sock")).unwrap();
+        kill_process(old, Signal::KILL).unwrap();
+        let mut early = early;
+        early.set_read_timeout(Some(BOUND)).unwrap();
+        // VERSION 0.0, without capabilities.
+        let version = [7, 0, 1, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        early.write_all(&version).unwrap();
+        let mut reply = [0; 20];
+        early.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[..4], [7, 0, 1, 0]);
+        drop(early);
+        let mut host = Host::attach(&world, "nvme.sock");
+        host.fill(1, 0, 1);
+    }
     server.stop();
 }

@@ -29,7 +29,6 @@ impl Reactor {
         let name = config.name.clone();
         let session_config = SessionConfig::of(&config);
         let resumed = take_resumed(&mut entrance, &config, &session_config);
-        let goes_on = resumed.is_some();
         let (slot, session) = match resumed {
             Some(resumed) => self.go_on(config, subsystem, resumed)?,
             None => (self.begin(config, subsystem)?, None),
@@ -59,9 +58,8 @@ impl Reactor {
             self.hosted.resize_with(slot.0 + 1, || None);
         }
         self.hosted[slot.0] = Some(hosted);
-        if goes_on {
-            self.note_transition(slot.0);
-        }
+        // A connection that was taken in search of a former host makes no socket readable.
+        self.poll_hosted(slot.0, self.clock.now(), Hosted::poll_door);
         self.reports.repeat();
         Ok(slot)
     }
