@@ -59,7 +59,9 @@ impl Child {
         if let Some((name, arguments)) = arguments.split_first() {
             command.arg0(name).args(arguments);
         }
-        let process = command.env(VARIABLE, "1").stdin(theirs).spawn()?;
+        // A terminal's signals come to the holder, which gives them to the one that serves.
+        let command = command.env(VARIABLE, "1").stdin(theirs).process_group(0);
+        let process = command.spawn()?;
         let pid = Pid::from_child(&process);
         Ok(Self {
             pidfd: pidfd_open(pid, PidfdFlags::empty())?,

@@ -19,6 +19,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use vfio_user::Listener;
 use vfio_user::relayed::{self, Outbox};
 
@@ -35,8 +36,6 @@ const START: Duration = Duration::from_secs(60);
 const WORDLESS: Duration = Duration::from_secs(1);
 /// Events of one wait.
 const MAX_EVENTS: usize = 64;
-/// `ssi_code` of a signal that the kernel sends, as to all processes of a terminal.
-const SI_KERNEL: i32 = 0x80;
 
 /// Why a holder cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -195,6 +194,7 @@ struct Hold {
 
 impl Hold {
     fn new(arguments: Vec<OsString>, until_eof: bool) -> io::Result<Self> {
+        raise_limit();
         let poller = Poller::new()?;
         let mut mask = SigSet::empty();
         for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
@@ -363,11 +363,9 @@ impl Hold {
             let Ok(number) = Signal::try_from(signal.ssi_signo as i32) else {
                 continue;
             };
-            self.is_ending |= number != Signal::SIGHUP;
-            // The worker has those of its terminal itself.
-            if signal.ssi_code != SI_KERNEL {
-                self.tell_worker(number);
-            }
+            // A worker may take the first SIGINT for a mistake, and SIGHUP for a wish to reload.
+            self.is_ending |= number == Signal::SIGTERM || self.child.is_none();
+            self.tell_worker(number);
         }
         Ok(())
     }
@@ -643,6 +641,14 @@ impl Hold {
         }
         self.kept.retain(|_, kept| kept.generation == generation);
     }
+}
+
+/// Allows as many descriptors as the system does: each host has its eventfds here.
+fn raise_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where that fails, hosts find the limit sooner.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 /// The time of CLOCK_MONOTONIC.

@@ -30,6 +30,7 @@ mod simulate;
 mod splits;
 mod stages;
 mod subsystem;
+mod survive;
 mod tenants;
 mod traces;
 mod travel;
@@ -62,6 +63,7 @@ const ALL: &[&[Mutation]] = &[
     read_only::MUTATIONS,
     reload::MUTATIONS,
     restart::MUTATIONS,
+    survive::MUTATIONS,
     resets::MUTATIONS,
     saved::MUTATIONS,
     service::MUTATIONS,
