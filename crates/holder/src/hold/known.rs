@@ -89,6 +89,14 @@ pub(super) enum Lesson {
 }
 
 impl Known {
+    /// Whether requests of this kind set up the host.
+    pub(super) fn learns(command: Command) -> bool {
+        matches!(
+            command,
+            Command::DMA_MAP | Command::DMA_UNMAP | Command::DEVICE_SET_IRQS
+        )
+    }
+
     /// Whether there is room for what a request sets up.
     pub(super) fn has_room(&self, command: Command) -> bool {
         match command {

@@ -5,6 +5,8 @@
 //! - A worker gets each request at least once: those without a reply go to the next worker, in
 //!   their order. Requests for which the host wants no reply are given with one, which goes no
 //!   further.
+//! - Requests that set up the host are remembered in the order of the requests. Replies come in
+//!   another one, because that to a DMA_UNMAP waits for commands.
 //! - A host makes this keep a bounded number of requests and of bytes, and waits beyond.
 
 use std::collections::VecDeque;
@@ -36,6 +38,8 @@ struct Pending {
     id: u16,
     body: Vec<u8>,
     fds: Fds,
+    /// The host has its reply; an earlier request that sets up the host has none yet.
+    is_granted: bool,
 }
 
 /// The worker's side.
@@ -188,6 +192,7 @@ impl Session {
                 id: self.last_id,
                 body,
                 fds,
+                is_granted: false,
             });
         }
         Ok(())
@@ -281,7 +286,11 @@ impl Session {
                     };
                     let fds: ArrayVec<BorrowedFd<'_>, { vfio_user::MAX_FDS }> =
                         message.fds.iter().map(AsFd::as_fd).collect();
-                    let request = &self.pending[at];
+                    let request = &mut self.pending[at];
+                    if request.is_granted {
+                        // A former worker has granted it.
+                        continue;
+                    }
                     if !request.header.no_reply() {
                         let mut reply = header;
                         reply.id = request.header.id;
@@ -289,14 +298,12 @@ impl Session {
                         sent.map_err(of_host)?;
                     }
                     self.known.doorbells_sent |= !fds.is_empty();
-                    self.given -= 1;
-                    if let Some(request) = self.pending.remove(at) {
-                        self.pending_len -= request.body.len();
-                        if !header.is_error() {
-                            let command = request.header.command;
-                            self.known.learn(command, request.body, request.fds);
-                        }
+                    if Known::learns(request.header.command) && !header.is_error() {
+                        request.is_granted = true;
+                    } else {
+                        self.take_pending(at);
                     }
+                    self.learn();
                 }
                 // A server asks a host nothing.
                 _ => {}
@@ -305,11 +312,42 @@ impl Session {
         Ok(heard)
     }
 
+    /// Remembers the requests that were granted, up to the first one without a reply.
+    fn learn(&mut self) {
+        loop {
+            let mut given = self.pending.iter().take(self.given);
+            let first = given.position(|request| Known::learns(request.header.command));
+            let Some(at) = first.filter(|at| self.pending[*at].is_granted) else {
+                return;
+            };
+            if let Some(request) = self.take_pending(at) {
+                let command = request.header.command;
+                self.known.learn(command, request.body, request.fds);
+            }
+        }
+    }
+
+    /// Takes a request that the worker was given.
+    fn take_pending(&mut self, at: usize) -> Option<Pending> {
+        let request = self.pending.remove(at)?;
+        self.given -= 1;
+        self.pending_len -= request.body.len();
+        Some(request)
+    }
+
     /// Answers for a worker that there is not.
     fn answer(&mut self) -> Result<(), Fate> {
         while let Some(request) = self.pending.pop_front() {
             self.pending_len -= request.body.len();
-            let Pending { header, body, .. } = request;
+            let Pending {
+                header,
+                body,
+                is_granted,
+                ..
+            } = request;
+            if is_granted {
+                continue;
+            }
             let answered = match stricken::answer(header.command, &body) {
                 Ok(reply) => self.host.reply(&header, &[&reply], &[]),
                 Err(errno) => self
