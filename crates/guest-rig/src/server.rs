@@ -97,6 +97,29 @@ impl Server {
         self.child.id()
     }
 
+    /// The process that serves where this one is the holder of `serve --survive`: its oldest child.
+    /// `None` while it has none.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn worker(&self) -> Result<Option<u32>> {
+        let holder = self.pid();
+        let children = fs::read_to_string(format!("/proc/{holder}/task/{holder}/children"))?;
+        let first = children.split_whitespace().next();
+        Ok(first.map(str::parse).transpose()?)
+    }
+
+    /// Kills its worker with SIGKILL ([`Server::worker`]).
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn kill_worker(&self) -> Result<()> {
+        let worker = self.worker()?.context("the server has no worker")?;
+        let worker = i32::try_from(worker).ok().and_then(Pid::from_raw);
+        kill_process(worker.context("a process has an id")?, Signal::KILL)?;
+        Ok(())
+    }
+
     /// The time that it has spent on processors, in all its threads.
     ///
     /// # Errors

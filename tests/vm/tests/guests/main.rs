@@ -25,6 +25,7 @@ mod served;
 mod service;
 mod shared;
 mod stops;
+mod survive;
 mod two;
 mod unplug;
 mod vfio;

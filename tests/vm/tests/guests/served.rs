@@ -17,12 +17,17 @@ const STOP: Duration = Duration::from_secs(20);
 /// Functions that come before every job.
 const FUNCTIONS: &str = include_str!("jobs/functions.sh");
 
+/// What a holder says of a worker that it replaces.
+const REPLACED: &str = "another one goes on";
+
 /// The configuration's file.
 const CONFIG: &str = "nvmirage.toml";
 
 /// A running server. Where a test fails, it shows what the server printed.
 pub(crate) struct Served {
     server: Option<Server>,
+    /// How often its worker was killed.
+    deaths: usize,
     dir: TempDir,
 }
 
@@ -36,6 +41,11 @@ impl Served {
     /// As [`Served::start`], and logs what the filter lets through.
     pub(crate) fn start_logging(toml: &str, filter: &str) -> Self {
         Self::serve(configured(toml), &["--log", filter])
+    }
+
+    /// As [`Served::start`], with a holder that replaces its worker.
+    pub(crate) fn start_surviving(toml: &str) -> Self {
+        Self::serve(configured(toml), &["--survive"])
     }
 
     /// As [`Served::start`], after `prepare` has put files into the server's folder.
@@ -52,7 +62,12 @@ impl Served {
         let server = Server::start(&[&["--config", config], more].concat())
             .unwrap_or_else(|error| panic!("{error}"));
         let server = Some(server);
-        Self { server, dir }
+        let deaths = 0;
+        Self {
+            server,
+            deaths,
+            dir,
+        }
     }
 
     /// The lines that the server has printed.
@@ -118,6 +133,17 @@ impl Served {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Kills the server's worker with SIGKILL, and waits until its holder starts another one. The
+    /// server must have been started by [`Served::start_surviving`].
+    pub(crate) fn kill_worker(&mut self) {
+        let server = self.server.as_ref().expect("the server runs");
+        server
+            .kill_worker()
+            .unwrap_or_else(|error| panic!("{error}"));
+        self.deaths += 1;
+        self.wait_for_line(REPLACED);
+    }
+
     /// How busy the server is, in processors, while `seconds` pass.
     pub(crate) fn load_over(&self, seconds: u32) -> f64 {
         let server = self.server.as_ref().expect("the server runs");
@@ -131,8 +157,10 @@ impl Served {
     pub(crate) fn stop(mut self) -> Stopped {
         let server = self.server.take().expect("the server runs");
         let lines = server.stop(STOP).unwrap_or_else(|error| panic!("{error}"));
-        let bad: Vec<_> = lines.iter().filter(|line| line.contains("ERROR")).collect();
+        let errors = lines.iter().filter(|line| line.contains("ERROR"));
+        let (deaths, bad): (Vec<_>, Vec<_>) = errors.partition(|line| line.contains(REPLACED));
         assert!(bad.is_empty(), "errors of the server: {bad:#?}");
+        assert_eq!(deaths.len(), self.deaths, "deaths of workers");
         let dir = std::mem::replace(&mut self.dir, TempDir::new().expect("a temporary folder"));
         Stopped { dir }
     }

@@ -54,6 +54,36 @@ more_writes() {
     done
 }
 
+# outlives_deaths DISK: the test kills the server's workers while the job's load goes on, which ends with the file /tmp/stop. The
+# disk's writes go on after each death.
+outlives_deaths() {
+    say again
+    while read -r outlives_word && [ "$outlives_word" = killed ]; do
+        step goes-on more_writes "$1" 5
+        say again
+    done
+    touch /tmp/stop
+}
+
+# in_background NAME COMMAND [ARGUMENT...]: the file /tmp/NAME.done says that the command has succeeded.
+in_background() {
+    (
+        in_background_name=$1
+        shift
+        set -e
+        "$@"
+        touch "/tmp/$in_background_name.done"
+    ) >"/tmp/$1.log" 2>&1 &
+}
+
+# done_in_background NAME: waits until it has.
+done_in_background() {
+    appears "/tmp/$1.done" 120 || {
+        tail -n 40 "/tmp/$1.log"
+        return 1
+    }
+}
+
 # filled DIRECTORY: files with a list of their checksums.
 filled() {
     numbers 100000 >"$1/numbers"
