@@ -45,13 +45,26 @@ fn a_guest_does_not_notice_that_workers_die() {
     verifies(FILE, "unmapped");
 }
 
-#[test]
-fn a_guest_with_trapped_doorbells_does_not_notice_that_workers_die() {
-    verifies(FILE, "trapped");
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_guest_with_trapped_doorbells_does_not_notice_that_workers_die() {
+        verifies(FILE, "trapped");
+    }
+
+    #[test]
+    fn a_guest_of_a_drive_in_memory_does_not_notice_that_workers_die() {
+        verifies("kind = \"ram\"", "unmapped");
+    }
+
+    #[test]
+    fn a_reset_succeeds_while_workers_die() {
+        resets();
+    }
 }
 
-#[test]
-fn a_reset_succeeds_while_workers_die() {
+fn resets() {
     let mut served = start(FILE, "unmapped");
     let mut guest = served.boot(
         "vm",

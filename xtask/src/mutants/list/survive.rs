@@ -7,7 +7,7 @@ const fn holder(name: &'static str) -> Test {
     unit("holder", name)
 }
 
-const SESSION: &str = "crates/holder/src/hold/session.rs";
+const SESSION: &str = "crates/holder/src/hold/session/mod.rs";
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -40,9 +40,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "survive-refused-learnt",
         guard: "what the server refuses is not set up at the next worker",
         file: SESSION,
-        from: "if !header.is_error() {",
-        to: "if header.is_reply() {",
+        from: "if Known::learns(request.header.command) && !header.is_error() {",
+        to: "if Known::learns(request.header.command) {",
         test: holder("hold::session::tests::the_next_worker_learns_what_the_host_has_set_up"),
+    },
+    Mutation {
+        name: "survive-memory-order",
+        guard: "a host's memory is remembered in the order of its requests",
+        file: SESSION,
+        from: "given.position(|request| Known::learns(request.header.command))",
+        to: "given.position(|request| request.is_granted)",
+        test: holder("hold::session::tests::memory_is_remembered_in_the_order_of_the_requests"),
     },
     Mutation {
         name: "survive-host-keeps",
