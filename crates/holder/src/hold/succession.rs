@@ -16,6 +16,8 @@ use crate::wire::{self, Message, Received, field, kind};
 
 /// How long another program may take for its first message.
 const GREETING: Duration = Duration::from_secs(3);
+/// How long another program waits for the worker to be quiet.
+const QUIET: Duration = Duration::from_secs(10);
 /// How long another program may take until it serves; then the last one goes on.
 pub(super) const UPGRADE: Duration = Duration::from_secs(1);
 /// How long a worker serves before the next one is started: what its hosts have waited for comes
@@ -62,9 +64,12 @@ impl Succession {
     /// When [`Hold::look_at_succession`] has something to do.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let asked = self.standby.as_ref().filter(|it| it.asked.is_some());
-        let greeting = asked.filter(|it| it.child.greeting.is_none());
-        let greeting = greeting.map(|it| it.child.started + GREETING);
-        greeting.into_iter().chain(self.prepares_at).min()
+        let patience = |it: &Standby| match it.child.greeting {
+            None => GREETING,
+            Some(_) => QUIET,
+        };
+        let until = asked.map(|it| it.child.started + patience(it));
+        until.into_iter().chain(self.prepares_at).min()
     }
 
     /// A worker serves: its program is the one from now on, and another one is to wait.
@@ -248,6 +253,14 @@ impl Hold {
         let is_silent = standby.is_some_and(|it| {
             it.asked.is_some() && it.child.greeting.is_none() && now >= it.child.started + GREETING
         });
+        let is_unwanted = standby.is_some_and(|it| {
+            it.asked.is_some() && it.child.greeting.is_some() && now >= it.child.started + QUIET
+        });
+        if is_unwanted {
+            tracing::error!("the server's process did not become quiet: the upgrade is cancelled");
+            self.dismiss_standby();
+            self.succession.prepares_at = Some(now);
+        }
         if is_silent {
             self.reject_standby(&format!(
                 "it sent no greeting within {} s",

@@ -113,8 +113,9 @@ impl Table {
             }
             Ok(false) => self.end(at, poller),
             Err(error) => {
-                tracing::error!("cannot give a host to the server's process: {error}");
-                self.end(at, poller);
+                // Mostly it has died: then the next one gets the host.
+                tracing::debug!("cannot give a host to the server's process: {error}");
+                self.settle(at, Fate::WorkerGone, poller);
             }
         }
     }

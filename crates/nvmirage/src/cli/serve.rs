@@ -148,7 +148,7 @@ impl Serve {
         if self.survive && holder.is_none() {
             return hold(self.stop_at_eof);
         }
-        let saved = self.saved(&mut config)?;
+        let saved = self.saved(&mut config, holder.as_ref())?;
         let serving = Serving {
             config,
             saved,
@@ -217,7 +217,7 @@ impl Serve {
 
     /// Merges objects that were created at run time into the configuration. Nothing is saved for a
     /// drive that the command line defines, nor without a state folder unless one was requested.
-    fn saved(&self, config: &mut Config) -> anyhow::Result<Option<Saved>> {
+    fn saved(&self, config: &mut Config, holder: Option<&Holder>) -> anyhow::Result<Option<Saved>> {
         let Some(file) = &self.config else {
             return Ok(None);
         };
@@ -232,7 +232,9 @@ impl Serve {
         };
         let (saved, lost) = Saved::take(&folder, file, config, self.forget)?;
         lost.iter().for_each(|line| tracing::warn!("{line}"));
-        if let Some(process) = saved.killed() {
+        // That of this server is replaced, and loses nothing.
+        let is_first = holder.is_none_or(|holder| holder.generation() == 1);
+        if let Some(process) = saved.killed().filter(|_| is_first) {
             tracing::warn!(
                 "the last server of this configuration (process {process}) was killed: flushed data is complete, state of timing models is that of their last checkpoint (state_interval, by default 60 s)"
             );

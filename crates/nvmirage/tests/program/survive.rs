@@ -108,6 +108,24 @@ fn a_host_keeps_bytes_features_and_requests_over_a_death() {
     assert!(!names(world.path("").as_path()).contains(&"nvme.sock".into()));
 }
 
+/// What a host changes in its drive is not of the process, either.
+#[test]
+fn a_namespace_stays_formatted_over_a_death_and_not_over_a_start() {
+    let world = World::new();
+    for _ in 0..2 {
+        let mut server = serve(&world, &["ram:size=16MiB"]);
+        let mut host = Host::attach(&world, "nvme.sock");
+        assert_eq!(host.size(1).1, 4096);
+        host.format(1, 512);
+        host.fill(1, 3, 0x5a);
+        replace(&mut server);
+        assert_eq!(host.size(1).1, 512);
+        assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
+        drop(host);
+        server.stop();
+    }
+}
+
 #[test]
 fn a_server_that_survives_conforms() {
     let world = World::new();

@@ -158,6 +158,17 @@ impl Place {
         })
     }
 
+    /// Removes the sidecar: there are no changes.
+    pub(crate) fn forget(&self) -> anyhow::Result<()> {
+        let path = self.path();
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Reads the sidecar; `None` if there are no changes.
     pub(crate) fn read(&self) -> anyhow::Result<Option<Sidecar>> {
         let path = self.path();

@@ -109,7 +109,8 @@ impl State {
 
     /// Identities are read or created only if a configuration omits one.
     pub(super) fn identities(&mut self) -> anyhow::Result<&Identities> {
-        let is_a_must = self.config.state_dir.is_some() || self.keeps_data();
+        let is_a_must =
+            self.config.state_dir.is_some() || self.keeps_data() || self.holder.is_some();
         if let Some(identities) = &self.identities {
             anyhow::ensure!(
                 identities.are_saved() || !is_a_must,
@@ -253,11 +254,13 @@ impl State {
         };
         let pool = aim.pool_of(name);
         let mut namespaces = aim.namespaces_of(name).into_iter();
-        if self.config.short_form.is_some() && !namespaces.any(|n| on_file(&n.media)) {
+        let is_brief = self.config.short_form.is_some() && !namespaces.any(|n| on_file(&n.media));
+        if is_brief && self.holder.is_none() {
             return Ok(None);
         }
         // an explicit `state_dir`, or a pool, requires persistence; otherwise it is best effort
-        let is_a_must = self.config.state_dir.is_some() || !pool.is_empty();
+        let is_a_must =
+            self.config.state_dir.is_some() || !pool.is_empty() || self.holder.is_some();
         let place = self.state_dir().and_then(|dir| {
             let place = Place::new(&dir, name, &identity::lasting_name(&self.config, name))?;
             place.prepare()?;
@@ -266,6 +269,10 @@ impl State {
         match place {
             Ok(place) => {
                 let claim = place.claim()?;
+                if is_brief && self.holder.as_ref().is_some_and(|it| it.generation() == 1) {
+                    // What a former server has left is of memory that is gone.
+                    place.forget()?;
+                }
                 Ok(Some((place, claim)))
             }
             Err(error) if is_a_must => Err(error),
