@@ -31,8 +31,8 @@ pub enum Failure {
     /// A medium could not be flushed at a shutdown.
     #[error("a medium was not flushed before shutdown: see its errors above")]
     NotFlushed,
-    /// What another process has left cannot be continued with.
-    #[error("the controller's saved state cannot be used: reset the controller")]
+    /// What another process has left cannot be continued with, or its commands do not end.
+    #[error("the controller cannot go on where the last process ended: reset the controller")]
     NotRestored,
 }
 

@@ -136,10 +136,17 @@ impl Reactor {
         })
     }
 
-    /// Lets the controllers that go on fetch commands.
+    /// Lets the controllers that go on fetch commands. One whose medium hangs reports a fatal status
+    /// instead: what it still has to execute again must not follow what a host submits from now on.
     pub(super) fn release(&mut self) {
         for hosted in self.hosted.iter().flatten() {
-            self.engine.release_controller(hosted.slot());
+            let slot = hosted.slot();
+            if let Some(controller) = self.engine.controller_mut(slot)
+                && !controller.has_replayed()
+            {
+                controller.fail(Failure::NotRestored);
+            }
+            self.engine.release_controller(slot);
         }
     }
 

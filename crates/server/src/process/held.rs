@@ -29,6 +29,12 @@ pub(super) fn begin(supervisor: &Arc<Supervisor>, holder: &Arc<Holder>) -> anyho
     while !supervisor.has_replayed()? && Instant::now() < until {
         std::thread::sleep(PAUSE);
     }
+    if !supervisor.has_replayed()? {
+        tracing::error!(
+            "commands of the last process did not end within {} s: their hosts find a fatal status, and must reset it",
+            REPLAY.as_secs()
+        );
+    }
     supervisor.release()?;
     holder.ready()?;
     let (supervisor, holder) = (supervisor.clone(), holder.clone());
