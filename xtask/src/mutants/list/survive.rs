@@ -24,8 +24,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "survive-request-lost",
         guard: "the next worker gets the requests that have no reply",
         file: SESSION,
-        from: "        self.worker = Worker::None;\n        self.given = 0;\n",
-        to: "        self.worker = Worker::None;\n        self.given = self.pending.len();\n",
+        from: "        self.given = 0;\n",
+        to: "        self.given = self.pending.len();\n",
         test: holder("hold::session::tests::the_next_worker_gets_what_has_no_reply_and_in_order"),
     },
     Mutation {

@@ -126,7 +126,6 @@ impl Session {
             }
         };
         self.worker = Worker::None;
-        self.given = 0;
         fate
     }
 
