@@ -318,7 +318,7 @@ mod tests {
         let parsed = |text| filter(text).unwrap();
         assert_eq!(
             parsed("nvmirage=debug,warn"),
-            "api=debug,client=debug,fuse=debug,lab=debug,machine=debug,reactor=debug,server=debug,terminal=debug,nvmirage=debug,warn"
+            "api=debug,client=debug,fuse=debug,holder=debug,lab=debug,machine=debug,reactor=debug,server=debug,terminal=debug,nvmirage=debug,warn"
         );
         assert_eq!(
             parsed("off,nvmirage::control=info"),

@@ -10,7 +10,10 @@ use nvme_spec::features::FeatureId;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::host::Host;
-use crate::world::{BOUND, Server, World, names};
+use crate::world::{Server, World, names};
+
+/// For another worker to serve, which takes some tens of milliseconds.
+const BOUND: Duration = Duration::from_secs(30);
 
 fn serve(world: &World, media: &[&str]) -> Server {
     let listen = world.vfio_user("nvme.sock");

@@ -136,8 +136,9 @@ impl Reactor {
         })
     }
 
-    /// Lets the controllers that go on fetch commands. One whose medium hangs reports a fatal status
-    /// instead: what it still has to execute again must not follow what a host submits from now on.
+    /// Lets the controllers that go on fetch commands. One whose medium hangs reports a fatal
+    /// status instead: what it still has to execute again must not follow what a host submits from
+    /// now on.
     pub(super) fn release(&mut self) {
         for hosted in self.hosted.iter().flatten() {
             let slot = hosted.slot();
