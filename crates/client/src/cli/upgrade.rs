@@ -1,6 +1,6 @@
 //! `nvmirage upgrade`: another program takes the place of a running server.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -71,16 +71,12 @@ impl Upgrade {
         }
         terminal::print(&format!(
             "upgraded server: {} {} is process {}, after a pause of {} ms\n",
-            shown(&program),
+            program.display(),
             now.version,
             now.pid,
             ended.pause_ms
         ))
     }
-}
-
-fn shown(program: &Path) -> String {
-    program.display().to_string()
 }
 
 /// Waits for the process after `before`.

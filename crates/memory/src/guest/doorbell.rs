@@ -59,6 +59,16 @@ unsafe impl Send for DoorbellPages {}
 // SAFETY: as above; a shared reference only loads and stores atomics.
 unsafe impl Sync for DoorbellPages {}
 
+/// Bytes of the pages for `slots` doorbells, and of their file.
+fn lengths(slots: usize) -> io::Result<(usize, usize)> {
+    let unit = rustix::param::page_size();
+    let len = slots.max(1).checked_mul(SLOT_BYTES);
+    let len = len.and_then(|bytes| bytes.checked_next_multiple_of(unit));
+    let file_len = len.and_then(|len| len.checked_add(DoorbellPages::FILE_OFFSET));
+    let lengths = len.zip(file_len);
+    lengths.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
 impl DoorbellPages {
     /// Offset of the first slot of our own pages in their file, in bytes: the start of doorbells in
     /// BAR0 (PCIe Transport 1.1, 3.1.2). A vfio-user client maps the file at the offset that an
@@ -70,15 +80,7 @@ impl DoorbellPages {
     /// # Errors
     /// Those of memfd_create(2), ftruncate(2), fcntl(2) and mmap(2).
     pub fn new(slots: usize) -> io::Result<Self> {
-        let unit = rustix::param::page_size();
-        let len = slots
-            .max(1)
-            .checked_mul(SLOT_BYTES)
-            .and_then(|bytes| bytes.checked_next_multiple_of(unit))
-            .ok_or(io::ErrorKind::InvalidInput)?;
-        let file_len = len
-            .checked_add(Self::FILE_OFFSET)
-            .ok_or(io::ErrorKind::InvalidInput)?;
+        let (len, file_len) = lengths(slots)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("nvmirage-doorbells", flags)?;
         rustix::fs::ftruncate(&fd, file_len as u64)?;
@@ -86,14 +88,7 @@ impl DoorbellPages {
         // cannot add seals either.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals)?;
-        let map = OwnMap::shared(&fd, file_len)?;
-        Ok(DoorbellPages {
-            fd,
-            base: map.at(Self::FILE_OFFSET, len),
-            slots: len / SLOT_BYTES,
-            lost: LostFlag::default(),
-            _pages: Owner::Ours { _map: map },
-        })
+        Self::ours(fd, len, file_len)
     }
 
     /// Pages for `slots` doorbells that another process has made ([`Self::new`]), as they are. That
@@ -102,18 +97,16 @@ impl DoorbellPages {
     /// # Errors
     /// `InvalidInput`: the file has another length, or could be shortened; and the system's.
     pub fn adopt(fd: OwnedFd, slots: usize) -> io::Result<Self> {
-        let unit = rustix::param::page_size();
-        let len = slots.max(1).checked_mul(SLOT_BYTES);
-        let len = len.and_then(|bytes| bytes.checked_next_multiple_of(unit));
-        let file_len = len.and_then(|len| len.checked_add(Self::FILE_OFFSET));
-        let (Some(len), Some(file_len)) = (len, file_len) else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
+        let (len, file_len) = lengths(slots)?;
         let seals = rustix::fs::fcntl_get_seals(&fd)?;
         let is_whole = rustix::fs::fstat(&fd)?.st_size as u64 == file_len as u64;
         if !is_whole || !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        Self::ours(fd, len, file_len)
+    }
+
+    fn ours(fd: OwnedFd, len: usize, file_len: usize) -> io::Result<Self> {
         let map = OwnMap::shared(&fd, file_len)?;
         Ok(DoorbellPages {
             fd,

@@ -101,7 +101,6 @@ impl Reactor {
             state,
             doorbells,
             view,
-            ..
         } = resumed;
         let restored = self.engine.restore_controller(
             config.clone(),

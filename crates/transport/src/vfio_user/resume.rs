@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use memory::{DmaView, DoorbellPages, LostFlag, StateFile};
+use memory::{DmaView, DoorbellPages, StateFile};
 use vfio_user::Connection;
 use vfio_user::relayed::{Arrival, RESUME, Resume};
 
@@ -26,8 +26,6 @@ pub struct Resumed {
     pub doorbells: Arc<DoorbellPages>,
     /// The host's memory.
     pub view: Arc<DmaView>,
-    /// Raised when a file behind it is shortened.
-    pub lost: LostFlag,
 }
 
 impl Resumed {
@@ -56,13 +54,12 @@ impl Resumed {
         let mut session = Session::new(connection, arrival.process, doorbells.clone(), config)?;
         session.doorbells_were_sent(resume.doorbells_sent != 0);
         while session.hear_again()? {}
-        let (view, lost) = session.view();
+        let (view, _) = session.view();
         Ok(Self {
             session,
             state,
             doorbells,
             view,
-            lost,
         })
     }
 }
