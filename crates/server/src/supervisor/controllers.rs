@@ -95,8 +95,9 @@ impl State {
             self.open_media_on(config.subsystem(), *other)
                 .with_context(place)?;
         }
-        let slot = self.reactors[reactor]
-            .add_controller(new)
+        let added = self.reactors[reactor].add_controller(new);
+        let slot = added
+            .inspect_err(|_| self.close_at_holder(&socket.path()))
             .with_context(place)?;
         self.reactors[reactor].spread(slot, &config.reactors)?;
         tracing::info!(
@@ -216,6 +217,16 @@ impl State {
         Ok(Entrance::listening(listener))
     }
 
+    /// Has the holder, if there is one, close a controller's socket. Where it fails the path stays
+    /// in use until the server ends.
+    fn close_at_holder(&self, socket: &Path) {
+        if let Some(holder) = &self.holder
+            && let Err(error) = holder.close(socket)
+        {
+            tracing::error!("{} cannot be closed: {error}", socket.display());
+        }
+    }
+
     /// Checks that a controller agrees with the running subsystem it joins. `before` is the
     /// configuration without it.
     pub(super) fn check_joins(
@@ -266,13 +277,11 @@ impl State {
         let served = &self.controllers[at];
         self.reactors[served.reactor].remove_controller(served.slot)?;
         let served = self.controllers.remove(at);
-        if let (Some(holder), Some(config)) =
-            (&self.holder, find(&self.config.controller, &served.name))
-        {
-            holder.close(config.listen.path())?;
-        }
         self.end_traces_of(&served.name);
         let gone = self.config.remove_controller(&served.name);
+        if let Some(gone) = &gone {
+            self.close_at_holder(gone.listen.path());
+        }
         tracing::info!(controller = served.name, "stopped serving");
         let ended = match gone {
             Some(gone) => self.end_subsystem_without_controllers(gone.subsystem()),

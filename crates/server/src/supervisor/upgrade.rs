@@ -46,8 +46,7 @@ impl Supervisor {
     /// When this returns, no command is in flight: [`Self::hand_over`] follows.
     pub(crate) fn prepare_upgrade(&self, request: &UpgradeRequest) -> Result<Upgrading, Refusal> {
         let _turn = self.steer();
-        let state = self.lock();
-        let holder = state.holder.clone().ok_or_else(|| {
+        let holder = self.lock().holder.clone().ok_or_else(|| {
             Refusal::conflict(
                 "the server ends with its process: start it with `nvmirage serve --survive`",
             )
@@ -61,11 +60,11 @@ impl Supervisor {
         }
         let prepared = holder.upgrade(program);
         let version = prepared.map_err(|error| Refusal::conflict(error.to_string()))?;
-        let failed = |error: anyhow::Error| Refusal::failed(&error);
-        set_paused(&state.reactors, true).map_err(failed)?;
-        let until = Instant::now() + DRAIN;
-        while !is_drained(&state.reactors).map_err(failed)? && Instant::now() < until {
-            std::thread::sleep(PAUSE);
+        let state = self.lock();
+        if let Err(error) = quieten(&state.reactors) {
+            // The first error is the one to report.
+            let _ = set_paused(&state.reactors, false);
+            return Err(Refusal::failed(&error));
         }
         Ok(Upgrading {
             pid: std::process::id(),
@@ -88,6 +87,16 @@ impl Supervisor {
             tracing::error!("{error:#}");
         }
     }
+}
+
+/// Has all queues fetch no more, and waits for what is in flight.
+fn quieten(reactors: &[ReactorHandle]) -> anyhow::Result<()> {
+    set_paused(reactors, true)?;
+    let until = Instant::now() + DRAIN;
+    while !is_drained(reactors)? && Instant::now() < until {
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
 }
 
 fn set_paused(reactors: &[ReactorHandle], paused: bool) -> anyhow::Result<()> {
