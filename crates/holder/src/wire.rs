@@ -297,6 +297,22 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_packet_panics_and_what_is_read_is_written_alike(
+            packet in proptest::collection::vec(proptest::num::u8::ANY, 0..64),
+            versioned in proptest::bool::ANY,
+        ) {
+            let mut packet = packet;
+            if versioned && packet.len() >= 4 {
+                packet[2..4].copy_from_slice(&VERSION.to_le_bytes());
+            }
+            if let Ok(message) = decode(&packet) {
+                proptest::prop_assert_eq!(message.encode(), packet);
+            }
+        }
+    }
+
     #[test]
     fn another_version_is_refused_and_an_unknown_field_is_skipped() {
         let mut bytes = Message::new(kind::HELLO, 1).encode();
