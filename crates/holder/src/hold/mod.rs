@@ -34,6 +34,8 @@ const MAX_KEPT: usize = 4096;
 const START: Duration = Duration::from_secs(60);
 /// How long a worker may live after it has closed its end of a connection without a word.
 const WORDLESS: Duration = Duration::from_secs(1);
+/// Pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Events of one wait.
 const MAX_EVENTS: usize = 64;
 
@@ -143,6 +145,8 @@ struct Listening {
     /// Where the worker takes its connections; none without a worker.
     outbox: Option<Outbox>,
     is_watched: bool,
+    /// When hosts are accepted again, after that has failed.
+    accepts_at: Option<Instant>,
     /// The last worker that asked for it.
     generation: u64,
 }
@@ -188,8 +192,6 @@ struct Hold {
     kept: BTreeMap<Vec<u8>, Kept>,
     /// A signal has asked for the end.
     is_ending: bool,
-    /// No worker is started any more.
-    is_stricken: bool,
 }
 
 impl Hold {
@@ -225,7 +227,6 @@ impl Hold {
             table: Table::default(),
             kept: BTreeMap::new(),
             is_ending: false,
-            is_stricken: false,
         })
     }
 
@@ -277,8 +278,11 @@ impl Hold {
     fn next_deadline(&self) -> Option<Instant> {
         let start = self.child.as_ref().filter(|child| child.ready.is_none());
         let start = start.map(|child| child.started + self.start_bound());
+        let listening = self.listening.iter().flatten();
+        let accepts = listening.filter_map(|listening| listening.accepts_at);
         let others = [self.table.next_deadline(), self.succession.next_deadline()];
-        others.into_iter().flatten().chain(start).min()
+        let others = others.into_iter().flatten();
+        others.chain(start).chain(accepts).min()
     }
 
     /// How long the present worker may take until it serves.
@@ -308,7 +312,12 @@ impl Hold {
             let Some(listening) = listening else {
                 continue;
             };
-            let watches = listening.outbox.is_some() && self.table.has_room(at);
+            if listening.accepts_at.is_some_and(|at| at <= Instant::now()) {
+                listening.accepts_at = None;
+            }
+            let watches = listening.outbox.is_some()
+                && listening.accepts_at.is_none()
+                && self.table.has_room(at);
             if watches == listening.is_watched {
                 continue;
             }
@@ -325,7 +334,7 @@ impl Hold {
     }
 
     fn accept(&mut self, at: usize) {
-        let Some(listening) = self.listening.get(at).and_then(Option::as_ref) else {
+        let Some(listening) = self.listening.get_mut(at).and_then(Option::as_mut) else {
             return;
         };
         let Some(outbox) = &listening.outbox else {
@@ -336,7 +345,9 @@ impl Hold {
                 Ok(Some(stream)) => self.table.enter(at, stream, outbox, &self.poller),
                 Ok(None) => break,
                 Err(error) => {
+                    // Mostly too many descriptors: the socket stays readable meanwhile.
                     tracing::error!("cannot accept a host: {error}");
+                    listening.accepts_at = Some(Instant::now() + ACCEPT_PAUSE);
                     break;
                 }
             }
@@ -427,7 +438,6 @@ impl Hold {
             Deaths::MAX,
             Deaths::WITHIN.as_secs()
         );
-        self.is_stricken = true;
         self.table.strike(&self.poller);
         Ok(None)
     }
@@ -587,6 +597,7 @@ impl Hold {
                     listener,
                     outbox: None,
                     is_watched: false,
+                    accepts_at: None,
                     generation: 0,
                 };
                 let free = self.listening.iter().position(Option::is_none);

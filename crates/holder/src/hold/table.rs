@@ -120,7 +120,8 @@ impl Table {
         }
     }
 
-    /// Carries what there is for a host. `is_gone`: it has closed its socket.
+    /// Relays the messages between a host and the worker. `is_gone`: the host has closed its
+    /// socket.
     pub(super) fn look(&mut self, at: usize, is_gone: bool, poller: &Poller) {
         let Some(entry) = self.entries.get_mut(at).and_then(Option::as_mut) else {
             return;

@@ -134,7 +134,7 @@ impl Session {
         self.worker = Worker::Stricken;
     }
 
-    /// Carries what there is.
+    /// Relays the messages that have arrived, in both directions.
     pub(super) fn look(&mut self) -> Fate {
         match self.carry() {
             Ok(()) => Fate::Goes,
