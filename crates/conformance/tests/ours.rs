@@ -12,7 +12,6 @@ use std::time::Duration;
 use conformance::{Bench, Miss, Options, Outcome, Selection};
 use controller::Controller;
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use driver::Doorbells;
 use loopback::InProcess;
 use media::{Dialect, Direct, FileIo, Medium, MediumKind, MediumSpec, ZoneLoss, ZoneSpec};
@@ -20,6 +19,7 @@ use memory::DoorbellPages;
 use port::namespace::Namespace;
 use port::set::RandomAreas;
 use port::{ChannelId, Channels};
+use subsystem::{Subsystem, SubsystemConfig};
 
 /// Bytes of the medium: half for each namespace.
 const MEDIUM_LEN: u64 = 64 << 20;

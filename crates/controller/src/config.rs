@@ -5,17 +5,13 @@
 //! that is the program's part.
 
 use memory::PAGE;
+use subsystem::number;
 
 /// The most I/O queue pairs one controller offers.
 pub const MAX_IO_QUEUES: u16 = 64;
 /// The most entries of one queue.
 pub const MAX_QUEUE_DEPTH: u16 = 4096;
 pub use port::prp::MAX_TRANSFER;
-/// Namespace ids a host may name by default: 1 to this (NN). Firmware asks for each of them in
-/// turn, so it is small.
-pub const DEFAULT_NAMESPACE_LIMIT: u32 = 32;
-/// The most namespaces: an active list is one page of ids, and the log of changed ones as well.
-pub const MAX_NAMESPACES: u32 = 1024;
 /// PCI vendor id by default.
 ///
 /// Drivers keep tables of defects by vendor and device id; this pair is in none of them. The ids of
@@ -87,27 +83,12 @@ pub enum ConfigError {
     /// An NQN that is none.
     #[error("subnqn is \"{0}\": write nqn.YYYY-MM.reverse.domain:name, at most 223 bytes")]
     Subnqn(String),
-    /// A number is outside its range.
-    #[error("{field} is {value}: write {min} to {max}")]
-    Number {
-        /// The field's name.
-        field: &'static str,
-        /// Its value.
-        value: u64,
-        /// The least it may hold.
-        min: u64,
-        /// The most it may hold.
-        max: u64,
-    },
     /// The largest transfer is no power of two.
     #[error("max_transfer is {0}: write a power of two")]
     MaxTransfer(u32),
-    /// Two namespaces share an id.
-    #[error("namespace id {0} is used twice: give each namespace of a controller its own id")]
-    DuplicateNamespace(u32),
-    /// A subsystem has its most controllers.
-    #[error("subsystem {0} has assigned all 63 controller identifiers: use another subsystem")]
-    TooManyControllers(String),
+    /// A field that a subsystem may have too, or the subsystem has no place for the controller.
+    #[error(transparent)]
+    Subsystem(#[from] subsystem::ConfigError),
     /// The doorbell pages are too small.
     #[error("the doorbell pages have {have} bytes: this controller needs {need}")]
     Doorbells {
@@ -192,53 +173,12 @@ pub(crate) fn messages(vectors: u16) -> u16 {
     vectors.next_power_of_two().min(MSI_MESSAGES_MAX)
 }
 
-/// Checks ids of namespaces against the highest one and against each other.
-///
-/// # Errors
-/// The first id that is out of range or given twice.
-pub(crate) fn check_namespaces(
-    ids: impl Iterator<Item = u32>,
-    limit: u32,
-) -> Result<(), ConfigError> {
-    let mut ids: Vec<u32> = ids.collect();
-    ids.sort_unstable();
-    for &id in &ids {
-        number("namespace id", id, 1, limit)?;
-    }
-    match ids.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(ConfigError::DuplicateNamespace(pair[0])),
-        None => Ok(()),
-    }
-}
-
 fn text(field: &'static str, value: &str, max: usize) -> Result<(), ConfigError> {
     let printable = value.bytes().all(|b| (0x20..=0x7e).contains(&b));
     if value.is_empty() || value.len() > max || !printable {
         return Err(ConfigError::Text {
             field,
             value: value.to_owned(),
-            max,
-        });
-    }
-    Ok(())
-}
-
-/// Checks a number against its range.
-///
-/// # Errors
-/// It is outside.
-pub(crate) fn number<T: Into<u64>>(
-    field: &'static str,
-    value: T,
-    min: T,
-    max: T,
-) -> Result<(), ConfigError> {
-    let (value, min, max) = (value.into(), min.into(), max.into());
-    if value < min || value > max {
-        return Err(ConfigError::Number {
-            field,
-            value,
-            min,
             max,
         });
     }

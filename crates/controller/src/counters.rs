@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use memory::Counter;
+use subsystem::HealthRecord;
 
 use crate::flight::{FlightRecords, LaneFlight, StatusCounts, Watched};
-use crate::health::HealthRecord;
 
 /// Counters of a lane.
 #[derive(Debug, Default)]
@@ -57,6 +57,25 @@ pub struct LaneCounters {
     pub interrupts_spared: Counter,
     /// Requests to the host to ring for its next command, because none had arrived for a while.
     pub rests: Counter,
+}
+
+impl LaneCounters {
+    /// Adds what the lane counted to a controller's record. Compare and Copy count as reads, and
+    /// Copy as a write, too; Verify reads data, but counts as no read command; Write Zeroes as
+    /// neither (NVM 1.1, 1.4.2).
+    pub(crate) fn add_to(&self, record: &mut HealthRecord) {
+        let read = [
+            &self.read_bytes,
+            &self.compare_bytes,
+            &self.verify_bytes,
+            &self.copy_bytes,
+        ];
+        record.bytes_read += read.iter().map(|bytes| bytes.get()).sum::<u64>();
+        record.bytes_written += self.write_bytes.get() + self.copy_bytes.get();
+        record.read_commands += self.reads.get() + self.compares.get() + self.copies.get();
+        record.write_commands += self.writes.get() + self.copies.get();
+        record.media_errors += self.media_errors.get();
+    }
 }
 
 /// Namespaces that are counted apart: those with identifiers up to this.

@@ -26,11 +26,8 @@ pub mod controller;
 pub mod counters;
 #[cfg(feature = "crash")]
 pub mod crash;
-mod deadline;
 pub mod flight;
 pub mod gate;
-mod health;
-pub mod identity;
 pub mod inspect;
 pub mod lane;
 mod pci;
@@ -38,8 +35,6 @@ pub mod queue;
 mod registers;
 pub mod sgl;
 pub mod state;
-pub mod subsystem;
 
 pub use config::{ConfigError, ControllerConfig, DoorbellMode};
 pub use controller::{Controller, Failure, Interrupt, REACTOR_LOG, ReactorLog};
-pub use health::HealthRecord;

@@ -12,8 +12,9 @@
 //! and no command of its host is ever in two places. A lane that does not become empty in time
 //! continues where it was.
 
-use controller::lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, Posted};
+use controller::lane::{Answered, Lane, LaneCommand, LaneEvent, Posted};
 use port::ticket::{OwnerKey, Ticket};
+use subsystem::Forward;
 
 use crate::slot::ControllerSlot;
 

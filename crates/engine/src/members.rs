@@ -7,9 +7,9 @@
 //! is hot while one of its controllers is, or while it has work of its own.
 
 use controller::Controller;
-use controller::subsystem::Subsystem;
 use port::time::Time;
 use port::{Channel, Channels};
+use subsystem::Subsystem;
 
 use crate::slot::{ControllerSlot, EngineId, SubsystemSlot};
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use controller::controller::RestoreError;
 use controller::flight::WatchSpec;
-use controller::subsystem::Subsystem;
 use controller::{Controller, ControllerConfig, Interrupt};
 use memory::{DmaView, DoorbellPages, StateFile};
 use port::ticket::OwnerKey;
 use port::time::Time;
 use port::{Channel, ChannelId, Channels, Done};
+use subsystem::Subsystem;
 
 use crate::lanes::{Lanes, LanesOf, VisitorPost, Whose, number_of, slot_of};
 use crate::members::{Member, Members};

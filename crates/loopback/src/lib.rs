@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::lane::{Lane, LaneTable};
-use controller::subsystem::Subsystem;
 use controller::{Controller, Interrupt};
 use driver::bus::{Bus, MappedDoorbells};
 use driver::{Device, DriverError, Options};
@@ -27,6 +26,7 @@ use nvme_spec::registers::DOORBELLS;
 use port::ticket::OwnerKey;
 use port::time::Time;
 use port::{Channel, Channels, Done};
+use subsystem::Subsystem;
 
 /// Drives a controller of our own on the caller's thread. `doorbells` are those that the controller
 /// was made with, and `mapped` whether the driver stores into them.

@@ -7,7 +7,6 @@ use anyhow::{Context, anyhow};
 use api::config::Controller;
 use controller::counters::{Counted, ReactorCounters};
 use controller::flight::TraceSpec;
-use controller::subsystem::OperatorRequest;
 use engine::{ControllerSlot, EngineId, Mode, MoveError, SubsystemSlot};
 use machine::clock::Clock;
 use machine::cpu;
@@ -15,6 +14,7 @@ use media::{Duty, Medium, ZoneLoss, ZoneLossError};
 use memory::{Bell, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
+use subsystem::OperatorRequest;
 
 use super::looks::LookAsked;
 use super::message::{

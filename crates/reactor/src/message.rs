@@ -5,18 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use api::config::Controller;
+use controller::ControllerConfig;
 use controller::counters::Counted;
 use controller::flight::TraceSpec;
 use controller::inspect::{CompletionView, ControllerView};
-use controller::subsystem::{
-    Allocated, ControllerRecord, OperatorRequest, Record, SubsystemConfig,
-};
-use controller::{ConfigError, ControllerConfig};
 use engine::{ControllerSlot, EngineId, Mail, MoveError, SubsystemSlot};
 use media::{Duty, Medium, ZoneLoss, ZoneLossError};
 use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
 use port::ChannelId;
+use subsystem::{Allocated, ControllerRecord, OperatorRequest, Record, SubsystemConfig};
 use transport::vfio_user::Entrance;
 
 use super::lines::Vectors;
@@ -66,7 +64,7 @@ pub(crate) enum Message {
     /// Add a subsystem, without controllers.
     AddSubsystem(
         Box<NewSubsystem>,
-        Answer<Result<SubsystemSlot, ConfigError>>,
+        Answer<Result<SubsystemSlot, subsystem::ConfigError>>,
     ),
     /// Remove a subsystem without controllers.
     EndSubsystem(SubsystemSlot, Answer<bool>),

@@ -1,9 +1,8 @@
 //! The subsystems of a reactor: requests by operators, records to be saved, and removal.
 
-use controller::ConfigError;
-use controller::subsystem::{OperatorRequest, Subsystem};
 use engine::{Engine, SubsystemSlot};
 use nvme_spec::Status;
+use subsystem::{OperatorRequest, Subsystem};
 
 use super::message::{Address, Answer, Keep, Message, NewSubsystem, View};
 
@@ -49,7 +48,7 @@ impl Subsystems {
         &mut self,
         engine: &mut Engine<media::Channel>,
         new: NewSubsystem,
-    ) -> Result<SubsystemSlot, ConfigError> {
+    ) -> Result<SubsystemSlot, subsystem::ConfigError> {
         let NewSubsystem { mut config, keeper } = new;
         config.keeping = keeper.is_some();
         let name = config.name.clone();
@@ -206,12 +205,10 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, mpsc};
 
-    use controller::subsystem::{
-        Allocated, ControllerId, ControllerRecord, Record, SubsystemConfig,
-    };
     use engine::Mode;
     use memory::{Bell, EventFd};
     use port::time::Time;
+    use subsystem::{Allocated, ControllerId, ControllerRecord, Record, SubsystemConfig};
 
     use super::*;
     use crate::message::Ended;

@@ -13,6 +13,9 @@ pub enum Error {
     /// The controller cannot be made.
     #[error(transparent)]
     Controller(#[from] ConfigError),
+    /// The subsystem cannot be made.
+    #[error(transparent)]
+    Subsystem(#[from] subsystem::ConfigError),
     /// The drive cannot be made.
     #[error(transparent)]
     Medium(#[from] MediumError),

@@ -15,7 +15,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use controller::flight::{TraceRings, TraceSpec, WatchSpec};
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, ControllerConfig, DoorbellMode};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Channel, Direct, FileIo, Medium, MediumKind, MediumSpec};
@@ -28,6 +27,7 @@ use nvme_spec::{Cqe, Sqe};
 use port::namespace::Namespace;
 use port::time::Time;
 use port::{Channel as Port, ChannelId, MediumTraits};
+use subsystem::{Subsystem, SubsystemConfig};
 
 /// Commands of every count. A queue that is filled once has 1,023; these are whole batches of 32.
 pub const COMMANDS: u32 = 992;

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use controller::config::DEFAULT_VENDOR_ID;
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, ControllerConfig};
 use driver::{Device, Options, QueuePair};
 use loopback::InProcess;
@@ -15,6 +14,7 @@ use media::drive::{Drive, DriveChannel, Keeper};
 use memory::{Buffer, Claims, DoorbellPages};
 use nvme_spec::Sqe;
 use port::{ChannelId, Channels};
+use subsystem::{Subsystem, SubsystemConfig};
 
 use crate::{COMMANDS, DATA_LEN, Doorbells, ENTRIES, Load, Rig, channel, config, namespace, null};
 

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Medium, MediumKind, MediumSpec};
@@ -18,6 +17,7 @@ use port::namespace::Namespace;
 use port::ticket::Ticket;
 use port::time::Time;
 use port::{Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request};
+use subsystem::{Subsystem, SubsystemConfig};
 
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
@@ -291,7 +291,7 @@ impl Rig {
         self.controller().function_reset();
         for _ in 0..4 {
             self.turns(8);
-            self.advance(controller::controller::DEADLINE_NS);
+            self.advance(subsystem::DEADLINE_NS);
         }
         self.turns(8);
         assert!(self.controller().is_quiet(), "a reset hangs");

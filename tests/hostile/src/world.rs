@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, Interrupt};
 use driver::{Device, DriverError};
 use engine::{ControllerSlot, Engine, Mode};
@@ -12,6 +11,7 @@ use memory::{Claims, DoorbellPages};
 use port::namespace::Namespace;
 use port::time::Time;
 use port::{ChannelId, MediumTraits};
+use subsystem::{Subsystem, SubsystemConfig};
 
 use crate::host::{ENTRIES, QUEUES};
 use crate::{BLOCK, Completion, Host, PARTS, UNTOUCHED, Witness, Words, command};

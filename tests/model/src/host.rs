@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use controller::Controller;
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use driver::bus::Bus;
 use loopback::InProcess;
 use media::{Medium, MediumKind, MediumSpec};
 use memory::{Buffer, DoorbellPages, HostCq, HostMemory, HostSq, Iova};
 use port::namespace::Namespace;
 use port::{ChannelId, Channels};
+use subsystem::{Subsystem, SubsystemConfig};
 
 use crate::program::Fault;
 use crate::wire::{Command, Completion};

@@ -10,7 +10,6 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Medium, MediumKind, MediumSpec};
@@ -20,6 +19,7 @@ use port::ticket::Ticket;
 use port::time::Time;
 use port::{Added, Channel, ChannelId, Done, Outcome, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use subsystem::{Subsystem, SubsystemConfig};
 use transport::vfio_user::{Caller, Session, SessionConfig};
 use vfio_user::relayed::Arrival;
 

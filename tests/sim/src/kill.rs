@@ -4,10 +4,10 @@
 //!
 //! Requests of the dead process land before another one goes on, or never: a medium is fenced.
 
-use controller::subsystem::Subsystem;
 use engine::{Engine, EngineId};
 use memory::{LostFlag, StateFile};
 use port::time::Time;
+use subsystem::Subsystem;
 
 use crate::medium::{Port, SimChannel};
 use crate::reactor::Reactor;

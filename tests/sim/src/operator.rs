@@ -1,9 +1,9 @@
 //! The operator: queues move between reactors, and namespaces are taken away from all hosts and
 //! given back.
 
-use controller::subsystem::{ControllerSet, OperatorRequest};
 use engine::EngineId;
 use nvme_spec::Status;
+use subsystem::{ControllerSet, OperatorRequest};
 
 use crate::around::Failure;
 use crate::world::{Attached, World};

@@ -7,13 +7,13 @@
 use std::collections::VecDeque;
 
 use controller::Interrupt;
-use controller::subsystem::OperatorRequest;
 use engine::{
     ControllerSlot, Engine, EngineId, Idle, Interrupts, Mail, Mode, MoveError, Moved, SubsystemSlot,
 };
 use nvme_spec::Status;
 use port::Channel;
 use port::time::Time;
+use subsystem::OperatorRequest;
 
 use crate::medium::Port;
 use crate::random::Random;

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, ControllerConfig, DoorbellMode};
 use engine::{Engine, EngineId, Mode};
 use media::{MediumKind, MediumSpec};
@@ -11,6 +10,7 @@ use memory::DoorbellPages;
 use port::ChannelId;
 use port::namespace::Namespace;
 use port::time::Time;
+use subsystem::{Subsystem, SubsystemConfig};
 
 use crate::around::{Bounds, Tally};
 use crate::drive;

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use controller::subsystem::SubsystemConfig;
 use engine::{EngineId, SubsystemSlot};
 use port::ChannelId;
+use subsystem::SubsystemConfig;
 
 use crate::around::{Around, Bounds, Failure, Tally};
 use crate::host::{Host, Space};

@@ -21,14 +21,15 @@ pub(super) const ALLOWED: Table<'static> = &[
             "model",
             "nvme-spec",
             "port",
+            "subsystem",
         ],
     ),
     ("client", &["api", "machine", "model", "terminal"]),
     ("command-path", &["controller", "engine", "media", "port"]),
     ("conformance", &["driver", "memory"]),
-    ("controller", &["memory", "nvme-spec", "port"]),
+    ("controller", &["memory", "nvme-spec", "port", "subsystem"]),
     ("driver", &["memory", "nvme-spec", "vfio-user"]),
-    ("engine", &["controller", "memory", "port"]),
+    ("engine", &["controller", "memory", "port", "subsystem"]),
     ("guest-rig", &[]),
     ("holder", &["vfio-user"]),
     (
@@ -53,7 +54,14 @@ pub(super) const ALLOWED: Table<'static> = &[
     ("fuse", &["driver", "memory", "nvme-spec", "terminal"]),
     (
         "loopback",
-        &["controller", "driver", "memory", "nvme-spec", "port"],
+        &[
+            "controller",
+            "driver",
+            "memory",
+            "nvme-spec",
+            "port",
+            "subsystem",
+        ],
     ),
     ("machine", &["port"]),
     ("media", &["driver", "memory", "model", "nvme-spec", "port"]),
@@ -82,6 +90,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "model",
             "nvme-spec",
             "port",
+            "subsystem",
             "transport",
             "vfio-user",
         ],
@@ -103,6 +112,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "port",
             "reactor",
             "simulate",
+            "subsystem",
             "terminal",
             "trace-file",
             "transport",
@@ -120,6 +130,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "model",
             "nvme-spec",
             "port",
+            "subsystem",
         ],
     ),
     (
@@ -133,6 +144,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "memory",
             "nvme-spec",
             "port",
+            "subsystem",
         ],
     ),
     (
@@ -144,6 +156,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "memory",
             "nvme-spec",
             "port",
+            "subsystem",
             "tests-hostile",
             "trace-file",
             "transport",
@@ -153,7 +166,15 @@ pub(super) const ALLOWED: Table<'static> = &[
     // Neither has nvme-spec: their numbers are typed from the specification once more.
     (
         "tests-hostile",
-        &["controller", "driver", "engine", "media", "memory", "port"],
+        &[
+            "controller",
+            "driver",
+            "engine",
+            "media",
+            "memory",
+            "port",
+            "subsystem",
+        ],
     ),
     (
         "tests-model",
@@ -164,6 +185,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "media",
             "memory",
             "port",
+            "subsystem",
         ],
     ),
     ("tests-oracle", &["model", "simulate"]),
@@ -179,6 +201,7 @@ pub(super) const ALLOWED: Table<'static> = &[
             "guest-rig",
             "transport",
             "vfio-user",
+            "subsystem",
         ],
     ),
     (
@@ -191,12 +214,14 @@ pub(super) const ALLOWED: Table<'static> = &[
             "model",
             "nvme-spec",
             "port",
+            "subsystem",
         ],
     ),
     (
         "tests-soak",
         &["driver", "memory", "nvme-spec", "tests-sim"],
     ),
+    ("subsystem", &["memory", "nvme-spec", "port"]),
     ("terminal", &[]),
     ("tests-vm", &[]),
     ("trace-file", &["nvme-spec"]),
@@ -215,10 +240,14 @@ const RESTRICTED: &[(&str, &[&str])] = &[("axum", &["server"]), ("tokio", &["ser
 
 /// What the tests of a crate may use beside that.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
-    ("conformance", &["controller", "loopback", "media", "port"]),
-    ("driver", &["controller", "loopback", "port"]),
+    (
+        "conformance",
+        &["controller", "loopback", "media", "port", "subsystem"],
+    ),
+    ("driver", &["controller", "loopback", "port", "subsystem"]),
     ("engine", &["nvme-spec"]),
-    ("media", &["controller", "loopback"]),
+    ("media", &["controller", "loopback", "subsystem"]),
+    ("transport", &["subsystem"]),
     ("tests-vm", &["guest-rig"]),
     (
         "nvmirage",

@@ -83,7 +83,7 @@ impl Format {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Our own crates.
-const CRATES: [&str; 27] = [
+const CRATES: [&str; 28] = [
     "api",
     "client",
     "command_path",
@@ -107,6 +107,7 @@ const CRATES: [&str; 27] = [
     "reactor",
     "server",
     "simulate",
+    "subsystem",
     "terminal",
     "trace_file",
     "transport",

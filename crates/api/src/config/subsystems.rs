@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Display;
 
-use controller::config::DEFAULT_NAMESPACE_LIMIT;
-use controller::subsystem::MAX_CONTROLLERS;
+use subsystem::{DEFAULT_NAMESPACE_LIMIT, MAX_CONTROLLERS};
 
 use super::index::{Index, before};
 use super::problem::{Place, Problem, list};

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use port::namespace::NamespaceTable;
-
-use crate::subsystem::{ControllerId, Subsystem};
+use subsystem::{ControllerId, Subsystem};
 
 #[derive(Debug)]
 pub(crate) struct Attached {

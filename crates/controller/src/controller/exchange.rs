@@ -8,6 +8,7 @@ use port::namespace::Namespace;
 use port::ticket::OwnerKey;
 use port::time::Time;
 use port::{Channel, ChannelId, Channels};
+use subsystem::Subsystem;
 
 use super::admin::error_log::{LoggedCommand, LoggedError};
 use super::admin::events::Event;
@@ -18,7 +19,6 @@ use super::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{
     Copying, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName,
 };
-use crate::subsystem::Subsystem;
 
 impl Controller {
     /// One turn: takes the reports of lanes, continues register requests, and serves the admin
@@ -321,7 +321,7 @@ impl Controller {
     /// Removes a completion queue whose lane is gone; its counts are kept.
     pub(crate) fn forget_cq(&mut self, cqid: u16) {
         if let Some(cq) = self.queues.remove_cq(cqid) {
-            self.health.history.add(&cq.counters);
+            cq.counters.add_to(&mut self.health.history);
             self.keep_flight(&cq);
         }
     }

@@ -9,11 +9,11 @@ use port::namespace::NamespaceTable;
 use port::ticket::{OwnerKey, Ticket};
 use port::time::Time;
 use port::{Added, Cause, Channel, ChannelId, Channels, Outcome, Request};
+use subsystem::Subsystem;
 
 use super::Controller;
 use super::admin::{Reply, Waiting};
 use crate::lane::{LaneCommand, LaneTable};
-use crate::subsystem::Subsystem;
 
 /// Media being flushed.
 #[derive(Clone, Debug, PartialEq, Eq)]

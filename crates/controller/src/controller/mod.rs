@@ -34,6 +34,7 @@ use memory::{DmaView, DoorbellPages, LostFlag, StateFile};
 use nvme_spec::registers::DOORBELLS;
 use port::ticket::OwnerKey;
 use port::time::Time;
+use subsystem::{ControllerId, DEADLINE_NS, Subsystem};
 
 pub use self::admin::features::FeatureValues;
 use self::admin::features::{FeatureContext, Features};
@@ -56,10 +57,8 @@ pub use self::saved::{AdminState, AdminTail, ControllerState, WaitingKind, Waiti
 use crate::arbitration::Arbiter;
 use crate::config::{ConfigError, ControllerConfig};
 use crate::counters::ReactorCounters;
-pub use crate::deadline::DEADLINE_NS;
 use crate::pci::ConfigEffect;
 use crate::registers::Registers;
-use crate::subsystem::{ControllerId, Subsystem};
 
 /// How long a medium's flush may take that a controller makes by itself, at a shutdown say. A disk
 /// may have much to write, and a failed flush warns the host of data at risk; Linux waits for a

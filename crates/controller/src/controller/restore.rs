@@ -17,6 +17,7 @@ use nvme_spec::command::QueuePriority;
 use nvme_spec::log::LogPageId;
 use nvme_spec::registers::{CommandSetSelected, ShutdownStatus};
 use nvme_spec::{Cqe, Sqe};
+use subsystem::Subsystem;
 
 use super::Controller;
 use super::admin::events::{Event, Events};
@@ -28,7 +29,6 @@ use super::saved::{ControllerState, Found, Saved, WaitingKind, WaitingState};
 use crate::config::ControllerConfig;
 use crate::lane::{KnownSq, LaneCommand, LaneTable, QueueName, ShadowSpec};
 use crate::state::TailPhase;
-use crate::subsystem::Subsystem;
 
 impl Controller {
     /// The controller of a process that died, with its doorbells, and the memory of its host as it

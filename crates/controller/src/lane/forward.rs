@@ -8,9 +8,9 @@
 use nvme_spec::{Sqe, Status};
 use port::prp::Segments;
 use port::ticket::Ticket;
+use subsystem::{DATA_LEN, Forward};
 
 use super::Lane;
-use super::message::{DATA_LEN, Forward};
 use super::queues::Queues;
 use crate::command::{self, Command};
 use crate::state::CommandState;

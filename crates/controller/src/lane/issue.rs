@@ -17,8 +17,9 @@ use port::set::{self, Data};
 use port::ticket::{OwnerKey, Ticket};
 use port::time::Time;
 use port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request, status};
+use subsystem::{DATA_LEN, Forward};
 
-use super::message::{self, Copying, Forward};
+use super::message::Copying;
 use super::outcome::{Asked, Issued};
 use super::watch::{self, Handed};
 use super::{admission, restrictions};
@@ -423,7 +424,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         sqe: &Sqe,
         command: &Command,
     ) -> Result<Issued, Status> {
-        let mut data = [0; message::DATA_LEN];
+        let mut data = [0; DATA_LEN];
         let len = data_len(command);
         if len > 0 {
             self.walk(sqe, len, Need::DeviceReads)?;

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use memory::{DmaView, Iova, ShadowDoorbells, SqRing};
+use nvme_spec::Status;
 use nvme_spec::registers::sq_tail_slot;
-use nvme_spec::{Sqe, Status};
 use port::namespace::NamespaceTable;
 use port::ticket::{OwnerKey, Ticket};
+use subsystem::Forward;
 
 use super::Lane;
 use crate::flight::Watching;
@@ -353,20 +354,6 @@ pub struct Posted {
     pub entries: u32,
     /// One of them reports an error, which must not be withheld (Base 2.1, 5.1.25.2.2).
     pub failed: bool,
-}
-
-/// Most bytes of data that a forwarded command comes with: two keys (Base 2.1, 7.5 and 7.6).
-pub(super) const DATA_LEN: usize = 16;
-
-/// A command for the subsystem.
-#[derive(Debug)]
-pub struct Forward {
-    /// The duty to complete it.
-    pub ticket: Ticket,
-    /// The command; its namespace is attached, its blocks are inside of it.
-    pub sqe: Sqe,
-    /// Its data, padded with zeros.
-    pub data: [u8; DATA_LEN],
 }
 
 /// The subsystem's answer to a command: see [`Lane::answer`].

@@ -77,7 +77,7 @@ use self::epochs::Epochs;
 pub use self::fetch::BATCH;
 use self::issue::Issuer;
 pub use self::message::{
-    Answered, Copying, Demand, FailedCommand, Forward, KnownSq, LaneCommand, LaneEvent, LaneFault,
+    Answered, Copying, Demand, FailedCommand, KnownSq, LaneCommand, LaneEvent, LaneFault,
     LaneTable, LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
 };
 use self::place::Place;
@@ -157,7 +157,7 @@ pub struct Lane {
     /// Ranges of the Dataset Management command being issued.
     ranges: Vec<ByteRange>,
     /// Commands for the subsystem, at most as many as there are slots.
-    forwards: VecDeque<Forward>,
+    forwards: VecDeque<subsystem::Forward>,
     mdts_bytes: u32,
     /// Every write is FUA.
     write_through: bool,

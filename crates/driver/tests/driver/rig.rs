@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use controller::Controller;
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use driver::{Device, DriverError, Options};
 use loopback::InProcess;
 use memory::{DmaView, DoorbellPages, Segment};
 use port::namespace::Namespace;
 use port::ticket::Ticket;
 use port::{Added, Cause, Channel, ChannelId, Channels, Done, MediumTraits, Outcome, Request};
+use subsystem::{Subsystem, SubsystemConfig};
 
 /// Bytes of the medium.
 pub(crate) const MEDIUM_LEN: u64 = 16 << 20;

@@ -13,9 +13,10 @@ mod travel;
 
 use std::collections::VecDeque;
 
-use controller::lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, LaneTable, Posted};
+use controller::lane::{Answered, Lane, LaneCommand, LaneEvent, LaneTable, Posted};
 use port::ticket::{OwnerKey, Ticket};
 use port::time::Time;
+use subsystem::Forward;
 
 pub(crate) use self::travel::Manner;
 pub use self::travel::Moved;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use controller::inspect::Look;
 use controller::queue::BellView;
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
 use engine::{ControllerSlot, Engine, EngineId, Mail, Mode};
 use memory::{
@@ -21,6 +20,7 @@ use port::namespace::Namespace;
 use port::ticket::Ticket;
 use port::time::Time;
 use port::{Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request};
+use subsystem::{Subsystem, SubsystemConfig};
 
 const MEMORY_LEN: usize = 4 << 20;
 const ENTRIES: u32 = 16;

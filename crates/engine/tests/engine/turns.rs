@@ -129,7 +129,7 @@ fn a_ticket_of_a_lane_that_is_gone_completes_nothing() {
         1,
         "still ready: a command is in flight"
     );
-    rig.now.0 += controller::controller::DEADLINE_NS;
+    rig.now.0 += subsystem::DEADLINE_NS;
     rig.turns(4);
     assert_eq!(rig.csts(&host) & 1, 0);
     rig.enable(&mut host);

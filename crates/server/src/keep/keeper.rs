@@ -11,8 +11,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use controller::subsystem::Record;
 use reactor::message::{Ended, Keep};
+use subsystem::Record;
 
 use super::sidecar::{Basis, Place, Sidecar};
 

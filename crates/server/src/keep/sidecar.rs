@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use api::config::{MediumKind, Range};
-use controller::subsystem::Record;
 use serde::{Deserialize, Serialize};
+use subsystem::Record;
 
 use super::claim::Claim;
 
@@ -239,7 +239,8 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use controller::subsystem::{ControllerId, ControllerRecord, NamespaceRecord};
+
+    use subsystem::{ControllerId, ControllerRecord, NamespaceRecord};
 
     use super::*;
 

@@ -6,10 +6,10 @@ use api::{
     MediumErrors, MediumStatus, NamespaceIdentity, NamespaceStatus, Partition, PartitionStatus,
     QueuePlacement, ReactorStatus, Refusal, TenantStatus,
 };
-use controller::subsystem::Allocated;
 use media::{Trouble, Troubles};
 use reactor::handle::ReactorHandle;
 use reactor::message::View;
+use subsystem::Allocated;
 
 use super::places::{label, range_of};
 use super::subsystems::{Live, id_of};
@@ -414,7 +414,7 @@ fn absolute(listen: &Listen) -> anyhow::Result<Listen> {
 
 /// The UUID of a namespace in the form of RFC 9562.
 fn uuid(nguid: [u8; 16], eui64: [u8; 8]) -> Option<String> {
-    let digits = digits(&controller::identity::uuid(nguid, eui64)?);
+    let digits = digits(&subsystem::identity::uuid(nguid, eui64)?);
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
     Some(parts.join("-"))
 }

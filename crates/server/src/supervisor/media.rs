@@ -8,11 +8,11 @@ use anyhow::{Context, bail};
 use api::config::medium::Kept;
 use api::config::{self, Backing, Range, Size};
 use api::{Refusal, ZoneLoss};
-use controller::subsystem::Allocated;
 use media::{Dialect, Direct, Duty, FileIo, Medium, MediumError, MediumKind as Store, MediumSpec};
 use port::ChannelId;
 use reactor::memory_care::{self, Owner};
 use reactor::message::View;
+use subsystem::Allocated;
 
 use super::places::{Resting, Taken, label, range_of};
 use super::recording::RecordingFile;
@@ -302,7 +302,7 @@ impl State {
             self.open_on(name, reactor)?;
         }
         Ok(merge::OpenMedium {
-            pool: controller::subsystem::Pool {
+            pool: subsystem::Pool {
                 medium: name.to_owned(),
                 channel,
                 bytes: medium.size(),

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use api::Refusal;
 use api::config::{Config, Controller, Range, Size, Text, Timing};
-use controller::subsystem::{Allocated, ControllerId, ControllerSet, OperatorRequest};
 use engine::SubsystemSlot;
 use nvme_spec::Status;
 use reactor::message::View;
+use subsystem::{Allocated, ControllerId, ControllerSet, OperatorRequest};
 
 use super::places::{label, range_of};
 use super::subsystems::id_of;
@@ -100,7 +100,7 @@ impl State {
             .map_err(|error| refused(error.clone().into()))?;
         let view = self.reactors[reactor].view(slot).map_err(failed)?;
         let free = |nsid: &u32| view.namespaces.iter().all(|n| n.nsid() != *nsid);
-        let nsid = (1..=controller::config::DEFAULT_NAMESPACE_LIMIT).find(free);
+        let nsid = (1..=subsystem::DEFAULT_NAMESPACE_LIMIT).find(free);
         let nsid = nsid.ok_or_else(|| refusal_of(Status::NAMESPACE_IDENTIFIER_UNAVAILABLE))?;
         new.namespace.nsid = nsid;
         self.refresh_kept(subsystem).map_err(failed)?;
@@ -421,7 +421,7 @@ fn refusal_of(status: Status) -> Refusal {
         )),
         Status::NAMESPACE_IDENTIFIER_UNAVAILABLE => Refusal::conflict(format!(
             "no identifier left in the subsystem: it has the maximum of {} namespaces; delete one first",
-            controller::config::DEFAULT_NAMESPACE_LIMIT
+            subsystem::DEFAULT_NAMESPACE_LIMIT
         )),
         Status::NAMESPACE_INSUFFICIENT_CAPACITY => Refusal::conflict(
             "a host created a namespace there in the meantime; `nvmirage ls` shows the used ranges",

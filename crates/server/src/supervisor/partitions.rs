@@ -8,8 +8,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use api::config::{self, MediumKind, Range, Size};
 use api::{Refusal, What};
-use controller::subsystem::OperatorRequest;
 use media::Medium;
+use subsystem::OperatorRequest;
 
 use super::{State, Supervisor};
 use crate::events;

@@ -1,7 +1,7 @@
 //! Names of namespaces, and their ranges on media.
 
 use api::config::{Range, Size};
-use controller::subsystem::Allocated;
+use subsystem::Allocated;
 
 /// A namespace that a host created in a subsystem that is not served now. It keeps its range.
 #[derive(Debug)]

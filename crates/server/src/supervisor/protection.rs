@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use std::{io, thread};
 
-use ::controller::subsystem::OperatorRequest;
+use subsystem::OperatorRequest;
 
 use super::{State, Supervisor};
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use api::config::{self, Config, Controller};
-use controller::config::DEFAULT_NAMESPACE_LIMIT;
-use controller::subsystem::{
-    ControllerId, ControllerRecord, NamespaceRecord, Record, Subsystem, SubsystemConfig,
-};
 use engine::SubsystemSlot;
 use reactor::message::{Keep, NewSubsystem, View};
+use subsystem::{
+    ControllerId, ControllerRecord, DEFAULT_NAMESPACE_LIMIT, NamespaceRecord, Record, Subsystem,
+    SubsystemConfig,
+};
 
 use super::State;
 use super::media::medium_basis;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use controller::Controller;
 use controller::config::{self, ControllerConfig, DoorbellMode};
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use driver::key_value::{Dialect, Keys};
 use driver::program::{self, Command, Pace, Ran, Rules, Target, Worker};
 use driver::{Device, Doorbells, DriverError, Options, QueuePair};
@@ -16,6 +15,7 @@ use model::Parameters;
 use port::ChannelId;
 use port::namespace::Namespace;
 use port::time::Time;
+use subsystem::{Subsystem, SubsystemConfig};
 
 use super::{KEYS_MAX, Latencies, Measured, Phase, Points, REST_NS};
 use crate::Error;

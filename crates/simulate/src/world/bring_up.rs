@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, config};
 use driver::{Device, Doorbells, Options};
 use engine::{Engine, Mode};
@@ -13,6 +12,7 @@ use model::{Initial, Kind, Parameters};
 use port::ChannelId;
 use port::namespace::Namespace;
 use port::time::Time;
+use subsystem::{Subsystem, SubsystemConfig};
 
 use crate::bus::Virtual;
 use crate::fio::TRANSFER_MAX;

@@ -6,10 +6,10 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, ControllerConfig, DoorbellMode};
 use memory::DoorbellPages;
 use port::time::Time;
+use subsystem::{Subsystem, SubsystemConfig};
 use transport::vfio_user::{Caller, Session, SessionConfig, SessionEnd};
 use vfio_user::relayed::Arrival;
 

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
 use engine::tenants::{Budget, Cap, NamespaceKey, TenantFigures, TenantId, TenantSpec};
 use engine::{ControllerSlot, Engine, EngineId, Mode};
@@ -19,6 +18,7 @@ use nvme_spec::{Cqe, Sqe};
 use port::namespace::Namespace;
 use port::time::Time;
 use port::{Channel as _, ChannelId};
+use subsystem::{Subsystem, SubsystemConfig};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const READ: u8 = 2;

@@ -80,7 +80,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "drive-whole-formats",
         guard: "a namespace is formatted to no blocks that its medium may tear",
-        file: "crates/controller/src/subsystem/plan.rs",
+        file: "crates/subsystem/src/subsystem/plan.rs",
         from: "if !namespace.takes(1 << lba_shift) ||",
         to: "if",
         test: unit(

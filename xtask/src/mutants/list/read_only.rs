@@ -12,7 +12,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "read-only-writes",
         guard: "a namespace whose medium takes no writes refuses them",
-        file: "crates/controller/src/subsystem/allocated.rs",
+        file: "crates/subsystem/src/allocated.rs",
         from: "            read_only: self.namespace.traits.read_only,\n            uncorrectable",
         to: "            read_only: false,\n            uncorrectable",
         test: WRITES,
@@ -20,7 +20,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "read-only-format",
         guard: "a format of it is refused",
-        file: "crates/controller/src/subsystem/plan.rs",
+        file: "crates/subsystem/src/subsystem/plan.rs",
         from: "            namespace.check_writable()?;\n",
         to: "",
         test: unit(

@@ -6,18 +6,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "reservation-read",
         guard: "exclusive access keeps other hosts from reading",
-        file: "crates/controller/src/subsystem/reservation/mod.rs",
+        file: "crates/subsystem/src/reservation/mod.rs",
         from: "(full || admits_readers(held.rtype), full)",
         to: "(true, full)",
-        test: unit(
-            "controller",
-            "subsystem::reservation::tests::access_by_type_and_role",
-        ),
+        test: unit("subsystem", "reservation::tests::access_by_type_and_role"),
     },
     Mutation {
         name: "reservation-write",
         guard: "a reservation keeps other hosts from writing",
-        file: "crates/controller/src/subsystem/reservation/mod.rs",
+        file: "crates/subsystem/src/reservation/mod.rs",
         from: "(full || admits_readers(held.rtype), full)",
         to: "(full || admits_readers(held.rtype), true)",
         test: unit(
@@ -28,15 +25,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "reservation-key",
         guard: "only a registrant with its key acquires",
-        file: "crates/controller/src/subsystem/reservation/mod.rs",
+        file: "crates/subsystem/src/reservation/mod.rs",
         from: "Some(registrant) if registrant.key == key => Ok(()),",
         to: "Some(_) => Ok(()),",
-        test: unit("controller", "subsystem::reservation::tests::acquiring"),
+        test: unit("subsystem", "reservation::tests::acquiring"),
     },
     Mutation {
         name: "reservation-drain",
         guard: "a reservation is confirmed when no older write is in flight",
-        file: "crates/controller/src/subsystem/reserve.rs",
+        file: "crates/subsystem/src/subsystem/reserve.rs",
         from: "operation.steps.extend([step, Step::Drain, Step::Keep]);",
         to: "operation.steps.extend([step, Step::Keep]);",
         test: unit(
@@ -47,7 +44,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "reservation-keep",
         guard: "a reservation that persists is saved before it is confirmed",
-        file: "crates/controller/src/subsystem/reserve.rs",
+        file: "crates/subsystem/src/subsystem/reserve.rs",
         from: "operation.steps.extend([step, Step::Drain, Step::Keep]);",
         to: "operation.steps.extend([step, Step::Drain]);",
         test: unit(
@@ -58,7 +55,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "drain-all",
         guard: "an operation waits for every controller",
-        file: "crates/controller/src/subsystem/progress.rs",
+        file: "crates/subsystem/src/subsystem/progress.rs",
         from: "present.all(|m| m.acknowledged >= generation)",
         to: "present.any(|m| m.acknowledged >= generation)",
         test: unit(
@@ -69,22 +66,22 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kept-version",
         guard: "an answer waits for the record that has its change",
-        file: "crates/controller/src/subsystem/progress.rs",
+        file: "crates/subsystem/src/subsystem/progress.rs",
         from: "                if self.kept_version >= *version {\n",
         to: "                if self.kept_version > 0 || self.version >= *version {\n",
         test: unit(
-            "controller",
+            "subsystem",
             "subsystem::tests::an_answer_waits_for_the_record_that_has_its_change",
         ),
     },
     Mutation {
         name: "operation-order",
         guard: "operations on one namespace wait for each other",
-        file: "crates/controller/src/subsystem/schedule.rs",
+        file: "crates/subsystem/src/subsystem/schedule.rs",
         from: "_ => self.queues.entry(nsid).or_default().push_back(running),",
         to: "_ => self.free.push_back(running),",
         test: unit(
-            "controller",
+            "subsystem",
             "subsystem::tests::operations::operations_on_one_namespace_wait_for_each_other",
         ),
     },
@@ -102,7 +99,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "format-lock",
         guard: "a namespace that is being formatted takes no commands",
-        file: "crates/controller/src/subsystem/plan.rs",
+        file: "crates/subsystem/src/subsystem/plan.rs",
         from: "let begin = namespaces.iter().map(busy(Some(Busy::Formatting)));",
         to: "let begin = namespaces.iter().map(busy(None));",
         test: unit(
@@ -113,7 +110,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "format-drain",
         guard: "a format waits for what is in flight before it erases",
-        file: "crates/controller/src/subsystem/plan.rs",
+        file: "crates/subsystem/src/subsystem/plan.rs",
         from: "steps.extend([Step::Drain, Step::Erase(erase)]);",
         to: "steps.extend([Step::Erase(erase)]);",
         test: unit(
@@ -146,7 +143,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "create-erase",
         guard: "a namespace that a host creates holds no data of others",
-        file: "crates/controller/src/subsystem/plan.rs",
+        file: "crates/subsystem/src/subsystem/plan.rs",
         from: "Step::Erase(Erase::zero(vec![(channel, extent)])),",
         to: "",
         test: unit(
@@ -157,29 +154,29 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "create-keep",
         guard: "a namespace is created when it is kept",
-        file: "crates/controller/src/subsystem/plan.rs",
+        file: "crates/subsystem/src/subsystem/plan.rs",
         from: "Step::Change(Change::SetBusy { nsid, busy: None }),\n            Step::Keep,",
         to: "Step::Change(Change::SetBusy { nsid, busy: None }),",
         test: unit(
-            "controller",
+            "subsystem",
             "subsystem::tests::operations::what_a_host_manages_is_kept_before_it_is_told",
         ),
     },
     Mutation {
         name: "mark-check",
         guard: "a mark is checked against the namespace as it is by then",
-        file: "crates/controller/src/subsystem/plan.rs",
+        file: "crates/subsystem/src/subsystem/plan.rs",
         from: "if namespace.namespace.bytes(slba, blocks).is_none() {",
         to: "if namespace.namespace.bytes(slba, blocks).is_none() && blocks == 0 {",
         test: unit(
-            "controller",
+            "subsystem",
             "subsystem::tests::operations::a_mark_is_checked_against_the_namespace_as_it_is_by_then",
         ),
     },
     Mutation {
         name: "vendor-bytes-erased",
         guard: "the bytes of a namespace with vendor commands are erased, too",
-        file: "crates/controller/src/subsystem/erase.rs",
+        file: "crates/subsystem/src/erase.rs",
         from: "set.is_none_or(|set| set.keeps_bytes())",
         to: "set.is_none()",
         test: program("vendor::a_host_has_the_vendor_command_of_the_configuration"),
@@ -206,7 +203,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "vendor-state-forgotten",
         guard: "the state of vendor commands goes with its namespace",
-        file: "crates/controller/src/subsystem/plan.rs",
+        file: "crates/subsystem/src/subsystem/plan.rs",
         from: "forget.add_state(self.existing(*nsid)?);",
         to: "self.existing(*nsid)?;",
         test: program("vendor::a_host_has_the_vendor_command_of_the_configuration"),

@@ -7,6 +7,7 @@ use nvme_spec::features::{FeatureId, Select};
 use nvme_spec::log::LogPageId;
 use nvme_spec::{Sqe, Status};
 use port::prp::{Segments, walk};
+use subsystem::{NSID_NONE, Step, Subsystem};
 
 use super::Reply;
 use super::events::Event;
@@ -15,7 +16,6 @@ use super::identify::{identify, sets};
 use super::logs::{LogRequest, LogSources};
 use crate::controller::Controller;
 use crate::lane::LaneTable;
-use crate::subsystem::{NSID_NONE, Step, Subsystem};
 
 impl Controller {
     /// Copies `bytes` to where the command's PRPs point.

@@ -7,11 +7,11 @@
 use nvme_spec::format::{FormatNvmCdw10, SecureErase};
 use nvme_spec::{Sqe, Status};
 use port::namespace::LBA_SHIFTS;
+use subsystem::{Plan, Subsystem};
 
 use super::Reply;
 use super::features::Features;
 use crate::controller::Controller;
-use crate::subsystem::{Plan, Subsystem};
 
 /// The size of logical blocks, as a power of two, for an index of the table of formats. Its upper
 /// bits count only if the host has set LBAFEE (Base 2.1, 5.1.25.1.14).

@@ -7,14 +7,12 @@
 
 use nvme_spec::log::{CriticalWarning, SmartLog};
 use port::time::Time;
+use subsystem::{HealthRecord, Subsystem};
 use zerocopy::FromZeros;
 
 use super::drives::{DriveHealth, Drives};
 use super::temperature;
 use crate::controller::Controller;
-use crate::counters::LaneCounters;
-use crate::health::HealthRecord;
-use crate::subsystem::Subsystem;
 
 /// Thousands of 512 bytes: the unit of Data Units Read and Written.
 const DATA_UNIT: u64 = 512_000;
@@ -22,24 +20,6 @@ const NS_PER_MINUTE: u64 = 60_000_000_000;
 const NS_PER_HOUR: u64 = 60 * NS_PER_MINUTE;
 /// Interval at which the counters are kept while no event requires it at once.
 const KEEP_INTERVAL_NS: u64 = 10 * NS_PER_MINUTE;
-
-impl HealthRecord {
-    /// Adds what a lane counted. Compare and Copy count as reads, and Copy as a write, too; Verify
-    /// reads data, but counts as no read command; Write Zeroes as neither (NVM 1.1, 1.4.2).
-    pub(crate) fn add(&mut self, lane: &LaneCounters) {
-        let read = [
-            &lane.read_bytes,
-            &lane.compare_bytes,
-            &lane.verify_bytes,
-            &lane.copy_bytes,
-        ];
-        self.bytes_read += read.iter().map(|bytes| bytes.get()).sum::<u64>();
-        self.bytes_written += lane.write_bytes.get() + lane.copy_bytes.get();
-        self.read_commands += lane.reads.get() + lane.compares.get() + lane.copies.get();
-        self.write_commands += lane.writes.get() + lane.copies.get();
-        self.media_errors += lane.media_errors.get();
-    }
-}
 
 /// The data of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +113,7 @@ impl Controller {
     pub(crate) fn health(&self) -> Health {
         let mut counted = self.health.history;
         for (_, cq) in self.queues.cqs() {
-            counted.add(&cq.counters);
+            cq.counters.add_to(&mut counted);
         }
         counted.error_log_entries = self.logs.errors.count();
         counted.in_use = self.is_in_use();

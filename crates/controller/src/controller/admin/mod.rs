@@ -42,13 +42,13 @@ use port::status;
 pub(crate) use queue::{AdminLeft, AdminQueue};
 pub(crate) use queues::IoQueues;
 pub(crate) use side::AdminSide;
+use subsystem::{Answer, Operation, Plan, Requester, Step, Subsystem};
 
 use self::error_log::{LoggedCommand, LoggedError};
 use crate::config::DoorbellMode;
 use crate::controller::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
 use crate::queue::RingAbsent;
-use crate::subsystem::{Answer, Operation, Plan, Requester, Step, Subsystem};
 
 /// Admin commands served in one turn, so that a busy host leaves its neighbours their turn.
 const BATCH: u32 = 16;

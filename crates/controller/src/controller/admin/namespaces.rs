@@ -12,12 +12,12 @@ use nvme_spec::namespace_management::{
 };
 use nvme_spec::opcode::Csi;
 use nvme_spec::{NSID_ALL, Sqe, Status};
+use subsystem::{ControllerId, ControllerSet, NSID_NONE, Plan, Subsystem};
 use zerocopy::FromBytes;
 
 use super::Reply;
 use super::format::lba_shift;
 use crate::controller::Controller;
-use crate::subsystem::{ControllerId, ControllerSet, NSID_NONE, Plan, Subsystem};
 
 impl Controller {
     /// Namespace Management. NSID of a Create is reserved: the controller chooses it.

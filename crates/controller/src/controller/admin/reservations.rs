@@ -10,13 +10,13 @@ use nvme_spec::reservation::{
     ReservationPersistence,
 };
 use nvme_spec::{NSID_ALL, Sqe, Status};
+use subsystem::{Change, Notice, Step, Subsystem};
 use zerocopy::FromZeros;
 
 use super::Reply;
 use super::events::Event;
 use super::features::check_attached;
 use crate::controller::Controller;
-use crate::subsystem::{Change, Notice, Step, Subsystem};
 
 /// Notifications that wait to be read; more are lost, which their count shows.
 const MAX_WAITING: usize = 256;

@@ -6,11 +6,11 @@ use nvme_spec::log::LogPageId;
 use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::sanitize::{MediaModified, Sanicap, SanitizeAction, SanitizeCdw10, SanitizeCdw11};
 use nvme_spec::{NSID_ALL, Sqe, Status};
+use subsystem::{Plan, SanitizeNews, Subsystem};
 
 use super::Reply;
 use super::events::Event;
 use crate::controller::Controller;
-use crate::subsystem::{Plan, SanitizeNews, Subsystem};
 
 /// Block erase and overwrite. No-Deallocate After Sanitize is obeyed, and nothing has to be written
 /// for it; there is no Media Verification state.

@@ -3,9 +3,9 @@
 
 use port::testing::namespace;
 use port::{ChannelId, MediumTraits};
+use subsystem::{Allocated, Busy, ControllerId, Pool, Subsystem, SubsystemConfig};
 
 use super::rig::*;
-use crate::subsystem::{Allocated, Busy, ControllerId, Pool, Subsystem, SubsystemConfig};
 
 /// Namespace 1 is attached to both controllers, 2 to controller 2, 4 to none, and 7 is being
 /// created.

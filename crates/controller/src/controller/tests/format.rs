@@ -3,10 +3,10 @@
 use nvme_spec::Sqe;
 use port::testing::{Manner, namespace};
 use port::{Cause, ChannelId};
+use subsystem::{Allocated, ControllerId, ControllerSet, SubsystemConfig};
 
 use super::rig::{INTERNAL, INVALID_FIELD, OK, Rig, code, config, namespaces, u64_at};
 use super::world::{FORMAT, FORMAT_IN_PROGRESS, Fields, INVALID_FORMAT, SANITIZE, World, pool};
-use crate::subsystem::{Allocated, ControllerId, ControllerSet, SubsystemConfig};
 
 const MIB: u64 = 1 << 20;
 const ALL: u32 = 0xffff_ffff;

@@ -2,10 +2,9 @@
 //! 5.1.12.1.2 and 5.1.12.1.3).
 
 use nvme_spec::Sqe;
+use subsystem::{ControllerId, ControllerRecord, HealthRecord, SubsystemConfig};
 
 use super::rig::*;
-use crate::health::HealthRecord;
-use crate::subsystem::{ControllerId, ControllerRecord, SubsystemConfig};
 
 const MINUTE: u64 = 60 * SECOND;
 

@@ -2,9 +2,9 @@
 
 use nvme_spec::Sqe;
 use port::BlockRanges;
+use subsystem::{Allocated, Busy, SubsystemConfig};
 
 use super::rig::*;
-use crate::subsystem::{Allocated, Busy, SubsystemConfig};
 
 /// Scan, and return what is tracked.
 const SCAN: u32 = 0x10;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use memory::DoorbellPages;
 use nvme_spec::Sqe;
 use port::testing::Manner;
+use subsystem::{Subsystem, SubsystemConfig};
 
 use super::rig::*;
 use crate::controller::{Controller, EnableError, Failure, Interrupt};
-use crate::subsystem::{Subsystem, SubsystemConfig};
 
 /// Tries to enable with these settings; CSTS after a few turns.
 fn enable_with(cc: u32, prepare: impl Fn(&mut Rig)) -> u32 {

@@ -4,6 +4,10 @@
 use nvme_spec::Sqe;
 use port::testing::namespace;
 use port::{Cause, ChannelId};
+use subsystem::{
+    Allocated, ControllerId, ControllerSet, Host, Operation, Requester, ReservationCommand, Step,
+    SubsystemConfig,
+};
 
 use super::rig::{
     DATA_TRANSFER, INVALID_FIELD, INVALID_NAMESPACE, INVALID_OPCODE, OK, Rig, u16_at, u32_at,
@@ -13,10 +17,6 @@ use super::world::{
     ALREADY_ATTACHED, COMMAND_SET_NOT_SUPPORTED, FORMAT, Fields, IDENTIFIER_UNAVAILABLE,
     INSUFFICIENT_CAPACITY, INVALID_FORMAT, IS_PRIVATE, LIST_INVALID, NOT_ATTACHED, NS_ATTACHMENT,
     NS_MANAGEMENT, SANITIZE, THIN_PROVISIONING, World, pool,
-};
-use crate::subsystem::{
-    Allocated, ControllerId, ControllerSet, Host, Operation, Requester, ReservationCommand, Step,
-    SubsystemConfig,
 };
 
 const MIB: u64 = 1 << 20;

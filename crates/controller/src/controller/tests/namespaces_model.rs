@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use subsystem::{NamespaceRecord, SubsystemConfig};
 
 use super::rig::{INVALID_FIELD, INVALID_NAMESPACE, OK, u64_at};
 use super::world::{
     ALREADY_ATTACHED, Fields, IDENTIFIER_UNAVAILABLE, INSUFFICIENT_CAPACITY, INVALID_FORMAT,
     IS_PRIVATE, LIST_INVALID, NOT_ATTACHED, World, pool,
 };
-use crate::subsystem::{NamespaceRecord, SubsystemConfig};
 
 const HOSTS: usize = 3;
 /// Highest namespace identifier.

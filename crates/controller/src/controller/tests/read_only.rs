@@ -3,9 +3,9 @@
 
 use nvme_spec::Sqe;
 use port::testing::Seen;
+use subsystem::OperatorRequest;
 
 use super::rig::*;
-use crate::subsystem::OperatorRequest;
 
 const READ_ONLY_RANGE: u16 = 0x182;
 const WRITE_PROTECTED: u16 = 0x020;

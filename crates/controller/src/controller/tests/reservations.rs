@@ -4,10 +4,10 @@
 use nvme_spec::{Cqe, Sqe};
 use port::testing::Manner;
 use port::ticket::OwnerKey;
+use subsystem::{Allocated, Record, Subsystem, SubsystemConfig};
 
 use super::rig::*;
 use crate::controller::DEADLINE_NS;
-use crate::subsystem::{Allocated, Record, Subsystem, SubsystemConfig};
 
 // Opcodes (Base 2.1, figure 556; NVM 1.1, figure 17).
 const WRITE: u8 = 0x01;

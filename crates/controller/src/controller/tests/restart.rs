@@ -7,12 +7,12 @@ use std::os::unix::fs::FileExt as _;
 
 use memory::StateFile;
 use nvme_spec::{Cqe, Sqe};
+use subsystem::{Subsystem, SubsystemConfig};
 
 use super::rig::*;
 use crate::controller::{Controller, Interrupt};
 use crate::crash::{self, Death};
 use crate::state::FORMAT_VERSION;
-use crate::subsystem::{Subsystem, SubsystemConfig};
 
 /// What the host does, one after the other.
 enum Act {

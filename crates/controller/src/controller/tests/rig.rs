@@ -9,11 +9,11 @@ use port::testing::{Host, Manner, PAGE, TestMedium, namespace};
 use port::ticket::OwnerKey;
 use port::time::Time;
 use port::{Channel, ChannelId, Channels, Done, MediumTraits};
+use subsystem::{Subsystem, SubsystemConfig};
 
 use crate::config::{ControllerConfig, DoorbellMode};
 use crate::controller::{Controller, Interrupt};
 use crate::lane::{Lane, LaneTable};
-use crate::subsystem::{Subsystem, SubsystemConfig};
 
 // Offsets of registers (Base 2.1, figure 35), typed here again.
 pub(super) const CAP: u64 = 0x00;

@@ -3,13 +3,13 @@
 use nvme_spec::Sqe;
 use port::testing::{Manner, Seen, namespace};
 use port::{Cause, ChannelId};
+use subsystem::{SanitizeOutcome, Subsystem, SubsystemConfig};
 
 use super::rig::{INVALID_FIELD, OK, Rig, code, u16_at, u32_at};
 use super::world::{
     FORMAT, Fields, NS_ATTACHMENT, NS_MANAGEMENT, SANITIZE, SANITIZE_FAILED, SANITIZE_IN_PROGRESS,
     World, pool,
 };
-use crate::subsystem::{SanitizeOutcome, Subsystem, SubsystemConfig};
 
 const MIB: u64 = 1 << 20;
 // SANACT (Base 2.1, figure 372).

@@ -3,9 +3,9 @@
 use nvme_spec::Sqe;
 use port::Cause;
 use proptest::prelude::*;
+use subsystem::{ControllerId, ControllerRecord, SavedFeatures, SubsystemConfig};
 
 use super::rig::*;
-use crate::subsystem::{ControllerId, ControllerRecord, SavedFeatures, SubsystemConfig};
 
 const SV: u32 = 1 << 31;
 const CURRENT: u32 = 0;

@@ -10,9 +10,9 @@ use port::namespace::Namespace;
 use port::set::{Asked, CommandSet, Zoned};
 use port::testing::{Seen, namespace};
 use port::{ByteRange, Cause, ChannelId};
+use subsystem::SubsystemConfig;
 
 use super::rig::*;
-use crate::subsystem::SubsystemConfig;
 
 /// Command Set Identifiers.
 const KEY_VALUE: u32 = 1;

@@ -2,9 +2,9 @@
 
 use nvme_spec::Sqe;
 use port::testing::Manner;
+use subsystem::SubsystemConfig;
 
 use super::rig::*;
-use crate::subsystem::SubsystemConfig;
 
 const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;

@@ -4,10 +4,10 @@ use nvme_spec::Sqe;
 use port::testing::{Manner, TestMedium};
 use port::ticket::OwnerKey;
 use port::{ChannelId, Channels, MediumTraits};
+use subsystem::{Pool, Subsystem, SubsystemConfig};
 
 use super::rig::{OK, Rig, code, config};
 use crate::controller::ControllerConfig;
-use crate::subsystem::{Pool, Subsystem, SubsystemConfig};
 
 pub(super) const NS_MANAGEMENT: u8 = 0x0d;
 pub(super) const NS_ATTACHMENT: u8 = 0x15;

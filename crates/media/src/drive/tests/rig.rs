@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use controller::Controller;
 use controller::config::{ControllerConfig, DoorbellMode};
-use controller::subsystem::{Subsystem, SubsystemConfig};
 use driver::{Device, DriverError, Options};
 use loopback::InProcess;
 use memory::{
@@ -19,6 +18,7 @@ use port::ticket::Ticket;
 use port::{
     Added, Channel as Port, ChannelId, Channels, Done, DriveReport, Outcome, Request, testing,
 };
+use subsystem::{Subsystem, SubsystemConfig};
 
 use crate::drive::channel::DriveChannel;
 use crate::drive::keeper::Keeper;

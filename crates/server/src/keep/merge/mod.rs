@@ -9,7 +9,7 @@
 
 use anyhow::{Context, bail, ensure};
 use api::config::{Range, Size};
-use controller::subsystem::{
+use subsystem::{
     Allocated, ControllerId, ControllerRecord, ControllerSet, MAX_CONTROLLERS, NamespaceRecord,
     Pool, Record, SanitizeRecord,
 };

@@ -22,13 +22,13 @@ use nvme_spec::reservation::ReservationNotificationMask;
 use nvme_spec::{NSID_ALL, Sqe, Status};
 use port::namespace::NamespaceTable;
 use port::time::Time;
+use subsystem::SavedFeatures;
 use unkept::Unkept;
 pub use values::FeatureValues;
 pub(crate) use values::Values;
 use values::host_identifier_len;
 
 use super::attached::volatile_cache;
-use crate::subsystem::SavedFeatures;
 
 /// Values beside their own on which features depend.
 #[derive(Clone, Debug)]

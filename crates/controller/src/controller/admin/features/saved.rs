@@ -5,13 +5,14 @@
 //! (it was edited, or the controller has fewer queues or namespaces than before) are skipped when
 //! it is restored.
 
+use subsystem::SavedFeatures;
+
 use super::values::{
     Values, arbitration, coalescing, error_recovery, event_configuration, power_management,
     write_atomicity,
 };
 use super::{FeatureContext, Features};
 use crate::controller::admin::attached::has_zones;
-use crate::subsystem::SavedFeatures;
 
 impl Features {
     /// The values to keep: every saved value that is not its default.

@@ -6,9 +6,8 @@
 use nvme_spec::identify::granularity::{GranularityDescriptor, NamespaceGranularityList};
 use nvme_spec::identify::lists::{ControllerList, NamespaceIdList};
 use nvme_spec::{NSID_ALL, Status};
+use subsystem::{Allocated, ControllerId, GRANULE, Subsystem};
 use zerocopy::FromZeros;
-
-use crate::subsystem::{Allocated, ControllerId, GRANULE, Subsystem};
 
 /// The namespace that NSID names; `None` where the id is valid and nothing is allocated there.
 pub(super) fn named(nsid: u32, subsystem: &Subsystem) -> Result<Option<&Allocated>, Status> {

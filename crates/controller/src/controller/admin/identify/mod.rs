@@ -23,6 +23,7 @@ use nvme_spec::sqe::SQE_SIZE_LOG2;
 use nvme_spec::{NSID_ALL, Sqe, Status};
 use port::namespace::NamespaceTable;
 use port::set::CommandSet;
+use subsystem::{Allocated, Subsystem, identity::LOCAL_OUI};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::attached::{has_zones, volatile_cache};
@@ -34,8 +35,6 @@ use super::{ABORT_LIMIT, firmware};
 use crate::arbitration::RECOMMENDED_BURST;
 use crate::config::DoorbellMode;
 use crate::controller::Controller;
-use crate::identity::LOCAL_OUI;
-use crate::subsystem::{Allocated, Subsystem};
 
 /// RTD3E: a shutdown is bounded by the drain, 4 s, and the flush, 30 s, and some time between them;
 /// in microseconds.

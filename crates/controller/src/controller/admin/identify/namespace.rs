@@ -8,11 +8,10 @@ use nvme_spec::identify::namespace::{
 };
 use port::MediumTraits;
 use port::namespace::{LBA_SHIFTS, Namespace, format_index};
+use subsystem::{Allocated, Pool, Subsystem, identity};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::command::{COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES};
-use crate::identity;
-use crate::subsystem::{Allocated, Pool, Subsystem};
 
 /// Every type of reservation, which persists where that is asked for; IEKEY as revision 1.3 and
 /// later define it.

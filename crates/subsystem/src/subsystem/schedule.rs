@@ -15,9 +15,9 @@ use port::time::Time;
 use port::{Channel, Channels, Outcome};
 
 use super::Subsystem;
-use super::erase::{Budget, Erasing};
-use super::operation::{Moved, NSID_NONE, Operation, Running, Wait};
-use crate::deadline::DEADLINE_NS;
+use crate::DEADLINE_NS;
+use crate::erase::{Budget, Erasing};
+use crate::operation::{Moved, NSID_NONE, Operation, Running, Wait};
 
 /// Operations that are begun, or go on, in one turn, so that a host that floods a namespace leaves
 /// its neighbours theirs.

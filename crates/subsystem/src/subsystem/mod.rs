@@ -1,38 +1,12 @@
-//! An NVM subsystem: the state that its controllers share (Base 2.1, 2.4 and 3.2).
-//!
-//! It keeps the directory of namespaces and their attachments, the unallocated space, and the state
-//! that outlives a restart. All its controllers live on its reactor, and each receives the
-//! subsystem with every turn; slow work (a format, say) is an [operation](Operation), whose answer
-//! a controller takes in a later turn.
-//!
-//! Every change of the directory that a command can notice creates a new *generation*. A controller
-//! takes its new table in its next turn and acknowledges the generation when no command that was
-//! fetched under an older one is in flight: changes that must not race with commands wait for that
-//! (`Step::Drain`).
-//!
-//! Reading order: `directory` (the namespaces), `operation` and `schedule` (the progress of
-//! commands), `plan` and `sanitize` (their steps), `record` (persistent state).
-//!
-//! Invariants: two namespaces never share bytes; every operation is answered once, unless its
-//! requester is gone; a record is taken whole, and an answer that promises persistence goes out
-//! only when the record was kept. It does NOT write files: the program takes records and reports
-//! when they are kept.
+//! The shared state itself: who has joined, the generations of the table, forwarded commands, and
+//! the operations in flight.
 
-mod allocated;
-mod directory;
-mod erase;
-mod operation;
 mod operator;
 mod plan;
 mod progress;
-mod record;
-mod request;
-mod reservation;
 mod reserve;
-mod sanitize;
 mod sanitizing;
 mod schedule;
-mod set;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,21 +19,18 @@ use port::ticket::{OwnerKey, Ticket};
 use port::time::Time;
 use port::{Channel, Channels, Outcome};
 
-pub use self::allocated::{Allocated, Busy, GRANULE, Pool};
-pub use self::directory::{Change, Directory};
-pub use self::erase::{Erase, Round};
-pub use self::operation::{Answer, NSID_NONE, Operation, Requester, Step};
-pub use self::record::{ControllerRecord, NamespaceRecord, Record, RestoreError, SavedFeatures};
-pub use self::request::{OperatorRequest, Plan};
-pub use self::reservation::{Host, Registrant, Reservation, ReservationCommand};
-pub(crate) use self::reserve::Notice;
 use self::reserve::keys;
-pub(crate) use self::sanitize::SanitizeNews;
-pub use self::sanitize::{Sanitize, SanitizeChange, SanitizeOutcome, SanitizeRecord};
+pub use self::reserve::{DATA_LEN, Forward, Notice};
 use self::schedule::Operations;
-pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
-use crate::config::{ConfigError, MAX_NAMESPACES};
-use crate::lane::Forward;
+use crate::allocated::{Allocated, Pool};
+use crate::config::{ConfigError, MAX_NAMESPACES, number};
+use crate::directory::{Change, Directory};
+use crate::operation::{Answer, Operation, Requester, Step};
+use crate::record::{ControllerRecord, Record};
+use crate::request::Plan;
+use crate::reservation::Host;
+use crate::sanitize::{SanitizeNews, SanitizeRecord};
+use crate::set::{ControllerId, MAX_CONTROLLERS};
 
 /// Operations that one controller may have outstanding in its subsystem, those included that a
 /// reset has left behind.
@@ -177,7 +148,7 @@ impl Subsystem {
             keeping,
             identity_seed,
         } = config;
-        crate::config::number("namespace_limit", namespace_limit, 1, MAX_NAMESPACES)?;
+        number("namespace_limit", namespace_limit, 1, MAX_NAMESPACES)?;
         let mut directory = Directory::new(namespaces, pools, namespace_limit)?;
         directory.restore(deleted, created, sanitize.into());
         let members = controllers.into_iter().map(Member::absent).collect();
@@ -252,7 +223,7 @@ impl Subsystem {
     ///
     /// # Errors
     /// There is no identifier left.
-    pub(crate) fn join(&mut self, name: &str) -> Result<ControllerId, ConfigError> {
+    pub fn join(&mut self, name: &str) -> Result<ControllerId, ConfigError> {
         let generation = self.generation;
         let at = match self.members.iter().position(|m| m.name == name) {
             Some(at) => at,
@@ -301,7 +272,7 @@ impl Subsystem {
     }
 
     /// The namespaces that a controller has attached, as of this generation.
-    pub(crate) fn take_table(&mut self, id: ControllerId) -> Arc<NamespaceTable> {
+    pub fn take_table(&mut self, id: ControllerId) -> Arc<NamespaceTable> {
         let generation = self.generation;
         if let Some(member) = self.member_mut(id) {
             member.seen = generation;
@@ -311,7 +282,7 @@ impl Subsystem {
 
     /// Namespaces whose attributes changed since the last call, other than by the controller's own
     /// commands.
-    pub(crate) fn take_changed(&mut self, id: ControllerId) -> Vec<u32> {
+    pub fn take_changed(&mut self, id: ControllerId) -> Vec<u32> {
         self.member_mut(id)
             .map(|member| std::mem::take(&mut member.changed))
             .unwrap_or_default()
@@ -320,7 +291,7 @@ impl Subsystem {
     /// Nothing that the controller fetched under an older table than this generation's is in
     /// flight.
     #[inline]
-    pub(crate) fn acknowledge(&mut self, id: ControllerId, generation: u64) {
+    pub fn acknowledge(&mut self, id: ControllerId, generation: u64) {
         if let Some(member) = self.member_mut(id) {
             member.acknowledged = member.acknowledged.max(generation);
         }
@@ -328,7 +299,7 @@ impl Subsystem {
 
     /// Whether an operation has waited too long for commands of this controller, which must then
     /// abort them.
-    pub(crate) fn wants_abandon(&self, id: ControllerId) -> bool {
+    pub fn wants_abandon(&self, id: ControllerId) -> bool {
         let late = self.operations.late_drain(self.now);
         late.is_some_and(|generation| {
             let member = self.member(id);
@@ -338,7 +309,7 @@ impl Subsystem {
 
     /// The next answer to a command of this controller's.
     #[inline]
-    pub(crate) fn take_answer(&mut self, id: ControllerId) -> Option<Answer> {
+    pub fn take_answer(&mut self, id: ControllerId) -> Option<Answer> {
         self.member_mut(id)?.answers.pop_front()
     }
 
@@ -354,7 +325,7 @@ impl Subsystem {
     }
 
     /// Begins an operation. It is answered in a later turn.
-    pub(crate) fn begin(&mut self, operation: Operation) {
+    pub fn begin(&mut self, operation: Operation) {
         let member = operation.by.controller().and_then(|id| self.member_mut(id));
         match member {
             // A host that resets its controller forgets what it began, and may begin as much again.
@@ -377,7 +348,7 @@ impl Subsystem {
     }
 
     /// Takes a command of a controller's that a lane could not do.
-    pub(crate) fn forwarded(&mut self, controller: ControllerId, forward: Forward) {
+    pub fn forwarded(&mut self, controller: ControllerId, forward: Forward) {
         let Forward { sqe, data, .. } = &forward;
         let nsid = sqe.nsid;
         let step = match sqe.nvm_opcode() {
@@ -434,7 +405,7 @@ impl Subsystem {
     }
 
     /// The record changed.
-    pub(crate) fn touch(&mut self) {
+    pub fn touch(&mut self) {
         self.version += 1;
         if !self.keeping {
             (self.taken_version, self.kept_version) = (self.version, self.version);
@@ -442,8 +413,8 @@ impl Subsystem {
     }
 
     /// For tests: from now on there are these namespaces, each attached everywhere.
-    #[cfg(test)]
-    pub(crate) fn set_namespaces(&mut self, namespaces: Vec<port::namespace::Namespace>) {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn set_namespaces(&mut self, namespaces: Vec<port::namespace::Namespace>) {
         let same = |n: &&Allocated| namespaces.contains(&n.namespace);
         let kept: Vec<u32> = self
             .directory
@@ -470,7 +441,7 @@ impl Subsystem {
     }
 
     /// Changes the kept state of a controller.
-    pub(crate) fn update_controller(
+    pub fn update_controller(
         &mut self,
         id: ControllerId,
         update: impl FnOnce(&mut ControllerRecord),

@@ -6,8 +6,8 @@ use nvme_spec::Status;
 use port::{Channel, Channels};
 
 use super::Subsystem;
-use super::erase::{Budget, Erasing};
-use super::operation::{Answer, Moved, Operation, Requester, Running, Step, Wait};
+use crate::erase::{Budget, Erasing};
+use crate::operation::{Answer, Moved, Operation, Requester, Running, Step, Wait};
 
 /// Result of a step.
 enum Progress {

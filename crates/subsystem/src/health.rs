@@ -32,7 +32,7 @@ pub struct HealthRecord {
 
 impl HealthRecord {
     /// A process takes over: that is a power cycle, and an unsafe shutdown where a host was there.
-    pub(crate) fn powered_on(&self) -> Self {
+    pub fn powered_on(&self) -> Self {
         HealthRecord {
             power_cycles: self.power_cycles + 1,
             unsafe_shutdowns: self.unsafe_shutdowns + u64::from(self.in_use),

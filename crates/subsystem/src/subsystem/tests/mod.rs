@@ -9,6 +9,12 @@ use port::{ByteRange, ChannelId, MediumTraits};
 use proptest::prelude::*;
 
 use super::*;
+use crate::allocated::{Busy, GRANULE};
+use crate::erase::{Erase, Round};
+use crate::operation::NSID_NONE;
+use crate::request::OperatorRequest;
+use crate::sanitize::SanitizeOutcome;
+use crate::set::ControllerSet;
 
 const CHANNEL: ChannelId = ChannelId(0);
 const MIB: u64 = 1 << 20;

@@ -90,7 +90,7 @@ pub enum SanitizeChange {
 
 /// News of sanitize operations for a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SanitizeNews {
+pub enum SanitizeNews {
     /// One began: events of earlier ones are void.
     Began,
     /// The one that it was asked for has ended.

@@ -344,7 +344,7 @@ impl Directory {
     }
 
     /// Counts a namespace that a host creates: its number.
-    pub(crate) fn count_created(&mut self) -> u64 {
+    pub fn count_created(&mut self) -> u64 {
         self.created += 1;
         self.created
     }

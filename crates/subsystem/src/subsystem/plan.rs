@@ -10,14 +10,14 @@ use port::BlockRanges;
 use port::namespace::Namespace;
 
 use super::Subsystem;
-use super::allocated::{Allocated, Busy, GRANULE};
-use super::directory::Change;
-use super::erase::Erase;
-use super::operation::{Operation, Step};
-use super::request::Plan;
-use super::reservation::Reservation;
-use super::set::{ControllerId, ControllerSet};
+use crate::allocated::{Allocated, Busy, GRANULE};
+use crate::directory::Change;
+use crate::erase::Erase;
 use crate::identity;
+use crate::operation::{Operation, Step};
+use crate::request::Plan;
+use crate::reservation::Reservation;
+use crate::set::{ControllerId, ControllerSet};
 
 impl Subsystem {
     /// The steps of a plan, or why it cannot be.
@@ -319,7 +319,7 @@ impl Subsystem {
     ///
     /// # Errors
     /// What it ends with.
-    pub(crate) fn check_idle(&self, nsid: u32) -> Result<(), Status> {
+    pub fn check_idle(&self, nsid: u32) -> Result<(), Status> {
         let concerned = |n: &&Allocated| nsid == NSID_ALL || n.nsid() == nsid;
         let busy = self.directory.iter().filter(concerned).find_map(|n| n.busy);
         busy.map_or(Ok(()), |busy| Err(busy.status()))

@@ -12,12 +12,12 @@ use nvme_spec::{NSID_ALL, Status};
 use zerocopy::FromZeros;
 
 use super::Subsystem;
-use super::allocated::Allocated;
-use super::directory::Change;
-use super::erase::{Erase, Round};
-use super::operation::{Operation, Requester, Step};
-use super::sanitize::{SanitizeChange, SanitizeNews, SanitizeOutcome, SanitizeRecord};
-use super::set::ControllerId;
+use crate::allocated::Allocated;
+use crate::directory::Change;
+use crate::erase::{Erase, Round};
+use crate::operation::{Operation, Requester, Step};
+use crate::sanitize::{SanitizeChange, SanitizeNews, SanitizeOutcome, SanitizeRecord};
+use crate::set::ControllerId;
 
 /// The rounds over all targets, one after the other (Base 2.1, figure 647).
 fn rounds(cdw10: SanitizeCdw10, pattern: u32) -> Vec<Round> {
@@ -142,18 +142,18 @@ impl Subsystem {
     }
 
     /// News for a controller.
-    pub(crate) fn take_sanitize_news(&mut self, id: ControllerId) -> Option<SanitizeNews> {
+    pub fn take_sanitize_news(&mut self, id: ControllerId) -> Option<SanitizeNews> {
         self.member_mut(id)?.sanitize_news.take()
     }
 
     /// Whether a sanitize operation has erased everything, and no controller has reported written
     /// user data since.
-    pub(crate) fn is_data_erased(&self) -> bool {
+    pub fn is_data_erased(&self) -> bool {
         self.directory.sanitize().record().data_erased
     }
 
     /// User data was written.
-    pub(crate) fn data_written(&mut self) {
+    pub fn data_written(&mut self) {
         if self.directory.note_data() {
             self.touch();
         }

@@ -7,14 +7,14 @@ use nvme_spec::reservation::{
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::{Host, Reservation};
-use crate::subsystem::ControllerId;
+use crate::ControllerId;
 
 /// A controller that has the namespace attached, and its host.
-pub(in crate::subsystem) type Registered = (ControllerId, Host);
+pub(crate) type Registered = (ControllerId, Host);
 
 /// The whole structure: one entry for each controller of a registered host, and one for a
 /// registered host that has no controller now. `extended`: with identifiers of 128 bits.
-pub(in crate::subsystem) fn report(
+pub(crate) fn report(
     reservation: &Reservation,
     controllers: &[Registered],
     extended: bool,

@@ -4,12 +4,12 @@ use nvme_spec::Status;
 use port::ByteRange;
 
 use super::Subsystem;
-use super::allocated::{Allocated, Busy};
-use super::directory::Change;
-use super::erase::Erase;
-use super::operation::{Operation, Requester, Step};
-use super::request::{OperatorRequest, Plan};
-use super::set::ControllerSet;
+use crate::allocated::{Allocated, Busy};
+use crate::directory::Change;
+use crate::erase::Erase;
+use crate::operation::{Operation, Requester, Step};
+use crate::request::{OperatorRequest, Plan};
+use crate::set::ControllerSet;
 
 impl Subsystem {
     /// Begins a request of the operator. [`Subsystem::take_operator_answer`] returns the outcome

@@ -10,23 +10,39 @@ use nvme_spec::reservation::{
     ReservationNotificationType, ReservationReportCdw10, ReservationReportCdw11,
 };
 use nvme_spec::{Sqe, Status};
+use port::ticket::Ticket;
 
 use super::Subsystem;
-use super::directory::Change;
-use super::operation::{Operation, Requester, Step};
-use super::reservation::{Host, Registered, ReservationCommand, report};
-use super::set::ControllerId;
-use crate::lane::Forward;
+use crate::directory::Change;
+use crate::operation::{Operation, Requester, Step};
+use crate::reservation::{Host, Registered, Reservation, ReservationCommand, report};
+use crate::set::ControllerId;
 
 /// Notifications that wait for a controller; more are lost, and their count shows that (Base 2.1,
 /// 5.1.12.1.32).
 const MAX_NOTICES: usize = 255;
 
+/// Most bytes of data that a forwarded command comes with: two keys (Base 2.1, 7.5 and 7.6).
+pub const DATA_LEN: usize = 16;
+
+/// An I/O command that only the subsystem can execute.
+#[derive(Debug)]
+pub struct Forward {
+    /// The duty to complete it.
+    pub ticket: Ticket,
+    /// The command; its namespace is attached, its blocks are inside of it.
+    pub sqe: Sqe,
+    /// Its data, padded with zeros.
+    pub data: [u8; DATA_LEN],
+}
+
 /// A reservation notification of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Notice {
-    pub(crate) nsid: u32,
-    pub(crate) what: ReservationNotificationType,
+pub struct Notice {
+    /// The namespace.
+    pub nsid: u32,
+    /// What happened to its reservation.
+    pub what: ReservationNotificationType,
 }
 
 impl Subsystem {
@@ -92,7 +108,7 @@ impl Subsystem {
         let reservation = Box::new(namespace.reservation);
         self.apply(Change::Reserve { nsid, reservation }, None)?;
         for (host, what) in notices {
-            let told = |m: &&mut crate::subsystem::Member| {
+            let told = |m: &&mut super::Member| {
                 m.present && m.host == host && namespace.attached.contains(m.id)
             };
             for member in self.members.iter_mut().filter(told) {
@@ -115,7 +131,7 @@ impl Subsystem {
     ///
     /// # Errors
     /// Host Identifier Inconsistent Format: another controller's host has one of the other size.
-    pub(crate) fn set_host(&mut self, id: ControllerId, identifier: &[u8]) -> Result<(), Status> {
+    pub fn set_host(&mut self, id: ControllerId, identifier: &[u8]) -> Result<(), Status> {
         let is_zero = identifier.iter().all(|byte| *byte == 0);
         let host = match (
             <[u8; 8]>::try_from(identifier),
@@ -142,9 +158,9 @@ impl Subsystem {
 
     /// A Controller Level Reset: its host has no identifier any more, and a host without one is
     /// another one from now on (Base 2.1, 5.1.25.1.28).
-    pub(crate) fn controller_was_reset(&mut self, id: ControllerId) {
+    pub fn controller_was_reset(&mut self, id: ControllerId) {
         let anonymous = Host::Anonymous(id);
-        let namespaces: Vec<(u32, super::Reservation)> = self
+        let namespaces: Vec<(u32, Reservation)> = self
             .directory
             .iter()
             .map(|n| (n.nsid(), n.reservation.clone()))
@@ -172,7 +188,7 @@ impl Subsystem {
     }
 
     /// Notifications for a controller since the last call.
-    pub(crate) fn take_notices(&mut self, id: ControllerId) -> Vec<Notice> {
+    pub fn take_notices(&mut self, id: ControllerId) -> Vec<Notice> {
         let member = self.member_mut(id);
         member
             .map(|m| std::mem::take(&mut m.notices))
@@ -182,7 +198,7 @@ impl Subsystem {
     /// Why the host behind a controller may not change a namespace with an admin command; `None`
     /// where it may.
     #[must_use]
-    pub(crate) fn write_refusal(&self, id: ControllerId, nsid: u32) -> Option<Status> {
+    pub fn write_refusal(&self, id: ControllerId, nsid: u32) -> Option<Status> {
         let (_, writes) = self
             .directory
             .get(nsid)?
