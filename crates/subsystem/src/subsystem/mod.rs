@@ -180,6 +180,7 @@ impl Subsystem {
     }
 
     /// Whose name the tickets of its own requests carry.
+    #[inline]
     #[must_use]
     pub fn key(&self) -> OwnerKey {
         self.key
@@ -266,6 +267,7 @@ impl Subsystem {
     }
 
     /// Counts the changes of the directory that commands can notice.
+    #[inline]
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
@@ -299,7 +301,11 @@ impl Subsystem {
 
     /// Whether an operation has waited too long for commands of this controller, which must then
     /// abort them.
+    #[inline]
     pub fn wants_abandon(&self, id: ControllerId) -> bool {
+        if self.operations.is_empty() {
+            return false;
+        }
         let late = self.operations.late_drain(self.now);
         late.is_some_and(|generation| {
             let member = self.member(id);
@@ -314,6 +320,7 @@ impl Subsystem {
     }
 
     /// Whether [`Subsystem::take_operator_answer`] would return one.
+    #[inline]
     #[must_use]
     pub fn has_operator_answer(&self) -> bool {
         !self.operator_answers.is_empty()
@@ -463,6 +470,7 @@ impl Subsystem {
     }
 
     /// Whether [`Subsystem::take_record`] would return one.
+    #[inline]
     #[must_use]
     pub fn has_record(&self) -> bool {
         let idle = self.kept_version == self.taken_version;
@@ -504,12 +512,14 @@ impl Subsystem {
     }
 
     /// Moves its operations on; whether it did anything.
+    #[inline]
     pub fn turn<C: Channel>(&mut self, now: Time, channels: &mut Channels<C>) -> bool {
         self.now = now;
-        self.advance_operations(channels)
+        !self.operations.is_empty() && self.advance_operations(channels)
     }
 
     /// Whether a turn of it or of one of its controllers would find something to do.
+    #[inline]
     #[must_use]
     pub fn has_work(&self) -> bool {
         let behind = |m: &Member| {
@@ -519,7 +529,8 @@ impl Subsystem {
                 && m.sanitize_news.is_none();
             m.present && (m.seen != self.generation || !told)
         };
-        self.members.iter().any(behind) || self.operations_can_move()
+        self.members.iter().any(behind)
+            || !self.operations.is_empty() && self.operations_can_move()
     }
 
     /// When a turn is due because something took too long.

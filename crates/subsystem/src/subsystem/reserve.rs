@@ -188,6 +188,7 @@ impl Subsystem {
     }
 
     /// Notifications for a controller since the last call.
+    #[inline]
     pub fn take_notices(&mut self, id: ControllerId) -> Vec<Notice> {
         let member = self.member_mut(id);
         member

@@ -142,12 +142,14 @@ impl Subsystem {
     }
 
     /// News for a controller.
+    #[inline]
     pub fn take_sanitize_news(&mut self, id: ControllerId) -> Option<SanitizeNews> {
         self.member_mut(id)?.sanitize_news.take()
     }
 
     /// Whether a sanitize operation has erased everything, and no controller has reported written
     /// user data since.
+    #[inline]
     pub fn is_data_erased(&self) -> bool {
         self.directory.sanitize().record().data_erased
     }

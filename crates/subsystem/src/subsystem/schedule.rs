@@ -43,6 +43,15 @@ pub(super) struct Operations {
 }
 
 impl Operations {
+    /// Whether there is none: nearly always, so that it is asked first.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+            && self.free.is_empty()
+            && self.draining.is_empty()
+            && self.keeping.is_empty()
+    }
+
     pub(super) fn push(&mut self, operation: Operation) {
         self.count += 1;
         let nsid = operation.nsid;
