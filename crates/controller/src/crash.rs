@@ -27,6 +27,12 @@ pub fn point() {
     });
 }
 
+/// The process dies here, where it runs in [`run`].
+pub fn die() {
+    LEFT.set(u64::MAX);
+    resume_unwind(Box::new(Death));
+}
+
 /// Runs `act` in a process that dies at the point behind the first `points`, and says how many it
 /// has passed.
 ///

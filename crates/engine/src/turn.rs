@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use controller::controller::RestoreError;
+use controller::controller::{Left, RestoreError};
 use controller::flight::WatchSpec;
 use controller::{Controller, ControllerConfig, Interrupt};
-use memory::{DmaView, DoorbellPages, StateFile};
 use port::ticket::OwnerKey;
 use port::time::Time;
 use port::{Channel, ChannelId, Channels, Done};
@@ -213,9 +212,7 @@ impl<C: Channel> Engine<C> {
     pub fn restore_controller(
         &mut self,
         config: ControllerConfig,
-        doorbells: Arc<DoorbellPages>,
-        view: Arc<DmaView>,
-        file: Arc<StateFile>,
+        left: Left,
         subsystem: SubsystemSlot,
     ) -> Result<Option<ControllerSlot>, RestoreError> {
         let mut lanes = LanesOf {
@@ -225,7 +222,7 @@ impl<C: Channel> Engine<C> {
         let Some(its) = self.members.subsystem_mut(subsystem) else {
             return Ok(None);
         };
-        let controller = Controller::restore(config, doorbells, view, file, its, &mut lanes)?;
+        let controller = Controller::restore(config, left, its, &mut lanes)?;
         Ok(Some(self.add_controller(controller, subsystem)))
     }
 

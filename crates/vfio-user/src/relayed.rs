@@ -51,7 +51,9 @@ pub fn is_between(command: Command) -> bool {
 #[repr(C)]
 pub struct Resume {
     /// Not 0 where the host was sent the descriptor of the doorbells.
-    pub doorbells_sent: u32,
+    pub doorbells_sent: u16,
+    /// Not 0 where the former process ended by its own fault, and not by a signal that others sent.
+    pub crashed: u16,
 }
 plain_body!(Resume, 4);
 

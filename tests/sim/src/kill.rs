@@ -4,6 +4,7 @@
 //!
 //! Requests of the dead process land before another one goes on, or never: a medium is fenced.
 
+use controller::controller::Left;
 use engine::{Engine, EngineId};
 use memory::{LostFlag, StateFile};
 use port::time::Time;
@@ -67,9 +68,14 @@ impl World {
             for (seat, file) in seats.iter_mut().zip(files) {
                 let (_, subsystem) = self.subsystems[seat.subsystem];
                 let file = StateFile::open(file).expect("it was made by us");
-                let (doorbells, view) = (seat.doorbells.clone(), seat.view());
+                let left = Left {
+                    file,
+                    doorbells: seat.doorbells.clone(),
+                    view: seat.view(),
+                    crashed: false,
+                };
                 let config = seat.config.clone();
-                let slot = engine.restore_controller(config, doorbells, view, file, subsystem);
+                let slot = engine.restore_controller(config, left, subsystem);
                 let slot = slot.expect("nothing is damaged").expect("a subsystem");
                 seat.slot = slot;
                 let controller = engine.controller_mut(slot).expect("it was just added");

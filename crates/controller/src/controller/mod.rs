@@ -52,6 +52,7 @@ pub use self::interrupts::Interrupt;
 use self::interrupts::Interrupts;
 use self::lifecycle::{Life, Phase, Warned};
 use self::news::News;
+pub use self::restore::Left;
 use self::saved::Saved;
 pub use self::saved::{AdminState, AdminTail, ControllerState, WaitingKind, WaitingState};
 use crate::arbitration::Arbiter;

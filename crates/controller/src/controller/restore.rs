@@ -30,23 +30,39 @@ use crate::config::ControllerConfig;
 use crate::lane::{KnownSq, LaneCommand, LaneTable, QueueName, ShadowSpec};
 use crate::state::TailPhase;
 
+/// What a process that died has left of a controller.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// Its state file.
+    pub file: Arc<StateFile>,
+    /// Its doorbells.
+    pub doorbells: Arc<DoorbellPages>,
+    /// The memory of its host.
+    pub view: Arc<DmaView>,
+    /// The process ended by its own fault, and not by a signal that others sent.
+    pub crashed: bool,
+}
+
 impl Controller {
-    /// The controller of a process that died, with its doorbells, and the memory of its host as it
-    /// was. Its lanes are inserted into `lanes`. Give neither a turn before the media have ended
-    /// what the process had asked for. They execute again what had to be, and fetch nothing before
-    /// [`Controller::release`].
+    /// The controller of a process that died, of which this is left. Its lanes are inserted into
+    /// `lanes`. Give neither a turn before the media have ended what the process had asked for.
+    /// They execute again what had to be, and fetch nothing before [`Controller::release`].
     ///
     /// # Errors
     /// The file is of another version or another controller, what it says contradicts itself, or a
     /// queue cannot be reached.
     pub fn restore(
         config: ControllerConfig,
-        doorbells: Arc<DoorbellPages>,
-        view: Arc<DmaView>,
-        file: Arc<StateFile>,
+        left: Left,
         subsystem: &mut Subsystem,
         lanes: &mut impl LaneTable,
     ) -> Result<Self, RestoreError> {
+        let Left {
+            file,
+            doorbells,
+            view,
+            crashed,
+        } = left;
         let (saved, found) = Saved::adopt(file, subsystem.namespace_limit())?;
         let mut controller = Self::with_state(config, doorbells, subsystem, saved)?;
         let record = subsystem.controller_record(controller.id);
@@ -57,7 +73,7 @@ impl Controller {
         controller.take_over(&found);
         controller.continue_reset();
         if controller.life.phase == Phase::Ready {
-            controller.go_on(&found, subsystem, lanes)?;
+            controller.go_on(&found, crashed, subsystem, lanes)?;
         }
         Ok(controller)
     }
@@ -120,6 +136,7 @@ impl Controller {
     fn go_on(
         &mut self,
         found: &Found,
+        crashed: bool,
         subsystem: &mut Subsystem,
         lanes: &mut impl LaneTable,
     ) -> Result<(), RestoreError> {
@@ -137,7 +154,7 @@ impl Controller {
         self.restart_keep_alive();
         if self.life.shutdown == Shutdown::None {
             let sqs = submission_queues(&found.state);
-            self.restore_queues(found.state.cqs, &sqs, lanes)?;
+            self.restore_queues(found.state.cqs, &sqs, crashed, lanes)?;
         }
         for waiting in &found.waiting {
             self.wait_again(waiting, lanes)?;

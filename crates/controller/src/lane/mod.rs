@@ -66,6 +66,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use memory::{Area, DmaView, DoorbellPages, Hint, Iova, MailCount, ShadowDoorbells};
+use nvme_spec::{Sqe, Status};
 use port::namespace::NamespaceTable;
 use port::prp::Segments;
 use port::ticket::{OwnerKey, Ticket};
@@ -84,7 +85,7 @@ use self::place::Place;
 use self::queues::Queues;
 use self::replays::Replays;
 use self::reports::Reports;
-pub use self::restore::RestoreError;
+pub use self::restore::{RestoreError, Suspects, is_trying};
 use self::service::Service;
 use self::share::Share;
 use self::slots::Slots;
@@ -207,20 +208,33 @@ impl Lane {
     /// | any other that was not handed over | again |
     /// | any other, and fused commands | Command Interrupted |
     /// | a command of a queue that was being deleted | aborted, as by the deletion |
+    /// | one by which the process may have died twice | as [`Suspects`] says |
     ///
     /// [`CommandSet::repeats`]: port::set::CommandSet::repeats
     ///
     /// # Errors
     /// What was saved contradicts itself or the configuration, or a queue cannot be reached.
-    pub fn restore(config: LaneConfig, sqs: &[KnownSq]) -> Result<Self, RestoreError> {
+    pub fn restore(
+        config: LaneConfig,
+        sqs: &[KnownSq],
+        suspects: Suspects,
+    ) -> Result<Self, RestoreError> {
         let head = config.queue();
         let shadow = config.shadow.map(|spec| spec.find_again(&config.view));
         let mut lane = Self::with(config, shadow.transpose()?, |state, view, _| {
             let cq = restore::completion_queue(&state, view, head)?;
             Ok::<_, RestoreError>((cq, Slots::restore(state)))
         })?;
-        lane.queues.restore(sqs, &lane.view, &lane.namespaces)?;
+        lane.queues
+            .restore(sqs, &lane.view, &lane.namespaces, suspects)?;
         Ok(lane)
+    }
+
+    /// Commands of the process that died which do not go on because it may have died by them twice,
+    /// each with the status that it gets.
+    #[must_use]
+    pub fn accused(&self) -> &[(Sqe, Status)] {
+        &self.queues.replays.accused
     }
 
     /// A lane without submission queues, with the completion queue and the slots of `queues`.

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use nvme_spec::Status;
+use nvme_spec::{Sqe, Status};
 
 /// A command of the process that died.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,13 @@ pub(super) enum Way {
     End(Status),
 }
 
-/// Those commands, in the order in which they go on.
+/// Those commands.
 #[derive(Debug, Default)]
-pub(super) struct Replays(pub(super) VecDeque<Replay>);
+pub(super) struct Replays {
+    /// In the order in which they go on.
+    pub(super) left: VecDeque<Replay>,
+    /// The process has died by its own fault, perhaps by one of them.
+    pub(super) suspected: bool,
+    /// Those that do not go on because it may have died by them twice, each with its status.
+    pub(super) accused: Vec<(Sqe, Status)>,
+}

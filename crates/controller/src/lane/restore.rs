@@ -11,6 +11,7 @@
 //!   decide otherwise: the process may die again at any store.
 //! - Each command completes once: its completion was posted, or is posted again with the same
 //!   contents, or the command is executed again, or it ends as Command Interrupted.
+//! - A command by which the process died a second time is not executed a third time.
 //! - Nothing in the area is trusted: what cannot be is an error, and no position is outside its
 //!   ring.
 
@@ -35,7 +36,8 @@ use super::replays::{Replay, Replays, Way};
 use crate::gate::Gate;
 use crate::queue::{Claim, Cq, CqState, QueueError, RingAbsent, Sq};
 use crate::state::{
-    CommandState, MAX_SQS, QueueHead, QueueState, SlotState, SqLife, SqState, slots_for,
+    CommandState, Index, MAX_SQS, QueueHead, QueueState, SlotState, SqLife, SqState, ordered,
+    slots_for,
 };
 
 /// Why a lane cannot go on from what was saved.
@@ -52,6 +54,38 @@ pub enum RestoreError {
         /// What cannot be.
         what: &'static str,
     },
+}
+
+/// Which commands are not executed again, although they could be, because a process has died by its
+/// own fault twice: while it executed them, and while it executed them again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Suspects {
+    /// None: it was ended by others, or has died once.
+    #[default]
+    None,
+    /// Those that were being executed just then: they end with Internal Error.
+    Named,
+    /// No lane was executing one just then: all that it had begun again are interrupted, so that
+    /// the host decides.
+    All,
+}
+
+impl Suspects {
+    /// Of a process that has ended by its own fault. `trying`: some lane's [`is_trying`] says so.
+    #[must_use]
+    pub fn after_crash(trying: bool) -> Self {
+        if trying {
+            Suspects::Named
+        } else {
+            Suspects::All
+        }
+    }
+}
+
+/// Whether the process was executing a command again when it died.
+#[must_use]
+pub fn is_trying(saved: &QueueState) -> bool {
+    saved.trying != Index::NONE
 }
 
 /// The completion queue as it was saved, checked against what the controller knows of it.
@@ -142,6 +176,16 @@ fn way(slot: &SlotState, is_last: bool, namespaces: &NamespaceTable) -> Way {
     }
 }
 
+/// How a command ends by which the process may have died twice; `None` where it is no suspect.
+fn verdict(slot: &SlotState, is_tried: bool, suspects: Suspects) -> Option<Status> {
+    match suspects {
+        _ if !slot.marks.suspected() => None,
+        Suspects::Named if is_tried => Some(Status::INTERNAL_ERROR),
+        Suspects::All => Some(Status::COMMAND_INTERRUPTED),
+        Suspects::None | Suspects::Named => None,
+    }
+}
+
 impl Queues {
     /// Takes over the submission queues of `sqs` and the commands that were saved.
     pub(super) fn restore(
@@ -149,6 +193,7 @@ impl Queues {
         sqs: &[KnownSq],
         view: &Arc<DmaView>,
         namespaces: &NamespaceTable,
+        suspects: Suspects,
     ) -> Result<(), RestoreError> {
         let cqid = self.cq.id();
         let damaged = |what| RestoreError::Damaged { cqid, what };
@@ -184,7 +229,7 @@ impl Queues {
                 quota: self.quota.at_first(),
             });
         }
-        let replays = self.collect(namespaces).map_err(damaged)?;
+        let replays = self.collect(namespaces, suspects).map_err(damaged)?;
         self.slots.find_free();
         self.recount();
         for position in 0..MAX_SQS {
@@ -198,7 +243,7 @@ impl Queues {
         // Interrupts of the last completions may have been lost.
         self.unannounced.add(self.cq.posted());
         self.kicked = true;
-        self.service.set_replaying(!replays.0.is_empty());
+        self.service.set_replaying(!replays.left.is_empty());
         self.service.restore();
         self.replays = replays;
         Ok(())
@@ -228,9 +273,14 @@ impl Queues {
 
     /// The commands that have to go on, in the order in which each queue was fetched from. Each has
     /// a place in the completion queue from now on.
-    fn collect(&mut self, namespaces: &NamespaceTable) -> Result<Replays, &'static str> {
+    fn collect(
+        &mut self,
+        namespaces: &NamespaceTable,
+        suspects: Suspects,
+    ) -> Result<Replays, &'static str> {
+        let trying = self.slots.queue().trying.get();
         let tail = self.cq.tail() as u16;
-        let mut found = Vec::new();
+        let (mut found, mut accused) = (Vec::new(), Vec::new());
         for index in 0..self.slots.len() as u16 {
             let slot = self.slots.slot(index);
             let found_as = match slot.state() {
@@ -251,7 +301,13 @@ impl Queues {
             let age = member.sq.fetched().wrapping_sub(number);
             let way = match found_as {
                 Way::Again if member.removing => Way::End(Status::ABORTED_SQ_DELETION),
-                Way::Again => way(slot, age == 1, namespaces),
+                Way::Again => match verdict(slot, trying == Some(index), suspects) {
+                    Some(status) => {
+                        accused.push((slot.sqe(), status));
+                        Way::End(status)
+                    }
+                    None => way(slot, age == 1, namespaces),
+                },
                 as_before => as_before,
             };
             slot.outlive();
@@ -267,7 +323,11 @@ impl Queues {
         // What was being written comes first; of each queue the oldest.
         found
             .sort_by_key(|(sqid, age, one)| (one.way != Way::Post, *sqid, std::cmp::Reverse(*age)));
-        Ok(Replays(found.into_iter().map(|(.., one)| one).collect()))
+        Ok(Replays {
+            left: found.into_iter().map(|(.., one)| one).collect(),
+            suspected: suspects != Suspects::None,
+            accused,
+        })
     }
 
     /// Goes on with commands of the process that died, up to a batch of them.
@@ -283,9 +343,9 @@ impl Queues {
         if let Some(&Replay {
             slot,
             way: Way::Post,
-        }) = self.replays.0.front()
+        }) = self.replays.left.front()
         {
-            self.replays.0.pop_front();
+            self.replays.left.pop_front();
             self.post_again(slot);
         }
         self.look_at_cq();
@@ -293,27 +353,39 @@ impl Queues {
         while left > 0
             && issuer.copied < COPIED_PER_TURN
             && self.service.is_serving()
-            && let Some(Replay { slot, way }) = self.replays.0.pop_front()
+            && let Some(Replay { slot, way }) = self.replays.left.pop_front()
         {
             left -= 1;
             turn.steps += 1;
             match way {
                 Way::Post => self.post_again(slot),
-                Way::End(status) => self.finish(slot, status),
+                Way::End(status) => {
+                    self.finish(slot, status);
+                    self.slots.queue().trying = Index::NONE;
+                }
                 Way::Again | Way::Begun => {
+                    let suspected = self.replays.suspected;
                     if way == Way::Again {
-                        self.slots.slot(slot).begin_again();
+                        self.slots.slot(slot).begin_again(suspected);
                     }
-                    if self.execute_again(slot, issuer) == Went::Full {
+                    if suspected {
+                        ordered();
+                        self.slots.queue().trying = Index::to(slot);
+                        ordered();
+                    }
+                    let went = self.execute_again(slot, issuer);
+                    ordered();
+                    self.slots.queue().trying = Index::NONE;
+                    if went == Went::Full {
                         let way = Way::Begun;
-                        self.replays.0.push_front(Replay { slot, way });
+                        self.replays.left.push_front(Replay { slot, way });
                         break;
                     }
                 }
             }
         }
-        turn.pending += self.replays.0.len() as u32;
-        if self.replays.0.is_empty() {
+        turn.pending += self.replays.left.len() as u32;
+        if self.replays.left.is_empty() {
             self.service.set_replaying(false);
             // It looks at the doorbells next.
             self.kicked = true;
@@ -378,7 +450,7 @@ impl Queues {
     #[cold]
     pub(super) fn drop_replays(&mut self, status: Status, chosen: impl Fn(&SlotState) -> bool) {
         let mut kept = VecDeque::new();
-        for one in std::mem::take(&mut self.replays.0) {
+        for one in std::mem::take(&mut self.replays.left) {
             if !chosen(self.slots.get(one.slot)) {
                 kept.push_back(one);
                 continue;
@@ -391,8 +463,8 @@ impl Queues {
                 Way::Again | Way::End(_) => self.finish(one.slot, status),
             }
         }
-        self.replays.0 = kept;
-        if self.replays.0.is_empty() {
+        self.replays.left = kept;
+        if self.replays.left.is_empty() {
             self.service.set_replaying(false);
         }
     }
@@ -400,8 +472,8 @@ impl Queues {
     /// A command was aborted, parts of which are with media: it does not go on.
     #[cold]
     pub(super) fn forget_replay(&mut self, index: u16) {
-        self.replays.0.retain(|one| one.slot != index);
-        if self.replays.0.is_empty() {
+        self.replays.left.retain(|one| one.slot != index);
+        if self.replays.left.is_empty() {
             self.service.set_replaying(false);
         }
     }

@@ -171,7 +171,12 @@ pub struct QueueState {
     /// What is known of its doorbell.
     pub bell: BellState,
     /// 0.
-    pub reserved: [u8; 31],
+    pub reserved_byte: u8,
+    /// The slot of the command that is being executed again just now, after a process died by its
+    /// own fault.
+    pub(crate) trying: Index,
+    /// 0.
+    pub reserved: [u8; 28],
     /// Submission queue `n + 1` at `n`.
     pub sqs: [SqState; MAX_SQS],
 }

@@ -101,8 +101,8 @@ pub struct Marks {
     /// A medium may have acted on it, and a second time would have another result. No work at its
     /// completion: a restart decides by it.
     pub acted: bool,
-    #[bits(1)]
-    __: u8,
+    /// It has been executed again after a process died by its own fault. A restart decides by it.
+    pub suspected: bool,
     /// The sample that it is (`lane::watch`), plus one; 0 for none.
     #[bits(13)]
     #[inline]
@@ -113,7 +113,10 @@ impl Marks {
     /// Whether there is any work.
     #[inline(always)]
     pub(crate) fn is_any(self) -> bool {
-        const NO_WORK: u16 = Marks::new().with_acted(true).into_bits();
+        const NO_WORK: u16 = Marks::new()
+            .with_acted(true)
+            .with_suspected(true)
+            .into_bits();
         self.into_bits() & !NO_WORK != 0
     }
 
@@ -255,12 +258,13 @@ impl SlotState {
         (self.flow, self.behind) = (Index::NONE, Index::NONE);
     }
 
-    /// The command, which has not completed, is as if it had just been fetched.
-    pub(crate) fn begin_again(&mut self) {
+    /// The command, which has not completed, is as if it had just been fetched; `suspected` as in
+    /// [`Marks`].
+    pub(crate) fn begin_again(&mut self, suspected: bool) {
         self.error = Status::SUCCESSFUL_COMPLETION;
         self.flushed = 0;
         self.bytes = 0;
-        self.marks = Marks::new();
+        self.marks = Marks::new().with_suspected(suspected);
         self.partner = Index::NONE;
         self.result = 0;
         ordered();

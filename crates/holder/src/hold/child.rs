@@ -108,6 +108,22 @@ pub(super) struct End {
 }
 
 impl End {
+    /// Whether it was the worker's own fault, and not a signal with which others end a process.
+    pub(super) fn is_crash(self) -> bool {
+        const OTHERS: [Signal; 6] = [
+            Signal::SIGKILL,
+            Signal::SIGTERM,
+            Signal::SIGINT,
+            Signal::SIGHUP,
+            Signal::SIGQUIT,
+            Signal::SIGPIPE,
+        ];
+        match self.signal {
+            Some(signal) => !OTHERS.iter().any(|other| *other as i32 == signal),
+            None => self.code != Some(0),
+        }
+    }
+
     /// The exit status for a process that ends as this one did.
     pub(super) fn status(self) -> u8 {
         let code = self.code.or(self.signal.map(|signal| 128 + signal));
@@ -191,6 +207,12 @@ mod tests {
             (killed.to_string().as_str(), killed.status()),
             ("SIGKILL", 137)
         );
+        assert!(!killed.is_crash());
+        let aborted = End {
+            code: None,
+            signal: Some(6),
+        };
+        assert!(aborted.is_crash());
         let failed = End {
             code: Some(2),
             signal: None,
@@ -199,5 +221,6 @@ mod tests {
             (failed.to_string().as_str(), failed.status()),
             ("exit status 2", 2)
         );
+        assert!(failed.is_crash());
     }
 }

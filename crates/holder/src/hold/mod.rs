@@ -408,7 +408,7 @@ impl Hold {
         for listening in self.listening.iter_mut().flatten() {
             listening.outbox = None;
         }
-        self.table.lose_worker(&self.poller);
+        self.table.lose_worker(end.is_crash(), &self.poller);
         let cause = if hands_over {
             "upgrade".to_owned()
         } else {

@@ -154,13 +154,13 @@ impl Table {
     }
 
     /// The worker has died.
-    pub(super) fn lose_worker(&mut self, poller: &Poller) {
+    pub(super) fn lose_worker(&mut self, crashed: bool, poller: &Poller) {
         for at in 0..self.entries.len() {
             let Some(entry) = &mut self.entries[at] else {
                 continue;
             };
             entry.forget_worker(poller);
-            let fate = entry.session.lose_worker();
+            let fate = entry.session.lose_worker(crashed);
             entry.wordless = None;
             self.settle(at, fate, poller);
         }

@@ -96,19 +96,11 @@ impl Reactor {
         subsystem: SubsystemSlot,
         resumed: Resumed,
     ) -> anyhow::Result<(ControllerSlot, Option<Session>)> {
-        let Resumed {
-            session,
-            state,
-            doorbells,
-            view,
-        } = resumed;
-        let restored = self.engine.restore_controller(
-            config.clone(),
-            doorbells.clone(),
-            view,
-            state,
-            subsystem,
-        );
+        let Resumed { session, left } = resumed;
+        let doorbells = left.doorbells.clone();
+        let restored = self
+            .engine
+            .restore_controller(config.clone(), left, subsystem);
         let slot = match restored {
             Ok(slot) => slot.context("its subsystem is gone")?,
             Err(error) => {

@@ -529,8 +529,7 @@ impl Subsystem {
                 && m.sanitize_news.is_none();
             m.present && (m.seen != self.generation || !told)
         };
-        self.members.iter().any(behind)
-            || !self.operations.is_empty() && self.operations_can_move()
+        self.members.iter().any(behind) || !self.operations.is_empty() && self.operations_can_move()
     }
 
     /// When a turn is due because something took too long.

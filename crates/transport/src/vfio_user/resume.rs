@@ -8,7 +8,8 @@
 
 use std::sync::Arc;
 
-use memory::{DmaView, DoorbellPages, StateFile};
+use controller::controller::Left;
+use memory::{DoorbellPages, StateFile};
 use vfio_user::Connection;
 use vfio_user::relayed::{Arrival, RESUME, Resume};
 
@@ -20,12 +21,8 @@ use super::{Session, SessionConfig};
 pub struct Resumed {
     /// The session.
     pub session: Session,
-    /// The controller's state, as the former process left it.
-    pub state: Arc<StateFile>,
-    /// Its doorbells.
-    pub doorbells: Arc<DoorbellPages>,
-    /// The host's memory.
-    pub view: Arc<DmaView>,
+    /// What the former process left of the controller.
+    pub left: Left,
 }
 
 impl Resumed {
@@ -57,9 +54,12 @@ impl Resumed {
         let (view, _) = session.view();
         Ok(Self {
             session,
-            state,
-            doorbells,
-            view,
+            left: Left {
+                file: state,
+                doorbells,
+                view,
+                crashed: resume.crashed != 0,
+            },
         })
     }
 }

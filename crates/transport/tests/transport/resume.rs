@@ -43,8 +43,10 @@ fn a_session_goes_on_with_what_its_holder_says() {
     let fds = [state.fd(), doorbells.fd()];
     let resumed = resume(&[(RESUME, &[1, 0, 0, 0], &fds), (RESUMED, &[], &[])]).unwrap();
     assert!(resumed.session.doorbells_mapped());
-    let resumed = resume(&[(RESUME, &[0; 4], &fds), (RESUMED, &[], &[])]).unwrap();
+    assert!(!resumed.left.crashed);
+    let resumed = resume(&[(RESUME, &[0, 0, 1, 0], &fds), (RESUMED, &[], &[])]).unwrap();
     assert!(!resumed.session.doorbells_mapped());
+    assert!(resumed.left.crashed);
 }
 
 #[test]

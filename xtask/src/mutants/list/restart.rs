@@ -20,9 +20,27 @@ const REFUSED: Test = unit(
     "controller",
     "controller::tests::restart::what_another_version_or_controller_has_saved_is_refused",
 );
+const POISON: Test =
+    crash("a_command_that_ends_the_process_twice_ends_with_an_error_and_no_other_does");
 const DAMAGED: Test = crash("a_damaged_area_is_refused_or_goes_on");
 
 pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "restart-poison-again",
+        guard: "a command by which the process died twice is not executed a third time",
+        file: "crates/controller/src/lane/restore.rs",
+        from: "self.slots.slot(slot).begin_again(suspected);",
+        to: "self.slots.slot(slot).begin_again(false);",
+        test: POISON,
+    },
+    Mutation {
+        name: "restart-poison-nameless",
+        guard: "which command it was is stored before it is executed again",
+        file: "crates/controller/src/lane/restore.rs",
+        from: "self.slots.queue().trying = Index::to(slot);",
+        to: "self.slots.queue().trying = Index::NONE;",
+        test: POISON,
+    },
     Mutation {
         name: "restart-status-unsaved",
         guard: "a completion that is written again has the status that it had",

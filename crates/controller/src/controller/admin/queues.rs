@@ -22,7 +22,9 @@ use crate::config::MAX_IO_QUEUES;
 use crate::controller::{Controller, RestoreError};
 use crate::counters::LaneCounters;
 use crate::flight::Watched;
-use crate::lane::{KnownSq, Lane, LaneCommand, LaneConfig, LaneTable, QueueName, SqSpec};
+use crate::lane::{
+    KnownSq, Lane, LaneCommand, LaneConfig, LaneTable, QueueName, SqSpec, Suspects, is_trying,
+};
 use crate::queue::{QueueError, check_entries};
 use crate::state::{QueueHead, QueueState, SlotState, slots_for};
 
@@ -348,6 +350,7 @@ impl Controller {
         &mut self,
         cqs: u64,
         sqs: &[(KnownSq, u16, QueuePriority)],
+        crashed: bool,
         lanes: &mut impl LaneTable,
     ) -> Result<(), RestoreError> {
         let pairs = self.config.queues;
@@ -356,13 +359,24 @@ impl Controller {
                 "it has more queues than there can be",
             ));
         }
+        let mut heads = Vec::new();
+        let mut trying = false;
         for cqid in (1..=pairs).filter(|cqid| cqs >> (cqid - 1) & 1 == 1) {
+            let area = self
+                .saved
+                .file()
+                .adopt::<QueueState, SlotState>(1 + usize::from(cqid), 0)?;
+            heads.push((cqid, QueueHead::of(area.head())));
+            trying |= is_trying(area.head());
+        }
+        let suspects = if crashed {
+            Suspects::after_crash(trying)
+        } else {
+            Suspects::None
+        };
+        for (cqid, head) in heads {
             let file = self.saved.file().clone();
             let at = 1 + usize::from(cqid);
-            let head = {
-                let area = file.adopt::<QueueState, SlotState>(at, 0)?;
-                QueueHead::of(area.head())
-            };
             check_entries(head.entries)?;
             if head.cqid != cqid {
                 return Err(RestoreError::Damaged("a completion queue is another one"));
@@ -370,7 +384,15 @@ impl Controller {
             let area = file.adopt(at, slots_for(head.entries))?;
             let its = sqs.iter().filter(|(_, of, _)| *of == cqid);
             let its: Vec<_> = its.map(|(sq, ..)| *sq).collect();
-            let lane = Lane::restore(self.lane_config(head, area), &its)?;
+            let lane = Lane::restore(self.lane_config(head, area), &its, suspects)?;
+            for (sqe, status) in lane.accused() {
+                tracing::error!(
+                    controller = self.config.name,
+                    ?sqe,
+                    ?status,
+                    "the process has died twice with this command in flight: it ends with an error; report it, with the messages before"
+                );
+            }
             self.insert_lane(lane, lanes);
         }
         for (sq, cqid, priority) in sqs {

@@ -302,9 +302,9 @@ fn what_another_version_or_controller_has_saved_is_refused() {
         let file = File::from(fd);
         file.write_all_at(&version.to_le_bytes(), 12).unwrap();
         let file = StateFile::open(file.into()).unwrap();
-        let (doorbells, view) = (rig.doorbells.clone(), rig.host.view());
+        let left = rig.left(file);
         let (subsystem, lanes) = (&mut rig.subsystem, &mut Lanes::default());
-        let restored = Controller::restore(config, doorbells, view, file, subsystem, lanes);
+        let restored = Controller::restore(config, left, subsystem, lanes);
         restored.map(drop).map_err(|error| error.to_string())
     };
     let older = "the saved state has format version 3, and this program reads version 4";
@@ -345,18 +345,11 @@ fn damaged_state_is_refused_or_goes_on() {
         let file = File::from(fd);
         file.write_all_at(&[0xFF, 0xFF, 0x7F], at).unwrap();
         let file = StateFile::open(file.into()).unwrap();
-        let (doorbells, view) = (rig.doorbells.clone(), rig.host.view());
+        let left = rig.left(file);
         let config = SubsystemConfig::with_namespaces(32, namespaces());
         let mut subsystem = Subsystem::new(config).unwrap();
         let mut lanes = Lanes::default();
-        let restored = Controller::restore(
-            self::config(),
-            doorbells,
-            view,
-            file,
-            &mut subsystem,
-            &mut lanes,
-        );
+        let restored = Controller::restore(self::config(), left, &mut subsystem, &mut lanes);
         match restored {
             Err(_) => refused += 1,
             Ok(controller) => {

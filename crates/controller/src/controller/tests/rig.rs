@@ -12,7 +12,7 @@ use port::{Channel, ChannelId, Channels, Done, MediumTraits};
 use subsystem::{Subsystem, SubsystemConfig};
 
 use crate::config::{ControllerConfig, DoorbellMode};
-use crate::controller::{Controller, Interrupt};
+use crate::controller::{Controller, Interrupt, Left};
 use crate::lane::{Lane, LaneTable};
 
 // Offsets of registers (Base 2.1, figure 35), typed here again.
@@ -229,6 +229,16 @@ impl Rig {
         rig
     }
 
+    /// What a process has left of the controller, with this state.
+    pub(super) fn left(&self, file: Arc<StateFile>) -> Left {
+        Left {
+            file,
+            doorbells: self.doorbells.clone(),
+            view: self.host.view(),
+            crashed: false,
+        }
+    }
+
     /// The process has died, and another one goes on from what it left; media keep their bytes.
     pub(super) fn revive(&mut self) {
         let fd = self.controller.state().fd().try_clone_to_owned().unwrap();
@@ -246,15 +256,10 @@ impl Rig {
             channels.insert(next).map_err(drop).unwrap();
         }
         self.channels = channels;
-        self.controller = Controller::restore(
-            self::config(),
-            self.doorbells.clone(),
-            self.host.view(),
-            file,
-            &mut self.subsystem,
-            &mut self.lanes,
-        )
-        .unwrap();
+        let left = self.left(file);
+        self.controller =
+            Controller::restore(self::config(), left, &mut self.subsystem, &mut self.lanes)
+                .unwrap();
         self.controller.set_key(OwnerKey::controller(7));
         self.tell_view();
     }

@@ -82,6 +82,8 @@ pub(super) struct Session {
     given: usize,
     last_id: u16,
     known: Known,
+    /// The last worker ended by its own fault.
+    crashed: bool,
 }
 
 impl Session {
@@ -95,6 +97,7 @@ impl Session {
             given: 0,
             last_id: 0,
             known: Known::default(),
+            crashed: false,
         })
     }
 
@@ -116,7 +119,8 @@ impl Session {
     }
 
     /// The worker has died: what it had sent counts.
-    pub(super) fn lose_worker(&mut self) -> Fate {
+    pub(super) fn lose_worker(&mut self, crashed: bool) -> Fate {
+        self.crashed = crashed;
         let fate = loop {
             match self.hear_worker() {
                 Ok(0) => break Fate::Goes,
@@ -235,8 +239,11 @@ impl Session {
             return Ok(());
         };
         let mut body = Vec::new();
-        let doorbells_sent = self.known.doorbells_sent.into();
-        Resume { doorbells_sent }.encode(&mut body);
+        let resume = Resume {
+            doorbells_sent: self.known.doorbells_sent.into(),
+            crashed: self.crashed.into(),
+        };
+        resume.encode(&mut body);
         let fds = [kept[0].as_fd(), kept[1].as_fd()];
         let header = Header::posted(0, RESUME);
         worker.send(&header, &[&body], &fds).map_err(of_worker)

@@ -48,7 +48,7 @@ impl Rig {
     }
 
     fn replace_worker(&mut self) {
-        assert_eq!(self.session.lose_worker(), Fate::Goes);
+        assert_eq!(self.session.lose_worker(false), Fate::Goes);
         self.worker = next_worker(&mut self.session);
     }
 }
@@ -287,7 +287,7 @@ fn a_host_that_only_asks_is_read_to_a_limit() {
 #[test]
 fn a_host_without_a_server_finds_a_fatal_status() {
     let mut rig = Rig::new();
-    rig.session.lose_worker();
+    rig.session.lose_worker(false);
     rig.session.strike();
     let status = [0x1c, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0];
     rig.ask(5, READ, &status);
@@ -295,4 +295,16 @@ fn a_host_without_a_server_finds_a_fatal_status() {
     assert_eq!((id, &body[16..]), (5, &[2, 0, 0, 0][..]));
     rig.ask(6, Command::DMA_UNMAP, &[0; 24]);
     assert_eq!(seen(&mut rig.host).unwrap().3, [0; 24]);
+}
+
+#[test]
+fn the_next_worker_learns_that_the_last_one_failed_by_itself() {
+    for (crashed, expected) in [(true, [1, 0]), (false, [0, 0])] {
+        let mut rig = Rig::new();
+        rig.keep();
+        assert_eq!(rig.session.lose_worker(crashed), Fate::Goes);
+        let mut worker = next_worker(&mut rig.session);
+        let (_, command, _, body, fds) = seen(&mut worker).expect("a first lesson");
+        assert_eq!((command, &body[2..], fds), (RESUME, &expected[..], 2));
+    }
 }
