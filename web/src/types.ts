@@ -3,9 +3,29 @@
 
 import type * as config from "./config.ts";
 
+/** The server's process. */
+export interface Process {
+  pid: number;
+  version: string;
+  /** Whether another process goes on with the hosts when it dies. */
+  survives: boolean;
+  /** Its number, from 1. */
+  generation: number;
+  before?: EndedProcess;
+}
+
+/** The process before it. */
+export interface EndedProcess {
+  cause: string;
+  pause_ms: number;
+  replayed: number;
+  interrupted: number;
+}
+
 export interface Stats {
   time_ns: number;
   unix_time_ms: number;
+  process: Process;
   reactors: Reactor[];
   media: Medium[];
   namespaces: Namespace[];

@@ -47,7 +47,8 @@ class Around {
   }
 
   private sample(ms: number) {
-    const none = { reactors: [], media: [], namespaces: [], tenants: [], controllers: [] };
+    const process = { pid: 1, version: "", survives: false, generation: 1 };
+    const none = { process, reactors: [], media: [], namespaces: [], tenants: [], controllers: [] };
     return { time_ns: (ms - this.started) * 1e6, unix_time_ms: ms, ...none };
   }
 

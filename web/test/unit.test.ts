@@ -165,8 +165,10 @@ test("a second is the difference over its time", () => {
   assert.equal(second.stages["model"], 50_000);
 });
 
+const PROCESS = { pid: 1, version: "", survives: false, generation: 1 };
+
 function stats(seconds: number, controllers: Controller[]): Stats {
-  return { time_ns: seconds * 1e9, unix_time_ms: seconds * 1000, reactors: [], media: [], namespaces: [], tenants: [], controllers };
+  return { time_ns: seconds * 1e9, unix_time_ms: seconds * 1000, process: PROCESS, reactors: [], media: [], namespaces: [], tenants: [], controllers };
 }
 
 test("history has the last ten minutes, and no second that was longer", () => {

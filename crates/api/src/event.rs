@@ -23,6 +23,8 @@ pub enum What {
     MediaError,
     /// Requests to the medium succeed again.
     MediaRecovered,
+    /// Another process of the server continues with the hosts of the last one.
+    ProcessReplaced,
 }
 
 impl What {
@@ -37,6 +39,7 @@ impl What {
             What::QueuesMoved => "queues-moved",
             What::MediaError => "media-error",
             What::MediaRecovered => "media-recovered",
+            What::ProcessReplaced => "process-replaced",
         }
     }
 }
@@ -50,12 +53,14 @@ pub struct Event {
     pub time_ns: u64,
     /// Type of the event.
     pub event: What,
-    /// Kind of the object: `media`, `namespace`, `controller`, `tenant`, `partition` or `trace`.
+    /// Kind of the object: `media`, `namespace`, `controller`, `tenant`, `partition`, `trace` or
+    /// `process`, whose name is its number.
     pub kind: String,
     /// Name of the object.
     pub name: String,
     /// Cause of `media-error` and `media-recovered`: `no-space`, `file-size`, `read-only`, `gone`,
-    /// `read` or `write`.
+    /// `read` or `write`. Of `process-replaced`, what ended the process before: a signal, an exit
+    /// status, or `upgrade`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::latency::{Latency, StageTime, StatusErrors};
-use crate::status::{ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus};
+use crate::status::{
+    ControllerStatus, MediumStatus, NamespaceStatus, ProcessStatus, ReactorStatus, TenantStatus,
+};
 
 /// All counters. A counter grows for as long as its object exists: a rate is the difference of two
 /// reports over the difference of their `time_ns`.
@@ -14,6 +16,9 @@ pub struct Stats {
     pub time_ns: u64,
     /// Time of the report on the system clock: milliseconds since 1970.
     pub unix_time_ms: u64,
+    /// The server's process.
+    #[serde(default)]
+    pub process: ProcessStatus,
     /// Reactors, in configuration order.
     pub reactors: Vec<ReactorStatus>,
     /// Media, in order of creation.

@@ -12,6 +12,9 @@ use crate::trace::TraceStatus;
 /// Inventory of the server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Inventory {
+    /// The server's process.
+    #[serde(default)]
+    pub process: ProcessStatus,
     /// Reactors, in configuration order.
     #[serde(default)]
     pub reactors: Vec<ReactorStatus>,
@@ -297,7 +300,7 @@ pub struct QueuePlacement {
 }
 
 /// The server's process.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct ProcessStatus {
     /// Process ID.
     pub pid: u32,
@@ -313,12 +316,18 @@ pub struct ProcessStatus {
 }
 
 /// A process of the server that has ended.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct EndedProcess {
     /// What ended it: a signal, an exit status, or `upgrade`.
     pub cause: String,
     /// Time in which its hosts were not served, in milliseconds.
     pub pause_ms: u64,
+    /// Commands that it had in flight and that were executed again.
+    #[serde(default)]
+    pub replayed: u64,
+    /// Commands that it had in flight and that ended as interrupted, or with an error, instead.
+    #[serde(default)]
+    pub interrupted: u64,
 }
 
 /// Request to replace the server's program.

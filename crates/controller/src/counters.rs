@@ -57,6 +57,10 @@ pub struct LaneCounters {
     pub interrupts_spared: Counter,
     /// Requests to the host to ring for its next command, because none had arrived for a while.
     pub rests: Counter,
+    /// Commands of a process that died which were executed again.
+    pub replayed: Counter,
+    /// Those that ended as Command Interrupted or with an error instead.
+    pub interrupted: Counter,
 }
 
 impl LaneCounters {
@@ -212,6 +216,10 @@ pub struct QueueCounted {
     pub interrupts_spared: u64,
     /// Requests to the host to ring for its next command, because none had arrived for a while.
     pub rests: u64,
+    /// Commands of a process that died which were executed again.
+    pub replayed: u64,
+    /// Those that ended as Command Interrupted or with an error instead.
+    pub interrupted: u64,
     /// All of its counters, which go on.
     pub counters: Arc<LaneCounters>,
     /// Its commands that were watched, if some were.

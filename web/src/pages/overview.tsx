@@ -7,7 +7,7 @@ import { amount, bandwidth, percent, time } from "../format.ts";
 import { MOST, type NumberName, REACTOR_STATES } from "../history.ts";
 import { hostOf, without } from "./controller.tsx";
 import { useStore } from "../store.ts";
-import type { Controller } from "../types.ts";
+import type { Controller, Process as ServerProcess } from "../types.ts";
 
 export function Overview() {
   const store = useStore();
@@ -28,6 +28,7 @@ export function Overview() {
         <Tile label="Bandwidth" value={bandwidth(total.read_bandwidth + total.write_bandwidth)} />
         <Tile label="In flight" value={amount(Math.round(depth))} />
         <Tile label="Errors/s" value={amount(errors)} />
+        {stats.process.survives && <Process process={stats.process} />}
         <Tile label="Hosts attached" value={String(attached)} more={` of ${stats.controllers.length} controllers`} />
       </dl>
       <div class="cards">
@@ -53,6 +54,15 @@ export function Overview() {
       <Reactors />
     </>
   );
+}
+
+/** The number of the server's process, and how it has replaced the last one. */
+function Process({ process: { generation, before } }: { process: ServerProcess }) {
+  const how =
+    before === undefined
+      ? ""
+      : ` after ${before.cause}: pause ${before.pause_ms} ms, ${before.replayed} commands executed again, ${before.interrupted} interrupted`;
+  return <Tile label="Process" value={String(generation)} more={how} />;
 }
 
 function Controllers() {

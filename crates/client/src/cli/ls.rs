@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use api::config::{Listen, MediumKind};
-use api::{ControllerStatus, Inventory, IoStatus, MediumStatus, TenantStatus};
+use api::{ControllerStatus, Inventory, IoStatus, MediumStatus, ProcessStatus, TenantStatus};
 use terminal::table::{Align, Table};
 use terminal::units;
 
@@ -60,6 +60,10 @@ fn tables(inventory: &Inventory) -> String {
         }
     });
     let mut shown = shown.join("\n");
+    // Shown only if a process was replaced.
+    if let Some(line) = replaced(&inventory.process) {
+        shown = format!("{line}\n\n{shown}");
+    }
     // Shown only if there are tenants; most servers have none.
     if !inventory.tenants.is_empty() {
         shown.push('\n');
@@ -70,6 +74,15 @@ fn tables(inventory: &Inventory) -> String {
         shown.push_str(&traces(&inventory.traces).to_string());
     }
     shown
+}
+
+/// That the server's process has replaced another one, and how.
+fn replaced(process: &ProcessStatus) -> Option<String> {
+    let before = process.before.as_ref()?;
+    Some(format!(
+        "process {} of this server: the last one ended ({}); pause {} ms, {} commands executed again, {} interrupted",
+        process.generation, before.cause, before.pause_ms, before.replayed, before.interrupted
+    ))
 }
 
 fn media(inventory: &Inventory) -> Table {

@@ -91,6 +91,8 @@ impl Controller {
                 interrupts: counters.interrupts.get(),
                 interrupts_spared: counters.interrupts_spared.get(),
                 rests: counters.rests.get(),
+                replayed: counters.replayed.get(),
+                interrupted: counters.interrupted.get(),
                 counters: cq.counters.clone(),
                 watched: cq.watched.clone(),
             }

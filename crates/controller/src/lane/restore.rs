@@ -230,6 +230,15 @@ impl Queues {
             });
         }
         let replays = self.collect(namespaces, suspects).map_err(damaged)?;
+        let are = |way: fn(Way) -> bool| {
+            let those = replays.left.iter().filter(|one| way(one.way));
+            those.count() as u64
+        };
+        let replayed = are(|way| way == Way::Again);
+        let interrupted =
+            are(|way| matches!(way, Way::End(status) if status != Status::ABORTED_SQ_DELETION));
+        self.counters.replayed.add(replayed);
+        self.counters.interrupted.add(interrupted);
         self.slots.find_free();
         self.recount();
         for position in 0..MAX_SQS {

@@ -8,6 +8,7 @@ use std::{fs, thread};
 
 use nvme_spec::features::FeatureId;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
 
 use crate::host::Host;
 use crate::world::{Server, World, names};
@@ -109,6 +110,42 @@ fn a_host_keeps_bytes_features_and_requests_over_a_death() {
     drop(host);
     server.stop();
     assert!(!names(world.path("").as_path()).contains(&"nvme.sock".into()));
+}
+
+#[test]
+fn a_process_that_was_replaced_shows_in_the_list_the_events_and_the_metrics() {
+    let world = World::new();
+    let mut server = serve(&world, &["null:size=16MiB"]);
+    let mut host = Host::attach(&world, "nvme.sock");
+    assert!(!world.ok(&world.steer(&["ls"])).contains("process"));
+    let metrics = world.ask("GET /metrics", &[], "").is(200).body;
+    assert!(metrics.contains("nvmirage_restarts_total 0\n"), "{metrics}");
+    assert!(!metrics.contains("nvmirage_restart_pause_seconds "));
+    replace(&mut server);
+    host.block(1, 3);
+    let listed = world.ok(&world.steer(&["ls"]));
+    let line = "process 2 of this server: the last one ended (SIGKILL); pause ";
+    assert!(listed.starts_with(line), "{listed}");
+    let events = world.ok(&world.steer(&["events", "--since", "0", "--count", "2", "--json"]));
+    let events = events
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    // The other one is that the host is there.
+    let mut replaced = events.filter(|event: &Value| event["event"] == "process-replaced");
+    let event = replaced.next().expect("an event");
+    let has = |key: &str| event[key].as_str().unwrap().to_owned();
+    assert_eq!(
+        ["event", "kind", "name", "cause"].map(has),
+        ["process-replaced", "process", "2", "SIGKILL"]
+    );
+    let metrics = world.ask("GET /metrics", &[], "").is(200).body;
+    assert!(metrics.contains("nvmirage_restarts_total 1\n"), "{metrics}");
+    for name in ["pause_seconds", "replayed", "interrupted"] {
+        let line = format!("nvmirage_restart_{name} ");
+        assert!(metrics.lines().any(|l| l.starts_with(&line)), "{line}");
+    }
+    drop(host);
+    server.stop();
 }
 
 /// What a host changes in its drive is not of the process, either.

@@ -113,6 +113,8 @@ impl Samples {
 
 #[cfg(test)]
 mod tests {
+    use api::ProcessStatus;
+
     use super::*;
 
     fn sample(text: impl Into<Bytes>) -> Sample {
@@ -159,6 +161,7 @@ mod tests {
         let stats = Stats {
             time_ns: 10,
             unix_time_ms: 20,
+            process: ProcessStatus::default(),
             reactors: Vec::new(),
             media: Vec::new(),
             namespaces: Vec::new(),

@@ -17,7 +17,9 @@ mod text;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use api::{ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus};
+use api::{
+    ControllerStatus, MediumStatus, NamespaceStatus, ProcessStatus, ReactorStatus, TenantStatus,
+};
 use controller::counters::Counted;
 pub(crate) use latency::report as latency_report;
 use machine::clock::Clock;
@@ -49,6 +51,7 @@ pub(crate) struct Snapshot {
     pub(crate) time: Time,
     /// Time on the system clock, in milliseconds since 1970.
     pub(crate) day: u64,
+    pub(crate) process: ProcessStatus,
     pub(crate) reactors: Vec<ReactorStatus>,
     pub(crate) media: Vec<MediumStatus>,
     pub(crate) namespaces: Vec<NamespaceStatus>,

@@ -1,6 +1,7 @@
 //! The process itself, by the names that Prometheus' client libraries use, so that dashboards and
 //! alerts for any process fit this one.
 
+use api::EndedProcess;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Snapshot;
@@ -8,6 +9,8 @@ use super::text::{Family, Kind, Number, Sample, Unit};
 
 /// Families of the process. One that the system does not report is left out.
 pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
+    let status = &snapshot.process;
+    let last = |of: fn(&EndedProcess) -> u64| status.before.as_ref().map(of);
     let gauge = |name, unit, help, value: Option<u64>| family(name, Kind::Gauge, unit, help, value);
     vec![
         family(
@@ -36,6 +39,31 @@ pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
             Unit::Seconds,
             "Start of the process, in seconds since 1970.",
             (snapshot.day.saturating_mul(1_000_000)).checked_sub(snapshot.time.0),
+        ),
+        family(
+            "nvmirage_restarts",
+            Kind::Counter,
+            Unit::None,
+            "Processes of the server that were replaced with hosts attached (`serve --survive`).",
+            (status.survives).then(|| status.generation.saturating_sub(1)),
+        ),
+        gauge(
+            "nvmirage_restart_pause_seconds",
+            Unit::Seconds,
+            "Time in which no host was served at the last replacement of the server's process.",
+            last(|before| before.pause_ms.saturating_mul(1_000_000)),
+        ),
+        gauge(
+            "nvmirage_restart_replayed",
+            Unit::None,
+            "Commands in flight that were executed again at the last replacement of the server's process.",
+            last(|before| before.replayed),
+        ),
+        gauge(
+            "nvmirage_restart_interrupted",
+            Unit::None,
+            "Commands in flight that ended as interrupted, or with an error, at the last replacement of the server's process.",
+            last(|before| before.interrupted),
         ),
     ]
 }

@@ -47,6 +47,7 @@ impl From<Snapshot> for Stats {
         let Snapshot {
             time,
             day,
+            process,
             reactors,
             media,
             namespaces,
@@ -56,6 +57,7 @@ impl From<Snapshot> for Stats {
         Stats {
             time_ns: time.0,
             unix_time_ms: day,
+            process,
             reactors,
             media,
             namespaces,

@@ -101,6 +101,7 @@ impl State {
     fn inventory(&self) -> anyhow::Result<Inventory> {
         let views = self.views()?;
         Ok(Inventory {
+            process: self.process(),
             reactors: self.reactor_statuses(),
             media: self.medium_statuses(),
             namespaces: self.namespaces(&views)?,
@@ -112,6 +113,7 @@ impl State {
 
     fn snapshot(&self) -> anyhow::Result<Snapshot> {
         let Inventory {
+            process,
             reactors,
             mut media,
             namespaces,
@@ -138,6 +140,7 @@ impl State {
         Ok(Snapshot {
             time,
             day,
+            process,
             controllers: controllers.collect(),
             reactors,
             media,

@@ -30,13 +30,12 @@ mod upgrade;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use ::port::ChannelId;
 use anyhow::Context;
 use api::config::tenant::Tenant;
 use api::config::{self, Config, HugePages};
-use api::{ControllerChange, MediumChange, Refusal, TenantChange, What, noun};
+use api::{ControllerChange, EndedProcess, MediumChange, Refusal, TenantChange, What, noun};
 use engine::{ControllerSlot, Mode};
 use fuse::Mount;
 use holder::Holder;
@@ -125,7 +124,7 @@ struct State {
     /// The process that replaces this one when it dies.
     holder: Option<Arc<Holder>>,
     /// When the hosts of the process before went on: the time of CLOCK_MONOTONIC.
-    continued: Option<Duration>,
+    before: Option<EndedProcess>,
     /// What is wanted. It differs from `config`, what is served, while a plan is carried out, and
     /// after one that did not end.
     desired: Objects,
@@ -181,8 +180,8 @@ impl Supervisor {
             traces_end: Reason::Deleted,
             saved: None,
             source,
+            before: holder.as_ref().and_then(|holder| upgrade::ended(holder)),
             holder,
-            continued: None,
             desired: Objects::default(),
             unfinished: Unfinished::default(),
             is_reconciling: false,
@@ -237,14 +236,6 @@ impl Supervisor {
             }
         }
         Ok(true)
-    }
-
-    /// Lets hosts of a former process continue.
-    pub(crate) fn release(&self) -> anyhow::Result<()> {
-        let mut state = self.lock();
-        state.reactors.iter().try_for_each(ReactorHandle::release)?;
-        state.continued = Some(holder::monotonic());
-        Ok(())
     }
 
     /// Asks the main thread to stop the server.

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use api::{EndedProcess, ProcessStatus, Refusal, UpgradeRequest, Upgrading};
+use api::{EndedProcess, ProcessStatus, Refusal, UpgradeRequest, Upgrading, What};
+use holder::Holder;
 use reactor::handle::ReactorHandle;
 
-use super::Supervisor;
+use super::{State, Supervisor};
+use crate::events;
 
 /// How long commands in flight may take; the other program executes again what takes longer.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -21,25 +23,38 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 impl Supervisor {
     /// This process, and the one before it.
     pub(crate) fn process(&self) -> ProcessStatus {
-        let state = self.lock();
-        let holder = state.holder.as_ref();
-        ProcessStatus {
-            pid: std::process::id(),
-            version: VERSION.to_owned(),
-            survives: holder.is_some(),
-            generation: holder.map_or(1, |holder| holder.generation()),
-            before: holder.and_then(|holder| {
-                let before = holder.before()?;
-                let pause = state
-                    .continued
-                    .unwrap_or_default()
-                    .saturating_sub(before.ended);
-                Some(EndedProcess {
-                    cause: before.cause.clone(),
-                    pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-                })
-            }),
+        self.lock().process()
+    }
+
+    /// Lets hosts of a former process continue.
+    pub(crate) fn release(&self) -> anyhow::Result<()> {
+        let mut state = self.lock();
+        state.reactors.iter().try_for_each(ReactorHandle::release)?;
+        let Some(mut ended) = state.holder.as_ref().and_then(|holder| ended(holder)) else {
+            return Ok(());
+        };
+        for reactor in &state.reactors {
+            for (_, counted) in reactor.counts()? {
+                for queue in counted.queues {
+                    ended.replayed += queue.replayed;
+                    ended.interrupted += queue.interrupted;
+                }
+            }
         }
+        tracing::info!(
+            "{} commands of the last process are executed again, {} ended as interrupted",
+            ended.replayed,
+            ended.interrupted
+        );
+        let process = state.process();
+        state.before = Some(ended.clone());
+        events::tell_cause(
+            What::ProcessReplaced,
+            "process",
+            &process.generation.to_string(),
+            &ended.cause,
+        );
+        Ok(())
     }
 
     /// Has another program wait to take the place of this process, and the queues fetch no more.
@@ -85,6 +100,30 @@ impl Supervisor {
         tracing::error!("the other program does not take over: {error}");
         if let Err(error) = set_paused(&self.lock().reactors, false) {
             tracing::error!("{error:#}");
+        }
+    }
+}
+
+/// The process before this one, and the pause up to now.
+pub(super) fn ended(holder: &Holder) -> Option<EndedProcess> {
+    let before = holder.before()?;
+    let pause = holder::monotonic().saturating_sub(before.ended);
+    Some(EndedProcess {
+        cause: before.cause.clone(),
+        pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+        ..EndedProcess::default()
+    })
+}
+
+impl State {
+    pub(super) fn process(&self) -> ProcessStatus {
+        let holder = self.holder.as_ref();
+        ProcessStatus {
+            pid: std::process::id(),
+            version: VERSION.to_owned(),
+            survives: holder.is_some(),
+            generation: holder.map_or(1, |holder| holder.generation()),
+            before: self.before.clone(),
         }
     }
 }
