@@ -266,6 +266,11 @@ impl Hold {
             }
         }
         self.table.look_at_time(&self.poller);
+        if self.table.take_worker_is_broken()
+            && let Some(child) = &mut self.child
+        {
+            child.kill();
+        }
         self.watch_over_start();
         self.look_at_succession();
         if has_ended {

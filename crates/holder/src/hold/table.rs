@@ -32,6 +32,8 @@ struct Entry {
 pub(super) struct Table {
     entries: Vec<Option<Entry>>,
     partings: Vec<Option<Parting>>,
+    /// The worker has sent what is no message.
+    worker_is_broken: bool,
 }
 
 impl Table {
@@ -139,7 +141,8 @@ impl Table {
         match fate {
             Fate::Goes => {}
             Fate::Over => return self.end(at, poller),
-            Fate::WorkerGone => {
+            Fate::WorkerGone | Fate::WorkerBroken => {
+                self.worker_is_broken |= fate == Fate::WorkerBroken;
                 if let Some(entry) = &mut self.entries[at] {
                     entry.wordless.get_or_insert_with(Instant::now);
                 }
@@ -151,6 +154,11 @@ impl Table {
             tracing::error!("cannot wait for a host: {error}");
             self.end(at, poller);
         }
+    }
+
+    /// Whether the worker has sent what is no message since the last call.
+    pub(super) fn take_worker_is_broken(&mut self) -> bool {
+        std::mem::take(&mut self.worker_is_broken)
     }
 
     /// The worker has died.

@@ -65,6 +65,8 @@ pub(super) enum Fate {
     Goes,
     /// The worker's end was closed without a word.
     WorkerGone,
+    /// The worker sends what is no message: it is to be replaced.
+    WorkerBroken,
     /// The worker has ended the connection, or the host has.
     Over,
 }
@@ -125,7 +127,7 @@ impl Session {
             match self.hear_worker() {
                 Ok(0) => break Fate::Goes,
                 Ok(_) => {}
-                Err(Fate::WorkerGone) => break Fate::Goes,
+                Err(Fate::WorkerGone | Fate::WorkerBroken) => break Fate::Goes,
                 Err(fate) => break fate,
             }
         };
@@ -403,8 +405,8 @@ fn of_worker(error: ConnectionError) -> Fate {
     match error {
         ConnectionError::Closed | ConnectionError::Io(_) => Fate::WorkerGone,
         error => {
-            tracing::error!("the worker sends what is no message: {error}");
-            Fate::Over
+            tracing::error!("the server's process sends what is no message: {error}");
+            Fate::WorkerBroken
         }
     }
 }
