@@ -261,8 +261,13 @@ impl Entry {
         update(poller, host, Source::Host(at), &mut self.host, wanted)?;
         if self.wordless.is_some() {
             self.forget_worker(poller);
-        } else if let Some((worker, writes)) = self.session.worker_interest() {
-            let wanted = flags(true, writes);
+        } else if let Some((worker, reads, writes)) = self.session.worker_interest() {
+            let wanted = flags(reads, writes);
+            if wanted.is_empty() {
+                // Its end would be an event again and again.
+                self.forget_worker(poller);
+                return Ok(());
+            }
             update(poller, worker, Source::Worker(at), &mut self.worker, wanted)?;
         }
         Ok(())
@@ -270,7 +275,7 @@ impl Entry {
 
     fn forget_worker(&mut self, poller: &Poller) {
         if self.worker.take().is_some()
-            && let Some((worker, _)) = self.session.worker_interest()
+            && let Some((worker, ..)) = self.session.worker_interest()
             && let Err(error) = poller.remove(worker)
         {
             tracing::error!("cannot forget a connection: {error}");

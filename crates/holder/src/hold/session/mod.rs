@@ -163,7 +163,8 @@ impl Session {
     /// Reads what the host asks.
     fn hear_host(&mut self) -> Result<(), Fate> {
         for _ in 0..MAX_MESSAGES {
-            if !self.reads_host() {
+            // The replies to requests that are refused are bounded, too.
+            if !self.reads_host() || self.host.wants_write() {
                 break;
             }
             let Some(message) = self.host.receive().map_err(of_host)? else {
@@ -274,7 +275,7 @@ impl Session {
     /// Reads what the worker answers; the number of messages.
     fn hear_worker(&mut self) -> Result<usize, Fate> {
         let mut heard = 0;
-        while heard < MAX_MESSAGES {
+        while heard < MAX_MESSAGES && !self.host.wants_write() {
             let Worker::Serving(worker) = &mut self.worker else {
                 break;
             };
@@ -348,7 +349,9 @@ impl Session {
 
     /// Answers for a worker that there is not.
     fn answer(&mut self) -> Result<(), Fate> {
-        while let Some(request) = self.pending.pop_front() {
+        while !self.host.wants_write()
+            && let Some(request) = self.pending.pop_front()
+        {
             self.pending_len -= request.body.len();
             let Pending {
                 header,
@@ -372,15 +375,18 @@ impl Session {
 
     /// The host's socket, and whether this would read and write it.
     pub(super) fn host_interest(&self) -> (BorrowedFd<'_>, bool, bool) {
-        let reads = self.reads_host();
-        (self.host.as_fd(), reads, self.host.wants_write())
+        let writes = self.host.wants_write();
+        (self.host.as_fd(), self.reads_host() && !writes, writes)
     }
 
-    /// The worker's socket, and whether this would write it.
-    pub(super) fn worker_interest(&self) -> Option<(BorrowedFd<'_>, bool)> {
+    /// The worker's socket, and whether this would read and write it. A reply is read when the host
+    /// takes it.
+    pub(super) fn worker_interest(&self) -> Option<(BorrowedFd<'_>, bool, bool)> {
         match &self.worker {
-            Worker::Learning(worker, _) | Worker::Serving(worker) => {
-                Some((worker.as_fd(), worker.wants_write()))
+            Worker::Learning(worker, _) => Some((worker.as_fd(), false, worker.wants_write())),
+            Worker::Serving(worker) => {
+                let reads = !self.host.wants_write();
+                Some((worker.as_fd(), reads, worker.wants_write()))
             }
             Worker::None | Worker::Stricken => None,
         }
