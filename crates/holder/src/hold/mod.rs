@@ -19,6 +19,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
+use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use vfio_user::Listener;
 use vfio_user::relayed::{self, Outbox};
@@ -36,6 +37,8 @@ const START: Duration = Duration::from_secs(60);
 const WORDLESS: Duration = Duration::from_secs(1);
 /// Pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// Requests of a worker that one look reads.
+const MAX_REQUESTS: usize = 64;
 /// Events of one wait.
 const MAX_EVENTS: usize = 64;
 
@@ -250,7 +253,7 @@ impl Hold {
         for event in events {
             let flags = event.flags;
             match Source::of(event.data.u64()) {
-                Source::Control => self.hear_worker(),
+                Source::Control => self.hear_worker(MAX_REQUESTS),
                 Source::Signals => self.take_signals()?,
                 Source::Child => has_ended = true,
                 Source::Input => self.read_input()?,
@@ -394,8 +397,11 @@ impl Hold {
 
     /// The worker has ended.
     fn bury(&mut self) -> io::Result<Option<Ended>> {
-        // What it asked before counts.
-        self.hear_worker();
+        // What it asked before counts; a process that it leaves cannot ask more.
+        if let Some(child) = &self.child {
+            let _ = shutdown(&child.socket, Shutdown::Read);
+        }
+        self.hear_worker(usize::MAX);
         let Some(child) = self.child.take() else {
             return Ok(None);
         };
@@ -447,9 +453,12 @@ impl Hold {
         Ok(None)
     }
 
-    /// Handles what the worker asks.
-    fn hear_worker(&mut self) {
-        while let Some(child) = &mut self.child {
+    /// Handles what the worker asks, so many requests at most.
+    fn hear_worker(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(child) = &mut self.child else {
+                return;
+            };
             let received = match wire::receive(&child.socket) {
                 Ok(received) => received,
                 Err(error) => {

@@ -19,6 +19,7 @@ use std::os::unix::net::UnixStream;
 
 use arrayvec::ArrayVec;
 use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 use vfio_user::relayed::{Arrival, KEEP, PART, RESUME, RESUMED, Resume, is_between};
 use vfio_user::{Command, Connection, ConnectionError, Header, Message, Parting};
 
@@ -123,6 +124,10 @@ impl Session {
     /// The worker has died: what it had sent counts.
     pub(super) fn lose_worker(&mut self, crashed: bool) -> Fate {
         self.crashed = crashed;
+        if let Worker::Serving(worker) = &self.worker {
+            // A process that it leaves with its end cannot send more.
+            let _ = shutdown(worker.as_fd(), Shutdown::Read);
+        }
         let fate = loop {
             match self.hear_worker() {
                 Ok(0) => break Fate::Goes,
