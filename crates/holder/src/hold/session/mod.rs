@@ -292,7 +292,9 @@ impl Session {
             match header.command {
                 KEEP => {
                     let mut fds = message.fds.into_iter();
-                    self.known.kept = fds.next().zip(fds.next()).map(|(a, b)| [a, b]);
+                    if let Some((state, doorbells)) = fds.next().zip(fds.next()) {
+                        self.known.kept = Some([state, doorbells]);
+                    }
                 }
                 PART => return Err(Fate::Over),
                 _ if header.is_reply() => {
