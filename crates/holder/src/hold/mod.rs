@@ -31,6 +31,8 @@ use crate::wire::{self, Message, Received, field, kind};
 
 /// Descriptors that are kept for workers at most.
 const MAX_KEPT: usize = 4096;
+/// Paths that hosts connect to at most.
+const MAX_LISTENING: usize = 1024;
 /// How long a worker may take until it serves.
 const START: Duration = Duration::from_secs(60);
 /// How long a worker may live after it has closed its end of a connection without a word.
@@ -604,6 +606,9 @@ impl Hold {
         let known = all.position(|it| it.as_ref().is_some_and(|it| it.path == path));
         let at = match known {
             Some(at) => at,
+            None if self.listening.iter().flatten().count() >= MAX_LISTENING => {
+                return Err(format!("{MAX_LISTENING} sockets are open already"));
+            }
             None => {
                 let listener = Listener::bind(&path).map_err(|error| error.to_string())?;
                 let new = Listening {
