@@ -654,10 +654,11 @@ impl Hold {
     /// What this worker does not want any more is not kept for the next one.
     fn worker_is_ready(&mut self) {
         let now = Instant::now();
-        if let Some(child) = &mut self.child {
-            child.ready = Some(now);
-            self.succession.settle(&child.program);
-        }
+        let Some(child) = self.child.as_mut().filter(|it| it.ready.is_none()) else {
+            return;
+        };
+        child.ready = Some(now);
+        self.succession.settle(&child.program);
         if let Some((_, ended, _)) = &self.before {
             let pause = now.duration_since(*ended);
             tracing::info!("hosts continue after {} ms", pause.as_millis());

@@ -151,6 +151,10 @@ impl Hold {
     /// what it is.
     pub(super) fn prepare_upgrade(&mut self, path: &Path, asked: u32) -> Result<(), String> {
         let cannot = |error: io::Error| format!("cannot start {}: {error}", path.display());
+        if self.child.as_ref().is_none_or(|it| it.ready.is_none()) {
+            // One that never serves would start others without end.
+            return Err("this process does not serve yet".into());
+        }
         let standby = self.succession.standby.as_ref();
         if standby.is_some_and(|standby| standby.asked.is_some()) {
             return Err("an upgrade is in progress already".into());
