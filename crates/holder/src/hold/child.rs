@@ -90,6 +90,11 @@ impl Child {
         let _ = self.process.kill();
     }
 
+    /// Whether [`Self::wait`] does not block.
+    pub(super) fn has_ended(&mut self) -> bool {
+        !matches!(self.process.try_wait(), Ok(None))
+    }
+
     /// Takes the status of a worker that has ended.
     pub(super) fn wait(mut self) -> io::Result<End> {
         let status = self.process.wait()?;

@@ -181,6 +181,7 @@ impl Hold {
         let Some(standby) = &mut self.succession.standby else {
             return;
         };
+        let has_greeted = standby.child.greeting.is_some();
         let received = wire::receive(&standby.child.socket);
         let greeting = match received {
             Ok(Received::Nothing) => return,
@@ -197,6 +198,9 @@ impl Hold {
             }
             _ => None,
         };
+        if has_greeted {
+            return self.reject_standby("it asks before it is wanted");
+        }
         let Some(greeting) = greeting else {
             return self.reject_standby("it sends what is no greeting");
         };
@@ -223,7 +227,9 @@ impl Hold {
     /// The process that waits has ended.
     pub(super) fn bury_standby(&mut self) {
         self.hear_standby();
-        let Some(standby) = self.succession.standby.take() else {
+        // The event may be that of one before.
+        let ended = |it: &mut Standby| it.child.has_ended();
+        let Some(standby) = self.succession.standby.take_if(ended) else {
             return;
         };
         let said = match standby.child.wait() {
