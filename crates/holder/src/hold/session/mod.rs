@@ -200,16 +200,30 @@ impl Session {
             }
             let body = body.to_vec();
             self.pending_len += body.len();
-            self.last_id = self.last_id.wrapping_add(1);
+            let id = self.next_id();
             self.pending.push_back(Pending {
                 header,
-                id: self.last_id,
+                id,
                 body,
                 fds,
                 is_granted: false,
             });
         }
         Ok(())
+    }
+
+    /// A number that no request without a reply has.
+    fn next_id(&mut self) -> u16 {
+        loop {
+            self.last_id = self.last_id.wrapping_add(1);
+            if self
+                .pending
+                .iter()
+                .all(|request| request.id != self.last_id)
+            {
+                return self.last_id;
+            }
+        }
     }
 
     fn reads_host(&self) -> bool {

@@ -308,3 +308,19 @@ fn the_next_worker_learns_that_the_last_one_failed_by_itself() {
         assert_eq!((command, &body[2..], fds), (RESUME, &expected[..], 2));
     }
 }
+
+#[test]
+fn a_number_is_not_used_again_before_its_reply() {
+    let mut rig = Rig::new();
+    rig.ask(7, READ, b"slow");
+    let slow = seen(&mut rig.worker).unwrap().0;
+    for _ in 0..=u16::MAX {
+        rig.ask(8, READ, b"fast");
+        let (id, ..) = seen(&mut rig.worker).unwrap();
+        assert_ne!(id, slow);
+        rig.answer(id, READ, b"");
+        assert_eq!(seen(&mut rig.host).unwrap().0, 8);
+    }
+    rig.answer(slow, READ, b"");
+    assert_eq!(seen(&mut rig.host).unwrap().0, 7);
+}
