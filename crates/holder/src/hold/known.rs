@@ -22,6 +22,9 @@ use vfio_user::{Command, MAX_FDS};
 const MAX_MAPS: usize = 65_535;
 /// Requests that set interrupts and are remembered.
 const MAX_IRQS: usize = 4096;
+/// Their length in bytes, above which no more are taken: one for all interrupts of a device with
+/// 2,048 of them has 2 KiB.
+const MAX_IRQS_LEN: usize = 16 << 20;
 
 /// Descriptors of a request.
 pub(super) type Fds = ArrayVec<OwnedFd, MAX_FDS>;
@@ -101,7 +104,10 @@ impl Known {
     pub(super) fn has_room(&self, command: Command) -> bool {
         match command {
             Command::DMA_MAP => self.maps.len() < MAX_MAPS,
-            Command::DEVICE_SET_IRQS => self.irqs.len() < MAX_IRQS,
+            Command::DEVICE_SET_IRQS => {
+                let len: usize = self.irqs.iter().map(|irq| irq.body.len()).sum();
+                self.irqs.len() < MAX_IRQS && len < MAX_IRQS_LEN
+            }
             _ => true,
         }
     }
@@ -116,10 +122,12 @@ impl Known {
         }
     }
 
-    fn map(&mut self, body: Vec<u8>, fds: Fds) {
+    fn map(&mut self, mut body: Vec<u8>, fds: Fds) {
         let Ok(request) = DmaMap::parse(&body) else {
             return;
         };
+        // A server reads no more of it.
+        shorten(&mut body, DmaMap::LEN);
         let file = fds.into_iter().next().map(|fd| self.file(fd));
         self.maps.insert(request.iova, Mapped { body, file });
     }
@@ -154,7 +162,7 @@ impl Known {
         }
     }
 
-    fn set_irqs(&mut self, body: Vec<u8>, fds: Fds) {
+    fn set_irqs(&mut self, mut body: Vec<u8>, fds: Fds) {
         let Ok(request) = SetIrqs::parse(&body) else {
             return;
         };
@@ -178,7 +186,12 @@ impl Known {
             what,
         };
         // One with booleans may leave some of its range as it was.
-        if !matches!(data, IrqData::Bool(_)) {
+        let booleans = match data {
+            IrqData::Bool(booleans) => Some(booleans.len()),
+            _ => None,
+        };
+        shorten(&mut body, SetIrqs::HEAD_LEN + booleans.unwrap_or_default());
+        if booleans.is_none() {
             self.irqs.retain(|irq| !key.replaces(&irq.key));
         } else {
             let same = |irq: &Irq| irq.key == key && irq.body == body;
@@ -214,6 +227,12 @@ impl Known {
             }
         }
     }
+}
+
+/// Keeps the first bytes, and no memory for others.
+fn shorten(body: &mut Vec<u8>, len: usize) {
+    body.truncate(len);
+    body.shrink_to_fit();
 }
 
 #[cfg(test)]
@@ -328,6 +347,34 @@ mod tests {
         let none = SetIrqsFlags::DATA_NONE | SetIrqsFlags::ACTION_TRIGGER;
         irqs(&mut known, none, 0, 0, &[]);
         assert_eq!(kept(&known), []);
+    }
+
+    #[test]
+    fn bytes_that_say_nothing_are_not_kept() {
+        let mut known = Known::default();
+        let mut long = map(0, 0x1000);
+        long.resize(1 << 20, 0);
+        known.learn(Command::DMA_MAP, long, Fds::new());
+        let mask = SetIrqsFlags::DATA_NONE | SetIrqsFlags::ACTION_MASK;
+        irqs(&mut known, mask, 0, 1, &[0; 1 << 20]);
+        let some = SetIrqsFlags::DATA_BOOL | SetIrqsFlags::ACTION_MASK;
+        irqs(&mut known, some, 7, 3, &[1; 1 << 20]);
+        let kept = known.irqs.iter().map(|irq| irq.body.capacity());
+        let kept: Vec<_> = kept
+            .chain(known.maps.values().map(|it| it.body.capacity()))
+            .collect();
+        assert_eq!(kept, [20, 23, 32]);
+    }
+
+    #[test]
+    fn the_data_of_interrupts_have_a_limit() {
+        let mut known = Known::default();
+        let some = SetIrqsFlags::DATA_BOOL | SetIrqsFlags::ACTION_MASK;
+        for at in 0..16 {
+            assert!(known.has_room(Command::DEVICE_SET_IRQS));
+            irqs(&mut known, some, at, 1 << 20, &[1; 1 << 20]);
+        }
+        assert!(!known.has_room(Command::DEVICE_SET_IRQS));
     }
 
     #[test]
