@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use nix::sys::signal::Signal;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
@@ -36,6 +37,8 @@ pub(super) struct Child {
     pub(super) said_bye: bool,
     /// It was ended for another program.
     pub(super) hands_over: bool,
+    /// It was ended, and perhaps is still there.
+    pub(super) is_killed: bool,
 }
 
 /// The first message of a worker.
@@ -61,10 +64,14 @@ impl Child {
         }
         // A terminal's signals come to the holder, which gives them to the one that serves.
         let command = command.env(VARIABLE, "1").stdin(theirs).process_group(0);
-        let process = command.spawn()?;
-        let pid = Pid::from_child(&process);
+        let mut process = command.spawn()?;
+        let pidfd = pidfd_open(Pid::from_child(&process), PidfdFlags::empty());
+        if pidfd.is_err() {
+            // Mostly too many descriptors.
+            process.kill().and_then(|()| process.wait())?;
+        }
         Ok(Self {
-            pidfd: pidfd_open(pid, PidfdFlags::empty())?,
+            pidfd: pidfd?,
             process,
             socket,
             program: program.clone(),
@@ -74,7 +81,13 @@ impl Child {
             ready: None,
             said_bye: false,
             hands_over: false,
+            is_killed: false,
         })
+    }
+
+    /// Whether it is waited for until it serves.
+    pub(super) fn is_starting(&self) -> bool {
+        self.ready.is_none() && !self.is_killed
     }
 
     pub(super) fn signal(&self, signal: Signal) {
@@ -86,8 +99,9 @@ impl Child {
     }
 
     pub(super) fn kill(&mut self) {
-        // It may have ended.
-        let _ = self.process.kill();
+        self.is_killed = true;
+        // Not by its number, which may be another one's when it has ended without a status.
+        self.signal(Signal::SIGKILL);
     }
 
     /// Whether [`Self::wait`] does not block.
@@ -97,11 +111,26 @@ impl Child {
 
     /// Takes the status of a worker that has ended.
     pub(super) fn wait(mut self) -> io::Result<End> {
-        let status = self.process.wait()?;
+        let status = match self.process.wait() {
+            // The program that started this one ignores SIGCHLD: there is no status.
+            Err(error) if error.raw_os_error() == Some(Errno::CHILD.raw_os_error()) => None,
+            status => Some(status?),
+        };
         Ok(End {
-            code: status.code(),
-            signal: status.signal(),
+            code: status.and_then(|status| status.code()),
+            signal: status.and_then(|status| status.signal()),
         })
+    }
+}
+
+impl Drop for Child {
+    /// None is left to itself before it serves. One that does sees that the holder ends, and saves
+    /// what it has.
+    fn drop(&mut self) {
+        if self.ready.is_none() {
+            self.kill();
+            let _ = self.process.wait();
+        }
     }
 }
 
@@ -143,7 +172,8 @@ impl fmt::Display for End {
                 Ok(name) => write!(f, "{name}"),
                 Err(_) => write!(f, "signal {signal}"),
             },
-            (None, code) => write!(f, "exit status {}", code.unwrap_or_default()),
+            (None, Some(code)) => write!(f, "exit status {code}"),
+            (None, None) => write!(f, "no status"),
         }
     }
 }

@@ -286,7 +286,7 @@ impl Hold {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let start = self.child.as_ref().filter(|child| child.ready.is_none());
+        let start = self.child.as_ref().filter(|child| child.is_starting());
         let start = start.map(|child| child.started + self.start_bound());
         let listening = self.listening.iter().flatten();
         let accepts = listening.filter_map(|listening| listening.accepts_at);
@@ -308,7 +308,7 @@ impl Hold {
     fn watch_over_start(&mut self) {
         let bound = self.start_bound();
         if let Some(child) = &mut self.child
-            && child.ready.is_none()
+            && child.is_starting()
             && child.started.elapsed() >= bound
         {
             tracing::error!("the server's process does not get ready: it is killed");

@@ -93,6 +93,10 @@ impl Hold {
     /// Starts the next worker, which may have waited.
     pub(super) fn start(&mut self) -> io::Result<()> {
         self.succession.prepares_at = None;
+        if self.succession.standby.is_none() {
+            // The other program has ended since: the last one begins, and may take longer.
+            self.succession.fall_back();
+        }
         let is_upgrade = self.succession.fallback.is_some();
         if let Some(standby) = &self.succession.standby
             && standby.asked.is_some() != is_upgrade
@@ -140,11 +144,8 @@ impl Hold {
     }
 
     fn dismiss_standby(&mut self) {
-        if let Some(mut standby) = self.succession.standby.take() {
-            standby.child.kill();
-            // It has been killed.
-            let _ = standby.child.wait();
-        }
+        // Dropped, it is ended.
+        self.succession.standby = None;
     }
 
     /// Starts another program, which waits; the worker's request is answered when that has said
@@ -247,6 +248,7 @@ impl Hold {
 
     fn refuse_upgrade(&mut self, asked: Option<u32>, why: &str) {
         if let Some(asked) = asked {
+            tracing::warn!("an upgrade is refused: {why}");
             let why = format!("the program cannot go on where this one ends: {why}");
             let reply = Message::new(kind::UPGRADE | kind::REPLY, asked);
             self.tell_child(&reply.with(field::REFUSED, why.as_bytes()), None);
