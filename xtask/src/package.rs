@@ -29,6 +29,10 @@ const FILES: &[(&str, &str)] = &[
         "usr/share/doc/nvmirage/examples/block-device.conf",
     ),
     (
+        "survive.conf",
+        "usr/share/doc/nvmirage/examples/survive.conf",
+    ),
+    (
         "vfio-drive.conf",
         "usr/share/doc/nvmirage/examples/vfio-drive.conf",
     ),

@@ -47,6 +47,8 @@ pub(crate) mod kind {
     pub(crate) const UPGRADE: u16 = 9;
     /// The worker is quiet: that program goes on.
     pub(crate) const HAND_OVER: u16 = 10;
+    /// Tell the service manager; it shows that the worker lives, too.
+    pub(crate) const NOTIFY: u16 = 11;
     /// Set in replies.
     pub(crate) const REPLY: u16 = 0x8000;
 }
@@ -71,6 +73,8 @@ pub(crate) mod field {
     pub(crate) const WRITES: u16 = 8;
     /// Version of its program.
     pub(crate) const VERSION: u16 = 9;
+    /// What the service manager is notified of (sd_notify(3)).
+    pub(crate) const STATE: u16 = 10;
 }
 
 /// What is wrong with a message.

@@ -224,6 +224,17 @@ impl Holder {
         self.ask(kind::READY, &[], &[]).map(drop)
     }
 
+    /// Tells the service manager, if there is one, of this worker's state: lines as of sd_notify(3).
+    /// A worker that tells nothing for the time in `WATCHDOG_USEC` is replaced, unless it has told
+    /// that it stops.
+    ///
+    /// # Errors
+    /// [`HolderError`].
+    pub fn notify(&self, state: &str) -> Result<(), HolderError> {
+        let state = (field::STATE, state.as_bytes());
+        self.ask(kind::NOTIFY, &[state], &[]).map(drop)
+    }
+
     /// This worker ends by its own will: it is not to be replaced.
     ///
     /// # Errors

@@ -7,13 +7,14 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use std::{fmt, io};
+use std::{fmt, fs, io};
 
 use nix::sys::signal::Signal;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
+use super::watch::prepare;
 use crate::worker::VARIABLE;
 
 /// A worker.
@@ -31,10 +32,16 @@ pub(super) struct Child {
     /// It asks no more.
     pub(super) is_deaf: bool,
     pub(super) started: Instant,
+    /// When it last showed that it lives, once it served.
+    pub(super) alive: Option<Instant>,
+    /// It was ended because it did not show that.
+    pub(super) is_hung: bool,
     /// When it began to serve.
     pub(super) ready: Option<Instant>,
     /// It ends by its own will.
     pub(super) said_bye: bool,
+    /// It has told that it stops.
+    pub(super) is_stopping: bool,
     /// It was ended for another program.
     pub(super) hands_over: bool,
     /// It was ended, and perhaps is still there.
@@ -64,8 +71,10 @@ impl Child {
         }
         // A terminal's signals come to the holder, which gives them to the one that serves.
         let command = command.env(VARIABLE, "1").stdin(theirs).process_group(0);
+        prepare(command);
         let mut process = command.spawn()?;
         let pidfd = pidfd_open(Pid::from_child(&process), PidfdFlags::empty());
+        sacrifice(process.id());
         if pidfd.is_err() {
             // Mostly too many descriptors.
             process.kill().and_then(|()| process.wait())?;
@@ -78,8 +87,11 @@ impl Child {
             greeting: None,
             is_deaf: false,
             started: Instant::now(),
+            alive: None,
+            is_hung: false,
             ready: None,
             said_bye: false,
+            is_stopping: false,
             hands_over: false,
             is_killed: false,
         })
@@ -88,6 +100,11 @@ impl Child {
     /// Whether it is waited for until it serves.
     pub(super) fn is_starting(&self) -> bool {
         self.ready.is_none() && !self.is_killed
+    }
+
+    /// Whether it is to show that it lives.
+    pub(super) fn is_watched(&self) -> bool {
+        self.ready.is_some() && !self.is_killed && !self.said_bye && !self.is_stopping
     }
 
     pub(super) fn signal(&self, signal: Signal) {
@@ -134,6 +151,21 @@ impl Drop for Child {
     }
 }
 
+/// Where memory runs out, the kernel ends the worker sooner than the holder, which then starts
+/// another one.
+fn sacrifice(pid: u32) {
+    const MORE: i32 = 100;
+    const MAX: i32 = 1000;
+    let own = fs::read_to_string("/proc/self/oom_score_adj");
+    let own: i32 = own
+        .ok()
+        .and_then(|own| own.trim().parse().ok())
+        .unwrap_or(0);
+    let score = (own + MORE).min(MAX).to_string();
+    // Some systems forbid it.
+    let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), score);
+}
+
 /// How a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
@@ -154,7 +186,7 @@ impl End {
         ];
         match self.signal {
             Some(signal) => !OTHERS.iter().any(|other| *other as i32 == signal),
-            None => self.code != Some(0),
+            None => self.code.is_some_and(|code| code != 0),
         }
     }
 

@@ -2,15 +2,17 @@
 
 mod child;
 mod known;
+mod poller;
 mod session;
 mod stricken;
 mod succession;
 mod table;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -25,8 +27,10 @@ use vfio_user::Listener;
 use vfio_user::relayed::{self, Outbox};
 
 use self::child::{Child, Deaths};
+use self::poller::{Poller, Source};
 use self::succession::Succession;
 use self::table::Table;
+use self::watch::Manager;
 use crate::wire::{self, Message, Received, field, kind};
 
 /// Descriptors that are kept for workers at most.
@@ -62,84 +66,6 @@ pub enum Ended {
     Worker(u8),
     /// A signal came while there was no worker to end.
     Signal,
-}
-
-/// What an event is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    Control,
-    Signals,
-    Child,
-    Input,
-    Listener(usize),
-    Host(usize),
-    Worker(usize),
-    Parting(usize),
-    Standby,
-    StandbyControl,
-}
-
-impl Source {
-    fn token(self) -> u64 {
-        let (kind, at) = match self {
-            Source::Control => (0, 0),
-            Source::Signals => (1, 0),
-            Source::Child => (2, 0),
-            Source::Input => (3, 0),
-            Source::Listener(at) => (4, at),
-            Source::Host(at) => (5, at),
-            Source::Worker(at) => (6, at),
-            Source::Parting(at) => (7, at),
-            Source::Standby => (8, 0),
-            Source::StandbyControl => (9, 0),
-        };
-        kind << 32 | at as u64
-    }
-
-    fn of(token: u64) -> Self {
-        let at = (token & 0xffff_ffff) as usize;
-        match token >> 32 {
-            0 => Source::Control,
-            1 => Source::Signals,
-            2 => Source::Child,
-            3 => Source::Input,
-            4 => Source::Listener(at),
-            5 => Source::Host(at),
-            6 => Source::Worker(at),
-            7 => Source::Parting(at),
-            8 => Source::Standby,
-            _ => Source::StandbyControl,
-        }
-    }
-}
-
-/// The descriptors that are waited for.
-#[derive(Debug)]
-struct Poller(OwnedFd);
-
-impl Poller {
-    fn new() -> io::Result<Self> {
-        Ok(Self(epoll::create(epoll::CreateFlags::CLOEXEC)?))
-    }
-
-    fn add(&self, fd: BorrowedFd<'_>, source: Source, flags: epoll::EventFlags) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(source.token());
-        Ok(epoll::add(&self.0, fd, data, flags)?)
-    }
-
-    fn modify(
-        &self,
-        fd: BorrowedFd<'_>,
-        source: Source,
-        flags: epoll::EventFlags,
-    ) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(source.token());
-        Ok(epoll::modify(&self.0, fd, data, flags)?)
-    }
-
-    fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        Ok(epoll::delete(&self.0, fd)?)
-    }
 }
 
 /// A path that hosts connect to.
@@ -197,6 +123,7 @@ struct Hold {
     kept: BTreeMap<Vec<u8>, Kept>,
     /// A signal has asked for the end.
     is_ending: bool,
+    manager: Option<Manager>,
 }
 
 impl Hold {
@@ -232,6 +159,7 @@ impl Hold {
             table: Table::default(),
             kept: BTreeMap::new(),
             is_ending: false,
+            manager: Manager::of_environment()?,
         })
     }
 
@@ -277,6 +205,7 @@ impl Hold {
             child.kill();
         }
         self.watch_over_start();
+        self.watch();
         self.look_at_succession();
         if has_ended {
             return self.bury();
@@ -290,7 +219,11 @@ impl Hold {
         let start = start.map(|child| child.started + self.start_bound());
         let listening = self.listening.iter().flatten();
         let accepts = listening.filter_map(|listening| listening.accepts_at);
-        let others = [self.table.next_deadline(), self.succession.next_deadline()];
+        let others = [
+            self.table.next_deadline(),
+            self.succession.next_deadline(),
+            self.watches_at(),
+        ];
         let others = others.into_iter().flatten();
         others.chain(start).chain(accepts).min()
     }
@@ -408,7 +341,7 @@ impl Hold {
             return Ok(None);
         };
         let (by_own_will, ready) = (child.said_bye, child.ready);
-        let hands_over = child.hands_over;
+        let (hands_over, is_hung) = (child.hands_over, child.is_hung);
         let now = Instant::now();
         let end = child.wait()?;
         let is_first = self.generation == 1 && ready.is_none();
@@ -421,9 +354,12 @@ impl Hold {
         for listening in self.listening.iter_mut().flatten() {
             listening.outbox = None;
         }
-        self.table.lose_worker(end.is_crash(), &self.poller);
+        self.table
+            .lose_worker(is_hung || end.is_crash(), &self.poller);
         let cause = if hands_over {
             "upgrade".to_owned()
+        } else if is_hung {
+            "no sign of life".to_owned()
         } else {
             end.to_string()
         };
@@ -571,6 +507,11 @@ impl Hold {
                 });
                 let fd = fd.transpose().map_err(|error| error.to_string())?;
                 Ok(Some((reply, fd)))
+            }
+            kind::NOTIFY => {
+                let state = request.bytes(field::STATE);
+                self.take_notice(state.ok_or("the request has no text")?);
+                Ok(Some((reply, None)))
             }
             kind::FORGET => {
                 self.kept.remove(&name()?);

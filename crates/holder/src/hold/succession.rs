@@ -61,6 +61,11 @@ impl Succession {
         })
     }
 
+    /// Whether another program is started because a worker has asked for it.
+    pub(super) fn is_asked(&self) -> bool {
+        self.standby.as_ref().is_some_and(|it| it.asked.is_some())
+    }
+
     /// When [`Hold::look_at_succession`] has something to do.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let asked = self.standby.as_ref().filter(|it| it.asked.is_some());

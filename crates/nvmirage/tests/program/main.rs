@@ -61,6 +61,7 @@ mod shared_drives;
 mod simulate;
 mod subsystems;
 mod survive;
+mod survive_service;
 mod tenants;
 mod timed;
 mod timing_state;

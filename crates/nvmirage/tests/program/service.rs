@@ -1,6 +1,7 @@
 //! What a service manager sees of the program, played by the test: sd_notify(3), sd_listen_fds(3),
 //! sd-daemon(3); and its log, which may change while it runs.
 
+use std::os::fd::OwnedFd;
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::Command;
@@ -70,33 +71,36 @@ fn a_manager_hears_that_it_is_ready_lives_and_stops() {
     assert!(server.end().success());
 }
 
+/// The program with these arguments, started by a manager that passes `listener`: as descriptor 3,
+/// and with the process id that exec keeps (sd_listen_fds(3)).
+pub(crate) fn activated(world: &World, listener: &UnixListener, args: &[&str]) -> Command {
+    let program = world.program();
+    let mut command = Command::new("sh");
+    command
+        .args([
+            "-c",
+            "exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\"",
+            "sh",
+        ])
+        .arg(program.get_program())
+        .args(args)
+        .current_dir(world.path(""))
+        .stdin(OwnedFd::from(listener.try_clone().unwrap()));
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 #[test]
 fn the_control_socket_may_be_the_managers_and_stays_when_we_end() {
     let world = World::new();
     let path = world.path("managers.sock");
     let listener = UnixListener::bind(&path).unwrap();
-    // descriptor 3, and the process id that exec keeps (sd_listen_fds(3))
-    let activated = |args: &[&str]| {
-        let program = world.program();
-        let mut command = Command::new("sh");
-        command
-            .args([
-                "-c",
-                "exec 3<&0 0</dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\"",
-                "sh",
-            ])
-            .arg(program.get_program())
-            .args(args)
-            .current_dir(world.path(""))
-            .stdin(std::os::fd::OwnedFd::from(listener.try_clone().unwrap()));
-        for (name, value) in program.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command
-    };
+    let activated = |args: &[&str]| activated(&world, &listener, args);
     let control = format!("unix:{}", path.display());
     let file = world.write("empty.toml", "");
     let file = file.to_str().unwrap();

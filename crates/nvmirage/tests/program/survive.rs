@@ -26,7 +26,7 @@ fn serve(world: &World, media: &[&str]) -> Server {
 }
 
 /// The child of a holder, once there is one other than `last`.
-fn worker(server: &mut Server, last: Option<Pid>) -> Pid {
+pub(crate) fn worker(server: &mut Server, last: Option<Pid>) -> Pid {
     let holder = server.child().id();
     let deadline = Instant::now() + BOUND;
     loop {
@@ -46,7 +46,7 @@ fn worker(server: &mut Server, last: Option<Pid>) -> Pid {
     }
 }
 
-fn wait_for_log(server: &Server, text: &str, times: usize) {
+pub(crate) fn wait_for_log(server: &Server, text: &str, times: usize) {
     let deadline = Instant::now() + BOUND;
     while server.log().matches(text).count() < times {
         assert!(Instant::now() < deadline, "no {text:?}: {}", server.log());
@@ -55,7 +55,7 @@ fn wait_for_log(server: &Server, text: &str, times: usize) {
 }
 
 /// Kills the worker, and waits until another one serves.
-fn replace(server: &mut Server) {
+pub(crate) fn replace(server: &mut Server) {
     // Three that serve for less than a second would be the last.
     thread::sleep(Duration::from_millis(1100));
     let before = server.log().matches("hosts continue after").count();

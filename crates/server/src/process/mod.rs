@@ -127,6 +127,7 @@ async fn serve(serving: Serving, ready: impl FnOnce() -> anyhow::Result<()>) -> 
     let inventory = inventory.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
     if let Some(holder) = &holder {
         held::begin(&supervisor, holder)?;
+        service::tell_through(holder);
     }
     if holder
         .as_ref()

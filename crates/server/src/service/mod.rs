@@ -9,8 +9,10 @@ mod watchdog;
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, ensure};
+use holder::Holder;
 use listenfd::ListenFd;
 use sd_notify::NotifyState;
 pub(crate) use watchdog::Watchdog;
@@ -37,9 +39,24 @@ pub(crate) fn stopping() {
     ]);
 }
 
+/// The holder of this process, which is the manager's service in its place.
+static HOLDER: OnceLock<Arc<Holder>> = OnceLock::new();
+
+/// From now on, `holder` passes on what the manager is notified of. The first one counts.
+pub(crate) fn tell_through(holder: &Arc<Holder>) {
+    let _ = HOLDER.set(holder.clone());
+}
+
 /// Sends a notification. A failure is only logged, and the server continues.
 fn tell(what: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(what) {
+    let told = match HOLDER.get() {
+        Some(holder) => {
+            let lines: Vec<String> = what.iter().map(ToString::to_string).collect();
+            holder.notify(&lines.join("\n")).map_err(io::Error::other)
+        }
+        None => sd_notify::notify(what),
+    };
+    if let Err(error) = told {
         tracing::warn!("cannot notify the service manager: {error}");
     }
 }

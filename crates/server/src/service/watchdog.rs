@@ -3,7 +3,7 @@
 //! A separate thread asks the reactors, so that neither the control socket nor a long request
 //! interferes. If one reactor does not answer in time, the manager is not notified, and restarts
 //! the whole process: hosts of the other reactors would otherwise hang on media that they share
-//! with it.
+//! with it. With a holder, that is the one who is notified, and who replaces the process.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;

@@ -1,5 +1,5 @@
 //! The Debian package in a guest with a real service manager: installed, started, confined,
-//! watched, and purged.
+//! watched, replaced, and purged.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use guest_rig::{Boot, Guest, Options, Rig, server};
 use crate::served::text;
 
 /// Boot, installation and a watchdog that is waited for, on an emulated processor.
-const BOUND: Duration = Duration::from_secs(240);
+const BOUND: Duration = Duration::from_secs(300);
 
 #[test]
 fn a_package_is_a_service_of_systemd() {

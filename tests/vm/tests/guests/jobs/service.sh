@@ -118,6 +118,40 @@ watchdog() {
     journalctl --no-pager --unit $unit | grep -i watchdog
 }
 
+# the process that serves: the main one keeps the sockets, and its oldest child serves
+worker() {
+    cut -d ' ' -f 1 "/proc/$(value MainPID)/task/$(value MainPID)/children"
+}
+
+# a process that dies, hangs or is upgraded is replaced, and the service goes on
+survive() {
+    cp /usr/share/doc/nvmirage/examples/survive.conf /run/systemd/system/$unit.d/
+    printf '[Service]\nWatchdogSec=12s\n' >/run/systemd/system/$unit.d/quick.conf
+    systemctl daemon-reload
+    systemctl restart $unit
+    is ActiveState active
+    main=$(value MainPID)
+    # what is killed within a second of service counts as a failure of the program
+    sleep 2
+    kill -KILL "$(worker)"
+    until_true sh -c 'nvmirage ls | grep "^process 2 of this server: the last one ended (SIGKILL)"'
+    sleep 2
+    kill -STOP "$(worker)"
+    until_true sh -c 'nvmirage ls | grep "^process 3 of this server: the last one ended (no sign of life)"'
+    sleep 2
+    nvmirage upgrade
+    nvmirage ls | grep "^process 4 of this server: the last one ended (upgrade)"
+    # it lives longer than the bound
+    sleep 8
+    nvmirage ls | grep "^process 4 of this server"
+    is NRestarts 0
+    is ActiveState active
+    [ "$(value MainPID)" = "$main" ]
+    systemctl reload $unit
+    systemctl stop $unit
+    is Result success
+}
+
 purge() {
     dpkg --purge nvmirage
     fails systemctl is-active $unit
@@ -138,5 +172,6 @@ step reload reload
 step journal journal
 step activated activated
 step watchdog watchdog
+step survive survive
 step purge purge
 step quiet no_complaints
