@@ -224,9 +224,9 @@ impl Holder {
         self.ask(kind::READY, &[], &[]).map(drop)
     }
 
-    /// Tells the service manager, if there is one, of this worker's state: lines as of sd_notify(3).
-    /// A worker that tells nothing for the time in `WATCHDOG_USEC` is replaced, unless it has told
-    /// that it stops.
+    /// Tells the service manager, if there is one, of this worker's state: lines as of
+    /// sd_notify(3). A worker that tells nothing for the time in `WATCHDOG_USEC` is replaced,
+    /// unless it has told that it stops.
     ///
     /// # Errors
     /// [`HolderError`].

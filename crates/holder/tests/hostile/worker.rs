@@ -169,6 +169,7 @@ fn hop(control: &mut Control, dir: &std::path::Path) -> ! {
 pub(crate) fn scribble() {
     let socket = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     let mut socket = UnixStream::from(socket);
+    socket.set_nonblocking(false).unwrap();
     let until = Instant::now() + Duration::from_secs(40);
     let frame = [1_u32 << 16 | 0xffff, 16, 1, 0].map(u32::to_le_bytes);
     // Many at a time: they are written faster than they are read.

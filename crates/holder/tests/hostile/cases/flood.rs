@@ -45,7 +45,10 @@ fn a_stopped_worker_holds_its_hosts_back_and_loses_nothing() {
                 sent += 1;
             }
             match host.stream.write(&left) {
-                Ok(len) => drop(left.drain(..len)),
+                Ok(len) => {
+                    left.drain(..len);
+                    waits = 0;
+                }
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::WouldBlock);
                     waits += 1;
@@ -78,11 +81,12 @@ fn a_host_that_floods_a_hand_over_loses_nothing() {
     let (mut flooding, mut host) = (rig.host(), rig.host());
     let before = rig.usage();
     let mut stream = flooding.stream.try_clone().unwrap();
-    let ends = is_over.clone();
+    let has_begun = Arc::new(AtomicBool::new(false));
+    let (ends, comes) = (is_over.clone(), has_begun.clone());
     let sender = std::thread::spawn(move || {
         let mut sent = 0_u16;
         let mut count = 0_u32;
-        while count < 1_000_000 && !ends.load(Relaxed) || count % 1000 != 0 {
+        while count < 1_000_000 && !ends.load(Relaxed) || !count.is_multiple_of(1000) {
             let read = request(sent, REGION_READ, &access(0, 8));
             stream.write_all(&read).unwrap();
             (sent, count) = (sent.wrapping_add(1), count + 1);
@@ -96,6 +100,7 @@ fn a_host_that_floods_a_hand_over_loses_nothing() {
         for id in (0..=u16::MAX).cycle() {
             let reply = flooding.reply();
             assert_eq!(reply.id, id);
+            comes.store(true, Relaxed);
             if reply.command == REGION_WRITE {
                 break;
             }
@@ -104,6 +109,7 @@ fn a_host_that_floods_a_hand_over_loses_nothing() {
         flooding.sees_nothing(Duration::from_millis(50));
         by
     });
+    wait_for("the flood", || has_begun.load(Relaxed));
     assert_eq!(host.tell("upgrade next"), "ok");
     assert_eq!(host.tell("then hand-over"), "done");
     host.is_served_by(2);
@@ -127,10 +133,14 @@ fn a_host_that_reads_no_replies_costs_little() {
     // Replies of 512 KiB each: those to all requests that wait are more than is kept of them.
     let bytes = request(1, REGION_READ, &access(0, 512 << 10));
     let mut waits = 0;
-    let mut at = 0;
+    let (mut at, mut sent) = (0, 0);
     while waits < 50 {
         match host.stream.write(&bytes[at..]) {
-            Ok(len) => at = (at + len) % bytes.len(),
+            Ok(len) => {
+                (at, sent) = ((at + len) % bytes.len(), sent + len);
+                waits = 0;
+                assert!(sent < 1 << 20, "the host is held back");
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 waits += 1;
                 sleep(Duration::from_millis(10));
