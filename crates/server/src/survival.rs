@@ -30,6 +30,11 @@ pub(crate) fn obstacle(medium: &config::Medium) -> Option<&'static str> {
     }
 }
 
+/// Name under which a holder keeps the reservations of a subsystem.
+pub(crate) fn reservations_name(subsystem: &str) -> String {
+    format!("reservations {subsystem}")
+}
+
 /// Name under which a holder keeps the memory of a medium.
 pub(crate) fn memory_name(medium: &str) -> String {
     format!("medium {medium}")

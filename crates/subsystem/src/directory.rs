@@ -12,7 +12,7 @@ use port::namespace::{Namespace, NamespaceTable};
 use port::{BlockRanges, ByteRange, ChannelId};
 
 use super::allocated::{Allocated, Busy, GRANULE, Pool};
-use super::record::{ControllerRecord, Record};
+use super::record::{ControllerRecord, CurrentReservation, Record};
 use super::reservation::{Host, Reservation};
 use super::sanitize::{Sanitize, SanitizeChange};
 use super::set::{ControllerId, ControllerSet};
@@ -465,6 +465,16 @@ impl Directory {
         }
     }
 
+    fn reservations(&self) -> Vec<CurrentReservation> {
+        let reserved = self.namespaces.iter();
+        let reserved = reserved.filter(|it| it.reservation != Reservation::default());
+        let current = |it: &Allocated| CurrentReservation {
+            nsid: it.nsid(),
+            reservation: it.reservation.clone(),
+        };
+        reserved.map(current).collect()
+    }
+
     pub(super) fn record(&self, controllers: Vec<ControllerRecord>) -> Record {
         Record {
             namespaces: self
@@ -476,6 +486,7 @@ impl Directory {
             created: self.created,
             sanitize: self.sanitize.record().clone(),
             controllers,
+            reservations: self.reservations(),
         }
     }
 }

@@ -45,7 +45,9 @@ pub use self::directory::{Change, Directory};
 pub use self::erase::{Erase, Round};
 pub use self::health::HealthRecord;
 pub use self::operation::{Answer, NSID_NONE, Operation, Requester, Step};
-pub use self::record::{ControllerRecord, NamespaceRecord, Record, RestoreError, SavedFeatures};
+pub use self::record::{
+    ControllerRecord, CurrentReservation, NamespaceRecord, Record, RestoreError, SavedFeatures,
+};
 pub use self::request::{OperatorRequest, Plan};
 pub use self::reservation::{Host, Registrant, Reservation, ReservationCommand};
 pub use self::sanitize::{Sanitize, SanitizeChange, SanitizeNews, SanitizeOutcome, SanitizeRecord};

@@ -31,6 +31,20 @@ pub struct Record {
     pub sanitize: SanitizeRecord,
     /// Every controller that ever was, by identifier.
     pub controllers: Vec<ControllerRecord>,
+    /// Registrants and reservations as they are, those included that a power loss ends: for another
+    /// process with the same hosts, and not part of what is written.
+    #[serde(skip)]
+    pub reservations: Vec<CurrentReservation>,
+}
+
+/// The registrants and the reservation of a namespace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CurrentReservation {
+    /// The namespace.
+    pub nsid: u32,
+    /// They.
+    pub reservation: Reservation,
 }
 
 /// A namespace.

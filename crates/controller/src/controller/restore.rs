@@ -71,6 +71,8 @@ impl Controller {
         controller.view = view;
         controller.held_back = true;
         controller.take_over(&found);
+        let identifier = controller.features.current.host_identifier();
+        subsystem.continue_host(controller.id, identifier);
         controller.continue_reset();
         if controller.life.phase == Phase::Ready {
             controller.go_on(&found, crashed, subsystem, lanes)?;

@@ -9,7 +9,7 @@ use driver::bus::vfio_user::VfioUser;
 use driver::{Device, DriverError, Options};
 use nvme_spec::features::{FeatureId, Select};
 use nvme_spec::log::LogPageId;
-use nvme_spec::opcode::AdminOpcode;
+use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
 use nvme_spec::{Sqe, Status};
 
 use crate::world::{BOUND, World};
@@ -213,5 +213,48 @@ impl Host {
         let time = since.elapsed();
         self.0.delete_queue_pair(queue).unwrap();
         time
+    }
+
+    /// Sets the host's identifier, of 64 bits (Base 2.1, 5.1.25.1.28).
+    pub(crate) fn identify_as(&mut self, identifier: u64) {
+        let fid = FeatureId::HOST_IDENTIFIER.0.into();
+        let bytes = identifier.to_le_bytes();
+        self.command(AdminOpcode::SET_FEATURES, 0, (fid, 0), Some(&bytes));
+    }
+
+    /// Executes a reservation command with two keys (Base 2.1, 7.3 to 7.6); its status.
+    pub(crate) fn reserve(&mut self, opcode: NvmOpcode, dword: u32, keys: [u64; 2]) -> Status {
+        let mut queue = self.0.create_queue_pair(4, false).unwrap();
+        let buffer = self.0.alloc(4096).unwrap();
+        let bytes: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes()).collect();
+        buffer.write_from(0, &bytes);
+        let sqe = Sqe {
+            opcode: opcode.0,
+            nsid: 1,
+            prp1: queue.iova(&buffer).0,
+            cdw10: dword,
+            ..Sqe::default()
+        };
+        let status = match queue.run("a reservation command", sqe) {
+            Ok(_) => Status::SUCCESSFUL_COMPLETION,
+            Err(DriverError::Status { status, .. }) => status,
+            Err(error) => panic!("{error}"),
+        };
+        self.0.delete_queue_pair(queue).unwrap();
+        status
+    }
+
+    /// The status of a write to the first block.
+    pub(crate) fn write_status(&mut self) -> Status {
+        let namespace = self.0.namespace(1).unwrap();
+        let mut queue = self.0.create_queue_pair(4, false).unwrap();
+        let buffer = self.0.alloc(4096).unwrap();
+        let status = match queue.write(&namespace, 0, 1, &buffer, false) {
+            Ok(_) => Status::SUCCESSFUL_COMPLETION,
+            Err(DriverError::Status { status, .. }) => status,
+            Err(error) => panic!("{error}"),
+        };
+        self.0.delete_queue_pair(queue).unwrap();
+        status
     }
 }

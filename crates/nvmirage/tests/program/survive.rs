@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use nvme_spec::Status;
 use nvme_spec::features::FeatureId;
+use nvme_spec::opcode::NvmOpcode;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
@@ -145,6 +147,54 @@ fn a_process_that_was_replaced_shows_in_the_list_the_events_and_the_metrics() {
         assert!(metrics.lines().any(|l| l.starts_with(&line)), "{line}");
     }
     drop(host);
+    server.stop();
+}
+
+/// A replaced process is no power failure: a reservation that does not persist through one stays,
+/// and so does who holds it.
+#[test]
+fn a_reservation_is_the_same_hosts_after_a_death_and_released_once_for_all() {
+    const REGISTER: NvmOpcode = NvmOpcode::RESERVATION_REGISTER;
+    const ACQUIRE: NvmOpcode = NvmOpcode::RESERVATION_ACQUIRE;
+    const RELEASE: NvmOpcode = NvmOpcode::RESERVATION_RELEASE;
+    const OK: Status = Status::SUCCESSFUL_COMPLETION;
+    let world = World::new();
+    let controller = |name: &str| {
+        format!(
+            "[[controller]]\nname = \"{name}\"\nsubsystem = \"pair\"\nnamespaces = [\"n\"]\n\
+             listen = \"{}\"\n",
+            world.vfio_user(name)
+        )
+    };
+    let config = format!(
+        "[[media]]\nname = \"m\"\nkind = \"ram\"\nsize = \"16MiB\"\n\
+         [[namespace]]\nname = \"n\"\nmedia = \"m\"\n{}{}",
+        controller("one"),
+        controller("two")
+    );
+    let file = world.write("config.toml", &config);
+    let mut server = world.serve(&["--survive", "--config", file.to_str().unwrap()]);
+    let [mut one, mut two] = ["one", "two"].map(|socket| Host::attach(&world, socket));
+    one.identify_as(0x1111);
+    two.identify_as(0x2222);
+    assert_eq!(one.reserve(REGISTER, 0, [0, 7]), OK);
+    // Write Exclusive
+    assert_eq!(one.reserve(ACQUIRE, 1 << 8, [7, 0]), OK);
+    for _ in 0..2 {
+        assert_eq!(two.write_status(), Status::RESERVATION_CONFLICT);
+        assert_eq!(one.write_status(), OK);
+        replace(&mut server);
+    }
+    assert_eq!(two.write_status(), Status::RESERVATION_CONFLICT);
+    assert_eq!(one.write_status(), OK);
+    assert_eq!(one.reserve(RELEASE, 1 << 8, [7, 0]), OK);
+    assert_eq!(two.write_status(), OK);
+    replace(&mut server);
+    assert_eq!(two.write_status(), OK);
+    // It is still registered.
+    assert_eq!(one.reserve(ACQUIRE, 1 << 8, [7, 0]), OK);
+    assert_eq!(two.write_status(), Status::RESERVATION_CONFLICT);
+    drop((one, two));
     server.stop();
 }
 

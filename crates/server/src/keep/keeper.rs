@@ -7,14 +7,17 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use holder::Holder;
 use reactor::message::{Ended, Keep};
-use subsystem::Record;
+use subsystem::{CurrentReservation, Record};
 
 use super::sidecar::{Basis, Place, Sidecar};
+use crate::survival;
 
 /// Pause between attempts to write a record.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -30,6 +33,8 @@ pub(crate) struct Kept {
     pub(crate) basis: Basis,
     /// Its record without any changes, which need not be saved; `None`: every record is saved.
     pub(crate) plain: Option<Record>,
+    /// Who keeps what only another process with the same hosts needs.
+    pub(crate) holder: Option<Arc<Holder>>,
 }
 
 enum Message {
@@ -131,6 +136,8 @@ struct Subsystem {
     exists: bool,
     /// The last write failed, and was logged.
     failing: bool,
+    /// What the holder keeps, if it has got anything from this process.
+    reservations: Option<Vec<CurrentReservation>>,
 }
 
 struct Job {
@@ -180,16 +187,25 @@ impl Work {
         match message {
             Message::Serve { subsystem, kept } => {
                 let exists = kept.place.path().exists();
-                let failing = self.subsystems.get(&subsystem).is_some_and(|s| s.failing);
+                let before = self.subsystems.remove(&subsystem);
+                let (failing, reservations) = before
+                    .map(|before| (before.failing, before.reservations))
+                    .unwrap_or_default();
                 let served = Subsystem {
                     kept,
                     exists,
                     failing,
+                    reservations,
                 };
                 self.subsystems.insert(subsystem, served);
             }
             Message::End { subsystem } => {
-                self.subsystems.remove(&subsystem);
+                if let Some(gone) = self.subsystems.remove(&subsystem)
+                    && let Some(holder) = gone.kept.holder
+                    && let Err(error) = holder.forget(&survival::reservations_name(&subsystem))
+                {
+                    tracing::warn!(subsystem, "reservations are not forgotten: {error}");
+                }
             }
             Message::Keep {
                 subsystem,
@@ -218,7 +234,7 @@ impl Work {
         let Some(subsystem) = self.subsystems.get_mut(name) else {
             return (job.ended)(false);
         };
-        match subsystem.write(name, &job.record) {
+        match subsystem.keep(name, &job.record) {
             Ok(()) => (job.ended)(true),
             Err(_) if job.since.elapsed() >= PATIENCE => (job.ended)(false),
             Err(_) => {
@@ -230,7 +246,26 @@ impl Work {
 }
 
 impl Subsystem {
+    fn keep(&mut self, name: &str, record: &Record) -> io::Result<()> {
+        self.write(name, record)?;
+        let Some(holder) = &self.kept.holder else {
+            return Ok(());
+        };
+        if self.reservations.as_ref() != Some(&record.reservations) {
+            let bytes = serde_json::to_vec(&record.reservations)?;
+            holder
+                .keep_bytes(&survival::reservations_name(name), &bytes)
+                .map_err(io::Error::other)?;
+            self.reservations = Some(record.reservations.clone());
+        }
+        Ok(())
+    }
+
     fn write(&mut self, name: &str, record: &Record) -> io::Result<()> {
+        let record = &Record {
+            reservations: Vec::new(),
+            ..record.clone()
+        };
         if !self.exists && self.kept.plain.as_ref() == Some(record) {
             return Ok(());
         }
@@ -238,6 +273,7 @@ impl Subsystem {
             place,
             basis,
             plain,
+            holder: _,
         } = &self.kept;
         let sidecar = Sidecar::new(
             name.to_owned(),
@@ -295,6 +331,7 @@ mod tests {
                 place: place.clone(),
                 basis: Basis::default(),
                 plain: Some(Record::default()),
+                holder: None,
             };
             keeper.sender().serve("one", kept);
             Rig { dir, keeper, place }

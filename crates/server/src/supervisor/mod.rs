@@ -125,6 +125,8 @@ struct State {
     holder: Option<Arc<Holder>>,
     /// When the hosts of the process before went on: the time of CLOCK_MONOTONIC.
     before: Option<EndedProcess>,
+    /// Subsystems that this process has served.
+    continued: BTreeSet<String>,
     /// What is wanted. It differs from `config`, what is served, while a plan is carried out, and
     /// after one that did not end.
     desired: Objects,
@@ -182,6 +184,7 @@ impl Supervisor {
             source,
             before: holder.as_ref().and_then(|holder| upgrade::ended(holder)),
             holder,
+            continued: BTreeSet::new(),
             desired: Objects::default(),
             unfinished: Unfinished::default(),
             is_reconciling: false,

@@ -11,8 +11,8 @@ use api::config::{self, Config, Controller};
 use engine::SubsystemSlot;
 use reactor::message::{Keep, NewSubsystem, View};
 use subsystem::{
-    ControllerId, ControllerRecord, DEFAULT_NAMESPACE_LIMIT, NamespaceRecord, Record, Subsystem,
-    SubsystemConfig,
+    ControllerId, ControllerRecord, CurrentReservation, DEFAULT_NAMESPACE_LIMIT, NamespaceRecord,
+    Record, Subsystem, SubsystemConfig,
 };
 
 use super::State;
@@ -24,7 +24,10 @@ use crate::keep::keeper::Kept;
 use crate::keep::merge::{Merged, OpenMedium, Wanted, WantedNamespace, merge};
 use crate::keep::sidecar::{Basis, NamespaceBasis, Place, Sidecar};
 use crate::reconcile::unfinished::Unfinished;
+use crate::survival;
 
+/// Bytes of the reservations of a subsystem at most, far above those of 63 hosts in each namespace.
+const MAX_RESERVATIONS: u64 = 64 << 20;
 /// Longest wait for the keeper, longer than it tries.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -169,6 +172,8 @@ impl State {
             .map(str::to_owned)
             .collect();
         let mut config = subsystem_config(name, merged);
+        self.continue_reservations(&mut config)
+            .with_context(context)?;
         let in_pool = |m: &&OpenMedium| pool.contains(&m.basis.name);
         let pools = media.iter().filter(in_pool);
         config.pools = pools.map(|m| m.pool.clone()).collect();
@@ -399,8 +404,30 @@ impl State {
             place: place.clone(),
             basis,
             plain: plain_record(wanted, &media, controllers),
+            holder: self.holder.clone(),
         };
         self.keeper.sender().serve(name, kept);
+        Ok(())
+    }
+
+    /// Gives namespaces the registrants and reservations that they had in the process before.
+    fn continue_reservations(&mut self, config: &mut SubsystemConfig) -> anyhow::Result<()> {
+        // One that ends, and another one with its name, have nothing in common.
+        let continues = self.continued.insert(config.name.clone());
+        let holder = self.holder.as_ref();
+        let Some(holder) = holder.filter(|it| continues && it.generation() > 1) else {
+            return Ok(());
+        };
+        let name = survival::reservations_name(&config.name);
+        let Some(bytes) = holder.fetch_bytes(&name, MAX_RESERVATIONS)? else {
+            return Ok(());
+        };
+        let kept: Vec<CurrentReservation> = serde_json::from_slice(&bytes)
+            .context("the reservations that the last process has left cannot be read")?;
+        for namespace in &mut config.namespaces {
+            let its = kept.iter().find(|it| it.nsid == namespace.nsid());
+            namespace.reservation = its.map(|it| it.reservation.clone()).unwrap_or_default();
+        }
         Ok(())
     }
 

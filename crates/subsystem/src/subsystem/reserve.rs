@@ -45,6 +45,16 @@ pub struct Notice {
     pub what: ReservationNotificationType,
 }
 
+/// The host behind a controller with this identifier, of 64 or 128 bits; `None` for another size.
+fn host_with(id: ControllerId, identifier: &[u8]) -> Option<Host> {
+    if identifier.iter().all(|byte| *byte == 0) {
+        return Some(Host::Anonymous(id));
+    }
+    let short = identifier.try_into().map(Host::Short);
+    let extended = || identifier.try_into().map(Host::Extended);
+    short.or_else(|_| extended()).ok()
+}
+
 impl Subsystem {
     /// Takes a reservation command of a controller's.
     pub(super) fn reservation_command(&mut self, controller: ControllerId, forward: Forward) {
@@ -132,16 +142,7 @@ impl Subsystem {
     /// # Errors
     /// Host Identifier Inconsistent Format: another controller's host has one of the other size.
     pub fn set_host(&mut self, id: ControllerId, identifier: &[u8]) -> Result<(), Status> {
-        let is_zero = identifier.iter().all(|byte| *byte == 0);
-        let host = match (
-            <[u8; 8]>::try_from(identifier),
-            <[u8; 16]>::try_from(identifier),
-        ) {
-            _ if is_zero => Host::Anonymous(id),
-            (Ok(short), _) => Host::Short(short),
-            (_, Ok(extended)) => Host::Extended(extended),
-            _ => return Err(Status::INVALID_FIELD_IN_COMMAND),
-        };
+        let host = host_with(id, identifier).ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
         let mixed = |other: Host| {
             matches!(
                 (host, other),
@@ -154,6 +155,14 @@ impl Subsystem {
         }
         self.change_host(id, host);
         Ok(())
+    }
+
+    /// The host behind a controller that goes on in this process has this identifier.
+    pub fn continue_host(&mut self, id: ControllerId, identifier: &[u8]) {
+        // Others may not have theirs back yet, so that the sizes are not compared.
+        if let Some(host) = host_with(id, identifier) {
+            self.change_host(id, host);
+        }
     }
 
     /// A Controller Level Reset: its host has no identifier any more, and a host without one is

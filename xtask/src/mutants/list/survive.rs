@@ -11,6 +11,27 @@ const SESSION: &str = "crates/holder/src/hold/session/mod.rs";
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "survive-reservations-lost",
+        guard: "a replaced process is no power failure for reservations",
+        file: "crates/server/src/supervisor/subsystems.rs",
+        from: "namespace.reservation = its.map(|it| it.reservation.clone()).unwrap_or_default();",
+        to: "let _ = (its, &mut namespace.reservation);",
+        test: program(
+            "survive::a_reservation_is_the_same_hosts_after_a_death_and_released_once_for_all",
+        ),
+    },
+    Mutation {
+        name: "survive-host-anonymous",
+        guard: "a host that goes on has its identifier",
+        file: "crates/controller/src/controller/restore.rs",
+        from: "        subsystem.continue_host(controller.id, identifier);\n",
+        to: "        let _ = identifier;\n",
+        test: unit(
+            "controller",
+            "controller::tests::restart::a_host_keeps_its_identifier",
+        ),
+    },
+    Mutation {
         name: "survive-posted-reply",
         guard: "a host that wants no reply gets none",
         file: SESSION,

@@ -294,6 +294,30 @@ fn an_aborted_request_that_waits_for_a_place_completes() {
 }
 
 #[test]
+fn a_host_keeps_its_identifier() {
+    // 64 bits, and 128 (EXHID).
+    for (exhid, len) in [(0, 8), (1, 16)] {
+        let mut rig = Rig::enabled();
+        let id = rig.controller.id();
+        let identifier: Vec<u8> = (1..=len).collect();
+        rig.host.write(rig.data_page(), &identifier);
+        let sqe = rig.with_data(SET_FEATURES);
+        let set = Sqe {
+            cdw10: 0x81,
+            cdw11: exhid,
+            ..sqe
+        };
+        assert_eq!(rig.status(set), OK);
+        let host = rig.subsystem.host_of(id);
+        rig.revive();
+        assert_eq!(rig.controller.id(), id);
+        assert_eq!(rig.subsystem.host_of(id), host);
+        rig.turns(2);
+        assert_eq!(rig.subsystem.host_of(id), host);
+    }
+}
+
+#[test]
 fn what_another_version_or_controller_has_saved_is_refused() {
     let mut rig = Rig::enabled();
     rig.create_pair(3, 8);

@@ -99,6 +99,7 @@ pub(crate) fn merge(
         created,
         sanitize,
         controllers,
+        reservations: _,
     } = record.unwrap_or_default();
     let mut merging = Merging {
         wanted,

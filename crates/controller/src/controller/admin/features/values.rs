@@ -442,6 +442,13 @@ impl Values {
         Ok(())
     }
 
+    /// The Host Identifier as it was set, of 64 or 128 bits.
+    pub(crate) fn host_identifier(&self) -> &[u8] {
+        let extended = self.controller.host_identifier_extended != 0;
+        let len = host_identifier_len(HostIdentifier::new().with_exhid(extended));
+        &self.controller.host_identifier[..len]
+    }
+
     fn set_host_identifier(&mut self, data: &[u8]) {
         let identifier = &mut self.controller.host_identifier;
         identifier.fill(0);
