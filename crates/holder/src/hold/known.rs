@@ -162,7 +162,7 @@ impl Known {
         }
     }
 
-    fn set_irqs(&mut self, mut body: Vec<u8>, fds: Fds) {
+    fn set_irqs(&mut self, mut body: Vec<u8>, mut fds: Fds) {
         let Ok(request) = SetIrqs::parse(&body) else {
             return;
         };
@@ -190,6 +190,12 @@ impl Known {
             IrqData::Bool(booleans) => Some(booleans.len()),
             _ => None,
         };
+        // A server takes an eventfd for each interrupt. Others would be open as long as the host.
+        let eventfds = match data {
+            IrqData::EventFd => usize::try_from(count).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        fds.truncate(eventfds);
         shorten(&mut body, SetIrqs::HEAD_LEN + booleans.unwrap_or_default());
         if booleans.is_none() {
             self.irqs.retain(|irq| !key.replaces(&irq.key));
@@ -364,6 +370,29 @@ mod tests {
             .chain(known.maps.values().map(|it| it.body.capacity()))
             .collect();
         assert_eq!(kept, [20, 23, 32]);
+    }
+
+    #[test]
+    fn descriptors_that_set_nothing_are_closed() {
+        let mut known = Known::default();
+        let mut set = |flags, count| {
+            let fds = std::array::from_fn::<_, 3, _>(|_| File::open("/dev/null").unwrap().into());
+            let set = SetIrqs {
+                argsz: 20,
+                flags,
+                index: 2,
+                start: 0,
+                count,
+                data: &[],
+            };
+            let mut body = Vec::new();
+            set.encode(&mut body);
+            known.learn(Command::DEVICE_SET_IRQS, body, Fds::from_iter(fds));
+        };
+        set(SetIrqsFlags::DATA_EVENTFD | SetIrqsFlags::ACTION_TRIGGER, 2);
+        set(SetIrqsFlags::DATA_NONE | SetIrqsFlags::ACTION_MASK, 1);
+        let kept: Vec<_> = known.irqs.iter().map(|irq| irq.fds.len()).collect();
+        assert_eq!(kept, [2, 0]);
     }
 
     #[test]
