@@ -172,6 +172,7 @@ impl Session {
             if !self.reads_host() || self.host.wants_write() {
                 break;
             }
+            let is_host = self.is_resumed();
             let Some(message) = self.host.receive().map_err(of_host)? else {
                 break;
             };
@@ -189,7 +190,7 @@ impl Session {
                 && matches!(header.command, Command::DMA_MAP | Command::DEVICE_SET_IRQS);
             let refused = match header.command {
                 _ if loses_fds => Some(Errno::INVAL),
-                command if is_between(command) => Some(Errno::OPNOTSUPP),
+                command if is_between(command) => Some(unknown(&header, is_host)),
                 command if !self.known.has_room(command) => Some(Errno::NOSPC),
                 _ => None,
             };
@@ -416,6 +417,15 @@ impl Session {
     /// Ends it: the worker sees an end of file at once, and the host in order.
     pub(super) fn part(self) -> Parting {
         Parting::new(self.host)
+    }
+}
+
+/// Why a server refuses a command that it does not know. `is_host`: after a VERSION.
+fn unknown(header: &Header, is_host: bool) -> Errno {
+    if header.is_command() && is_host {
+        Errno::OPNOTSUPP
+    } else {
+        Errno::INVAL
     }
 }
 
