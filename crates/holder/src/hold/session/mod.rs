@@ -431,8 +431,13 @@ fn unknown(header: &Header, is_host: bool) -> Errno {
 
 /// What an error of the host's connection means.
 fn of_host(error: ConnectionError) -> Fate {
-    if !matches!(error, ConnectionError::Closed) {
-        tracing::debug!("a host's connection ends: {error}");
+    match error {
+        ConnectionError::Closed => {}
+        // The worker, which would say so, sees only that the host has gone.
+        ConnectionError::FramingLost { .. } => {
+            tracing::warn!("a host violated the protocol: {error}: restart the client");
+        }
+        error => tracing::debug!("a host's connection ends: {error}"),
     }
     Fate::Over
 }
