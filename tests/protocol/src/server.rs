@@ -1,9 +1,13 @@
-//! Controllers of ours, served on a thread of the test: no program, no file, no socket path.
+//! Controllers of ours, served on a thread of the test.
+//!
+//! Hosts come by one of two doors ([`Door`]): the server's own listening sockets, or those of a
+//! holder, which relays their messages (`held`). What a host may expect is the same.
 //!
 //! Its clock may be moved on, so that a bound of seconds is over at once; its media may be told to
 //! hold back what they have done, so that commands stay in flight for as long as a test likes.
 
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
@@ -20,8 +24,11 @@ use port::time::Time;
 use port::{Added, Channel, ChannelId, Done, Outcome, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use subsystem::{Subsystem, SubsystemConfig};
-use transport::vfio_user::{Caller, Session, SessionConfig};
-use vfio_user::relayed::Arrival;
+use tempfile::TempDir;
+use transport::vfio_user::{Caller, Entrance, Session, SessionConfig};
+use vfio_user::Listener;
+
+use crate::held::{self, Held};
 
 /// Bytes of each controller's drive.
 pub const DRIVE_LEN: u64 = 4 << 20;
@@ -29,6 +36,15 @@ pub const DRIVE_LEN: u64 = 4 << 20;
 const CHANNEL_DEPTH: usize = 256;
 /// How long to wait for what a server does at once.
 const BOUND: Duration = Duration::from_secs(20);
+
+/// How hosts reach a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// They connect to it.
+    Direct,
+    /// They connect to a holder, of this program.
+    Holder(&'static str),
+}
 
 /// How controllers are served.
 #[derive(Clone, Debug)]
@@ -62,8 +78,9 @@ impl Default for Options {
 
 /// An order to the server's thread.
 enum Order {
-    Attach(usize, UnixStream),
     Raise(usize, u16, SyncSender<()>),
+    /// Tell how many messages of hosts were handled.
+    Count(SyncSender<u64>),
     Stop,
 }
 
@@ -93,22 +110,27 @@ pub struct Server {
     shared: Arc<Shared>,
     doorbells: Vec<Arc<DoorbellPages>>,
     thread: Option<JoinHandle<()>>,
+    door: Door,
+    held: Option<Held>,
+    folder: TempDir,
 }
 
 impl Server {
-    /// Serves the controllers of `options`.
+    /// Serves the controllers of `options` to hosts that come by this door.
     ///
     /// # Panics
-    /// When a controller cannot be made.
+    /// When a controller cannot be made, or the door fails.
     #[must_use]
-    pub fn start(options: &Options) -> Self {
+    pub fn start(options: &Options, door: Door) -> Self {
+        let folder = tempfile::tempdir().expect("there is a folder for temporary files");
+        let (held, entrances) = entrances(door, folder.path(), options.controllers);
         let shared = Arc::new(Shared::default());
         let wake = EventFd::new().expect("there is a descriptor");
         let (orders, ordered) = channel();
         let mut engine = Engine::new(Mode::Poll, Time(0));
         let mut served = Vec::new();
-        for index in 0..options.controllers {
-            served.push(Served::new(index, options, &mut engine, &shared));
+        for (index, entrance) in entrances.into_iter().enumerate() {
+            served.push(Served::new(index, entrance, options, &mut engine, &shared));
         }
         let doorbells = served
             .iter()
@@ -121,6 +143,7 @@ impl Server {
             wake: wake.clone(),
             shared: shared.clone(),
             start: Instant::now(),
+            messages: 0,
         };
         let thread = thread::spawn(move || reactor.run());
         Self {
@@ -129,26 +152,31 @@ impl Server {
             shared,
             doorbells,
             thread: Some(thread),
+            door,
+            held,
+            folder,
         }
+    }
+
+    /// How hosts reach it.
+    #[must_use]
+    pub fn door(&self) -> Door {
+        self.door
+    }
+
+    /// Where the hosts of a controller connect.
+    #[must_use]
+    pub fn path(&self, controller: usize) -> PathBuf {
+        held::path(self.folder.path(), controller)
     }
 
     /// Connects a host to a controller; its end of the socket.
     ///
     /// # Panics
-    /// When the server's thread has panicked.
+    /// When the path is not listened at.
     #[must_use]
     pub fn attach(&self, controller: usize) -> UnixStream {
-        let (host, server) = UnixStream::pair().expect("there are descriptors");
-        self.attach_stream(controller, server);
-        host
-    }
-
-    /// Serves a host that is connected already.
-    ///
-    /// # Panics
-    /// When the server's thread has panicked.
-    pub fn attach_stream(&self, controller: usize, stream: UnixStream) {
-        self.order(Order::Attach(controller, stream));
+        UnixStream::connect(self.path(controller)).expect("it listens")
     }
 
     /// Raises a vector of a controller, as a completion does; on return it is raised.
@@ -210,6 +238,25 @@ impl Server {
         }
     }
 
+    /// Sends messages, and waits until the server has handled `count` more than before.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn wait_for_messages<T>(&self, count: u64, send: impl FnOnce() -> T) -> T {
+        let messages = || {
+            let (count, counted) = sync_channel(1);
+            self.order(Order::Count(count));
+            counted.recv_timeout(BOUND).expect("the server runs")
+        };
+        let (before, deadline) = (messages(), Instant::now() + BOUND);
+        let sent = send();
+        while messages() < before + count {
+            assert!(Instant::now() < deadline, "{count} messages do not come");
+            thread::yield_now();
+        }
+        sent
+    }
+
     /// The doorbells of a controller, as the server has them.
     #[must_use]
     pub fn doorbells(&self, controller: usize) -> &DoorbellPages {
@@ -253,12 +300,30 @@ impl Drop for Server {
         let _ = self.wake.signal();
         let ended = self.thread.take().map(JoinHandle::join);
         let panicked = matches!(ended, Some(Err(_)));
+        drop(self.held.take());
         assert!(!panicked || thread::panicking(), "the server panicked");
+    }
+}
+
+/// Where the hosts of each controller come from.
+fn entrances(door: Door, folder: &Path, controllers: usize) -> (Option<Held>, Vec<Entrance>) {
+    match door {
+        Door::Direct => {
+            let listen = |at| Listener::bind(&held::path(folder, at)).expect("nothing is there");
+            let listeners = (0..controllers).map(listen);
+            (None, listeners.map(Entrance::listening).collect())
+        }
+        Door::Holder(program) => {
+            let (held, inboxes) = Held::start(Path::new(program), folder, controllers);
+            let entrances = inboxes.into_iter().map(Entrance::relayed);
+            (Some(held), entrances.collect())
+        }
     }
 }
 
 /// One controller of the thread.
 struct Served {
+    entrance: Entrance,
     slot: ControllerSlot,
     doorbells: Arc<DoorbellPages>,
     config: SessionConfig,
@@ -270,6 +335,7 @@ struct Served {
 impl Served {
     fn new(
         index: usize,
+        entrance: Entrance,
         options: &Options,
         engine: &mut Engine<HeldChannel>,
         shared: &Arc<Shared>,
@@ -294,12 +360,24 @@ impl Served {
         let controller = controller.expect("it is a good one");
         let subsystem = engine.add_subsystem(subsystem);
         Self {
+            entrance,
             slot: engine.add_controller(controller, subsystem),
             doorbells,
             config: session_config,
             session: None,
             next: None,
         }
+    }
+}
+
+impl Served {
+    /// A connection that is no host yet.
+    fn next_caller(&mut self, now: Time) -> Option<Caller> {
+        let accept = || {
+            let arrival = self.entrance.accept().expect("the entrance is open")?;
+            Some(Caller::new(arrival, now).expect("it is a socket"))
+        };
+        self.next.take().or_else(accept)
     }
 }
 
@@ -351,6 +429,8 @@ struct Reactor {
     wake: EventFd,
     shared: Arc<Shared>,
     start: Instant,
+    /// Of hosts, that were handled.
+    messages: u64,
 }
 
 impl Reactor {
@@ -358,15 +438,14 @@ impl Reactor {
         loop {
             while let Ok(order) = self.orders.try_recv() {
                 match order {
-                    Order::Attach(index, stream) => {
-                        let caller = Caller::new(Arrival::ours(stream), self.now());
-                        self.served[index].next = Some(caller.expect("a socket of ours"));
-                    }
                     Order::Raise(index, vector, done) => {
                         let session = self.served[index].session.as_mut();
                         let session = session.expect("a host is attached");
                         session.raise(Interrupt::Vector(vector));
                         done.send(()).expect("the test waits");
+                    }
+                    Order::Count(count) => {
+                        count.send(self.messages).expect("the test waits");
                     }
                     Order::Stop => return,
                 }
@@ -404,10 +483,11 @@ impl Reactor {
         let controller = self.engine.controller_mut(served.slot);
         let controller = controller.expect("it is never removed");
         let Some(session) = &mut served.session else {
-            let Some(mut caller) = served.next.take() else {
+            let Some(mut caller) = served.next_caller(now) else {
                 return false;
             };
             if let Err(end) = caller.poll(now, false) {
+                drop(caller.part());
                 let mut ended = self.shared.ended.lock().expect("nobody panics with it");
                 ended.push((index, end.to_string()));
                 self.shared.ending.notify_all();
@@ -423,8 +503,9 @@ impl Reactor {
             return true;
         };
         let polled = session.poll(controller, now);
+        self.messages += u64::from(polled.messages);
         if let Some(end) = polled.ended {
-            served.session = None;
+            drop(served.session.take().map(Session::part));
             controller.function_reset();
             let mut ended = self.shared.ended.lock().expect("nobody panics with it");
             ended.push((index, end.to_string()));
@@ -447,9 +528,11 @@ impl Reactor {
             let unmasked = session.unmasked();
             fds.extend(unmasked.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         }
-        for caller in self.served.iter().filter_map(|served| served.next.as_ref()) {
-            if !caller.is_introduced() {
-                fds.push(PollFd::new(caller, PollFlags::IN));
+        for served in self.served.iter().filter(|it| it.session.is_none()) {
+            match &served.next {
+                None => fds.push(PollFd::new(&served.entrance, PollFlags::IN)),
+                Some(caller) if caller.is_introduced() => {}
+                Some(caller) => fds.push(PollFd::new(caller, PollFlags::IN)),
             }
         }
         let look = Timespec {

@@ -142,7 +142,7 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         name: "protocol",
-        about: "vfio-user, message by message",
+        about: "vfio-user, message by message, without and with a holder",
         minutes: 8,
         slow: false,
         uses: Uses::Clock,

@@ -194,6 +194,7 @@ pub(super) const ALLOWED: Table<'static> = &[
         &[
             "controller",
             "engine",
+            "holder",
             "media",
             "memory",
             "nvme-spec",

@@ -7,34 +7,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use ch_vfio_user::Client;
 use memory::EventFd;
 use tests_protocol::{Options, Server};
-use vfio_user::Listener;
 
-/// It connects to a path only.
 struct Connected {
     client: Client,
     server: Server,
-    _folder: tempfile::TempDir,
 }
 
 fn connect(options: &Options) -> Connected {
-    let server = Server::start(options);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("socket");
-    let listener = Listener::bind(&path).unwrap();
-    // Its constructor waits for the reply to VERSION.
-    let client = std::thread::spawn(move || Client::new(&path).unwrap());
-    let stream = loop {
-        if let Some(stream) = listener.accept().unwrap() {
-            break stream;
-        }
-        std::thread::yield_now();
-    };
-    server.attach_stream(0, stream);
-    Connected {
-        client: client.join().unwrap(),
-        server,
-        _folder: folder,
-    }
+    let server = crate::serve(options);
+    // It waits for the reply to VERSION.
+    let client = Client::new(&server.path(0)).unwrap();
+    Connected { client, server }
 }
 
 #[test]

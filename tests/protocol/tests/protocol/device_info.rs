@@ -1,6 +1,6 @@
 //! DEVICE_GET_INFO: what the device consists of.
 
-use tests_protocol::{Body, Host, Options, Server, cmd, errno};
+use tests_protocol::{Body, Host, Options, cmd, errno};
 
 fn request(argsz: u32) -> Body {
     Body::new().u32(argsz).u32(0).u32(0).u32(0)
@@ -13,7 +13,7 @@ fn expected() -> Body {
 
 #[test]
 fn it_is_a_pci_device_that_can_be_reset() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     let reply = host.request(cmd::GET_INFO, &request(16), &[]);
     assert_eq!(reply.ok(), expected().0);
@@ -21,7 +21,7 @@ fn it_is_a_pci_device_that_can_be_reset() {
 
 #[test]
 fn a_longer_request_is_as_good() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     let longer = request(64).bytes(&[0xff; 48]);
     let reply = host.request(cmd::GET_INFO, &longer, &[]);
@@ -30,7 +30,7 @@ fn a_longer_request_is_as_good() {
 
 #[test]
 fn a_request_or_a_buffer_that_is_too_short_is_refused() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     for body in [
         Body::new(),

@@ -14,7 +14,7 @@ const WRITE: u32 = 1 << 1;
 const PAGE: u64 = 4096;
 
 fn server() -> Server {
-    Server::start(&Options::default())
+    crate::serve(&Options::default())
 }
 
 fn memfd(len: u64) -> OwnedFd {
@@ -195,10 +195,10 @@ fn descriptors_that_are_no_memory_are_refused() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let disk = folder.path().join("file");
     std::fs::write(&disk, [0; 4096]).unwrap();
-    let (reader, writer) = rustix::pipe::pipe().unwrap();
-    let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
     let files: [(&str, OwnedFd); 5] = [
-        ("a pipe", reader),
+        ("a pipe", reader.into()),
         ("an eventfd", eventfd),
         ("a directory", File::open(folder.path()).unwrap().into()),
         ("a device", File::open("/dev/zero").unwrap().into()),
@@ -260,7 +260,7 @@ fn a_region_takes_one_descriptor() {
 fn a_request_that_is_too_short_is_refused_and_its_descriptor_closed() {
     let server = server();
     let mut host = Host::new(server.attach(0));
-    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
     let short = Body::new().u32(32).u32(3).u64(0).u64(0).u32(4096);
     let reply = map(&mut host, &short, &[writer.as_fd()]);
     assert_eq!(reply.errno(), errno::EINVAL);

@@ -4,11 +4,11 @@
 
 use std::time::{Duration, Instant};
 
-use tests_protocol::{Body, Host, Options, Server, cmd, errno};
+use tests_protocol::{Body, Host, Options, cmd, errno};
 
 #[test]
 fn a_host_cannot_send_them() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     for command in [cmd::DMA_READ, cmd::DMA_WRITE] {
         let body = Body::new().u64(0x1000).u64(4).u32(0);
@@ -20,7 +20,7 @@ fn a_host_cannot_send_them() {
 
 #[test]
 fn replies_to_what_was_never_asked_are_ignored() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     const REPLY: u32 = 1;
     const ERROR: u32 = 1 << 5;
@@ -34,7 +34,7 @@ fn replies_to_what_was_never_asked_are_ignored() {
 
 #[test]
 fn an_access_to_memory_without_a_descriptor_fails_and_asks_nothing() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     let map = Body::new()
         .u32(32)

@@ -14,7 +14,7 @@ const UNMAP_ALL: u32 = 1 << 1;
 const PAGE: u64 = 4096;
 
 fn server() -> Server {
-    Server::start(&Options::default())
+    crate::serve(&Options::default())
 }
 
 fn body(flags: u32, iova: u64, size: u64) -> Body {
@@ -150,7 +150,7 @@ fn a_descriptor_that_comes_with_it_is_closed() {
     let server = server();
     let mut host = Host::new(server.attach(0));
     map(&mut host, 0, 1);
-    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
     let reply = host.request(cmd::DMA_UNMAP, &body(0, 0, PAGE), &[writer.as_fd()]);
     assert_eq!(reply.ok().len(), 24);
     drop(writer);

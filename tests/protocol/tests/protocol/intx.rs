@@ -18,7 +18,7 @@ const TRIGGER: u32 = 1 << 5;
 const HEAD: usize = 3;
 
 fn server() -> Server {
-    Server::start(&Options {
+    crate::serve(&Options {
         intx: true,
         ..Options::default()
     })

@@ -1,6 +1,6 @@
 //! DEVICE_GET_IRQ_INFO: five types of interrupts, two or three of which there are.
 
-use tests_protocol::{Body, Host, Options, Reply, Server, cmd, errno};
+use tests_protocol::{Body, Host, Options, Reply, cmd, errno};
 
 const EVENTFD: u32 = 1;
 const MASKABLE: u32 = 1 << 1;
@@ -16,7 +16,7 @@ fn ask(host: &mut Host, argsz: u32, index: u32) -> Reply {
 fn msix_has_a_vector_for_the_admin_queue_and_for_each_io_queue() {
     // Not more: 512 vectors exhausted a VMM's descriptors.
     for queues in [1, 3, 64] {
-        let server = Server::start(&Options {
+        let server = crate::serve(&Options {
             queues,
             ..Options::default()
         });
@@ -49,7 +49,7 @@ fn find_capability(host: &mut Host, id: u8) -> u64 {
 #[test]
 fn msi_has_as_many_rounded_up_and_32_at_most() {
     for (queues, count) in [(1, 2), (3, 4), (4, 8), (64, 32)] {
-        let server = Server::start(&Options {
+        let server = crate::serve(&Options {
             queues,
             ..Options::default()
         });
@@ -67,7 +67,7 @@ fn msi_has_as_many_rounded_up_and_32_at_most() {
 
 #[test]
 fn a_controller_without_msix_has_messages_only() {
-    let server = Server::start(&Options {
+    let server = crate::serve(&Options {
         msix: false,
         ..Options::default()
     });
@@ -90,7 +90,7 @@ fn a_controller_without_msix_has_messages_only() {
 
 #[test]
 fn the_pin_is_one_that_masks_itself() {
-    let server = Server::start(&Options {
+    let server = crate::serve(&Options {
         intx: true,
         ..Options::default()
     });
@@ -104,7 +104,7 @@ fn the_pin_is_one_that_masks_itself() {
 #[test]
 fn the_other_types_have_none() {
     // The pin is 0, so that QEMU does not turn the mapping of BAR0 off around interrupts.
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     for index in [0, 3, 4] {
         let expected = Body::new().u32(16).u32(0).u32(index).u32(0);
@@ -116,7 +116,7 @@ fn the_other_types_have_none() {
 #[test]
 fn vectors_may_be_assigned_one_after_the_other() {
     // NORESIZE would make QEMU disable all of them for each that it adds.
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     for index in 0..5 {
         assert_eq!(ask(&mut host, 16, index).u32(4) & NORESIZE, 0);
@@ -125,7 +125,7 @@ fn vectors_may_be_assigned_one_after_the_other() {
 
 #[test]
 fn a_request_that_is_wrong_is_refused() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     for (argsz, index) in [(16, 5), (16, u32::MAX), (15, 2), (0, 2)] {
         assert_eq!(ask(&mut host, argsz, index).errno(), errno::EINVAL);

@@ -15,7 +15,7 @@ const CFS: u32 = 1 << 1;
 const LEN: u64 = 1 << 20;
 
 fn two() -> Server {
-    Server::start(&Options {
+    crate::serve(&Options {
         controllers: 2,
         ..Options::default()
     })

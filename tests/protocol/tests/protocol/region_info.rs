@@ -11,7 +11,7 @@ const MMAP: u32 = 1 << 2;
 const CAPS: u32 = 1 << 3;
 
 fn server(mapped: bool) -> Server {
-    Server::start(&Options {
+    crate::serve(&Options {
         mapped,
         ..Options::default()
     })
@@ -54,7 +54,7 @@ fn all_nine_regions_answer() {
 #[test]
 fn bar0_is_at_least_16_kib_and_a_power_of_two() {
     for queues in [1, 3, 64] {
-        let server = Server::start(&Options {
+        let server = crate::serve(&Options {
             queues,
             mapped: false,
             ..Options::default()

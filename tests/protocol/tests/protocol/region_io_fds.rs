@@ -1,6 +1,6 @@
 //! DEVICE_GET_REGION_IO_FDS: there are none. No client that is known asks.
 
-use tests_protocol::{Body, Host, Options, Server, cmd, errno};
+use tests_protocol::{Body, Host, Options, cmd, errno};
 
 fn request(argsz: u32, flags: u32, index: u32) -> Body {
     Body::new().u32(argsz).u32(flags).u32(index).u32(0)
@@ -8,7 +8,7 @@ fn request(argsz: u32, flags: u32, index: u32) -> Body {
 
 #[test]
 fn the_list_of_every_region_is_empty() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     for index in 0..9 {
         let reply = host.request(cmd::GET_REGION_IO_FDS, &request(4096, 0, index), &[]);
@@ -19,7 +19,7 @@ fn the_list_of_every_region_is_empty() {
 
 #[test]
 fn a_request_that_is_wrong_is_refused() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     for body in [
         request(16, 0, 9),

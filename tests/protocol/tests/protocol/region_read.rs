@@ -1,6 +1,6 @@
 //! REGION_READ: registers, configuration space, MSI-X table and pending bits.
 
-use tests_protocol::{Body, Host, Options, Reply, Server, cmd, errno};
+use tests_protocol::{Body, Host, Options, Reply, cmd, errno};
 
 fn read(host: &mut Host, region: u32, offset: u64, count: u32) -> Reply {
     let body = Body::new().u64(offset).u32(region).u32(count);
@@ -9,7 +9,7 @@ fn read(host: &mut Host, region: u32, offset: u64, count: u32) -> Reply {
 
 #[test]
 fn the_reply_repeats_the_request_and_has_the_data() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     let body = read(&mut host, 0, 0x08, 4).ok();
     assert_eq!(body[..16], Body::new().u64(0x08).u32(0).u32(4).0[..]);
@@ -19,7 +19,7 @@ fn the_reply_repeats_the_request_and_has_the_data() {
 
 #[test]
 fn cap_reads_the_same_in_halves_and_as_a_whole() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     let whole = host.region_read(0, 0, 8);
     let halves = [host.region_read(0, 0, 4), host.region_read(0, 4, 4)].concat();
@@ -29,7 +29,7 @@ fn cap_reads_the_same_in_halves_and_as_a_whole() {
 
 #[test]
 fn configuration_space_has_4096_bytes() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     let space = host.region_read(7, 0, 4096);
     assert_eq!(space[..2], 0x4e56_u16.to_le_bytes());
@@ -43,7 +43,7 @@ fn configuration_space_has_4096_bytes() {
 
 #[test]
 fn an_access_must_lie_in_its_region() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     for (region, offset, count) in [
         (0, 0x3ffd, 4),
@@ -69,7 +69,7 @@ fn an_access_must_lie_in_its_region() {
 
 #[test]
 fn the_last_bytes_of_a_region_can_be_read() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     for (region, offset) in [(0, 0x3ffc), (4, 0x1ffc), (7, 0xffc)] {
         assert_eq!(host.region_read(region, offset, 4), [0; 4]);
@@ -79,14 +79,14 @@ fn the_last_bytes_of_a_region_can_be_read() {
 
 #[test]
 fn nothing_is_read_at_a_count_of_zero() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     assert!(host.region_read(0, 0x4000, 0).is_empty());
 }
 
 #[test]
 fn a_request_that_is_too_short_is_refused() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     let reply = host.request(cmd::REGION_READ, &Body::new().u64(0).u32(0), &[]);
     assert_eq!(reply.errno(), errno::EINVAL);
@@ -95,7 +95,7 @@ fn a_request_that_is_too_short_is_refused() {
 
 #[test]
 fn doorbells_read_as_zero() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     server.doorbells(0).store(0, 3);
     assert_eq!(host.read32(0, 0x1000), 0);
@@ -103,7 +103,7 @@ fn doorbells_read_as_zero() {
 
 #[test]
 fn the_pending_bits_are_those_of_interrupts_that_wait() {
-    let server = Server::start(&Options::default());
+    let server = crate::serve(&Options::default());
     let mut host = Host::new(server.attach(0));
     assert_eq!(host.region_read(4, 0x1000, 8), [0; 8]);
     server.raise(0, 0);

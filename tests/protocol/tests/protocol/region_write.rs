@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tests_protocol::{Body, Drive, Host, Options, Reply, Server, cmd, errno};
 
 fn server(mapped: bool) -> Server {
-    Server::start(&Options {
+    crate::serve(&Options {
         mapped,
         ..Options::default()
     })

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use memory::EventFd;
 use rustix::fs::MemfdFlags;
 use tests_protocol::recording::{self, From, Recorded};
-use tests_protocol::{Host, Options, Reply, Server, cmd};
+use tests_protocol::{Host, Options, Reply, cmd};
 
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -103,7 +103,7 @@ fn replay(text: &str, options: &Options) {
     let session = recording::parse(text).unwrap();
     let memory = memory(&session);
     let eventfds: Vec<_> = (0..16).map(|_| EventFd::new().unwrap()).collect();
-    let server = Server::start(options);
+    let server = crate::serve(options);
     let mut replay = Replay {
         host: Host::silent(server.attach(0)),
         early: HashMap::new(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tests_protocol::{Body, Drive, Host, Options, Server, cmd, errno};
 
 fn server() -> Server {
-    Server::start(&Options::default())
+    crate::serve(&Options::default())
 }
 
 fn reset(host: &mut Host) {
@@ -103,9 +103,8 @@ fn the_reply_comes_within_its_time_whatever_hangs() {
     server.hold(true);
     drive.submit(&mut host, false, 0);
     server.wait_for_held(1);
-    let id = host.send(cmd::DEVICE_RESET, &Body::new(), &[]);
     // The clock moves on only after the reset has begun.
-    std::thread::sleep(Duration::from_millis(20));
+    let id = server.wait_for_messages(1, || host.send(cmd::DEVICE_RESET, &Body::new(), &[]));
     assert!(host.try_receive().is_none());
     server.advance(Duration::from_millis(4100));
     let reply = host.receive();
@@ -123,8 +122,7 @@ fn a_reset_that_does_not_end_is_answered_with_an_error() {
     let mut host = Host::new(server.attach(0));
     let _drive = Drive::new(&mut host);
     server.stall(true);
-    let id = host.send(cmd::DEVICE_RESET, &Body::new(), &[]);
-    std::thread::sleep(Duration::from_millis(20));
+    let id = server.wait_for_messages(1, || host.send(cmd::DEVICE_RESET, &Body::new(), &[]));
     server.advance(Duration::from_millis(4400));
     std::thread::sleep(Duration::from_millis(20));
     assert!(host.try_receive().is_none());

@@ -22,7 +22,7 @@ const REQ: u32 = 4;
 
 /// Four vectors: that of the admin queue and three more.
 fn server() -> Server {
-    Server::start(&Options::default())
+    crate::serve(&Options::default())
 }
 
 fn body(flags: u32, index: u32, start: u32, count: u32, data: &[u8]) -> Body {
@@ -98,7 +98,7 @@ fn completions_interrupt() {
 #[test]
 fn eventfds_may_be_assigned_in_runs() {
     // QEMU sends at most 8 in a message, cloud-hypervisor 16.
-    let server = Server::start(&Options {
+    let server = crate::serve(&Options {
         queues: 64,
         ..Options::default()
     });
@@ -401,7 +401,7 @@ fn descriptors_beyond_the_count_are_closed() {
     let server = server();
     let mut host = Host::new(server.attach(0));
     let eventfd = EventFd::new().unwrap();
-    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
     let fds = [eventfd.as_fd(), writer.as_fd(), writer.as_fd()];
     let reply = send(&mut host, EVENTFD | TRIGGER, MSIX, 0, 1, &fds);
     assert!(reply.ok().is_empty());
@@ -417,7 +417,7 @@ fn what_is_no_eventfd_is_refused_and_closed() {
     let server = server();
     let mut host = Host::new(server.attach(0));
     let old = assign(&mut host, MSIX, 0, 4);
-    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
     let reply = send(&mut host, EVENTFD | TRIGGER, MSIX, 0, 1, &[writer.as_fd()]);
     assert_eq!(reply.errno(), errno::EINVAL);
     drop(writer);

@@ -5,7 +5,7 @@
 use tests_protocol::{Body, Host, Options, Server, cmd, errno};
 
 fn server() -> Server {
-    Server::start(&Options::default())
+    crate::serve(&Options::default())
 }
 
 /// The text of a version's body, without its NUL.

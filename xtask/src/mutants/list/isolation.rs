@@ -70,7 +70,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "tests-protocol",
             &["--test", "protocol"],
-            "dma_unmap::the_reply_to_what_hangs_waits_until_no_device_reaches_the_memory",
+            "cases::dma_unmap::the_reply_to_what_hangs_waits_until_no_device_reaches_the_memory",
         ),
     },
     Mutation {

@@ -64,7 +64,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "tests-protocol",
             &["--test", "protocol"],
-            "dma_unmap::the_reply_waits_for_commands_in_flight_and_nothing_else_does",
+            "cases::dma_unmap::the_reply_waits_for_commands_in_flight_and_nothing_else_does",
         ),
     },
     Mutation {

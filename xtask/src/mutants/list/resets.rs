@@ -34,7 +34,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "tests-protocol",
             &["--test", "protocol"],
-            "reset::registers_and_configuration_space_are_as_after_power_on",
+            "cases::reset::registers_and_configuration_space_are_as_after_power_on",
         ),
     },
     Mutation {
@@ -46,7 +46,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "tests-protocol",
             &["--test", "protocol"],
-            "reset::the_reply_waits_for_commands_in_flight",
+            "cases::reset::the_reply_waits_for_commands_in_flight",
         ),
     },
     Mutation {
