@@ -101,10 +101,11 @@ impl Known {
     }
 
     /// Whether there is room for what a request sets up.
-    pub(super) fn has_room(&self, command: Command) -> bool {
+    pub(super) fn has_room(&self, command: Command, body: &[u8]) -> bool {
         match command {
             Command::DMA_MAP => self.maps.len() < MAX_MAPS,
-            Command::DEVICE_SET_IRQS => {
+            // One that ends what others have set is never refused.
+            Command::DEVICE_SET_IRQS if sets_irqs(body) => {
                 let len: usize = self.irqs.iter().map(|irq| irq.body.len()).sum();
                 self.irqs.len() < MAX_IRQS && len < MAX_IRQS_LEN
             }
@@ -235,6 +236,16 @@ impl Known {
     }
 }
 
+/// Whether a request sets interrupts that another process must know of.
+fn sets_irqs(body: &[u8]) -> bool {
+    let request = SetIrqs::parse(body);
+    let operation = request.and_then(|request| request.operation());
+    let triggers = |(action, data)| {
+        action == IrqAction::Trigger && matches!(data, IrqData::None | IrqData::Bool(_))
+    };
+    operation.is_ok_and(|operation| !triggers(operation))
+}
+
 /// Keeps the first bytes, and no memory for others.
 fn shorten(body: &mut Vec<u8>, len: usize) {
     body.truncate(len);
@@ -301,7 +312,7 @@ mod tests {
         assert_eq!(files.len(), 1);
     }
 
-    fn irqs(known: &mut Known, flags: SetIrqsFlags, start: u32, count: u32, data: &[u8]) {
+    fn request(flags: SetIrqsFlags, start: u32, count: u32, data: &[u8]) -> Vec<u8> {
         let set = SetIrqs {
             argsz: 20,
             flags,
@@ -312,6 +323,11 @@ mod tests {
         };
         let mut body = Vec::new();
         set.encode(&mut body);
+        body
+    }
+
+    fn irqs(known: &mut Known, flags: SetIrqsFlags, start: u32, count: u32, data: &[u8]) {
+        let body = request(flags, start, count, data);
         known.learn(Command::DEVICE_SET_IRQS, body, Fds::new());
     }
 
@@ -377,16 +393,7 @@ mod tests {
         let mut known = Known::default();
         let mut set = |flags, count| {
             let fds = std::array::from_fn::<_, 3, _>(|_| File::open("/dev/null").unwrap().into());
-            let set = SetIrqs {
-                argsz: 20,
-                flags,
-                index: 2,
-                start: 0,
-                count,
-                data: &[],
-            };
-            let mut body = Vec::new();
-            set.encode(&mut body);
+            let body = request(flags, 0, count, &[]);
             known.learn(Command::DEVICE_SET_IRQS, body, Fds::from_iter(fds));
         };
         set(SetIrqsFlags::DATA_EVENTFD | SetIrqsFlags::ACTION_TRIGGER, 2);
@@ -399,23 +406,31 @@ mod tests {
     fn the_data_of_interrupts_have_a_limit() {
         let mut known = Known::default();
         let some = SetIrqsFlags::DATA_BOOL | SetIrqsFlags::ACTION_MASK;
+        let one = request(some, 0, 1, &[1]);
         for at in 0..16 {
-            assert!(known.has_room(Command::DEVICE_SET_IRQS));
+            assert!(known.has_room(Command::DEVICE_SET_IRQS, &one));
             irqs(&mut known, some, at, 1 << 20, &[1; 1 << 20]);
         }
-        assert!(!known.has_room(Command::DEVICE_SET_IRQS));
+        assert!(!known.has_room(Command::DEVICE_SET_IRQS, &one));
     }
 
     #[test]
     fn tables_have_limits() {
         let mut known = Known::default();
         let mask = SetIrqsFlags::DATA_NONE | SetIrqsFlags::ACTION_MASK;
-        assert!(known.has_room(Command::DEVICE_SET_IRQS));
+        let one = request(mask, 0, 1, &[]);
+        assert!(known.has_room(Command::DEVICE_SET_IRQS, &one));
         for at in 0..MAX_IRQS as u32 {
             irqs(&mut known, mask, 2 * at, 2 * at + 1, &[]);
         }
         assert_eq!(known.irqs.len(), MAX_IRQS);
-        assert!(!known.has_room(Command::DEVICE_SET_IRQS));
-        assert!(known.has_room(Command::DMA_MAP));
+        assert!(!known.has_room(Command::DEVICE_SET_IRQS, &one));
+        // What makes room, and what triggers.
+        let trigger = SetIrqsFlags::DATA_NONE | SetIrqsFlags::ACTION_TRIGGER;
+        for count in [0, 1] {
+            let request = request(trigger, 0, count, &[]);
+            assert!(known.has_room(Command::DEVICE_SET_IRQS, &request));
+        }
+        assert!(known.has_room(Command::DMA_MAP, &[]));
     }
 }

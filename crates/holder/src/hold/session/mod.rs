@@ -191,7 +191,7 @@ impl Session {
             let refused = match header.command {
                 _ if loses_fds => Some(Errno::INVAL),
                 command if is_between(command) => Some(unknown(&header, is_host)),
-                command if !self.known.has_room(command) => Some(Errno::NOSPC),
+                command if !self.known.has_room(command, body) => Some(Errno::NOSPC),
                 _ => None,
             };
             if let Some(errno) = refused {
