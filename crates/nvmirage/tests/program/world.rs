@@ -121,10 +121,11 @@ impl World {
         serde_json::from_str(&self.ok(args)).unwrap()
     }
 
-    /// What the server serves, without what its reactors count.
+    /// What the server serves, without what its reactors count and which process it is.
     pub(crate) fn inventory(&self) -> Value {
         let mut inventory = self.json(&self.steer(&["ls", "--json"]));
         inventory["reactors"].take();
+        inventory["process"].take();
         inventory
     }
 

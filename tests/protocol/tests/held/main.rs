@@ -1,6 +1,6 @@
 //! The server, to hosts that connect to a holder: the same tests, and the same expectations.
 
-#[path = "../protocol/mod.rs"]
+#[path = "../protocol/cases/mod.rs"]
 mod cases;
 
 use tests_protocol::{Door, Options, Server};

@@ -1,6 +1,5 @@
 //! The server, to hosts that connect to it.
 
-#[path = "mod.rs"]
 mod cases;
 
 use tests_protocol::{Door, Options, Server};

@@ -77,8 +77,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "survive-host-keeps",
         guard: "a host cannot send what is between holder and worker",
         file: SESSION,
-        from: "command if is_between(command) => Some(Errno::OPNOTSUPP),",
-        to: "command if is_between(command) && header.id == 0 => Some(Errno::OPNOTSUPP),",
+        from: "command if is_between(command) => Some(unknown(&header, is_host)),",
+        to: "command if is_between(command) && header.id == 0 => Some(unknown(&header, is_host)),",
         test: holder("hold::session::tests::messages_between_holder_and_worker_are_no_host_s"),
     },
     Mutation {

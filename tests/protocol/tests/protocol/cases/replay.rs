@@ -151,7 +151,7 @@ fn options(mapped: bool) -> Options {
 #[test]
 fn qemu_with_mapped_doorbells() {
     replay(
-        include_str!("../../fixtures/qemu-mapped.txt"),
+        include_str!("../../../fixtures/qemu-mapped.txt"),
         &options(true),
     );
 }
@@ -159,7 +159,7 @@ fn qemu_with_mapped_doorbells() {
 #[test]
 fn qemu_with_doorbells_by_message() {
     replay(
-        include_str!("../../fixtures/qemu-unmapped.txt"),
+        include_str!("../../../fixtures/qemu-unmapped.txt"),
         &options(false),
     );
 }
@@ -169,8 +169,8 @@ fn the_sessions_are_those_of_a_guest_that_lives_on_the_drive() {
     // Nothing else would be worth replaying: memory comes and goes, the controller is enabled and
     // shut down.
     for text in [
-        include_str!("../../fixtures/qemu-mapped.txt"),
-        include_str!("../../fixtures/qemu-unmapped.txt"),
+        include_str!("../../../fixtures/qemu-mapped.txt"),
+        include_str!("../../../fixtures/qemu-unmapped.txt"),
     ] {
         let session = recording::parse(text).unwrap();
         let count = |wanted| {
