@@ -159,7 +159,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         guard: "the queues of a drive that comes back wake their reactors, too",
         file: "crates/media/src/drive/keeper/mod.rs",
         from: "connect(device, client, &self.relays)\n                    {\n                        queue.wakes = wakes;",
-        to: "Some(Wakes::Does)\n                    {\n                        queue.wakes = wakes;",
+        to: "Some(crate::drive::queue::Wakes::Does)\n                    {\n                        queue.wakes = wakes;",
         test: unit(
             "media",
             "drive::tests::sleep::a_drive_that_was_lost_and_comes_back_wakes_as_before",
