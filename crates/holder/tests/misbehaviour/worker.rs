@@ -283,7 +283,7 @@ impl Worker {
         }
     }
 
-    /// Does what a host says; what there is to say of it.
+    /// Executes a request of a host, and returns the body of its reply.
     fn told(&mut self, text: &str, connection: &mut Connection) -> String {
         let words: Vec<_> = text.split(' ').collect();
         let number = |at: usize| words[at].parse::<usize>().unwrap();

@@ -20,7 +20,7 @@ tests! {
     a_host_that_reads_no_replies_costs_little,
 }
 
-/// The body of a write of so many bytes.
+/// The body of a REGION_WRITE with `len` bytes of data.
 fn write(len: usize) -> Vec<u8> {
     let mut body = access(0, len as u32);
     body.resize(16 + len, 7);
