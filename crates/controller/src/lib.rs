@@ -24,8 +24,6 @@ pub mod command;
 pub mod config;
 pub mod controller;
 pub mod counters;
-#[cfg(feature = "crash")]
-pub mod crash;
 pub mod flight;
 pub mod gate;
 pub mod inspect;
@@ -38,3 +36,5 @@ pub mod state;
 
 pub use config::{ConfigError, ControllerConfig, DoorbellMode};
 pub use controller::{Controller, Failure, Interrupt, REACTOR_LOG, ReactorLog};
+#[cfg(feature = "crash")]
+pub use memory::own::crash;

@@ -16,6 +16,7 @@ pub(crate) const TRAITS: MediumTraits = MediumTraits {
     volatile_cache: false,
     optimal_bytes: 4096,
     read_only: false,
+    notes: false,
 };
 
 /// A reactor's handle on the null medium.

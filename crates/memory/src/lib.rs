@@ -48,7 +48,7 @@ pub use guest::mapping::{ClientMappings, MapError, Mapping};
 pub use guest::ring::{CqRing, MAX_RING_ENTRIES, RingError, SqRing};
 pub use own::PAGE;
 pub use own::huge::{HUGE_PAGE_LEN, HugePages};
-pub use own::state::{Area, OpenError, StateError, StateFile};
+pub use own::state::{Area, OpenError, StateError, StateFile, ordered};
 pub use signals::survive_file_size_limit;
 pub use store::pieces::Pieces;
 pub use store::{Store, StorePages};

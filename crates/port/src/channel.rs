@@ -224,6 +224,33 @@ pub trait Channel {
         view: &Arc<DmaView>,
     ) -> Added;
 
+    /// The result that a request would have if it were added now and succeeded, which says what it
+    /// changes, for media with [`MediumTraits::notes`]. The caller stores it where it outlives the
+    /// process, and adds the request next. `None`: the request would be rejected, or changes
+    /// nothing, or can be repeated.
+    #[inline]
+    fn note(&self, _request: &Request<'_>) -> Option<u64> {
+        None
+    }
+
+    /// Whether a process that died has begun to execute a request that it had given this note to:
+    /// then it is added by [`Channel::add_again`].
+    fn has_begun(&self, _request: &Request<'_>, _note: u64) -> bool {
+        false
+    }
+
+    /// Completes the execution of a request that a process which died had begun
+    /// ([`Channel::has_begun`]): changes and result are those of one execution.
+    fn add_again(
+        &mut self,
+        ticket: Ticket,
+        (request, _note): (&Request<'_>, u64),
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        self.add(ticket, request, segments, view)
+    }
+
     /// Pushes out added requests; once per batch.
     fn submit(&mut self);
 
@@ -425,6 +452,9 @@ pub struct MediumTraits {
     pub optimal_bytes: u32,
     /// It takes no writes.
     pub read_only: bool,
+    /// Its commands that change something and cannot be repeated have notes
+    /// ([`Channel::note`]), by which another process can execute them again.
+    pub notes: bool,
 }
 
 /// Report of the drive behind a medium: read periodically by the reactor that has the drive, and

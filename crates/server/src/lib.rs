@@ -24,6 +24,8 @@ mod trace;
 mod trouble;
 
 pub use control::{dashboard, dashboard_address, proxy};
-pub use controller::state::FORMAT_VERSION as STATE_FORMAT;
+pub use controller::state::{
+    FORMAT_VERSION as STATE_FORMAT, OLDEST_VERSION as OLDEST_STATE_FORMAT,
+};
 pub use keep::timing::file::StateFile;
 pub use supervisor::{Source, spec_of};

@@ -156,6 +156,7 @@ impl Rig {
                 deallocated_reads_zero: true,
                 volatile_cache: true,
                 read_only: false,
+                notes: false,
                 optimal_bytes: 4096,
             },
             restrictions: None,

@@ -396,6 +396,7 @@ fn namespace(part: std::ops::Range<u64>) -> Namespace {
             volatile_cache: true,
             optimal_bytes: 4096,
             read_only: false,
+            notes: false,
         },
         restrictions: None,
         set: None,

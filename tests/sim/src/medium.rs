@@ -102,6 +102,7 @@ pub const TRAITS: MediumTraits = MediumTraits {
     volatile_cache: true,
     optimal_bytes: 4096,
     read_only: false,
+    notes: false,
 };
 
 #[derive(Clone, Copy, Debug)]

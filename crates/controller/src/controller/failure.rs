@@ -8,7 +8,7 @@ use memory::{RingError, StateError};
 use crate::config::ConfigError;
 use crate::lane;
 use crate::queue::QueueError;
-use crate::state::FORMAT_VERSION;
+use crate::state::{FORMAT_VERSION, OLDEST_VERSION};
 
 /// Why a controller failed: CSTS.CFS is set, and its lanes stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,7 +93,7 @@ pub enum RestoreError {
     Config(#[from] ConfigError),
     /// It was saved by another version of the program.
     #[error(
-        "the saved state has format version {found}, and this program reads version {FORMAT_VERSION}"
+        "the saved state has format version {found}, and this program reads {OLDEST_VERSION} to {FORMAT_VERSION}"
     )]
     Version {
         /// The version that it has.

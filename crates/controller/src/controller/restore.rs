@@ -97,6 +97,7 @@ impl Controller {
     /// replayed ([`Controller::has_replayed`]).
     pub fn release(&mut self, lanes: &mut impl LaneTable) {
         if std::mem::take(&mut self.held_back) {
+            self.saved.renew_version();
             self.tell_lanes(lanes, || LaneCommand::Release);
         }
     }

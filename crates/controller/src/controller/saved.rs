@@ -32,7 +32,7 @@ use crate::config::{ConfigError, ControllerConfig, MAX_IO_QUEUES};
 use crate::lane::ShadowSpec;
 use crate::pci;
 use crate::registers::SavedRegisters;
-use crate::state::{BellState, FORMAT_VERSION, area_bytes, ordered};
+use crate::state::{BellState, FORMAT_VERSION, OLDEST_VERSION, area_bytes, ordered};
 
 /// Area of the controller.
 const CONTROLLER_AREA: usize = 0;
@@ -213,7 +213,7 @@ impl Saved {
         namespace_limit: u32,
     ) -> Result<(Self, Found), RestoreError> {
         let found = file.format_version();
-        if found != FORMAT_VERSION {
+        if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&found) {
             return Err(RestoreError::Version { found });
         }
         let namespaces = namespace_limit as usize;
@@ -237,6 +237,16 @@ impl Saved {
             waiting: waiting.to_vec(),
         };
         Ok((saved, found))
+    }
+
+    /// The file is of this program's version from now on: the program before it does not go on any
+    /// more.
+    pub(super) fn renew_version(&self) {
+        if self.file.format_version() != FORMAT_VERSION
+            && let Err(error) = self.file.set_format_version(FORMAT_VERSION)
+        {
+            tracing::error!(%error, "the state file keeps its old version: upgrade again");
+        }
     }
 
     /// The state file.

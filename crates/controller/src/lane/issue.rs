@@ -13,7 +13,6 @@ use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::{NSID_ALL, Sqe, Status};
 use port::namespace::{Namespace, NamespaceTable};
 use port::prp::{self, Segments};
-use port::set::{self, Data};
 use port::ticket::{OwnerKey, Ticket};
 use port::time::Time;
 use port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request, status};
@@ -27,7 +26,7 @@ use crate::command::{self, Blocks, Command, DeallocateRanges, Plain};
 use crate::gate::{FlowId, Gate, Pass};
 use crate::queue::Sq;
 use crate::sgl;
-use crate::state::{SlotState, ordered};
+use crate::state::SlotState;
 
 /// Data for issuing beside the slot; assembled once per turn.
 pub(super) struct Issuer<'t, C, G> {
@@ -78,7 +77,7 @@ const TIMED_WEIGHT: u64 = 8;
 
 /// Weighted number of bytes that a channel copies.
 #[inline]
-fn weighed<C: Channel>(channel: &C, bytes: u64) -> u64 {
+pub(super) fn weighed<C: Channel>(channel: &C, bytes: u64) -> u64 {
     if channel.keeps_time() {
         bytes * TIMED_WEIGHT
     } else {
@@ -162,7 +161,8 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         next: Next<'_>,
     ) -> Option<Asked> {
         let namespace = self.namespaces.get(plain.nsid)?;
-        if namespace.restrictions.is_some() || plain.writes && self.write_through {
+        let is_plain_write = !self.write_through && !namespace.traits.notes;
+        if namespace.restrictions.is_some() || plain.writes && !is_plain_write {
             return None;
         }
         let ByteRange { offset, len } = self.transfer(namespace, plain.blocks).ok()?;
@@ -245,6 +245,10 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
                 slot.bytes = len;
                 let fua = fua || self.write_through;
                 let request = Request::Write { offset, len, fua };
+                if namespace.traits.notes {
+                    self.walk(sqe, slot.bytes, Need::DeviceReads)?;
+                    return self.add_noted(index, slot, channel, &request);
+                }
                 self.move_data(index, slot, sqe, channel, &request)
             }
             Command::Compare { blocks, fua } => {
@@ -270,6 +274,9 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
                     deallocate,
                     fua: fua || self.write_through,
                 };
+                if namespace.traits.notes {
+                    return self.add_noted(index, slot, channel, &request);
+                }
                 self.add(index, slot, channel, &request)
             }
             Command::Flush => {
@@ -320,68 +327,6 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
         }
     }
 
-    /// Finds the data of a command of the namespace's own set, and hands it to the medium.
-    #[inline(never)]
-    fn command(
-        &mut self,
-        index: u16,
-        slot: &mut SlotState,
-        sqe: &Sqe,
-        namespace: &Namespace,
-        asked: &set::Asked,
-    ) -> Result<Issued, Status> {
-        if let Some(restrictions) = &namespace.restrictions {
-            restrictions::check_access(restrictions, asked.access)?;
-        }
-        let request = Request::Command {
-            sqe,
-            extent: namespace.extent(),
-            lba_shift: namespace.lba_shift,
-            fua: self.write_through,
-        };
-        let (bytes, need) = match asked.data {
-            Data::Nothing => (0, Need::DeviceReads),
-            Data::FromHost(bytes) => (bytes, Need::DeviceReads),
-            Data::ToHost(bytes) => (bytes, Need::DeviceWrites),
-        };
-        if bytes > u64::from(self.mdts_bytes) {
-            return Err(Status::INVALID_FIELD_IN_COMMAND);
-        }
-        slot.bytes = bytes as u32;
-        self.segments.clear();
-        if bytes > 0 {
-            self.walk(sqe, slot.bytes, need)?;
-        }
-        let Some(channel) = self.channels.get_mut(namespace.channel) else {
-            return Err(Status::NAMESPACE_NOT_READY);
-        };
-        if channel.copies() {
-            self.copied += weighed(channel, bytes);
-        }
-        slot.marks.set_acted(true);
-        ordered();
-        let ticket = Ticket::issue(self.key, index, slot.generation());
-        let begun = watch::begin::<G>(self.clock);
-        let added = channel.add(ticket, &request, &self.segments, self.view);
-        watch::end(begun, &*channel, &mut self.handed);
-        Ok(match added {
-            Added::Done(ticket, outcome) => {
-                let _ = ticket.fulfil();
-                slot.result = outcome.result;
-                Issued::Ended(status::of(outcome.cause))
-            }
-            Added::Pending => {
-                slot.outstanding += 1;
-                Issued::Pending
-            }
-            Added::Full(ticket) => {
-                let _ = ticket.fulfil();
-                slot.marks.set_acted(false);
-                Issued::Full
-            }
-        })
-    }
-
     /// The namespace `nsid`.
     #[inline]
     pub(super) fn named(&self, nsid: u32) -> Result<&'t Namespace, Status> {
@@ -411,7 +356,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
     }
 
     #[inline]
-    fn walk(&mut self, sqe: &Sqe, len: u32, need: Need) -> Result<(), Status> {
+    pub(super) fn walk(&mut self, sqe: &Sqe, len: u32, need: Need) -> Result<(), Status> {
         walk(self.view, self.hint, sqe, len, need, &mut self.segments)
     }
 

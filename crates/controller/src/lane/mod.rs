@@ -40,6 +40,7 @@ mod fused;
 mod held;
 mod inspection;
 mod issue;
+mod issue_once;
 mod member;
 mod message;
 mod outcome;

@@ -141,8 +141,9 @@ const WRITES: [NvmOpcode; 3] = [
 ///
 /// A fetched command may have been handed to its medium: plain ones complete without another state
 /// in between. Only those that the lane marks before it hands them over (`acted`) are known not to
-/// have been: the commands of a namespace's set, and copies that cannot be repeated. `is_last`:
-/// nothing was fetched from its queue after it.
+/// have been: the commands of a namespace's set, and copies that cannot be repeated. A medium with
+/// notes ([`port::MediumTraits::notes`]) executes its commands once by them. `is_last`: nothing was
+/// fetched from its queue after it.
 fn way(slot: &SlotState, is_last: bool, namespaces: &NamespaceTable) -> Way {
     let sqe = slot.sqe();
     let interrupted = Way::End(Status::COMMAND_INTERRUPTED);
@@ -157,13 +158,14 @@ fn way(slot: &SlotState, is_last: bool, namespaces: &NamespaceTable) -> Way {
         return Way::Again;
     };
     let opcode = NvmOpcode(sqe.opcode);
+    let notes = namespace.traits.notes;
     let writes = WRITES.contains(&opcode);
     let repeats = match &namespace.set {
         Some(set) => match set.command(&sqe, namespace) {
             // A write to a zone, say, which is not marked.
-            Ok(None) if writes && !set.keeps_bytes() => return interrupted,
+            Ok(None) if writes && !set.keeps_bytes() && !notes => return interrupted,
             Ok(None) => writes || READS.contains(&opcode),
-            Ok(Some(_)) => set.repeats(&sqe),
+            Ok(Some(_)) => set.repeats(&sqe) || notes,
             Err(_) => true,
         },
         None => writes || READS.contains(&opcode),

@@ -14,7 +14,7 @@ use crate::gate::Gate;
 use crate::state::{MAX_SAMPLES, MAX_SQS};
 
 /// Watched commands that a lane holds at a time.
-const ROOM: usize = 4096;
+const ROOM: usize = 4095;
 const _: () = assert!(ROOM <= MAX_SAMPLES, "a slot's marks name each");
 
 /// The next command of a submission queue to sample.

@@ -37,9 +37,8 @@
 
 mod slot;
 
-use std::sync::atomic::{Ordering, compiler_fence};
-
 use bitfield_struct::bitfield;
+pub(crate) use memory::ordered;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use self::slot::{CommandState, SlotState};
@@ -47,9 +46,21 @@ pub(crate) use self::slot::{
     Counted, Fetched, Index, MAX_SAMPLES, store_completion, store_fetched,
 };
 
-/// Version of the layouts below. Version 3 had neither what is known of doorbell buffers nor the
-/// status of a command whose completion is being written.
-pub const FORMAT_VERSION: u32 = 4;
+/// Version of the layouts below. Version 4 had no [`Marks::noted`]: its bit belonged to the number
+/// of a sample.
+pub const FORMAT_VERSION: u32 = 5;
+/// The oldest version that can be continued with.
+pub const OLDEST_VERSION: u32 = 4;
+
+/// Brings the slots of an area of this version, not older than [`OLDEST_VERSION`], into the form
+/// of [`FORMAT_VERSION`].
+pub fn update(version: u32, slots: &mut [SlotState]) {
+    if version < FORMAT_VERSION {
+        for slot in slots {
+            slot.update();
+        }
+    }
+}
 
 /// Most submission queues of a controller, all of which may complete into one completion queue.
 pub const MAX_SQS: usize = 64;
@@ -217,12 +228,3 @@ impl QueueHead {
 
 const _: () = assert!(size_of::<SqState>() == 32);
 const _: () = assert!(size_of::<QueueState>() == 64 + 32 * MAX_SQS);
-
-/// Stores before this are before stores after it, as a process that is killed leaves them. No
-/// instruction: the processor keeps its own program order for memory that outlives the process.
-#[inline(always)]
-pub(crate) fn ordered() {
-    compiler_fence(Ordering::SeqCst);
-    #[cfg(feature = "crash")]
-    crate::crash::point();
-}

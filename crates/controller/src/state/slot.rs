@@ -89,7 +89,7 @@ pub struct Counted {
 }
 
 /// Samples that a lane takes at a time at most, as many as [`Marks`] can name.
-pub(crate) const MAX_SAMPLES: usize = (1 << 13) - 1;
+pub(crate) const MAX_SAMPLES: usize = (1 << 12) - 1;
 
 /// Additional work at the completion of a command.
 #[bitfield(u16)]
@@ -104,9 +104,12 @@ pub struct Marks {
     /// It has been executed again after a process died by its own fault. A restart decides by it.
     pub suspected: bool,
     /// The sample that it is (`lane::watch`), plus one; 0 for none.
-    #[bits(13)]
+    #[bits(12)]
     #[inline]
     sample_plus_one: u16,
+    /// Its result is the note of its medium, which may have acted on the command: a second time
+    /// the medium gets the note, too ([`port::Channel::add_again`]). A restart decides by it.
+    pub noted: bool,
 }
 
 impl Marks {
@@ -116,6 +119,7 @@ impl Marks {
         const NO_WORK: u16 = Marks::new()
             .with_acted(true)
             .with_suspected(true)
+            .with_noted(true)
             .into_bits();
         self.into_bits() & !NO_WORK != 0
     }
@@ -258,17 +262,39 @@ impl SlotState {
         (self.flow, self.behind) = (Index::NONE, Index::NONE);
     }
 
-    /// The command, which has not completed, is as if it had just been fetched; `suspected` as in
-    /// [`Marks`].
+    /// The command, which has not completed, is as if it had just been fetched, with the note of
+    /// its medium; `suspected` as in [`Marks`].
     pub(crate) fn begin_again(&mut self, suspected: bool) {
+        let noted = self.marks.noted();
         self.error = Status::SUCCESSFUL_COMPLETION;
         self.flushed = 0;
         self.bytes = 0;
-        self.marks = Marks::new().with_suspected(suspected);
+        self.marks = Marks::new().with_suspected(suspected).with_noted(noted);
         self.partner = Index::NONE;
-        self.result = 0;
+        if !noted {
+            self.result = 0;
+        }
         ordered();
         self.state = CommandState::FETCHED;
+    }
+
+    /// Stores the note of a medium that is about to act on the command.
+    pub(crate) fn take_note(&mut self, note: u64) {
+        self.result = note;
+        ordered();
+        self.marks.set_noted(true);
+        ordered();
+    }
+
+    /// Brings a slot of version 4 into the form of version 5.
+    pub(super) fn update(&mut self) {
+        self.marks.set_noted(false);
+    }
+
+    /// The medium has not acted on the command.
+    pub(crate) fn drop_note(&mut self) {
+        self.marks.set_noted(false);
+        self.result = 0;
     }
 
     /// The completion queue entry that is being written.

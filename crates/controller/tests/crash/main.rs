@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use controller::crash::{self, Death};
 use controller::lane::{LaneCommand, LaneEvent};
-use controller::state::{area_bytes, slots_for};
+use controller::state::{QueueState, area_bytes, slots_for};
 use nvme_spec::{Sqe, Status};
 use port::testing::{Host, Manner};
 use port::{Channel as _, ChannelId};
@@ -165,6 +165,11 @@ fn play(manner: Manner, with_shadow: bool, points: &[u64]) -> Option<u64> {
         }
     }
     let (_, passed) = crash::run(u64::MAX, || world.play(&script)).expect("it dies no more");
+    all_have_ended(&world, &script);
+    Some(passed)
+}
+
+fn all_have_ended(world: &World, script: &[Act]) {
     let commands = script.iter().map(|act| match act {
         Act::Run(commands) => commands.len(),
         _ => 0,
@@ -172,7 +177,6 @@ fn play(manner: Manner, with_shadow: bool, points: &[u64]) -> Option<u64> {
     let ended = world.ended.iter().filter(|cid| **cid != 90).count();
     assert_eq!(ended, commands.sum::<usize>());
     assert!(world.interrupted.len() <= 4, "{:?}", world.interrupted);
-    Some(passed)
 }
 
 const WAYS: [(Manner, bool); 4] = [
@@ -191,6 +195,35 @@ fn every_command_completes_once_wherever_the_process_dies() {
             assert!(play(manner, with_shadow, &[point]).is_some());
         }
     }
+}
+
+/// What a process of version 4 left at the point [`VERSION_4_POINT`] of the script, with
+/// [`Manner::Asynchronous`] and doorbell buffers: commands at a medium, between two steps, and
+/// fetched.
+const VERSION_4: &[u8] = include_bytes!("version-4.state");
+const VERSION_4_POINT: u64 = 200;
+
+#[test]
+fn a_process_continues_what_the_version_before_it_left() {
+    let mut world = World::new(Manner::Asynchronous, true);
+    let script = script(&world.host);
+    let died = crash::run(VERSION_4_POINT, || world.play(&script));
+    assert_eq!(died, Err(Death));
+    // The same script, so that only the version and the ticks of this machine's clock differ.
+    let now = world.file_bytes(VERSION_4.len());
+    assert_eq!(VERSION_4[12..16], 4_u32.to_le_bytes());
+    assert_eq!(now[..12], VERSION_4[..12]);
+    assert_eq!(now[16..4096], VERSION_4[16..4096]);
+    world.replace_file(VERSION_4);
+    // Bit 15 of a slot's marks was the highest bit of a sample's number.
+    let marks = 4096 + size_of::<QueueState>() + 100;
+    let mut sampled = VERSION_4.to_vec();
+    sampled[marks + 1] |= 0x80;
+    world.replace_file(&sampled);
+    world.revive();
+    assert_eq!(world.file_bytes(VERSION_4.len())[marks + 1] & 0x80, 0);
+    crash::run(u64::MAX, || world.play(&script)).expect("it dies no more");
+    all_have_ended(&world, &script);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use controller::lane::{
     BATCH, Copying, KnownSq, Lane, LaneCommand, LaneConfig, LaneEvent, Quota, RestoreError,
     ShadowSpec, SqSpec, Suspects, is_trying,
 };
-use controller::state::{FORMAT_VERSION, QueueState, SlotState, area_bytes, slots_for};
+use controller::state::{self, FORMAT_VERSION, QueueState, SlotState, area_bytes, slots_for};
 use memory::{Area, DmaView, DoorbellPages, Iova, Segment, StateFile};
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
 use nvme_spec::{Cqe, Sqe, Status};
@@ -453,7 +453,8 @@ impl World {
         let medium = Mortal::new(medium, self.poison);
         assert!(self.channels.insert(medium).is_ok());
         self.file = StateFile::open(self.file.fd().try_clone_to_owned().unwrap()).unwrap();
-        let area = self.file.adopt(0, slots_for(CQ)).unwrap();
+        let mut area: Area<QueueState, SlotState> = self.file.adopt(0, slots_for(CQ)).unwrap();
+        state::update(self.file.format_version(), area.parts().1);
         let suspects = if crashed {
             Suspects::after_crash(is_trying(area.head()))
         } else {
@@ -461,6 +462,20 @@ impl World {
         };
         let lane = Lane::restore(self.config(area), &self.known(), suspects);
         self.lane = Some(lane.unwrap());
+    }
+
+    /// Replaces what the process that died has left by the file of another version.
+    pub(crate) fn replace_file(&mut self, bytes: &[u8]) {
+        let file = File::from(self.file.fd().try_clone_to_owned().unwrap());
+        file.write_all_at(bytes, 0).unwrap();
+    }
+
+    /// What the process that died has left.
+    pub(crate) fn file_bytes(&self, len: usize) -> Vec<u8> {
+        let file = File::from(self.file.fd().try_clone_to_owned().unwrap());
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
     }
 
     /// The same from an area with other bytes. What is said against it, or what the lane then does

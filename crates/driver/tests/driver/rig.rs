@@ -193,6 +193,7 @@ fn namespaces() -> Vec<Namespace> {
         volatile_cache: true,
         optimal_bytes: 4096,
         read_only: false,
+        notes: false,
     };
     let half = MEDIUM_LEN / 2;
     let namespace = |nsid: u8, lba_shift: u8| Namespace {

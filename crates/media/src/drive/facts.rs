@@ -110,6 +110,7 @@ impl Facts {
             volatile_cache: self.volatile_cache,
             optimal_bytes: self.optimal_bytes,
             read_only: self.read_only,
+            notes: false,
         }
     }
 }

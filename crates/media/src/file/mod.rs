@@ -277,6 +277,7 @@ impl FileMedium {
             volatile_cache: true,
             optimal_bytes: self.opened.optimal_bytes,
             read_only: self.is_read_only.load(Relaxed),
+            notes: false,
         }
     }
 

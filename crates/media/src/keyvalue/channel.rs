@@ -34,6 +34,7 @@ const TRAITS: MediumTraits = MediumTraits {
     volatile_cache: false,
     optimal_bytes: 0,
     read_only: false,
+    notes: false,
 };
 
 /// Maximum number of a channel's requests to its file: flushes of hosts, and the log's I/O.

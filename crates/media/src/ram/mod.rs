@@ -26,6 +26,7 @@ pub(crate) const TRAITS: MediumTraits = MediumTraits {
     volatile_cache: false,
     optimal_bytes: 4096,
     read_only: false,
+    notes: false,
 };
 
 /// Description in one line. `preallocated`: bytes that were allocated in advance.

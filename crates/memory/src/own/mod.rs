@@ -1,5 +1,7 @@
 //! Memory of this process.
 
+#[cfg(feature = "crash")]
+pub mod crash;
 pub mod huge;
 pub(crate) mod map;
 pub mod state;

@@ -14,7 +14,7 @@ use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 use std::{io, slice};
 
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -28,6 +28,8 @@ pub const MAGIC: [u8; 8] = *b"nvmiraSF";
 pub const LAYOUT_VERSION: u32 = 1;
 /// Bytes of the header's fixed part.
 const HEADER_LEN: usize = 32;
+/// Where the header has the user's format version.
+const FORMAT_VERSION_AT: u64 = 12;
 /// Bytes of a page: areas start at one.
 const PAGE_LEN: usize = 4096;
 /// Alignment of the slots in an area, and the largest alignment of a head or slot.
@@ -97,7 +99,7 @@ pub enum OpenError {
 pub struct StateFile {
     fd: OwnedFd,
     /// Of the user of the areas.
-    format_version: u32,
+    format_version: AtomicU32,
     map: OwnMap,
     areas: Vec<AreaPlace>,
 }
@@ -137,7 +139,7 @@ impl StateFile {
         let map = OwnMap::shared(&fd, end)?;
         let file = StateFile {
             fd,
-            format_version,
+            format_version: AtomicU32::new(format_version),
             map,
             areas: places,
         };
@@ -196,7 +198,7 @@ impl StateFile {
         let map = OwnMap::shared(&fd, said as usize)?;
         Ok(Arc::new(StateFile {
             fd,
-            format_version,
+            format_version: AtomicU32::new(format_version),
             map,
             areas,
         }))
@@ -205,14 +207,30 @@ impl StateFile {
     /// The version of what the areas hold.
     #[must_use]
     pub fn format_version(&self) -> u32 {
-        self.format_version
+        self.format_version.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the version of what the areas hold, which a reader of the former version has
+    /// brought into another form.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_format_version(&self, version: u32) -> io::Result<()> {
+        rustix::io::pwrite(&self.fd, &version.to_le_bytes(), FORMAT_VERSION_AT)?;
+        self.format_version.store(version, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The lengths of the areas, in bytes.
+    pub fn area_lens(&self) -> impl Iterator<Item = usize> {
+        self.areas.iter().map(|area| area.len)
     }
 
     fn write_header(&self) -> io::Result<()> {
         let mut header = Vec::with_capacity(PAGE_LEN);
         header.extend(MAGIC);
         header.extend(LAYOUT_VERSION.to_le_bytes());
-        header.extend(self.format_version.to_le_bytes());
+        header.extend(self.format_version().to_le_bytes());
         header.extend((self.map.len() as u64).to_le_bytes());
         header.extend((self.areas.len() as u64).to_le_bytes());
         for area in &self.areas {
@@ -287,6 +305,15 @@ impl StateFile {
             area,
         })
     }
+}
+
+/// Stores before this are before stores after it, as a process that is killed leaves them. No
+/// instruction: the processor keeps its own program order for memory that outlives the process.
+#[inline(always)]
+pub fn ordered() {
+    compiler_fence(Ordering::SeqCst);
+    #[cfg(feature = "crash")]
+    super::crash::point();
 }
 
 /// Data that may lie in a state file: any bytes are a value, and a value has no padding.

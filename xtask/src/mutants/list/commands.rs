@@ -129,8 +129,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "restrictions-straight",
         guard: "a plain command looks at restrictions as any other does",
         file: "crates/controller/src/lane/issue.rs",
-        from: "if namespace.restrictions.is_some() || plain.writes && self.write_through {",
-        to: "if plain.writes && self.write_through {",
+        from: "if namespace.restrictions.is_some() || plain.writes && !is_plain_write {",
+        to: "if plain.writes && !is_plain_write {",
         test: unit(
             "controller",
             "controller::tests::uncorrectable::marked_blocks_read_as_errors_and_others_do_not",
@@ -140,7 +140,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "write-through-straight",
         guard: "a plain write is durable without the volatile write cache, too",
         file: "crates/controller/src/lane/issue.rs",
-        from: "if namespace.restrictions.is_some() || plain.writes && self.write_through {",
+        from: "if namespace.restrictions.is_some() || plain.writes && !is_plain_write {",
         to: "if namespace.restrictions.is_some() {",
         test: unit(
             "controller",

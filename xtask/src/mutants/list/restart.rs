@@ -200,8 +200,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "restart-version-unchecked",
         guard: "what another version has saved is refused",
         file: "crates/controller/src/controller/saved.rs",
-        from: "        if found != FORMAT_VERSION {",
-        to: "        if found == 0 {",
+        from: "if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&found) {",
+        to: "if found == 0 {",
         test: REFUSED,
     },
     Mutation {

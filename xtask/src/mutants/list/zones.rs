@@ -143,7 +143,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "set-transfer-limit",
         guard: "MDTS holds for commands of a set",
-        file: "crates/controller/src/lane/issue.rs",
+        file: "crates/controller/src/lane/issue_once.rs",
         from: "if bytes > u64::from(self.mdts_bytes) {",
         to: "if bytes > u64::from(u32::MAX) {",
         test: unit(

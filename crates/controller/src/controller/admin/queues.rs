@@ -26,7 +26,7 @@ use crate::lane::{
     KnownSq, Lane, LaneCommand, LaneConfig, LaneTable, QueueName, SqSpec, Suspects, is_trying,
 };
 use crate::queue::{QueueError, check_entries};
-use crate::state::{QueueHead, QueueState, SlotState, slots_for};
+use crate::state::{self, QueueHead, QueueState, SlotState, slots_for};
 
 /// Queue identifiers, the admin queue's (0) among them.
 const IDS: usize = MAX_IO_QUEUES as usize + 1;
@@ -381,7 +381,8 @@ impl Controller {
             if head.cqid != cqid {
                 return Err(RestoreError::Damaged("a completion queue is another one"));
             }
-            let area = file.adopt(at, slots_for(head.entries))?;
+            let mut area = file.adopt(at, slots_for(head.entries))?;
+            state::update(file.format_version(), area.parts().1);
             let its = sqs.iter().filter(|(_, of, _)| *of == cqid);
             let its: Vec<_> = its.map(|(sq, ..)| *sq).collect();
             let lane = Lane::restore(self.lane_config(head, area), &its, suspects)?;

@@ -12,7 +12,7 @@ use subsystem::{Subsystem, SubsystemConfig};
 use super::rig::*;
 use crate::controller::{Controller, Interrupt};
 use crate::crash::{self, Death};
-use crate::state::FORMAT_VERSION;
+use crate::state::{FORMAT_VERSION, OLDEST_VERSION};
 
 /// What the host does, one after the other.
 enum Act {
@@ -331,7 +331,7 @@ fn what_another_version_or_controller_has_saved_is_refused() {
         let restored = Controller::restore(config, left, subsystem, lanes);
         restored.map(drop).map_err(|error| error.to_string())
     };
-    let older = "the saved state has format version 3, and this program reads version 4";
+    let older = "the saved state has format version 3, and this program reads 4 to 5";
     assert_eq!(restore(&mut rig, config(), 3), Err(older.to_owned()));
     let mut fewer = config();
     fewer.queues = 2;
@@ -342,6 +342,22 @@ fn what_another_version_or_controller_has_saved_is_refused() {
         Err(damaged.to_owned())
     );
     assert_eq!(restore(&mut rig, config(), FORMAT_VERSION), Ok(()));
+}
+
+#[test]
+fn the_version_before_can_go_on_until_the_next_one_serves() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    let state = rig.controller.state();
+    state.set_format_version(OLDEST_VERSION).unwrap();
+    rig.revive();
+    assert_eq!(rig.controller.state().format_version(), OLDEST_VERSION);
+    rig.controller.release(&mut rig.lanes);
+    let fd = rig.controller.state().fd().try_clone_to_owned().unwrap();
+    assert_eq!(
+        StateFile::open(fd).unwrap().format_version(),
+        FORMAT_VERSION
+    );
 }
 
 #[test]

@@ -158,6 +158,7 @@ pub(super) fn namespaces() -> Vec<Namespace> {
         volatile_cache: true,
         optimal_bytes: 4096,
         read_only: false,
+        notes: false,
     };
     vec![first, namespace(3, ChannelId(1), 2048)]
 }

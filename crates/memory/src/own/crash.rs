@@ -1,8 +1,8 @@
 //! Deaths of the process, for tests: at the store that a test names, everything on the stack is
 //! unwound, and what lies in a state file stays as it is.
 //!
-//! Points are between the stores whose order matters ([`crate::state`]), and where a test adds some
-//! (where a medium acts, say). They are counted in each thread.
+//! Points are between the stores whose order matters ([`super::state::ordered`]), and where a test
+//! adds some (where a medium acts, say). They are counted in each thread.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
