@@ -20,6 +20,9 @@ pub enum MediumError {
         /// The rule that the zones violate.
         what: &'static str,
     },
+    /// The zones of a process that has ended cannot be continued with.
+    #[error("cannot continue with its zones: {0}; start the server again")]
+    KeptZones(#[from] crate::kept::KeptError),
     /// Vendor commands over a medium that is more than bytes, or over a drive.
     #[error("vendor commands lie over null, ram or file, without zones")]
     Vendor,

@@ -1,6 +1,7 @@
 //! A reactor's handle on a medium of any kind. Dispatches each call to the channel of that kind.
 
 mod look;
+mod ops;
 mod timed;
 
 use std::os::fd::BorrowedFd;
@@ -231,6 +232,36 @@ impl Port for Channel {
             Kind::Timed(channel) => channel.add(ticket, request, segments, view),
             Kind::Zoned(channel) => channel.add(ticket, request, segments, view),
             Kind::Vendor(channel) => channel.add(ticket, request, segments, view),
+        }
+    }
+
+    fn note(&self, request: &Request<'_>) -> Option<u64> {
+        match &self.0 {
+            Kind::Zoned(channel) => channel.note(request),
+            Kind::Timed(channel) => channel.note(request),
+            _ => None,
+        }
+    }
+
+    fn has_begun(&self, request: &Request<'_>, note: u64) -> bool {
+        match &self.0 {
+            Kind::Zoned(channel) => channel.has_begun(request, note),
+            Kind::Timed(channel) => channel.has_begun(request, note),
+            _ => false,
+        }
+    }
+
+    fn add_again(
+        &mut self,
+        ticket: Ticket,
+        noted: (&Request<'_>, u64),
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        match &mut self.0 {
+            Kind::Zoned(channel) => channel.add_again(ticket, noted, segments, view),
+            Kind::Timed(channel) => channel.add_again(ticket, noted, segments, view),
+            _ => self.add(ticket, noted.0, segments, view),
         }
     }
 

@@ -28,12 +28,10 @@ use port::time::Time;
 use port::{Added, Cause, Channel as Port, Done, Outcome, Request};
 
 use super::Channel;
+use super::ops::{DEALLOCATED_PER_TURN, is_large, ops};
 use crate::look::{Asked, Stalls, TimingLook};
 use crate::zoned::ZonedMedium;
 
-/// Deallocated bytes passed to a model in one turn: it takes 8 to 25 ns per page, and a host may
-/// deallocate a whole drive with one command.
-const DEALLOCATED_PER_TURN: u64 = 1 << 20;
 /// Pages of a state snapshot copied in one turn: each takes about a nanosecond.
 const SNAPSHOT_PER_TURN: u32 = 2048;
 /// Maximum number of deallocated pieces that wait for their turns.
@@ -531,41 +529,13 @@ impl TimedChannel {
     }
 }
 
-/// The model's operations for a request.
-fn ops<'r>(request: &Request<'r>) -> impl Iterator<Item = Op<'static>> + use<'r> {
-    let mut one = None;
-    let mut other = None;
-    let mut ranges: &[_] = &[];
-    match *request {
-        Request::Read { offset, len } | Request::Compare { offset, len } => {
-            one = Some(Op::Read { offset, len });
-        }
-        Request::Write { offset, len, fua } => one = Some(Op::Write { offset, len, fua }),
-        Request::CompareAndWrite {
-            offset, len, fua, ..
-        } => {
-            one = Some(Op::Write { offset, len, fua });
-            other = Some(Op::Read { offset, len });
-        }
-        Request::WriteZeroes { offset, len, .. } => one = Some(Op::Deallocate { offset, len }),
-        Request::Deallocate { ranges: all } => ranges = all,
-        Request::Flush => one = Some(Op::Flush),
-        // Submitted after the command has been performed.
-        Request::Command { .. } | Request::Renew { .. } => {}
-    }
-    let ranges = ranges.iter().map(|range| Op::Deallocate {
-        offset: range.offset,
-        len: range.len,
-    });
-    one.into_iter().chain(other).chain(ranges)
-}
-
-impl Port for TimedChannel {
-    #[inline(never)]
-    fn add(
+impl TimedChannel {
+    /// [`Port::add`]; [`Port::add_again`] of a request with a note.
+    #[inline]
+    fn take(
         &mut self,
         ticket: Ticket,
-        request: &Request<'_>,
+        (request, note): (&Request<'_>, Option<u64>),
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) -> Added {
@@ -576,7 +546,11 @@ impl Port for TimedChannel {
             return Added::Full(ticket);
         };
         let below = Ticket::numbered(number);
-        let moved = match self.inner.add(below, request, segments, view) {
+        let added = match note {
+            Some(note) => self.inner.add_again(below, (request, note), segments, view),
+            None => self.inner.add(below, request, segments, view),
+        };
+        let moved = match added {
             Added::Full(below) => {
                 below.retire();
                 self.free.push(number);
@@ -610,6 +584,38 @@ impl Port for TimedChannel {
             self.bytes_moved(below, outcome);
         }
         Added::Pending
+    }
+}
+
+impl Port for TimedChannel {
+    #[inline(never)]
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        self.take(ticket, (request, None), segments, view)
+    }
+
+    fn note(&self, request: &Request<'_>) -> Option<u64> {
+        self.inner.note(request)
+    }
+
+    fn has_begun(&self, request: &Request<'_>, note: u64) -> bool {
+        self.inner.has_begun(request, note)
+    }
+
+    #[cold]
+    fn add_again(
+        &mut self,
+        ticket: Ticket,
+        (request, note): (&Request<'_>, u64),
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        self.take(ticket, (request, Some(note)), segments, view)
     }
 
     fn submit(&mut self) {
@@ -675,18 +681,6 @@ impl Port for TimedChannel {
         let told = at_once.then_some(self.now);
         told.or(self.model.next_event().map(Time))
     }
-}
-
-/// Whether a request is passed to the model in parts.
-fn is_large(request: &Request<'_>) -> bool {
-    let bytes = match *request {
-        Request::WriteZeroes { len, .. } => len,
-        Request::Deallocate { ranges } => ranges
-            .iter()
-            .fold(0, |sum: u64, range| sum.saturating_add(range.len)),
-        _ => 0,
-    };
-    bytes > DEALLOCATED_PER_TURN
 }
 
 /// Whether a request had no effect at all.

@@ -15,6 +15,7 @@ use crate::drive::{Drive, DriveCounts, DriveIdentity, Duty, Relay, ShownPage};
 use crate::error::MediumError;
 use crate::file::{Direct, FileCounts, FileIo, FileMedium, IoCounts};
 use crate::journal::{self, StateError, Superblock};
+use crate::kept::Kept;
 use crate::keyvalue::{Dialect, KeyValueMedium, default_keys};
 use crate::null::{self, NullChannel};
 use crate::ram::{self, Preallocation, RamChannel};
@@ -29,7 +30,6 @@ mod pages;
 mod records;
 mod timing;
 
-use self::pages::Memory;
 pub use self::records::RECORD_MAX;
 
 /// Maximum number of commands in flight of one channel.
@@ -144,7 +144,7 @@ impl Medium {
     /// # Errors
     /// See [`MediumError`]; each names the remedy.
     pub fn open(spec: &MediumSpec) -> Result<Arc<Medium>, MediumError> {
-        Ok(Arc::new(Self::backed(spec, Memory::Private)?))
+        Ok(Arc::new(Self::backed(spec, [Kept::No, Kept::No])?))
     }
 
     /// The feature that limits it to one channel at a time: timing, zones, vendor commands, or
@@ -162,7 +162,8 @@ impl Medium {
         }
     }
 
-    fn backed(spec: &MediumSpec, memory: Memory) -> Result<Medium, MediumError> {
+    /// Opens the medium, with what it has in memory: its bytes, and the state of its zones.
+    fn backed(spec: &MediumSpec, [memory, zones_kept]: [Kept; 2]) -> Result<Medium, MediumError> {
         let (of, zones) = match &spec.kind {
             MediumKind::Zoned { of, zones } => (of, zones),
             MediumKind::Vendor { of, commands } => {
@@ -182,7 +183,8 @@ impl Medium {
             io,
         } = &**of
         {
-            let (file, zoned, size) = ZonedMedium::on_file(path, *size, (*direct, *io), zones)?;
+            let (file, zoned, size) =
+                ZonedMedium::on_file(path, *size, (*direct, *io), (zones, zones_kept))?;
             let mut medium = Self::of(size, Backing::File(Arc::new(file)));
             medium.zoned = Some(Arc::new(zoned));
             return Ok(medium);
@@ -193,13 +195,16 @@ impl Medium {
             return Err(MediumError::Zones { what });
         }
         let deallocates = matches!(medium.backing, Backing::Ram(_));
-        let zoned = ZonedMedium::new(zones, medium.size, deallocates)?;
+        let zoned = ZonedMedium::new((zones, zones_kept), medium.size, deallocates)?;
+        if let Backing::Ram(store) = &medium.backing {
+            zoned.sweep(store);
+        }
         medium.zoned = Some(Arc::new(zoned));
         Ok(medium)
     }
 
     /// Opens the medium without zones and timing.
-    fn plain(kind: &MediumKind, memory: Memory) -> Result<Medium, MediumError> {
+    fn plain(kind: &MediumKind, memory: Kept) -> Result<Medium, MediumError> {
         let (size, backing) = match kind {
             MediumKind::Zoned { .. } => {
                 let what = "zones cannot be nested";
@@ -213,9 +218,9 @@ impl Medium {
             MediumKind::Ram { size } => {
                 let size = checked(*size)?;
                 let store = match memory {
-                    Memory::Private => Store::new(size),
-                    Memory::Shared => Store::shared(size),
-                    Memory::Adopted(file) => Store::adopt(file, size),
+                    Kept::No => Store::new(size),
+                    Kept::New => Store::shared(size),
+                    Kept::Of(file) => Store::adopt(file, size),
                 };
                 let store = store.map_err(|source| MediumError::Memory { size, source })?;
                 (size, Backing::Ram(Arc::new(store)))
@@ -299,10 +304,11 @@ impl Medium {
             Backing::Drive(drive) => drive.traits(),
             Backing::KeyValue(medium) => medium.traits(),
         };
-        match self.zoned {
+        match &self.zoned {
             // A reset discards the contents of a zone.
-            Some(_) => MediumTraits {
+            Some(zoned) => MediumTraits {
                 deallocate: false,
+                notes: zoned.kept().is_some(),
                 ..traits
             },
             None => traits,

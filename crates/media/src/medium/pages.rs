@@ -1,7 +1,7 @@
 //! The memory of a medium in memory: where it comes from, and when.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,28 +9,24 @@ use memory::{Pieces, Store};
 
 use super::{Backing, Medium, MediumSpec};
 use crate::error::MediumError;
+use crate::kept::{Kept, KeptFiles};
 use crate::ram::Preallocation;
 
-/// Where the bytes of a medium in memory are.
-#[derive(Debug)]
-pub(super) enum Memory {
-    /// In memory of this process.
-    Private,
-    /// In a file that another process may go on with.
-    Shared,
-    /// In this one, which another process had.
-    Adopted(OwnedFd),
-}
-
 impl Medium {
-    /// As [`Self::open`], so that another process can go on with the bytes of a medium in memory
-    /// ([`Self::memory_file`]): with those of `file`, if a former one had it.
+    /// As [`Self::open`], so that another process can continue with what a medium has in memory:
+    /// with that of `files`, if a former process had it.
     ///
     /// # Errors
-    /// As [`Self::open`]; `file` is no memory of a medium of this size.
-    pub fn open_kept(spec: &MediumSpec, file: Option<OwnedFd>) -> Result<Arc<Medium>, MediumError> {
-        let memory = file.map_or(Memory::Shared, Memory::Adopted);
-        Ok(Arc::new(Self::backed(spec, memory)?))
+    /// As [`Self::open`]; a file is not of this medium.
+    pub fn open_kept(spec: &MediumSpec, files: KeptFiles) -> Result<Arc<Medium>, MediumError> {
+        let kept = [files.memory, files.zones].map(Kept::file);
+        Ok(Arc::new(Self::backed(spec, kept)?))
+    }
+
+    /// The file with the state of its zones, if another process can continue with them.
+    #[must_use]
+    pub fn zones_file(&self) -> Option<BorrowedFd<'_>> {
+        self.zoned.as_ref()?.kept()
     }
 
     /// The file that the bytes of a medium in memory are in, where another process can go on with

@@ -13,6 +13,7 @@ use std::io;
 
 use nvme_spec::zoned::ZoneState;
 
+use super::table::Ended;
 use super::zones::{Zone, Zones};
 use super::{Out, State};
 use crate::journal::{Journal, RecordSink, StateError, Storage};
@@ -43,6 +44,8 @@ pub(super) struct Keeper {
     /// By zone, how far from its start completed writes, and hosts' commits, have moved its write
     /// pointer.
     ended: Vec<u64>,
+    /// The same, where another process finds it.
+    kept: Option<Ended>,
     /// By zone, the parts to be recorded.
     marks: Vec<u8>,
     changed: Vec<u32>,
@@ -59,10 +62,44 @@ impl Keeper {
         Keeper {
             journal,
             ended: (0..count).map(|zone| zones.get(zone).written).collect(),
+            kept: None,
             marks: vec![0; count as usize],
             changed: Vec::with_capacity(count as usize),
             cursor: None,
             is_unswept: false,
+        }
+    }
+
+    /// Continues from where the zones of another process were, and stores in `kept` how far
+    /// completed writes get. `changed`: the zones that the log has otherwise, and whether their
+    /// extensions are to be recorded.
+    pub(super) fn go_on(
+        &mut self,
+        mut kept: Ended,
+        zones: &Zones,
+        changed: impl Iterator<Item = (u32, bool)>,
+        is_new: bool,
+    ) {
+        for zone in 0..zones.geometry().zones {
+            let written = zones.get(zone).written;
+            let ended = if is_new {
+                written
+            } else {
+                kept.get(zone).min(written)
+            };
+            self.ended[zone as usize] = ended;
+            kept.set(zone, ended);
+        }
+        self.kept = Some(kept);
+        for (zone, extended) in changed {
+            self.mark(
+                zone,
+                if extended {
+                    CHANGED | EXTENDED
+                } else {
+                    CHANGED
+                },
+            );
         }
     }
 
@@ -84,9 +121,15 @@ impl Keeper {
 
     /// A completed write or a commit has moved a zone's write pointer this far from its start.
     pub(super) fn moved(&mut self, zone: u32, to: u64) {
-        let ended = &mut self.ended[zone as usize];
-        *ended = to.max(*ended);
+        self.set_ended(zone, to.max(self.ended(zone)));
         self.touch(zone);
+    }
+
+    fn set_ended(&mut self, zone: u32, to: u64) {
+        self.ended[zone as usize] = to;
+        if let Some(kept) = &mut self.kept {
+            kept.set(zone, to);
+        }
     }
 
     /// How far completed writes have moved a zone's write pointer from its start.
@@ -96,13 +139,13 @@ impl Keeper {
 
     /// Restores a zone after a failed reset.
     pub(super) fn put_back(&mut self, zone: u32, ended: u64) {
-        self.ended[zone as usize] = ended;
+        self.set_ended(zone, ended);
         self.touch(zone);
     }
 
     /// Resets a zone.
     pub(super) fn reset(&mut self, zone: u32) {
-        self.ended[zone as usize] = 0;
+        self.set_ended(zone, 0);
         self.touch(zone);
     }
 

@@ -9,6 +9,7 @@ use nvme_spec::{Sqe, Status};
 use port::ticket::Ticket;
 use port::{Added, ByteRange, Channel as Port, Outcome, Request};
 
+use super::place::{offset_of, zone_of};
 use super::zones::{Acted, Zones};
 use super::{Out, RANGES_MAX, Stopped, Taken, ZonedChannel, id_of};
 
@@ -26,28 +27,16 @@ impl<C: Port> ZonedChannel<C> {
         // Open Zone and Set Zone Descriptor Extension: allocate a random write area.
         let random = cdw13.zsaso();
         if action == ZoneSendAction::FLUSH_EXPLICIT_ZRWA {
-            return self.commit(
-                super::offset_of(extent, lba_shift, zone_slba(sqe))?,
-                lba_shift,
-            );
+            return self.commit(offset_of(extent, lba_shift, zone_slba(sqe))?, lba_shift);
         }
         if cdw13.select_all() {
             return self.act_on_all(ticket, action, extent, view);
         }
-        let zone = super::zone_of(self.zones(), sqe, extent, lba_shift)?;
+        let zone = zone_of(self.zones(), sqe, extent, lba_shift)?;
         if action == ZoneSendAction::SET_DESCRIPTOR_EXTENSION {
             let state = self.state();
             state.zones.extend(zone, random)?;
-            let at = zone as usize * state.extension_bytes;
-            let mut place = &mut state.extensions[at..at + state.extension_bytes];
-            for segment in segments {
-                let (now, later) = place.split_at_mut(segment.len() as usize);
-                segment.read_into(0, now);
-                place = later;
-            }
-            if let Some(keeper) = self.keeper() {
-                keeper.touch_extension(zone);
-            }
+            self.set_extension(zone, segments);
             return Err(Stopped::Ends(Outcome::OK));
         }
         if action == ZoneSendAction::RESET {
@@ -71,6 +60,25 @@ impl<C: Port> ZonedChannel<C> {
         }
         self.act(action, zone)?;
         Err(Stopped::Ends(Outcome::OK))
+    }
+
+    /// Stores the descriptor extension of a zone.
+    pub(super) fn set_extension(&mut self, zone: u32, segments: &[Segment<'_>]) {
+        let state = self.state();
+        let at = zone as usize * state.extension_bytes;
+        let bytes = &mut state.extensions[at..at + state.extension_bytes];
+        let mut place = &mut *bytes;
+        for segment in segments {
+            let (now, later) = place.split_at_mut(segment.len() as usize);
+            segment.read_into(0, now);
+            place = later;
+        }
+        if let Some(kept) = &mut state.kept_extensions {
+            kept.store(at, bytes);
+        }
+        if let Some(keeper) = self.keeper() {
+            keeper.touch_extension(zone);
+        }
     }
 
     /// Flush Explicit ZRWA Range, up to and including the block at `offset`.

@@ -2,11 +2,13 @@
 
 // Not a lock of the command path: it is taken when a channel is made and when it is dropped.
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 #[expect(clippy::disallowed_types, reason = "taken once in a channel's life")]
 use std::sync::Mutex;
 use std::sync::{Arc, PoisonError};
 
+use memory::{StateFile, Store};
 use nvme_spec::zoned::{DESCRIPTOR_EXTENSION_UNIT, ZoneState};
 use port::set::Zoned;
 
@@ -15,6 +17,7 @@ use super::{State, ZoneSpec, ZonedChannel, open};
 use crate::error::MediumError;
 use crate::file::{Direct, FileIo, FileMedium, FileStorage};
 use crate::journal::{RecordSink, StateError};
+use crate::kept::Kept;
 
 /// The zones of a medium, whether or not a reactor has them.
 #[derive(Debug)]
@@ -26,21 +29,29 @@ pub(crate) struct ZonedMedium {
     state: Mutex<Option<Box<State>>>,
     /// The file, for zones with a log.
     storage: Option<FileStorage>,
+    /// The memory with which another process continues.
+    kept: Option<Arc<StateFile>>,
 }
 
 impl ZonedMedium {
     /// Creates empty zones over a medium of `size` bytes. `deallocates`: its Deallocate makes every
     /// byte read as zero at once.
     #[expect(clippy::disallowed_types, reason = "taken once in a channel's life")]
-    pub(crate) fn new(spec: &ZoneSpec, size: u64, deallocates: bool) -> Result<Self, MediumError> {
+    pub(crate) fn new(
+        (spec, kept): (&ZoneSpec, Kept),
+        size: u64,
+        deallocates: bool,
+    ) -> Result<Self, MediumError> {
         let (geometry, set) = spec.zones(size)?;
-        let state = State::new(Zones::new(geometry), &set);
+        let mut state = State::new(Zones::new(geometry), &set);
+        let kept = state.keep(kept)?;
         Ok(ZonedMedium {
             set: Arc::new(set),
             geometry,
             deallocates,
             state: Mutex::new(Some(Box::new(state))),
             storage: None,
+            kept,
         })
     }
 
@@ -54,17 +65,29 @@ impl ZonedMedium {
         path: &Path,
         size: Option<u64>,
         (direct, io): (Direct, FileIo),
-        spec: &ZoneSpec,
+        (spec, kept): (&ZoneSpec, Kept),
     ) -> Result<(FileMedium, Self, u64), MediumError> {
-        let (file, kept) = open::open(path, size, direct, io, spec)?;
+        let (file, opened) = open::open(path, size, (direct, io), (spec, kept))?;
         let zoned = ZonedMedium {
-            set: Arc::new(kept.set),
-            geometry: kept.geometry,
+            set: Arc::new(opened.set),
+            geometry: opened.geometry,
             deallocates: false,
-            state: Mutex::new(Some(Box::new(kept.state))),
-            storage: Some(kept.storage),
+            state: Mutex::new(Some(Box::new(opened.state))),
+            storage: Some(opened.storage),
+            kept: opened.kept,
         };
-        Ok((file, zoned, kept.size))
+        Ok((file, zoned, opened.size))
+    }
+
+    /// The file with which another process continues, if the zones outlive the process.
+    pub(crate) fn kept(&self) -> Option<BorrowedFd<'_>> {
+        self.kept.as_ref().map(|file| file.fd())
+    }
+
+    /// Zeroes all bytes after write pointers, which a process that died may have written. No effect
+    /// on new memory.
+    pub(crate) fn sweep(&self, store: &Store) {
+        self.with_state(|state| state.sweep(store));
     }
 
     /// Description of the zones for hosts.

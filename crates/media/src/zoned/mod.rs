@@ -21,16 +21,20 @@ mod loss;
 mod manage;
 mod medium;
 mod open;
+mod outliving;
+mod place;
 mod report;
 mod spec;
+mod table;
+mod zone;
 mod zones;
 
 use std::sync::Arc;
 
 use memory::{DmaView, Segment};
 use model::{Op, ZoneOp};
-use nvme_spec::zoned::{DESCRIPTOR_EXTENSION_UNIT, ZoneAppendCdw12, ZonedOpcode, zone_slba};
-use nvme_spec::{Sqe, Status};
+use nvme_spec::Status;
+use nvme_spec::zoned::{DESCRIPTOR_EXTENSION_UNIT, ZoneAppendCdw12, ZonedOpcode};
 use port::set::Zoned;
 use port::ticket::{Ticket, TicketId};
 use port::{Added, ByteRange, Cause, Channel as Port, Done, Outcome, Request};
@@ -40,8 +44,10 @@ use self::keeper::Keeper;
 pub use self::look::{ZoneLook, ZonesLook, ZonesState};
 pub use self::loss::{ZoneLoss, ZoneLossError};
 pub(crate) use self::medium::ZonedMedium;
+use self::place::find_append;
 use self::report::Reported;
 pub use self::spec::ZoneSpec;
+use self::table::Extensions;
 use self::zones::{Write, Zone, Zones};
 
 /// Most ranges of one Deallocate.
@@ -56,6 +62,10 @@ pub(crate) struct State {
     extension_bytes: usize,
     /// State of the log, if they have one.
     keeper: Option<Keeper>,
+    /// The extensions, where another process finds them.
+    kept_extensions: Option<Extensions>,
+    /// The zones as the process before this one left them; empty if there was none.
+    found: Vec<Zone>,
 }
 
 impl State {
@@ -66,6 +76,8 @@ impl State {
             zones,
             extension_bytes,
             keeper: None,
+            kept_extensions: None,
+            found: Vec::new(),
         }
     }
 }
@@ -98,6 +110,19 @@ enum Taken {
     /// These zones, including the last one, are being zeroed.
     Erase { first: u32, last: u32 },
 }
+
+/// Whether a write moves its zone's write pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Times {
+    /// It does.
+    First,
+    /// It did, in a process that died: its bytes are written again.
+    Again,
+}
+
+/// An accepted write, which moves its zone's write pointer once.
+#[derive(Clone, Copy, Debug)]
+struct Once(Write, Times);
 
 impl Taken {
     fn meets(self, zone: u32) -> bool {
@@ -266,40 +291,6 @@ fn id_of(ticket: &Option<Ticket>) -> Option<TicketId> {
     ticket.as_ref().map(Ticket::id)
 }
 
-/// Position of a namespace's logical block in the medium.
-fn offset_of(extent: ByteRange, lba_shift: u8, lba: u64) -> Result<u64, Status> {
-    if lba >= extent.len >> lba_shift {
-        return Err(Status::LBA_OUT_OF_RANGE);
-    }
-    Ok(extent.offset + (lba << lba_shift))
-}
-
-/// Zone and length of a Zone Append.
-fn find_append(
-    zones: &Zones,
-    sqe: &Sqe,
-    extent: ByteRange,
-    lba_shift: u8,
-) -> Result<(Write, u32), Status> {
-    let zone = zone_of(zones, sqe, extent, lba_shift)?;
-    let blocks = u32::from(ZoneAppendCdw12::from(sqe.cdw12).nlb_z()) + 1;
-    // No overflow: at most 65,536 blocks of 4 KiB.
-    let len = blocks << lba_shift;
-    let write = zones.check_append(zone, len.into())?;
-    Ok((write, len))
-}
-
-/// The zone that a command names by its first logical block.
-fn zone_of(zones: &Zones, sqe: &Sqe, extent: ByteRange, lba_shift: u8) -> Result<u32, Status> {
-    let offset = offset_of(extent, lba_shift, zone_slba(sqe))?;
-    let zone = zones.at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
-    if zones.start(zone) == offset {
-        Ok(zone)
-    } else {
-        Err(Status::INVALID_FIELD_IN_COMMAND)
-    }
-}
-
 impl<C: Port> ZonedChannel<C> {
     /// Like [`Port::add`], except for requests that end or wait before they reach the medium below.
     fn try_add(
@@ -317,7 +308,8 @@ impl<C: Port> ZonedChannel<C> {
             }
             Request::Write { offset, len, fua } => {
                 let write = self.zones().check_write(offset, len.into())?;
-                self.write(ticket, write, (len, fua, 0), segments, view)
+                let once = Once(write, Times::First);
+                self.write(ticket, once, (len, fua, 0), segments, view)
             }
             Request::WriteZeroes {
                 offset, len, fua, ..
@@ -325,7 +317,8 @@ impl<C: Port> ZonedChannel<C> {
                 let write = self.zones().check_write(offset, len)?;
                 self.may_write(write.zone)?;
                 if !self.zones().is_new(&write) {
-                    return Ok(self.overwrite(ticket, write, (len, fua), request, view));
+                    let once = Once(write, Times::First);
+                    return Ok(self.overwrite(ticket, once, (len, fua), request, view));
                 }
                 let is_kept = self.is_kept();
                 if fua && is_kept && self.waiting.is_full() {
@@ -333,7 +326,7 @@ impl<C: Port> ZonedChannel<C> {
                 }
                 // The range reads as zero already.
                 self.tell_closed(write.closes);
-                self.written(write);
+                self.written(write, Times::First);
                 self.happened.push(Op::Deallocate { offset, len });
                 if let Some(keeper) = self.keeper() {
                     keeper.moved(write.zone, write.moves_to);
@@ -374,7 +367,8 @@ impl<C: Port> ZonedChannel<C> {
                     let (write, len) = find_append(self.zones(), sqe, extent, lba_shift)?;
                     let fua = fua || ZoneAppendCdw12::from(sqe.cdw12).fua();
                     let lba = (write.offset - extent.offset) >> lba_shift;
-                    self.write(ticket, write, (len, fua, lba), segments, view)
+                    let once = Once(write, Times::First);
+                    self.write(ticket, once, (len, fua, lba), segments, view)
                 }
                 ZonedOpcode::ZONE_MANAGEMENT_SEND => {
                     self.send(ticket, (sqe, extent, lba_shift), segments, view)
@@ -401,6 +395,28 @@ impl<C: Port> ZonedChannel<C> {
         }
     }
 
+    /// The result of an `add` that has tried; `ticket` is still there if it was not handed on.
+    #[inline]
+    fn added(&mut self, ticket: Option<Ticket>, tried: Result<Added, Stopped>) -> Added {
+        let stopped = match tried {
+            Ok(added) => {
+                if matches!(added, Added::Full(_)) {
+                    self.happened.clear();
+                }
+                return added;
+            }
+            Err(stopped) => stopped,
+        };
+        let ticket = ticket.expect("what stops was not handed on");
+        match stopped {
+            Stopped::Ends(outcome) => Added::Done(ticket, outcome),
+            Stopped::Waits => {
+                self.happened.clear();
+                Added::Full(ticket)
+            }
+        }
+    }
+
     fn hand_on(
         &mut self,
         ticket: &mut Option<Ticket>,
@@ -417,7 +433,7 @@ impl<C: Port> ZonedChannel<C> {
     fn write(
         &mut self,
         ticket: &mut Option<Ticket>,
-        write: Write,
+        Once(write, times): Once,
         (len, fua, result): (u32, bool, u64),
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
@@ -438,7 +454,7 @@ impl<C: Port> ZonedChannel<C> {
         }
         self.tell_closed(write.closes);
         self.happened.push(Op::Write { offset, len, fua });
-        self.written(write);
+        self.written(write, times);
         let what = Taken::Write {
             zone,
             moves_to: write.moves_to,
@@ -453,7 +469,7 @@ impl<C: Port> ZonedChannel<C> {
     fn overwrite(
         &mut self,
         ticket: &mut Option<Ticket>,
-        write: Write,
+        Once(write, times): Once,
         (len, fua): (u64, bool),
         request: &Request<'_>,
         view: &Arc<DmaView>,
@@ -466,7 +482,7 @@ impl<C: Port> ZonedChannel<C> {
         }
         self.tell_closed(write.closes);
         self.happened.push(Op::Deallocate { offset, len });
-        self.written(write);
+        self.written(write, times);
         let what = Taken::Write {
             zone,
             moves_to: write.moves_to,
@@ -478,7 +494,10 @@ impl<C: Port> ZonedChannel<C> {
     }
 
     /// Updates the zone after the medium below has accepted a write.
-    fn written(&mut self, write: Write) {
+    fn written(&mut self, write: Write, times: Times) {
+        if times == Times::Again {
+            return;
+        }
         let zones = self.zones();
         let before = zones.get(write.zone).state;
         zones.written(write);
@@ -586,23 +605,31 @@ impl<C: Port> Port for ZonedChannel<C> {
     ) -> Added {
         self.happened.clear();
         let mut ticket = Some(ticket);
-        let stopped = match self.try_add(&mut ticket, request, segments, view) {
-            Ok(added) => {
-                if matches!(added, Added::Full(_)) {
-                    self.happened.clear();
-                }
-                return added;
-            }
-            Err(stopped) => stopped,
-        };
-        let ticket = ticket.expect("what stops was not handed on");
-        match stopped {
-            Stopped::Ends(outcome) => Added::Done(ticket, outcome),
-            Stopped::Waits => {
-                self.happened.clear();
-                Added::Full(ticket)
-            }
-        }
+        let tried = self.try_add(&mut ticket, request, segments, view);
+        self.added(ticket, tried)
+    }
+
+    fn note(&self, request: &Request<'_>) -> Option<u64> {
+        self.state_ref()?.note(request)
+    }
+
+    fn has_begun(&self, request: &Request<'_>, note: u64) -> bool {
+        let state = self.state_ref();
+        state.is_some_and(|state| state.has_begun(request, note))
+    }
+
+    #[cold]
+    fn add_again(
+        &mut self,
+        ticket: Ticket,
+        noted: (&Request<'_>, u64),
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        self.happened.clear();
+        let mut ticket = Some(ticket);
+        let again = self.try_again(&mut ticket, noted, segments, view);
+        self.added(ticket, again)
     }
 
     fn submit(&mut self) {

@@ -1,7 +1,9 @@
 //! Zones on a file: their share of it, and recovery.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use memory::StateFile;
 use port::set::Zoned;
 
 use super::keeper::{Keeper, ZONE_IN_LOG};
@@ -12,6 +14,7 @@ use crate::file::{Direct, FileIo, FileMedium, FileStorage};
 use crate::journal::{
     Journal, Kind, Layout, MISPLACED, SHAPE_WORDS, Shape, StateError, Storage, Superblock,
 };
+use crate::kept::Kept;
 use crate::size::Bytes;
 
 /// Bytes of the largest frame of the log.
@@ -24,13 +27,15 @@ const FRAMES: u64 = 16;
 
 /// Zones of a file, and the file for blocking calls.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct Opened {
     pub(super) state: State,
     pub(super) storage: FileStorage,
     /// Bytes of the zones.
     pub(super) size: u64,
     pub(super) geometry: Geometry,
     pub(super) set: Zoned,
+    /// The memory with which another process continues.
+    pub(super) kept: Option<Arc<StateFile>>,
 }
 
 /// Opens a file with zones, or creates it.
@@ -40,10 +45,9 @@ pub(super) struct Kept {
 pub(super) fn open(
     path: &Path,
     size: Option<u64>,
-    direct: Direct,
-    io: FileIo,
-    spec: &ZoneSpec,
-) -> Result<(FileMedium, Kept), MediumError> {
+    (direct, io): (Direct, FileIo),
+    (spec, kept): (&ZoneSpec, Kept),
+) -> Result<(FileMedium, Opened), MediumError> {
     if let Some(size) = size {
         spec.check(size)?;
     }
@@ -54,8 +58,8 @@ pub(super) fn open(
         }
         (file, _) => file?,
     };
-    let kept = take(&file, size, spec)?;
-    Ok((file, kept))
+    let opened = take(&file, size, (spec, kept))?;
+    Ok((file, opened))
 }
 
 fn layout(spec: &ZoneSpec, size: u64) -> Result<Layout, MediumError> {
@@ -82,7 +86,11 @@ fn shape(spec: &ZoneSpec, size: u64) -> Shape {
     }
 }
 
-fn take(file: &FileMedium, size: Option<u64>, spec: &ZoneSpec) -> Result<Kept, MediumError> {
+fn take(
+    file: &FileMedium,
+    size: Option<u64>,
+    (spec, kept): (&ZoneSpec, Kept),
+) -> Result<Opened, MediumError> {
     let path = file.path();
     let failed = |source: StateError| MediumError::State {
         path: path.into(),
@@ -115,18 +123,20 @@ fn take(file: &FileMedium, size: Option<u64>, spec: &ZoneSpec) -> Result<Kept, M
     });
     let journal = journal.map_err(failed)?;
     state.keeper = Some(Keeper::new(journal, &state.zones));
+    let kept = state.keep(kept)?;
     sweep(&state.zones, &storage).map_err(|error| failed(error.into()))?;
     // Reserves space so that a reset can be recorded on a full disk, and free space. If that fails
     // now, a reset may find no space.
     if let Err(error) = storage.allocate(superblock.layout.ring, superblock.layout.ring_len) {
         tracing::debug!(%error, "no space is set aside for the log of zones");
     }
-    Ok(Kept {
+    Ok(Opened {
         state,
         storage,
         size,
         geometry,
         set,
+        kept,
     })
 }
 

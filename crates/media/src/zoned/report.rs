@@ -39,7 +39,7 @@ impl Reported<'_> {
         }
         let extended = cdw13.zra() == ZoneReceiveAction::EXTENDED_REPORT;
         let extension = if extended { self.extension_bytes } else { 0 };
-        let first = super::offset_of(self.extent, self.lba_shift, zone_slba(sqe))?;
+        let first = super::place::offset_of(self.extent, self.lba_shift, zone_slba(sqe))?;
         let zone_bytes = self.zones.geometry().zone_bytes;
         let end = (self.extent.offset + self.extent.len) / zone_bytes;
         let all = (first / zone_bytes) as u32..end as u32;

@@ -12,6 +12,8 @@ mod model;
 mod modes;
 mod no_allocation;
 mod open;
+mod outlived;
+mod outlived_zones;
 mod registered;
 mod scattered;
 mod timed;

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use memory::{Need, Scratch};
+use nvme_spec::Sqe;
 use nvme_spec::zoned::ZoneState;
 use port::ByteRange;
 use port::set::RandomAreas;
@@ -20,6 +21,7 @@ use super::zones::Zone;
 use super::*;
 use crate::disk::{Disk, Random};
 use crate::journal::{Journal, Kind, Layout, Shape, Superblock};
+use crate::kept::Kept;
 
 const BLOCK: u64 = 4096;
 const SECTOR: u64 = 512;
@@ -160,7 +162,7 @@ impl Rig {
             random.count() <= 2,
             "more random write areas than there are"
         );
-        let medium = Arc::new(ZonedMedium::new(&SPEC, SIZE, false).unwrap());
+        let medium = Arc::new(ZonedMedium::new((&SPEC, Kept::No), SIZE, false).unwrap());
         if let Some(keeper) = &mut state.keeper {
             keeper.journal.set_slice(BLOCK as u32);
         }

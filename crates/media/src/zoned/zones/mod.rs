@@ -14,82 +14,19 @@
 //! - A random write area belongs to an active zone that was empty when it got the area, and the
 //!   number of areas never exceeds the limit.
 //!
+//! - With a table ([`super::table`]) every change of a zone is stored there, once, when it is
+//!   complete.
+//!
 //! Not included: data, and logical blocks.
 
 use std::collections::VecDeque;
 
 use nvme_spec::Status;
 use nvme_spec::zoned::{ZoneSendAction, ZoneState};
-use port::set::RandomAreas;
 
-/// Parameters of a medium's zones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Geometry {
-    /// Zone size: bytes from one zone to the next.
-    pub(crate) zone_bytes: u64,
-    /// Zone capacity: writable bytes of a zone, from its start.
-    pub(crate) capacity: u64,
-    /// Number of zones.
-    pub(crate) zones: u32,
-    /// Maximum number of open zones; 0: unlimited.
-    pub(crate) max_open: u32,
-    /// Maximum number of active zones (open or closed); 0: unlimited.
-    pub(crate) max_active: u32,
-    /// Random write areas (ZRWA), if supported.
-    pub(crate) random: Option<RandomAreas>,
-}
-
-impl Geometry {
-    /// Size of a zone's random write area in bytes.
-    fn random_bytes(&self) -> u64 {
-        self.random.map_or(0, |random| random.bytes.into())
-    }
-
-    /// Granularity of write pointers of zones with a random write area.
-    fn granularity(&self) -> u64 {
-        self.random
-            .map_or(1, |random| random.granularity.max(1).into())
-    }
-}
-
-/// A zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Zone {
-    pub(crate) state: ZoneState,
-    /// Bytes from its start to its write pointer; for a full, read-only or offline zone, the bytes
-    /// written.
-    pub(crate) written: u64,
-    /// Bytes from its start to the end of the last byte ever written: after its write pointer if it
-    /// has or had a random write area.
-    pub(crate) reached: u64,
-    /// Whether its descriptor extension is valid.
-    pub(crate) extended: bool,
-    /// Whether it has a random write area.
-    pub(crate) random: bool,
-}
-
-impl Zone {
-    pub(crate) const EMPTY: Zone = Zone {
-        state: ZoneState::EMPTY,
-        written: 0,
-        reached: 0,
-        extended: false,
-        random: false,
-    };
-
-    /// Its state after a power cycle: an open zone is closed, and empty if nothing was written to
-    /// it and it has no descriptor extension (ZNS 1.1, 2.1.1.3).
-    pub(crate) fn after_restart(self) -> Zone {
-        match is_active(self.state) {
-            true if self.reached == 0 && !self.extended => Zone::EMPTY,
-            true => Zone {
-                state: ZoneState::CLOSED,
-                ..self
-            },
-            false => self,
-        }
-    }
-}
+use super::table::Table;
+pub(crate) use super::zone::{Geometry, Zone};
+use super::zone::{is_active, is_open};
 
 /// Numbers of states: four bits.
 const STATES: usize = 16;
@@ -97,14 +34,6 @@ const STATES: usize = 16;
 /// Index of a state's count.
 fn place(state: ZoneState) -> usize {
     usize::from(state.0) % STATES
-}
-
-fn is_open(state: ZoneState) -> bool {
-    state == ZoneState::IMPLICITLY_OPENED || state == ZoneState::EXPLICITLY_OPENED
-}
-
-fn is_active(state: ZoneState) -> bool {
-    is_open(state) || state == ZoneState::CLOSED
 }
 
 /// An accepted write.
@@ -124,7 +53,7 @@ pub(crate) struct Write {
 }
 
 /// The zones of a medium.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Zones {
     geometry: Geometry,
     zones: Vec<Zone>,
@@ -136,6 +65,8 @@ pub(crate) struct Zones {
     states: [u32; STATES],
     /// Implicitly opened zones, the oldest first. Only kept if there is a limit.
     implicit: VecDeque<u32>,
+    /// Where another process finds the zones.
+    table: Option<Table>,
 }
 
 impl Zones {
@@ -155,6 +86,25 @@ impl Zones {
                 }
             }),
             implicit: VecDeque::with_capacity(geometry.max_open.min(geometry.zones) as usize),
+            table: None,
+        }
+    }
+
+    /// Stores the zones, and every change of them, in `table` from now on.
+    pub(super) fn set_table(&mut self, table: Table) {
+        self.table = Some(table);
+        for zone in 0..self.geometry.zones {
+            if self.get(zone) != Zone::EMPTY {
+                self.publish(zone);
+            }
+        }
+    }
+
+    /// A zone has changed.
+    #[inline]
+    fn publish(&mut self, at: u32) {
+        if let Some(table) = &mut self.table {
+            table.store(at, self.zones[at as usize]);
         }
     }
 
@@ -272,13 +222,20 @@ impl Zones {
 
     /// Applies a checked write that the medium below has accepted.
     pub(crate) fn written(&mut self, write: Write) {
-        if let Some(other) = write.closes {
-            self.set(other, ZoneState::CLOSED);
-        }
+        self.close(write.closes);
         let zone = &mut self.zones[write.zone as usize];
         zone.reached = zone.reached.max(write.end);
         let to = zone.written.max(write.moves_to);
         self.move_to(write.zone, to);
+        self.publish(write.zone);
+    }
+
+    /// Closes a zone to make room for another one.
+    fn close(&mut self, other: Option<u32>) {
+        if let Some(other) = other {
+            self.set(other, ZoneState::CLOSED);
+            self.publish(other);
+        }
     }
 
     /// A zone without the writes that would move its write pointer further than this. A zone that
@@ -330,10 +287,9 @@ impl Zones {
             return Err(Status::INVALID_ZONE_OPERATION_REQUEST);
         }
         let closes = self.room(state)?;
-        if let Some(other) = closes {
-            self.set(other, ZoneState::CLOSED);
-        }
+        self.close(closes);
         self.move_to(zone, to);
+        self.publish(zone);
         Ok(closes)
     }
 
@@ -356,10 +312,11 @@ impl Zones {
     /// Open Zone with a random write area; returns the zone that was closed for it.
     pub(crate) fn open_random(&mut self, zone: u32) -> Result<Option<u32>, Status> {
         self.check_random(self.get(zone).state)?;
-        let Acted::Changed { closed } = self.act(ZoneSendAction::OPEN, zone)? else {
+        let Acted::Changed { closed } = self.change(ZoneSendAction::OPEN, zone)? else {
             return Ok(None);
         };
         self.give_random(zone);
+        self.publish(zone);
         Ok(closed)
     }
 
@@ -393,6 +350,7 @@ impl Zones {
         if is_clean {
             zone.reached = to;
         }
+        self.publish(at);
     }
 
     /// Restores a zone's state before a failed reset; an open zone becomes closed.
@@ -414,6 +372,7 @@ impl Zones {
         };
         if gives {
             self.set(zone, to);
+            self.publish(zone);
         }
         gives
     }
@@ -421,6 +380,15 @@ impl Zones {
     /// Performs an action of Zone Management Send on one zone; returns whether it changed, and the
     /// zone that was closed for it. Without the descriptor extension.
     pub(crate) fn act(&mut self, action: ZoneSendAction, zone: u32) -> Result<Acted, Status> {
+        let acted = self.change(action, zone)?;
+        if acted != Acted::Nothing {
+            self.publish(zone);
+        }
+        Ok(acted)
+    }
+
+    /// [`Zones::act`], without the table.
+    fn change(&mut self, action: ZoneSendAction, zone: u32) -> Result<Acted, Status> {
         use ZoneState as S;
         let from = self.get(zone).state;
         let invalid = Err(Status::INVALID_ZONE_STATE_TRANSITION);
@@ -441,9 +409,7 @@ impl Zones {
             (ZoneSendAction::OFFLINE, S::READ_ONLY) => S::OFFLINE,
             _ => return invalid,
         };
-        if let Some(other) = closed {
-            self.set(other, S::CLOSED);
-        }
+        self.close(closed);
         self.set(zone, to);
         Ok(Acted::Changed { closed })
     }
@@ -491,6 +457,7 @@ impl Zones {
         if random {
             self.give_random(zone);
         }
+        self.publish(zone);
         Ok(())
     }
 
@@ -521,6 +488,7 @@ impl Zones {
         let random = zone.random && self.geometry.random.is_some();
         self.random += u32::from(random);
         self.zones[at as usize] = Zone { random, ..zone };
+        self.publish(at);
     }
 
     fn set(&mut self, at: u32, to: ZoneState) {
