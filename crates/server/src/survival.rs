@@ -14,17 +14,8 @@ pub(crate) fn obstacle(medium: &config::Medium) -> Option<&'static str> {
         return Some("what its vendor commands have set is lost with the process");
     }
     match &medium.backing {
-        Backing::Null { zoned: None, .. }
-        | Backing::Ram {
-            zoned: None,
-            state: None,
-            ..
-        } => None,
+        Backing::Null { .. } | Backing::Ram { state: None, .. } | Backing::File(_) => None,
         Backing::Ram { state: Some(_), .. } => Some("its state file is read by the first process"),
-        Backing::File(file) if file.zoned.is_none() => None,
-        Backing::Null { .. } | Backing::Ram { .. } | Backing::File(_) => {
-            Some("commands to zones cannot be executed twice")
-        }
         Backing::Drive(_) => Some("commands at a drive outlive the process"),
         Backing::KeyValue(_) => Some("commands of the key-value set cannot be executed twice"),
     }
@@ -38,4 +29,9 @@ pub(crate) fn reservations_name(subsystem: &str) -> String {
 /// Name under which a holder keeps the memory of a medium.
 pub(crate) fn memory_name(medium: &str) -> String {
     format!("medium {medium}")
+}
+
+/// Name under which a holder keeps the zones of a medium.
+pub(crate) fn zones_name(medium: &str) -> String {
+    format!("zones {medium}")
 }

@@ -92,8 +92,8 @@ pub(super) struct Serve {
     /// Keep hosts attached when the server's process dies: a small process has the sockets, and
     /// starts another server's process, which continues
     ///
-    /// Of media null, ram and file survive, without timing, zones and vendor commands; and no
-    /// mounts. See also `nvmirage upgrade`.
+    /// Of media null, ram and file survive, with or without zones, and without timing and vendor
+    /// commands; and no mounts. See also `nvmirage upgrade`.
     #[arg(long)]
     survive: bool,
 
@@ -116,7 +116,7 @@ fn default_config(path: &Path) -> Result<PathBuf, UsageError> {
 /// What a server's process says of its program.
 const PROGRAM: Program = Program {
     version: env!("CARGO_PKG_VERSION"),
-    reads_from: server::STATE_FORMAT,
+    reads_from: server::OLDEST_STATE_FORMAT,
     writes: server::STATE_FORMAT,
 };
 

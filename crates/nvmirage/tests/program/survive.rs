@@ -231,10 +231,6 @@ fn what_would_be_lost_is_refused() {
     let listen = world.vfio_user("nvme.sock");
     for (media, why) in [
         (
-            "kind = \"ram\"\nsize = \"64MiB\"\n[media.zoned]\nzone_size = \"16MiB\"",
-            "zones",
-        ),
-        (
             "kind = \"ram\"\nsize = \"8GiB\"\n[media.timing]\npreset = \"samsung-970-pro\"",
             "timing model",
         ),

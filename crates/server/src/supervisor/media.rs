@@ -8,7 +8,9 @@ use anyhow::{Context, bail};
 use api::config::medium::Kept;
 use api::config::{self, Backing, Range, Size};
 use api::{Refusal, ZoneLoss};
-use media::{Dialect, Direct, Duty, FileIo, Medium, MediumError, MediumKind as Store, MediumSpec};
+use media::{
+    Dialect, Direct, Duty, FileIo, KeptFiles, Medium, MediumError, MediumKind as Store, MediumSpec,
+};
 use port::ChannelId;
 use reactor::memory_care::{self, Owner};
 use reactor::message::View;
@@ -35,7 +37,11 @@ impl State {
             );
         }
         let mut spec = spec_of(&config);
-        if let Store::File { io, .. } = &mut spec.kind {
+        let bytes = match &mut spec.kind {
+            Store::Zoned { of, .. } | Store::Vendor { of, .. } => of,
+            bytes => bytes,
+        };
+        if let Store::File { io, .. } = bytes {
             io.survives = self.holder.is_some();
         }
         let mark = self.mark_of(&config).with_context(place)?;
@@ -96,21 +102,31 @@ impl State {
         Ok(())
     }
 
-    /// Opens the bytes of a medium. Memory is that of a former process, if there was one, and is
-    /// kept for the next.
+    /// Opens the bytes and the zones of a medium. Memory is that of a former process, if there was
+    /// one, and is kept for the next.
     fn open_store(
         &self,
         config: &config::Medium,
         spec: &MediumSpec,
     ) -> anyhow::Result<Arc<Medium>> {
         let explain = |error| explained(error, config);
-        let (Some(holder), Store::Ram { .. }) = (&self.holder, &spec.kind) else {
+        let Some(holder) = &self.holder else {
             return Medium::open(spec).map_err(explain);
         };
-        let name = survival::memory_name(&config.name);
-        let medium = Medium::open_kept(spec, holder.fetch(&name)?).map_err(explain)?;
-        if let Some(file) = medium.memory_file() {
-            holder.keep(&name, file)?;
+        let (memory, zones) = (
+            survival::memory_name(&config.name),
+            survival::zones_name(&config.name),
+        );
+        let files = KeptFiles {
+            memory: holder.fetch(&memory)?,
+            zones: holder.fetch(&zones)?,
+        };
+        let medium = Medium::open_kept(spec, files).map_err(explain)?;
+        let files = [(memory, medium.memory_file()), (zones, medium.zones_file())];
+        for (name, file) in files {
+            if let Some(file) = file {
+                holder.keep(&name, file)?;
+            }
         }
         Ok(medium)
     }
@@ -176,13 +192,15 @@ impl State {
             ..
         } = self.media.remove(at);
         self.troubles.forget(&name);
-        if let Some(holder) = &self.holder
-            && let Err(error) = holder.forget(&survival::memory_name(&name))
-        {
-            tracing::warn!(
-                media = name,
-                "its memory is kept until the server ends: {error}"
-            );
+        if let Some(holder) = &self.holder {
+            for kept in [survival::memory_name(&name), survival::zones_name(&name)] {
+                if let Err(error) = holder.forget(&kept) {
+                    tracing::warn!(
+                        media = name,
+                        "its memory is kept until the server ends: {error}"
+                    );
+                }
+            }
         }
         // the medium is deleted even if parts of it could not be saved
         self.config.media.retain(|m| m.name != name);

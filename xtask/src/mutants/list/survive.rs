@@ -1,12 +1,18 @@
 //! Hosts that keep their drives when the server's process dies or is replaced.
 
-use super::super::{Mutation, Test, program, unit};
+use super::super::{Mutation, Test, integration, program, unit};
 
 /// A test of the holder.
 const fn holder(name: &'static str) -> Test {
     unit("holder", name)
 }
 
+/// A test of zones whose process dies.
+const fn zones(name: &'static str) -> Test {
+    integration("media", &["--test", "media"], name)
+}
+
+const OUTLIVING: &str = "crates/media/src/zoned/outliving.rs";
 const SESSION: &str = "crates/holder/src/hold/session/mod.rs";
 
 pub(super) const MUTATIONS: &[Mutation] = &[
@@ -18,6 +24,98 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "let _ = (its, &mut namespace.reservation);",
         test: program(
             "survive::a_reservation_is_the_same_hosts_after_a_death_and_released_once_for_all",
+        ),
+    },
+    Mutation {
+        name: "survive-zone-note-unread",
+        guard: "a write to a zone that was begun is completed, and not begun again",
+        file: "crates/controller/src/lane/issue_once.rs",
+        from: "let again = slot.marks.noted() && channel.has_begun(request, slot.result);",
+        to: "let again = false;",
+        test: zones("outlived::a_command_to_a_zone_has_one_effect_wherever_the_process_dies"),
+    },
+    Mutation {
+        name: "survive-zone-note-late",
+        guard: "the note is stored before the medium acts",
+        file: "crates/controller/src/lane/issue_once.rs",
+        from: "                slot.take_note(note);\n",
+        to: "                let _ = note;\n",
+        test: zones("outlived::a_command_to_a_zone_has_one_effect_wherever_the_process_dies"),
+    },
+    Mutation {
+        name: "survive-zone-note-lost",
+        guard: "a note outlives a second death",
+        file: "crates/controller/src/state/slot.rs",
+        from: ".with_noted(noted);",
+        to: ".with_noted(false);",
+        test: zones("outlived::a_command_to_a_zone_has_one_effect_wherever_the_process_dies"),
+    },
+    Mutation {
+        name: "survive-zones-unswept",
+        guard: "bytes behind a write pointer that had not moved are zero",
+        file: OUTLIVING,
+        from: "        if self.found.is_empty() {\n            return;\n",
+        to: "        if store.len() > 0 {\n            return;\n",
+        test: zones("outlived_zones::bytes_behind_a_write_pointer_that_has_not_moved_are_zero"),
+    },
+    Mutation {
+        name: "survive-zone-of-now",
+        guard: "a command has begun if the zone was so when the process started",
+        file: OUTLIVING,
+        from: "let begun = is_in(self.found[number as usize]) && is_in(now)",
+        to: "let begun = is_in(now)",
+        test: zones(
+            "outlived_zones::an_append_that_had_not_begun_does_not_take_the_place_of_another_one",
+        ),
+    },
+    Mutation {
+        name: "survive-zone-torn",
+        guard: "a zone is as before a change or as after it",
+        file: "crates/media/src/zoned/table.rs",
+        from: "&mut self.copies[1 - current];",
+        to: "&mut self.copies[current];",
+        test: unit(
+            "media",
+            "zoned::table::tests::a_zone_is_as_before_a_change_or_as_after_it",
+        ),
+    },
+    Mutation {
+        name: "survive-zone-opened-again",
+        guard: "a write that is completed leaves its zone as it is",
+        file: "crates/media/src/zoned/mod.rs",
+        from: "        if times == Times::Again {\n",
+        to: "        if times == Times::Again && write.end == 0 {\n",
+        test: zones("outlived_zones::a_write_that_had_begun_does_not_open_its_zone_again"),
+    },
+    Mutation {
+        name: "survive-zone-refused-note",
+        guard: "a command that would be rejected has no note",
+        file: OUTLIVING,
+        from: "self.admits(sent).then_some(0)",
+        to: "Some(0)",
+        test: zones("outlived_zones::what_would_be_refused_has_no_note"),
+    },
+    Mutation {
+        name: "survive-version-early",
+        guard: "the last program can continue until the next one serves",
+        file: "crates/controller/src/controller/restore.rs",
+        from: "            self.saved.renew_version();\n",
+        to: "",
+        test: unit(
+            "controller",
+            "controller::tests::restart::the_version_before_can_go_on_until_the_next_one_serves",
+        ),
+    },
+    Mutation {
+        name: "survive-version-4-marks",
+        guard: "a number of a sample of version 4 is no note",
+        file: "crates/controller/src/state/mod.rs",
+        from: "    if version < FORMAT_VERSION {",
+        to: "    if version < OLDEST_VERSION {",
+        test: integration(
+            "controller",
+            &["--test", "crash"],
+            "a_process_continues_what_the_version_before_it_left",
         ),
     },
     Mutation {
@@ -133,8 +231,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "survive-memory-new",
         guard: "the next process has the bytes of a medium in memory",
         file: "crates/server/src/supervisor/media.rs",
-        from: "Medium::open_kept(spec, holder.fetch(&name)?)",
-        to: "Medium::open_kept(spec, holder.fetch(&name)?.filter(|_| false))",
+        from: "            memory: holder.fetch(&memory)?,",
+        to: "            memory: holder.fetch(&memory)?.filter(|_| false),",
         test: program("survive::a_host_keeps_bytes_features_and_requests_over_a_death"),
     },
     Mutation {
