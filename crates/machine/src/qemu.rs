@@ -35,6 +35,9 @@ struct Device<'a> {
     driver: &'static str,
     id: String,
     socket: Socket<'a>,
+    /// How long QEMU waits for a reply, in milliseconds.
+    #[serde(rename = "x-msg-timeout", skip_serializing_if = "Option::is_none")]
+    timeout: Option<u32>,
 }
 
 #[derive(Debug, Serialize)]
@@ -44,9 +47,14 @@ struct Socket<'a> {
     path: &'a str,
 }
 
+/// Milliseconds that a QEMU should wait for replies of a server that survives: the storage of a
+/// dead process may hang before the next one replies. QEMU's own default is 5 s, after which a
+/// guest takes its drive for gone.
+const SURVIVING_TIMEOUT: u32 = 30_000;
+
 /// The options for a guest with one drive: its memory as a memfd that the server can map, and the
-/// device.
-pub fn options(name: &str, socket: &str, memory_bytes: u64) -> Vec<[String; 2]> {
+/// device. `survives`: another process of the server replaces one that dies.
+pub fn options(name: &str, socket: &str, memory_bytes: u64, survives: bool) -> Vec<[String; 2]> {
     let device = Device {
         driver: "vfio-user-pci",
         id: format!("nvmirage-{name}"),
@@ -54,6 +62,7 @@ pub fn options(name: &str, socket: &str, memory_bytes: u64) -> Vec<[String; 2]> 
             kind: "unix",
             path: socket,
         },
+        timeout: survives.then_some(SURVIVING_TIMEOUT),
     };
     let device = serde_json::to_string(&device).expect("strings have a JSON form");
     let mib = memory_bytes >> 20;

@@ -23,6 +23,7 @@ pub mod schema;
 pub mod size;
 mod socket_mode;
 mod subsystems;
+pub mod survival;
 pub mod tenant;
 pub mod timing;
 pub mod trace;
@@ -55,6 +56,7 @@ pub use zoned::Zoned;
 
 use self::log::Log;
 use self::object::object;
+use self::survival::Survival;
 
 /// Most I/O queue pairs of a controller.
 pub const MAX_QUEUES: u16 = 64;
@@ -82,6 +84,8 @@ object! {
         log: Log | unset => Live { table: Log::KEYS };
         /// Collapse memory in use, of hosts and of media, into huge pages.
         huge_pages: HugePages | unset => Restart;
+        /// Survival of hosts when the server's process dies or is replaced.
+        survival: Survival | unset => Restart { table: Survival::KEYS };
         /// Serving threads, numbered from 0.
         reactor: Vec<Reactor> | unset => Restart { unset: "one reactor, adaptive, not pinned" };
         /// Media: the storage behind namespaces.

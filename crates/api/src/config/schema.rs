@@ -8,6 +8,7 @@ use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema};
 
 use super::log::Log;
 use super::object::{Key, Listed, Object, When};
+use super::survival::Survival;
 use super::tenant::Tenant;
 use super::trace::Trace;
 use super::{Config, Control, Controller, Fuse, MediumKeys, Namespace, Reactor, Zoned};
@@ -30,6 +31,7 @@ tables! {
     "Medium": MediumKeys,
     "Namespace": Namespace,
     "Reactor": Reactor,
+    "Survival": Survival,
     "Tenant": Tenant,
     "Trace": Trace,
     "Zoned": Zoned,

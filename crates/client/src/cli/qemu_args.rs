@@ -70,14 +70,14 @@ impl QemuArgs {
     /// # Errors
     /// For the user: what failed, and why.
     pub fn run(self) -> anyhow::Result<()> {
-        let socket = self.socket()?;
+        let (socket, survives) = self.socket()?;
         let socket = socket.to_str().with_context(|| {
             format!(
                 "the socket path {} is not UTF-8, which QEMU's JSON requires: use another path",
                 socket.display()
             )
         })?;
-        let lines: Vec<String> = qemu::options(&self.name, socket, self.memory.0)
+        let lines: Vec<String> = qemu::options(&self.name, socket, self.memory.0, survives)
             .iter()
             .map(|[option, value]| format!("{option} {}", qemu::shell_quoted(value)))
             .collect();
@@ -88,14 +88,16 @@ impl QemuArgs {
         Ok(())
     }
 
-    /// The controller's socket, as an absolute path if its folder is known.
-    fn socket(&self) -> anyhow::Result<PathBuf> {
+    /// The controller's socket, as an absolute path if its folder is known, and whether its server
+    /// survives the death of its process.
+    fn socket(&self) -> anyhow::Result<(PathBuf, bool)> {
         if let Some(file) = &self.config {
-            let controllers = config::from_file(file, read_text)?.controller;
+            let config = config::from_file(file, read_text)?;
+            let controllers = config.controller;
             let listen = find(&self.name, controllers.iter().map(|c| (&c.name, &c.listen)))
                 .with_context(|| format!("{} has no such controller", file.display()))?;
             // relative to the folder in which the server will be started
-            return Ok(std::path::absolute(listen)?);
+            return Ok((std::path::absolute(listen)?, config.survival.enabled));
         }
         let inventory = requests::inventory(&self.control.to_read()?).context(
             if self.control.is_given() {
@@ -114,7 +116,7 @@ impl QemuArgs {
                 "warning: the server was given a relative path: it is relative to the server's folder",
             );
         }
-        Ok(listen)
+        Ok((listen, inventory.process.survives))
     }
 }
 

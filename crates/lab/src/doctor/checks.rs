@@ -79,12 +79,6 @@ pub(super) fn all(machine: &Snapshot, topology: &Topology, of_files: bool) -> Ve
     }
     checks.extend(governor(&machine.governors));
     checks.extend(siblings(topology));
-    checks.extend(
-        machine
-            .guests
-            .iter()
-            .map(|guest| shared(&guest.called, &guest.args)),
-    );
     checks
 }
 
@@ -302,23 +296,6 @@ fn siblings(topology: &Topology) -> Option<Check> {
     })
 }
 
-/// Whether a drive can reach a guest's memory.
-pub(super) fn shared(called: &str, args: &[String]) -> Check {
-    let what = format!("guest: {called}");
-    let is = |part: &str| args.iter().any(|arg| arg.replace(' ', "").contains(part));
-    let on = is("share=on") || is("share=true") || is("\"share\":true");
-    let off = is("share=off") || is("share=false") || is("\"share\":false");
-    // a memfd is shared unless the options say otherwise (QEMU, Invocation: memory-backend-memfd)
-    if on || (is("memory-backend-memfd") && !off) {
-        good(what, "its memory is shared")
-    } else {
-        good(what, "its memory is not shared").but(
-        Level::Problem,
-        "its drive cannot access it: write -object memory-backend-memfd,id=mem,size=4G,share=on -machine memory-backend=mem; `nvmirage qemu-args` prints all of it",
-    )
-    }
-}
-
 fn balancing(on: Option<String>) -> Check {
     let what = "NUMA balancing";
     match on.as_deref() {
@@ -490,27 +467,5 @@ pub(super) mod tests {
             levels(&without, false),
             [("io_uring".to_owned(), Level::Advice)]
         );
-    }
-
-    #[test]
-    fn a_guests_memory_is_shared_or_not() {
-        let level = |line: &str| {
-            let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            shared("x", &args).level
-        };
-        for line in [
-            "qemu -object memory-backend-memfd,id=mem,size=1G,share=on",
-            "qemu -object memory-backend-memfd,id=mem,size=1G",
-            "qemu -object {\"qom-type\":\"memory-backend-file\",\"share\":true}",
-        ] {
-            assert_eq!(level(line), Level::Ok, "{line}");
-        }
-        for line in [
-            "qemu -m 1G -device vfio-user-pci",
-            "qemu -object memory-backend-file,id=mem,mem-path=/dev/shm/x",
-            "qemu -object memory-backend-memfd,id=mem,share=off",
-        ] {
-            assert_eq!(level(line), Level::Problem, "{line}");
-        }
     }
 }

@@ -7,6 +7,7 @@
 
 mod checks;
 mod configured;
+mod guest;
 mod libvirt;
 mod plan;
 mod snapshot;
@@ -57,9 +58,13 @@ impl Report {
         let machine = Snapshot::take(root, &plan.reactors, &pci, asked.qemu.as_deref());
         let is_file = |config: &Config| config.media.iter().any(|m| m.kind() == MediumKind::File);
         let mut checks = checks::all(&machine, &topology, config.is_none_or(is_file));
+        let survives = config.is_some_and(|config| config.survival.enabled);
+        for guest in &machine.guests {
+            checks.extend(guest::all(&guest.called, &guest.args, survives));
+        }
         if let Some(line) = &asked.command_line {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            checks.push(checks::shared("the command line", &words));
+            checks.extend(guest::all("the command line", &words, survives));
         }
         if let Some(config) = config {
             checks.extend(configured::all(config, &machine, &topology));

@@ -15,6 +15,7 @@ const TABLES: &[(&str, &str, &str)] = &[
     ("Top level", "Config", "## Top level"),
     ("`[control]`", "Control", "### `[control]`"),
     ("`[log]`", "Log", "## `[log]`"),
+    ("`[survival]`", "Survival", "## `[survival]`"),
     ("`[[reactor]]`", "Reactor", "## `[[reactor]]`"),
     ("`[[media]]`", "Medium", "## `[[media]]`"),
     ("`[media.zoned]`", "Zoned", "### `[media.zoned]`"),

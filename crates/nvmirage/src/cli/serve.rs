@@ -131,11 +131,10 @@ fn hold(until_eof: bool) -> anyhow::Result<()> {
 
 impl Serve {
     pub(super) fn run(mut self) -> anyhow::Result<()> {
-        let holder = match self.survive.then(|| Holder::of_environment(&PROGRAM)) {
-            None => None,
+        let holder = match Holder::of_environment(&PROGRAM) {
             // The server ended before this process was wanted.
-            Some(Err(HolderError::Ended)) => return Ok(()),
-            Some(holder) => holder?,
+            Err(HolderError::Ended) => return Ok(()),
+            holder => holder?,
         };
         if self.config.is_none() && self.media.is_empty() {
             self.config = Some(default_config(Path::new(DEFAULT_CONFIG))?);
@@ -145,7 +144,7 @@ impl Serve {
         let source = source.map(|file| Source::new(file, &config)).transpose()?;
         self.override_in(&mut config)?;
         logging::configure(&config.log).map_err(UsageError)?;
-        if self.survive && holder.is_none() {
+        if (self.survive || config.survival.enabled) && holder.is_none() {
             return hold(self.stop_at_eof);
         }
         let saved = self.saved(&mut config, holder.as_ref())?;

@@ -564,3 +564,80 @@ fn a_reload_whose_plan_cannot_be_saved_changes_nothing() {
     assert_eq!(iops(), 2000);
     server.stop();
 }
+
+const SURVIVING: &str = r#"
+state_dir = "small/state"
+[survival]
+enabled = true
+[[media]]
+name = "disk"
+kind = "file"
+path = "small/disk.img"
+size = "64MiB"
+[[namespace]]
+name = "disk"
+media = "disk"
+lba_size = 4096
+[[controller]]
+name = "disk"
+namespaces = ["disk"]
+listen = "vfio-user:disk.sock"
+"#;
+
+/// The processes of a server that survives: that at work, and the one that waits.
+fn workers(server: &mut Server) -> Vec<Pid> {
+    let holder = server.child().id();
+    let children = format!("/proc/{holder}/task/{holder}/children");
+    let children = fs::read_to_string(children).unwrap();
+    let pids = children.split_whitespace().map(|pid| pid.parse().unwrap());
+    pids.filter_map(Pid::from_raw).collect()
+}
+
+#[test]
+fn a_process_is_replaced_while_the_disk_of_its_medium_and_state_is_full() {
+    let world = World::new();
+    let small = Small::new(&world, 8);
+    let mut server = serve(&world, SURVIVING);
+    let mut drive = Drive::attach(&world, "disk");
+    drive.write(0, &pattern(1)).unwrap();
+    let begin = |server: &mut Server| {
+        small.begin(server);
+        if small.mounted.is_none() {
+            let current = Some(small.mib * MIB);
+            let maximum = None;
+            for pid in workers(server) {
+                prlimit(Some(pid), Resource::Fsize, Rlimit { current, maximum }).unwrap();
+            }
+        }
+    };
+    begin(&mut server);
+    let mut at = 2;
+    while !is_full(drive.write(at, &pattern(at as usize))) {
+        at += 2;
+        assert!(at < 16_000, "nothing is ever full");
+    }
+    for _ in 0..2 {
+        crate::survive::replace(&mut server);
+        begin(&mut server);
+        assert!(drive.read(0, 2) == pattern(1));
+        assert!(drive.read(at - 2, 2) == pattern(at as usize - 2));
+        assert!(is_full(drive.write(at + 2, &pattern(9))));
+    }
+    match &small.mounted {
+        Some(_) => small.make_room(&mut server),
+        None => {
+            for pid in workers(&mut server) {
+                let none = Rlimit {
+                    current: None,
+                    maximum: None,
+                };
+                prlimit(Some(pid), Resource::Fsize, none).unwrap();
+            }
+        }
+    }
+    drive.write(at, &pattern(at as usize)).unwrap();
+    assert!(drive.read(at, 2) == pattern(at as usize));
+    flush(&mut drive).unwrap();
+    drop(drive);
+    server.stop();
+}

@@ -38,6 +38,22 @@ fn options_of_a_configuration_and_of_a_running_server() {
         "{}",
         of_config.err
     );
+    // QEMU would not wait long enough for a server that is replaced.
+    assert!(!of_config.out.contains("x-msg-timeout"));
+    world.write(
+        "surviving.toml",
+        &format!("{config}[survival]\nenabled = true\n"),
+    );
+    let args = [
+        "qemu-args",
+        "nvme0",
+        "--config",
+        "surviving.toml",
+        "--qemu",
+        &new,
+    ];
+    let surviving = world.run(&args).out;
+    assert!(surviving.contains("\"x-msg-timeout\":30000"), "{surviving}");
     let server = world.serve_media("ram:size=16MiB");
     let control = world.unix("control");
     let of_server = world.ok(&[

@@ -226,6 +226,38 @@ fn a_server_that_survives_conforms() {
 }
 
 #[test]
+fn a_configuration_has_its_server_survive() {
+    let world = World::new();
+    let listen = world.vfio_user("nvme.sock");
+    let config = format!(
+        "[survival]\nenabled = true\n[[media]]\nname = \"m\"\nkind = \"ram\"\nsize = \"16MiB\"\n\
+         [[namespace]]\nname = \"n\"\nmedia = \"m\"\n\
+         [[controller]]\nname = \"c\"\nnamespaces = [\"n\"]\nlisten = {listen:?}\n"
+    );
+    let file = world.write("config.toml", &config);
+    let mut server = world.serve(&["--config", file.to_str().unwrap()]);
+    let mut host = Host::attach(&world, "nvme.sock");
+    host.fill(1, 3, 0x5a);
+    replace(&mut server);
+    assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
+    let args = ["qemu-args", "c", "--control", &world.unix("control")];
+    assert!(world.ok(&args).contains("\"x-msg-timeout\":30000"));
+    // The file says otherwise now: that counts at the next start.
+    world.write("config.toml", &config.replace("true", "false"));
+    let said = world.run(&world.steer(&["reload"]));
+    assert!(
+        format!("{}{}", said.out, said.err).contains("survival"),
+        "{}{}",
+        said.out,
+        said.err
+    );
+    replace(&mut server);
+    assert!(host.block(1, 3).iter().all(|byte| *byte == 0x5a));
+    drop(host);
+    server.stop();
+}
+
+#[test]
 fn what_would_be_lost_is_refused() {
     let world = World::new();
     let listen = world.vfio_user("nvme.sock");

@@ -211,6 +211,7 @@ pub(crate) fn needs_restart(running: &Config, file: &Config) -> Vec<&'static str
         ("state_dir", running.state_dir != file.state_dir),
         ("control", running.control != file.control),
         ("huge_pages", running.huge_pages != file.huge_pages),
+        ("survival", running.survival != file.survival),
         ("reactor", with_one(running) != with_one(file)),
     ]
     .into_iter()
