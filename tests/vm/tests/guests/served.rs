@@ -144,6 +144,12 @@ impl Served {
         self.wait_for_line(REPLACED);
     }
 
+    /// Has the server's program, the same one, take over from itself.
+    pub(crate) fn upgrade(&self) {
+        let program = guest_rig::server::program().unwrap_or_else(|error| panic!("{error}"));
+        self.steer(&["upgrade", program.to_str().expect("its path is UTF-8")]);
+    }
+
     /// How busy the server is, in processors, while `seconds` pass.
     pub(crate) fn load_over(&self, seconds: u32) -> f64 {
         let server = self.server.as_ref().expect("the server runs");

@@ -33,8 +33,10 @@ doorbells = "DOORBELLS"
 
 const FILE: &str = "kind = \"file\"\npath = \"DIR/disk.img\"";
 
-/// How often each guest's server loses its worker, or two workers in a row.
-const DEATHS: u64 = 20;
+/// How often each guest's server loses its worker, or two workers in a row, or is upgraded.
+const DEATHS: u64 = 22;
+/// Those that are upgrades, under the same load.
+const UPGRADES: [u64; 2] = [6, 14];
 /// A worker that served for a second is no failure of the program, and is always replaced.
 const SERVICE: Duration = Duration::from_millis(1050);
 /// The bound on the time without a worker. An idle machine needs a fiftieth.
@@ -121,12 +123,22 @@ fn kill_workers(served: &mut Served, guest: &mut Guest) {
         wait(guest, "again");
         let service = SERVICE + random.below(Duration::from_millis(450));
         thread::sleep(service.saturating_sub(since.elapsed()));
-        served.kill_worker();
+        if UPGRADES.contains(&death) {
+            served.upgrade();
+        } else {
+            served.kill_worker();
+        }
         if death % 2 == 1 {
             thread::sleep(random.below(Duration::from_millis(400)));
             served.kill_worker();
         }
         let line = served.wait_for_line(CONTINUE);
+        if UPGRADES.contains(&death) {
+            let before = &served.ask("/v1/process")["before"];
+            assert_eq!(before["cause"], "upgrade");
+            assert_eq!(before["replayed"], 0, "a command was executed twice");
+            assert_eq!(before["interrupted"], 0);
+        }
         let pause = pause_of(&line);
         assert!(pause < PAUSE, "hosts waited for {pause:?}");
         pauses.push(pause);
