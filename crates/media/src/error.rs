@@ -26,6 +26,12 @@ pub enum MediumError {
     /// Vendor commands over a medium that is more than bytes, or over a drive.
     #[error("vendor commands lie over null, ram or file, without zones")]
     Vendor,
+    /// The state of vendor commands could not be created, or is not one.
+    #[error("cannot use the state of its vendor commands: {source}")]
+    VendorState {
+        /// The reason.
+        source: io::Error,
+    },
     /// A size of zero, or one that is no multiple of 512.
     #[error("size {} is not a positive multiple of 512 bytes: choose one that is", Bytes(*size))]
     Size {

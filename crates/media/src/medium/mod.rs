@@ -171,7 +171,9 @@ impl Medium {
                 if matches!(medium.backing, Backing::KeyValue(_) | Backing::Drive(_)) {
                     return Err(MediumError::Vendor);
                 }
-                medium.vendor = Some(Arc::new(VendorMedium::new(*commands)));
+                let vendor = VendorMedium::new(*commands, None);
+                let vendor = vendor.map_err(|source| MediumError::VendorState { source })?;
+                medium.vendor = Some(Arc::new(vendor));
                 return Ok(medium);
             }
             plain => return Self::plain(plain, memory),

@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use memory::{Pieces, Store};
 
-use super::{Backing, Medium, MediumSpec};
+use super::{Backing, Medium, MediumKind, MediumSpec};
 use crate::error::MediumError;
 use crate::kept::{Kept, KeptFiles};
 use crate::ram::Preallocation;
+use crate::vendor::{Vendor, VendorMedium};
 
 impl Medium {
     /// As [`Self::open`], so that another process can continue with what a medium has in memory:
@@ -37,6 +38,43 @@ impl Medium {
             Backing::Ram(store) => store.file(),
             _ => None,
         }
+    }
+
+    /// Whether its bytes are in memory of the process.
+    #[must_use]
+    pub fn is_memory(spec: &MediumSpec) -> bool {
+        match &spec.kind {
+            MediumKind::Ram { .. } => true,
+            MediumKind::Vendor { of, .. } => matches!(**of, MediumKind::Ram { .. }),
+            _ => false,
+        }
+    }
+
+    /// The file that has the state of its vendor commands, with which another process can continue
+    /// ([`Self::continue_vendor`]); `None` if it has no such commands.
+    #[must_use]
+    pub fn vendor_file(&self) -> Option<BorrowedFd<'_>> {
+        self.vendor.as_ref().map(|vendor| vendor.file())
+    }
+
+    /// Continues with the state of vendor commands that a former process had. The medium has no
+    /// channel yet.
+    ///
+    /// # Errors
+    /// The file is not one of such a state; the medium is as new then.
+    ///
+    /// # Panics
+    /// The medium has another owner.
+    pub fn continue_vendor(
+        this: &mut Arc<Medium>,
+        vendor: Vendor,
+        file: OwnedFd,
+    ) -> Result<(), MediumError> {
+        let vendor = VendorMedium::new(vendor, Some(file));
+        let vendor = vendor.map_err(|source| MediumError::VendorState { source })?;
+        let medium = Arc::get_mut(this).expect("a medium continues before anybody uses it");
+        medium.vendor = Some(Arc::new(vendor));
+        Ok(())
     }
 
     /// Allocates further memory of the medium from a NUMA node, as long as the node has some: for a

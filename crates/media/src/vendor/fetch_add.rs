@@ -1,8 +1,7 @@
 //! Fetch and Add (opcode C0h): adds Dword 10 to the counter of the namespace, and returns the
 //! previous value in Dwords 0 and 1 of the completion. The counter is 0 when the server starts,
-//! when the namespace is created, and after a format. It wraps.
-
-use std::collections::BTreeMap;
+//! when the namespace is created, and after a format. It wraps. A server that replaces its process
+//! continues with it.
 
 use memory::Segment;
 use nvme_spec::log::CommandEffects;
@@ -11,6 +10,7 @@ use port::namespace::Namespace;
 use port::set::{Access, Asked, Data};
 use port::{ByteRange, Outcome};
 
+use super::numbers::Numbers;
 use super::{Commands, Execute};
 
 /// Vendor specific, and without data (Base 2.1, figure 91).
@@ -34,24 +34,26 @@ impl Commands for FetchAdd {
         (opcode == FETCH_AND_ADD).then(|| CommandEffects::new().with_csupp(true))
     }
 
-    fn start(&self) -> Box<dyn Execute> {
-        Box::<Counters>::default()
+    fn start(&self, numbers: Numbers) -> Box<dyn Execute> {
+        Box::new(Counters(numbers))
     }
 }
 
 /// What executes it: a counter of each namespace, by the namespace's first byte in the medium.
-#[derive(Debug, Default)]
-struct Counters(BTreeMap<u64, u64>);
+#[derive(Debug)]
+struct Counters(Numbers);
 
 impl Execute for Counters {
     fn execute(&mut self, sqe: &Sqe, namespace: ByteRange, _: &[Segment<'_>]) -> Outcome {
-        let counter = self.0.entry(namespace.offset).or_default();
+        let Some(counter) = self.0.get(namespace.offset) else {
+            return Outcome::status(Status::INTERNAL_ERROR);
+        };
         let before = *counter;
         *counter = before.wrapping_add(sqe.cdw10.into());
         Outcome::with_result(before)
     }
 
     fn renew(&mut self, namespace: ByteRange) {
-        self.0.remove(&namespace.offset);
+        self.0.remove(namespace.offset);
     }
 }

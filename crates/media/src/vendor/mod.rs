@@ -3,12 +3,16 @@
 //! description and the book then know their word.
 //!
 //! The medium below executes everything else. Commands have a state of the medium, so one reactor
-//! serves it; the state stays when another reactor takes over.
+//! serves it; the state stays when another reactor takes over. What is in its [`numbers`] also stays
+//! when another process does.
 
-use std::fmt;
+mod numbers;
+
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
+use std::{fmt, io};
 
-use memory::{DmaView, Segment};
+use memory::{DmaView, Segment, StateFile};
 use nvme_spec::log::CommandEffects;
 use nvme_spec::opcode::Csi;
 use nvme_spec::{Sqe, Status};
@@ -16,6 +20,8 @@ use port::namespace::Namespace;
 use port::set::{Asked, CommandSet};
 use port::ticket::Ticket;
 use port::{Added, ByteRange, Channel as Port, Done, Outcome, Request};
+
+use self::numbers::Numbers;
 
 /// Vendor commands, as the controller sees them.
 trait Commands: fmt::Debug + Send + Sync {
@@ -32,8 +38,9 @@ trait Commands: fmt::Debug + Send + Sync {
     /// Effects of a command, for the log of effects; `None`: the command is not one of these.
     fn effects(&self, opcode: u8) -> Option<CommandEffects>;
 
-    /// Their state for a new medium.
-    fn start(&self) -> Box<dyn Execute>;
+    /// Their state: `numbers` is empty for a new medium, and has what a former process of the server
+    /// left otherwise.
+    fn start(&self, numbers: Numbers) -> Box<dyn Execute>;
 }
 
 /// State of vendor commands, and their execution on the reactor's thread: it must not block.
@@ -99,18 +106,33 @@ impl CommandSet for Extended {
 #[derive(Debug)]
 pub(crate) struct VendorMedium {
     set: Arc<dyn CommandSet>,
+    file: Arc<StateFile>,
     /// `None` while a channel has it.
     #[expect(clippy::disallowed_types, reason = "no command comes here")]
     state: std::sync::Mutex<Option<Box<dyn Execute>>>,
 }
 
 impl VendorMedium {
-    pub(crate) fn new(vendor: Vendor) -> Self {
+    /// Those of a new medium, or with what is in the file of a former process.
+    ///
+    /// # Errors
+    /// The system's; the file is no such file.
+    pub(crate) fn new(vendor: Vendor, former: Option<OwnedFd>) -> io::Result<Self> {
         let commands = vendor.commands();
-        VendorMedium {
-            state: Some(commands.start()).into(),
+        let file = match former {
+            Some(former) => StateFile::open(former).map_err(io::Error::other)?,
+            None => numbers::create()?,
+        };
+        Ok(VendorMedium {
+            state: Some(commands.start(Numbers::of(&file)?)).into(),
             set: Arc::new(Extended(commands)),
-        }
+            file,
+        })
+    }
+
+    /// The file that has their state.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.fd()
     }
 
     /// The command set of its namespaces.
