@@ -20,6 +20,14 @@ export interface EndedProcess {
   pause_ms: number;
   replayed: number;
   interrupted: number;
+  timing?: ContinuedTiming[];
+}
+
+/** A timing model that continues with a checkpoint. */
+export interface ContinuedTiming {
+  media: string;
+  checkpoint_age_ms?: number;
+  lost: boolean;
 }
 
 export interface Stats {

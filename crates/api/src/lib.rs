@@ -46,8 +46,8 @@ pub use request::{
 };
 pub use stats::{ByDirection, ControllerStats, QueueStats, Stats};
 pub use status::{
-    ControllerIdentity, ControllerStatus, DriveStatus, EndedProcess, FileStatus, HostProcess,
-    HostStatus, Inventory, IoStatus, MediumErrors, MediumStatus, NamespaceIdentity,
+    ContinuedTiming, ControllerIdentity, ControllerStatus, DriveStatus, EndedProcess, FileStatus,
+    HostProcess, HostStatus, Inventory, IoStatus, MediumErrors, MediumStatus, NamespaceIdentity,
     NamespaceStatus, PartitionStatus, ProcessStatus, QueuePlacement, ReactorStatus, Stopping,
     TenantStatus, UpgradeRequest, Upgrading,
 };

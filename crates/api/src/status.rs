@@ -328,6 +328,22 @@ pub struct EndedProcess {
     /// Commands that it had in flight and that ended as interrupted, or with an error, instead.
     #[serde(default)]
     pub interrupted: u64,
+    /// Timing models that continue with a checkpoint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timing: Vec<ContinuedTiming>,
+}
+
+/// Timing model that continues in another process of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ContinuedTiming {
+    /// Its medium.
+    pub media: String,
+    /// Age of its checkpoint when the last process ended, in milliseconds. What hosts have written
+    /// since is in the data and not in the model. Absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_age_ms: Option<u64>,
+    /// Whether its checkpoint was missing or damaged: the model has begun as a new drive.
+    pub lost: bool,
 }
 
 /// Request to replace the server's program.

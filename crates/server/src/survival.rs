@@ -7,11 +7,8 @@ pub const CONFIGURATION: &str = "configuration";
 
 /// Why a medium does not survive its server's process; `None` where it does.
 pub(crate) fn obstacle(medium: &config::Medium) -> Option<&'static str> {
-    if medium.timing.is_some() {
-        return Some("the state of its timing model is lost with the process");
-    }
-    if medium.vendor.is_some() {
-        return Some("what its vendor commands have set is lost with the process");
+    if medium.timing.as_ref().is_some_and(|it| it.record.is_some()) {
+        return Some("the recording of its timing model is lost with the process");
     }
     match &medium.backing {
         Backing::Null { .. } | Backing::Ram { state: None, .. } | Backing::File(_) => None,
@@ -34,4 +31,14 @@ pub(crate) fn memory_name(medium: &str) -> String {
 /// Name under which a holder keeps the zones of a medium.
 pub(crate) fn zones_name(medium: &str) -> String {
     format!("zones {medium}")
+}
+
+/// Name under which a holder keeps the checkpoint of a medium's timing model.
+pub(crate) fn timing_name(medium: &str) -> String {
+    format!("timing {medium}")
+}
+
+/// Name under which a holder keeps what the vendor commands of a medium have set.
+pub(crate) fn vendor_name(medium: &str) -> String {
+    format!("vendor {medium}")
 }

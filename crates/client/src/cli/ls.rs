@@ -79,10 +79,27 @@ fn tables(inventory: &Inventory) -> String {
 /// That the server's process has replaced another one, and how.
 fn replaced(process: &ProcessStatus) -> Option<String> {
     let before = process.before.as_ref()?;
-    Some(format!(
+    let mut line = format!(
         "process {} of this server: the last one ended ({}); pause {} ms, {} commands executed again, {} interrupted",
         process.generation, before.cause, before.pause_ms, before.replayed, before.interrupted
-    ))
+    );
+    for model in &before.timing {
+        let media = &model.media;
+        line.push_str(&match model.checkpoint_age_ms {
+            _ if model.lost => {
+                format!(
+                    "\ntiming model of {media}: its checkpoint was lost: it began as a new drive"
+                )
+            }
+            Some(age) => {
+                format!("\ntiming model of {media}: continued with a checkpoint {age} ms old")
+            }
+            None => {
+                format!("\ntiming model of {media}: continued with a checkpoint of unknown age")
+            }
+        });
+    }
+    Some(line)
 }
 
 fn media(inventory: &Inventory) -> Table {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use memory::{Pieces, Store};
 
-use super::{Backing, Medium, MediumKind, MediumSpec};
+use super::{Backing, Medium, MediumSpec};
 use crate::error::MediumError;
 use crate::kept::{Kept, KeptFiles};
 use crate::ram::Preallocation;
@@ -37,16 +37,6 @@ impl Medium {
         match &self.backing {
             Backing::Ram(store) => store.file(),
             _ => None,
-        }
-    }
-
-    /// Whether its bytes are in memory of the process.
-    #[must_use]
-    pub fn is_memory(spec: &MediumSpec) -> bool {
-        match &spec.kind {
-            MediumKind::Ram { .. } => true,
-            MediumKind::Vendor { of, .. } => matches!(**of, MediumKind::Ram { .. }),
-            _ => false,
         }
     }
 

@@ -62,6 +62,7 @@ mod simulate;
 mod subsystems;
 mod survive;
 mod survive_service;
+mod survive_timed;
 mod survive_zones;
 mod tenants;
 mod timed;

@@ -263,8 +263,9 @@ fn what_would_be_lost_is_refused() {
     let listen = world.vfio_user("nvme.sock");
     for (media, why) in [
         (
-            "kind = \"ram\"\nsize = \"8GiB\"\n[media.timing]\npreset = \"samsung-970-pro\"",
-            "timing model",
+            "kind = \"ram\"\nsize = \"8GiB\"\n[media.timing]\npreset = \"samsung-970-pro\"\n\
+             initial = \"fresh\"\nrecord = \"recorded\"",
+            "recording of its timing model",
         ),
         ("kind = \"keyvalue\"\nsize = \"64MiB\"", "key-value"),
         (

@@ -5,10 +5,11 @@ use nvme_spec::log::LogPageId;
 use nvme_spec::{Sqe, Status};
 
 use crate::host::Host;
+use crate::survive::replace;
 use crate::world::{Server, World};
 
 /// Namespaces 1 and 2 with Fetch and Add and a timing model, 3 without.
-fn serve(world: &World) -> Server {
+fn serve(world: &World, more: &[&str]) -> Server {
     let config = format!(
         r#"
 [[reactor]]
@@ -42,7 +43,7 @@ namespaces = ["first", "second", "third"]
         world.vfio_user("nvme.sock"),
     );
     let config = world.write("nvmirage.toml", &config);
-    world.serve(&["--config", config.to_str().unwrap()])
+    world.serve(&[&["--config", config.to_str().unwrap()], more].concat())
 }
 
 /// Adds to the counter of a namespace, and returns its previous value.
@@ -66,7 +67,7 @@ fn add(host: &mut Host, nsid: u32, number: u32) -> Result<u64, Status> {
 #[test]
 fn a_host_has_the_vendor_command_of_the_configuration() {
     let world = World::new();
-    let server = serve(&world);
+    let server = serve(&world, &[]);
     let mut host = Host::attach(&world, "nvme.sock");
     assert_eq!(add(&mut host, 1, 2), Ok(0));
     assert_eq!(add(&mut host, 1, u32::MAX), Ok(2));
@@ -113,6 +114,33 @@ fn a_host_has_the_vendor_command_of_the_configuration() {
     let nsid = u32::try_from(again.unwrap()["nsid"].as_u64().unwrap()).unwrap();
     assert_eq!(add(&mut host, nsid, 0), Ok(0));
     assert_eq!(host.block(nsid, 0), [0xa5; 4096]);
+    server.stop();
+}
+
+/// The counters of a drive in memory with a timing model, which both continue, too.
+#[test]
+fn counters_continue_after_a_death_and_an_upgrade() {
+    let world = World::new();
+    let mut server = serve(&world, &["--survive"]);
+    let mut host = Host::attach(&world, "nvme.sock");
+    host.fill(1, 3, 0x5a);
+    assert_eq!(add(&mut host, 1, 2), Ok(0));
+    assert_eq!(add(&mut host, 2, 7), Ok(0));
+    for round in 0..3 {
+        if round == 1 {
+            world.ok(&world.steer(&["upgrade"]));
+        } else {
+            replace(&mut server);
+        }
+        assert_eq!(add(&mut host, 1, 1), Ok(2 + round));
+        assert_eq!(add(&mut host, 2, 0), Ok(7));
+        assert_eq!(host.block(1, 3), [0x5a; 4096]);
+    }
+    host.format(2, 4096);
+    replace(&mut server);
+    assert_eq!(add(&mut host, 2, 0), Ok(0));
+    assert_eq!(add(&mut host, 1, 0), Ok(5));
+    drop(host);
     server.stop();
 }
 

@@ -65,7 +65,32 @@ pub(super) fn families(snapshot: &Snapshot) -> Vec<Family> {
             "Commands in flight that ended as interrupted, or with an error, at the last replacement of the server's process.",
             last(|before| before.interrupted),
         ),
+        gauge(
+            "nvmirage_restart_timing_models_lost",
+            Unit::None,
+            "Timing models that began as new drives at the last replacement of the server's process: their checkpoints were missing or damaged.",
+            last(|before| before.timing.iter().filter(|model| model.lost).count() as u64),
+        ),
+        Family {
+            name: "nvmirage_restart_timing_checkpoint_age_seconds",
+            kind: Kind::Gauge,
+            unit: Unit::Seconds,
+            help: "Age, at the end of the last process of the server, of the checkpoint with which a timing model continued.",
+            samples: checkpoint_ages(status.before.as_ref()),
+        },
     ]
+}
+
+fn checkpoint_ages(before: Option<&EndedProcess>) -> Vec<Sample> {
+    let models = before.map_or(&[][..], |before| &before.timing);
+    let known = models.iter().filter_map(|model| {
+        let age = model.checkpoint_age_ms?;
+        Some(Sample {
+            labels: vec![("media", model.media.clone())],
+            value: Number::Whole(age.saturating_mul(1_000_000)),
+        })
+    });
+    known.collect()
 }
 
 fn family(

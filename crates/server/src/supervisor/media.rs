@@ -50,7 +50,16 @@ impl State {
             .with_context(place)?;
         let opened = self.open_store(&config, &spec);
         let mut medium = opened.with_context(place)?;
-        let state = timing::give(&config, &mut medium).with_context(place)?;
+        self.continue_vendor(&config, &mut medium)
+            .with_context(place)?;
+        let succession = self.holder.as_ref().map(|holder| timing::Succession {
+            holder,
+            continues: self.is_continuing,
+        });
+        let begun = timing::give(&config, &mut medium, succession).with_context(place)?;
+        if let (Some(before), Some(continued)) = (&mut self.before, begun.continued) {
+            before.timing.push(continued);
+        }
         let recording = RecordingFile::begin(&config, &medium).with_context(place)?;
         let mut ids = (0..=u16::MAX).map(ChannelId);
         let free = ids.find(|id| self.media.iter().all(|m| m.channel != *id));
@@ -93,7 +102,7 @@ impl State {
             medium,
             channel,
             home: Cell::new(None),
-            state,
+            state: begun.state,
             image,
             partitions,
             recording,
@@ -129,6 +138,29 @@ impl State {
             }
         }
         Ok(medium)
+    }
+
+    /// Continues with what the vendor commands of a former process have set, and has the holder keep
+    /// it for the next.
+    fn continue_vendor(
+        &self,
+        config: &config::Medium,
+        medium: &mut Arc<Medium>,
+    ) -> anyhow::Result<()> {
+        let (Some(holder), Some(vendor)) = (&self.holder, config.vendor) else {
+            return Ok(());
+        };
+        let name = survival::vendor_name(&config.name);
+        if let Some(file) = holder.fetch(&name)?
+            && let Err(error) = Medium::continue_vendor(medium, vendor.into(), file)
+        {
+            tracing::error!(
+                media = config.name,
+                "what its vendor commands have set is lost: {error}"
+            );
+        }
+        let file = medium.vendor_file();
+        file.map_or(Ok(()), |file| Ok(holder.keep(&name, file)?))
     }
 
     /// Removes the marks of files that a failed start created: its caller may remove these files.
@@ -192,14 +224,17 @@ impl State {
             ..
         } = self.media.remove(at);
         self.troubles.forget(&name);
-        if let Some(holder) = &self.holder {
-            for kept in [survival::memory_name(&name), survival::zones_name(&name)] {
-                if let Err(error) = holder.forget(&kept) {
-                    tracing::warn!(
-                        media = name,
-                        "its memory is kept until the server ends: {error}"
-                    );
-                }
+        let kept = [
+            survival::memory_name(&name),
+            survival::zones_name(&name),
+            survival::timing_name(&name),
+            survival::vendor_name(&name),
+        ];
+        for kept in &kept {
+            if let Some(holder) = &self.holder
+                && let Err(error) = holder.forget(kept)
+            {
+                tracing::warn!("{kept} is kept until the server ends: {error}");
             }
         }
         // the medium is deleted even if parts of it could not be saved

@@ -125,6 +125,8 @@ struct State {
     holder: Option<Arc<Holder>>,
     /// When the hosts of the process before went on: the time of CLOCK_MONOTONIC.
     before: Option<EndedProcess>,
+    /// The media of the process before are being opened.
+    is_continuing: bool,
     /// Subsystems that this process has served.
     continued: BTreeSet<String>,
     /// What is wanted. It differs from `config`, what is served, while a plan is carried out, and
@@ -183,6 +185,7 @@ impl Supervisor {
             saved: None,
             source,
             before: holder.as_ref().and_then(|holder| upgrade::ended(holder)),
+            is_continuing: holder.as_ref().is_some_and(|it| it.generation() > 1),
             holder,
             continued: BTreeSet::new(),
             desired: Objects::default(),
@@ -210,6 +213,7 @@ impl Supervisor {
         let unfinished = saved.as_ref().map(Saved::unfinished);
         let unfinished = unfinished.cloned().unwrap_or_default();
         let served = supervisor.lock().serve_all(&config, unfinished);
+        supervisor.lock().is_continuing = false;
         if let Err(error) = served {
             supervisor.lock().forget_new_files();
             // Close everything as usual: media in memory have consumed their files and must write

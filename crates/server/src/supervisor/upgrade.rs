@@ -14,6 +14,8 @@ use crate::events;
 const DRAIN: Duration = Duration::from_secs(2);
 /// Pause between two looks at them.
 const PAUSE: Duration = Duration::from_micros(500);
+/// How long the states of timing models may take to be saved; the holder waits for 10 s in all.
+const SAVE: Duration = Duration::from_secs(5);
 /// How long the reply to the request may take to be sent.
 const REPLY: Duration = Duration::from_millis(100);
 
@@ -33,6 +35,9 @@ impl Supervisor {
         let Some(mut ended) = state.holder.as_ref().and_then(|holder| ended(holder)) else {
             return Ok(());
         };
+        if let Some(before) = &mut state.before {
+            ended.timing = std::mem::take(&mut before.timing);
+        }
         for reactor in &state.reactors {
             for (_, counted) in reactor.counts()? {
                 for queue in counted.queues {
@@ -91,9 +96,13 @@ impl Supervisor {
     /// on.
     pub(crate) fn hand_over(&self) {
         std::thread::sleep(REPLY);
-        let Some(holder) = self.lock().holder.clone() else {
+        let state = self.lock();
+        let Some(holder) = state.holder.clone() else {
             return;
         };
+        // No command changes them any more.
+        state.checkpoints.save_all(SAVE);
+        drop(state);
         let Err(error) = holder.hand_over() else {
             return;
         };

@@ -1,6 +1,6 @@
 //! The thread that saves the state of timing models while their drives work.
 //!
-//! At each medium's interval, it requests the state from the medium's reactor. The reactor captures
+//! At each medium's interval, and before another process takes over, it requests the state from the medium's reactor. The reactor captures
 //! a part in each turn and continues to serve; this thread serializes and writes the state. A drive
 //! that has not changed is skipped. One medium at a time is saved, because a state has some bytes
 //! for each page of the drive.
@@ -15,7 +15,7 @@ use anyhow::Context;
 use media::Medium;
 use reactor::snapshots::{Ask, Asked, Taken};
 
-use super::file::StateFile;
+use super::Place;
 
 /// Longest time for a snapshot, which takes a reactor some turns per megabyte.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,10 +26,10 @@ pub(crate) struct Watched {
     pub(crate) name: String,
     /// The medium.
     pub(crate) medium: Arc<Medium>,
-    /// File of the state.
-    pub(crate) file: Arc<Mutex<StateFile>>,
-    /// Interval.
-    pub(crate) interval: Duration,
+    /// Where the state is saved.
+    pub(crate) place: Arc<Mutex<Place>>,
+    /// Interval; without one, only on request.
+    pub(crate) interval: Option<Duration>,
     /// Requests the state from the medium's reactor.
     pub(crate) ask: Ask,
 }
@@ -38,6 +38,8 @@ enum Message {
     Watch(Box<Watched>),
     /// Stop watching the medium, and answer once no write is in progress.
     Forget(String, mpsc::SyncSender<()>),
+    /// Save the state of all media by this time, and answer.
+    SaveAll(Instant, mpsc::SyncSender<()>),
     Stop,
 }
 
@@ -79,6 +81,19 @@ impl Checkpoints {
             let _ = answered.recv();
         }
     }
+
+    /// Saves the state of all media now. Where one is not saved within `patience`, its last
+    /// checkpoint counts.
+    pub(crate) fn save_all(&self, patience: Duration) {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let message = Message::SaveAll(Instant::now() + patience, answer);
+        let sent = self.sender.send(message);
+        if sent.is_err() || answered.recv_timeout(patience).is_err() {
+            tracing::error!(
+                "the states of timing models are not saved within {patience:?}: their last checkpoints count"
+            );
+        }
+    }
 }
 
 impl Drop for Checkpoints {
@@ -94,7 +109,8 @@ impl Drop for Checkpoints {
 
 struct Entry {
     watched: Watched,
-    next: Instant,
+    /// When it is due next.
+    next: Option<Instant>,
     /// The drive's change count at the last checkpoint.
     since: Option<u64>,
     /// The last checkpoint failed, and was logged.
@@ -104,14 +120,14 @@ struct Entry {
 fn run(receiver: &mpsc::Receiver<Message>) {
     let mut entries: Vec<Entry> = Vec::new();
     loop {
-        let next = entries.iter().map(|entry| entry.next).min();
+        let next = entries.iter().filter_map(|entry| entry.next).min();
         let message = match next {
             Some(next) => receiver.recv_timeout(next.saturating_duration_since(Instant::now())),
             None => receiver.recv().map_err(RecvTimeoutError::from),
         };
         match message {
             Ok(Message::Watch(watched)) => entries.push(Entry {
-                next: Instant::now() + watched.interval,
+                next: watched.interval.map(|interval| Instant::now() + interval),
                 watched: *watched,
                 since: None,
                 failing: false,
@@ -121,12 +137,21 @@ fn run(receiver: &mpsc::Receiver<Message>) {
                 // the caller may have stopped waiting
                 let _ = answer.send(());
             }
+            Ok(Message::SaveAll(until, answer)) => {
+                for entry in &mut entries {
+                    let left = until.saturating_duration_since(Instant::now());
+                    entry.checkpoint(left);
+                }
+                // the caller may have stopped waiting
+                let _ = answer.send(());
+            }
             Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
-                let due = entries.iter_mut().min_by_key(|entry| entry.next);
-                if let Some(entry) = due {
-                    entry.checkpoint();
-                    entry.next = Instant::now() + entry.watched.interval;
+                let due = entries.iter_mut().filter(|entry| entry.next.is_some());
+                if let Some(entry) = due.min_by_key(|entry| entry.next) {
+                    entry.checkpoint(PATIENCE);
+                    let interval = entry.watched.interval;
+                    entry.next = interval.map(|interval| Instant::now() + interval);
                 }
             }
         }
@@ -134,9 +159,9 @@ fn run(receiver: &mpsc::Receiver<Message>) {
 }
 
 impl Entry {
-    fn checkpoint(&mut self) {
+    fn checkpoint(&mut self, patience: Duration) {
         let name = &self.watched.name;
-        match self.watched.checkpoint(self.since) {
+        match self.watched.checkpoint(self.since, patience) {
             Ok(None) => {}
             Ok(Some(changes)) => {
                 self.since = Some(changes);
@@ -156,26 +181,37 @@ impl Entry {
 impl Watched {
     /// Saves the state of the drive if it has changed since the count `since`; returns the new
     /// count.
-    fn checkpoint(&self, since: Option<u64>) -> anyhow::Result<Option<u64>> {
-        let now = self.ask_for(None)?;
-        if now.is_none_or(|now| Some(now.changes) == since) {
+    fn checkpoint(&self, since: Option<u64>, patience: Duration) -> anyhow::Result<Option<u64>> {
+        let until = Instant::now() + patience;
+        let at = holder::monotonic();
+        let lock = || self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(now) = self.ask_for(None, until)? else {
+            return Ok(None);
+        };
+        if Some(now.changes) == since {
+            lock().renew(at)?;
             return Ok(None);
         }
         let room = self.medium.snapshot_room()?;
-        let taken = self.ask_for(room.map(Box::new))?;
+        let at = holder::monotonic();
+        let taken = self.ask_for(room.map(Box::new), until)?;
         let Some((changes, snapshot)) = taken.and_then(|t| Some((t.changes, t.snapshot?))) else {
             return Ok(None);
         };
         let bytes = snapshot.into_bytes();
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write(&bytes)?;
+        lock().write(&bytes, at)?;
         Ok(Some(changes))
     }
 
-    fn ask_for(&self, room: Option<Box<model::Room>>) -> anyhow::Result<Option<Taken>> {
+    fn ask_for(
+        &self,
+        room: Option<Box<model::Room>>,
+        until: Instant,
+    ) -> anyhow::Result<Option<Taken>> {
         let (answer, answered) = mpsc::sync_channel(1);
         (self.ask)(Asked { room, answer })?;
-        let taken = answered.recv_timeout(PATIENCE);
+        let left = until.saturating_duration_since(Instant::now());
+        let taken = answered.recv_timeout(left);
         taken.context("the reactor that serves it does not respond")
     }
 }

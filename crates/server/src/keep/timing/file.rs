@@ -53,6 +53,12 @@ impl StateFile {
         Ok((StateFile { path, file }, Some(bytes)))
     }
 
+    /// A file that the next [`Self::write`] creates, or replaces whatever it has.
+    pub(crate) fn new(path: &Path) -> io::Result<Self> {
+        let path = std::path::absolute(path)?;
+        Ok(StateFile { path, file: None })
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
@@ -70,7 +76,8 @@ impl StateFile {
     }
 }
 
-fn write_sparsely(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+/// Writes bytes into an empty file, whose position is at its end then.
+pub(super) fn write_sparsely(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     for part in bytes.chunks(HOLE) {
         if part.iter().any(|byte| *byte != 0) {
             file.write_all(part)?;
