@@ -8,7 +8,8 @@
 //! Reading order: [`plan`] (bytes to blocks), [`claims`] (conflicting writes), [`request`] and
 //! [`carrier`] (commands and completions), [`filesystem`] (requests of the kernel), [`watch`]
 //! (changes of namespaces), [`mount`] (the folder), [`loss`] and [`guarded`] (lost drives and
-//! panics), and this file (start and end of a mount).
+//! panics), [`process`] (a mount that outlives its server's process), and this file (start and end
+//! of a mount).
 //!
 //! Invariants: every wait is bounded, except for the kernel's next request; after a clean end, all
 //! written data is durable and no command is in flight. There are no files other than namespaces,
@@ -26,6 +27,7 @@ mod loss;
 mod memory;
 mod mount;
 mod plan;
+pub mod process;
 mod request;
 #[cfg(feature = "testing")]
 pub mod testing;

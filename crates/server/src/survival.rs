@@ -42,3 +42,13 @@ pub(crate) fn timing_name(medium: &str) -> String {
 pub(crate) fn vendor_name(medium: &str) -> String {
     format!("vendor {medium}")
 }
+
+/// Name under which a holder keeps the socket to the process of a mount.
+pub(crate) fn mount_name(controller: &str) -> String {
+    format!("mount {controller}")
+}
+
+/// Name under which a holder keeps the path of the socket that a mount is attached to.
+pub(crate) fn mount_socket_name(controller: &str) -> String {
+    format!("mount socket {controller}")
+}

@@ -1,12 +1,13 @@
 //! `nvmirage mount`: mounts the namespaces of any vfio-user server as files of this machine.
 
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
-use std::thread;
 use std::time::Duration;
+use std::{fs, io, thread};
 
 use anyhow::bail;
 use api::config::Size;
-use fuse::{End, Mount as Mounted, Options};
+use fuse::{End, Mount as Mounted, Options, process};
 use lab::cli::wait::WaitArg;
 use terminal::interrupt::Interrupt;
 
@@ -56,6 +57,14 @@ pub(super) struct Mount {
 
     #[command(flatten)]
     wait: WaitArg,
+
+    /// Name in the list of mounts, for a server
+    #[arg(long, hide = true)]
+    name: Option<String>,
+
+    /// Standard input is the socket of a server, which ends the mount
+    #[arg(long, hide = true)]
+    of_server: bool,
 }
 
 impl Mount {
@@ -65,10 +74,13 @@ impl Mount {
             allow_other: self.allow_other,
             page_cache: self.page_cache,
             queues: self.queues.map_or(usize::MAX, usize::from),
-            name: self.target.display().to_string(),
+            name: (self.name.clone()).unwrap_or_else(|| self.target.display().to_string()),
             wait: self.wait.get(),
             interrupt: Some(interrupt.clone()),
         };
+        if self.of_server {
+            return self.run_for_server(&options, &interrupt);
+        }
         let mounted = Mounted::start(&self.target, &self.folder, &options)?;
         let files = mounted.files();
         let files: Vec<String> = files
@@ -94,5 +106,23 @@ impl Mount {
             ),
             Some(End::Unmounted) | None => stopped,
         }
+    }
+
+    /// Mounts for a server whose process may be replaced. The drive's socket is in a folder of its
+    /// own, which goes with the mount.
+    fn run_for_server(&self, options: &Options, interrupt: &Interrupt) -> anyhow::Result<()> {
+        let server = io::stdin().as_fd().try_clone_to_owned()?;
+        let served = process::run(&server, interrupt, || {
+            Mounted::start(&self.target, &self.folder, options)
+        });
+        if let Some(folder) = self.target.parent() {
+            let mut lock = self.target.clone().into_os_string();
+            lock.push(".lock");
+            // After a clean stop, neither is there any more.
+            let _ = fs::remove_file(&self.target);
+            let _ = fs::remove_file(lock);
+            let _ = fs::remove_dir(folder);
+        }
+        served
     }
 }

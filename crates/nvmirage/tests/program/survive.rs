@@ -283,16 +283,6 @@ fn what_would_be_lost_is_refused() {
         assert!(said.contains("does not survive"), "{said}");
         assert!(said.contains(why), "{said}");
     }
-    let folder = world.path("mount");
-    fs::create_dir(&folder).unwrap();
-    let mount = format!("fuse:{}", folder.display());
-    let media = "ram:size=16MiB";
-    let args = ["serve", "--survive", "--media", media, "--listen", &mount];
-    let said = world.fails(&args);
-    assert!(
-        said.contains("a mount ends with the server's process"),
-        "{said}"
-    );
     // Neither process is left, nor what they made.
     assert!(!Path::new(&world.path("nvme.sock")).exists());
 }

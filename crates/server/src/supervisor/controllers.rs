@@ -4,18 +4,17 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
-use api::config::{Config, Controller, Doorbells, Listen};
+use anyhow::Context;
+use api::config::{Config, Controller, Doorbells};
 use api::{ControllerChange, ControllerIdentity, Refusal, What};
 use controller::config::{ControllerConfig, DoorbellMode};
 use engine::{Mode, SubsystemSlot};
-use fuse::Mount;
 use reactor::message::NewController;
 use reactor::presence::Presence;
 use transport::vfio_user::Entrance;
 use vfio_user::Listener;
 
-use super::mounts::{Socket, mount};
+use super::mounts::{Mounted, Socket, mount, mount_apart};
 use super::{Served, State};
 use crate::reconcile::inventory::find;
 use crate::{events, identity};
@@ -78,14 +77,11 @@ impl State {
             .context("its subsystem is gone");
         let live = live.with_context(place)?;
         let (reactor, subsystem) = (live.reactor, live.slot);
-        if self.holder.is_some() && matches!(config.listen, Listen::Fuse(_)) {
-            bail!(
-                "controller {}: listen = \"{}\": a mount ends with the server's process: serve it by a server without --survive",
-                config.name,
-                config.listen
-            );
-        }
-        let socket = Socket::of(&config.listen).with_context(place)?;
+        let found = self.find_mount(config).with_context(place)?;
+        let socket = match &found {
+            Some(mount) => Socket::Found(mount.target().to_owned()),
+            None => Socket::of(&config.listen).with_context(place)?,
+        };
         let new = self
             .prepare(config, &socket.path(), reactor, subsystem)
             .with_context(place)?;
@@ -116,15 +112,24 @@ impl State {
             visited: BTreeSet::new(),
             mount: None,
         });
-        let mounted = mount(config, &socket.path()).with_context(place);
-        match mounted {
+        let mounted = match (found, &self.holder) {
+            (Some(mount), _) => Ok(Some(Mounted::Apart(mount))),
+            (None, Some(_)) if self.is_continuing => Ok(None),
+            (None, Some(holder)) => mount_apart(config, &socket.path(), holder),
+            (None, None) => mount(config, &socket.path()),
+        };
+        match mounted.with_context(place) {
             Ok(mount) => {
+                if matches!(mount, Some(Mounted::Apart(_))) {
+                    socket.leave();
+                }
                 let served = self.controllers.last_mut();
                 served.expect("it was just added").mount = mount;
                 Ok(())
             }
             Err(error) => {
                 self.reactors[reactor].remove_controller(slot)?;
+                self.close_at_holder(&socket.path());
                 self.controllers.pop();
                 Err(error)
             }
@@ -219,7 +224,7 @@ impl State {
 
     /// Has the holder, if there is one, close a controller's socket. Where it fails the path stays
     /// in use until the server ends.
-    fn close_at_holder(&self, socket: &Path) {
+    pub(super) fn close_at_holder(&self, socket: &Path) {
         if let Some(holder) = &self.holder
             && let Err(error) = holder.close(socket)
         {
@@ -273,10 +278,17 @@ impl State {
     /// Deletes a controller, and with the last one its subsystem.
     pub(super) fn end(&mut self, at: usize) -> anyhow::Result<()> {
         let mount = self.controllers[at].mount.take();
-        let unmounted = mount.map_or(Ok(()), Mount::stop);
+        let private = match &mount {
+            Some(Mounted::Apart(child)) => Some(child.target().to_owned()),
+            _ => None,
+        };
+        let unmounted = mount.map_or(Ok(()), Mounted::stop);
         let served = &self.controllers[at];
         self.reactors[served.reactor].remove_controller(served.slot)?;
         let served = self.controllers.remove(at);
+        if let Some(socket) = private {
+            self.forget_mount(&served.name, &socket);
+        }
         self.end_traces_of(&served.name);
         let gone = self.config.remove_controller(&served.name);
         if let Some(gone) = &gone {

@@ -4,6 +4,7 @@
 use api::refusal::Kind;
 use api::{FieldProblem, Refusal};
 
+use super::mounts::Mounted;
 use super::{State, Supervisor};
 use crate::reconcile::CONSENT;
 
@@ -65,7 +66,7 @@ impl State {
     pub(super) fn host_of(&self, controller: &str) -> Option<AttachedHost> {
         let mut served = self.controllers.iter();
         let served = served.find(|served| served.name == controller)?;
-        let open_files = served.mount.as_ref().map(fuse::Mount::open_files);
+        let open_files = served.mount.as_ref().map(Mounted::open_files);
         let is_there = open_files.map_or_else(|| served.presence.is_there(), |files| files > 0);
         is_there.then(|| AttachedHost {
             controller: controller.to_owned(),

@@ -37,7 +37,6 @@ use api::config::tenant::Tenant;
 use api::config::{self, Config, HugePages};
 use api::{ControllerChange, EndedProcess, MediumChange, Refusal, TenantChange, What, noun};
 use engine::{ControllerSlot, Mode};
-use fuse::Mount;
 use holder::Holder;
 use machine::files::read_text;
 use reactor::handle::ReactorHandle;
@@ -46,6 +45,7 @@ use reactor::{Pulse, memory_care};
 use tokio::sync::Notify;
 
 pub use self::media::spec_of;
+use self::mounts::Mounted;
 use self::places::Resting;
 pub use self::reload::Source;
 use self::subsystems::Live;
@@ -93,7 +93,7 @@ struct Served {
     /// Reactors outside of the configuration that one of its queues was moved to.
     visited: BTreeSet<usize>,
     /// Its mount, if it is a mount.
-    mount: Option<Mount>,
+    mount: Option<Mounted>,
 }
 
 #[derive(Debug)]
