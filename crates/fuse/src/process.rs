@@ -1,13 +1,13 @@
 //! A mount in a process of its own, which outlives the server's: a host as any other one.
 //!
-//! The server's side is [`Child`], the mount's [`run`]. Between them is a SEQPACKET socket, which is
-//! the mount's standard input. Its other end is the server's, and its holder's, so that the next
+//! The server's side is [`Child`], the mount's [`run`]. Between them is a SEQPACKET socket, which
+//! is the mount's standard input. Its other end is the server's, and its holder's, so that the next
 //! process of the server finds the mount. The mount ends when the last owner of that end has ended.
 //!
 //! A message is one packet of text: a request `NUMBER VERB`, and its reply `NUMBER ok TEXT` or
-//! `NUMBER error TEXT`. The mount's first message has number 0, and says that the folder is mounted.
-//! Every wait for a reply has a bound. A reply to a process that has ended has another number, and
-//! is skipped.
+//! `NUMBER error TEXT`. The mount's first message has number 0, and says that the folder is
+//! mounted. Every wait for a reply has a bound. A reply to a process that has ended has another
+//! number, and is skipped.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -180,9 +180,10 @@ impl Child {
     /// # Errors
     /// As [`Mount::stop`], or it does not answer; its process is ended then.
     pub fn stop(mut self) -> anyhow::Result<()> {
-        let stopped = match self.is_running() {
-            true => self.ask(STOP_VERB, STOP).map(drop),
-            false => Ok(()),
+        let stopped = if self.is_running() {
+            self.ask(STOP_VERB, STOP).map(drop)
+        } else {
+            Ok(())
         };
         let until = Instant::now() + EXIT;
         while self.is_running() && Instant::now() < until {

@@ -3,8 +3,8 @@
 //! description and the book then know their word.
 //!
 //! The medium below executes everything else. Commands have a state of the medium, so one reactor
-//! serves it; the state stays when another reactor takes over. What is in its [`numbers`] also stays
-//! when another process does.
+//! serves it; the state stays when another reactor takes over. Its [`numbers`] also stay when
+//! another process does.
 
 mod numbers;
 
@@ -38,8 +38,8 @@ trait Commands: fmt::Debug + Send + Sync {
     /// Effects of a command, for the log of effects; `None`: the command is not one of these.
     fn effects(&self, opcode: u8) -> Option<CommandEffects>;
 
-    /// Their state: `numbers` is empty for a new medium, and has what a former process of the server
-    /// left otherwise.
+    /// Their state: `numbers` is empty for a new medium, and has what a former process of the
+    /// server left otherwise.
     fn start(&self, numbers: Numbers) -> Box<dyn Execute>;
 }
 

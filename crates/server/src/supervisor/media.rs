@@ -140,8 +140,8 @@ impl State {
         Ok(medium)
     }
 
-    /// Continues with what the vendor commands of a former process have set, and has the holder keep
-    /// it for the next.
+    /// Continues with what the vendor commands of a former process have set, and has the holder
+    /// keep it for the next.
     fn continue_vendor(
         &self,
         config: &config::Medium,

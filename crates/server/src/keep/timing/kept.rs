@@ -4,11 +4,11 @@
 //! a death while it is written leaves the last one. It has the state, unless the medium has a state
 //! file, and ends with a tail that says which of these it is, and when the state was the model's.
 //!
-//! The tail, in little-endian numbers of 8 bytes: `nvmtimed` in ASCII, the version (1), the place of
-//! the state (0: the one that a new drive begins with, 1: before the tail, 2: the state file), the
-//! time of CLOCK_MONOTONIC in nanoseconds, the length of the state before it, and a checksum of these
-//! five: 64-bit FNV-1a over words of 8 bytes. The state has a format and a checksum of its own
-//! (`model`).
+//! The tail, in little-endian numbers of 8 bytes: `nvmtimed` in ASCII, the version (1), the place
+//! of the state (0: the one that a new drive begins with, 1: before the tail, 2: the state file),
+//! the time of CLOCK_MONOTONIC in nanoseconds, the length of the state before it, and a checksum of
+//! these five: 64-bit FNV-1a over words of 8 bytes. The state has a format and a checksum of its
+//! own (`model`).
 
 use std::fs::File;
 use std::io::{self, Write as _};
