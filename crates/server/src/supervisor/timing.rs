@@ -191,7 +191,6 @@ impl Configured<'_> {
 
     /// Continues the model of the last process, or begins with a new drive: why it does so. Only a
     /// drive that is invalid is an error.
-    #[expect(clippy::type_complexity, reason = "the second one is no error of this")]
     fn restore(
         &self,
         medium: &mut Arc<Medium>,
