@@ -6,7 +6,8 @@ use driver::{Device, DriverError};
 use nvme_spec::identify::namespace::{DeallocatedReads, IdentifyNamespace};
 use nvme_spec::identify::{Cns, IDENTIFY_SIZE, IdentifyController, IdentifyNvmController};
 use port::MediumTraits;
-use zerocopy::FromBytes;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Maximum supported logical block size.
 const MAX_LBA_BYTES: u64 = 4096;
@@ -94,6 +95,65 @@ impl Facts {
         })
     }
 
+    /// Reads what [`Facts::to_bytes`] wrote; `None` for bytes of another version, or damaged ones.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Facts> {
+        let (fixed, texts) = Fixed::read_from_prefix(bytes).ok()?;
+        let texts = std::str::from_utf8(texts).ok()?;
+        let (serial, model) = texts.split_at_checked(fixed.serial_len.into())?;
+        let shift = fixed.block_shift;
+        let block = 1u32.checked_shl(shift.into())?;
+        let size = fixed.blocks.get().checked_mul(block.into());
+        let is_sound = fixed.version == Fixed::VERSION
+            && block <= 4096
+            && size.is_some()
+            && fixed.transfer_len.get() >= block
+            && fixed.whole_bytes.get().is_power_of_two()
+            && fixed.queues.get() > 0;
+        let flag = |flag| fixed.flags & flag != 0;
+        is_sound.then(|| Facts {
+            serial: serial.to_owned(),
+            model: model.to_owned(),
+            nsid: fixed.nsid.get(),
+            blocks: fixed.blocks.get(),
+            block_shift: shift,
+            transfer_len: fixed.transfer_len.get(),
+            volatile_cache: flag(Fixed::VOLATILE_CACHE),
+            deallocates: flag(Fixed::DEALLOCATES),
+            zeroes_len: fixed.zeroes_len.get(),
+            deallocated_reads_zero: flag(Fixed::READS_ZERO),
+            optimal_bytes: fixed.optimal_bytes.get(),
+            read_only: flag(Fixed::READ_ONLY),
+            whole_bytes: fixed.whole_bytes.get(),
+            queues: fixed.queues.get(),
+        })
+    }
+
+    /// The properties for another process of this server.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let flags = [
+            (self.volatile_cache, Fixed::VOLATILE_CACHE),
+            (self.deallocates, Fixed::DEALLOCATES),
+            (self.deallocated_reads_zero, Fixed::READS_ZERO),
+            (self.read_only, Fixed::READ_ONLY),
+        ];
+        let set = flags.iter().filter(|(is_set, _)| *is_set);
+        let fixed = Fixed {
+            version: Fixed::VERSION,
+            block_shift: self.block_shift,
+            flags: set.map(|(_, flag)| flag).sum(),
+            serial_len: u8::try_from(self.serial.len()).expect("20 bytes, 60 where none is text"),
+            queues: self.queues.into(),
+            nsid: self.nsid.into(),
+            blocks: self.blocks.into(),
+            zeroes_len: self.zeroes_len.into(),
+            transfer_len: self.transfer_len.into(),
+            optimal_bytes: self.optimal_bytes.into(),
+            whole_bytes: self.whole_bytes.into(),
+        };
+        let texts = [self.serial.as_bytes(), self.model.as_bytes()].concat();
+        [fixed.as_bytes(), &texts].concat()
+    }
+
     /// Bytes of the namespace.
     pub(super) fn size(&self) -> u64 {
         self.blocks << self.block_shift
@@ -113,6 +173,31 @@ impl Facts {
             notes: false,
         }
     }
+}
+
+/// The layout of [`Facts::to_bytes`]. Serial and model number follow.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Fixed {
+    version: u8,
+    block_shift: u8,
+    flags: u8,
+    serial_len: u8,
+    queues: U16,
+    nsid: U32,
+    blocks: U64,
+    zeroes_len: U64,
+    transfer_len: U32,
+    optimal_bytes: U32,
+    whole_bytes: U32,
+}
+
+impl Fixed {
+    const VERSION: u8 = 1;
+    const VOLATILE_CACHE: u8 = 1 << 0;
+    const DEALLOCATES: u8 = 1 << 1;
+    const READS_ZERO: u8 = 1 << 2;
+    const READ_ONLY: u8 = 1 << 3;
 }
 
 /// Maximum bytes of one Write Zeroes: the command's own limit, or the drive's if it reports one
@@ -177,6 +262,48 @@ mod tests {
     use zerocopy::FromZeros;
 
     use super::*;
+
+    #[test]
+    fn another_process_reads_what_was_learnt() {
+        let flags = [[true, false, true, false], [false, true, false, true]];
+        for [
+            volatile_cache,
+            deallocates,
+            deallocated_reads_zero,
+            read_only,
+        ] in flags
+        {
+            let facts = Facts {
+                serial: "S4EWNX0R".into(),
+                model: "a\u{fffd} drive".into(),
+                nsid: 3,
+                blocks: 1 << 40,
+                block_shift: 9,
+                transfer_len: 128 << 10,
+                volatile_cache,
+                deallocates,
+                zeroes_len: 32 << 20,
+                deallocated_reads_zero,
+                optimal_bytes: 4096,
+                read_only,
+                whole_bytes: 512,
+                queues: 7,
+            };
+            let bytes = facts.to_bytes();
+            assert_eq!(Facts::from_bytes(&bytes), Some(facts.clone()));
+            // Cut inside the model number, they are those of another drive.
+            let fixed = bytes.len() - facts.serial.len() - facts.model.len();
+            for len in 0..fixed + facts.serial.len() {
+                assert_eq!(Facts::from_bytes(&bytes[..len]), None, "{len} bytes");
+            }
+            // Another version, blocks of 8 KiB, and more than can be shifted; no queue pair.
+            for (at, wrong) in [(0, 2), (1, 13), (1, 40), (4, 0)] {
+                let mut bytes = bytes.clone();
+                bytes[at] = wrong;
+                assert_eq!(Facts::from_bytes(&bytes), None, "{wrong} at {at}");
+            }
+        }
+    }
 
     /// The unit of a drive with blocks of `block_len` bytes, from AWUPF, and from NAWUPF, NABSPF
     /// and NABO if the namespace has its own; all 0's based except the last.

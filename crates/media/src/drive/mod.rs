@@ -84,6 +84,9 @@ const MAX_DEPTH: u16 = 1023;
 const JOBS: usize = 256;
 /// Bytes per erase job.
 const ERASED_BYTES: u64 = 16 << 20;
+/// Maximum wait for the end of the commands of a former process: longer than the 4 s after which
+/// our own controller gives them up, and shorter than the 5 s that hosts wait for a reply.
+const FENCE_BOUND: Duration = Duration::from_millis(4500);
 /// Maximum wait of a clean stop for the drive's last flush.
 const FLUSH_BOUND: Duration = Duration::from_secs(30);
 
@@ -131,20 +134,36 @@ impl Drive<AnyBus> {
         nsid: Option<u32>,
         shown: &[ShownPage],
     ) -> Result<Self, DriverError> {
-        let place = place.clone();
-        let name = place.to_string();
-        let mut reopen: Reopen<AnyBus> = Box::new(move || {
-            let bus = place.open(ANSWER_TIMEOUT)?;
-            let options = Options {
-                interrupts: bus.vectors() > 0,
-                ..options()
-            };
-            let mut device = Device::open(bus, &options)?;
-            device.enable()?;
-            Ok(device)
-        });
+        let mut reopen = reopening(place);
         let device = reopen()?;
-        let (drive, keeper) = Drive::of(name, device, nsid, reopen)?;
+        Self::supervised(Drive::of(place.to_string(), device, nsid, reopen)?, shown)
+    }
+
+    /// Continues with the drive that a former process of this server had. Returns when no command
+    /// of that process is at the drive any more, and after [`FENCE_BOUND`] in any case: a drive
+    /// that does not answer is a lost one.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub(crate) fn again(
+        place: &Place,
+        known: Known,
+        shown: &[ShownPage],
+    ) -> Result<Self, DriverError> {
+        let name = place.to_string();
+        let (drive, mut keeper) = Drive::known(name, known, reopening(place));
+        let fence = keeper.fence();
+        let drive = Self::supervised((drive, keeper), shown)?;
+        // Ends by the loss of the sender; the supervisor logs what is wrong.
+        let _ = fence.recv_timeout(FENCE_BOUND);
+        Ok(drive)
+    }
+
+    /// Starts the threads of a drive.
+    fn supervised(
+        (drive, keeper): (Self, Keeper<AnyBus>),
+        shown: &[ShownPage],
+    ) -> Result<Self, DriverError> {
         let mut keeper = keeper.showing(shown.to_vec());
         let start = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let thread = std::thread::Builder::new().name(name.to_owned());
@@ -163,6 +182,21 @@ impl Drive<AnyBus> {
     }
 }
 
+/// Function that connects to a drive, which resets it, and enables it.
+fn reopening(place: &Place) -> Reopen<AnyBus> {
+    let place = place.clone();
+    Box::new(move || {
+        let bus = place.open(ANSWER_TIMEOUT)?;
+        let options = Options {
+            interrupts: bus.vectors() > 0,
+            ..options()
+        };
+        let mut device = Device::open(bus, &options)?;
+        device.enable()?;
+        Ok(device)
+    })
+}
+
 impl<B: Bus> Drive<B> {
     /// Wraps an enabled drive. The owner must run the returned keeper: on a thread
     /// ([`Keeper::run`]), or in turns ([`Keeper::look`]) if the drive has no thread either.
@@ -177,10 +211,25 @@ impl<B: Bus> Drive<B> {
     ) -> Result<(Self, Keeper<B>), DriverError> {
         let mut device = device;
         let facts = Arc::new(Facts::learn(&mut device, nsid)?);
+        Ok(Self::made(name, facts, Some(device), reopen))
+    }
+
+    /// The same of a drive that a former process of this server had. The keeper connects to it.
+    #[must_use]
+    pub fn known(name: String, known: Known, reopen: Reopen<B>) -> (Self, Keeper<B>) {
+        Self::made(name, Arc::new(known.0), None, reopen)
+    }
+
+    fn made(
+        name: String,
+        facts: Arc<Facts>,
+        device: Option<Device<B>>,
+        reopen: Reopen<B>,
+    ) -> (Self, Keeper<B>) {
         let (jobs, taken) = sync_channel(JOBS);
         let ticks = Arc::new(AtomicU32::new(0));
         let counting = Arc::<Counting>::default();
-        counting.is_there.store(true, Relaxed);
+        counting.is_there.store(device.is_some(), Relaxed);
         let drive = Drive {
             name: name.clone(),
             facts: facts.clone(),
@@ -191,7 +240,12 @@ impl<B: Bus> Drive<B> {
             counting: counting.clone(),
         };
         let keeper = Keeper::new(name, facts, device, reopen, (taken, ticks), counting);
-        Ok((drive, keeper))
+        (drive, keeper)
+    }
+
+    /// What another process of this server needs to continue with the drive.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        self.facts.to_bytes()
     }
 
     /// Size in bytes.
@@ -365,6 +419,21 @@ impl<B: Bus> Drive<B> {
     /// Advances the clock.
     fn pass(&self, ticks: u32) {
         self.ticks.fetch_add(ticks, Relaxed);
+    }
+}
+
+/// Properties of a drive that a former process of this server had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known(Facts);
+
+impl Known {
+    /// Most bytes that [`crate::Medium::known_drive`] returns.
+    pub const MAX_LEN: u64 = 1024;
+
+    /// Reads what [`crate::Medium::known_drive`] returned; `None` for bytes of another version.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Facts::from_bytes(bytes).map(Known)
     }
 }
 

@@ -9,7 +9,8 @@
 //!   channel returns: its commands in flight are over when the channel receives [`News::Over`],
 //!   because the drive has deleted the queue, or was reset, or is lost.
 //! - The keeper tries to reopen a lost drive once a second. Its Identify data must then be
-//!   unchanged.
+//!   unchanged. A drive that a former process of the server had is a lost one that is reopened at
+//!   once: no command reaches it before that, and so none before it was reset.
 //! - Memory is shared region by region ([`super::windows`]).
 //!
 //! Not included: the keeper handles no I/O command. A stalled vfio-user server may still execute
@@ -17,7 +18,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 
 use driver::bus::Bus;
@@ -29,6 +30,7 @@ use super::clock::{Clock, TICK};
 use super::counts::Counting;
 use super::facts::Facts;
 use super::message::{Job, News};
+use super::op::HANG_TICKS;
 use super::queue::Queue;
 use super::report::{self, ShownPage};
 use super::warden::{Tell, Warden};
@@ -47,6 +49,9 @@ use self::wakes::connect;
 const RETRY_TICKS: u32 = 4;
 /// Ticks between two health reports: 10 s.
 pub(super) const REPORT_TICKS: u32 = 40;
+/// Ticks after the start of a process in which it tries in each tick to reopen a drive that the
+/// process before it had: as long as commands wait for it.
+const AWAITED_TICKS: u32 = HANG_TICKS;
 /// Ticks that the drive has for commands in memory that their host has unmapped, before their queue
 /// is deleted: half the time after which that host gets its answer in any case.
 const TAKEN_BACK_TICKS: u32 = 8;
@@ -59,6 +64,10 @@ pub struct Keeper<B: Bus> {
     name: String,
     facts: Arc<Facts>,
     device: Option<Device<B>>,
+    /// Whether a former process of this server had the drive, and no attempt to open it has failed.
+    is_awaited: bool,
+    /// Dropped when no command of a former process is at the drive any more.
+    fence: Option<Sender<()>>,
     reopen: Reopen<B>,
     jobs: Receiver<Job<B>>,
     ticks: Arc<AtomicU32>,
@@ -74,6 +83,8 @@ pub struct Keeper<B: Bus> {
     now: u32,
     /// Time of the next attempt to reopen a lost drive.
     retry_at: u32,
+    /// Time up to which a drive of a former process is tried in each tick.
+    retries_until: u32,
     /// Log pages of the drive that hosts may read.
     shown: Vec<ShownPage>,
     /// The latest health report, and the time of the next; `None`: the drive did not answer, and is
@@ -87,12 +98,13 @@ impl<B: Bus> Keeper<B> {
     pub(super) fn new(
         name: String,
         facts: Arc<Facts>,
-        device: Device<B>,
+        device: Option<Device<B>>,
         reopen: Reopen<B>,
         (jobs, ticks): (Receiver<Job<B>>, Arc<AtomicU32>),
         counting: Arc<Counting>,
     ) -> Self {
-        let (tell_warden, warden) = if device.bus().can_revoke() {
+        let can_revoke = device.as_ref().is_some_and(|it| it.bus().can_revoke());
+        let (tell_warden, warden) = if can_revoke {
             Some(Warden::new()).unzip()
         } else {
             (None, None)
@@ -100,7 +112,9 @@ impl<B: Bus> Keeper<B> {
         Keeper {
             name,
             facts,
-            device: Some(device),
+            is_awaited: device.is_none(),
+            fence: None,
+            device,
             reopen,
             jobs,
             ticks,
@@ -112,6 +126,7 @@ impl<B: Bus> Keeper<B> {
             asked: VecDeque::new(),
             now: 0,
             retry_at: 0,
+            retries_until: 0,
             shown: Vec::new(),
             report: Arc::default(),
             report_at: Some(0),
@@ -132,6 +147,14 @@ impl<B: Bus> Keeper<B> {
         self.warden.take()
     }
 
+    /// Ends when no command of a former process is at the drive any more: it was reset, or its
+    /// server has ended.
+    pub(super) fn fence(&mut self) -> Receiver<()> {
+        let (fence, passed) = channel();
+        self.fence = Some(fence);
+        passed
+    }
+
     /// The clock, which runs while [`Self::run`] is busy: to be run on another thread.
     pub(super) fn clock(&self) -> Clock {
         Clock(Arc::downgrade(&self.ticks))
@@ -140,6 +163,11 @@ impl<B: Bus> Keeper<B> {
     /// Runs the keeper until the drive has no more users, then shuts the drive down. The [`Clock`]
     /// provides the time.
     pub fn run(mut self) {
+        if self.is_awaited {
+            self.open_again();
+            // Before a channel is there, so that its hosts find the report.
+            self.look_at_health();
+        }
         loop {
             let job = self.jobs.recv_timeout(TICK);
             self.set_time(self.ticks.load(Ordering::Relaxed));
@@ -442,9 +470,17 @@ impl<B: Bus> Keeper<B> {
                 ))
             }
         });
+        // Without a server nothing executes the commands of the last process.
+        if matches!(opened, Ok(_) | Err(DriverError::Connect { .. })) {
+            self.fence = None;
+        }
         match opened {
             Ok(device) => {
-                tracing::info!(drive = self.name, "a drive is back");
+                if std::mem::take(&mut self.is_awaited) {
+                    tracing::info!(drive = self.name, "a drive of the last process continues");
+                } else {
+                    tracing::info!(drive = self.name, "a drive is back");
+                }
                 let (bus, mut silent) = (device.bus(), None);
                 let open = self.windows.open_again(|lent, at| {
                     if silent.is_some() {
@@ -471,7 +507,22 @@ impl<B: Bus> Keeper<B> {
                 self.tell_windows();
                 self.serve();
             }
-            Err(error) => tracing::debug!(drive = self.name, "a drive is not back: {error}"),
+            Err(error) if self.is_awaited => {
+                self.is_awaited = false;
+                self.retries_until = self.now + AWAITED_TICKS;
+                self.retry_at = self.now + 1;
+                self.counting.lost();
+                tracing::error!(
+                    drive = self.name,
+                    "a drive that the last process had is lost: {error}; it is tried again for 4 s, and then every second"
+                );
+            }
+            Err(error) => {
+                if self.now < self.retries_until {
+                    self.retry_at = self.now + 1;
+                }
+                tracing::debug!(drive = self.name, "a drive is not back: {error}");
+            }
         }
     }
 

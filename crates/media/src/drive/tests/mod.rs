@@ -1,5 +1,6 @@
 //! One of our own drives in process, with a medium in memory, and a host that shares it.
 
+mod again;
 mod erase;
 mod faults;
 mod model;

@@ -22,7 +22,7 @@ use subsystem::{Subsystem, SubsystemConfig};
 
 use crate::drive::channel::DriveChannel;
 use crate::drive::keeper::Keeper;
-use crate::drive::{Drive, Duty, Relay, ShownPage, options};
+use crate::drive::{Drive, Duty, Known, Relay, ShownPage, options};
 use crate::{Channel, Medium, MediumKind, MediumSpec};
 
 /// Bytes of the drive's namespace.
@@ -227,7 +227,32 @@ impl Rig {
         let first = device(&medium, &mood, shape, &says).unwrap();
         let its = mood.clone();
         let reopen = Box::new(move || device(&medium, &its, shape, &says));
-        let (drive, keeper) = Drive::of("test".into(), first, None, reopen).unwrap();
+        let opened = Drive::of("test".into(), first, None, reopen).unwrap();
+        Rig::with(mood, opened, shown)
+    }
+
+    /// The drive of another rig, which has ended, for a process that follows. It cannot be reached
+    /// the first `failures` times.
+    pub(super) fn again(known: &[u8], shape: Shape, failures: u32) -> Rig {
+        let kind = MediumKind::Ram { size: SIZE };
+        let medium = Medium::open(&MediumSpec { kind }).unwrap();
+        let mood = Arc::<Mood>::default();
+        let its = mood.clone();
+        let mut left = failures;
+        let reopen = Box::new(move || {
+            if left > 0 {
+                left -= 1;
+                return Err(DriverError::Gone);
+            }
+            device(&medium, &its, shape, &Arc::default())
+        });
+        let known = Known::from_bytes(known).unwrap();
+        let opened = Drive::known("test".into(), known, reopen);
+        Rig::with(mood, opened, Vec::new())
+    }
+
+    fn with(mood: Arc<Mood>, opened: (Drive<Bus>, Keeper<Bus>), shown: Vec<ShownPage>) -> Rig {
+        let (drive, keeper) = opened;
         let keeper = keeper.showing(shown);
         let relays = DUTIES.with_borrow(|duties| {
             let relays = duties.iter().map(|duty| drive.relay(*duty).unwrap());
