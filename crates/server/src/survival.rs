@@ -1,6 +1,7 @@
 //! What survives the death of a server's process, where a holder replaces it.
 
 use api::config::{self, Backing};
+use driver::bus::place::Place;
 
 /// Name under which a holder keeps the text of the configuration.
 pub const CONFIGURATION: &str = "configuration";
@@ -13,7 +14,10 @@ pub(crate) fn obstacle(medium: &config::Medium) -> Option<&'static str> {
     match &medium.backing {
         Backing::Null { .. } | Backing::Ram { state: None, .. } | Backing::File(_) => None,
         Backing::Ram { state: Some(_), .. } => Some("its state file is read by the first process"),
-        Backing::Drive(_) => Some("commands at a drive outlive the process"),
+        Backing::Drive(drive) => match drive.target {
+            Place::VfioUser(_) => None,
+            Place::Pci(_) => Some("a drive of this machine has no process that ends its commands"),
+        },
         Backing::KeyValue(_) => Some("commands of the key-value set cannot be executed twice"),
     }
 }
@@ -23,7 +27,7 @@ pub(crate) fn reservations_name(subsystem: &str) -> String {
     format!("reservations {subsystem}")
 }
 
-/// Name under which a holder keeps the memory of a medium.
+/// Name under which a holder keeps the memory of a medium, or the properties of a drive.
 pub(crate) fn memory_name(medium: &str) -> String {
     format!("medium {medium}")
 }

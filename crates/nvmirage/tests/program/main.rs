@@ -61,6 +61,7 @@ mod shared_drives;
 mod simulate;
 mod subsystems;
 mod survive;
+mod survive_drives;
 mod survive_mounts;
 mod survive_service;
 mod survive_timed;

@@ -269,6 +269,10 @@ fn what_would_be_lost_is_refused() {
         ),
         ("kind = \"keyvalue\"\nsize = \"64MiB\"", "key-value"),
         (
+            "kind = \"drive\"\ntarget = \"pci:0000:01:00.0\"",
+            "a drive of this machine",
+        ),
+        (
             "kind = \"ram\"\nsize = \"64MiB\"\nstate = \"/nowhere/state\"",
             "state file",
         ),

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use api::config::medium::Kept;
 use api::config::{self, Backing, Range, Size};
 use api::{Refusal, ZoneLoss};
+use media::drive::Known;
 use media::{
     Dialect, Direct, Duty, FileIo, KeptFiles, Medium, MediumError, MediumKind as Store, MediumSpec,
 };
@@ -112,7 +113,7 @@ impl State {
     }
 
     /// Opens the bytes and the zones of a medium. Memory is that of a former process, if there was
-    /// one, and is kept for the next.
+    /// one, and is kept for the next; of a drive its properties are.
     fn open_store(
         &self,
         config: &config::Medium,
@@ -126,6 +127,19 @@ impl State {
             survival::memory_name(&config.name),
             survival::zones_name(&config.name),
         );
+        if let Store::Drive { .. } = spec.kind {
+            let known = holder.fetch_bytes(&memory, Known::MAX_LEN)?;
+            let known = known.as_deref().and_then(Known::from_bytes);
+            let opened = match known {
+                Some(known) => Medium::open_known(spec, known),
+                None => Medium::open(spec),
+            };
+            let medium = opened.map_err(explain)?;
+            if let Some(known) = medium.known_drive() {
+                holder.keep_bytes(&memory, &known)?;
+            }
+            return Ok(medium);
+        }
         let files = KeptFiles {
             memory: holder.fetch(&memory)?,
             zones: holder.fetch(&zones)?,
