@@ -11,7 +11,7 @@ use port::MediumTraits;
 use port::set::CommandSet;
 
 use crate::channel::{Channel, Kind, TimedChannel, Timing};
-use crate::drive::{Drive, DriveCounts, DriveIdentity, Duty, Known, Relay, ShownPage};
+use crate::drive::{Drive, DriveCounts, DriveIdentity, Duty, Relay, ShownPage};
 use crate::error::MediumError;
 use crate::file::{Direct, FileCounts, FileIo, FileMedium, IoCounts};
 use crate::journal::{self, StateError, Superblock};
@@ -343,23 +343,6 @@ impl Medium {
             Backing::Drive(drive) => Some(drive.to_bytes()),
             _ => None,
         }
-    }
-
-    /// Opens a drive that a former process of this server had. Its supervisor connects to it
-    /// meanwhile; media of other kinds are opened as by [`Medium::open`].
-    ///
-    /// # Errors
-    /// As [`Medium::open`].
-    pub fn open_known(spec: &MediumSpec, known: Known) -> Result<Arc<Medium>, MediumError> {
-        let MediumKind::Drive { place, shown, .. } = &spec.kind else {
-            return Self::open(spec);
-        };
-        let drive = Drive::again(place, known, shown).map_err(|source| MediumError::Drive {
-            target: place.to_string(),
-            source,
-        })?;
-        let medium = Self::of(drive.size(), Backing::Drive(drive));
-        Ok(Arc::new(medium))
     }
 
     /// Zeroes a part of a file or drive, in multiples of 4096 bytes, durably. Blocks; no host may

@@ -1,13 +1,14 @@
 //! The memory of a medium in memory: where it comes from, and when.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use memory::{Pieces, Store};
 
-use super::{Backing, Medium, MediumSpec};
+use super::{Backing, Medium, MediumKind, MediumSpec};
+use crate::drive::{Drive, Known};
 use crate::error::MediumError;
 use crate::kept::{Kept, KeptFiles};
 use crate::ram::Preallocation;
@@ -22,6 +23,23 @@ impl Medium {
     pub fn open_kept(spec: &MediumSpec, files: KeptFiles) -> Result<Arc<Medium>, MediumError> {
         let kept = [files.memory, files.zones].map(Kept::file);
         Ok(Arc::new(Self::backed(spec, kept)?))
+    }
+
+    /// Opens a drive that a former process of this server had. Its supervisor connects to it
+    /// meanwhile; media of other kinds are opened as by [`Medium::open`].
+    ///
+    /// # Errors
+    /// As [`Medium::open`].
+    pub fn open_known(spec: &MediumSpec, known: Known) -> Result<Arc<Medium>, MediumError> {
+        let MediumKind::Drive { place, shown, .. } = &spec.kind else {
+            return Self::open(spec);
+        };
+        let drive = Drive::again(place, known, shown).map_err(|source| MediumError::Drive {
+            target: place.to_string(),
+            source,
+        })?;
+        let medium = Self::of(drive.size(), Backing::Drive(drive));
+        Ok(Arc::new(medium))
     }
 
     /// The file with the state of its zones, if another process can continue with them.

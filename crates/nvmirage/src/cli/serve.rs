@@ -92,8 +92,8 @@ pub(super) struct Serve {
     /// Keep hosts attached when the server's process dies: a small process has the sockets, and
     /// starts another server's process, which continues
     ///
-    /// Of media null, ram and file survive, with their zones; timing models continue with their last
-    /// checkpoint. See also `nvmirage upgrade`.
+    /// Of media null, ram and file survive, with their zones, and drives behind vfio-user; timing
+    /// models continue with their last checkpoint. See also `nvmirage upgrade`.
     #[arg(long)]
     survive: bool,
 

@@ -2,8 +2,8 @@
 //!
 //! At each medium's interval, and before another process takes over, it requests the state from the
 //! medium's reactor. The reactor captures a part in each turn and continues to serve; this thread
-//! serializes and writes the state. A drive that has not changed is skipped. One medium at a time is
-//! saved, because a state has some bytes for each page of the drive.
+//! serializes and writes the state. A drive that has not changed is skipped. One medium at a time
+//! is saved, because a state has some bytes for each page of the drive.
 
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
