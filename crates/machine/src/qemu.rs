@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn options_share_the_memory_and_name_the_socket() {
-        let options = options("vm1", "/run/a \"b\".sock", 4 << 30);
+        let options = options("vm1", "/run/a \"b\".sock", 4 << 30, false);
         let value = |name: &str| options.iter().find(|o| o[0] == name).unwrap()[1].clone();
         assert_eq!(value("-m"), "4096M");
         assert_eq!(
