@@ -57,6 +57,7 @@ use self::guarded::Guarded;
 use self::input::Input;
 use self::loss::{Loss, caught};
 use self::memory::{Pool, REQUEST_LEN};
+pub use self::mount::unmount_dead;
 use self::watch::Watch;
 
 /// Commands in flight in each queue pair.

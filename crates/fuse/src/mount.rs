@@ -50,6 +50,17 @@ pub(super) fn prepare(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Unmounts `dir` if the process that had mounted it no longer exists. No effect on other folders.
+///
+/// # Errors
+/// The system's.
+pub fn unmount_dead(dir: &Path) -> io::Result<()> {
+    match fs::metadata(dir) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTCONN) => unmount(dir, true),
+        _ => Ok(()),
+    }
+}
+
 fn check_device() -> anyhow::Result<()> {
     match rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
         Ok(_) => {}

@@ -183,6 +183,17 @@ fn a_mount_that_has_ended_leaves_the_rest_of_the_server_alone() {
     replace(&mut server);
     wait_for_log(&server, "its mount at ", 1);
     worker(&mut server, None);
+    assert!(!is_mounted(&world), "its folder is usable again");
     world.ok(&world.steer(&["delete", "controller", "nvme0", "--detach-hosts"]));
     server.stop();
+
+    // A stop leaves none, either.
+    let world = World::new();
+    let server = serve(&world);
+    let [mount] = mounts(&world)[..] else {
+        panic!("there is one mount: {}", server.log())
+    };
+    kill_process(mount, Signal::KILL).unwrap();
+    server.stop();
+    assert!(!is_mounted(&world));
 }

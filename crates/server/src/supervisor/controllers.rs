@@ -14,7 +14,7 @@ use reactor::presence::Presence;
 use transport::vfio_user::Entrance;
 use vfio_user::Listener;
 
-use super::mounts::{Mounted, Socket, mount, mount_apart};
+use super::mounts::{Mounted, Socket, mount, mount_apart, unmount_dead};
 use super::{Served, State};
 use crate::reconcile::inventory::find;
 use crate::{events, identity};
@@ -293,6 +293,7 @@ impl State {
         let gone = self.config.remove_controller(&served.name);
         if let Some(gone) = &gone {
             self.close_at_holder(gone.listen.path());
+            unmount_dead(&gone.listen);
         }
         tracing::info!(controller = served.name, "stopped serving");
         let ended = match gone {

@@ -143,6 +143,15 @@ pub(super) fn mount_apart(
     Ok(Some(Mounted::Apart(child?)))
 }
 
+/// Unmounts the folder of a mount whose process no longer exists.
+pub(super) fn unmount_dead(listen: &Listen) {
+    if let Listen::Fuse(dir) = listen
+        && let Err(error) = fuse::unmount_dead(dir)
+    {
+        tracing::warn!("{} stays mounted: {error}", dir.display());
+    }
+}
+
 /// Has the holder forget the mount of a controller.
 fn forget(holder: &Holder, controller: &str) {
     let names = [survival::mount_name, survival::mount_socket_name].map(|of| of(controller));
@@ -176,6 +185,7 @@ impl State {
                 "its mount at {} has ended: delete the controller, and create it again",
                 dir.display()
             );
+            unmount_dead(&config.listen);
         }
         Ok(found)
     }
