@@ -119,6 +119,44 @@ fn zones_in_memory_go_on_when_their_process_dies() {
 }
 
 #[test]
+fn a_medium_that_is_created_again_is_new() {
+    let world = World::new();
+    let config = world.write("config.toml", &CONFIG.replace("MEDIUM", "kind = \"ram\""));
+    let mut server = world.serve(&["--survive", "--config", config.to_str().unwrap()]);
+    let mut drive = Drive::attach(&world, "zns");
+    drive.append(0, &pattern(1)).unwrap();
+    replace(&mut server);
+    drive.append(0, &pattern(2)).unwrap();
+    drop(drive);
+    for kind in ["controller", "namespace", "media"] {
+        world.ok(&world.steer(&["delete", kind, "zns"]));
+    }
+    let zoned = ["--zone-size", "4MiB", "--zone-capacity", "3MiB"];
+    let media = ["create", "media", "zns", "--kind", "ram", "--size", "64MiB"];
+    world.ok(&world.steer(&[&media[..], &zoned].concat()));
+    world.ok(&world.steer(&["create", "namespace", "zns", "--media", "zns"]));
+    let listen = world.vfio_user("zns.sock");
+    let controller = [
+        "create",
+        "controller",
+        "zns",
+        "--namespaces",
+        "zns",
+        "--listen",
+    ];
+    world.ok(&world.steer(&[&controller[..], &[&listen]].concat()));
+    let mut drive = Drive::attach(&world, "zns");
+    assert_eq!(zone(&mut drive, 0), (ZoneState::EMPTY, 0));
+    assert!(drive.read(0, 2) == vec![0; 8192]);
+    drive.append(0, &pattern(3)).unwrap();
+    replace(&mut server);
+    assert!(drive.read(0, 2) == pattern(3));
+    assert_eq!(zone(&mut drive, 0), (ZoneState::IMPLICITLY_OPENED, 2));
+    drop(drive);
+    server.stop();
+}
+
+#[test]
 fn zones_with_a_timing_model_go_on_when_their_process_dies() {
     let timing = "[media.timing]\npreset = \"zns-prototype\"\nzone_size = \"4MiB\"\n\
                   zone_capacity = \"3MiB\"\n[[namespace]]";

@@ -28,6 +28,17 @@ use crate::survival;
 
 impl State {
     pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
+        let name = config.name.clone();
+        let opened = self.open_new_medium(config);
+        // A start that fails is tried again by another process.
+        let is_open = self.media.iter().any(|open| open.name == name);
+        if opened.is_err() && !is_open && !self.is_continuing {
+            self.forget_kept(&name);
+        }
+        opened
+    }
+
+    fn open_new_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
         let place = || format!("media {}", config.name);
         if self.holder.is_some()
             && let Some(why) = survival::obstacle(&config)
@@ -127,8 +138,21 @@ impl State {
             survival::memory_name(&config.name),
             survival::zones_name(&config.name),
         );
+        // One that an operator creates is new, whatever had its name before.
+        let continues = self.is_continuing;
+        let fetch = |name| {
+            if continues {
+                holder.fetch(name)
+            } else {
+                Ok(None)
+            }
+        };
         if let Store::Drive { .. } = spec.kind {
-            let known = holder.fetch_bytes(&memory, Known::MAX_LEN)?;
+            let known = if continues {
+                holder.fetch_bytes(&memory, Known::MAX_LEN)?
+            } else {
+                None
+            };
             let known = known.as_deref().and_then(Known::from_bytes);
             let opened = match known {
                 Some(known) => Medium::open_known(spec, known),
@@ -141,8 +165,8 @@ impl State {
             return Ok(medium);
         }
         let files = KeptFiles {
-            memory: holder.fetch(&memory)?,
-            zones: holder.fetch(&zones)?,
+            memory: fetch(&memory)?,
+            zones: fetch(&zones)?,
         };
         let medium = Medium::open_kept(spec, files).map_err(explain)?;
         let files = [(memory, medium.memory_file()), (zones, medium.zones_file())];
@@ -152,6 +176,23 @@ impl State {
             }
         }
         Ok(medium)
+    }
+
+    /// Has the holder forget what it has of a medium.
+    fn forget_kept(&self, medium: &str) {
+        let names = [
+            survival::memory_name,
+            survival::zones_name,
+            survival::timing_name,
+            survival::vendor_name,
+        ];
+        for kept in names.map(|of| of(medium)) {
+            if let Some(holder) = &self.holder
+                && let Err(error) = holder.forget(&kept)
+            {
+                tracing::warn!("{kept} is kept until the server ends: {error}");
+            }
+        }
     }
 
     /// Continues with what the vendor commands of a former process have set, and has the holder
@@ -165,7 +206,8 @@ impl State {
             return Ok(());
         };
         let name = survival::vendor_name(&config.name);
-        if let Some(file) = holder.fetch(&name)?
+        if self.is_continuing
+            && let Some(file) = holder.fetch(&name)?
             && let Err(error) = Medium::continue_vendor(medium, vendor.into(), file)
         {
             tracing::error!(
@@ -238,19 +280,7 @@ impl State {
             ..
         } = self.media.remove(at);
         self.troubles.forget(&name);
-        let kept = [
-            survival::memory_name(&name),
-            survival::zones_name(&name),
-            survival::timing_name(&name),
-            survival::vendor_name(&name),
-        ];
-        for kept in &kept {
-            if let Some(holder) = &self.holder
-                && let Err(error) = holder.forget(kept)
-            {
-                tracing::warn!("{kept} is kept until the server ends: {error}");
-            }
-        }
+        self.forget_kept(&name);
         // the medium is deleted even if parts of it could not be saved
         self.config.media.retain(|m| m.name != name);
         let recorded = recording.map_or(Ok(()), |file| file.write(&medium));

@@ -82,8 +82,11 @@ pub(super) fn give(
     let succession = succession.filter(|_| timing.has_state());
     let mut kept = succession.map(|it| Kept::new(it.holder, &config.name));
     let longest = Flash::max_state_len(medium.size());
-    let former = kept.as_ref().map_or(Ok(None), |kept| kept.fetch(longest));
     let is_missing = succession.is_some_and(|it| it.continues);
+    let former = match &kept {
+        Some(kept) if is_missing => kept.fetch(longest),
+        _ => Ok(None),
+    };
     let former = match former {
         Ok(None) if !is_missing => {
             let file = configured.begin(medium)?;

@@ -231,8 +231,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "survive-memory-new",
         guard: "the next process has the bytes of a medium in memory",
         file: "crates/server/src/supervisor/media.rs",
-        from: "            memory: holder.fetch(&memory)?,",
-        to: "            memory: holder.fetch(&memory)?.filter(|_| false),",
+        from: "            memory: fetch(&memory)?,",
+        to: "            memory: fetch(&memory)?.filter(|_| false),",
         test: program("survive::a_host_keeps_bytes_features_and_requests_over_a_death"),
     },
     Mutation {
