@@ -20,7 +20,7 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 pub(super) fn prepare(dir: &Path) -> anyhow::Result<()> {
     check_device()?;
     let metadata = match fs::metadata(dir) {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTCONN) => {
+        Err(error) if is_dead(&error) => {
             tracing::warn!(
                 "{} is mounted by a process that no longer exists: unmounting it",
                 dir.display()
@@ -50,13 +50,18 @@ pub(super) fn prepare(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether a folder is mounted by a process that no longer exists, by the error of a look at it.
+fn is_dead(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::NOTCONN)
+}
+
 /// Unmounts `dir` if the process that had mounted it no longer exists. No effect on other folders.
 ///
 /// # Errors
 /// The system's.
 pub fn unmount_dead(dir: &Path) -> io::Result<()> {
     match fs::metadata(dir) {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTCONN) => unmount(dir, true),
+        Err(error) if is_dead(&error) => unmount(dir, true),
         _ => Ok(()),
     }
 }

@@ -317,12 +317,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: program("survive_timed::an_upgrade_carries_the_state_of_a_model_exactly"),
     },
     Mutation {
-        name: "survive-timing-former-medium",
-        guard: "a deleted medium leaves no checkpoint to one of its name",
-        file: "crates/server/src/supervisor/media.rs",
-        from: "            survival::timing_name(&name),\n",
+        name: "survive-mount-dead",
+        guard: "a folder whose mount's process has died is unmounted",
+        file: "crates/server/src/supervisor/controllers.rs",
+        from: "            unmount_dead(&gone.listen);\n",
         to: "",
-        test: program("survive_timed::a_medium_of_the_same_name_is_a_new_drive"),
+        test: program("survive_mounts::a_mount_that_has_ended_leaves_the_rest_of_the_server_alone"),
     },
     Mutation {
         name: "survive-vendor-numbers",
