@@ -244,7 +244,8 @@ fn commands_at_a_drive_are_executed_again_after_each_death() {
         assert_eq!(replays.len(), 3);
         assert!(replays.iter().all(|(_, interrupted)| *interrupted == 0));
         let again: u64 = replays.iter().map(|(again, _)| again).sum();
-        assert!(again > 0, "something was in flight");
+        // Memory may have completed all of them.
+        assert!(again > 0 || medium == RAM, "something was in flight");
         assert!(!tenants.log().contains("is lost"), "{}", tenants.log());
         let read = pair.read_parts();
         tenants.stop();

@@ -133,7 +133,8 @@ impl Up {
         let socket = socket.context(
             "the socket path is not UTF-8, which QEMU's JSON requires: use another path",
         )?;
-        let survives = requests::inventory(server)?.process.survives;
+        let running = requests::inventory(server);
+        let survives = running.is_ok_and(|running| running.process.survives);
         let options = qemu::options(&self.name, socket, self.memory.0, survives);
         // first of all: who has no QEMU for it wants to know before anything is made
         if let Some(warning) = qemu_args::warning(self.qemu.as_deref()) {
