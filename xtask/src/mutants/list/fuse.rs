@@ -104,7 +104,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         guard: "a user who may not unmount has the helper do it",
         file: "crates/fuse/src/mount.rs",
         from: "Err(Errno::PERM) => ask_helper(dir, in_use),",
-        to: "Err(Errno::PERM) => Ok(()),",
+        to: "Err(Errno::PERM) => Err(Errno::PERM.into()),",
         test: program("fuse_user::a_user_has_the_helper_mount_and_unmount"),
     },
 ];
