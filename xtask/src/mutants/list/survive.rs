@@ -236,26 +236,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: program("survive::a_host_keeps_bytes_features_and_requests_over_a_death"),
     },
     Mutation {
-        name: "survive-drive-fence",
-        guard: "a drive of ours serves its next host when the commands of the last one have ended",
-        file: "crates/controller/src/controller/mod.rs",
-        from: "        !matches!(self.life.phase, Phase::Stopping(_)) && !self.queues.has_lanes()\n",
-        to: "        !matches!(self.life.phase, Phase::Stopping(_)) || self.queues.has_lanes()\n",
-        test: program(
-            "survive_drives::a_drive_serves_its_next_host_when_the_commands_of_the_last_one_have_ended",
-        ),
-    },
-    Mutation {
-        name: "survive-drive-unfenced",
-        guard: "hosts continue when the drive has ended the commands of the dead process",
-        file: "crates/media/src/drive/mod.rs",
-        from: "        let _ = fence.recv_timeout(FENCE_BOUND);\n",
-        to: "        let _ = (fence, FENCE_BOUND);\n",
-        test: program(
-            "survive_drives::hosts_continue_when_the_drive_has_ended_the_commands_of_the_dead_process",
-        ),
-    },
-    Mutation {
         name: "survive-drive-unknown",
         guard: "a process continues without a drive that is gone, and knows it when it is back",
         file: "crates/server/src/supervisor/media.rs",
