@@ -291,9 +291,11 @@ impl SlotState {
         self.marks.set_noted(false);
     }
 
-    /// The medium has not acted on the command.
+    /// The medium has not acted on the command. The mark goes first: a note that is found is the
+    /// medium's.
     pub(crate) fn drop_note(&mut self) {
         self.marks.set_noted(false);
+        ordered();
         self.result = 0;
     }
 
@@ -406,6 +408,7 @@ mod tests {
     use memory::{Area, StateFile};
 
     use super::*;
+    use crate::crash;
     use crate::state::{FORMAT_VERSION, QueueState, area_bytes, slots_for};
 
     /// Byte by byte what a process that dies now leaves in the file: the area begins behind the
@@ -422,6 +425,17 @@ mod tests {
         let file = StateFile::create("test", FORMAT_VERSION, &[area_bytes(2)]).unwrap();
         let area = file.take(0, slots_for(2)).unwrap();
         (file, area)
+    }
+
+    #[test]
+    fn a_note_that_is_found_is_the_medium_s() {
+        let mut slot = SlotState::in_state(CommandState::FETCHED);
+        slot.take_note(9);
+        assert_eq!((slot.marks.noted(), slot.result), (true, 9));
+        let died = crash::run(0, || slot.drop_note());
+        assert_eq!(died, Err(crash::Death));
+        assert!(!slot.marks.noted());
+        assert_eq!(slot.result, 9, "the mark goes first");
     }
 
     #[test]

@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, compiler_fence};
 
-use memory::{Area, StateFile};
+use memory::{Area, StateFile, ordered};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Most numbers of a medium.
@@ -67,7 +66,7 @@ impl Numbers {
                 let at = entries.iter().position(|entry| entry.is_used != 1)?;
                 let entry = &mut entries[at];
                 (entry.key, entry.number) = (key, 0);
-                compiler_fence(Ordering::SeqCst);
+                ordered();
                 entry.is_used = 1;
                 self.places.insert(key, at);
                 at

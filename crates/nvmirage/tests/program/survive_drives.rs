@@ -388,7 +388,11 @@ fn a_drive_that_stands_still_when_its_host_dies_is_waited_for_with_a_bound() {
         assert_eq!(status, Status::COMMAND_INTERRUPTED);
         assert!(Instant::now() < deadline, "it does not come back");
     }
-    assert_eq!(host.read(0), [9; 4096], "the one of before is no later one");
+    assert_eq!(
+        host.read(0),
+        [9; 4096],
+        "the write of the dead process did not land later"
+    );
     drop(host);
     tenants.stop();
     drive.stop();

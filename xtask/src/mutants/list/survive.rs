@@ -51,6 +51,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: zones("outlived::a_command_to_a_zone_has_one_effect_wherever_the_process_dies"),
     },
     Mutation {
+        name: "survive-zone-note-dropped-late",
+        guard: "a note that is found is the medium's",
+        file: "crates/controller/src/state/slot.rs",
+        from: "        self.marks.set_noted(false);\n        ordered();\n        self.result = 0;\n",
+        to: "        self.result = 0;\n        ordered();\n        self.marks.set_noted(false);\n",
+        test: unit(
+            "controller",
+            "state::slot::tests::a_note_that_is_found_is_the_medium_s",
+        ),
+    },
+    Mutation {
         name: "survive-zones-unswept",
         guard: "bytes behind a write pointer that had not moved are zero",
         file: OUTLIVING,
