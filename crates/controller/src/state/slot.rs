@@ -291,8 +291,8 @@ impl SlotState {
         self.marks.set_noted(false);
     }
 
-    /// The medium has not acted on the command. The mark goes first: a note that is found is the
-    /// medium's.
+    /// The medium has not acted on the command. The mark is cleared first: a note that is found is
+    /// the medium's.
     pub(crate) fn drop_note(&mut self) {
         self.marks.set_noted(false);
         ordered();
