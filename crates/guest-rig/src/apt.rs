@@ -25,7 +25,9 @@ pub(crate) const GUEST_PACKAGES: &[&str] = &[
     "kmod",
     "nvme-cli",
     "pciutils",
+    "sqlite3",
     "util-linux",
+    "xfsprogs",
     "zonefs-tools",
 ];
 

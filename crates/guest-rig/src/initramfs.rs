@@ -22,14 +22,17 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("usr/bin/fio", &[]),
     ("usr/bin/kmod", &["usr/sbin/modprobe", "usr/sbin/lsmod"]),
     ("usr/bin/lspci", &[]),
+    ("usr/bin/sqlite3", &[]),
     ("usr/sbin/blkdiscard", &[]),
     ("usr/sbin/blkzone", &[]),
     ("usr/sbin/e2fsck", &["usr/sbin/fsck.ext4"]),
     ("usr/sbin/kexec", &[]),
     ("usr/sbin/mke2fs", &["usr/sbin/mkfs.ext4"]),
+    ("usr/sbin/mkfs.xfs", &[]),
     ("usr/sbin/mkzonefs", &["usr/sbin/mkfs.zonefs"]),
     ("usr/sbin/nvme", &[]),
     ("usr/sbin/resize2fs", &[]),
+    ("usr/sbin/xfs_repair", &[]),
 ];
 
 /// Files that those programs read.
@@ -43,6 +46,7 @@ const MODULES: &[&str] = &[
     "vfio-pci",
     "vfio_iommu_type1",
     "virtio_blk",
+    "xfs",
     "zonefs",
 ];
 

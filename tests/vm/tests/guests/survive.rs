@@ -11,18 +11,18 @@ use crate::served::{Served, finish, number, tell, wait};
 const CONFIG: &str = r#"
 [[media]]
 name = "disk"
-size = "192MiB"
+size = "384MiB"
 MEDIUM
 
 [[namespace]]
 name = "root"
 media = "disk"
-range = "0MiB..128MiB"
+range = "0MiB..320MiB"
 
 [[namespace]]
 name = "raw"
 media = "disk"
-range = "128MiB..192MiB"
+range = "320MiB..384MiB"
 
 [[controller]]
 name = "vm"
@@ -33,8 +33,11 @@ doorbells = "DOORBELLS"
 
 const FILE: &str = "kind = \"file\"\npath = \"DIR/disk.img\"";
 
+const RAM: &str = "kind = \"ram\"";
+
 /// How often each guest's server loses its worker, or two workers in a row, or is upgraded.
 const DEATHS: u64 = 22;
+const MANY_DEATHS: u64 = 200;
 /// Those that are upgrades, under the same load.
 const UPGRADES: [u64; 2] = [6, 14];
 /// A worker that served for a second is no failure of the program, and is always replaced.
@@ -44,7 +47,23 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_guest_does_not_notice_that_workers_die() {
-    verifies(FILE, "unmapped");
+    verifies(FILE, "unmapped", DEATHS);
+}
+
+#[test]
+fn databases_are_whole_when_workers_have_died() {
+    let mut served = start(FILE, "unmapped");
+    let mut guest = served.boot(
+        "vm",
+        include_str!("jobs/survive_database.sh"),
+        Options::default(),
+    );
+    kill_workers(&mut served, &mut guest, DEATHS);
+    let report = finish(guest);
+    let commits = number(&report, "commits");
+    println!("commits: {commits}");
+    assert!(commits > DEATHS);
+    served.stop();
 }
 
 mod slow {
@@ -52,12 +71,22 @@ mod slow {
 
     #[test]
     fn a_guest_with_trapped_doorbells_does_not_notice_that_workers_die() {
-        verifies(FILE, "trapped");
+        verifies(FILE, "trapped", DEATHS);
     }
 
     #[test]
     fn a_guest_of_a_drive_in_memory_does_not_notice_that_workers_die() {
-        verifies("kind = \"ram\"", "unmapped");
+        verifies(RAM, "unmapped", DEATHS);
+    }
+
+    #[test]
+    fn a_guest_does_not_notice_that_200_workers_die() {
+        verifies(FILE, "unmapped", MANY_DEATHS);
+    }
+
+    #[test]
+    fn a_guest_of_a_drive_in_memory_does_not_notice_that_200_workers_die() {
+        verifies(RAM, "unmapped", MANY_DEATHS);
     }
 
     #[test]
@@ -73,7 +102,7 @@ fn resets() {
         include_str!("jobs/survive_resets.sh"),
         Options::default(),
     );
-    kill_workers(&mut served, &mut guest);
+    kill_workers(&mut served, &mut guest, DEATHS);
     let report = finish(guest);
     // the first start, and each reset
     assert!(number(&report, "resets") > 10);
@@ -88,7 +117,7 @@ fn files_are_whole_when_workers_have_died() {
         include_str!("jobs/survive_files.sh"),
         Options::default(),
     );
-    kill_workers(&mut served, &mut guest);
+    kill_workers(&mut served, &mut guest, DEATHS);
     let report = finish(guest);
     assert!(number(&report, "files") > DEATHS);
     let stopped = served.stop();
@@ -96,10 +125,10 @@ fn files_are_whole_when_workers_have_died() {
 }
 
 /// A guest writes and verifies, and sends admin commands, while the server's workers are killed.
-fn verifies(medium: &str, doorbells: &str) {
+fn verifies(medium: &str, doorbells: &str, deaths: u64) {
     let mut served = start(medium, doorbells);
     let mut guest = served.boot("vm", include_str!("jobs/survive.sh"), Options::default());
-    kill_workers(&mut served, &mut guest);
+    kill_workers(&mut served, &mut guest, deaths);
     let report = finish(guest);
     let longest = Duration::from_micros(number(&report, "longest-us"));
     println!("longest command: {longest:?}");
@@ -114,11 +143,11 @@ fn start(medium: &str, doorbells: &str) -> Served {
 
 /// Kills workers at random times while the guest's job is at work, and prints for how long there
 /// was none. Every other time the next worker is killed as well, perhaps before it serves.
-fn kill_workers(served: &mut Served, guest: &mut Guest) {
+fn kill_workers(served: &mut Served, guest: &mut Guest, deaths: u64) {
     let mut random = Random(1);
     let mut pauses = Vec::new();
     wait(guest, "loaded");
-    for death in 0..DEATHS {
+    for death in 0..deaths {
         let since = Instant::now();
         wait(guest, "again");
         let service = SERVICE + random.below(Duration::from_millis(450));

@@ -1,4 +1,4 @@
-# root: 128 MiB. Files are written and flushed in an ext4 file system while the server's workers
+# root: 320 MiB. Files are written and flushed in an ext4 file system while the server's workers
 # die.
 
 step root named 1 root
