@@ -1,13 +1,70 @@
-//! Drives whose time media have: small and fast ones, which collect all the time.
+//! Media of the program in memory, and drives whose time they have: small and fast ones, which
+//! collect all the time.
 
+use std::sync::Arc;
+
+use media::{KeptFiles, MediumKind, MediumSpec};
 use model::{
     Arithmetic, CollectionPolicy, Direction, FlashExtras, FlashParameters, Model, NvmParameters,
     Parameters,
 };
 
+use port::MediumTraits;
+
+use crate::medium::Port;
 use crate::random::Random;
 
 const PAGE: u32 = 4096;
+
+/// A medium in memory that outlives the process.
+#[derive(Debug)]
+pub struct Real {
+    size: u64,
+    timing: Option<Parameters>,
+    medium: Arc<media::Medium>,
+}
+
+impl Real {
+    /// A new one of `size` bytes, with the time of a drive or without.
+    pub(crate) fn new(size: u64, timing: Option<Parameters>) -> Self {
+        let medium = Self::open(size, timing.as_ref(), KeptFiles::default());
+        Self {
+            size,
+            timing,
+            medium,
+        }
+    }
+
+    /// The same bytes in another process, which begins with a new model of time.
+    pub(crate) fn again(&mut self) {
+        let memory = self.medium.memory_file().expect("it outlives the process");
+        let memory = memory.try_clone_to_owned().expect("a descriptor");
+        let files = KeptFiles {
+            memory: Some(memory),
+            ..KeptFiles::default()
+        };
+        self.medium = Self::open(self.size, self.timing.as_ref(), files);
+    }
+
+    fn open(size: u64, timing: Option<&Parameters>, files: KeptFiles) -> Arc<media::Medium> {
+        let kind = MediumKind::Ram { size };
+        let mut medium = media::Medium::open_kept(&MediumSpec { kind }, files).expect("memory");
+        if let Some(timing) = timing {
+            media::Medium::set_timing(&mut medium, timing.clone()).expect("a drive");
+        }
+        medium
+    }
+
+    /// A channel of it.
+    pub(crate) fn port(&self, depth: u16) -> Port {
+        Port::Ram(self.medium.channel(depth).expect("a channel of memory"))
+    }
+
+    /// What it says of itself.
+    pub(crate) fn traits(&self) -> MediumTraits {
+        self.medium.traits()
+    }
+}
 
 /// The time of some drive of `size` bytes.
 pub(crate) fn timing(random: &mut Random, size: u64) -> Parameters {

@@ -2,17 +2,18 @@
 //! files, the hosts' messages that were not read, their memory maps, their doorbells, and the
 //! media.
 //!
-//! Requests of the dead process land before another one goes on, or never: a medium is fenced.
+//! Requests of the dead process land before another one goes on, or never: a medium is fenced. A
+//! drive whose time a medium has begins as a new one.
 
 use controller::controller::Left;
 use engine::{Engine, EngineId};
 use memory::{LostFlag, StateFile};
 use port::time::Time;
-use subsystem::Subsystem;
+use subsystem::{Subsystem, SubsystemConfig};
 
-use crate::medium::{Port, SimChannel};
+use crate::medium::Port;
 use crate::reactor::Reactor;
-use crate::world::{Post, World};
+use crate::world::{Bytes, Post, World};
 
 /// From the death to the first turn of what goes on.
 const PAUSE_NS: (u64, u64) = (100_000, 20_000_000);
@@ -31,7 +32,16 @@ impl World {
         }
         self.post = Post::default();
         let due = self.now + self.random.between(PAUSE_NS.0, PAUSE_NS.1);
+        let configs: Vec<_> = (0..self.subsystems.len())
+            .map(|at| self.left_of(at))
+            .collect();
         let mut controllers = Vec::new();
+        // What has not been done in memory is never done.
+        for medium in &mut self.media {
+            if let Bytes::Real(real) = &mut medium.bytes {
+                real.again();
+            }
+        }
         for (number, reactor) in self.reactors.iter_mut().enumerate() {
             let mut files = Vec::new();
             for seat in &reactor.seats {
@@ -50,16 +60,14 @@ impl World {
             let mut engine = Engine::new(reactor.mode, Time(self.now));
             engine.set_id(EngineId(number as u16));
             for medium in &self.media {
-                let disk = medium.disk.as_ref().expect("a medium that outlives it");
-                let port = Port::Sim(SimChannel::new(disk, &self.clock));
-                let added = engine.add_channel(medium.channel, port, medium.depth);
+                let port = medium.port(&self.clock);
+                let added = engine.add_channel(medium.channel, port, medium.depth.into());
                 assert!(added.is_ok(), "each medium has its own id");
             }
             reactor.begin_again(engine, self.now, due);
             controllers.push(files);
         }
-        for (number, (reactor, slot)) in self.subsystems.iter_mut().enumerate() {
-            let config = self.configs[number].clone();
+        for ((reactor, slot), config) in self.subsystems.iter_mut().zip(configs) {
             let subsystem = Subsystem::new(config).expect("a subsystem");
             *slot = self.reactors[*reactor].engine.add_subsystem(subsystem);
         }
@@ -82,6 +90,19 @@ impl World {
                 controller.set_view(seat.view(), LostFlag::default());
                 seat.begin_again(controller);
             }
+        }
+        self.change_again();
+    }
+
+    /// What the record of a subsystem has when the process dies.
+    fn left_of(&mut self, number: usize) -> SubsystemConfig {
+        let (reactor, slot) = self.subsystems[number];
+        let subsystem = self.reactors[reactor].engine.subsystem_mut(slot);
+        let subsystem = subsystem.expect("it is there");
+        SubsystemConfig {
+            namespaces: subsystem.directory().iter().cloned().collect(),
+            controllers: subsystem.record().controllers,
+            ..self.configs[number].clone()
         }
     }
 

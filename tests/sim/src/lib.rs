@@ -111,7 +111,7 @@ pub fn simulate(options: Options) -> Result<Report, Found> {
         });
     }
     let sum = |of: fn(&reactor::Counts) -> u64| world.reactors.iter().map(|r| of(&r.counts)).sum();
-    let disks = world.media.iter().filter_map(|medium| medium.disk.as_ref());
+    let disks = world.media.iter().filter_map(|medium| medium.disk());
     Ok(Report {
         tally: world.tally,
         steps: world.steps,

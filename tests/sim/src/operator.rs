@@ -74,8 +74,7 @@ impl World {
             self.kill();
             return Ok(());
         }
-        // A subsystem that is made again has all its namespaces.
-        if !self.kills && self.random.once_in(16) {
+        if self.random.once_in(16) {
             self.begin_change();
         }
         let host = self.random.index(self.hosts.len());
@@ -125,6 +124,15 @@ impl World {
         });
         let (reactor, slot) = self.subsystems[space.medium];
         self.reactors[reactor].ask(now, slot, token, request);
+    }
+
+    /// Asks another process for what the dead one had not answered.
+    pub(crate) fn change_again(&mut self) {
+        if let Some(Change { space, stage, .. }) = self.operator.change
+            && !matches!(stage, Stage::Away { .. })
+        {
+            self.change(space, stage);
+        }
     }
 
     /// Gives a namespace back whose time has come.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use controller::{Controller, ControllerConfig, DoorbellMode};
 use engine::{Engine, EngineId, Mode};
-use media::{MediumKind, MediumSpec};
 use memory::DoorbellPages;
 use port::ChannelId;
 use port::namespace::Namespace;
@@ -13,15 +12,15 @@ use port::time::Time;
 use subsystem::{Subsystem, SubsystemConfig};
 
 use crate::around::{Bounds, Tally};
-use crate::drive;
+use crate::drive::{self, Real};
 use crate::host::{Doorbells, Host, Manners, Space};
 use crate::ledger::Ledger;
-use crate::medium::{Clock, Disk, HANG_NS, Habits, Port, SimChannel, TRAITS};
+use crate::medium::{Clock, Disk, HANG_NS, Habits, TRAITS};
 use crate::operator::Operator;
 use crate::random::Random;
 use crate::reactor::Reactor;
 use crate::seat::Seat;
-use crate::world::{Attached, Medium, Post, World};
+use crate::world::{Attached, Bytes, Medium, Post, World};
 
 /// Commands that a channel holds at most.
 const DEPTH: u16 = 256;
@@ -129,27 +128,22 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
     let channel = ChannelId(number as u16);
     // A medium with a timing model has one reactor.
     let is_timed = world.reactors.len() == 1 && random.once_in(2);
-    // What is in memory of the process dies with it.
-    let real = ((is_timed || random.once_in(4)) && !world.kills).then(|| {
-        let size = len as u64;
-        let kind = MediumKind::Ram { size };
-        let mut medium = media::Medium::open(&MediumSpec { kind }).expect("memory");
-        if is_timed {
-            let timing = drive::timing(random, size);
-            media::Medium::set_timing(&mut medium, timing).expect("a drive");
-        }
-        medium
+    let real = (is_timed || random.once_in(4)).then(|| {
+        let timing = is_timed.then(|| drive::timing(random, len as u64));
+        Real::new(len as u64, timing)
     });
     let disk = Disk::new(len, habits, random.fork());
+    let traits = real.as_ref().map_or(TRAITS, Real::traits);
+    let medium = Medium {
+        channel,
+        bytes: real.map_or(Bytes::Simulated(disk), Bytes::Real),
+        depth: DEPTH,
+    };
     for Reactor { engine, .. } in &mut world.reactors {
-        let port = match &real {
-            Some(medium) => Port::Ram(medium.channel(DEPTH).expect("a channel of memory")),
-            None => Port::Sim(SimChannel::new(&disk, &world.clock)),
-        };
+        let port = medium.port(&world.clock);
         let added = engine.add_channel(channel, port, DEPTH.into());
         assert!(added.is_ok(), "each medium has its own id");
     }
-    let traits = real.as_ref().map_or(TRAITS, |medium| medium.traits());
     let spaces = [0, 1].map(|at| Space {
         space: world.ledger.add_space(blocks[at]),
         nsid: at as u32 + 1,
@@ -172,11 +166,7 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
     });
     world.spaces.extend(spaces);
     world.absent_until.extend([0, 0]);
-    world.media.push(Medium {
-        channel,
-        disk: real.is_none().then_some(disk),
-        depth: DEPTH.into(),
-    });
+    world.media.push(medium);
     let mut config = SubsystemConfig::with_namespaces(8, namespaces);
     for namespace in &mut config.namespaces {
         namespace.shared = true;

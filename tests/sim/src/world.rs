@@ -8,9 +8,10 @@ use port::ChannelId;
 use subsystem::SubsystemConfig;
 
 use crate::around::{Around, Bounds, Failure, Tally};
+use crate::drive::Real;
 use crate::host::{Host, Space};
 use crate::ledger::{Ledger, Span};
-use crate::medium::{Clock, Disk, Port};
+use crate::medium::{Clock, Disk, Port, SimChannel};
 use crate::operator::Operator;
 use crate::random::Random;
 use crate::reactor::{Direct, Letter, Reactor};
@@ -26,10 +27,37 @@ const END_NS: u64 = 120_000_000_000;
 pub struct Medium {
     /// What names its channels.
     pub channel: ChannelId,
-    /// Its bytes, unless it is a real one.
-    pub disk: Option<Rc<RefCell<Disk>>>,
+    /// Its bytes.
+    pub bytes: Bytes,
     /// Commands that a channel holds at most.
-    pub depth: usize,
+    pub depth: u16,
+}
+
+impl Medium {
+    /// A channel of it.
+    pub(crate) fn port(&self, clock: &Rc<Clock>) -> Port {
+        match &self.bytes {
+            Bytes::Simulated(disk) => Port::Sim(SimChannel::new(disk, clock)),
+            Bytes::Real(real) => real.port(self.depth),
+        }
+    }
+
+    /// Its bytes, unless it is a real one.
+    pub(crate) fn disk(&self) -> Option<&Rc<RefCell<Disk>>> {
+        match &self.bytes {
+            Bytes::Simulated(disk) => Some(disk),
+            Bytes::Real(_) => None,
+        }
+    }
+}
+
+/// What is behind the channels of a medium.
+#[derive(Debug)]
+pub enum Bytes {
+    /// In virtual time.
+    Simulated(Rc<RefCell<Disk>>),
+    /// What the program serves memory with.
+    Real(Real),
 }
 
 /// A host and where its controller is.
@@ -302,7 +330,7 @@ impl World {
     /// All hosts end what they have begun, and all tickets come back.
     fn end(&mut self) -> Result<(), Failure> {
         self.ending = true;
-        for disk in self.media.iter().filter_map(|medium| medium.disk.as_ref()) {
+        for disk in self.media.iter().filter_map(Medium::disk) {
             disk.borrow_mut().calm = true;
         }
         let until = self.now + END_NS;
@@ -333,7 +361,7 @@ impl World {
     /// What the media hold in the end is what the hosts wrote last.
     fn check_media(&mut self) -> Result<(), Failure> {
         for space in &self.spaces {
-            let Some(disk) = &self.media[space.medium].disk else {
+            let Some(disk) = self.media[space.medium].disk() else {
                 continue;
             };
             let disk = disk.borrow();
