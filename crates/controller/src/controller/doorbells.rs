@@ -14,14 +14,16 @@ use super::admin::error_log::LoggedError;
 use super::admin::events::Event;
 use super::watch::Watch;
 use crate::config::{ConfigError, ControllerConfig};
-use crate::lane::ShadowSpec;
+use crate::lane::Registration;
 
 #[derive(Debug)]
 pub(crate) struct Doorbells {
     pub(crate) pages: Arc<DoorbellPages>,
     pub(crate) watch: Watch,
     /// The host's doorbell buffers, where it registered some.
-    pub(crate) shadow: Option<ShadowSpec>,
+    pub(crate) shadow: Option<Registration>,
+    /// Registrations of doorbell buffers so far.
+    pub(crate) registrations: u32,
     /// Completion queues whose doorbells were written by messages, one bit each.
     kicks: u128,
     /// Doorbells of I/O queues that came as messages.
@@ -37,6 +39,7 @@ impl Doorbells {
             watch: Watch::new(&pages, pairs),
             pages,
             shadow: None,
+            registrations: 0,
             kicks: 0,
             messages: Arc::default(),
             by_messages: false,

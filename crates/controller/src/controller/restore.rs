@@ -27,7 +27,7 @@ use super::failure::{Failure, RestoreError};
 use super::lifecycle::{Phase, Shutdown};
 use super::saved::{ControllerState, Found, Saved, WaitingKind, WaitingState};
 use crate::config::ControllerConfig;
-use crate::lane::{KnownSq, LaneCommand, LaneTable, QueueName, ShadowSpec};
+use crate::lane::{KnownSq, LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
 use crate::state::TailPhase;
 
 /// What a process that died has left of a controller.
@@ -147,7 +147,10 @@ impl Controller {
         self.attached.follow(self.id, all_sets, subsystem);
         let [shadow, event_idx] = found.state.doorbell_buffers.map(Iova);
         let spec = ShadowSpec { shadow, event_idx };
-        self.doorbells.shadow = (shadow.0 != 0).then_some(spec);
+        let (count, initial) = found.registration;
+        self.doorbells.registrations = count;
+        let registration = || Registration::restore(spec, count, initial);
+        self.doorbells.shadow = (shadow.0 != 0).then(registration);
         self.restore_admin(found)?;
         if self.life.phase != Phase::Ready {
             // The completion queue is gone.
@@ -178,8 +181,8 @@ impl Controller {
         if !saved.cq_tail.exists() {
             return Err(RestoreError::Damaged("it is ready without admin queues"));
         }
-        let shadow = self.doorbells.shadow;
-        let shadow = shadow.map(|spec| spec.find_again(&self.view));
+        let shadow = self.doorbells.shadow.as_ref();
+        let shadow = shadow.map(|it| it.spec().find_again(&self.view));
         let shadow = shadow.transpose()?;
         let (asq, acq) = (self.registers.asq(), self.registers.acq());
         let tail = TailPhase::new()

@@ -19,7 +19,7 @@
 use std::sync::Arc;
 
 use bitfield_struct::bitfield;
-use memory::{Area, StateFile};
+use memory::{Area, StateError, StateFile};
 use nvme_spec::Cqe;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -29,7 +29,7 @@ use super::admin::features::{FeatureValues, Values};
 use super::admin::{AdminQueue, Waiting};
 use super::failure::RestoreError;
 use crate::config::{ConfigError, ControllerConfig, MAX_IO_QUEUES};
-use crate::lane::ShadowSpec;
+use crate::lane::{DOORBELLS, Registration, ShadowSpec};
 use crate::pci;
 use crate::registers::SavedRegisters;
 use crate::state::{BellState, FORMAT_VERSION, OLDEST_VERSION, area_bytes, ordered};
@@ -42,9 +42,14 @@ const ADMIN_AREA: usize = 1;
 /// operations, and one flush.
 const WAITING: usize =
     2 * MAX_IO_QUEUES as usize + super::admin::ABORT_LIMIT + super::admin::OPERATION_LIMIT + 1;
+/// Slots of a registration of doorbell buffers: its number, what each doorbell had, and a bit for
+/// each that is known.
+const REGISTRATION: usize = 1 + DOORBELLS + DOORBELLS.div_ceil(32);
 
 /// The controller: registers, features, queues. Its slots are, for each copy, Error Recovery of
-/// each namespace id, from 1, and then Reservation Notification Mask of each.
+/// each namespace id, from 1, and then Reservation Notification Mask of each; after those of both
+/// copies, the registration of doorbell buffers of each, for which files that were made before
+/// version 6 have no room.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ControllerState {
@@ -176,7 +181,7 @@ pub(super) fn create(
     let namespaces = namespace_limit as usize;
     let mut areas = vec![
         size_of::<[ControllerState; 2]>().next_multiple_of(64)
-            + 2 * 2 * namespaces * size_of::<u32>(),
+            + controller_slots(namespaces) * size_of::<u32>(),
         size_of::<[AdminState; 2]>().next_multiple_of(64) + 2 * WAITING * size_of::<WaitingState>(),
     ];
     areas.resize(
@@ -186,7 +191,7 @@ pub(super) fn create(
     let file =
         StateFile::create(&config.name, FORMAT_VERSION, &areas).map_err(ConfigError::State)?;
     Ok(Saved {
-        controller: file.take(CONTROLLER_AREA, 2 * 2 * namespaces)?,
+        controller: file.take(CONTROLLER_AREA, controller_slots(namespaces))?,
         admin: file.take(ADMIN_AREA, 2 * WAITING)?,
         file,
     })
@@ -199,6 +204,8 @@ pub(super) struct Found {
     /// Of each namespace id.
     pub(super) error_recovery: Vec<u32>,
     pub(super) reservation_masks: Vec<u32>,
+    /// Number and initial values of the registration of doorbell buffers.
+    pub(super) registration: (u32, [Option<u32>; DOORBELLS]),
     pub(super) admin: AdminState,
     pub(super) waiting: Vec<WaitingState>,
 }
@@ -217,22 +224,35 @@ impl Saved {
             return Err(RestoreError::Version { found });
         }
         let namespaces = namespace_limit as usize;
+        let slots = controller_slots(namespaces);
+        let controller = file
+            .adopt(CONTROLLER_AREA, slots)
+            .or_else(|error| match error {
+                // A process of version 5 or before has made the file.
+                StateError::TooLarge { .. } => file.adopt(CONTROLLER_AREA, 2 * 2 * namespaces),
+                error => Err(error),
+            })?;
         let mut saved = Saved {
-            controller: file.adopt(CONTROLLER_AREA, 2 * 2 * namespaces)?,
+            controller,
             admin: file.adopt(ADMIN_AREA, 2 * WAITING)?,
             file,
         };
         let current = saved.current();
         let (head, slots) = saved.controller.parts();
-        let (of_recovery, of_masks) = half(slots, current).split_at(namespaces);
+        let slots = ControllerSlots::of(slots, current, namespaces);
+        let (error_recovery, reservation_masks) = (slots.recovery.to_vec(), slots.masks.to_vec());
+        let registration = slots
+            .registration
+            .map_or((0, [None; DOORBELLS]), |it| found_bells(it));
         let (admin, waiting) = saved.admin.parts();
         let admin = admin[current];
         let waiting = half(waiting, current).get(..admin.waiting as usize);
         let waiting = waiting.ok_or(RestoreError::Damaged("too many commands wait"))?;
         let found = Found {
             state: head[current],
-            error_recovery: of_recovery.to_vec(),
-            reservation_masks: of_masks.to_vec(),
+            error_recovery,
+            reservation_masks,
+            registration,
             admin,
             waiting: waiting.to_vec(),
         };
@@ -261,6 +281,51 @@ impl Saved {
     }
 }
 
+/// Slots of area 0, of a controller with so many namespace ids.
+fn controller_slots(namespaces: usize) -> usize {
+    2 * (2 * namespaces + REGISTRATION)
+}
+
+/// The slots of area 0 that belong to a copy.
+struct ControllerSlots<'a> {
+    recovery: &'a mut [u32],
+    masks: &'a mut [u32],
+    /// None in a file that was made before version 6.
+    registration: Option<&'a mut [u32]>,
+}
+
+impl<'a> ControllerSlots<'a> {
+    fn of(slots: &'a mut [u32], copy: usize, namespaces: usize) -> Self {
+        let (features, registrations) = slots.split_at_mut(2 * 2 * namespaces);
+        let (recovery, masks) = half(features, copy).split_at_mut(namespaces);
+        ControllerSlots {
+            recovery,
+            masks,
+            registration: (!registrations.is_empty()).then(|| half(registrations, copy)),
+        }
+    }
+}
+
+/// A registration, to its slots.
+fn save_bells(to: &mut [u32], count: u32, initial: &[Option<u32>; DOORBELLS]) {
+    let (head, values) = to.split_at_mut(1);
+    let (values, known) = values.split_at_mut(DOORBELLS);
+    head[0] = count;
+    known.fill(0);
+    for (slot, value) in initial.iter().enumerate() {
+        values[slot] = value.unwrap_or(0);
+        known[slot / 32] |= u32::from(value.is_some()) << (slot % 32);
+    }
+}
+
+/// The number and the initial values in such slots.
+fn found_bells(from: &[u32]) -> (u32, [Option<u32>; DOORBELLS]) {
+    let (values, known) = from[1..].split_at(DOORBELLS);
+    let is_known = |slot: usize| known[slot / 32] >> (slot % 32) & 1 == 1;
+    let initial = std::array::from_fn(|slot| is_known(slot).then_some(values[slot]));
+    (from[0], initial)
+}
+
 /// The half of the slots that belongs to a copy.
 fn half<S>(slots: &mut [S], copy: usize) -> &mut [S] {
     let len = slots.len() / 2;
@@ -284,8 +349,8 @@ impl Controller {
             error_recovery,
             reservation_masks,
         } = &self.features.current;
-        let doorbell_buffers = self.doorbells.shadow.map_or([0; 2], |spec| {
-            let ShadowSpec { shadow, event_idx } = spec;
+        let doorbell_buffers = self.doorbells.shadow.as_ref().map_or([0; 2], |it| {
+            let ShadowSpec { shadow, event_idx } = it.spec();
             [shadow.0, event_idx.0]
         });
         let (head, slots) = self.saved.controller.parts();
@@ -303,9 +368,18 @@ impl Controller {
             sq_bases: self.queues.saved_bases(),
             sq_sizes: self.queues.saved_sizes(),
         };
-        let (of_recovery, of_masks) = half(slots, next).split_at_mut(error_recovery.len());
-        of_recovery.copy_from_slice(error_recovery);
-        of_masks.copy_from_slice(reservation_masks);
+        let slots = ControllerSlots::of(slots, next, error_recovery.len());
+        slots.recovery.copy_from_slice(error_recovery);
+        slots.masks.copy_from_slice(reservation_masks);
+        if let Some(to) = slots.registration {
+            let initial = self
+                .doorbells
+                .shadow
+                .as_ref()
+                .map(Registration::all_initial);
+            let none = [None; DOORBELLS];
+            save_bells(to, self.doorbells.registrations, initial.unwrap_or(&none));
+        }
         ordered();
 
         let tail = self.admin_tail();

@@ -46,7 +46,7 @@ impl Lane {
                 self.queues.reports.add(done);
             }
             LaneCommand::Shadow(None) => self.queues.forget_shadow(),
-            LaneCommand::Shadow(Some(registration)) => match registration.spec.find(&self.view) {
+            LaneCommand::Shadow(Some(registration)) => match registration.spec().find(&self.view) {
                 Ok(shadow) => self.queues.register(shadow, &registration),
                 Err(_) => {
                     let queue = QueueName::Completion(self.cqid());

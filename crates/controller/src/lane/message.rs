@@ -246,6 +246,11 @@ impl SqSpec {
         Ok(self)
     }
 
+    /// That value.
+    pub(crate) fn initial(&self) -> Option<u32> {
+        self.initial
+    }
+
     /// The queue's identifier.
     #[must_use]
     pub fn sqid(&self) -> u16 {
@@ -274,31 +279,67 @@ impl ShadowSpec {
     }
 }
 
+/// Doorbells of all queues that there can be.
+pub(crate) const DOORBELLS: usize = 2 * (MAX_SQS + 1);
+
 /// Doorbell buffers that the host has registered, with their contents before it could know of that:
 /// these are no doorbells, whenever the lane learns of it.
 #[derive(Clone, Debug)]
 pub struct Registration {
-    pub(super) spec: ShadowSpec,
-    /// By doorbell; `None` where it could not be read.
-    initial: Arc<[Option<u32>]>,
+    spec: ShadowSpec,
+    /// How many there were of the controller, with this one.
+    count: u32,
+    /// By doorbell, from when its queue was created where that is later; `None` where it could not
+    /// be read.
+    initial: Arc<[Option<u32>; DOORBELLS]>,
 }
 
 impl Registration {
-    /// Looks at the buffers. Before the host can use them.
+    /// Looks at the buffers. Before the host can use them. It is registration number `count` of its
+    /// controller, from 1.
     ///
     /// # Errors
     /// They are not in memory that can be reached.
-    pub fn new(view: &Arc<DmaView>, spec: ShadowSpec) -> Result<Self, QueueError> {
+    pub fn new(view: &Arc<DmaView>, spec: ShadowSpec, count: u32) -> Result<Self, QueueError> {
         let doorbells = spec.find(view)?;
-        let slots = 2 * (MAX_SQS + 1);
-        Ok(Registration {
+        let initial = std::array::from_fn(|slot| doorbells.load(slot));
+        Ok(Self::restore(spec, count, initial))
+    }
+
+    /// That of a process that died.
+    pub(crate) fn restore(spec: ShadowSpec, count: u32, initial: [Option<u32>; DOORBELLS]) -> Self {
+        Registration {
             spec,
-            initial: (0..slots).map(|slot| doorbells.load(slot)).collect(),
-        })
+            count,
+            initial: Arc::new(initial),
+        }
+    }
+
+    /// Where the buffers are.
+    #[must_use]
+    pub fn spec(&self) -> ShadowSpec {
+        self.spec
+    }
+
+    /// How many there were of its controller, with it.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// What the buffers had in all doorbells.
+    pub(crate) fn all_initial(&self) -> &[Option<u32>; DOORBELLS] {
+        &self.initial
     }
 
     pub(crate) fn initial(&self, slot: usize) -> Option<u32> {
         *self.initial.get(slot)?
+    }
+
+    /// A queue is created: what its doorbell has now is none of this queue.
+    pub(crate) fn created(&mut self, slot: usize, now: Option<u32>) {
+        if let Some(initial) = Arc::make_mut(&mut self.initial).get_mut(slot) {
+            *initial = now;
+        }
     }
 }
 

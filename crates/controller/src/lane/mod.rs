@@ -78,6 +78,7 @@ use self::doorbells::Doorbells;
 use self::epochs::Epochs;
 pub use self::fetch::BATCH;
 use self::issue::Issuer;
+pub(crate) use self::message::DOORBELLS;
 pub use self::message::{
     Answered, Copying, Demand, FailedCommand, KnownSq, LaneCommand, LaneEvent, LaneFault,
     LaneTable, LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
@@ -112,7 +113,7 @@ pub struct LaneConfig {
     /// the Create command completes.
     pub doorbells: Arc<DoorbellPages>,
     /// The host's doorbell buffers, where it registered some.
-    pub shadow: Option<ShadowSpec>,
+    pub shadow: Option<Registration>,
     /// The host's memory. A lane begins drained up to this view's epoch, and does not tell so.
     pub view: Arc<DmaView>,
     /// The attached namespaces.
@@ -181,7 +182,8 @@ impl Lane {
             ..
         } = config;
         let head = config.queue();
-        let shadow = config.shadow.map(|spec| spec.find(&config.view));
+        let registration = config.shadow.clone();
+        let shadow = registration.as_ref().map(|it| it.spec().find(&config.view));
         Self::with(config, shadow.transpose()?, |state, view, bells| {
             let mut cq = Cq::new(view, cqid, base, entries, bells)?;
             let mut slots = Slots::new(state, entries)?;
@@ -189,6 +191,7 @@ impl Lane {
             head.write_to(saved);
             saved.cq_tail = cq.tail_and_phase();
             (saved.shadow, saved.bell) = cq.saved_bell();
+            saved.registration = registration.map_or(0, |it| it.count());
             Ok((cq, slots))
         })
     }
@@ -221,13 +224,24 @@ impl Lane {
         suspects: Suspects,
     ) -> Result<Self, RestoreError> {
         let head = config.queue();
-        let shadow = config.shadow.map(|spec| spec.find_again(&config.view));
-        let mut lane = Self::with(config, shadow.transpose()?, |state, view, _| {
+        let registration = config.shadow.clone();
+        let shadow = registration
+            .as_ref()
+            .map(|it| it.spec().find_again(&config.view));
+        let mut lane = Self::with(config, shadow.transpose()?, |mut state, view, _| {
+            if let Some(registration) = &registration {
+                restore::register(state.parts().0, registration);
+            }
             let cq = restore::completion_queue(&state, view, head)?;
             Ok::<_, RestoreError>((cq, Slots::restore(state)))
         })?;
-        lane.queues
-            .restore(sqs, &lane.view, &lane.namespaces, suspects)?;
+        lane.queues.restore(
+            sqs,
+            &lane.view,
+            &lane.namespaces,
+            suspects,
+            registration.as_ref(),
+        )?;
         Ok(lane)
     }
 

@@ -21,7 +21,7 @@ use super::unannounced::Unannounced;
 use super::watch::Watch;
 use crate::counters::LaneCounters;
 use crate::queue::{BadDoorbell, Cq};
-use crate::state::MAX_SQS;
+use crate::state::{MAX_SQS, ordered};
 
 #[derive(Debug)]
 pub(super) struct Queues {
@@ -211,6 +211,8 @@ impl Queues {
     pub(super) fn register(&mut self, shadow: ShadowDoorbells, registration: &Registration) {
         self.doorbells.set_shadow(Some(shadow));
         self.tell_doorbells(|slot| registration.initial(slot));
+        ordered();
+        self.slots.queue().registration = registration.count();
     }
 
     /// Informs every queue that the registration of the shadow began or ended, and of its contents.

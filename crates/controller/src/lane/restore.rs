@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use memory::{Area, DmaView};
 use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
 use nvme_spec::sqe::Fuse;
 use nvme_spec::{Cqe, Status};
 use port::namespace::NamespaceTable;
@@ -29,15 +30,15 @@ use super::LaneTurn;
 use super::fetch::BATCH;
 use super::issue::{COPIED_PER_TURN, Issuer};
 use super::member::Member;
-use super::message::{KnownSq, QueueName};
+use super::message::{KnownSq, QueueName, Registration};
 use super::outcome::Went;
 use super::queues::Queues;
 use super::replays::{Replay, Replays, Way};
 use crate::gate::Gate;
 use crate::queue::{Claim, Cq, CqState, QueueError, RingAbsent, Sq};
 use crate::state::{
-    CommandState, Index, MAX_SQS, QueueHead, QueueState, SlotState, SqLife, SqState, ordered,
-    slots_for,
+    BellState, CommandState, Index, MAX_SQS, QueueHead, QueueState, SlotState, SqLife, SqState,
+    ordered, slots_for,
 };
 
 /// Why a lane cannot go on from what was saved.
@@ -122,6 +123,28 @@ pub(super) fn completion_queue(
     Ok(Cq::restore(view, state)?)
 }
 
+/// The lane had not heard of the doorbell buffers, or only of those before them: its doorbells are
+/// as they were when the host registered these.
+pub(super) fn register(saved: &mut QueueState, registration: &Registration) {
+    // An older process has kept none.
+    if saved.registration == registration.count() || registration.count() == 0 {
+        return;
+    }
+    let bell = |slot| known_bell(registration.initial(slot));
+    (saved.shadow, saved.bell) = bell(cq_head_slot(saved.cqid));
+    for sq in saved.sqs.iter_mut().filter(|sq| sq.life != SqLife::NONE) {
+        (sq.shadow, sq.bell) = bell(sq_tail_slot(sq.sqid));
+    }
+    ordered();
+    saved.registration = registration.count();
+}
+
+/// What a doorbell's state says that has not moved since its shadow was `initial`.
+fn known_bell(initial: Option<u32>) -> (u32, BellState) {
+    let bell = BellState::new().with_known(initial.is_some());
+    (initial.unwrap_or(0), bell)
+}
+
 /// Commands of the NVM command set that change nothing.
 const READS: [NvmOpcode; 4] = [
     NvmOpcode::READ,
@@ -196,6 +219,7 @@ impl Queues {
         view: &Arc<DmaView>,
         namespaces: &NamespaceTable,
         suspects: Suspects,
+        registration: Option<&Registration>,
     ) -> Result<(), RestoreError> {
         let cqid = self.cq.id();
         let damaged = |what| RestoreError::Damaged { cqid, what };
@@ -204,11 +228,16 @@ impl Queues {
                 // The process died before the controller had it, so it has no command.
                 None => *saved = SqState::default(),
                 Some(sq) if saved.life == SqLife::NONE => {
+                    // The host may have rung since it was created.
+                    let initial = registration.and_then(|it| it.initial(sq_tail_slot(sq.sqid)));
+                    let (shadow, bell) = known_bell(initial);
                     *saved = SqState {
                         base: sq.base.0,
                         entries: sq.entries,
                         sqid: sq.sqid,
                         life: SqLife::LIVE,
+                        shadow,
+                        bell,
                         ..SqState::default()
                     };
                 }

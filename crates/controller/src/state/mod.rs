@@ -46,16 +46,18 @@ pub(crate) use self::slot::{
     Counted, Fetched, Index, MAX_SAMPLES, store_completion, store_fetched,
 };
 
-/// Version of the layouts below. Version 4 had no [`Marks::noted`]: its bit belonged to the number
-/// of a sample.
-pub const FORMAT_VERSION: u32 = 5;
+/// Version of the layouts below. Version 5 had no registrations of doorbell buffers. Version 4 had
+/// no [`Marks::noted`] either: its bit belonged to the number of a sample.
+pub const FORMAT_VERSION: u32 = 6;
+/// The first version with [`Marks::noted`].
+const NOTED_SINCE: u32 = 5;
 /// The oldest version that can be continued with.
 pub const OLDEST_VERSION: u32 = 4;
 
 /// Brings the slots of an area of this version, not older than [`OLDEST_VERSION`], into the form
 /// of [`FORMAT_VERSION`].
 pub fn update(version: u32, slots: &mut [SlotState]) {
-    if version < FORMAT_VERSION {
+    if version < NOTED_SINCE {
         for slot in slots {
             slot.update();
         }
@@ -186,8 +188,10 @@ pub struct QueueState {
     /// The slot of the command that is being executed again just now, after a process died by its
     /// own fault.
     pub(crate) trying: Index,
+    /// The number of the registration of doorbell buffers that the doorbells are of; 0 without one.
+    pub registration: u32,
     /// 0.
-    pub reserved: [u8; 28],
+    pub reserved: [u8; 24],
     /// Submission queue `n + 1` at `n`.
     pub sqs: [SqState; MAX_SQS],
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use controller::crash;
 use controller::lane::{
-    BATCH, Copying, KnownSq, Lane, LaneCommand, LaneConfig, LaneEvent, Quota, RestoreError,
-    ShadowSpec, SqSpec, Suspects, is_trying,
+    BATCH, Copying, KnownSq, Lane, LaneCommand, LaneConfig, LaneEvent, Quota, Registration,
+    RestoreError, ShadowSpec, SqSpec, Suspects, is_trying,
 };
 use controller::state::{self, FORMAT_VERSION, QueueState, SlotState, area_bytes, slots_for};
 use memory::{Area, DmaView, DoorbellPages, Iova, Segment, StateFile};
@@ -138,7 +138,7 @@ pub(crate) struct World {
     pub(crate) host: Host,
     doorbells: Arc<DoorbellPages>,
     file: Arc<StateFile>,
-    shadow: Option<ShadowSpec>,
+    shadow: Option<Registration>,
     manner: Manner,
     pub(crate) poison: Option<Poison>,
     pub(crate) lane: Option<Lane>,
@@ -172,10 +172,11 @@ impl World {
             shadow: host.page(SHADOW),
             event_idx: host.page(SHADOW + 1),
         };
+        let registered = || Registration::new(&host.view(), spec, 1).unwrap();
         let mut world = World {
             doorbells: Arc::new(DoorbellPages::new(256).unwrap()),
             file: StateFile::create("test", FORMAT_VERSION, &[area_bytes(CQ)]).unwrap(),
-            shadow: with_shadow.then_some(spec),
+            shadow: with_shadow.then(registered),
             host,
             manner,
             poison: None,
@@ -214,7 +215,7 @@ impl World {
             base: self.host.page(0),
             vector: Some(1),
             doorbells: self.doorbells.clone(),
-            shadow: self.shadow,
+            shadow: self.shadow.clone(),
             view: self.host.view(),
             namespaces: Arc::new(vec![namespace(1, ChannelId(0), (MEDIUM / BLOCK) as u64)].into()),
             generation: 0,
@@ -240,9 +241,9 @@ impl World {
     }
 
     fn ring(&mut self, slot: usize, value: u32) {
-        match self.shadow {
-            Some(spec) => {
-                let at = Iova(spec.shadow.0 + 4 * slot as u64);
+        match &self.shadow {
+            Some(registration) => {
+                let at = Iova(registration.spec().shadow.0 + 4 * slot as u64);
                 self.host.write_u32(at, value);
                 // A host rings the register, too, where it is asked to.
                 self.rings += 1;

@@ -224,6 +224,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration("tests-sim", &["--test", "seeds"], "seeds_with_kills"),
     },
     Mutation {
+        name: "restart-queue-s-shadow-forgotten",
+        guard: "a queue that was on its way knows which value of its shadow is from before it",
+        file: "crates/controller/src/lane/restore.rs",
+        from: "let (shadow, bell) = known_bell(initial);",
+        to: "let (shadow, bell) = known_bell(initial.and(None));",
+        test: unit(
+            "controller",
+            "controller::tests::restart::a_queue_that_was_on_its_way_to_its_lane_is_rung_where_its_host_rings",
+        ),
+    },
+    Mutation {
+        name: "restart-buffers-on-their-way",
+        guard: "a lane that had not heard of doorbell buffers knows what they had",
+        file: "crates/controller/src/lane/restore.rs",
+        from: "    let bell = |slot| known_bell(registration.initial(slot));",
+        to: "    let bell = |slot| known_bell(registration.initial(slot).and(None));",
+        test: unit(
+            "controller",
+            "controller::tests::restart::doorbell_buffers_that_were_on_their_way_to_a_lane_are_known_to_it",
+        ),
+    },
+    Mutation {
         name: "restart-messages-unordered",
         guard: "admin commands wait for the messages sent before them, also after a restart",
         file: "crates/controller/src/controller/admin/queue.rs",

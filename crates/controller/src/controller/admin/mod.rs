@@ -495,12 +495,14 @@ impl Controller {
         if spec.shadow.page_offset() != 0 || spec.event_idx.page_offset() != 0 {
             return Err(Status::INVALID_FIELD_IN_COMMAND);
         }
-        let registration =
-            Registration::new(&self.view, spec).map_err(|error| self.lane_status(error))?;
+        let count = self.doorbells.registrations.wrapping_add(1).max(1);
+        let registration = Registration::new(&self.view, spec, count);
+        let registration = registration.map_err(|error| self.lane_status(error))?;
         let shadow = spec
             .find(&self.view)
             .map_err(|error| self.lane_status(error))?;
-        self.doorbells.shadow = Some(spec);
+        self.doorbells.registrations = count;
+        self.doorbells.shadow = Some(registration.clone());
         if let Some(admin) = &mut self.admin.queue {
             admin.register(
                 shadow,

@@ -308,7 +308,7 @@ impl Controller {
             base: Iova(head.base),
             vector: head.vector,
             doorbells: self.doorbells.pages.clone(),
-            shadow: self.doorbells.shadow,
+            shadow: self.doorbells.shadow.clone(),
             view: self.view.clone(),
             namespaces: self.attached.table.clone(),
             generation: self.attached.generation,
@@ -436,11 +436,14 @@ impl Controller {
             .and_then(|cq| cq.lane)
             .ok_or(Status::COMPLETION_QUEUE_INVALID)?;
         let spec = SqSpec::new(&self.view, sqid, Iova(sqe.prp1), entries);
-        let spec = match self.doorbells.shadow {
-            Some(shadow) => spec.and_then(|spec| spec.with_shadow(&self.view, shadow)),
+        let spec = match &self.doorbells.shadow {
+            Some(shadow) => spec.and_then(|spec| spec.with_shadow(&self.view, shadow.spec())),
             None => spec,
         };
         let spec = spec.map_err(|error| self.lane_status(error))?;
+        if let Some(registration) = &mut self.doorbells.shadow {
+            registration.created(sq_tail_slot(sqid), spec.initial());
+        }
         self.doorbells.pages.store(sq_tail_slot(sqid), 0);
         if !lanes.command(key, LaneCommand::AddQueue(spec)) {
             return Err(Status::INTERNAL_ERROR);

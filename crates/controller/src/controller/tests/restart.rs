@@ -3,16 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::mem::offset_of;
 use std::os::unix::fs::FileExt as _;
 
-use memory::StateFile;
+use memory::{Iova, StateFile};
+use nvme_spec::registers::sq_tail_slot;
 use nvme_spec::{Cqe, Sqe};
 use subsystem::{Subsystem, SubsystemConfig};
 
 use super::rig::*;
+use crate::controller::saved::ControllerState;
 use crate::controller::{Controller, Interrupt};
 use crate::crash::{self, Death};
-use crate::state::{FORMAT_VERSION, OLDEST_VERSION};
+use crate::state::{FORMAT_VERSION, OLDEST_VERSION, QueueState, SqState};
 
 /// What the host does, one after the other.
 enum Act {
@@ -317,6 +320,84 @@ fn a_host_keeps_its_identifier() {
     }
 }
 
+const SHADOW: u64 = 200;
+
+/// Registers doorbell buffers in which the place of queue 1 has a value from before.
+fn register_buffers(rig: &mut Rig) {
+    let (shadow, event_idx) = (rig.host.page(SHADOW), rig.host.page(SHADOW + 1));
+    ring_buffers(rig, 5);
+    let config = Sqe {
+        opcode: DOORBELL_BUFFERS,
+        prp1: shadow.0,
+        prp2: event_idx.0,
+        ..Sqe::default()
+    };
+    assert_eq!(rig.status(config), OK);
+}
+
+/// The tail of queue 1, in the buffers alone.
+fn ring_buffers(rig: &Rig, tail: u32) {
+    let at = rig.host.page(SHADOW).0 + 4 * sq_tail_slot(1) as u64;
+    rig.host.write(Iova(at), &tail.to_le_bytes());
+}
+
+/// Overwrites a part of what the lane of queue 1 has saved with zeroes: it dies before it had that.
+fn unheard(rig: &Rig, at: usize, len: usize) {
+    let file = File::from(rig.controller.state().fd().try_clone_to_owned().unwrap());
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, 32 + 16 * 2).unwrap();
+    let area = u64::from_le_bytes(word);
+    file.write_all_at(&vec![0; len], area + at as u64).unwrap();
+}
+
+/// The host submits a command by the buffers or by the register, the process dies, and the next one
+/// executes it.
+fn executes_what_was_submitted(mut rig: Rig, by_register: bool) {
+    let read = rig.read_sqe(4, 1);
+    rig.submit_io(1, 0, read);
+    if !by_register {
+        rig.doorbells.store(sq_tail_slot(1), 0);
+        ring_buffers(&rig, 1);
+    }
+    rig.revive();
+    rig.turns(2);
+    rig.controller.release(&mut rig.lanes);
+    rig.turns(6);
+    let cid = rig.io_cqe(1, 0).map(|cqe| cqe.cid);
+    assert_eq!(cid, Some(4), "by the register: {by_register}");
+}
+
+#[test]
+fn a_queue_that_was_on_its_way_to_its_lane_is_rung_where_its_host_rings() {
+    for by_register in [false, true] {
+        let mut rig = Rig::enabled();
+        register_buffers(&mut rig);
+        rig.create_pair(1, 8);
+        unheard(&rig, offset_of!(QueueState, sqs), size_of::<SqState>());
+        executes_what_was_submitted(rig, by_register);
+    }
+}
+
+#[test]
+fn doorbell_buffers_that_were_on_their_way_to_a_lane_are_known_to_it() {
+    for by_register in [false, true] {
+        let mut rig = Rig::enabled();
+        rig.create_pair(1, 8);
+        register_buffers(&mut rig);
+        let sq = offset_of!(QueueState, sqs);
+        for at in [
+            offset_of!(QueueState, shadow),
+            offset_of!(QueueState, registration),
+        ] {
+            unheard(&rig, at, 4);
+        }
+        unheard(&rig, offset_of!(QueueState, bell), 1);
+        unheard(&rig, sq + offset_of!(SqState, shadow), 4);
+        unheard(&rig, sq + offset_of!(SqState, bell), 1);
+        executes_what_was_submitted(rig, by_register);
+    }
+}
+
 #[test]
 fn what_another_version_or_controller_has_saved_is_refused() {
     let mut rig = Rig::enabled();
@@ -331,7 +412,7 @@ fn what_another_version_or_controller_has_saved_is_refused() {
         let restored = Controller::restore(config, left, subsystem, lanes);
         restored.map(drop).map_err(|error| error.to_string())
     };
-    let older = "the saved state has format version 3, and this program reads 4 to 5";
+    let older = "the saved state has format version 3, and this program reads 4 to 6";
     assert_eq!(restore(&mut rig, config(), 3), Err(older.to_owned()));
     let mut fewer = config();
     fewer.queues = 2;
@@ -358,6 +439,30 @@ fn the_version_before_can_go_on_until_the_next_one_serves() {
         StateFile::open(fd).unwrap().format_version(),
         FORMAT_VERSION
     );
+}
+
+#[test]
+fn a_file_that_was_made_before_registrations_were_kept_goes_on_and_stays() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    let file = File::from(rig.controller.state().fd().try_clone_to_owned().unwrap());
+    // The length of area 0, as version 5 made it for 32 namespaces.
+    let len = size_of::<[ControllerState; 2]>().next_multiple_of(64) + 2 * 2 * 32 * 4;
+    let len = len.next_multiple_of(4096);
+    assert!(Some(len) < rig.controller.state().area_lens().next());
+    file.write_all_at(&(len as u64).to_le_bytes(), 40).unwrap();
+    rig.controller.state().set_format_version(5).unwrap();
+    for death in 0..3 {
+        rig.revive();
+        rig.turns(2);
+        rig.controller.release(&mut rig.lanes);
+        let cid = 4 + death as u16;
+        let read = rig.read_sqe(cid, 1);
+        rig.submit_io(1, death, read);
+        rig.turns(6);
+        assert_eq!(rig.io_cqe(1, death).map(|cqe| cqe.cid), Some(cid));
+        assert_eq!(rig.controller.state().format_version(), FORMAT_VERSION);
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn rig(cq: u32, sqs: &[u32]) -> Rig {
 
 pub(super) fn register(rig: &mut Rig) {
     let spec = spec(&rig.host);
-    let registration = Registration::new(&rig.host.view(), spec).unwrap();
+    let registration = Registration::new(&rig.host.view(), spec, 1).unwrap();
     rig.lane.command(LaneCommand::Shadow(Some(registration)));
     rig.shadow = Some(spec);
 }
@@ -121,8 +121,9 @@ fn a_lane_made_after_the_registration_uses_it() {
     let host = Host::new(PAGES);
     let mut rig = Rig::on(host, 16, &[], Manner::Synchronous);
     let mut made = config(&rig.host, &rig.doorbells, 16);
-    made.shadow = Some(spec(&rig.host));
-    rig.shadow = made.shadow;
+    let spec = spec(&rig.host);
+    made.shadow = Some(Registration::new(&rig.host.view(), spec, 1).unwrap());
+    rig.shadow = Some(spec);
     rig.lane = Lane::new(made).unwrap();
     rig.set_namespaces(vec![namespace(1, super::rig::MEDIUM_ID, 8)]);
     rig.add_queue(1, 16);
