@@ -53,11 +53,13 @@ pub fn build(seed: u64, trace_from: u64, kills: bool) -> World {
             reset_ns: 10 * HANG_NS,
         }
     } else {
+        // Each death is a pause of all, and a queue may complete its commands one after the other.
+        let deaths = if kills { 10 } else { 1 };
         Bounds {
-            io_ns: 100 * MILLISECOND,
-            admin_ns: 100 * MILLISECOND,
-            unmap_ns: 100 * MILLISECOND,
-            reset_ns: 300 * MILLISECOND,
+            io_ns: deaths * 100 * MILLISECOND,
+            admin_ns: deaths * 100 * MILLISECOND,
+            unmap_ns: deaths * 100 * MILLISECOND,
+            reset_ns: deaths * 300 * MILLISECOND,
         }
     };
     let mut world = World {

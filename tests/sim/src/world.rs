@@ -351,6 +351,7 @@ impl World {
     fn is_quiet(&mut self) -> bool {
         let hosts = self.hosts.iter().all(|attached| attached.host.is_quiet());
         hosts
+            && !self.replays
             && !self.operator.changes()
             && self.reactors.iter_mut().all(|reactor| {
                 let mut channels = reactor.engine.channels_mut().iter();
