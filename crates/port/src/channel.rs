@@ -152,7 +152,8 @@ pub struct Outcome {
     pub cause: Cause,
     /// The operating system's error number, where there was one.
     pub os_error: Option<NonZeroI32>,
-    /// Dwords 0 and 1 of the completion of a [`Request::Command`]; 0 for anything else.
+    /// Dwords 0 and 1 of the completion of a [`Request::Command`]; 0 for anything else. See
+    /// [`Outcome::NO_RESULT`].
     pub result: u64,
 }
 
@@ -173,6 +174,10 @@ impl Outcome {
             result: 0,
         }
     }
+
+    /// The result of a command with a note ([`Channel::note`]) that is not its result: Dwords 0 and 1
+    /// of the completion are 0.
+    pub const NO_RESULT: u64 = u64::MAX;
 
     /// Success, with Dwords 0 and 1 of the completion.
     #[must_use]
@@ -225,12 +230,20 @@ pub trait Channel {
     ) -> Added;
 
     /// The result that a request would have if it were added now and succeeded, which says what it
-    /// changes, for media with [`MediumTraits::notes`]. The caller stores it where it outlives the
+    /// changes, for media with [`MediumTraits::notes`]; or a number of the change, and then the
+    /// outcome's result is [`Outcome::NO_RESULT`]. The caller stores it where it outlives the
     /// process, and adds the request next. `None`: the request would be rejected, or changes
     /// nothing, or can be repeated.
     #[inline]
     fn note(&self, _request: &Request<'_>) -> Option<u64> {
         None
+    }
+
+    /// Whether a request that was added after its note has used the note. If not, it has changed
+    /// nothing, and another request may get the same note: the caller drops it.
+    #[inline]
+    fn uses_note(&self, _note: u64) -> bool {
+        true
     }
 
     /// Whether a process that died has begun to execute a request that it had given this note to:

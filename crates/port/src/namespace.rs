@@ -217,6 +217,12 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether a medium with notes ([`MediumTraits::notes`]) executes a command of this set once, by
+    /// its note. Others that cannot be repeated end as interrupted after a restart.
+    fn is_noted(&self, _sqe: &Sqe) -> bool {
+        true
+    }
+
     /// What a command of this set is called; `None` for one of the NVM command set's.
     fn opcode_name(&self, _opcode: u8) -> Option<&'static str> {
         None

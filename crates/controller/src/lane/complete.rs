@@ -48,7 +48,7 @@ impl Queues {
         slot.outstanding -= 1;
         slot.note(status);
         if result != 0 {
-            slot.result = result;
+            slot.take_result(result);
         }
         if slot.outstanding > 0 {
             return;

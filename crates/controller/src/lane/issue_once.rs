@@ -1,10 +1,12 @@
 //! Commands whose second execution would have another result than the first: they are marked, or
 //! noted, before a medium gets them, so that a restart knows of them.
 
+use std::sync::Arc;
+
 use memory::Need;
 use nvme_spec::{Sqe, Status};
 use port::namespace::Namespace;
-use port::set::{self, Data};
+use port::set::{self, CommandSet, Data};
 use port::ticket::Ticket;
 use port::{Added, Channel, ChannelId, Request, status};
 
@@ -47,7 +49,8 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
         if bytes > 0 {
             self.walk(sqe, slot.bytes, need)?;
         }
-        if namespace.traits.notes {
+        let is_noted = |set: &Arc<dyn CommandSet>| set.is_noted(sqe);
+        if namespace.traits.notes && namespace.set.as_ref().is_some_and(is_noted) {
             return self.add_noted(index, slot, namespace.channel, &request);
         }
         let Some(channel) = self.channels.get_mut(namespace.channel) else {
@@ -106,13 +109,20 @@ impl<C: Channel, G: Gate> Issuer<'_, C, G> {
             if let Some(note) = channel.note(request) {
                 slot.take_note(note);
             }
-            channel.add(ticket, request, &self.segments, self.view)
+            let added = channel.add(ticket, request, &self.segments, self.view);
+            // It was rejected: another command may get this note.
+            if slot.marks.noted() && !channel.uses_note(slot.result) {
+                slot.drop_note();
+            }
+            added
         };
         watch::end(begun, &*channel, &mut self.handed);
         Ok(match added {
-            // Its result is the note.
             Added::Done(ticket, outcome) => {
                 let _ = ticket.fulfil();
+                if outcome.result != 0 {
+                    slot.take_result(outcome.result);
+                }
                 Issued::Ended(status::of(outcome.cause))
             }
             Added::Pending => {

@@ -188,7 +188,7 @@ fn way(slot: &SlotState, is_last: bool, namespaces: &NamespaceTable) -> Way {
             // A write to a zone, say, which is not marked.
             Ok(None) if writes && !set.keeps_bytes() && !notes => return interrupted,
             Ok(None) => writes || READS.contains(&opcode),
-            Ok(Some(_)) => set.repeats(&sqe) || notes,
+            Ok(Some(_)) => set.repeats(&sqe) || (notes && set.is_noted(&sqe)),
             Err(_) => true,
         },
         None => writes || READS.contains(&opcode),

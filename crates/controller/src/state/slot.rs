@@ -10,6 +10,7 @@
 
 use bitfield_struct::bitfield;
 use nvme_spec::{Sqe, Status};
+use port::Outcome;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Progress, SqState, TailPhase, ordered};
@@ -284,6 +285,16 @@ impl SlotState {
         ordered();
         self.marks.set_noted(true);
         ordered();
+    }
+
+    /// Stores the result of a medium, which may say that the note is none.
+    #[inline(always)]
+    pub(crate) fn take_result(&mut self, result: u64) {
+        self.result = if result == Outcome::NO_RESULT {
+            0
+        } else {
+            result
+        };
     }
 
     /// Brings a slot of version 4 into the form of version 5.
