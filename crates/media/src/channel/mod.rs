@@ -238,14 +238,24 @@ impl Port for Channel {
     fn note(&self, request: &Request<'_>) -> Option<u64> {
         match &self.0 {
             Kind::Zoned(channel) => channel.note(request),
+            Kind::KeyValue(channel) => channel.note(request),
             Kind::Timed(channel) => channel.note(request),
             _ => None,
+        }
+    }
+
+    fn uses_note(&self, note: u64) -> bool {
+        match &self.0 {
+            Kind::KeyValue(channel) => channel.uses_note(note),
+            Kind::Timed(channel) => channel.uses_note(note),
+            _ => true,
         }
     }
 
     fn has_begun(&self, request: &Request<'_>, note: u64) -> bool {
         match &self.0 {
             Kind::Zoned(channel) => channel.has_begun(request, note),
+            Kind::KeyValue(channel) => channel.has_begun(request, note),
             Kind::Timed(channel) => channel.has_begun(request, note),
             _ => false,
         }
@@ -260,6 +270,7 @@ impl Port for Channel {
     ) -> Added {
         match &mut self.0 {
             Kind::Zoned(channel) => channel.add_again(ticket, noted, segments, view),
+            Kind::KeyValue(channel) => channel.add_again(ticket, noted, segments, view),
             Kind::Timed(channel) => channel.add_again(ticket, noted, segments, view),
             _ => self.add(ticket, noted.0, segments, view),
         }

@@ -603,6 +603,10 @@ impl Port for TimedChannel {
         self.inner.note(request)
     }
 
+    fn uses_note(&self, note: u64) -> bool {
+        self.inner.uses_note(note)
+    }
+
     fn has_begun(&self, request: &Request<'_>, note: u64) -> bool {
         self.inner.has_begun(request, note)
     }

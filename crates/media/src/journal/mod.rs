@@ -428,6 +428,11 @@ impl Journal {
         !self.queue.is_empty() || self.given_back < self.superblock.start
     }
 
+    /// Number of times that the log was opened, which no other opening has.
+    pub(crate) fn incarnation(&self) -> u32 {
+        self.superblock.incarnation
+    }
+
     /// The journal's requests at the medium.
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight

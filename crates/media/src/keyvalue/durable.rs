@@ -22,12 +22,24 @@ pub(super) enum Admits {
     Never(Outcome),
 }
 
+/// What a ticket waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Until all changes are durable.
+    Flushed,
+    /// Until they are in the file, so that a death of the process does not lose them.
+    Written,
+    /// The same, for a command that has changed nothing, but has seen them.
+    SeenIsWritten,
+}
+
 /// A ticket that waits for the log.
 #[derive(Debug)]
 struct Held {
     ticket: Parked,
     /// How far the log must be written.
     until: u64,
+    waits: Until,
     /// Its outcome if that succeeds.
     outcome: Outcome,
 }
@@ -90,6 +102,13 @@ impl<C> Durable<C> {
         log.journal.set_slice(slice.next_multiple_of(BLOCK as u32));
     }
 
+    /// Gives up what has ended and was not taken: the channel ends.
+    pub(super) fn give_up(&mut self) {
+        for done in self.ended.drain(..) {
+            done.ticket.retire();
+        }
+    }
+
     fn waits(&self) -> usize {
         self.held.len() + self.flushing.len() + self.ended.len()
     }
@@ -125,7 +144,7 @@ impl<C: Port> Durable<C> {
         let Some(log) = pairs.log_mut() else {
             return Admits::Yes;
         };
-        let has_room = log.has_room() && !(holds && self.waits() >= self.depth);
+        let has_room = log.has_room() && (!holds || self.has_place());
         if frees && has_room {
             log.journal.retry();
             return Admits::Yes;
@@ -141,27 +160,51 @@ impl<C: Port> Durable<C> {
     /// checkpoint must wait.
     pub(super) fn changed(&mut self, pairs: &mut LoggedPairs, copied: bool) {
         self.checkpoint(pairs, |log| if copied { 0 } else { log.owes() });
-        self.drive(pairs);
+        // If every change waits for its frame, the end of the batch writes one for all of them.
+        if !pairs.outlives() {
+            self.drive(pairs);
+        }
     }
 
-    /// Completes a ticket with this outcome once all changes are durable.
-    pub(super) fn hold(&mut self, ticket: Ticket, outcome: Outcome, pairs: &mut LoggedPairs) {
-        if let Some(log) = pairs.log_mut() {
+    /// Whether a command that has seen the pairs has to wait for the log: a change that it has seen
+    /// may otherwise be lost with the process, or happen again in another order.
+    pub(super) fn sees_unwritten(&self, pairs: &LoggedPairs) -> bool {
+        let is_unwritten = |log: &Log| !log.journal.is_settled() && log.journal.stalled().is_none();
+        pairs.outlives() && pairs.log().is_some_and(is_unwritten)
+    }
+
+    /// Whether one more ticket may wait.
+    pub(super) fn has_place(&self) -> bool {
+        self.waits() < self.depth
+    }
+
+    /// Completes a ticket with this outcome once all changes are where it waits for them.
+    pub(super) fn hold(
+        &mut self,
+        ticket: Ticket,
+        outcome: Outcome,
+        pairs: &mut LoggedPairs,
+        waits: Until,
+    ) {
+        if waits != Until::SeenIsWritten
+            && let Some(log) = pairs.log_mut()
+        {
             log.journal.retry();
         }
         self.held.push_back(Held {
             ticket: ticket.park(),
             until: u64::MAX,
+            waits,
             outcome,
         });
     }
 
     /// A host's flush.
     pub(super) fn flush(&mut self, ticket: Ticket, pairs: &mut LoggedPairs) -> Added {
-        if self.waits() >= self.depth {
+        if !self.has_place() {
             return Added::Full(ticket);
         }
-        self.hold(ticket, Outcome::OK, pairs);
+        self.hold(ticket, Outcome::OK, pairs, Until::Flushed);
         self.drive(pairs);
         Added::Pending
     }
@@ -220,11 +263,17 @@ impl<C: Port> Durable<C> {
             let Held {
                 ticket,
                 until,
+                waits,
                 outcome,
             } = held;
             let (ticket, wanted) = (ticket.unpark(), outcome);
             let id = ticket.id();
-            if let Some(outcome) = stalled.filter(|_| until > journal.settled()) {
+            let failed = stalled.filter(|_| until > journal.settled());
+            if waits == Until::SeenIsWritten || (waits == Until::Written && failed.is_none()) {
+                self.ended.push(Done { ticket, outcome });
+                continue;
+            }
+            if let Some(outcome) = failed {
                 self.ended.push(Done { ticket, outcome });
                 continue;
             }
@@ -241,6 +290,7 @@ impl<C: Port> Durable<C> {
                     self.held.push_front(Held {
                         ticket: ticket.park(),
                         until,
+                        waits,
                         outcome: wanted,
                     });
                     break;

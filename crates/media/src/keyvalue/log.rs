@@ -17,6 +17,7 @@ use std::io;
 use memory::Store;
 
 use super::index::{KEY_MAX, Slot};
+use super::numbers::{self, Ends, NUMBER_LEN, Numbers};
 use super::pairs::Pairs;
 use super::space::Place;
 use crate::journal::{Journal, Storage};
@@ -27,6 +28,8 @@ pub(super) const PUT: u8 = 1;
 pub(super) const APPEND: u8 = 2;
 pub(super) const DELETE: u8 = 3;
 pub(super) const CLEAR: u8 = 4;
+/// The number of the change in the next record ([`super::numbers`]).
+pub(super) const NUMBER: u8 = 5;
 /// Bytes that are copied at once.
 const PIECE: usize = 4096;
 /// Bytes that a key takes in the log in addition to its value and the part of the key beyond 16
@@ -43,6 +46,8 @@ const COMMAND_FRAMES: usize = 2;
 pub(super) struct Log {
     pub(super) journal: Journal,
     checkpoint: Option<Checkpoint>,
+    /// Numbers of changes, of pairs that outlive the process.
+    numbers: Option<Numbers>,
 }
 
 /// A checkpoint in progress.
@@ -63,6 +68,24 @@ impl Log {
         Log {
             journal,
             checkpoint: None,
+            numbers: None,
+        }
+    }
+
+    /// Has changes be numbered, after those that another process has left.
+    pub(super) fn number(&mut self, found: Ends) {
+        self.numbers = Some(Numbers::new(self.journal.incarnation(), found));
+    }
+
+    /// Numbers of changes, of pairs that outlive the process.
+    pub(super) fn numbers(&self) -> Option<&Numbers> {
+        self.numbers.as_ref()
+    }
+
+    /// Whether the next change is to have a number.
+    pub(super) fn want_number(&mut self, is_wanted: bool) {
+        if let Some(numbers) = &mut self.numbers {
+            numbers.want(is_wanted);
         }
     }
 
@@ -84,10 +107,23 @@ impl Log {
 
     /// Begins a record of a key with `len` more bytes, which [`Log::put`] appends.
     pub(super) fn begin(&mut self, kind: u8, key: &[u8], len: u32) {
+        if let Some(number) = self.numbers.as_mut().and_then(Numbers::use_next) {
+            // In one frame: after a death both are there, or none.
+            self.journal
+                .reserve(NUMBER_LEN + HEAD + key.len() + len as usize);
+            self.say(number);
+        }
         self.journal.begin(kind, 1 + key.len() + len as usize);
         let mut record = self.journal.record();
         record.put(&[key.len() as u8]);
         record.put(key);
+    }
+
+    /// Appends a number.
+    fn say(&mut self, number: u64) {
+        let number = number.to_le_bytes();
+        self.journal
+            .append(NUMBER, number.len(), |record| record.put(&number));
     }
 
     /// Appends bytes of the store.
@@ -147,7 +183,15 @@ impl Log {
     /// Continues a checkpoint by about this many bytes; begins one if the log is long.
     pub(super) fn checkpoint(&mut self, pairs: &Pairs, bytes: u32) {
         if self.checkpoint.is_none() && self.journal.is_long() {
+            if !self.journal.has_room(numbers::ALL_LEN) {
+                return;
+            }
             self.journal.begin_checkpoint();
+            // A command whose change is in the part that will be cut off may still be in flight.
+            if let Some(numbers) = self.numbers.take() {
+                numbers.all().for_each(|number| self.say(number));
+                self.numbers = Some(numbers);
+            }
             self.checkpoint = Some(Checkpoint {
                 key: [0; KEY_MAX],
                 len: 0,

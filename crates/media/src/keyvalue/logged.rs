@@ -39,6 +39,11 @@ impl LoggedPairs {
         &self.pairs
     }
 
+    /// Whether no death of the process may lose a change that has completed.
+    pub(super) fn outlives(&self) -> bool {
+        self.log().is_some_and(|log| log.numbers().is_some())
+    }
+
     /// The log, if there is one.
     pub(super) fn log(&self) -> Option<&Log> {
         self.log.as_deref()

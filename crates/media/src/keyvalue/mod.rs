@@ -27,6 +27,7 @@ mod iterators;
 mod list;
 mod log;
 mod logged;
+mod numbers;
 mod nvme;
 mod open;
 mod pairs;

@@ -1,10 +1,15 @@
 //! Pairs in a file: its size, and recovery.
 
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::log::{KEY_IN_LOG, Log};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+use super::log::{KEY_IN_LOG, Log, NUMBER};
 use super::logged::LoggedPairs;
+use super::numbers::Ends;
 use super::records::replay;
 use super::space::Space;
 use super::{Dialect, KeyValue, default_keys};
@@ -26,6 +31,10 @@ const FRAMES: u64 = 16;
 pub(super) struct OnFile {
     pub(super) medium: Arc<FileMedium>,
     pub(super) storage: FileStorage,
+    /// The file itself, if it is memory that outlives the process.
+    pub(super) memory: Option<OwnedFd>,
+    /// Whether another process continues if this one dies.
+    pub(super) outlives: bool,
 }
 
 /// Opens a file with pairs, or creates it; returns the pairs, and the maximum number of keys.
@@ -34,16 +43,17 @@ pub(super) struct OnFile {
 /// [`MediumError::Memory`], those of files, and [`MediumError::State`].
 pub(super) fn open(
     path: &Path,
-    size: u64,
-    keys: Option<u32>,
+    (size, keys): (u64, Option<u32>),
     dialect: Dialect,
+    outlives: bool,
 ) -> Result<(KeyValue, u32, OnFile), MediumError> {
     let io = FileIo {
         register_memory: false,
+        survives: outlives,
         ..FileIo::default()
     };
     if size > Space::MAX_BYTES {
-        let source = std::io::ErrorKind::OutOfMemory.into();
+        let source = io::ErrorKind::OutOfMemory.into();
         return Err(MediumError::Memory { size, source });
     }
     let new_keys = keys.unwrap_or_else(|| default_keys(size));
@@ -75,15 +85,48 @@ pub(super) fn open(
     }
     let mut pairs =
         LoggedPairs::new(size, keys).map_err(|source| MediumError::Memory { size, source })?;
-    let journal = Journal::recover(&storage, superblock, true, |kind, record| {
-        replay(&mut pairs, kind, record)
+    let mut ends = Ends::default();
+    let journal = Journal::recover(&storage, superblock, true, |kind, record| match kind {
+        NUMBER => ends.take(record),
+        kind => replay(&mut pairs, kind, record),
     });
-    pairs.set_log(Log::new(journal.map_err(failed)?));
+    let mut log = Log::new(journal.map_err(failed)?);
+    if outlives {
+        log.number(ends);
+    }
+    pairs.set_log(log);
     let on_file = OnFile {
         medium: Arc::new(file),
         storage,
+        memory: None,
+        outlives,
     };
     Ok((KeyValue::of(pairs, dialect), keys, on_file))
+}
+
+/// The same with a file in memory, which outlives the process: with `left`, if another process has
+/// left it.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_memory(
+    left: Option<OwnedFd>,
+    (size, keys): (u64, Option<u32>),
+    dialect: Dialect,
+) -> Result<(KeyValue, u32, OnFile), MediumError> {
+    let new = || -> io::Result<OwnedFd> {
+        let file = memfd_create("nvmirage-keys", MemfdFlags::CLOEXEC)?;
+        let keys = keys.unwrap_or_else(|| default_keys(size));
+        ftruncate(&file, layout(size.min(Space::MAX_BYTES), keys).file_len())?;
+        Ok(file)
+    };
+    let memory = left.map_or_else(new, Ok);
+    let memory = memory.map_err(|source| MediumError::Memory { size, source })?;
+    // An open file of its own, which has the lock.
+    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+    let (pairs, keys, mut file) = open(Path::new(&path), (size, keys), dialect, true)?;
+    file.memory = Some(memory);
+    Ok((pairs, keys, file))
 }
 
 pub(super) fn layout(size: u64, keys: u32) -> Layout {

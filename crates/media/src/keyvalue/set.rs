@@ -92,6 +92,10 @@ impl CommandSet for NvmeSet {
         )
     }
 
+    fn is_noted(&self, sqe: &Sqe) -> bool {
+        matches!(KvOpcode(sqe.opcode), KvOpcode::STORE | KvOpcode::DELETE)
+    }
+
     fn effects(&self, opcode: u8) -> Option<CommandEffects> {
         match KvOpcode(opcode) {
             KvOpcode::STORE | KvOpcode::DELETE => Some(effects(Access::Changes)),
@@ -143,6 +147,15 @@ impl CommandSet for SamsungSet {
         matches!(
             SamsungCommand::of(sqe).opcode,
             SamsungOpcode::RETRIEVE | SamsungOpcode::EXIST
+        )
+    }
+
+    // A compound command has the results of its parts, which a number does not say, and iterators
+    // end with the process.
+    fn is_noted(&self, sqe: &Sqe) -> bool {
+        matches!(
+            SamsungCommand::of(sqe).opcode,
+            SamsungOpcode::STORE | SamsungOpcode::APPEND | SamsungOpcode::DELETE
         )
     }
 
@@ -303,5 +316,20 @@ pub(super) mod tests {
             assert_eq!(asked(&set, opcode, 0, 0), refused, "{opcode:#x}");
         }
         assert!(set.has_blocks() && set.csi() == Csi::NVM);
+    }
+
+    #[test]
+    fn one_change_has_a_note_and_what_reads_or_does_several_has_none() {
+        let noted = |set: &dyn CommandSet| -> Vec<u8> {
+            let is_noted = |opcode: &u8| {
+                set.is_noted(&Sqe {
+                    opcode: *opcode,
+                    ..Sqe::default()
+                })
+            };
+            (0..=255).filter(is_noted).collect()
+        };
+        assert_eq!(noted(&nvme()), [0x01, 0x10]);
+        assert_eq!(noted(&SamsungSet), [0x81, 0x83, 0xa1]);
     }
 }

@@ -251,9 +251,17 @@ impl Medium {
                 dialect,
             } => {
                 let size = checked(*size)?;
-                let medium = match path {
-                    Some(path) => KeyValueMedium::on_file(path, size, *keys, *dialect)?,
-                    None => {
+                let shape = (size, *keys);
+                let medium = match (path, memory) {
+                    (Some(path), kept) => {
+                        let outlives = !matches!(kept, Kept::No);
+                        KeyValueMedium::on_file(path, shape, *dialect, outlives)?
+                    }
+                    (None, Kept::New) => KeyValueMedium::outliving(None, shape, *dialect)?,
+                    (None, Kept::Of(file)) => {
+                        KeyValueMedium::outliving(Some(file), shape, *dialect)?
+                    }
+                    (None, Kept::No) => {
                         let keys = keys.unwrap_or_else(|| default_keys(size));
                         KeyValueMedium::open(size, keys, *dialect)?
                     }

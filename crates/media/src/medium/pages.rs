@@ -48,12 +48,13 @@ impl Medium {
         self.zoned.as_ref()?.kept()
     }
 
-    /// The file that the bytes of a medium in memory are in, where another process can go on with
-    /// them.
+    /// The file that the bytes of a medium in memory are in, or the log of its pairs, where another
+    /// process can go on with them.
     #[must_use]
     pub fn memory_file(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
             Backing::Ram(store) => store.file(),
+            Backing::KeyValue(medium) => medium.memory_file(),
             _ => None,
         }
     }

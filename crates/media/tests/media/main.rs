@@ -13,6 +13,7 @@ mod modes;
 mod no_allocation;
 mod open;
 mod outlived;
+mod outlived_keys;
 mod outlived_zones;
 mod registered;
 mod scattered;

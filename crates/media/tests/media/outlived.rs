@@ -47,8 +47,16 @@ const SQ: usize = 4096;
 /// A page for the data of each command.
 pub(crate) const DATA: usize = 65_536;
 
+/// Where a process can die in addition.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Submits {
+    Survives,
+    /// Before its requests are submitted, and after that.
+    MayDie,
+}
+
 /// A channel whose process can die before it acts, after that, and when something has ended.
-struct Mortal(Channel);
+pub(crate) struct Mortal(pub(crate) Channel, pub(crate) Submits);
 
 impl Port for Mortal {
     fn add(
@@ -66,6 +74,10 @@ impl Port for Mortal {
 
     fn note(&self, request: &Request<'_>) -> Option<u64> {
         self.0.note(request)
+    }
+
+    fn uses_note(&self, note: u64) -> bool {
+        self.0.uses_note(note)
     }
 
     fn has_begun(&self, request: &Request<'_>, note: u64) -> bool {
@@ -86,7 +98,14 @@ impl Port for Mortal {
     }
 
     fn submit(&mut self) {
+        let dies = self.1 == Submits::MayDie;
+        if dies {
+            crash::point();
+        }
         self.0.submit();
+        if dies {
+            crash::point();
+        }
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) {
@@ -259,7 +278,7 @@ impl World {
             memory: medium.memory_file().map(copied),
             zones: medium.zones_file().map(copied),
         };
-        let channel = Mortal(medium.channel(16).expect("a channel"));
+        let channel = Mortal(medium.channel(16).expect("a channel"), Submits::Survives);
         let Ok(channel) = self.channels.insert(channel) else {
             panic!("an id")
         };

@@ -1,5 +1,6 @@
 //! A key-value medium, and its single channel.
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,9 +14,10 @@ use port::ticket::Ticket;
 use port::{Added, Cause, Channel as Port, Done, MediumTraits, Outcome, Request};
 
 use super::answer::Ops;
-use super::durable::{Admits, Durable};
+use super::durable::{Admits, Durable, Until};
 #[cfg(test)]
 use super::logged::LoggedPairs;
+use super::numbers::Numbers;
 use super::open::{self, OnFile};
 use super::set::{NvmeSet, SamsungSet, StoreIdentity};
 use super::slices::{Later, Slices};
@@ -74,17 +76,31 @@ impl KeyValueMedium {
     }
 
     /// The same in a file, which is created if it does not exist. Without `keys`, the number that
-    /// the file was created for.
+    /// the file was created for. `outlives`: another process continues if this one dies.
     ///
     /// # Errors
     /// [`MediumError::Memory`], those of files, and [`MediumError::State`].
     pub(crate) fn on_file(
         path: &Path,
-        size: u64,
-        keys: Option<u32>,
+        (size, keys): (u64, Option<u32>),
+        dialect: Dialect,
+        outlives: bool,
+    ) -> Result<Self, MediumError> {
+        let (pairs, keys, file) = open::open(path, (size, keys), dialect, outlives)?;
+        Ok(Self::of(pairs, (size, keys), Some(file)))
+    }
+
+    /// The same with its log in memory that outlives the process: in that of `left`, if another
+    /// process has left it.
+    ///
+    /// # Errors
+    /// [`MediumError::Memory`], those of files, and [`MediumError::State`].
+    pub(crate) fn outliving(
+        left: Option<OwnedFd>,
+        (size, keys): (u64, Option<u32>),
         dialect: Dialect,
     ) -> Result<Self, MediumError> {
-        let (pairs, keys, file) = open::open(path, size, keys, dialect)?;
+        let (pairs, keys, file) = open::open_memory(left, (size, keys), dialect)?;
         Ok(Self::of(pairs, (size, keys), Some(file)))
     }
 
@@ -109,12 +125,19 @@ impl KeyValueMedium {
 
     /// The file, for pairs that persist.
     pub(crate) fn file(&self) -> Option<&FileMedium> {
-        self.file.as_ref().map(|file| &*file.medium)
+        let file = self.file.as_ref().filter(|file| file.memory.is_none());
+        file.map(|file| &*file.medium)
+    }
+
+    /// The memory that has the log of pairs in memory, if they outlive the process.
+    pub(crate) fn memory_file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref()?.memory.as_ref().map(AsFd::as_fd)
     }
 
     pub(crate) fn traits(&self) -> MediumTraits {
         MediumTraits {
-            volatile_cache: self.file.is_some(),
+            volatile_cache: self.file().is_some(),
+            notes: self.file.as_ref().is_some_and(|file| file.outlives),
             ..TRAITS
         }
     }
@@ -172,6 +195,9 @@ impl KeyValueMedium {
         };
         let kept = match &self.file {
             None => "not persistent".to_owned(),
+            Some(OnFile {
+                memory: Some(_), ..
+            }) => "in memory that outlives the process".to_owned(),
             Some(file) => format!("stored in '{}'", file.medium.path().display()),
         };
         format!(
@@ -226,6 +252,15 @@ impl fmt::Debug for KeyValueMedium {
     }
 }
 
+/// A request that changes persistent state.
+#[derive(Clone, Copy, Debug)]
+struct Keeps {
+    /// Whether the change must be durable at its end.
+    fua: bool,
+    /// Whether its change has a number.
+    numbered: bool,
+}
+
 /// A reactor's exclusive handle on the pairs.
 #[derive(Debug)]
 pub(crate) struct KeyValueChannel<C = FileChannel> {
@@ -233,7 +268,7 @@ pub(crate) struct KeyValueChannel<C = FileChannel> {
     pairs: Option<Box<KeyValue>>,
     slices: Slices,
     /// Set for the command that runs in slices, see [`KeyValueChannel::keeps`].
-    keeps: Option<bool>,
+    keeps: Option<Keeps>,
     medium: Arc<KeyValueMedium>,
     /// The file's channel, for pairs that persist.
     durable: Option<Durable<C>>,
@@ -339,14 +374,25 @@ impl<C> KeyValueChannel<C> {
         }
     }
 
-    /// Whether a request changes persistent state; if so, whether it must be durable at its end.
-    fn keeps(&self, request: &Request<'_>) -> Option<bool> {
+    /// Whether a request changes persistent state; if so, how.
+    fn keeps(&self, request: &Request<'_>) -> Option<Keeps> {
         let pairs = self.pairs.as_ref().filter(|_| self.durable.is_some())?;
         match request {
-            Request::Command { sqe, fua, .. } => pairs.changes(sqe).then_some(*fua),
-            Request::Renew { .. } => Some(true),
+            Request::Command { sqe, fua, .. } => pairs.changes(sqe).then(|| Keeps {
+                fua: *fua,
+                numbered: pairs.pairs.outlives() && self.medium.set.is_noted(sqe),
+            }),
+            Request::Renew { .. } => Some(Keeps {
+                fua: true,
+                numbered: false,
+            }),
             _ => None,
         }
+    }
+
+    /// Numbers of changes, of pairs that outlive the process.
+    fn numbers(&self) -> Option<&Numbers> {
+        self.pairs.as_ref()?.pairs.log()?.numbers()
     }
 }
 
@@ -387,9 +433,10 @@ impl<C: Port> KeyValueChannel<C> {
         if matches!(request, Request::Flush) {
             return durable.flush(ticket, &mut pairs.pairs);
         }
-        if let Some(fua) = keeps {
+        let outlives = pairs.pairs.outlives();
+        if let Some(keeps) = keeps {
             let frees = segments.is_empty() || matches!(request, Request::Renew { .. });
-            match durable.admits(&mut pairs.pairs, fua, frees) {
+            match durable.admits(&mut pairs.pairs, keeps.fua || outlives, frees) {
                 Admits::Yes => {}
                 Admits::Later => return Added::Full(ticket),
                 Admits::Never(outcome) => {
@@ -398,28 +445,51 @@ impl<C: Port> KeyValueChannel<C> {
                 }
             }
         }
+        if outlives && !durable.has_place() {
+            return Added::Full(ticket);
+        }
+        let is_numbered = keeps.is_some_and(|keeps| keeps.numbered);
+        if is_numbered {
+            self.want_number(true);
+        }
         self.keeps = keeps;
-        match self.add_sliced(ticket, request, segments, view) {
+        let added = self.add_sliced(ticket, request, segments, view);
+        if is_numbered {
+            // A command that was rejected has used none.
+            self.want_number(false);
+        }
+        match added {
             Added::Done(ticket, outcome) => self.kept(ticket, outcome, false),
             added => added,
         }
     }
 
+    fn want_number(&mut self, is_wanted: bool) {
+        if let Some(log) = self.pairs.as_mut().and_then(|pairs| pairs.pairs.log_mut()) {
+            log.want_number(is_wanted);
+        }
+    }
+
     /// Handles the end of a command on a persistent medium. `copied`: the turn copied a slice.
-    fn kept(&mut self, ticket: Ticket, outcome: Outcome, copied: bool) -> Added {
+    fn kept(&mut self, ticket: Ticket, mut outcome: Outcome, copied: bool) -> Added {
         let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) else {
             return Added::Done(ticket, outcome);
         };
-        let Some(fua) = self.keeps.take() else {
-            return Added::Done(ticket, outcome);
-        };
-        durable.changed(&mut pairs.pairs, copied);
-        if fua {
-            durable.hold(ticket, outcome, &mut pairs.pairs);
-            Added::Pending
-        } else {
-            Added::Done(ticket, outcome)
+        let keeps = self.keeps.take();
+        if keeps.is_some() {
+            durable.changed(&mut pairs.pairs, copied);
         }
+        if keeps.is_some_and(|keeps| keeps.numbered) {
+            outcome.result = Outcome::NO_RESULT;
+        }
+        let waits = match keeps {
+            Some(Keeps { fua: true, .. }) => Until::Flushed,
+            Some(_) if pairs.pairs.outlives() => Until::Written,
+            None if durable.sees_unwritten(&pairs.pairs) => Until::SeenIsWritten,
+            _ => return Added::Done(ticket, outcome),
+        };
+        durable.hold(ticket, outcome, &mut pairs.pairs, waits);
+        Added::Pending
     }
 }
 
@@ -430,6 +500,9 @@ impl<C> Drop for KeyValueChannel<C> {
             if let Some(done) = self.go_on() {
                 done.ticket.retire();
             }
+        }
+        if let Some(durable) = &mut self.durable {
+            durable.give_up();
         }
         if let Some(pairs) = &mut self.pairs {
             pairs.pairs.record(|log, pairs| log.detach(pairs));
@@ -454,6 +527,48 @@ impl<C: Port> Port for KeyValueChannel<C> {
             Some(_) => self.add_kept(ticket, request, segments, view),
             None => self.add_sliced(ticket, request, segments, view),
         }
+    }
+
+    fn note(&self, request: &Request<'_>) -> Option<u64> {
+        let Request::Command { sqe, .. } = request else {
+            return None;
+        };
+        let numbers = self.numbers().filter(|_| self.medium.set.is_noted(sqe));
+        numbers.map(Numbers::next)
+    }
+
+    fn uses_note(&self, note: u64) -> bool {
+        self.numbers().is_some_and(|numbers| numbers.is_used(note))
+    }
+
+    fn has_begun(&self, _: &Request<'_>, note: u64) -> bool {
+        let numbers = self.numbers();
+        numbers.is_some_and(|numbers| numbers.has_happened(note))
+    }
+
+    fn add_again(
+        &mut self,
+        ticket: Ticket,
+        (request, note): (&Request<'_>, u64),
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        if !self.has_begun(request, note) {
+            return self.add(ticket, request, segments, view);
+        }
+        let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) else {
+            return Added::Done(ticket, Outcome::of(Cause::Aborted));
+        };
+        if self.slices.is_going() || !durable.has_place() {
+            return Added::Full(ticket);
+        }
+        pairs.ops = Ops::NONE;
+        let outcome = Outcome::with_result(Outcome::NO_RESULT);
+        if matches!(request, Request::Command { fua: true, .. }) {
+            durable.hold(ticket, outcome, &mut pairs.pairs, Until::Flushed);
+            return Added::Pending;
+        }
+        Added::Done(ticket, outcome)
     }
 
     fn submit(&mut self) {
@@ -493,131 +608,4 @@ impl<C: Port> Port for KeyValueChannel<C> {
 }
 
 #[cfg(test)]
-mod tests {
-    use memory::DmaMap;
-    use nvme_spec::identify::IDENTIFY_SIZE;
-    use nvme_spec::key_value::{KvOpcode, set_key};
-    use nvme_spec::samsung::{SamsungOpcode, status};
-    use nvme_spec::{Sqe, Status};
-    use port::ByteRange;
-
-    use super::*;
-
-    fn medium(dialect: Dialect) -> Arc<KeyValueMedium> {
-        Arc::new(KeyValueMedium::open(1 << 20, 10, dialect).unwrap())
-    }
-
-    fn add(channel: &mut KeyValueChannel, request: &Request<'_>) -> Outcome {
-        let view = DmaMap::new(1).view();
-        match channel.add(Ticket::numbered(7), request, &[], &view) {
-            Added::Done(ticket, outcome) => {
-                assert_eq!(port::testing::number(ticket), 7);
-                outcome
-            }
-            added => panic!("{added:?}"),
-        }
-    }
-
-    /// A command without data: `key`, of the Key Value command set.
-    fn command(channel: &mut KeyValueChannel, opcode: KvOpcode, key: &[u8]) -> Outcome {
-        let mut sqe = Sqe {
-            opcode: opcode.0,
-            ..Sqe::default()
-        };
-        set_key(&mut sqe, key);
-        run(channel, &sqe)
-    }
-
-    fn run(channel: &mut KeyValueChannel, sqe: &Sqe) -> Outcome {
-        let request = Request::Command {
-            sqe,
-            extent: ByteRange { offset: 0, len: 0 },
-            lba_shift: 9,
-            fua: false,
-        };
-        add(channel, &request)
-    }
-
-    #[test]
-    fn one_channel_has_the_pairs_and_leaves_them_to_the_next() {
-        let medium = medium(Dialect::Nvme);
-        let mut first = medium.channel((8, 1 << 20), || unreachable!()).unwrap();
-        let error = medium
-            .channel((8, 1 << 20), || unreachable!())
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("one reactor"), "{error}");
-        assert_eq!(command(&mut first, KvOpcode::STORE, b"key"), Outcome::OK);
-        drop(first);
-        let mut second = medium.channel((8, 1 << 20), || unreachable!()).unwrap();
-        assert_eq!(command(&mut second, KvOpcode::EXIST, b"key"), Outcome::OK);
-        let renew = Request::Renew {
-            extent: ByteRange { offset: 0, len: 0 },
-        };
-        assert_eq!(add(&mut second, &renew), Outcome::OK);
-        let gone = command(&mut second, KvOpcode::EXIST, b"key");
-        assert_eq!(gone, Outcome::status(Status::KV_KEY_DOES_NOT_EXIST));
-    }
-
-    #[test]
-    fn a_status_comes_with_its_result() {
-        let medium = medium(Dialect::Samsung);
-        let mut channel = medium.channel((8, 1 << 20), || unreachable!()).unwrap();
-        let sqe = |opcode: SamsungOpcode| {
-            let mut bytes = [0; 64];
-            (bytes[0], bytes[45], bytes[52]) = (opcode.0, 1, 0xff);
-            let word =
-                |at: usize| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|n| bytes[at + n]));
-            Sqe::from_words([0, 1, 2, 3, 4, 5, 6, 7].map(|n| word(8 * n)))
-        };
-        let opened = run(&mut channel, &sqe(SamsungOpcode::ITERATOR_REQUEST));
-        assert_eq!(opened, Outcome::with_result(1));
-        let again = run(&mut channel, &sqe(SamsungOpcode::ITERATOR_REQUEST));
-        assert_eq!(again, Outcome::status(status::ITERATOR_ALREADY_OPEN));
-    }
-
-    #[test]
-    fn blocks_read_as_zero_and_are_not_written() {
-        let mut channel = medium(Dialect::Samsung)
-            .channel((8, 1 << 20), || unreachable!())
-            .unwrap();
-        let read = Request::Read { offset: 0, len: 0 };
-        assert_eq!(add(&mut channel, &read), Outcome::OK);
-        assert_eq!(add(&mut channel, &Request::Flush), Outcome::OK);
-        let write = Request::Write {
-            offset: 0,
-            len: 0,
-            fua: false,
-        };
-        let refused = Outcome::of(Cause::Unsupported);
-        assert_eq!(add(&mut channel, &write), refused);
-        let zeroes = Request::WriteZeroes {
-            offset: 0,
-            len: 512,
-            deallocate: true,
-            fua: false,
-        };
-        assert_eq!(add(&mut channel, &zeroes), refused);
-    }
-
-    #[test]
-    fn utilization_is_told_as_it_changes() {
-        let medium = medium(Dialect::Nvme);
-        let mut channel = medium.channel((8, 1 << 20), || unreachable!()).unwrap();
-        // A key of 16 bytes and no value takes no unit; what takes some is tested with data.
-        assert_eq!(command(&mut channel, KvOpcode::STORE, b"key"), Outcome::OK);
-        assert_eq!(medium.identity.used.load(Relaxed), 0);
-        medium.identity.used.store(1536, Relaxed);
-        let namespace = crate::keyvalue::set::tests::namespace();
-        let id = medium.set().identify_namespace(&namespace);
-        assert_eq!(id.len(), IDENTIFY_SIZE);
-        // NSZE, NUSE, NKVF, NOVG; KVKML, KVVML, KVMNK of format 0 (KV 1.1, Identify Namespace).
-        assert_eq!(id[..8], (1u64 << 20).to_le_bytes());
-        assert_eq!(id[16..24], 1536u64.to_le_bytes());
-        assert_eq!((id[25], &id[32..36]), (0, &512u32.to_le_bytes()[..]));
-        assert_eq!(id[72..76], [16, 0, 0, 0]);
-        assert_eq!(id[76..80], (2u32 << 20).to_le_bytes());
-        assert_eq!(id[80..84], 10u32.to_le_bytes());
-        assert_eq!((id[48], id[64]), (7, 8));
-    }
-}
+mod tests;

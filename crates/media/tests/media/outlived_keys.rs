@@ -1,0 +1,748 @@
+//! Keys whose process dies at each store of a script of a host, and once more while the next one
+//! continues: every command has its effect once, and the status of one execution.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use controller::crash::{self, Death};
+use controller::lane::{
+    BATCH, Copying, KnownSq, Lane, LaneCommand, LaneConfig, LaneEvent, Quota, SqSpec, Suspects,
+};
+use controller::state::{FORMAT_VERSION, area_bytes, slots_for};
+use media::{Channel, Dialect, KeptFiles, Medium, MediumKind, MediumSpec};
+use memory::{DoorbellPages, Iova, StateFile};
+use nvme_spec::key_value::set_key;
+use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
+use nvme_spec::samsung::status as samsung;
+use nvme_spec::{Cqe, Sqe, Status};
+use port::namespace::{Namespace, NamespaceTable};
+use port::ticket::Ticket;
+use port::{Added, ByteRange, Channel as _, Channels, Done, Outcome, Request};
+
+use crate::common::{BASE, Host, pattern};
+use crate::outlived::{Mortal, Submits};
+
+const ENTRIES: u32 = 32;
+const CQ: usize = 0;
+const SQ: usize = 4096;
+/// Two pages for the data of each command.
+const DATA: usize = 65_536;
+const SIZE: u64 = 1 << 20;
+const OK: Status = Status::SUCCESSFUL_COMPLETION;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rule {
+    Any,
+    MustExist,
+    MustNotExist,
+}
+
+/// A command of the host, by its key's number.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// Stores so many bytes.
+    Store(u8, Rule, u32),
+    Append(u8, u32),
+    Delete(u8),
+}
+
+impl Act {
+    fn key(self) -> [u8; 7] {
+        let (Act::Store(number, ..) | Act::Append(number, _) | Act::Delete(number)) = self;
+        let mut key = *b"key-000";
+        key[6] += number;
+        key
+    }
+
+    fn len(self) -> u32 {
+        match self {
+            Act::Store(_, _, len) | Act::Append(_, len) => len,
+            Act::Delete(_) => 0,
+        }
+    }
+
+    fn sqe(self, dialect: Dialect, cid: u16) -> Sqe {
+        let at = BASE + (DATA + usize::from(cid) * 8192) as u64;
+        let mut sqe = Sqe {
+            cid,
+            nsid: 1,
+            prp1: at,
+            prp2: at + 4096,
+            ..Sqe::default()
+        };
+        let rule = match self {
+            Act::Store(_, rule, _) => rule,
+            Act::Append(..) | Act::Delete(_) => Rule::Any,
+        };
+        if dialect == Dialect::Nvme {
+            sqe.opcode = match self {
+                Act::Store(..) => 0x01,
+                Act::Append(..) => panic!("there is none"),
+                Act::Delete(_) => 0x10,
+            };
+            sqe.cdw10 = self.len();
+            // KV 1.1, Store: SO in bits 15:8.
+            sqe.cdw11 = match rule {
+                Rule::Any => 0,
+                Rule::MustExist => 1 << 8,
+                Rule::MustNotExist => 2 << 8,
+            };
+            set_key(&mut sqe, &self.key());
+            return sqe;
+        }
+        sqe.opcode = match self {
+            Act::Store(..) => 0x81,
+            Act::Append(..) => 0x83,
+            Act::Delete(_) => 0xa1,
+        };
+        let dwords = self.len().div_ceil(4);
+        let option = match rule {
+            Rule::Any => 0,
+            Rule::MustNotExist => 2,
+            Rule::MustExist => 8,
+        };
+        sqe.cdw10 = dwords;
+        sqe.cdw11 = 6 | option << 8 | (dwords * 4 - self.len()) << 16;
+        let mut key = [0; 16];
+        key[..7].copy_from_slice(&self.key());
+        let word = |at: usize| key[at..at + 4].try_into().map(u32::from_le_bytes);
+        let word = |at| word(at).expect("4 bytes");
+        (sqe.cdw12, sqe.cdw13, sqe.cdw14, sqe.cdw15) = (word(0), word(4), word(8), word(12));
+        sqe
+    }
+}
+
+/// What the host does: the commands of a step are outstanding together. Of two with the same key
+/// one fails, whichever it is; appends to a key may be in any order.
+fn script(dialect: Dialect) -> Vec<Vec<Act>> {
+    use Act::{Append, Delete, Store};
+    use Rule::{Any, MustExist, MustNotExist};
+    let mut steps = vec![
+        vec![
+            Store(0, MustNotExist, 100),
+            Store(1, MustNotExist, 5000),
+            Store(1, MustNotExist, 70),
+            Store(2, Any, 0),
+            Delete(3),
+            Store(4, MustExist, 9),
+        ],
+        vec![
+            Delete(0),
+            Store(1, MustExist, 513),
+            Delete(2),
+            Delete(2),
+            Store(5, MustNotExist, 8000),
+            Store(6, Any, 1),
+        ],
+        vec![
+            Store(0, MustNotExist, 40),
+            Store(0, MustNotExist, 41),
+            Delete(6),
+            Store(2, MustNotExist, 600),
+        ],
+        vec![Delete(0), Store(5, MustExist, 4), Store(6, MustNotExist, 3)],
+    ];
+    if dialect == Dialect::Samsung {
+        steps[1].extend([Append(7, 300), Append(7, 500)]);
+        steps[2].extend([Append(7, 11), Append(8, 700)]);
+        steps[3].extend([Append(5 + 3, 20), Delete(7)]);
+    }
+    steps
+}
+
+/// Where the pairs are.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    dialect: Dialect,
+    path: Option<&'p Path>,
+}
+
+/// The host, and all that a death leaves.
+struct World {
+    host: Host,
+    doorbells: Arc<DoorbellPages>,
+    file: Arc<StateFile>,
+    path: Option<PathBuf>,
+    dialect: Dialect,
+    kept: KeptFiles,
+    lane: Option<Lane>,
+    channels: Channels<Mortal>,
+    submitted: u32,
+    completed: u32,
+    /// Commands without a completion.
+    outstanding: BTreeMap<u16, Act>,
+    /// Those that have completed, in that order.
+    done: Vec<(u16, Act, Status)>,
+    result: u64,
+    step: usize,
+    begun: bool,
+    replayed: bool,
+}
+
+impl World {
+    fn new(place: Place<'_>) -> World {
+        let areas = [area_bytes(ENTRIES)];
+        let mut world = World {
+            host: Host::new(1 << 20),
+            doorbells: Arc::new(DoorbellPages::new(8).expect("doorbells")),
+            file: StateFile::create("test", FORMAT_VERSION, &areas).expect("a state file"),
+            path: place.path.map(Path::to_owned),
+            dialect: place.dialect,
+            kept: KeptFiles::default(),
+            lane: None,
+            channels: Channels::new(),
+            submitted: 0,
+            completed: 0,
+            outstanding: BTreeMap::new(),
+            done: Vec::new(),
+            result: 0,
+            step: 0,
+            begun: false,
+            replayed: false,
+        };
+        let config = world.open();
+        let mut lane = Lane::new(config).expect("a lane");
+        let queue = SqSpec::new(&world.host.view, 1, Iova(BASE + SQ as u64), ENTRIES);
+        lane.command(LaneCommand::AddQueue(queue.expect("a queue")));
+        world.lane = Some(lane);
+        world
+    }
+
+    /// Opens the medium, from what the last process left if there was one.
+    fn open(&mut self) -> LaneConfig {
+        self.channels = Channels::new();
+        let (medium, kept) = open(&self.path, self.dialect, std::mem::take(&mut self.kept));
+        self.kept = kept;
+        let channel = Mortal(medium.channel(16).expect("a channel"), Submits::MayDie);
+        let Ok(channel) = self.channels.insert(channel) else {
+            panic!("an id")
+        };
+        let namespace = Namespace {
+            nsid: 1,
+            channel,
+            start: 0,
+            blocks: SIZE / 4096,
+            lba_shift: 12,
+            nguid: [0; 16],
+            eui64: [0; 8],
+            traits: medium.traits(),
+            restrictions: None,
+            set: medium.set(),
+        };
+        self.file = StateFile::open(self.file.fd().try_clone_to_owned().expect("a descriptor"))
+            .expect("a state file");
+        LaneConfig {
+            cqid: 1,
+            entries: ENTRIES,
+            base: Iova(BASE + CQ as u64),
+            vector: None,
+            doorbells: self.doorbells.clone(),
+            shadow: None,
+            view: self.host.view.clone(),
+            namespaces: Arc::new(NamespaceTable::from(vec![namespace])),
+            generation: 0,
+            state: self.file.adopt(0, slots_for(ENTRIES)).expect("an area"),
+            mdts_bytes: 1 << 20,
+            write_through: false,
+            quota: Quota::Each(BATCH),
+            copying: Copying {
+                across: true,
+                namespace_limit: 8,
+            },
+            counters: Arc::default(),
+            mail_count: Arc::default(),
+        }
+    }
+
+    fn revive(&mut self) {
+        self.lane = None;
+        let config = self.open();
+        let known = KnownSq {
+            sqid: 1,
+            base: Iova(BASE + SQ as u64),
+            entries: ENTRIES,
+        };
+        let lane = Lane::restore(config, &[known], Suspects::None);
+        self.lane = Some(lane.expect("it continues"));
+    }
+
+    fn submit(&mut self, act: Act, sqe: Sqe) {
+        let cid = self.submitted as u16;
+        let at = DATA + usize::from(cid) * 8192;
+        self.host.put(at, &value(cid, act));
+        let words = sqe.to_words();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let index = (self.submitted % ENTRIES) as usize;
+        self.host.put(SQ + index * 64, &bytes);
+        self.submitted += 1;
+        self.outstanding.insert(cid, act);
+    }
+
+    fn turn(&mut self) {
+        let mut lane = self.lane.take().expect("it lives");
+        lane.turn(&mut self.channels);
+        let mut done = Vec::with_capacity(64);
+        for (_, channel) in self.channels.iter_mut() {
+            channel.submit();
+            channel.reap(&mut done);
+        }
+        for Done { ticket, outcome } in done {
+            lane.complete(ticket, outcome);
+        }
+        while let Some(event) = lane.take_event() {
+            self.replayed |= event == LaneEvent::Replayed;
+        }
+        if std::mem::take(&mut self.replayed) {
+            lane.command(LaneCommand::Release);
+        }
+        self.lane = Some(lane);
+        while let Some(cqe) = self.next() {
+            let (cid, status) = (cqe.cid, cqe.status.status());
+            let act = self.outstanding.remove(&cid).expect("completed once");
+            self.result = u64::from(cqe.dw1) << 32 | u64::from(cqe.dw0);
+            self.done.push((cid, act, status));
+        }
+    }
+
+    fn next(&mut self) -> Option<Cqe> {
+        let at = CQ + (self.completed % ENTRIES) as usize * 16;
+        let bytes = self.host.get(at, 16);
+        let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes);
+        let cqe = Cqe::from_words([word(0).expect("8 bytes"), word(8).expect("8 bytes")]);
+        if cqe.status.phase() != (self.completed / ENTRIES).is_multiple_of(2) {
+            return None;
+        }
+        self.completed += 1;
+        self.doorbells
+            .store(cq_head_slot(1), self.completed % ENTRIES);
+        Some(cqe)
+    }
+
+    fn play(&mut self) {
+        while let Some(step) = script(self.dialect).get(self.step) {
+            if !self.begun {
+                self.begun = true;
+                for act in step {
+                    let sqe = act.sqe(self.dialect, self.submitted as u16);
+                    self.submit(*act, sqe);
+                }
+            }
+            self.finish();
+            self.step += 1;
+            self.begun = false;
+        }
+    }
+
+    fn finish(&mut self) {
+        self.doorbells
+            .store(sq_tail_slot(1), self.submitted % ENTRIES);
+        for _ in 0..1_000_000_u32 {
+            if self.outstanding.is_empty() {
+                return;
+            }
+            self.turn();
+            assert_eq!(self.result, 0, "a store and a delete have no result");
+        }
+        panic!("a command hangs");
+    }
+
+    /// Reads the value of a key.
+    fn retrieve(&mut self, number: u8) -> Option<Vec<u8>> {
+        let cid = self.submitted as u16;
+        let act = Act::Store(number, Rule::Any, 8192);
+        let mut sqe = act.sqe(self.dialect, cid);
+        sqe.opcode = match self.dialect {
+            Dialect::Nvme => 0x02,
+            Dialect::Samsung => 0x90,
+        };
+        self.submit(act, sqe);
+        self.doorbells
+            .store(sq_tail_slot(1), self.submitted % ENTRIES);
+        for _ in 0..1_000_000_u32 {
+            if self.outstanding.is_empty() {
+                break;
+            }
+            self.turn();
+        }
+        let len = std::mem::take(&mut self.result) as usize;
+        match self.done.pop() {
+            Some((_, _, OK)) => Some(self.host.get(DATA + usize::from(cid) * 8192, len)),
+            Some((_, _, Status::KV_KEY_DOES_NOT_EXIST | samsung::KEY_DOES_NOT_EXIST)) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Compares the pairs with what the commands say, in the order of their steps: statuses first,
+    /// then values.
+    fn check(&mut self) {
+        let mut done = std::mem::take(&mut self.done);
+        done.sort_by_key(|(cid, ..)| *cid);
+        let mut pairs: BTreeMap<u8, Vec<Vec<u8>>> = BTreeMap::new();
+        let mut at = 0;
+        for step in script(self.dialect) {
+            let step = &done[at..at + step.len()];
+            at += step.len();
+            let before = pairs.clone();
+            // Those that succeeded for each key.
+            let mut won: BTreeMap<u8, u32> = BTreeMap::new();
+            for (cid, act, status) in step {
+                let (number, refused) = match act {
+                    Act::Store(number, rule, _) => {
+                        let exists = before.contains_key(number);
+                        (
+                            *number,
+                            match rule {
+                                Rule::Any => false,
+                                Rule::MustExist => !exists,
+                                Rule::MustNotExist => exists,
+                            },
+                        )
+                    }
+                    Act::Append(number, _) => (*number, false),
+                    Act::Delete(number) => (*number, !before.contains_key(number)),
+                };
+                if refused {
+                    assert_ne!(*status, OK, "command {cid}: {act:?}");
+                    continue;
+                }
+                if *status != OK {
+                    // Another one of the step did it first.
+                    let is_known = [
+                        Status::KV_KEY_DOES_NOT_EXIST,
+                        Status::KEY_EXISTS,
+                        samsung::KEY_DOES_NOT_EXIST,
+                        samsung::IDEMPOTENT_STORE_FAILED,
+                    ]
+                    .contains(status);
+                    let rivals = step.iter().filter(|(_, act, _)| act.key() == key(number));
+                    assert!(is_known && rivals.count() > 1, "command {cid}: {status:?}");
+                    continue;
+                }
+                *won.entry(number).or_default() += 1;
+                match act {
+                    Act::Store(..) => {
+                        pairs.insert(number, vec![value(*cid, *act)]);
+                    }
+                    Act::Append(..) => pairs.entry(number).or_default().push(value(*cid, *act)),
+                    Act::Delete(_) => {
+                        pairs.remove(&number);
+                    }
+                }
+            }
+            let appends = |act: &Act| matches!(act, Act::Append(..));
+            for (number, won) in won {
+                let of_key = step.iter().filter(|(_, act, _)| act.key() == key(number));
+                let all_append = of_key.map(|(_, act, _)| act).all(appends);
+                assert!(won == 1 || all_append, "key {number}: {won} succeeded");
+            }
+        }
+        for number in 0..9 {
+            let found = self.retrieve(number);
+            let Some(parts) = pairs.get(&number) else {
+                assert_eq!(found, None, "key {number}");
+                continue;
+            };
+            let found = found.unwrap_or_else(|| panic!("no key {number}"));
+            // Parts of one step in any order: the script has two at most.
+            let mut orders = vec![parts.concat()];
+            if parts.len() > 1 {
+                let mut other = parts.clone();
+                other.swap(0, 1);
+                orders.push(other.concat());
+            }
+            assert!(orders.contains(&found), "the value of key {number}");
+        }
+    }
+}
+
+fn key(number: u8) -> [u8; 7] {
+    Act::Delete(number).key()
+}
+
+fn value(cid: u16, act: Act) -> Vec<u8> {
+    pattern(u64::from(cid) + 1, act.len() as usize)
+}
+
+fn open(path: &Option<PathBuf>, dialect: Dialect, files: KeptFiles) -> (Arc<Medium>, KeptFiles) {
+    open_sized(path, (dialect, SIZE), files)
+}
+
+fn open_sized(
+    path: &Option<PathBuf>,
+    (dialect, size): (Dialect, u64),
+    files: KeptFiles,
+) -> (Arc<Medium>, KeptFiles) {
+    let spec = MediumSpec {
+        kind: MediumKind::KeyValue {
+            path: path.clone(),
+            size,
+            keys: Some(100),
+            dialect,
+        },
+    };
+    let medium = Medium::open_kept(&spec, files).expect("opened");
+    let copied = |fd: std::os::fd::BorrowedFd<'_>| -> OwnedFd {
+        fd.try_clone_to_owned().expect("a descriptor")
+    };
+    let kept = KeptFiles {
+        memory: medium.memory_file().map(copied),
+        zones: None,
+    };
+    (medium, kept)
+}
+
+/// Plays the script through a death at each of the points; how many the last process has passed.
+fn play(place: Place<'_>, points: &[u64]) -> Option<u64> {
+    if let Some(path) = place.path {
+        let _ = std::fs::remove_file(path);
+    }
+    let mut world = World::new(place);
+    for point in points {
+        match crash::run(*point, || world.play()) {
+            Err(Death) => world.revive(),
+            Ok(_) => return None,
+        }
+    }
+    let (_, passed) = crash::run(u64::MAX, || world.play()).expect("it dies no more");
+    world.check();
+    Some(passed)
+}
+
+const MEMORY: [Place<'static>; 2] = [
+    Place {
+        dialect: Dialect::Nvme,
+        path: None,
+    },
+    Place {
+        dialect: Dialect::Samsung,
+        path: None,
+    },
+];
+
+#[test]
+fn a_command_to_a_key_has_one_effect_wherever_the_process_dies() {
+    for place in MEMORY {
+        let count = play(place, &[]).expect("it plays");
+        assert!(count > 150, "{count} points");
+        for point in 0..count {
+            assert!(play(place, &[point]).is_some());
+        }
+    }
+}
+
+#[test]
+fn a_second_death_changes_nothing_for_keys() {
+    for place in MEMORY {
+        let count = play(place, &[]).expect("it plays");
+        for first in (0..count).step_by(7) {
+            for second in (0..60).step_by(4) {
+                play(place, &[first, second]);
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_in_a_file_have_one_effect_wherever_the_process_dies() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("keys");
+    for dialect in [Dialect::Nvme, Dialect::Samsung] {
+        let path = Some(path.as_path());
+        let place = Place { dialect, path };
+        let count = play(place, &[]).expect("it plays");
+        for point in (0..count).step_by(23) {
+            play(place, &[point]);
+        }
+    }
+}
+
+/// A channel of pairs in memory, without a lane, and what its process leaves.
+struct Pairs {
+    host: Host,
+    channel: Option<Channel>,
+    kept: KeptFiles,
+    number: u32,
+}
+
+const LARGE: u64 = 8 << 20;
+
+impl Pairs {
+    fn new() -> Pairs {
+        let mut pairs = Pairs {
+            host: Host::new(2 << 20),
+            channel: None,
+            kept: KeptFiles::default(),
+            number: 0,
+        };
+        pairs.begin();
+        pairs
+    }
+
+    /// Another process continues.
+    fn begin(&mut self) {
+        self.channel = None;
+        let files = std::mem::take(&mut self.kept);
+        let (medium, kept) = open_sized(&None, (Dialect::Nvme, LARGE), files);
+        self.kept = kept;
+        self.channel = Some(medium.channel(16).expect("a channel"));
+    }
+
+    fn channel(&mut self) -> &mut Channel {
+        self.channel.as_mut().expect("it lives")
+    }
+
+    fn note(&mut self, act: Act) -> Option<u64> {
+        let sqe = act.sqe(Dialect::Nvme, 0);
+        self.channel().note(&request(&sqe))
+    }
+
+    fn has_begun(&mut self, act: Act, note: u64) -> bool {
+        let sqe = act.sqe(Dialect::Nvme, 0);
+        self.channel().has_begun(&request(&sqe), note)
+    }
+
+    /// Adds a command; whether it has ended at once.
+    fn add(&mut self, sqe: &Sqe, len: usize) -> Option<Outcome> {
+        self.number += 1;
+        let pieces = if len > 0 { vec![(0, len)] } else { vec![] };
+        let segments = self.host.segments(&pieces);
+        let channel = self.channel.as_mut().expect("it lives");
+        let ticket = Ticket::numbered(self.number);
+        match channel.add(ticket, &request(sqe), &segments, &self.host.view) {
+            Added::Done(ticket, outcome) => {
+                ticket.retire();
+                Some(outcome)
+            }
+            Added::Pending => None,
+            // A checkpoint is behind.
+            Added::Full(ticket) => {
+                ticket.retire();
+                self.reap(0);
+                self.add(sqe, len)
+            }
+        }
+    }
+
+    /// The outcomes of this many commands that are in flight, in their order.
+    fn reap(&mut self, count: usize) -> Vec<Outcome> {
+        let mut done = Vec::with_capacity(16);
+        for _ in 0..1_000_000_u32 {
+            let channel = self.channel();
+            channel.submit();
+            channel.reap(&mut done);
+            if done.len() == count {
+                break;
+            }
+        }
+        assert_eq!(done.len(), count, "a command hangs");
+        let ended = |Done { ticket, outcome }| {
+            ticket.retire();
+            outcome
+        };
+        done.into_iter().map(ended).collect()
+    }
+
+    fn run(&mut self, act: Act) -> Outcome {
+        let sqe = act.sqe(Dialect::Nvme, 0);
+        match self.add(&sqe, act.len() as usize) {
+            Some(outcome) => outcome,
+            None => self.reap(1)[0],
+        }
+    }
+}
+
+fn request(sqe: &Sqe) -> Request<'_> {
+    Request::Command {
+        sqe,
+        extent: ByteRange {
+            offset: 0,
+            len: LARGE,
+        },
+        lba_shift: 9,
+        fua: false,
+    }
+}
+
+const STORE: Act = Act::Store(1, Rule::Any, 100);
+
+#[test]
+fn a_store_ends_and_is_seen_when_no_death_can_lose_it() {
+    let mut pairs = Pairs::new();
+    assert_eq!(pairs.add(&STORE.sqe(Dialect::Nvme, 0), 100), None);
+    // Exist
+    let sqe = Sqe {
+        opcode: 0x14,
+        ..STORE.sqe(Dialect::Nvme, 1)
+    };
+    assert_eq!(pairs.add(&sqe, 0), None, "what it has seen may be lost");
+    let outcomes = [Outcome::with_result(Outcome::NO_RESULT), Outcome::OK];
+    assert_eq!(pairs.reap(2), outcomes);
+    assert_eq!(
+        pairs.add(&sqe, 0),
+        Some(Outcome::OK),
+        "nothing is unwritten"
+    );
+    pairs.begin();
+    assert_eq!(pairs.add(&sqe, 0), Some(Outcome::OK));
+}
+
+#[test]
+fn a_command_that_is_rejected_leaves_its_note_to_the_next() {
+    let mut pairs = Pairs::new();
+    let missing = Act::Delete(2);
+    let note = pairs.note(missing).expect("a note");
+    let rejected = pairs.run(missing);
+    assert_ne!(rejected.cause, Outcome::OK.cause);
+    assert!(!pairs.channel().uses_note(note));
+    assert_eq!(pairs.note(STORE), Some(note));
+    assert_eq!(pairs.run(STORE).cause, Outcome::OK.cause);
+    assert!(pairs.channel().uses_note(note));
+    let reads = Sqe {
+        opcode: 0x14,
+        ..STORE.sqe(Dialect::Nvme, 1)
+    };
+    assert_eq!(pairs.channel().note(&request(&reads)), None);
+}
+
+#[test]
+fn a_number_that_a_death_has_lost_is_not_used_again() {
+    let mut pairs = Pairs::new();
+    pairs.run(STORE);
+    let lost = pairs.note(STORE).expect("a note");
+    pairs.begin();
+    assert!(!pairs.has_begun(STORE, lost));
+    for number in 2..5 {
+        pairs.run(Act::Store(number, Rule::Any, 10));
+    }
+    pairs.begin();
+    assert!(!pairs.has_begun(STORE, lost), "it was another command");
+}
+
+#[test]
+fn a_log_that_was_cut_off_has_the_numbers_of_former_processes() {
+    let mut pairs = Pairs::new();
+    let note = pairs.note(STORE).expect("a note");
+    pairs.run(STORE);
+    pairs.begin();
+    // Several times the length at which a checkpoint takes the place of what was before it; each in
+    // slices.
+    for round in 0..60 {
+        let long = Act::Store(2 + round % 3, Rule::Any, 2 << 20);
+        assert_eq!(pairs.run(long).cause, Outcome::OK.cause);
+    }
+    for _ in 0..200 {
+        let mut none = Vec::with_capacity(16);
+        let channel = pairs.channel();
+        channel.tend();
+        channel.submit();
+        channel.reap(&mut none);
+        assert!(none.is_empty());
+    }
+    let last = pairs.note(STORE).expect("a note");
+    pairs.run(STORE);
+    pairs.begin();
+    assert!(pairs.has_begun(STORE, note) && pairs.has_begun(STORE, last));
+    assert!(!pairs.has_begun(STORE, last + 1));
+}
