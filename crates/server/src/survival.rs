@@ -12,13 +12,14 @@ pub(crate) fn obstacle(medium: &config::Medium) -> Option<&'static str> {
         return Some("the recording of its timing model is lost with the process");
     }
     match &medium.backing {
-        Backing::Null { .. } | Backing::Ram { state: None, .. } | Backing::File(_) => None,
-        Backing::Ram { state: Some(_), .. } => Some("its state file is read by the first process"),
+        _ if medium.state().is_some() => Some("its state file is read by the first process"),
+        Backing::Null { .. } | Backing::Ram { .. } | Backing::File(_) | Backing::KeyValue(_) => {
+            None
+        }
         Backing::Drive(drive) => match drive.target {
             Place::VfioUser(_) => None,
             Place::Pci(_) => Some("a drive of this machine has no process that ends its commands"),
         },
-        Backing::KeyValue(_) => Some("commands of the key-value set cannot be executed twice"),
     }
 }
 

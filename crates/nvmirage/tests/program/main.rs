@@ -62,6 +62,7 @@ mod simulate;
 mod subsystems;
 mod survive;
 mod survive_drives;
+mod survive_keys;
 mod survive_mounts;
 mod survive_service;
 mod survive_timed;

@@ -267,7 +267,10 @@ fn what_would_be_lost_is_refused() {
              initial = \"fresh\"\nrecord = \"recorded\"",
             "recording of its timing model",
         ),
-        ("kind = \"keyvalue\"\nsize = \"64MiB\"", "key-value"),
+        (
+            "kind = \"keyvalue\"\nsize = \"64MiB\"\nstate = \"/nowhere/state\"",
+            "state file",
+        ),
         (
             "kind = \"drive\"\ntarget = \"pci:0000:01:00.0\"",
             "a drive of this machine",
