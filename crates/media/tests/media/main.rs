@@ -14,6 +14,7 @@ mod no_allocation;
 mod open;
 mod outlived;
 mod outlived_keys;
+mod outlived_pairs;
 mod outlived_zones;
 mod registered;
 mod scattered;

@@ -11,15 +11,14 @@ use controller::lane::{
     BATCH, Copying, KnownSq, Lane, LaneCommand, LaneConfig, LaneEvent, Quota, SqSpec, Suspects,
 };
 use controller::state::{FORMAT_VERSION, area_bytes, slots_for};
-use media::{Channel, Dialect, KeptFiles, Medium, MediumKind, MediumSpec};
+use media::{Dialect, KeptFiles, Medium, MediumKind, MediumSpec};
 use memory::{DoorbellPages, Iova, StateFile};
 use nvme_spec::key_value::set_key;
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
 use nvme_spec::samsung::status as samsung;
 use nvme_spec::{Cqe, Sqe, Status};
 use port::namespace::{Namespace, NamespaceTable};
-use port::ticket::Ticket;
-use port::{Added, ByteRange, Channel as _, Channels, Done, Outcome, Request};
+use port::{Channel as _, Channels, Done};
 
 use crate::common::{BASE, Host, pattern};
 use crate::outlived::{Mortal, Submits};
@@ -33,7 +32,7 @@ const SIZE: u64 = 1 << 20;
 const OK: Status = Status::SUCCESSFUL_COMPLETION;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Rule {
+pub(crate) enum Rule {
     Any,
     MustExist,
     MustNotExist,
@@ -41,29 +40,35 @@ enum Rule {
 
 /// A command of the host, by its key's number.
 #[derive(Clone, Copy, Debug)]
-enum Act {
+pub(crate) enum Act {
     /// Stores so many bytes.
     Store(u8, Rule, u32),
     Append(u8, u32),
     Delete(u8),
+    /// Stores under both keys, if they do not exist.
+    Compound(u8, u8),
 }
 
 impl Act {
     fn key(self) -> [u8; 7] {
-        let (Act::Store(number, ..) | Act::Append(number, _) | Act::Delete(number)) = self;
+        let (Act::Store(number, ..)
+        | Act::Append(number, _)
+        | Act::Delete(number)
+        | Act::Compound(number, _)) = self;
         let mut key = *b"key-000";
         key[6] += number;
         key
     }
 
-    fn len(self) -> u32 {
+    pub(crate) fn len(self) -> u32 {
         match self {
             Act::Store(_, _, len) | Act::Append(_, len) => len,
             Act::Delete(_) => 0,
+            Act::Compound(..) => 512 + 2 * (64 + 64 + 64),
         }
     }
 
-    fn sqe(self, dialect: Dialect, cid: u16) -> Sqe {
+    pub(crate) fn sqe(self, dialect: Dialect, cid: u16) -> Sqe {
         let at = BASE + (DATA + usize::from(cid) * 8192) as u64;
         let mut sqe = Sqe {
             cid,
@@ -74,12 +79,12 @@ impl Act {
         };
         let rule = match self {
             Act::Store(_, rule, _) => rule,
-            Act::Append(..) | Act::Delete(_) => Rule::Any,
+            Act::Append(..) | Act::Delete(_) | Act::Compound(..) => Rule::Any,
         };
         if dialect == Dialect::Nvme {
             sqe.opcode = match self {
                 Act::Store(..) => 0x01,
-                Act::Append(..) => panic!("there is none"),
+                Act::Append(..) | Act::Compound(..) => panic!("there is none"),
                 Act::Delete(_) => 0x10,
             };
             sqe.cdw10 = self.len();
@@ -96,6 +101,7 @@ impl Act {
             Act::Store(..) => 0x81,
             Act::Append(..) => 0x83,
             Act::Delete(_) => 0xa1,
+            Act::Compound(..) => 0x85,
         };
         let dwords = self.len().div_ceil(4);
         let option = match rule {
@@ -105,6 +111,9 @@ impl Act {
         };
         sqe.cdw10 = dwords;
         sqe.cdw11 = 6 | option << 8 | (dwords * 4 - self.len()) << 16;
+        if let Act::Compound(..) = self {
+            sqe.cdw11 |= 2 << 24;
+        }
         let mut key = [0; 16];
         key[..7].copy_from_slice(&self.key());
         let word = |at: usize| key[at..at + 4].try_into().map(u32::from_le_bytes);
@@ -117,7 +126,7 @@ impl Act {
 /// What the host does: the commands of a step are outstanding together. Of two with the same key
 /// one fails, whichever it is; appends to a key may be in any order.
 fn script(dialect: Dialect) -> Vec<Vec<Act>> {
-    use Act::{Append, Delete, Store};
+    use Act::{Append, Compound, Delete, Store};
     use Rule::{Any, MustExist, MustNotExist};
     let mut steps = vec![
         vec![
@@ -146,8 +155,8 @@ fn script(dialect: Dialect) -> Vec<Vec<Act>> {
     ];
     if dialect == Dialect::Samsung {
         steps[1].extend([Append(7, 300), Append(7, 500)]);
-        steps[2].extend([Append(7, 11), Append(8, 700)]);
-        steps[3].extend([Append(5 + 3, 20), Delete(7)]);
+        steps[2].extend([Append(7, 11), Compound(3, 4), Append(8, 700)]);
+        steps[3].extend([Append(8, 20), Delete(7)]);
     }
     steps
 }
@@ -179,6 +188,8 @@ struct World {
     step: usize,
     begun: bool,
     replayed: bool,
+    /// Whether a process has died.
+    continues: bool,
 }
 
 impl World {
@@ -201,6 +212,7 @@ impl World {
             step: 0,
             begun: false,
             replayed: false,
+            continues: false,
         };
         let config = world.open();
         let mut lane = Lane::new(config).expect("a lane");
@@ -257,6 +269,7 @@ impl World {
     }
 
     fn revive(&mut self) {
+        self.continues = true;
         self.lane = None;
         let config = self.open();
         let known = KnownSq {
@@ -271,7 +284,7 @@ impl World {
     fn submit(&mut self, act: Act, sqe: Sqe) {
         let cid = self.submitted as u16;
         let at = DATA + usize::from(cid) * 8192;
-        self.host.put(at, &value(cid, act));
+        self.host.put(at, &data(cid, act));
         let words = sqe.to_words();
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let index = (self.submitted % ENTRIES) as usize;
@@ -380,6 +393,8 @@ impl World {
         let mut done = std::mem::take(&mut self.done);
         done.sort_by_key(|(cid, ..)| *cid);
         let mut pairs: BTreeMap<u8, Vec<Vec<u8>>> = BTreeMap::new();
+        // Keys and values of a command that was interrupted: both, or none.
+        let mut either = BTreeMap::new();
         let mut at = 0;
         for step in script(self.dialect) {
             let step = &done[at..at + step.len()];
@@ -388,6 +403,15 @@ impl World {
             // Those that succeeded for each key.
             let mut won: BTreeMap<u8, u32> = BTreeMap::new();
             for (cid, act, status) in step {
+                if let Act::Compound(first, second) = *act {
+                    let values = [first, second].map(|number| (number, vec![value(*cid, *act)]));
+                    match *status {
+                        OK => pairs.extend(values),
+                        Status::COMMAND_INTERRUPTED => either.extend(values),
+                        status => panic!("command {cid}: {status:?}"),
+                    }
+                    continue;
+                }
                 let (number, refused) = match act {
                     Act::Store(number, rule, _) => {
                         let exists = before.contains_key(number);
@@ -402,6 +426,7 @@ impl World {
                     }
                     Act::Append(number, _) => (*number, false),
                     Act::Delete(number) => (*number, !before.contains_key(number)),
+                    Act::Compound(..) => continue,
                 };
                 if refused {
                     assert_ne!(*status, OK, "command {cid}: {act:?}");
@@ -429,6 +454,7 @@ impl World {
                     Act::Delete(_) => {
                         pairs.remove(&number);
                     }
+                    Act::Compound(..) => {}
                 }
             }
             let appends = |act: &Act| matches!(act, Act::Append(..));
@@ -437,6 +463,12 @@ impl World {
                 let all_append = of_key.map(|(_, act, _)| act).all(appends);
                 assert!(won == 1 || all_append, "key {number}: {won} succeeded");
             }
+        }
+        assert!(self.continues || either.is_empty(), "no process has died");
+        if let Some(first) = either.keys().next().copied()
+            && self.retrieve(first).is_some()
+        {
+            pairs.append(&mut either);
         }
         for number in 0..9 {
             let found = self.retrieve(number);
@@ -462,14 +494,37 @@ fn key(number: u8) -> [u8; 7] {
 }
 
 fn value(cid: u16, act: Act) -> Vec<u8> {
-    pattern(u64::from(cid) + 1, act.len() as usize)
+    let len = match act {
+        Act::Compound(..) => 60,
+        act => act.len() as usize,
+    };
+    pattern(u64::from(cid) + 1, len)
+}
+
+/// The data of a command.
+fn data(cid: u16, act: Act) -> Vec<u8> {
+    let Act::Compound(first, second) = act else {
+        return value(cid, act);
+    };
+    let mut data = vec![0; 512];
+    for (index, number) in [first, second].into_iter().enumerate() {
+        // Store, the key's size, the value's size, idempotent
+        let head = &mut data[index * 16..][..16];
+        (head[0], head[1], head[4], head[8]) = (0x81, 7, 60, 2);
+        data.extend([0; 64]);
+        data.extend(key(number));
+        data.extend([0; 57]);
+        data.extend(value(cid, act));
+        data.extend([0; 4]);
+    }
+    data
 }
 
 fn open(path: &Option<PathBuf>, dialect: Dialect, files: KeptFiles) -> (Arc<Medium>, KeptFiles) {
     open_sized(path, (dialect, SIZE), files)
 }
 
-fn open_sized(
+pub(crate) fn open_sized(
     path: &Option<PathBuf>,
     (dialect, size): (Dialect, u64),
     files: KeptFiles,
@@ -556,193 +611,4 @@ fn keys_in_a_file_have_one_effect_wherever_the_process_dies() {
             play(place, &[point]);
         }
     }
-}
-
-/// A channel of pairs in memory, without a lane, and what its process leaves.
-struct Pairs {
-    host: Host,
-    channel: Option<Channel>,
-    kept: KeptFiles,
-    number: u32,
-}
-
-const LARGE: u64 = 8 << 20;
-
-impl Pairs {
-    fn new() -> Pairs {
-        let mut pairs = Pairs {
-            host: Host::new(2 << 20),
-            channel: None,
-            kept: KeptFiles::default(),
-            number: 0,
-        };
-        pairs.begin();
-        pairs
-    }
-
-    /// Another process continues.
-    fn begin(&mut self) {
-        self.channel = None;
-        let files = std::mem::take(&mut self.kept);
-        let (medium, kept) = open_sized(&None, (Dialect::Nvme, LARGE), files);
-        self.kept = kept;
-        self.channel = Some(medium.channel(16).expect("a channel"));
-    }
-
-    fn channel(&mut self) -> &mut Channel {
-        self.channel.as_mut().expect("it lives")
-    }
-
-    fn note(&mut self, act: Act) -> Option<u64> {
-        let sqe = act.sqe(Dialect::Nvme, 0);
-        self.channel().note(&request(&sqe))
-    }
-
-    fn has_begun(&mut self, act: Act, note: u64) -> bool {
-        let sqe = act.sqe(Dialect::Nvme, 0);
-        self.channel().has_begun(&request(&sqe), note)
-    }
-
-    /// Adds a command; whether it has ended at once.
-    fn add(&mut self, sqe: &Sqe, len: usize) -> Option<Outcome> {
-        self.number += 1;
-        let pieces = if len > 0 { vec![(0, len)] } else { vec![] };
-        let segments = self.host.segments(&pieces);
-        let channel = self.channel.as_mut().expect("it lives");
-        let ticket = Ticket::numbered(self.number);
-        match channel.add(ticket, &request(sqe), &segments, &self.host.view) {
-            Added::Done(ticket, outcome) => {
-                ticket.retire();
-                Some(outcome)
-            }
-            Added::Pending => None,
-            // A checkpoint is behind.
-            Added::Full(ticket) => {
-                ticket.retire();
-                self.reap(0);
-                self.add(sqe, len)
-            }
-        }
-    }
-
-    /// The outcomes of this many commands that are in flight, in their order.
-    fn reap(&mut self, count: usize) -> Vec<Outcome> {
-        let mut done = Vec::with_capacity(16);
-        for _ in 0..1_000_000_u32 {
-            let channel = self.channel();
-            channel.submit();
-            channel.reap(&mut done);
-            if done.len() == count {
-                break;
-            }
-        }
-        assert_eq!(done.len(), count, "a command hangs");
-        let ended = |Done { ticket, outcome }| {
-            ticket.retire();
-            outcome
-        };
-        done.into_iter().map(ended).collect()
-    }
-
-    fn run(&mut self, act: Act) -> Outcome {
-        let sqe = act.sqe(Dialect::Nvme, 0);
-        match self.add(&sqe, act.len() as usize) {
-            Some(outcome) => outcome,
-            None => self.reap(1)[0],
-        }
-    }
-}
-
-fn request(sqe: &Sqe) -> Request<'_> {
-    Request::Command {
-        sqe,
-        extent: ByteRange {
-            offset: 0,
-            len: LARGE,
-        },
-        lba_shift: 9,
-        fua: false,
-    }
-}
-
-const STORE: Act = Act::Store(1, Rule::Any, 100);
-
-#[test]
-fn a_store_ends_and_is_seen_when_no_death_can_lose_it() {
-    let mut pairs = Pairs::new();
-    assert_eq!(pairs.add(&STORE.sqe(Dialect::Nvme, 0), 100), None);
-    // Exist
-    let sqe = Sqe {
-        opcode: 0x14,
-        ..STORE.sqe(Dialect::Nvme, 1)
-    };
-    assert_eq!(pairs.add(&sqe, 0), None, "what it has seen may be lost");
-    let outcomes = [Outcome::with_result(Outcome::NO_RESULT), Outcome::OK];
-    assert_eq!(pairs.reap(2), outcomes);
-    assert_eq!(
-        pairs.add(&sqe, 0),
-        Some(Outcome::OK),
-        "nothing is unwritten"
-    );
-    pairs.begin();
-    assert_eq!(pairs.add(&sqe, 0), Some(Outcome::OK));
-}
-
-#[test]
-fn a_command_that_is_rejected_leaves_its_note_to_the_next() {
-    let mut pairs = Pairs::new();
-    let missing = Act::Delete(2);
-    let note = pairs.note(missing).expect("a note");
-    let rejected = pairs.run(missing);
-    assert_ne!(rejected.cause, Outcome::OK.cause);
-    assert!(!pairs.channel().uses_note(note));
-    assert_eq!(pairs.note(STORE), Some(note));
-    assert_eq!(pairs.run(STORE).cause, Outcome::OK.cause);
-    assert!(pairs.channel().uses_note(note));
-    let reads = Sqe {
-        opcode: 0x14,
-        ..STORE.sqe(Dialect::Nvme, 1)
-    };
-    assert_eq!(pairs.channel().note(&request(&reads)), None);
-}
-
-#[test]
-fn a_number_that_a_death_has_lost_is_not_used_again() {
-    let mut pairs = Pairs::new();
-    pairs.run(STORE);
-    let lost = pairs.note(STORE).expect("a note");
-    pairs.begin();
-    assert!(!pairs.has_begun(STORE, lost));
-    for number in 2..5 {
-        pairs.run(Act::Store(number, Rule::Any, 10));
-    }
-    pairs.begin();
-    assert!(!pairs.has_begun(STORE, lost), "it was another command");
-}
-
-#[test]
-fn a_log_that_was_cut_off_has_the_numbers_of_former_processes() {
-    let mut pairs = Pairs::new();
-    let note = pairs.note(STORE).expect("a note");
-    pairs.run(STORE);
-    pairs.begin();
-    // Several times the length at which a checkpoint takes the place of what was before it; each in
-    // slices.
-    for round in 0..60 {
-        let long = Act::Store(2 + round % 3, Rule::Any, 2 << 20);
-        assert_eq!(pairs.run(long).cause, Outcome::OK.cause);
-    }
-    for _ in 0..200 {
-        let mut none = Vec::with_capacity(16);
-        let channel = pairs.channel();
-        channel.tend();
-        channel.submit();
-        channel.reap(&mut none);
-        assert!(none.is_empty());
-    }
-    let last = pairs.note(STORE).expect("a note");
-    pairs.run(STORE);
-    pairs.begin();
-    assert!(pairs.has_begun(STORE, note) && pairs.has_begun(STORE, last));
-    assert!(!pairs.has_begun(STORE, last + 1));
 }
