@@ -175,8 +175,8 @@ impl Outcome {
         }
     }
 
-    /// The result of a command with a note ([`Channel::note`]) that is not its result: Dwords 0 and 1
-    /// of the completion are 0.
+    /// Result of a command whose note ([`Channel::note`]) is not its result: Dwords 0 and 1 of the
+    /// completion are 0.
     pub const NO_RESULT: u64 = u64::MAX;
 
     /// Success, with Dwords 0 and 1 of the completion.

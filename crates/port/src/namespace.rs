@@ -217,8 +217,8 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether a medium with notes ([`MediumTraits::notes`]) executes a command of this set once, by
-    /// its note. Others that cannot be repeated end as interrupted after a restart.
+    /// Whether a medium with notes ([`MediumTraits::notes`]) executes a command of this set once,
+    /// by its note. Others that cannot be repeated end as interrupted after a restart.
     fn is_noted(&self, _sqe: &Sqe) -> bool {
         true
     }
