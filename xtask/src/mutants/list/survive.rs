@@ -12,6 +12,11 @@ const fn zones(name: &'static str) -> Test {
     integration("media", &["--test", "media"], name)
 }
 
+/// A test of keys whose process dies.
+const fn keys(name: &'static str) -> Test {
+    integration("media", &["--test", "media"], name)
+}
+
 const OUTLIVING: &str = "crates/media/src/zoned/outliving.rs";
 const SESSION: &str = "crates/holder/src/hold/session/mod.rs";
 
@@ -105,6 +110,78 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "self.admits(sent).then_some(0)",
         to: "Some(0)",
         test: zones("outlived_zones::what_would_be_refused_has_no_note"),
+    },
+    Mutation {
+        name: "survive-key-unwritten",
+        guard: "a change of keys completes when its record is in the file",
+        file: "crates/media/src/keyvalue/channel/mod.rs",
+        from: "Some(_) if pairs.pairs.outlives() => Until::Written,",
+        to: "Some(_) if false => Until::Written,",
+        test: keys("outlived_pairs::a_store_ends_and_is_seen_when_no_death_can_lose_it"),
+    },
+    Mutation {
+        name: "survive-key-seen",
+        guard: "no host sees a change of keys that a death can lose",
+        file: "crates/media/src/keyvalue/durable.rs",
+        from: "pairs.outlives() && pairs.log().is_some_and(is_unwritten)",
+        to: "false && pairs.log().is_some_and(is_unwritten)",
+        test: keys("outlived_pairs::a_store_ends_and_is_seen_when_no_death_can_lose_it"),
+    },
+    Mutation {
+        name: "survive-key-number-missing",
+        guard: "the log has the number of a change",
+        file: "crates/media/src/keyvalue/log.rs",
+        from: "            self.say(number);\n        }\n        self.journal",
+        to: "            let _ = number;\n        }\n        self.journal",
+        test: keys("outlived_keys::a_command_to_a_key_has_one_effect_wherever_the_process_dies"),
+    },
+    Mutation {
+        name: "survive-key-number-cut",
+        guard: "a checkpoint repeats the last numbers of former processes",
+        file: "crates/media/src/keyvalue/log.rs",
+        from: "numbers.all().for_each(|number| self.say(number));",
+        to: "let _ = numbers.all();",
+        test: keys("outlived_pairs::a_log_that_was_cut_off_has_the_numbers_of_former_processes"),
+    },
+    Mutation {
+        name: "survive-key-number-again",
+        guard: "a number that a death has lost is not used again",
+        file: "crates/media/src/keyvalue/numbers.rs",
+        from: "last: u64::from(incarnation) << COUNT_BITS,",
+        to: "last: u64::from(incarnation.min(1)) << COUNT_BITS,",
+        test: keys("outlived_pairs::a_number_that_a_death_has_lost_is_not_used_again"),
+    },
+    Mutation {
+        name: "survive-key-number-cleared",
+        guard: "a command whose result has replaced its note has happened",
+        file: "crates/media/src/keyvalue/numbers.rs",
+        from: "number == 0 || self.found.have(number)",
+        to: "self.found.have(number)",
+        test: keys("outlived_keys::a_command_to_a_key_has_one_effect_wherever_the_process_dies"),
+    },
+    Mutation {
+        name: "survive-key-note-of-rejected",
+        guard: "a command that was rejected has no note",
+        file: "crates/controller/src/lane/issue_once.rs",
+        from: "                slot.drop_note();\n            }\n            added",
+        to: "            }\n            added",
+        test: keys("outlived_keys::a_command_to_a_key_has_one_effect_wherever_the_process_dies"),
+    },
+    Mutation {
+        name: "survive-key-note-shown",
+        guard: "a host gets no number as a result",
+        file: "crates/controller/src/state/slot.rs",
+        from: "self.result = if result == Outcome::NO_RESULT {",
+        to: "self.result = if result == Outcome::NO_RESULT - 1 {",
+        test: keys("outlived_keys::a_command_to_a_key_has_one_effect_wherever_the_process_dies"),
+    },
+    Mutation {
+        name: "survive-key-compound",
+        guard: "a command without a note is not executed twice",
+        file: "crates/controller/src/lane/restore.rs",
+        from: "set.repeats(&sqe) || (notes && set.is_noted(&sqe))",
+        to: "set.repeats(&sqe) || notes",
+        test: keys("outlived_keys::a_command_to_a_key_has_one_effect_wherever_the_process_dies"),
     },
     Mutation {
         name: "survive-version-early",
