@@ -119,7 +119,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kv-one",
         guard: "one channel has the pairs",
-        file: "crates/media/src/keyvalue/channel.rs",
+        file: "crates/media/src/keyvalue/channel/mod.rs",
         from: "        rest.take()",
         to: "        rest.take().or_else(|| KeyValue::new(512, 1, self.dialect).ok().map(Box::new))",
         test: unit(
@@ -141,7 +141,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kv-slices-wait",
         guard: "no command is done while a large value is copied",
-        file: "crates/media/src/keyvalue/channel.rs",
+        file: "crates/media/src/keyvalue/channel/mod.rs",
         from: "        if self.slices.is_going() {\n            return Added::Full(ticket);",
         to: "        if false {\n            return Added::Full(ticket);",
         test: unit(
@@ -152,7 +152,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kv-slices-whole",
         guard: "a channel that ends leaves no value half copied",
-        file: "crates/media/src/keyvalue/channel.rs",
+        file: "crates/media/src/keyvalue/channel/mod.rs",
         from: "        while self.slices.is_going() {",
         to: "        while false {",
         test: unit(
