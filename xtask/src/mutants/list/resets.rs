@@ -50,6 +50,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "quiet-reset",
+        guard: "a controller whose reset is in progress is not quiet, with or without lanes",
+        file: "crates/controller/src/controller/mod.rs",
+        from: "!matches!(self.life.phase, Phase::Stopping(_)) && !self.queues.has_lanes()",
+        to: "!self.queues.has_lanes()",
+        test: unit(
+            "controller",
+            "controller::tests::lifecycle::a_reset_in_progress_is_not_quiet_without_lanes",
+        ),
+    },
+    Mutation {
+        name: "quiet-lanes",
+        guard: "a controller with lanes is not quiet",
+        file: "crates/controller/src/controller/mod.rs",
+        from: "!matches!(self.life.phase, Phase::Stopping(_)) && !self.queues.has_lanes()",
+        to: "!matches!(self.life.phase, Phase::Stopping(_))",
+        test: unit(
+            "controller",
+            "controller::tests::lifecycle::a_controller_with_lanes_is_not_quiet",
+        ),
+    },
+    Mutation {
         name: "ready-falls",
         guard: "RDY falls when no command of the former life is in flight",
         file: "crates/controller/src/controller/lifecycle.rs",

@@ -381,6 +381,31 @@ fn a_function_level_reset_by_configuration_space_does_the_same() {
     rig.enable();
 }
 
+/// A host without I/O queues has no lanes; RDY still falls in a later turn.
+#[test]
+fn a_reset_in_progress_is_not_quiet_without_lanes() {
+    let mut rig = Rig::enabled();
+    assert!(rig.controller.is_quiet());
+    rig.controller.function_reset();
+    assert!(!rig.controller.is_quiet());
+    assert_eq!(rig.csts(), RDY);
+    rig.turns(4);
+    assert!(rig.controller.is_quiet());
+    assert_eq!(rig.csts(), 0);
+}
+
+/// Its lanes may have commands in flight that reach the memory of its host.
+#[test]
+fn a_controller_with_lanes_is_not_quiet() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    rig.turns(4);
+    assert!(!rig.controller.is_quiet());
+    rig.controller.function_reset();
+    rig.turns(4);
+    assert!(rig.controller.is_quiet());
+}
+
 #[test]
 fn memory_that_was_truncated_fails_this_controller() {
     let mut rig = Rig::enabled();
