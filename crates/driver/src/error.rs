@@ -135,6 +135,22 @@ impl DriverError {
         matches!(self, Self::InUse { .. } | Self::NoAnswer { .. })
     }
 
+    /// Whether no server listens on the drive's socket. A server that refuses, closes connections
+    /// or may not be reached by this user is there.
+    #[must_use]
+    pub fn is_without_server(&self) -> bool {
+        let Self::Connect { error, .. } = self else {
+            return false;
+        };
+        let ClientError::Connect(error) = error else {
+            return false;
+        };
+        matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+        )
+    }
+
     /// The meaning of a failed vfio-user request.
     pub(crate) fn from_client(what: &'static str, error: ClientError, after: Duration) -> Self {
         match error {

@@ -188,4 +188,37 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "vfio_user_bus::doorbells_for_a_server_that_does_not_read_fill_its_socket_and_are_not_waited_for",
         ),
     },
+    Mutation {
+        name: "drive-fence-waits",
+        guard: "a process serves no host while commands of the last one may be at a drive",
+        file: "crates/media/src/drive/mod.rs",
+        from: "let _ = fence.recv_timeout(FENCE_BOUND);",
+        to: "drop(fence);",
+        test: unit(
+            "media",
+            "drive::tests::again::the_process_waits_for_the_commands_of_the_last_one",
+        ),
+    },
+    Mutation {
+        name: "drive-fence-bound",
+        guard: "the wait for a drive that does not answer has a bound",
+        file: "crates/media/src/drive/mod.rs",
+        from: "let _ = fence.recv_timeout(FENCE_BOUND);",
+        to: "let _ = fence.recv();",
+        test: unit(
+            "media",
+            "drive::tests::again::slow::a_server_that_does_not_answer_is_waited_for_for_a_bounded_time",
+        ),
+    },
+    Mutation {
+        name: "drive-fence-server",
+        guard: "a server that closes connections may still execute commands of the last process",
+        file: "crates/driver/src/error.rs",
+        from: "let ClientError::Connect(error) = error else {\n            return false;",
+        to: "let ClientError::Connect(error) = error else {\n            return true;",
+        test: unit(
+            "media",
+            "drive::tests::again::a_server_that_closes_connections_is_waited_for_too",
+        ),
+    },
 ];

@@ -470,8 +470,12 @@ impl<B: Bus> Keeper<B> {
                 ))
             }
         });
-        // Without a server nothing executes the commands of the last process.
-        if matches!(opened, Ok(_) | Err(DriverError::Connect { .. })) {
+        // Without a server nothing executes the commands of the last process. One that closes the
+        // connection may still do so.
+        let has_passed = opened
+            .as_ref()
+            .map_or_else(DriverError::is_without_server, |_| true);
+        if has_passed {
             self.fence = None;
         }
         match opened {

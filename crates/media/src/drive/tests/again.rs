@@ -1,9 +1,18 @@
 //! A drive that a former process of the server had.
 
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use driver::bus::place::Place;
 use port::{Outcome, Request};
 
 use super::rig::{Host, Rig, Shape};
 use crate::drive::op::{HANG_TICKS, INTERRUPTED};
+use crate::drive::{Drive, Known};
 
 const WRITE: Request<'static> = Request::Write {
     offset: 0,
@@ -83,4 +92,65 @@ fn another_drive_is_not_used() {
     let counts = rig.drive.counts();
     assert!(!counts.is_there);
     assert_eq!((counts.losses, counts.commands), (1, 0));
+}
+
+/// How a server treats those that connect to it.
+#[derive(Clone, Copy, PartialEq)]
+enum Server {
+    /// It answers nothing.
+    Silent,
+    /// It closes each connection, as one may that still serves its last client.
+    Closing,
+}
+
+/// Continues with a drive whose server ends after this number of 10 ms. Returns whether the server
+/// had ended by then.
+fn returns_after(server_is: Server, steps: u32) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drive.sock");
+    let server = UnixListener::bind(&path).unwrap();
+    server.set_nonblocking(true).unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    let (stop, stopped) = channel::<()>();
+    let its = ended.clone();
+    let thread = thread::spawn(move || {
+        for _ in 0..steps {
+            if server_is == Server::Closing {
+                while server.accept().is_ok() {}
+            }
+            let step = stopped.recv_timeout(Duration::from_millis(10));
+            if step == Err(RecvTimeoutError::Disconnected) {
+                break;
+            }
+        }
+        its.store(true, Ordering::SeqCst);
+        drop(server);
+    });
+    let known = Known::from_bytes(&known()).unwrap();
+    let drive = Drive::again(&Place::VfioUser(path), known, &[]).unwrap();
+    let has_ended = ended.load(Ordering::SeqCst);
+    drop((drive, stop));
+    thread.join().unwrap();
+    has_ended
+}
+
+/// As long as the server may execute commands of the former process, no host is served.
+#[test]
+fn the_process_waits_for_the_commands_of_the_last_one() {
+    assert!(returns_after(Server::Silent, 60));
+}
+
+/// It may still execute commands of the former process: only its end shows that it does not.
+#[test]
+fn a_server_that_closes_connections_is_waited_for_too() {
+    assert!(returns_after(Server::Closing, 60));
+}
+
+mod slow {
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_answer_is_waited_for_for_a_bounded_time() {
+        assert!(!returns_after(Server::Silent, 3000));
+    }
 }
