@@ -607,7 +607,7 @@ fn keys_in_a_file_have_one_effect_wherever_the_process_dies() {
         let path = Some(path.as_path());
         let place = Place { dialect, path };
         let count = play(place, &[]).expect("it plays");
-        for point in (0..count).step_by(23) {
+        for point in (0..count).step_by(41) {
             play(place, &[point]);
         }
     }
