@@ -138,7 +138,10 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
     let traits = real.as_ref().map_or(TRAITS, Real::traits);
     let medium = Medium {
         channel,
-        bytes: real.map_or(Bytes::Simulated(disk), Bytes::Real),
+        bytes: match real {
+            Some(real) => Bytes::Real(Box::new(real)),
+            None => Bytes::Simulated(disk),
+        },
         depth: DEPTH,
     };
     for Reactor { engine, .. } in &mut world.reactors {

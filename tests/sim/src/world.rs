@@ -57,7 +57,7 @@ pub enum Bytes {
     /// In virtual time.
     Simulated(Rc<RefCell<Disk>>),
     /// What the program serves memory with.
-    Real(Real),
+    Real(Box<Real>),
 }
 
 /// A host and where its controller is.
