@@ -26,6 +26,7 @@ mod connection;
 pub mod header;
 mod listener;
 pub mod message;
+mod migrate;
 mod parting;
 pub mod relayed;
 

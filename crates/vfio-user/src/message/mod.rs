@@ -13,6 +13,7 @@ mod device;
 mod dma;
 mod flags;
 mod irq;
+mod migration;
 #[cfg(test)]
 mod properties;
 mod region;
@@ -24,6 +25,9 @@ pub use access::{Access, DmaAccess};
 pub use device::{DeviceFlags, DeviceInfo};
 pub use dma::{DmaMap, DmaMapFlags, DmaUnmap, DmaUnmapFlags};
 pub use irq::{IrqAction, IrqData, IrqFlags, IrqInfo, SetIrqs, SetIrqsFlags, irq_index};
+pub use migration::{
+    DeviceFeature, DeviceState, FeatureFlags, MigrationData, MigrationFlags, MigrationState,
+};
 pub use region::{RegionFlags, RegionInfo, RegionIoFds, SparseArea, region_index};
 pub use version::{Capabilities, Migration, Refusal, Version};
 use zerocopy::FromBytes;
