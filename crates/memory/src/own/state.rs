@@ -221,6 +221,60 @@ impl StateFile {
         Ok(())
     }
 
+    /// Bytes of the file.
+    pub fn file_len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// What the file holds, for another machine: its pages that are not all zero, with their
+    /// offsets. No area may change meanwhile.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn pages(&self) -> io::Result<Vec<(u64, Vec<u8>)>> {
+        let mut pages = Vec::new();
+        for offset in (0..self.map.len() as u64).step_by(PAGE_LEN) {
+            let mut page = vec![0; PAGE_LEN];
+            let read = rustix::io::pread(&self.fd, &mut page, offset)?;
+            if read != PAGE_LEN {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if page.iter().any(|byte| *byte != 0) {
+                pages.push((offset, page));
+            }
+        }
+        Ok(pages)
+    }
+
+    /// A file of `len` bytes with these pages, which [`StateFile::pages`] gave on another machine.
+    /// What they hold is checked as by [`StateFile::open`].
+    ///
+    /// # Errors
+    /// See [`OpenError`]; `InvalidInput` for a page that is none of the file.
+    pub fn from_pages<'a>(
+        name: &str,
+        len: u64,
+        pages: impl IntoIterator<Item = (u64, &'a [u8])>,
+    ) -> Result<Arc<Self>, OpenError> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create(name, flags).map_err(io::Error::from)?;
+        rustix::fs::ftruncate(&fd, len).map_err(io::Error::from)?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW;
+        rustix::fs::fcntl_add_seals(&fd, seals).map_err(io::Error::from)?;
+        for (offset, page) in pages {
+            let behind = offset.checked_add(PAGE_LEN as u64);
+            let inside = behind.is_some_and(|behind| behind <= len);
+            if page.len() != PAGE_LEN || offset % PAGE_LEN as u64 != 0 || !inside {
+                return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
+            }
+            let wrote = rustix::io::pwrite(&fd, page, offset).map_err(io::Error::from)?;
+            if wrote != PAGE_LEN {
+                return Err(io::Error::from(io::ErrorKind::WriteZero).into());
+            }
+        }
+        Self::open(fd)
+    }
+
     /// The lengths of the areas, in bytes.
     pub fn area_lens(&self) -> impl Iterator<Item = usize> {
         self.areas.iter().map(|area| area.len)
@@ -402,6 +456,27 @@ mod tests {
             [word(32), word(40), word(48), word(56)],
             [4096, 4096, 8192, 8192]
         );
+    }
+
+    #[test]
+    fn its_pages_make_the_same_file_again() {
+        let file = file();
+        let mut area = file.take::<u32, u64>(1, 4).unwrap();
+        area.parts().1[3] = 9;
+        let pages = file.pages().unwrap();
+        assert_eq!(pages.len(), 2, "the header, and the page that is not zero");
+        let len = file.file_len() as u64;
+        let given = || pages.iter().map(|(at, page)| (*at, page.as_slice()));
+        let copy = StateFile::from_pages("copy", len, given()).unwrap();
+        assert_eq!(copy.format_version(), 7);
+        assert_eq!(copy.adopt::<u32, u64>(1, 4).unwrap().slots()[3], 9);
+        for wrong in [len, 1, u64::MAX - 1, 0_u64.wrapping_sub(4096)] {
+            let page: &[u8] = &[1; 4096];
+            let made = StateFile::from_pages("copy", len, given().chain([(wrong, page)]));
+            assert!(made.is_err(), "{wrong:#x}");
+        }
+        assert!(StateFile::from_pages("copy", len + 4096, given()).is_err());
+        assert!(StateFile::from_pages("copy", len, []).is_err());
     }
 
     #[test]
