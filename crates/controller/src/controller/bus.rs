@@ -8,6 +8,10 @@
 //! the host. [`Controller::has_left_bus`] reports the end. Commands that still hang after
 //! [`DEADLINE_NS`] are aborted and their mapping is kept, as for an unmap.
 //!
+//! A controller that is [halted](Controller::halt) is to move to another process: its lanes leave
+//! the bus in the same way, and until no medium has anything of an aborted command. Admin commands
+//! that wait complete, and none is fetched.
+//!
 //! It does NOT delay resets, shutdowns or register accesses: none of them touches the host's
 //! memory.
 
@@ -24,6 +28,10 @@ type Withheld = (u16, [u32; 2], Status);
 pub(super) struct Bus {
     /// The function may issue no memory requests.
     off: bool,
+    /// It is to be copied, or was: it serves nothing.
+    halted: bool,
+    /// It was on another server, and fetches when it serves again.
+    pub(super) moved: bool,
     /// Counts the changes, so that the answer to an earlier one is recognised.
     round: u32,
     /// The lanes must be informed in the next turn.
@@ -59,13 +67,40 @@ impl Controller {
     /// requests. True if it may.
     #[must_use]
     pub fn has_left_bus(&self) -> bool {
+        !self.bus.off || self.lanes_have_left()
+    }
+
+    fn lanes_have_left(&self) -> bool {
         let has_left = |left: u32| left == self.bus.round;
-        !self.bus.off
-            || !self.bus.changed
-                && self
-                    .queues
-                    .cqs()
-                    .all(|(_, cq)| cq.lane.is_none() || has_left(cq.left_bus))
+        let mut cqs = self.queues.cqs();
+        !self.bus.changed && cqs.all(|(_, cq)| cq.lane.is_none() || has_left(cq.left_bus))
+    }
+
+    /// Has it serve nothing, or serve again. Halting is over when [`Self::has_halted`]; commands
+    /// that hang are not aborted, so the caller bounds the wait.
+    pub fn halt(&mut self, halted: bool) {
+        if self.bus.halted != halted {
+            self.bus.halted = halted;
+            self.change_bus();
+        }
+    }
+
+    /// Whether another server has its media, so that it must not be enabled.
+    pub fn set_elsewhere(&mut self, elsewhere: bool) {
+        self.elsewhere = elsewhere;
+    }
+
+    /// Whether it is halted, and its state can be copied: no command is in any stage, no admin
+    /// command waits except for an event, and no reset or shutdown is in progress.
+    #[must_use]
+    pub fn has_halted(&self) -> bool {
+        self.bus.halted
+            && self.lanes_have_left()
+            && self.bus.withheld.is_empty()
+            && self.admin.pending.iter().next().is_none()
+            && self.admin.interrupted.is_empty()
+            && !self.is_transient()
+            && self.has_replayed()
     }
 
     /// Whether interrupts by MSI and MSI-X may go out.
@@ -81,14 +116,18 @@ impl Controller {
             return;
         }
         self.bus.off = off;
-        self.bus.round = self.bus.round.wrapping_add(1);
-        self.bus.changed = true;
-        self.bus.deadline = None;
-        self.news.count();
+        self.change_bus();
         tracing::debug!(controller = self.config.name, off, "bus mastering changed");
         if !off {
             self.interrupts.recheck();
         }
+    }
+
+    fn change_bus(&mut self) {
+        self.bus.round = self.bus.round.wrapping_add(1);
+        self.bus.changed = true;
+        self.bus.deadline = None;
+        self.news.count();
     }
 
     /// Tells the lanes, and bounds the wait for them.
@@ -96,12 +135,21 @@ impl Controller {
     pub(super) fn advance_bus(&mut self, lanes: &mut impl LaneTable) -> bool {
         let changed = std::mem::take(&mut self.bus.changed);
         let round = self.bus.round;
-        match (changed, self.bus.off) {
+        let Bus { off, halted, .. } = self.bus;
+        match (changed, off || halted) {
             (true, true) => {
-                self.bus.deadline = Some(self.now + DEADLINE_NS);
-                self.tell_lanes(lanes, || LaneCommand::LeaveBus { round });
+                self.bus.deadline = off.then_some(self.now + DEADLINE_NS);
+                self.tell_lanes(lanes, || LaneCommand::LeaveBus {
+                    round,
+                    idle: halted,
+                });
             }
-            (true, false) => self.tell_lanes(lanes, || LaneCommand::TakeBus),
+            (true, false) => {
+                self.tell_lanes(lanes, || LaneCommand::TakeBus);
+                if std::mem::take(&mut self.bus.moved) {
+                    self.release(lanes);
+                }
+            }
             (false, _) => (),
         }
         if self.bus.deadline.is_some() && self.has_left_bus() {
@@ -145,6 +193,6 @@ impl Controller {
 
     /// Whether admin commands may be fetched, and their completions posted.
     pub(crate) fn serves_admin(&self) -> bool {
-        !self.bus.off && !self.held_back
+        !self.bus.off && !self.bus.halted && !self.held_back
     }
 }

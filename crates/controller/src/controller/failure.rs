@@ -34,6 +34,11 @@ pub enum Failure {
     /// What another process has left cannot be continued with, or its commands do not end.
     #[error("the controller cannot go on where the last process ended: reset the controller")]
     NotRestored,
+    /// Another server has its medium, as before or after a migration.
+    #[error(
+        "another server has the controller's medium: attach to that one, move the controller here with `nvmirage migrate`, or end the other server"
+    )]
+    Elsewhere,
 }
 
 /// An invalid setting that a controller was enabled with.

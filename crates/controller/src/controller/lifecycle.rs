@@ -221,6 +221,9 @@ impl Controller {
         if self.lost.as_ref().is_some_and(LostFlag::is_lost) {
             return self.fail(Failure::MemoryLost);
         }
+        if self.elsewhere {
+            return self.fail(Failure::Elsewhere);
+        }
         // What a host wrote there while we were disabled, as one does that does not know of a
         // reset, names no entries of the queues that it has now; it submits the first command after
         // RDY (Base 2.1, 3.5.1).
@@ -407,6 +410,18 @@ impl Controller {
         };
         let cache = self.flushes.of_cache.as_ref().is_some_and(Flush::is_done);
         phase || shutdown || cache || self.registers.reset_wanted() && !self.is_resetting()
+    }
+
+    /// Whether a reset, a start, a shutdown or a flush of its own is in progress.
+    pub(super) fn is_transient(&self) -> bool {
+        let shuts = matches!(
+            self.life.shutdown,
+            Shutdown::Draining(_) | Shutdown::Flushing(_)
+        );
+        matches!(self.life.phase, Phase::Stopping(_))
+            || shuts
+            || self.flushes.of_cache.is_some()
+            || self.is_moving()
     }
 
     fn wants_shutdown(&self) -> bool {

@@ -23,6 +23,7 @@ mod function;
 mod inspection;
 mod interrupts;
 mod lifecycle;
+mod migrate;
 mod news;
 mod restore;
 mod saved;
@@ -51,6 +52,7 @@ use self::function::Function;
 pub use self::interrupts::Interrupt;
 use self::interrupts::Interrupts;
 use self::lifecycle::{Life, Phase, Warned};
+pub use self::migrate::{MAX_STREAM_LEN, MigrateError, Moved};
 use self::news::News;
 pub use self::restore::Left;
 use self::saved::Saved;
@@ -87,6 +89,8 @@ pub struct Controller {
     started: bool,
     /// It was restored, and not released: neither it nor its lanes fetch commands.
     held_back: bool,
+    /// Its media are another server's: it must not be enabled.
+    elsewhere: bool,
     pub(crate) life: Life,
     flushes: Flushes,
     pub(crate) admin: AdminSide,
@@ -161,6 +165,7 @@ impl Controller {
             now: Time(0),
             started: false,
             held_back: false,
+            elsewhere: false,
             life: Life::new(),
             flushes: Flushes::default(),
             admin: AdminSide::new(),

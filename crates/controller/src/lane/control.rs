@@ -63,7 +63,7 @@ impl Lane {
                 .abandon(|slot| !slot.counted.in_subsystem() && slot.epoch < before_epoch),
             LaneCommand::AbandonIssued => self.queues.abandon(|slot| !slot.counted.in_subsystem()),
             LaneCommand::AbandonAll => self.queues.abandon_all(),
-            LaneCommand::LeaveBus { round } => self.queues.service.leave_bus(round),
+            LaneCommand::LeaveBus { round, idle } => self.queues.service.leave_bus(round, idle),
             LaneCommand::TakeBus => self.queues.service.take_bus(),
             LaneCommand::Pause => self.queues.service.set_to_move(true),
             LaneCommand::Resume => self.queues.service.set_to_move(false),
@@ -292,6 +292,7 @@ impl Queues {
             Some(Awaits::Commands | Awaits::Replays) => {
                 self.sqs.iter().flatten().all(|sq| sq.outstanding == 0)
             }
+            Some(Awaits::Idle) => self.slots.free() as usize == self.slots.len(),
         }
     }
 

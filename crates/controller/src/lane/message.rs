@@ -67,6 +67,8 @@ pub enum LaneCommand {
     LeaveBus {
         /// Counts the changes.
         round: u32,
+        /// And when no medium has anything of an aborted command either.
+        idle: bool,
     },
     /// It may again.
     TakeBus,

@@ -37,6 +37,8 @@ pub(super) struct Service {
     stop: Stop,
     /// The round of the last [`super::LaneCommand::LeaveBus`].
     bus_round: u32,
+    /// That one waits for aborted commands, too.
+    to_idle: bool,
     /// Nothing is fetched: the lane is to move.
     to_move: bool,
     /// Nothing is fetched: the function may issue no memory requests.
@@ -61,6 +63,8 @@ pub(super) enum Awaits {
     Media,
     /// No command that was fetched.
     Commands,
+    /// No command in any stage, not even an aborted one.
+    Idle,
     /// The same, of a lane that was restored.
     Replays,
 }
@@ -75,6 +79,7 @@ impl Service {
             ending: false,
             stop: Stop::No,
             bus_round: 0,
+            to_idle: false,
             to_move: false,
             off_bus: false,
         }
@@ -162,12 +167,13 @@ impl Service {
     }
 
     /// It is to leave the bus: it fetches no more commands, and finishes those fetched.
-    pub(super) fn leave_bus(&mut self, round: u32) {
+    pub(super) fn leave_bus(&mut self, round: u32, idle: bool) {
         if matches!(self.stop, Stop::Asked | Stop::Told) {
             return;
         }
         self.stop = Stop::Leaving;
         self.bus_round = round;
+        self.to_idle = idle;
         self.off_bus = true;
         self.settle();
     }
@@ -195,9 +201,12 @@ impl Service {
     /// What a stop or a leave of the bus still waits for, if there is one.
     pub(super) fn awaits(&self) -> Option<Awaits> {
         match self.stop {
-            Stop::No if self.restored == Restored::Replaying => Some(Awaits::Replays),
+            Stop::No | Stop::Leaving if self.restored == Restored::Replaying => {
+                Some(Awaits::Replays)
+            }
             Stop::No | Stop::Left | Stop::Told => None,
             Stop::Asked => Some(Awaits::Media),
+            Stop::Leaving if self.to_idle => Some(Awaits::Idle),
             Stop::Leaving => Some(Awaits::Commands),
         }
     }
@@ -214,7 +223,7 @@ impl Service {
                 self.settle();
                 Some(LaneEvent::Replayed)
             }
-            Awaits::Commands => {
+            Awaits::Commands | Awaits::Idle => {
                 self.stop = Stop::Left;
                 self.settle();
                 let round = self.bus_round;

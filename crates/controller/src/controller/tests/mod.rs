@@ -22,6 +22,7 @@ mod lba_status;
 mod lifecycle;
 mod logs;
 mod maps;
+mod migrate;
 mod namespaces;
 mod namespaces_model;
 mod queues;

@@ -125,6 +125,11 @@ impl Lanes {
         self.table.iter().flatten()
     }
 
+    /// Their process has ended.
+    pub(super) fn end(self) {
+        self.table.into_iter().flatten().for_each(Lane::end);
+    }
+
     pub(super) fn live(&self) -> usize {
         self.table.iter().flatten().count()
     }
@@ -244,9 +249,7 @@ impl Rig {
     pub(super) fn revive(&mut self) {
         let fd = self.controller.state().fd().try_clone_to_owned().unwrap();
         let file = StateFile::open(fd).unwrap();
-        for lane in std::mem::take(&mut self.lanes).table.into_iter().flatten() {
-            lane.end();
-        }
+        std::mem::take(&mut self.lanes).end();
         let config = SubsystemConfig::with_namespaces(32, namespaces());
         self.subsystem = Subsystem::new(config).unwrap();
         self.subsystem.set_key(OwnerKey::subsystem(3));

@@ -1,0 +1,339 @@
+//! A controller that moves to another server: what it gives, and what it takes.
+//!
+//! Given is what a process that died leaves (`restore`): the state file, and the doorbells. A
+//! process that died leaves the MSI-X table to its host, and its counters to the subsystem's
+//! record; another server has neither, so both are given, too. The host's memory and the bytes of
+//! media are not: the host has the one, and both servers reach the other.
+//!
+//! Invariants:
+//! - Only a controller that has halted gives its state: no command is in any stage, so nothing is
+//!   executed again.
+//! - A stream is taken only by a controller that the host cannot tell from the one that gave it
+//!   ([`Controller::appearance`]).
+//! - Any bytes may be taken: a wrong stream is an error, and changes nothing.
+
+mod stream;
+
+use std::sync::Arc;
+
+use memory::{DmaView, DoorbellPages, OpenError, StateFile};
+use subsystem::{HealthRecord, Subsystem};
+
+pub use self::stream::MAX_STREAM_LEN;
+use super::{Controller, Left, RestoreError};
+use crate::config::ControllerConfig;
+use crate::lane::LaneTable;
+
+/// Bytes of a page of the state file.
+const PAGE: usize = 4096;
+/// Largest state file: its lanes' areas, with room for more.
+const MAX_FILE_LEN: u64 = 2 * MAX_STREAM_LEN as u64;
+/// Words of [`HealthRecord`].
+const HEALTH_WORDS: usize = 10;
+
+/// Why a controller's state cannot be given or taken.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// It still serves.
+    #[error("commands are in flight: stop the device first")]
+    Busy,
+    /// More bytes than any state has.
+    #[error("the state has more than {MAX_STREAM_LEN} bytes")]
+    TooLong,
+    /// Its end is missing.
+    #[error("the end of the state is missing: write all of it")]
+    Truncated,
+    /// It does not begin as a state does.
+    #[error("these bytes are not the state of a controller of nvmirage")]
+    Magic,
+    /// Another version.
+    #[error(
+        "the state has version {found}, and this program takes version {}: migrate between programs of one version",
+        stream::VERSION
+    )]
+    Version {
+        /// The version that it has.
+        found: u32,
+    },
+    /// It is not as it was sent.
+    #[error("the state is damaged: {0}")]
+    Damaged(&'static str),
+    /// It is of a controller that the host can tell from this one.
+    #[error(
+        "the state is of another drive: it has {theirs}, and this controller has {ours}: configure both servers alike"
+    )]
+    Other {
+        /// What the other one has, or that it has nothing more.
+        theirs: String,
+        /// What this one has.
+        ours: String,
+    },
+    /// The state file cannot be read or made.
+    #[error(transparent)]
+    File(#[from] OpenError),
+    /// The state contradicts itself, or its queues are not in the host's memory.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+}
+
+/// The state of a controller of another server, checked as far as that needs no controller.
+#[derive(Debug)]
+pub struct Moved {
+    file: Arc<StateFile>,
+    doorbells: Vec<u32>,
+    msix: Vec<u8>,
+    health: HealthRecord,
+}
+
+impl Moved {
+    /// Reads a stream, for a controller with this appearance.
+    ///
+    /// # Errors
+    /// [`MigrateError`].
+    pub fn read(stream: &[u8], appearance: &str) -> Result<Self, MigrateError> {
+        let [theirs, file, doorbells, msix, health] = stream::read(stream)?;
+        compare(theirs, appearance)?;
+        let (doorbells, rest) = doorbells.as_chunks();
+        if !rest.is_empty() {
+            return Err(MigrateError::Damaged("a doorbell is not whole"));
+        }
+        Ok(Self {
+            file: read_file(file)?,
+            doorbells: doorbells
+                .iter()
+                .map(|four| u32::from_le_bytes(*four))
+                .collect(),
+            msix: msix.to_vec(),
+            health: read_health(health)?,
+        })
+    }
+}
+
+impl Controller {
+    /// What a host can see of the controller and its namespaces and may rely on, a line for each
+    /// property. The firmware's revision is not among them: a drive may move to another version.
+    #[must_use]
+    pub fn appearance(&self) -> String {
+        use std::fmt::Write as _;
+
+        let ControllerConfig {
+            name: _,
+            vendor_id,
+            device_id,
+            serial,
+            model_number,
+            firmware_revision: _,
+            subnqn,
+            queues,
+            queue_depth,
+            max_transfer,
+            doorbells,
+            msix,
+            intx,
+        } = &self.config;
+        let mut lines = format!(
+            "subnqn {subnqn}\nserial {serial}\nmodel {model_number}\ncontroller id {}\nvendor \
+             {vendor_id:#06x}\ndevice {device_id:#06x}\nqueues {queues}\nqueue_depth \
+             {queue_depth}\nmax_transfer {max_transfer}\ndoorbells {doorbells:?}\nmsix \
+             {msix}\nintx {intx}\n",
+            self.id.0
+        );
+        for namespace in self.attached.table.iter() {
+            let n = namespace;
+            let named = writeln!(
+                lines,
+                "namespace {} of {} blocks of {} bytes, nguid {:032x}, eui64 {:016x}, set {:?}",
+                n.nsid,
+                n.blocks,
+                1_u64 << n.lba_shift,
+                u128::from_be_bytes(n.nguid),
+                u64::from_be_bytes(n.eui64),
+                n.csi(),
+            );
+            named.expect("a string takes everything");
+        }
+        lines
+    }
+
+    /// The state of a controller that has halted, for one on another server.
+    ///
+    /// # Errors
+    /// [`MigrateError::Busy`]; the system's.
+    pub fn give(&mut self) -> Result<Vec<u8>, MigrateError> {
+        if !self.has_halted() {
+            return Err(MigrateError::Busy);
+        }
+        self.save();
+        let file = write_file(self.saved.file())?;
+        let slots = 0..self.config.doorbell_slots();
+        let doorbells = slots.map(|slot| self.doorbells.pages.load(slot).to_le_bytes());
+        let mut msix = vec![0; usize::from(self.config.msix_vectors()) * 16];
+        self.bar_read(4, 0, &mut msix);
+        let sections = [
+            self.appearance().into_bytes(),
+            file,
+            doorbells.flatten().collect(),
+            msix,
+            write_health(&self.health().counted),
+        ];
+        let stream = stream::write(&sections);
+        if stream.len() > MAX_STREAM_LEN {
+            return Err(MigrateError::TooLong);
+        }
+        Ok(stream)
+    }
+
+    /// A controller with the state of one on another server, in the place of a former one, which
+    /// has left the subsystem. It is halted. What the host rings is in `doorbells` from now on.
+    ///
+    /// # Errors
+    /// [`MigrateError`]; lanes that were inserted until then must be removed.
+    pub fn take(
+        config: ControllerConfig,
+        moved: Moved,
+        doorbells: Arc<DoorbellPages>,
+        view: Arc<DmaView>,
+        subsystem: &mut Subsystem,
+        lanes: &mut impl LaneTable,
+    ) -> Result<Self, MigrateError> {
+        let Moved {
+            file,
+            doorbells: rung,
+            msix,
+            health,
+        } = moved;
+        let slots = config.doorbell_slots();
+        if rung.len() != slots || doorbells.slots() < slots {
+            return Err(MigrateError::Damaged("it has another number of doorbells"));
+        }
+        if msix.len() != usize::from(config.msix_vectors()) * 16 {
+            return Err(MigrateError::Damaged("it has another number of vectors"));
+        }
+        for (slot, value) in rung.into_iter().enumerate() {
+            doorbells.store(slot, value);
+        }
+        let left = Left {
+            file,
+            doorbells,
+            view,
+            crashed: false,
+        };
+        let mut controller = Self::restore(config, left, subsystem, lanes)?;
+        controller.health.continue_life(&health);
+        controller.bar_write(4, 0, &msix);
+        controller.bus.moved = true;
+        controller.halt(true);
+        Ok(controller)
+    }
+}
+
+/// Finds the first property that two controllers do not share.
+fn compare(theirs: &[u8], ours: &str) -> Result<(), MigrateError> {
+    let theirs = std::str::from_utf8(theirs);
+    let theirs = theirs.map_err(|_| MigrateError::Damaged("its first section is no text"))?;
+    if theirs == ours {
+        return Ok(());
+    }
+    let (mut left, mut right) = (theirs.lines(), ours.lines());
+    loop {
+        let (theirs, ours) = (left.next(), right.next());
+        if theirs != ours || theirs.is_none() {
+            let shown = |line: Option<&str>| line.unwrap_or("no other namespace").to_owned();
+            return Err(MigrateError::Other {
+                theirs: shown(theirs),
+                ours: shown(ours),
+            });
+        }
+    }
+}
+
+/// The length of the file, and each page that is not all zero, after its offset.
+fn write_file(file: &StateFile) -> Result<Vec<u8>, MigrateError> {
+    let pages = file.pages().map_err(OpenError::from)?;
+    let mut bytes = Vec::with_capacity(8 + pages.len() * (8 + PAGE));
+    bytes.extend((file.file_len() as u64).to_le_bytes());
+    for (offset, page) in pages {
+        bytes.extend(offset.to_le_bytes());
+        bytes.extend(page);
+    }
+    Ok(bytes)
+}
+
+fn read_file(bytes: &[u8]) -> Result<Arc<StateFile>, MigrateError> {
+    let Some((len, pages)) = bytes.split_first_chunk() else {
+        return Err(MigrateError::Damaged("it has no state file"));
+    };
+    let len = u64::from_le_bytes(*len);
+    if len > MAX_FILE_LEN || !pages.len().is_multiple_of(8 + PAGE) {
+        return Err(MigrateError::Damaged("its state file has an odd length"));
+    }
+    let pages = pages.chunks_exact(8 + PAGE).map(|bytes| {
+        let (offset, page) = bytes.split_at(8);
+        let offset = offset.try_into().expect("eight bytes");
+        (u64::from_le_bytes(offset), page)
+    });
+    Ok(StateFile::from_pages("nvmirage-moved", len, pages)?)
+}
+
+fn write_health(health: &HealthRecord) -> Vec<u8> {
+    let HealthRecord {
+        bytes_read,
+        bytes_written,
+        read_commands,
+        write_commands,
+        media_errors,
+        busy_ns,
+        powered_ns,
+        power_cycles,
+        unsafe_shutdowns,
+        error_log_entries,
+        in_use: _,
+    } = *health;
+    let words: [u64; HEALTH_WORDS] = [
+        bytes_read,
+        bytes_written,
+        read_commands,
+        write_commands,
+        media_errors,
+        busy_ns,
+        powered_ns,
+        power_cycles,
+        unsafe_shutdowns,
+        error_log_entries,
+    ];
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn read_health(bytes: &[u8]) -> Result<HealthRecord, MigrateError> {
+    let wrong = MigrateError::Damaged("its counters have another length");
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words: &[[u8; 8]; HEALTH_WORDS] = match words.try_into() {
+        Ok(words) if rest.is_empty() => words,
+        _ => return Err(wrong),
+    };
+    let [
+        bytes_read,
+        bytes_written,
+        read_commands,
+        write_commands,
+        media_errors,
+        busy_ns,
+        powered_ns,
+        power_cycles,
+        unsafe_shutdowns,
+        error_log_entries,
+    ] = words.map(u64::from_le_bytes);
+    Ok(HealthRecord {
+        bytes_read,
+        bytes_written,
+        read_commands,
+        write_commands,
+        media_errors,
+        busy_ns,
+        powered_ns,
+        power_cycles,
+        unsafe_shutdowns,
+        error_log_entries,
+        in_use: false,
+    })
+}
