@@ -29,6 +29,7 @@ mod inspect;
 mod lanes;
 mod mail;
 mod members;
+mod replace;
 mod slot;
 pub mod tenants;
 mod turn;

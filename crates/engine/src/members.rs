@@ -25,7 +25,7 @@ const COLD_INTERVAL_NS: u64 = 5_000;
 pub(crate) struct Member {
     pub(crate) controller: Controller,
     pub(crate) subsystem: SubsystemSlot,
-    places: Places,
+    pub(crate) places: Places,
     heat: Heat,
 }
 

@@ -58,7 +58,7 @@ impl<F: FnMut(ControllerSlot, Interrupt)> Interrupts for F {
 pub struct Engine<C> {
     pub(crate) members: Members,
     /// Controllers and subsystems that were ever taken: a part of the next one's key.
-    taken: u32,
+    pub(crate) taken: u32,
     pub(crate) lanes: Lanes,
     channels: Channels<C>,
     done: Vec<Done>,
