@@ -25,7 +25,7 @@ use port::{Added, Channel, ChannelId, Done, Outcome, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use subsystem::{Subsystem, SubsystemConfig};
 use tempfile::TempDir;
-use transport::vfio_user::{Caller, Entrance, Session, SessionConfig};
+use transport::vfio_user::{Caller, Entrance, Moving, Session, SessionConfig};
 use vfio_user::Listener;
 
 use crate::held::{self, Held};
@@ -61,6 +61,8 @@ pub struct Options {
     pub msix: bool,
     /// Whether each has an interrupt pin.
     pub intx: bool,
+    /// Whether they may migrate: they are the same drive then, over the same bytes.
+    pub migrates: bool,
 }
 
 impl Default for Options {
@@ -72,6 +74,7 @@ impl Default for Options {
             controllers: 1,
             msix: true,
             intx: false,
+            migrates: false,
         }
     }
 }
@@ -129,8 +132,23 @@ impl Server {
         let (orders, ordered) = channel();
         let mut engine = Engine::new(Mode::Poll, Time(0));
         let mut served = Vec::new();
+        let kind = MediumKind::Ram { size: DRIVE_LEN };
+        let open = || Medium::open(&MediumSpec { kind: kind.clone() }).expect("there is memory");
+        let one = open();
         for (index, entrance) in entrances.into_iter().enumerate() {
-            served.push(Served::new(index, entrance, options, &mut engine, &shared));
+            let medium = if options.migrates {
+                one.clone()
+            } else {
+                open()
+            };
+            served.push(Served::new(
+                index,
+                entrance,
+                options,
+                &mut engine,
+                &shared,
+                &medium,
+            ));
         }
         let doorbells = served
             .iter()
@@ -339,9 +357,8 @@ impl Served {
         options: &Options,
         engine: &mut Engine<HeldChannel>,
         shared: &Arc<Shared>,
+        medium: &Arc<Medium>,
     ) -> Self {
-        let kind = MediumKind::Ram { size: DRIVE_LEN };
-        let medium = Medium::open(&MediumSpec { kind }).expect("there is memory");
         let depth = u16::try_from(CHANNEL_DEPTH).expect("it is small");
         let channel = HeldChannel {
             inner: medium.channel(depth).expect("memory needs nothing"),
@@ -351,10 +368,13 @@ impl Served {
         let id = ChannelId(u16::try_from(index).expect("there are few"));
         let taken = engine.add_channel(id, channel, CHANNEL_DEPTH);
         assert!(taken.is_ok(), "each has its own");
-        let (config, subsystem) = config(index, options, id, &medium);
+        let (config, subsystem) = config(index, options, id, medium);
         let doorbells = DoorbellPages::new(config.doorbell_slots()).expect("there is memory");
         let doorbells = Arc::new(doorbells);
-        let session_config = SessionConfig::of(&config);
+        let session_config = SessionConfig {
+            migrates: options.migrates,
+            ..SessionConfig::of(&config)
+        };
         let mut subsystem = Subsystem::new(subsystem).expect("it is a good one");
         let controller = Controller::new(config, doorbells.clone(), &mut subsystem);
         let controller = controller.expect("it is a good one");
@@ -399,14 +419,15 @@ fn config(
         restrictions: None,
         set: None,
     };
+    let drive = if options.migrates { 0 } else { index };
     let config = ControllerConfig {
         name: format!("c{index}"),
         vendor_id: 0x4e56,
         device_id: 1,
-        serial: format!("S{index}"),
+        serial: format!("S{drive}"),
         model_number: "protocol test".into(),
         firmware_revision: "1".into(),
-        subnqn: format!("nqn.2024-01.org.example:c{index}"),
+        subnqn: format!("nqn.2024-01.org.example:c{drive}"),
         queues: options.queues,
         queue_depth: options.queue_depth,
         max_transfer: 1 << 20,
@@ -503,6 +524,19 @@ impl Reactor {
             return true;
         };
         let polled = session.poll(controller, now);
+        if let Some(moving) = session.take_arrived(controller) {
+            let Moving {
+                state,
+                doorbells,
+                view,
+            } = moving;
+            let engine = &mut self.engine;
+            let taken = engine.replace_controller(served.slot, state, doorbells, view);
+            let there = engine.controller_mut(served.slot);
+            let there = there.expect("another one is in its place");
+            session.moved(there, taken).expect("its holder is there");
+            return true;
+        }
         self.messages += u64::from(polled.messages);
         if let Some(end) = polled.ended {
             drop(served.session.take().map(Session::part));

@@ -21,6 +21,7 @@ mod entrance;
 mod hearing;
 mod interrupts;
 mod memory_map;
+mod migration;
 mod regions;
 mod resume;
 mod session;
@@ -32,7 +33,7 @@ pub use entrance::Entrance;
 pub use hearing::ResumeError;
 pub use resume::Resumed;
 use rustix::io::Errno;
-pub use session::Session;
+pub use session::{Moving, Session};
 use vfio_user::ConnectionError;
 
 /// The part of a controller's configuration that its sessions need.
@@ -48,6 +49,8 @@ pub struct SessionConfig {
     pub messages: u16,
     /// Whether there is an interrupt pin.
     pub intx: bool,
+    /// Whether a host may move the controller to another server.
+    pub migrates: bool,
 }
 
 impl SessionConfig {
@@ -60,6 +63,7 @@ impl SessionConfig {
             vectors: config.msix_vectors(),
             messages: config.messages(),
             intx: config.intx,
+            migrates: false,
         }
     }
 }

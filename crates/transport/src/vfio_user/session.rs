@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::{fmt, io};
 
+use controller::controller::{MigrateError, Moved};
 use controller::{Controller, Failure, Interrupt};
 use memory::{ClientMappings, DmaView, DoorbellPages, EventFd, LostFlag};
 use port::time::Time;
@@ -19,7 +20,8 @@ use vfio_user::{Command, Connection, Header, Message, Parting};
 use super::hearing::{ResumeError, hear};
 use super::interrupts::Interrupts;
 use super::memory_map::MemoryMap;
-use super::waiting::{Until, WaitingList};
+use super::migration::Migration;
+use super::waiting::{Until, Waiting, WaitingList};
 use super::{Answer, Polled, SessionConfig, SessionEnd, number, regions};
 
 /// Messages handled in one poll, so that a host that talks without end does not keep its reactor.
@@ -40,6 +42,17 @@ pub struct Session {
     busy_polls: u32,
 }
 
+/// A state on its way into a controller.
+#[derive(Debug)]
+pub struct Moving {
+    /// The state.
+    pub state: Moved,
+    /// The doorbells that the host rings.
+    pub doorbells: Arc<DoorbellPages>,
+    /// The host's memory.
+    pub view: Arc<DmaView>,
+}
+
 /// Everything but the socket.
 struct Device {
     config: SessionConfig,
@@ -49,6 +62,7 @@ struct Device {
     doorbells: Arc<DoorbellPages>,
     memory: MemoryMap,
     interrupts: Interrupts,
+    migration: Migration,
     /// The body of the reply.
     body: Vec<u8>,
 }
@@ -74,6 +88,7 @@ impl Session {
                 doorbells_sent: false,
                 doorbells,
                 memory: MemoryMap::new(),
+                migration: Migration::new(),
                 body: Vec::new(),
             },
             waiting: WaitingList::default(),
@@ -236,9 +251,48 @@ impl Session {
         Ok(())
     }
 
+    fn take_due(
+        &mut self,
+        controller: &mut Controller,
+        now: Time,
+    ) -> Option<(Waiting, Result<(), Errno>)> {
+        let migration = &mut self.device.migration;
+        self.waiting.take_due(controller, migration, now)
+    }
+
+    /// The state of a controller on another server, which one in the place of this controller is
+    /// to take: with these doorbells and this memory. [`Self::moved`] follows.
+    pub fn take_arrived(&mut self, controller: &Controller) -> Option<Moving> {
+        if !self.device.migration.has_arrived() || !controller.is_quiet() {
+            return None;
+        }
+        Some(Moving {
+            state: self.device.migration.take_arrived()?,
+            doorbells: self.device.doorbells.clone(),
+            view: self.view().0,
+        })
+    }
+
+    /// Another controller is in the place of the last one, with the state that had arrived or as
+    /// after power-on.
+    ///
+    /// # Errors
+    /// Its holder is gone.
+    pub fn moved(
+        &mut self,
+        controller: &mut Controller,
+        taken: Result<(), MigrateError>,
+    ) -> Result<(), SessionEnd> {
+        if let Err(error) = taken {
+            self.device.migration.fail(controller, &error);
+        }
+        controller.expect_messages();
+        self.continue_with(controller)
+    }
+
     /// Sends the replies that need not wait any longer.
     fn send_due(&mut self, controller: &mut Controller, now: Time) -> Result<(), SessionEnd> {
-        while let Some((waiting, result)) = self.waiting.take_due(controller, now) {
+        while let Some((waiting, result)) = self.take_due(controller, now) {
             self.device.body.clear();
             match waiting.until {
                 Until::Drained { request, .. } => request.encode(&mut self.device.body),
@@ -246,6 +300,10 @@ impl Session {
                     request.encode(&mut self.device.body)
                 }
                 Until::Settled(None) => (),
+                Until::Migrated(reply) => {
+                    reply.encode(&mut self.device.body);
+                    self.device.migration.value().encode(&mut self.device.body);
+                }
                 Until::Reset => {
                     let interrupts = &mut self.device.interrupts;
                     interrupts.forget_pending();
@@ -399,8 +457,17 @@ impl Device {
             Command::REGION_READ => self.read(body, controller),
             Command::REGION_WRITE => self.write(header, body, controller),
             Command::DEVICE_RESET => {
+                self.migration.reset(controller);
                 controller.function_reset();
                 Ok(Answer::Later(Until::Reset))
+            }
+            Command::DEVICE_FEATURE if self.config.migrates => {
+                let later = self.migration.feature(body, controller, out)?;
+                Ok(later.map_or(Answer::Reply, |reply| Answer::Later(Until::Migrated(reply))))
+            }
+            Command::MIG_DATA_READ if self.config.migrates => self.migration.read(body, out),
+            Command::MIG_DATA_WRITE if self.config.migrates => {
+                self.migration.write(body, controller, out)
             }
             // Ours to send, migration, messages that were not offered, and unknown ones.
             _ => Err(Errno::OPNOTSUPP),

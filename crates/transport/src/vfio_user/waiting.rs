@@ -15,7 +15,9 @@ use memory::guest::dma::Reach;
 use port::time::Time;
 use rustix::io::Errno;
 use vfio_user::Header;
-use vfio_user::message::{Access, DmaUnmap};
+use vfio_user::message::{Access, DeviceFeature, DmaUnmap};
+
+use super::migration::Migration;
 
 /// How long commands in flight may take before they are aborted.
 const ABANDON_NS: u64 = 4_000_000_000;
@@ -41,6 +43,8 @@ pub(super) enum Until {
     /// Nothing is in flight to the host's memory, of which the host has taken the bus away; the
     /// reply is the request.
     OffBus(Access),
+    /// The device has taken the state that was asked for.
+    Migrated(DeviceFeature),
     /// The pin's level has followed; the reply is the request, where there is one.
     Settled(Option<Access>),
 }
@@ -73,10 +77,11 @@ impl WaitingList {
         self.0.is_empty()
     }
 
-    /// Whether the next message may be handled: there is room for its reply, and no reset is in
-    /// progress, which must be finished before any later message.
+    /// Whether the next message may be handled: there is room for its reply, and no reset or
+    /// migration is in progress, which must be finished before any later message.
     pub(super) fn has_room(&self) -> bool {
-        let resets = self.0.back().is_some_and(|last| last.until == Until::Reset);
+        let last = self.0.back().map(|last| &last.until);
+        let resets = matches!(last, Some(Until::Reset | Until::Migrated(_)));
         self.0.len() < MAX_WAITING && !resets
     }
 
@@ -84,6 +89,7 @@ impl WaitingList {
     pub(super) fn take_due(
         &mut self,
         controller: &mut Controller,
+        migration: &mut Migration,
         now: Time,
     ) -> Option<(Waiting, Result<(), Errno>)> {
         for index in 0..self.0.len() {
@@ -109,6 +115,7 @@ impl WaitingList {
                     let due = controller.has_left_bus() || waited >= ANSWER_NS;
                     due.then_some(Ok(()))
                 }
+                Until::Migrated(_) => migration.poll(controller, waited >= ANSWER_NS),
                 Until::Settled(_) => {
                     let due = !controller.rechecks_interrupts() || waited >= ANSWER_NS;
                     due.then_some(Ok(()))

@@ -32,6 +32,7 @@ fn resume(messages: &[(Command, &[u8], &[BorrowedFd<'_>])]) -> Result<Resumed, R
         vectors: 2,
         messages: 0,
         intx: false,
+        migrates: false,
     };
     Resumed::read(arrival, SLOTS, config)
 }

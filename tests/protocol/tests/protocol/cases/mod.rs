@@ -10,6 +10,7 @@ mod framing;
 mod intx;
 mod irq_info;
 mod lost_memory;
+mod migration;
 mod region_info;
 mod region_io_fds;
 mod region_read;
