@@ -26,6 +26,17 @@ const DAMAGED: Test = crash("a_damaged_area_is_refused_or_goes_on");
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "restart-off-the-bus",
+        guard: "a lane that was restored and leaves the bus reports its replays",
+        file: "crates/controller/src/lane/service.rs",
+        from: "Stop::No | Stop::Leaving if self.restored == Restored::Replaying => {",
+        to: "Stop::No if self.restored == Restored::Replaying => {",
+        test: unit(
+            "controller",
+            "controller::tests::bus::a_controller_that_is_off_the_bus_goes_on_in_another_process",
+        ),
+    },
+    Mutation {
         name: "restart-poison-again",
         guard: "a command by which the process died twice is not executed a third time",
         file: "crates/controller/src/lane/restore.rs",

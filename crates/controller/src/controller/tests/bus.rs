@@ -260,3 +260,21 @@ fn event_idx_is_not_written_without_bus_mastering() {
             .all(|byte| *byte == 0xbb)
     );
 }
+
+#[test]
+fn a_controller_that_is_off_the_bus_goes_on_in_another_process() {
+    let mut rig = rig();
+    rig.set_bus(COMMAND, MEMORY);
+    rig.turns(4);
+    assert!(rig.controller.has_left_bus());
+    rig.revive();
+    rig.turns(10);
+    assert!(rig.controller.has_replayed(), "it has nothing to replay");
+    assert!(rig.controller.has_left_bus());
+    rig.controller.release(&mut rig.lanes);
+    rig.take_bus();
+    let read = rig.read_sqe(5, 1);
+    rig.submit_io(1, 0, read);
+    rig.turns(6);
+    assert_eq!(rig.io_cqe(1, 0).map(|cqe| cqe.cid), Some(5));
+}
