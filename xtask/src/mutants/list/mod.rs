@@ -14,6 +14,7 @@ mod key_value;
 mod keys;
 mod load;
 mod memory_map;
+mod migrate;
 mod models;
 mod observe;
 mod operators;
@@ -44,6 +45,7 @@ const ALL: &[&[Mutation]] = &[
     book::MUTATIONS,
     queues::MUTATIONS,
     memory_map::MUTATIONS,
+    migrate::MUTATIONS,
     commands::MUTATIONS,
     consent::MUTATIONS,
     drives::MUTATIONS,
