@@ -8,7 +8,6 @@ use model::{
     Arithmetic, CollectionPolicy, Direction, FlashExtras, FlashParameters, Model, NvmParameters,
     Parameters,
 };
-
 use port::MediumTraits;
 
 use crate::medium::Port;
@@ -25,7 +24,7 @@ pub struct Real {
 }
 
 impl Real {
-    /// A new one of `size` bytes, with the time of a drive or without.
+    /// A new one of `size` bytes, with a timing model or without.
     pub(crate) fn new(size: u64, timing: Option<Parameters>) -> Self {
         let medium = Self::open(size, timing.as_ref(), KeptFiles::default());
         Self {
@@ -60,7 +59,7 @@ impl Real {
         Port::Ram(self.medium.channel(depth).expect("a channel of memory"))
     }
 
-    /// What it says of itself.
+    /// Its traits.
     pub(crate) fn traits(&self) -> MediumTraits {
         self.medium.traits()
     }

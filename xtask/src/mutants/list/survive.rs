@@ -198,7 +198,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "survive-version-4-marks",
         guard: "a number of a sample of version 4 is no note",
         file: "crates/controller/src/state/mod.rs",
-        from: "    if version < FORMAT_VERSION {",
+        from: "    if version < NOTED_SINCE {",
         to: "    if version < OLDEST_VERSION {",
         test: integration(
             "controller",
