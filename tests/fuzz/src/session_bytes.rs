@@ -147,8 +147,8 @@ const STEPS_MAX: usize = 100;
 
 /// The server's end of the connection.
 enum End {
-    Caller(Caller),
-    Host(Session),
+    Caller(Box<Caller>),
+    Host(Box<Session>),
 }
 
 /// Looks at the connection until there is nothing more to do; nothing when it has ended.
@@ -159,7 +159,7 @@ fn serve(rig: &mut Rig, end: End, intact: bool) -> Option<End> {
             Ok(()) if caller.is_introduced() => {
                 let config = SessionConfig::of(rig.controller().config());
                 let doorbells = rig.doorbells.clone();
-                caller.attach(doorbells, config, rig.controller()).ok()?
+                Box::new(caller.attach(doorbells, config, rig.controller()).ok()?)
             }
             Ok(()) => return Some(End::Caller(caller)),
             Err(CallerEnd::Ended(SessionEnd::FramingLost { size })) => {
@@ -220,9 +220,9 @@ pub(crate) fn run(program: Program) {
     let mut reader = theirs.try_clone().unwrap();
     let mut raw = theirs.try_clone().unwrap();
     let mut client = Connection::new(theirs).unwrap();
-    let mut end = Some(End::Caller(
+    let mut end = Some(End::Caller(Box::new(
         Caller::new(Arrival::ours(ours), rig.now()).unwrap(),
-    ));
+    )));
     let mut pending = Vec::new();
     let mut intact = true;
     for (id, step) in (0u16..).zip(program.steps.into_iter().take(STEPS_MAX)) {

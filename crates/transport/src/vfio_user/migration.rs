@@ -38,7 +38,7 @@ pub(super) struct Migration {
     /// In RESUMING: what was written.
     arriving: Vec<u8>,
     /// A state to be taken by another controller in the place of this one.
-    arrived: Option<Moved>,
+    arrived: Option<Box<Moved>>,
 }
 
 /// Progress of a request.
@@ -169,7 +169,7 @@ impl Migration {
 
     /// A state that has arrived, for [`Controller::take`] in the place of the present controller.
     pub(super) fn take_arrived(&mut self) -> Option<Moved> {
-        self.arrived.take()
+        self.arrived.take().map(|moved| *moved)
     }
 
     /// Whether a state has arrived, and no controller has taken it.
@@ -233,7 +233,7 @@ impl Migration {
                 let stream = std::mem::take(&mut self.arriving);
                 match Moved::read(&stream, &controller.appearance()) {
                     Ok(moved) => {
-                        self.arrived = Some(moved);
+                        self.arrived = Some(Box::new(moved));
                         return Ok(Step::Waits);
                     }
                     Err(error) => {
