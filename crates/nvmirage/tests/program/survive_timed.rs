@@ -82,14 +82,15 @@ fn settled(world: &World) -> Vec<Value> {
     }
 }
 
-/// The holder's file of the checkpoint.
-fn checkpoint(server: &mut Server) -> PathBuf {
+/// The holder's file of the checkpoint. `None` also where another one takes its place while the
+/// holder's files are listed.
+fn find_checkpoint(server: &mut Server) -> Option<PathBuf> {
     let all = fs::read_dir(format!("/proc/{}/fd", server.child().id())).unwrap();
     let mut all = all.map(|entry| entry.unwrap().path());
     let is_it = |path: &PathBuf| {
         fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("memfd:timing m"))
     };
-    all.find(is_it).expect("the holder has a checkpoint")
+    all.find(is_it)
 }
 
 /// Waits for a checkpoint of a state that is as late as now.
@@ -100,11 +101,12 @@ fn wait_for_checkpoint(server: &mut Server) {
     loop {
         // Another one may take its place meanwhile.
         let mut at = [0; 8];
-        let read = File::open(checkpoint(server)).and_then(|file| {
+        let read = find_checkpoint(server).map(|path| {
+            let file = File::open(path)?;
             let len = file.metadata()?.len();
             file.read_exact_at(&mut at, len - TAIL + 24)
         });
-        if read.is_ok() && u64::from_le_bytes(at) > now {
+        if matches!(read, Some(Ok(()))) && u64::from_le_bytes(at) > now {
             return;
         }
         assert!(Instant::now() < deadline, "no checkpoint: {}", server.log());
@@ -213,7 +215,7 @@ fn a_damaged_checkpoint_begins_a_new_drive_and_is_counted() {
         assert_ne!(flash(&world), begun);
         let place = match backing {
             file if file.contains("path") => world.path("m.img.timing"),
-            _ => checkpoint(&mut server),
+            _ => find_checkpoint(&mut server).expect("the holder has a checkpoint"),
         };
         let damaged = OpenOptions::new()
             .read(true)
