@@ -36,7 +36,7 @@ pub enum Failure {
     NotRestored,
     /// Another server has its medium, as before or after a migration.
     #[error(
-        "another server has the controller's medium: attach to that one, move the controller here with `nvmirage migrate`, or end the other server"
+        "another server has the controller's medium: attach to that one, or end it and reset the controller"
     )]
     Elsewhere,
 }

@@ -41,11 +41,11 @@ pub(crate) enum Rule {
 /// A command of the host, by its key's number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
-    /// Stores so many bytes.
+    /// A store of a value with this length, in bytes.
     Store(u8, Rule, u32),
     Append(u8, u32),
     Delete(u8),
-    /// Stores under both keys, if they do not exist.
+    /// One compound command that stores under both keys, if neither exists.
     Compound(u8, u8),
 }
 
