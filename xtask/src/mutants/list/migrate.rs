@@ -37,8 +37,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "migrate-checksum",
         guard: "a state with a flipped bit is refused",
         file: "crates/controller/src/controller/migrate/stream.rs",
-        from: "    if crc32c(rest) != word(head, 24) {",
-        to: "    if crc32c(rest) == u32::MAX {",
+        from: "    if crc32c::crc32c(rest) != word(head, 24) {",
+        to: "    if crc32c::crc32c(rest) == u32::MAX {",
         test: moves("controller::migrate::stream::tests::every_flipped_bit_is_found"),
     },
     Mutation {
