@@ -133,9 +133,10 @@ impl Up {
         let socket = socket.context(
             "the socket path is not UTF-8, which QEMU's JSON requires: use another path",
         )?;
-        let running = requests::inventory(server);
-        let survives = running.is_ok_and(|running| running.process.survives);
-        let options = qemu::options(&self.name, socket, self.memory.0, survives);
+        let guest = |survives| {
+            let options = qemu::options(&self.name, socket, self.memory.0, survives);
+            format!("for a guest: {}\n", in_one_line(&options))
+        };
         // first of all: who has no QEMU for it wants to know before anything is made
         if let Some(warning) = qemu_args::warning(self.qemu.as_deref()) {
             terminal::progress::note(&format!("warning: {warning}"));
@@ -176,7 +177,6 @@ impl Up {
         if let Some(path) = config.media[0].path() {
             made.file(path);
         }
-        let guest = format!("for a guest: {}\n", in_one_line(&options));
         if serves {
             let serving = Serving {
                 holder: None,
@@ -187,7 +187,7 @@ impl Up {
                 stop_at_eof: false,
             };
             return process::run(serving, || {
-                terminal::print(&guest)?;
+                terminal::print(&guest(false))?;
                 made.keep();
                 Ok(())
             });
@@ -207,6 +207,7 @@ impl Up {
                 terminal::progress::note(&format!("warning: {}: {advice}", path.display()));
             }
         }
+        let guest = guest(requests::inventory(server)?.process.survives);
         let served = requests::configuration(server)?;
         let dashboard = server::dashboard_address(&served.control.unwrap_or_default());
         terminal::print(&format!(
