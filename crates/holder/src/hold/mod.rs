@@ -21,8 +21,10 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
+use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 use vfio_user::Listener;
 use vfio_user::relayed::{self, Outbox};
 
@@ -129,6 +131,7 @@ struct Hold {
 impl Hold {
     fn new(arguments: Vec<OsString>, until_eof: bool) -> io::Result<Self> {
         raise_limit();
+        lock_memory();
         let poller = Poller::new()?;
         let mut mask = SigSet::empty();
         for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
@@ -621,6 +624,19 @@ fn raise_limit() {
     limit.current = limit.maximum;
     // Where that fails, hosts find the limit sooner.
     let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// Keeps what is in our memory from being paged out: where memory is short, a host would wait for
+/// the holder, and a worker that dies for its successor. Not where locked memory is limited: the
+/// limit counts what is allocated later, which would then fail.
+fn lock_memory() {
+    let is_unlimited = getrlimit(Resource::Memlock).current.is_none();
+    let may =
+        || capabilities(None).is_ok_and(|ours| ours.effective.contains(CapabilitySet::IPC_LOCK));
+    if is_unlimited || may() {
+        // Where that fails, the holder is as other processes are.
+        let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);
+    }
 }
 
 /// The time of CLOCK_MONOTONIC.

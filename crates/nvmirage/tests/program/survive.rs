@@ -9,7 +9,8 @@ use std::{fs, thread};
 use nvme_spec::Status;
 use nvme_spec::features::FeatureId;
 use nvme_spec::opcode::NvmOpcode;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, test_kill_process};
+use rustix::thread::{CapabilitySet, capabilities};
 use serde_json::Value;
 
 use crate::host::Host;
@@ -311,6 +312,27 @@ fn three_deaths_in_a_row_leave_a_fatal_status_and_a_living_host() {
     // The holder still ends when it is asked to.
     server.signal(Signal::TERM);
     assert!(!server.end().success());
+}
+
+#[test]
+fn a_holder_stays_in_memory_where_that_is_allowed_and_its_worker_need_not() {
+    let world = World::new();
+    let mut server = serve(&world, &["ram:size=1MiB"]);
+    let is_allowed = getrlimit(Resource::Memlock).current.is_none()
+        || capabilities(None)
+            .unwrap()
+            .effective
+            .contains(CapabilitySet::IPC_LOCK);
+    let locked = |pid| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+        let kilobytes = line.unwrap().trim().strip_suffix(" kB");
+        kilobytes.unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(locked(server.child().id()) > 0, is_allowed);
+    let worker = worker(&mut server, None);
+    assert_eq!(locked(worker.as_raw_nonzero().get() as u32), 0);
+    server.stop();
 }
 
 #[test]
