@@ -21,7 +21,7 @@ const OF_GUESTS: [&str; 2] = ["tests/vm/", "crates/guest-rig/"];
 pub(super) fn guests(context: &mut Context<'_>) -> Result<Counts> {
     let seed = seed_of_commit(context.workspace)?;
     match part_of_guests(context.all, &context.changed(), seed) {
-        None => nextest(context, "guests", None),
+        None => nextest(context, "guests"),
         Some(part) => {
             let part = format!("slice:{part}/{GUEST_PARTS}");
             nextest_with(context, "guests", &["--partition", &part])

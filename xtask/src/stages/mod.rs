@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -529,7 +530,7 @@ fn unit(context: &mut Context<'_>) -> Result<Counts> {
         .and_then(|changes| changes.packages.as_ref());
     let packages: Option<Vec<&str>> =
         packages.map(|names| names.iter().map(String::as_str).collect());
-    let mut counts = nextest(context, "default", packages.as_deref())?;
+    let mut counts = units(context, packages.as_deref())?;
     let of = packages.as_deref().map(filter_of);
     counts += long::slow_units(context, of.as_deref())?;
     if counts.failed > 0 {
@@ -545,13 +546,23 @@ fn unit(context: &mut Context<'_>) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Runs the tests that a profile of .config/nextest.toml selects, all or those of some packages.
-/// All of the workspace is named every time, so that it is built once.
-fn nextest(context: &mut Context<'_>, profile: &str, packages: Option<&[&str]>) -> Result<Counts> {
-    match &packages.map(filter_of) {
-        Some(of) => nextest_with(context, profile, &["--no-tests=pass", "-E", of]),
-        None => nextest_with(context, profile, &[]),
+/// Runs the tests that need no guest, three for each two processors: many of them wait, for times
+/// that a drive takes or bounds that end, and use a processor for three quarters of their time.
+fn units(context: &mut Context<'_>, packages: Option<&[&str]>) -> Result<Counts> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let threads = (processors + processors / 2).to_string();
+    let mut args = vec!["--test-threads", &threads];
+    let of = packages.map(filter_of);
+    if let Some(of) = &of {
+        args.extend(["--no-tests=pass", "-E", of]);
     }
+    nextest_with(context, "default", &args)
+}
+
+/// Runs the tests that a profile of .config/nextest.toml selects. All of the workspace is named
+/// every time, so that it is built once.
+fn nextest(context: &mut Context<'_>, profile: &str) -> Result<Counts> {
+    nextest_with(context, profile, &[])
 }
 
 /// The filter that selects packages.
@@ -596,15 +607,15 @@ fn loom(context: &mut Context<'_>) -> Result<Counts> {
 }
 
 fn protocol(context: &mut Context<'_>) -> Result<Counts> {
-    nextest(context, "protocol", None)
+    nextest(context, "protocol")
 }
 
 fn guests_slow(context: &mut Context<'_>) -> Result<Counts> {
-    nextest(context, "guests-slow", None)
+    nextest(context, "guests-slow")
 }
 
 fn fuzz_corpus(context: &mut Context<'_>) -> Result<Counts> {
-    nextest(context, "fuzz", None)
+    nextest(context, "fuzz")
 }
 
 /// The README's first command, as a person types it, and its output for machines.
