@@ -82,6 +82,7 @@ impl Controller {
             .into_iter()
             .for_each(|nsid| self.logs.changed_namespaces.add(nsid));
         self.raise(Event::NamespaceChanged);
+        self.save();
         true
     }
 
@@ -385,6 +386,7 @@ impl Controller {
         if let Some(zslba) = zone.filter(|_| not_written.contains(&failed.status)) {
             self.logs.changed_zones.add(failed.nsid, zslba);
             self.raise(Event::ZoneChanged);
+            self.save();
         }
         if failed.status == Status::DATA_TRANSFER_ERROR && self.is_unshared(failed.data) {
             self.warn_unshared();
@@ -416,6 +418,7 @@ impl Controller {
         if let Some((nsid, zslba)) = found {
             self.logs.changed_zones.add(nsid, zslba);
             self.raise(Event::ZoneChanged);
+            self.save();
         }
     }
 

@@ -17,6 +17,7 @@ use nvme_spec::command::QueuePriority;
 use nvme_spec::log::LogPageId;
 use nvme_spec::registers::{CommandSetSelected, ShutdownStatus};
 use nvme_spec::{Cqe, Sqe};
+use port::namespace::Namespace;
 use subsystem::Subsystem;
 
 use super::Controller;
@@ -206,12 +207,20 @@ impl Controller {
         self.doorbells.watch.heed(QueueName::Completion(0));
         self.admin.events = Events::restore((saved.events_raised, saved.events_told));
         // Which namespaces have changed was not saved, nor which zones.
-        if self.admin.events.has(Event::NamespaceChanged) {
-            for namespace in self.attached.table.iter() {
-                self.logs.changed_namespaces.add(namespace.nsid);
-            }
+        if saved.unread.namespaces() || self.admin.events.has(Event::NamespaceChanged) {
+            self.logs.changed_namespaces.add_others();
         }
-        self.admin.events.clear(LogPageId::CHANGED_ZONE_LIST);
+        if saved.unread.zones() {
+            let has_zones = |it: &&Namespace| {
+                let set = it.set.as_ref();
+                set.is_some_and(|set| set.zone_of(it, 0).is_some())
+            };
+            for namespace in self.attached.table.iter().filter(has_zones) {
+                self.logs.changed_zones.add_others(namespace.nsid);
+            }
+        } else {
+            self.admin.events.clear(LogPageId::CHANGED_ZONE_LIST);
+        }
         for (at, cid) in saved.held_cids.iter().enumerate() {
             if at < saved.held as usize {
                 self.admin.events.hold(*cid);

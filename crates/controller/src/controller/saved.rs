@@ -95,6 +95,18 @@ pub struct AdminTail {
     __: u16,
 }
 
+/// Lists of changes that were not empty: after a death the host is told to look at everything.
+#[bitfield(u8)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Unread {
+    /// The Changed Attached Namespace List.
+    pub namespaces: bool,
+    /// A Changed Zone List.
+    pub zones: bool,
+    #[bits(6)]
+    __: u8,
+}
+
 open_enum! {
     /// What an admin command waits for.
     pub struct WaitingKind(u16) {
@@ -142,8 +154,10 @@ pub struct AdminState {
     pub sq_bell: BellState,
     /// As `sq_bell`.
     pub cq_bell: BellState,
+    /// What the host has not read of.
+    pub unread: Unread,
     /// 0.
-    pub reserved: [u8; 6],
+    pub reserved: [u8; 5],
     /// The last completion, without its phase.
     pub cqe: [u64; 2],
 }
@@ -432,7 +446,10 @@ impl Controller {
             cq_shadow,
             sq_bell,
             cq_bell,
-            reserved: [0; 6],
+            unread: Unread::new()
+                .with_namespaces(!self.logs.changed_namespaces.is_empty())
+                .with_zones(self.logs.changed_zones.first().is_some()),
+            reserved: [0; 5],
             cqe,
         };
         ordered();

@@ -20,6 +20,10 @@ const REFUSED: Test = unit(
     "controller",
     "controller::tests::restart::what_another_version_or_controller_has_saved_is_refused",
 );
+const ZONE_CHANGED: Test = unit(
+    "controller",
+    "controller::tests::sets::a_zone_that_changed_before_a_death_is_not_forgotten",
+);
 const POISON: Test =
     crash("a_command_that_ends_the_process_twice_ends_with_an_error_and_no_other_does");
 const DAMAGED: Test = crash("a_damaged_area_is_refused_or_goes_on");
@@ -279,5 +283,32 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "    if saved.tail >= saved.entries || saved.progress.head() >= saved.entries {",
         to: "    if saved.tail > saved.entries && saved.progress.head() > saved.entries {",
         test: DAMAGED,
+    },
+    Mutation {
+        name: "restart-changed-zones-forgotten",
+        guard: "a host hears of zones that changed before a death",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "with_zones(self.logs.changed_zones.first().is_some())",
+        to: "with_zones(false)",
+        test: ZONE_CHANGED,
+    },
+    Mutation {
+        name: "restart-zone-event-unsaved",
+        guard: "an event that no request waits for is saved at once",
+        file: "crates/controller/src/controller/exchange.rs",
+        from: "            self.logs.changed_zones.add(failed.nsid, zslba);\n            self.raise(Event::ZoneChanged);\n            self.save();\n",
+        to: "            self.logs.changed_zones.add(failed.nsid, zslba);\n            self.raise(Event::ZoneChanged);\n",
+        test: ZONE_CHANGED,
+    },
+    Mutation {
+        name: "restart-changed-namespaces-forgotten",
+        guard: "a host hears of namespaces that changed before a death",
+        file: "crates/controller/src/controller/saved.rs",
+        from: "with_namespaces(!self.logs.changed_namespaces.is_empty())",
+        to: "with_namespaces(false)",
+        test: unit(
+            "controller",
+            "controller::tests::logs::namespaces_that_changed_before_a_death_are_not_forgotten",
+        ),
     },
 ];

@@ -108,6 +108,8 @@ impl Logs {
 pub(crate) struct ChangedNamespaces {
     /// Rising.
     ids: Vec<u32>,
+    /// There were some in an earlier process, and which is not known.
+    others: bool,
 }
 
 impl ChangedNamespaces {
@@ -117,13 +119,22 @@ impl ChangedNamespaces {
         }
     }
 
+    /// Others have changed, too: the page tells its host to look at all of them.
+    pub(crate) fn add_others(&mut self) {
+        self.others = true;
+    }
+
     pub(crate) fn clear(&mut self) {
-        self.ids.clear();
+        *self = Self::default();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ids.is_empty() && !self.others
     }
 
     fn page(&self) -> ChangedNamespaceList {
         let mut list = ChangedNamespaceList::new_zeroed();
-        if self.ids.len() > CHANGED_MAX {
+        if self.others || self.ids.len() > CHANGED_MAX {
             list.nsids[0] = NSID_ALL;
         } else {
             list.nsids[..self.ids.len()].copy_from_slice(&self.ids);
@@ -136,16 +147,31 @@ impl ChangedNamespaces {
 /// 4.1.2.1).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangedZones {
-    /// By namespace: the first block of each zone, as many as a page has room for and one more.
-    zones: BTreeMap<u32, BTreeSet<u64>>,
+    zones: BTreeMap<u32, ZonesOf>,
+}
+
+/// Those of a namespace.
+#[derive(Clone, Debug, Default)]
+struct ZonesOf {
+    /// The first block of each.
+    first: BTreeSet<u64>,
+    /// There are others: more than a page has room for, or those of an earlier process.
+    others: bool,
 }
 
 impl ChangedZones {
     pub(crate) fn add(&mut self, nsid: u32, zslba: u64) {
         let zones = self.zones.entry(nsid).or_default();
-        if zones.len() <= CHANGED_ZONES_MAX {
-            zones.insert(zslba);
+        if zones.first.len() < CHANGED_ZONES_MAX || zones.first.contains(&zslba) {
+            zones.first.insert(zslba);
+        } else {
+            zones.others = true;
         }
+    }
+
+    /// Others of the namespace have changed, too: the page tells its host to look at all of them.
+    pub(crate) fn add_others(&mut self, nsid: u32) {
+        self.zones.entry(nsid).or_default().others = true;
     }
 
     /// The host has read the page of a namespace.
@@ -163,12 +189,12 @@ impl ChangedZones {
         let Some(zones) = self.zones.get(&nsid) else {
             return list;
         };
-        if zones.len() > CHANGED_ZONES_MAX {
+        if zones.others {
             list.nrzid = CHANGED_ZONES_MORE;
             return list;
         }
-        list.nrzid = zones.len() as u16;
-        for (place, zone) in list.zids.iter_mut().zip(zones) {
+        list.nrzid = zones.first.len() as u16;
+        for (place, zone) in list.zids.iter_mut().zip(&zones.first) {
             *place = *zone;
         }
         list

@@ -473,6 +473,27 @@ fn changed_namespaces_are_listed_until_they_were_read() {
 }
 
 #[test]
+fn namespaces_that_changed_before_a_death_are_not_forgotten() {
+    let mut rig = Rig::enabled();
+    // 3 goes: nothing that is still attached tells of it.
+    rig.set_namespaces(namespaces()[..1].to_vec());
+    rig.turns(2);
+    rig.revive();
+    rig.turns(2);
+    let list = rig.log(0x04, 0, 4096).unwrap();
+    // FFFFFFFFh: more than the page has room for (Base 2.1, 5.1.12.1.5).
+    assert_eq!([0, 4].map(|at| u32_at(&list, at)), [u32::MAX, 0]);
+    assert_eq!(rig.log(0x04, 0, 4096).unwrap(), vec![0; 4096]);
+    rig.revive();
+    rig.turns(2);
+    assert_eq!(
+        rig.log(0x04, 0, 4096).unwrap(),
+        vec![0; 4096],
+        "it was read"
+    );
+}
+
+#[test]
 fn a_detached_namespace_takes_no_commands() {
     let mut rig = Rig::enabled();
     rig.create_pair(1, 8);

@@ -247,11 +247,16 @@ impl Rig {
 
     /// The process has died, and another one goes on from what it left; media keep their bytes.
     pub(super) fn revive(&mut self) {
+        self.revive_with(config(), namespaces());
+    }
+
+    /// As [`Rig::revive`], in a world with these namespaces.
+    pub(super) fn revive_with(&mut self, config: ControllerConfig, namespaces: Vec<Namespace>) {
         let fd = self.controller.state().fd().try_clone_to_owned().unwrap();
         let file = StateFile::open(fd).unwrap();
         std::mem::take(&mut self.lanes).end();
-        let config = SubsystemConfig::with_namespaces(32, namespaces());
-        self.subsystem = Subsystem::new(config).unwrap();
+        let subsystem = SubsystemConfig::with_namespaces(32, namespaces);
+        self.subsystem = Subsystem::new(subsystem).unwrap();
         self.subsystem.set_key(OwnerKey::subsystem(3));
         let mut channels = Channels::new();
         for (_, medium) in self.channels.iter_mut() {
@@ -262,8 +267,7 @@ impl Rig {
         self.channels = channels;
         let left = self.left(file);
         self.controller =
-            Controller::restore(self::config(), left, &mut self.subsystem, &mut self.lanes)
-                .unwrap();
+            Controller::restore(config, left, &mut self.subsystem, &mut self.lanes).unwrap();
         self.controller.set_key(OwnerKey::controller(7));
         self.tell_view();
     }

@@ -241,6 +241,49 @@ fn a_zone_that_cannot_be_written_is_told_by_event_and_log() {
 }
 
 #[test]
+fn a_zone_that_changed_before_a_death_is_not_forgotten() {
+    // Its event was reported, or nothing asked for it yet.
+    for has_asked in [true, false] {
+        let mut rig = rig();
+        assert_eq!(code(&rig.set_feature(0x0b, 1 << 27)), OK);
+        rig.create_pair(1, 16);
+        if has_asked {
+            rig.async_event();
+        }
+        rig.medium(1).fault = Some(Cause::WriteFailed);
+        let write = Sqe {
+            opcode: 0x01,
+            nsid: 2,
+            cdw10: 300,
+            ..rig.read_sqe(1, 1)
+        };
+        rig.submit_io(1, 0, write);
+        rig.turns(6);
+        assert_eq!(rig.reap().is_some(), has_asked);
+        rig.revive_with(config(), mixed());
+        rig.turns(2);
+        if !has_asked {
+            rig.async_event();
+            rig.turns(2);
+            let told = rig.reap().expect("an event");
+            assert_eq!((told.dw0, told.dw1), (0x00bf_ef02, 2));
+        }
+        let mut changed = || {
+            let sqe = Sqe {
+                nsid: 2,
+                cdw10: 1023 << 16 | 0xbf,
+                ..rig.with_data(GET_LOG)
+            };
+            assert_eq!(rig.status(sqe), OK);
+            u16_at(&rig.host.read(rig.data_page(), 4096), 0)
+        };
+        // FFFFh: more than the page has room for (ZNS 1.1, 4.1.2.1).
+        assert_eq!(changed(), 0xffff);
+        assert_eq!(changed(), 0, "it was read");
+    }
+}
+
+#[test]
 fn without_zones_there_is_nothing_of_them() {
     let mut rig = Rig::enabled();
     assert_eq!(
