@@ -29,21 +29,40 @@ pub(super) fn guests(context: &mut Context<'_>) -> Result<Counts> {
     }
 }
 
-/// A part of the slow tests without a guest, or all of them; `of` selects some by a filter.
+/// The filter that selects a part of the slow tests without a guest, or all of them.
 ///
 /// # Errors
 /// As [`guests`].
-pub(super) fn slow_units(context: &mut Context<'_>, of: Option<&str>) -> Result<Counts> {
+pub(super) fn slow_units(context: &mut Context<'_>) -> Result<String> {
     let seed = seed_of_commit(context.workspace)?;
     let part = format!("slice:{}/{SLOW_PARTS}", seed % SLOW_PARTS + 1);
-    let mut args = vec!["--no-tests=pass"];
+    let args = [
+        "nextest",
+        "list",
+        "--locked",
+        "--workspace",
+        "--profile",
+        "unit-slow",
+    ];
+    let mut command = context.workspace.cargo(&args)?;
+    command.args(["--message-format", "oneline"]);
     if !context.all {
-        args.extend(["--partition", &part]);
+        command.args(["--partition", &part]);
     }
-    if let Some(of) = of {
-        args.extend(["-E", of]);
+    Ok(filter_of(&context.run(&mut command)?))
+}
+
+/// The filter that selects the slow tests of a list, which has a binary and a name in each line;
+/// other lines are what the build prints.
+fn filter_of(list: &str) -> String {
+    let tests = list.lines().filter_map(|line| line.split_once(' '));
+    let tests = tests.filter(|(_, name)| name.contains("slow::") && !name.contains(' '));
+    let of = |(binary, name)| format!("(binary_id(={binary}) & test(={name}))");
+    let filters: Vec<String> = tests.map(of).collect();
+    match filters.as_slice() {
+        [] => "none()".to_owned(),
+        filters => filters.join(" + "),
     }
-    nextest_with(context, "unit-slow", &args)
 }
 
 /// The part of the guests that runs, counted from 1; `None` for all of them. Commits take turns.
@@ -56,6 +75,18 @@ fn part_of_guests(all: bool, changed: &[String], seed: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slow_tests_are_selected_by_their_names() {
+        let list = "   Compiling slow::er v0.1.0\nlab calibrate::slow::keys\n\
+                    tests-sim::tenants slow::caps\n";
+        assert_eq!(
+            filter_of(list),
+            "(binary_id(=lab) & test(=calibrate::slow::keys)) + \
+             (binary_id(=tests-sim::tenants) & test(=slow::caps))"
+        );
+        assert_eq!(filter_of("    Finished\n"), "none()");
+    }
 
     #[test]
     fn commits_take_turns_with_the_guests_and_a_change_of_them_takes_all() {

@@ -531,8 +531,6 @@ fn unit(context: &mut Context<'_>) -> Result<Counts> {
     let packages: Option<Vec<&str>> =
         packages.map(|names| names.iter().map(String::as_str).collect());
     let mut counts = units(context, packages.as_deref())?;
-    let of = packages.as_deref().map(filter_of);
-    counts += long::slow_units(context, of.as_deref())?;
     if counts.failed > 0 {
         // What failed is then what the log ends with.
         return Ok(counts);
@@ -551,11 +549,18 @@ fn unit(context: &mut Context<'_>) -> Result<Counts> {
 fn units(context: &mut Context<'_>, packages: Option<&[&str]>) -> Result<Counts> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let threads = (processors + processors / 2).to_string();
-    let mut args = vec!["--test-threads", &threads];
-    let of = packages.map(filter_of);
-    if let Some(of) = &of {
-        args.extend(["--no-tests=pass", "-E", of]);
+    let mut filter = format!("default() + {}", long::slow_units(context)?);
+    if let Some(packages) = packages {
+        filter = format!("({filter}) & ({})", filter_of(packages));
     }
+    let args = [
+        "--test-threads",
+        &threads,
+        "--no-tests=pass",
+        "--ignore-default-filter",
+        "-E",
+        &filter,
+    ];
     nextest_with(context, "default", &args)
 }
 
