@@ -72,10 +72,16 @@ impl Drop for Claim {
 }
 
 /// Replaces the text of a lock file. It is for a log line only, so a full disk is no error.
+///
+/// The file is shortened only where it is too long: ext4 writes a file that was truncated and
+/// written to its disk at once, and hosts would wait for that when a process takes over.
 fn note(file: &File, text: &str) {
-    let _ = file
-        .set_len(0)
-        .and_then(|()| file.write_all_at(text.as_bytes(), 0));
+    let len = text.len() as u64;
+    let written = file.write_all_at(text.as_bytes(), 0);
+    let _ = written.and_then(|()| match file.metadata()?.len() > len {
+        true => file.set_len(len),
+        false => Ok(()),
+    });
 }
 
 /// The number of a process in a lock file.
@@ -126,6 +132,12 @@ mod tests {
         let Claim { lock, .. } = &claim;
         flock(lock, FlockOperation::Unlock).unwrap();
         assert_eq!(take().killed(), Some(std::process::id()));
+        // A number that was longer.
+        fs::write(&path, "4294967295\n").unwrap();
+        let claim = take();
+        assert_eq!(claim.killed(), Some(u32::MAX));
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        drop(claim);
         fs::write(&path, "no number").unwrap();
         assert_eq!(take().killed(), None);
     }
