@@ -19,6 +19,7 @@ mod process;
 mod reach;
 mod report;
 mod sample;
+mod survive;
 mod vhost;
 
 use std::fs;
@@ -39,6 +40,7 @@ use self::mount::MountArgs;
 use self::ours::{Ours, Setup, output};
 use self::reach::ReachArgs;
 use self::sample::{Results, Sample, Subject};
+use self::survive::SurviveArgs;
 
 /// Of each medium: much more than the caches hold, little enough to be written whole before it is
 /// measured.
@@ -107,6 +109,8 @@ enum Other {
     Mount(MountArgs),
     /// Measure what sharing a drive by mediated pass-through costs, and what each host gets of it
     Mediated(MediatedArgs),
+    /// Measure what `serve --survive` costs while nothing dies
+    Survive(SurviveArgs),
 }
 
 /// Who runs where.
@@ -158,6 +162,7 @@ fn run(workspace: &Workspace, interrupt: &Interrupt, args: &BenchArgs) -> Result
         Some(Other::Control(args)) => return control::run(workspace, interrupt, args),
         Some(Other::Mount(args)) => return mount::run(workspace, interrupt, args),
         Some(Other::Mediated(args)) => return mediated::run(workspace, interrupt, args),
+        Some(Other::Survive(args)) => return survive::run(workspace, interrupt, args),
         None => {}
     }
     fs::create_dir_all(workspace.logs())?;

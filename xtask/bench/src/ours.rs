@@ -31,6 +31,8 @@ pub(crate) struct Setup {
     pub(crate) controllers: usize,
     /// Queue pairs of each.
     pub(crate) queues: u16,
+    /// `serve --survive`.
+    pub(crate) survives: bool,
 }
 
 impl Setup {
@@ -45,6 +47,7 @@ impl Setup {
             doorbells: "auto",
             controllers: 1,
             queues: 64,
+            survives: false,
         }
     }
 
@@ -90,6 +93,8 @@ fn control(dir: &Path) -> String {
 pub(crate) struct Ours<'a> {
     workspace: &'a Workspace,
     server: Server,
+    /// Of a server that survives.
+    worker: Option<u32>,
     dir: TempDir,
     host_cpu: u32,
     server_cpu: u32,
@@ -107,22 +112,31 @@ impl<'a> Ours<'a> {
         let control = control(dir.path());
         let head = format!("state_dir = {state:?}\ncontrol = {control:?}\n");
         fs::write(&file, head + &setup.configuration(dir.path(), server_cpu))?;
-        let mut server = Server::start(&["--config".as_ref(), file.as_os_str()])?;
+        let mut options = vec!["--config".as_ref(), file.as_os_str()];
+        if setup.survives {
+            options.push("--survive".as_ref());
+        }
+        let mut server = Server::start(&options)?;
         for _ in 1..setup.controllers {
             server.wait_for_line("ready: ", STOP)?;
         }
+        let worker = match setup.survives {
+            true => server.worker()?,
+            false => None,
+        };
         Ok(Self {
             workspace,
             server,
+            worker,
             dir,
             host_cpu,
             server_cpu,
         })
     }
 
-    /// The server's process.
+    /// The server's process: that which serves.
     pub(crate) fn pid(&self) -> u32 {
-        self.server.pid()
+        self.worker.unwrap_or(self.server.pid())
     }
 
     /// Where controller `number` listens.
