@@ -239,6 +239,9 @@ impl Hold {
             return;
         };
         let said = match standby.child.wait() {
+            Ok(end) if standby.child.greeting.is_none() => format!(
+                "it ended ({end}) before it said what it can read: is it nvmirage, of a version with --survive? What it printed is in the server's log"
+            ),
             Ok(end) => format!("it ended ({end})"),
             Err(error) => error.to_string(),
         };
