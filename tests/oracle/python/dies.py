@@ -121,10 +121,14 @@ class Die:
         self.planes = [operation.end] * len(self.planes)
 
     def operate(self, begin, time):
+        """The moment of its end, which is a time where it cannot be suspended."""
         operation = Operation(begin, begin + time)
         self.planes = [operation.end] * len(self.planes)
-        self.last = operation if extra(self.parameters, "suspend_limit") else None
-        return operation
+        if extra(self.parameters, "suspend_limit"):
+            self.last = operation
+            return operation
+        self.last = None
+        return operation.end
 
     def changed(self):
         if extra(self.parameters, "suspend_limit") == 0:

@@ -45,7 +45,11 @@ def time_of(moment):
 
 def latest(moments):
     """The moment at which all of these have come."""
-    return lambda: max(time_of(moment) for moment in moments)
+    known = max((moment for moment in moments if not callable(moment)), default=0)
+    others = [moment for moment in moments if callable(moment)]
+    if not others:
+        return known
+    return lambda: max(known, max(time_of(moment) for moment in others))
 
 
 class Intervals:

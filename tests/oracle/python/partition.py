@@ -4,7 +4,7 @@ from collections import OrderedDict, deque
 from fractions import Fraction
 
 from dies import Channel, Die
-from machine import PAGE, ceil_div, extra, require
+from machine import PAGE, ceil_div, extra, require, time_of
 
 MAPPED = 1024  # logical pages of a page of the map
 
@@ -161,7 +161,7 @@ class Partition:
             for die in range(len(self.dies)):
                 self.move(t, victim, die, flash_page)
         assert victim.valid == 0
-        ends = [die.erase(t).end for die in self.dies]
+        ends = [time_of(die.erase(t)) for die in self.dies]
         victim.taken = 0
         victim.filled = None
         self.free.append(victim)
@@ -176,7 +176,7 @@ class Partition:
 
     def fold(self, t):
         """Takes the oldest wordline out of the cache."""
-        self.folded = self.cached.popleft().fold(t).end
+        self.folded = time_of(self.cached.popleft().fold(t))
         self.folded_pages += self.wordline
 
     def ask_map(self, t, logical, for_read):
