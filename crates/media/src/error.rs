@@ -104,6 +104,15 @@ pub enum MediumError {
         /// this program and QEMU, which belong to an open file rather than to a process.
         pid: Option<u32>,
     },
+    /// Two servers are to use a block device in turn.
+    #[error(
+        "'{}' is a block device, which this server cannot hand over while it has it open: use a file, or remove migration = true from the controller",
+        path.display()
+    )]
+    DeviceMigrates {
+        /// The device.
+        path: PathBuf,
+    },
     /// `direct = "on"` is not possible.
     #[error("'{}' cannot be opened for direct I/O ({reason}): use direct = \"auto\" or \"off\"", path.display())]
     DirectRefused {

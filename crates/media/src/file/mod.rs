@@ -79,6 +79,9 @@ pub struct FileIo {
     /// It is opened for reading alone, never created, and takes no writes: for files and devices
     /// that cannot be written to, or must not be.
     pub read_only: bool,
+    /// Two servers use it in turn ([`crate::Medium::release`]). A file whose lock another server
+    /// has is opened without it, and takes no I/O before [`crate::Medium::claim`].
+    pub migrates: bool,
 }
 
 impl Default for FileIo {
@@ -89,6 +92,7 @@ impl Default for FileIo {
             register_memory: true,
             survives: false,
             read_only: false,
+            migrates: false,
         }
     }
 }
@@ -113,6 +117,8 @@ pub(crate) struct FileMedium {
     /// Whether it rejects writes: it was opened read-only, or its device or file system has become
     /// read-only.
     is_read_only: AtomicBool,
+    /// Whether this process has the lock.
+    is_held: AtomicBool,
     /// Set when the first attempt found the operation unsupported; it is not tried again.
     no_punch: AtomicBool,
     no_zero_range: AtomicBool,
@@ -240,8 +246,31 @@ impl FileMedium {
             health: Health::default(),
             troubles: Arc::new(Troubles::of_file(opened.room())),
             is_read_only: AtomicBool::new(io.read_only),
+            is_held: AtomicBool::new(opened.is_locked),
             opened,
         })
+    }
+
+    pub(crate) fn is_block_device(&self) -> bool {
+        self.opened.is_block_device
+    }
+
+    /// See [`crate::Medium::is_held`].
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held.load(Relaxed)
+    }
+
+    /// See [`crate::Medium::release`].
+    pub(crate) fn release(&self) {
+        self.is_held.store(false, Relaxed);
+        open::unlock(self.opened.fd.as_fd());
+    }
+
+    /// See [`crate::Medium::claim`].
+    pub(crate) fn claim(&self) -> Result<(), MediumError> {
+        self.opened.claim()?;
+        self.is_held.store(true, Relaxed);
+        Ok(())
     }
 
     /// See [`crate::Medium::erase`].

@@ -44,6 +44,8 @@ pub(super) struct Opened {
     pub(super) is_new: bool,
     /// Whether it was opened read-only.
     pub(super) read_only: bool,
+    /// Whether it was locked: always, unless two servers use it in turn.
+    pub(super) is_locked: bool,
     /// Whether it exists only in memory.
     pub(super) is_memory: bool,
     /// The block device itself, or the one below its file system, if any.
@@ -79,9 +81,16 @@ pub(super) fn open(
     }
     let found = open_existing(path, read_only, patience)?;
     let is_new = found.is_none();
+    let mut is_locked = true;
     let (fd, is_block_device, actual) = match (found, size) {
+        (Some((_, true)), _) if io.migrates => {
+            return Err(MediumError::DeviceMigrates { path: path.into() });
+        }
         (Some((fd, is_block_device)), _) => {
-            patiently(patience, || lock(&fd, path, read_only))?;
+            match patiently(patience, || lock(&fd, path, read_only)) {
+                Err(MediumError::Locked { .. }) if io.migrates => is_locked = false,
+                locked => locked?,
+            }
             let actual = length(&fd, path, is_block_device)?;
             (fd, is_block_device, actual)
         }
@@ -103,6 +112,7 @@ pub(super) fn open(
         punches: !read_only && punches(&fd, is_block_device, actual, status.st_rdev),
         is_new,
         read_only,
+        is_locked,
         path: path.into(),
         size: actual,
         is_block_device,
@@ -119,6 +129,17 @@ pub(super) fn open(
 }
 
 impl Opened {
+    /// Takes the lock again, or for the first time, without waiting for it. The file must not have
+    /// another length by now.
+    pub(super) fn claim(&self) -> Result<(), MediumError> {
+        lock(&self.fd, &self.path, self.read_only)?;
+        let actual = length(&self.fd, &self.path, self.is_block_device);
+        let same = actual.and_then(|actual| {
+            check_size(&self.path, Some(self.size), actual, self.is_block_device)
+        });
+        same.inspect_err(|_| unlock(&self.fd))
+    }
+
     /// A handle whose file system tells how much is free; `None` for a block device. It holds
     /// neither the lock nor the content.
     pub(super) fn room(&self) -> Option<OwnedFd> {

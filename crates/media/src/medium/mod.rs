@@ -25,6 +25,7 @@ use crate::trouble::Troubles;
 use crate::vendor::{Vendor, VendorMedium};
 use crate::zoned::{ZoneLoss, ZoneLossError, ZoneSpec, ZonedMedium};
 
+mod custody;
 mod look;
 mod pages;
 mod records;

@@ -676,6 +676,7 @@ pub fn spec_of(config: &config::Medium) -> MediumSpec {
                 register_memory: file.register_memory,
                 read_only: file.read_only,
                 survives: false,
+                migrates: false,
             },
         },
     };
