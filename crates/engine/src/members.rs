@@ -147,6 +147,13 @@ impl Members {
         free_place(&mut self.subsystems)
     }
 
+    /// The subsystem of a controller.
+    pub(crate) fn subsystem_of(&self, slot: ControllerSlot) -> Option<&Subsystem> {
+        let member = self.controllers.get(slot.0)?.as_ref()?;
+        let home = self.subsystems.get(member.subsystem.0)?.as_ref()?;
+        Some(&home.subsystem)
+    }
+
     pub(crate) fn take_controller(&mut self, slot: ControllerSlot) -> Option<Member> {
         self.hot.retain(|index| *index != slot.0);
         self.controllers.get_mut(slot.0)?.take()

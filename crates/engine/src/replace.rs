@@ -7,6 +7,7 @@ use controller::controller::{MigrateError, Moved};
 use memory::{DmaView, DoorbellPages};
 use port::Channel;
 use port::ticket::OwnerKey;
+use subsystem::Subsystem;
 
 use crate::lanes::{Lanes, LanesOf, Whose, number_of};
 use crate::members::Member;
@@ -14,6 +15,12 @@ use crate::slot::ControllerSlot;
 use crate::turn::Engine;
 
 impl<C: Channel> Engine<C> {
+    /// The subsystem of a controller.
+    #[must_use]
+    pub fn subsystem_of(&self, slot: ControllerSlot) -> Option<&Subsystem> {
+        self.members.subsystem_of(slot)
+    }
+
     /// Puts a controller with a moved state into the place of one that is quiet
     /// ([`Controller::take`]). Where that fails, a controller as after power-on is there.
     ///

@@ -1,6 +1,7 @@
 //! The shared state itself: who has joined, the generations of the table, forwarded commands, and
 //! the operations in flight.
 
+mod moving;
 mod operator;
 mod plan;
 mod progress;
